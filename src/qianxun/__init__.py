@@ -1,0 +1,1 @@
+"""Qianxun 千寻: Chinese-first recall for RAG."""

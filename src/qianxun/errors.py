@@ -1,0 +1,127 @@
+"""Everything Qianxun raises on purpose.
+
+QianxunError
+├── BadInput                  the caller can mend it: the message says how
+│   ├── BadSettings           a settings file, variable or argument
+│   ├── BadFilter             an unknown field or an impossible value
+│   └── BadQuery              empty, too long, top_k out of bounds
+├── NotFound                  no such knowledge base, document, chunk, model
+├── AlreadyThere              the name or id is taken
+├── Refused                   a file that was not taken in
+│   ├── UnsupportedFile       no parser for it
+│   ├── TooLarge              over the size, page, cell or memory limit
+│   ├── TooSlow               over the time limit
+│   └── Unreadable            damaged, encrypted, or not what its name says
+├── FolderInUse               another process owns the data folder
+├── MissingExtra              an optional dependency is not installed
+├── ModelError
+│   ├── ModelUnavailable      cannot be reached or loaded now; trying again may help
+│   ├── BadModelReply         wrong count, wrong dimension, not a number
+│   └── HashMismatch          weights that are not the pinned ones
+├── IndexUnusable             missing, corrupt or foreign: rebuild it from the records
+├── RetrieverUnavailable      one arm of a recall cannot answer
+└── RecallFailed              every arm failed
+"""
+
+from __future__ import annotations
+
+
+class QianxunError(Exception):
+    """The root. ``word`` is a stable machine word; ``hint`` says what to do next."""
+
+    word = "error"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}　{self.hint}" if self.hint else self.message
+
+
+class BadInput(QianxunError):
+    word = "bad_input"
+
+
+class BadSettings(BadInput):
+    word = "bad_settings"
+
+
+class BadFilter(BadInput):
+    word = "bad_filter"
+
+
+class BadQuery(BadInput):
+    word = "bad_query"
+
+
+class NotFound(QianxunError):
+    word = "not_found"
+
+
+class AlreadyThere(QianxunError):
+    word = "already_there"
+
+
+class Refused(QianxunError):
+    word = "refused"
+
+
+class UnsupportedFile(Refused):
+    word = "unsupported_file"
+
+
+class TooLarge(Refused):
+    word = "too_large"
+
+
+class TooSlow(Refused):
+    word = "too_slow"
+
+
+class Unreadable(Refused):
+    word = "unreadable"
+
+
+class FolderInUse(QianxunError):
+    word = "folder_in_use"
+
+
+class MissingExtra(QianxunError):
+    """Raised where an extra's driver would be imported; names the extra to install."""
+
+    word = "missing_extra"
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"缺少依赖 {package}", hint=f"请安装：pip install 'qianxun[{extra}]'")
+        self.package = package
+        self.extra = extra
+
+
+class ModelError(QianxunError):
+    word = "model_error"
+
+
+class ModelUnavailable(ModelError):
+    word = "model_unavailable"
+
+
+class BadModelReply(ModelError):
+    word = "bad_model_reply"
+
+
+class HashMismatch(ModelError):
+    word = "hash_mismatch"
+
+
+class IndexUnusable(QianxunError):
+    word = "index_unusable"
+
+
+class RetrieverUnavailable(QianxunError):
+    word = "retriever_unavailable"
+
+
+class RecallFailed(QianxunError):
+    word = "recall_failed"

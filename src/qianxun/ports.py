@@ -1,0 +1,91 @@
+"""The protocols between the parts. Implementations live one to a file; ``engine`` wires them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from qianxun.types import (
+    EVERYTHING,
+    Filter,
+    IndexBatch,
+    IndexStamp,
+    Inventory,
+    Query,
+    Ranking,
+    Terms,
+    Vector,
+    VectorField,
+    Vectors,
+)
+
+
+class EmbeddingModel(Protocol):
+    """Text to unit vectors. Blocking: callers go through a worker thread."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        """One row per text, in order. Raises ModelUnavailable or BadModelReply; never returns a wrong shape."""
+
+    def embed_query(self, text: str) -> Vector:
+        """The vector that finds passages for this query; models differ in their query prefix."""
+
+
+class Index(Protocol):
+    """Derived search structure of one knowledge base: keys, vectors and tokens; no text of record."""
+
+    @property
+    def stamp(self) -> IndexStamp: ...
+
+    async def apply(self, batch: IndexBatch) -> None:
+        """Removes, then adds; all or nothing, durable when it returns, idempotent."""
+
+    async def nearest(
+        self, vector: Vector, limit: int, where: Filter = EVERYTHING, field: VectorField = "content"
+    ) -> Ranking:
+        """The nearest entries that pass ``where``; scores are cosines. Exact while the base is small."""
+
+    async def match(
+        self, terms: Terms, limit: int, where: Filter = EVERYTHING, require: Literal["all", "any"] = "any"
+    ) -> Ranking:
+        """BM25 over words and grams, with ``Ranking.ceiling`` set. ``require`` speaks of the words."""
+
+    async def watermark(self) -> int:
+        """The last outbox sequence it holds; 0 for a new one."""
+
+    async def inventory(self) -> Inventory: ...
+
+    async def close(self) -> None: ...
+
+
+class IndexBackend(Protocol):
+    """Where the indexes of a data folder live, and how one takes the place of another."""
+
+    async def open(self, knowledge_base: int, stamp: IndexStamp) -> Index:
+        """The current index. Raises IndexUnusable, with its reason, when missing, corrupt or of another stamp."""
+
+    async def build(self, knowledge_base: int, stamp: IndexStamp) -> Index:
+        """A new empty index beside the current one; nobody sees it before `switch`."""
+
+    async def switch(self, knowledge_base: int, built: Index) -> None:
+        """Makes ``built`` the current index, atomically and durably; what it replaces is removed."""
+
+    async def drop(self, knowledge_base: int) -> None: ...
+
+
+class Retriever(Protocol):
+    """One way of finding chunks; knows no other retriever."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def search(self, query: Query, limit: int) -> Ranking:
+        """At most ``limit`` hits, best first, scores in [0, 1]. Raises RetrieverUnavailable."""
+
+
+Fusion: TypeAlias = Callable[[Mapping[str, Ranking]], Ranking]

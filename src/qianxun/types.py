@@ -1,0 +1,466 @@
+"""What flows through Qianxun: frozen values, no behaviour beyond what each value can say of itself.
+
+The shapes are explained on one page in ``docs/datamodel.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Scalar: TypeAlias = str | int | float | bool
+MetadataValue: TypeAlias = Scalar | tuple[Scalar, ...]
+Metadata: TypeAlias = Mapping[str, MetadataValue]
+Vector: TypeAlias = NDArray[np.float32]  # one vector, unit length
+Vectors: TypeAlias = NDArray[np.float32]  # (n, dimension), each row unit length
+Keys: TypeAlias = NDArray[np.int64]
+CellValue: TypeAlias = str | int | float | bool | None
+VectorField: TypeAlias = Literal["content", "question"]
+ContentFormat: TypeAlias = Literal["text", "html", "markdown"]
+
+
+# ── tables and parsed documents ──────────────────────────────────────────────────────────────────
+
+ColumnKind: TypeAlias = Literal["text", "number", "percent", "money", "date", "boolean"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. ``path`` holds every header above it: ("2023年", "销售额")."""
+
+    name: str
+    path: tuple[str, ...]
+    kind: ColumnKind = "text"
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as structure. ``rows`` are typed, ``texts`` the same cells as the author showed them."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[CellValue, ...], ...]
+    texts: tuple[tuple[str, ...], ...]
+    source: str = ""  # where in the file: sheet name, page, caption
+    notes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QAPair:
+    """A question and its answer, as given or imported."""
+
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    text: str
+    level: int  # 1 is the top
+    page: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    text: str
+    page: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableBlock:
+    table: Table
+    page: int | None = None
+
+
+Block: TypeAlias = Heading | Paragraph | TableBlock
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedFile:
+    """What a parser found in one file, in reading order."""
+
+    blocks: tuple[Block, ...]
+    format: str  # "pdf", "xlsx", ...
+    title: str = ""
+    metadata: Metadata = field(default_factory=dict)
+    pairs: tuple[QAPair, ...] = ()
+    warnings: tuple[str, ...] = ()  # what was left out and why, for people to read
+
+
+# ── the text of record and its chunks ────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A heading in a text: everything from ``start`` to the next mark of its level or above is below it."""
+
+    start: int
+    level: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpan:
+    """Where a table's rendering stands in a text. ``row_starts`` are absolute offsets of its data rows."""
+
+    start: int
+    end: int
+    table: Table
+    row_starts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PageStart:
+    start: int
+    page: int
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The text of record of one document, with what is known of its structure."""
+
+    content: str
+    marks: tuple[Mark, ...] = ()
+    tables: tuple[TableSpan, ...] = ()
+    pages: tuple[PageStart, ...] = ()
+
+
+ChunkKind: TypeAlias = Literal["text", "table"]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One chunk as the splitter cuts it.
+
+    ``content[start:end]`` is the piece's body. ``lead`` stands before the body and is not part of that span:
+    the repeated header of a table's later rows; empty for prose. ``text`` is what is embedded and shown.
+    """
+
+    start: int
+    end: int
+    body: str
+    lead: str = ""
+    kind: ChunkKind = "text"
+    headings: tuple[str, ...] = ()
+    page: int | None = None
+    table: int | None = None  # position in Text.tables
+
+    @property
+    def text(self) -> str:
+        return self.lead + self.body
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document as a caller hands it over: parsed, not yet chunked."""
+
+    id: str
+    content: str
+    name: str = ""
+    format: ContentFormat = "text"
+    content_type: str = ""
+    user_id: str = ""
+    project_id: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: Metadata = field(default_factory=dict)
+    structure: Text | None = None  # set by the file parsers; otherwise derived from content and format
+    pairs: tuple[QAPair, ...] = ()
+    source: str = ""  # where it came from: a path, a URL, an event
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A chunk as the records hold it."""
+
+    key: int  # never reused: a later generation of the same document has other keys
+    chunk_id: str  # c_{kb}_{doc}_{i}
+    doc_id: str
+    doc_name: str
+    index: int
+    text: str
+    start: int
+    end: int
+    kind: ChunkKind
+    headings: tuple[str, ...]
+    page: int | None
+    generation: int
+    attributes: Attributes
+
+
+# ── filters ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What a filter may ask about a chunk; all of it belongs to the chunk's document."""
+
+    doc_id: str
+    user_id: str = ""
+    project_id: str = ""
+    content_type: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: Metadata = field(default_factory=dict)
+
+    def values(self, name: str) -> tuple[Scalar, ...]:
+        """The values of a field: ``user_id``, ``tags``, ``metadata.年份`` …; none when it is absent."""
+        if name.startswith("metadata."):
+            found = self.metadata.get(name.removeprefix("metadata."))
+            if found is None:
+                return ()
+            return found if isinstance(found, tuple) else (found,)
+        if name == "tags":
+            return self.tags
+        if name in ("doc_id", "user_id", "project_id", "content_type"):
+            value: str = getattr(self, name)
+            return (value,)
+        raise KeyError(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Everything:
+    """Lets every chunk through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Eq:
+    """The field has this value; a list field has it among its values."""
+
+    field: str
+    value: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """The field has one of these values."""
+
+    field: str
+    values: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Some value of the field lies between the bounds. Numbers compare with numbers, strings with strings."""
+
+    field: str
+    ge: int | float | str | None = None
+    gt: int | float | str | None = None
+    le: int | float | str | None = None
+    lt: int | float | str | None = None
+
+    def bounds(self) -> Iterator[tuple[str, int | float | str]]:
+        for name in ("ge", "gt", "le", "lt"):
+            bound = getattr(self, name)
+            if bound is not None:
+                yield name, bound
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    parts: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    parts: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    part: Filter
+
+
+Filter: TypeAlias = Everything | Eq | In | Range | And | Or | Not
+EVERYTHING = Everything()
+
+
+def same_scalar(left: Scalar, right: Scalar) -> bool:
+    """JSON equality: 1 equals 1.0, True equals neither, "1" equals neither."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, str) or isinstance(right, str):
+        return isinstance(left, str) and isinstance(right, str) and left == right
+    return left == right
+
+
+def matches(where: Filter, attributes: Attributes) -> bool:
+    """The meaning of a filter. Every index must let through exactly what this lets through."""
+    match where:
+        case Everything():
+            return True
+        case Eq(name, value):
+            return any(same_scalar(value, held) for held in attributes.values(name))
+        case In(name, values):
+            return any(same_scalar(v, held) for v in values for held in attributes.values(name))
+        case Range():
+            return any(_within(where, held) for held in attributes.values(where.field))
+        case And(parts):
+            return all(matches(part, attributes) for part in parts)
+        case Or(parts):
+            return any(matches(part, attributes) for part in parts)
+        case Not(part):
+            return not matches(part, attributes)
+
+
+def _within(where: Range, value: Scalar) -> bool:
+    if isinstance(value, bool):
+        return False
+    return all(_holds(name, value, bound) for name, bound in where.bounds())
+
+
+def _holds(name: str, value: str | int | float, bound: str | int | float) -> bool:
+    if isinstance(value, str) != isinstance(bound, str):
+        return False
+    left: Any = value
+    right: Any = bound
+    if name == "ge":
+        return bool(left >= right)
+    if name == "gt":
+        return bool(left > right)
+    if name == "le":
+        return bool(left <= right)
+    return bool(left < right)
+
+
+def all_of(*parts: Filter) -> Filter:
+    """The conjunction, without needless nesting."""
+    kept = tuple(part for part in parts if not isinstance(part, Everything))
+    if not kept:
+        return EVERYTHING
+    return kept[0] if len(kept) == 1 else And(kept)
+
+
+# ── queries, rankings, results ───────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """An analysed query. ``words`` are segmented, ``grams`` single characters and bigrams of the same text."""
+
+    words: tuple[str, ...]
+    grams: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    text: str
+    terms: Terms
+    vector: Vector | None
+    where: Filter = EVERYTHING
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Hit:
+    """A chunk's key and a score. Text and metadata are joined from the records."""
+
+    key: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Hits, best first, ties by key. ``ceiling`` is the most this query could have scored, where that is known."""
+
+    hits: tuple[Hit, ...]
+    ceiling: float | None = None
+
+    @staticmethod
+    def of(scored: Iterable[tuple[int, float]], ceiling: float | None = None) -> Ranking:
+        ordered = sorted(scored, key=lambda pair: (-pair[1], pair[0]))
+        return Ranking(tuple(Hit(key, score) for key, score in ordered), ceiling)
+
+    def head(self, limit: int) -> Ranking:
+        return replace(self, hits=self.hits[:limit])
+
+
+@dataclass(frozen=True, slots=True)
+class Degraded:
+    """A part of a recall that could not answer, said aloud."""
+
+    part: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One result: the chunk, its score and which arms found it."""
+
+    chunk: Chunk
+    score: float
+    source: str  # vector | keyword | qa | hybrid
+    arms: Mapping[str, float]  # arm → its own score in [0, 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """The answer to a search."""
+
+    query: str
+    mode: str
+    found: tuple[Found, ...]
+    degraded: tuple[Degraded, ...] = ()
+    seconds: float = 0.0
+
+
+# ── what goes into an index ──────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """A chunk (or a question) as an index sees it: keys, tokens and a vector, no text of record."""
+
+    key: int
+    document: int  # the document's key; an update or delete removes entries by it
+    words: str  # segmented words, separated by spaces, folded for search
+    grams: str  # characters and bigrams, separated by spaces
+    vector: Vector | None
+    attributes: Attributes
+    field: VectorField = "content"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexBatch:
+    """Work for an index, all or nothing: first every entry of ``removed`` documents goes, then ``entries`` come.
+
+    ``sequence`` is the last outbox row that this batch covers; it becomes the index's watermark. Applying a batch
+    twice changes nothing.
+    """
+
+    sequence: int
+    removed: tuple[int, ...] = ()
+    entries: tuple[IndexEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStamp:
+    """What an index was built by. Another stamp means another index."""
+
+    model: str  # "" without a model
+    dimension: int  # 0 without a model
+    analysis: str  # version of the text analysis
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The keys an index holds, sorted: what `verify` compares with the records."""
+
+    keywords: Keys
+    vectors: Mapping[VectorField, Keys]
+
+
+# ── knowledge bases ──────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeBase:
+    id: int
+    name: str
+    kind: str = "documents"
+    embedding_model: str = ""
+    dimension: int = 0
+    config: Mapping[str, Any] = field(default_factory=dict)
+    created_at: str = ""
