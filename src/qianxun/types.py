@@ -464,3 +464,64 @@ class KnowledgeBase:
     dimension: int = 0
     config: Mapping[str, Any] = field(default_factory=dict)
     created_at: str = ""
+
+
+# ── what goes into the records ───────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A document cut into pieces and embedded: everything the records need to serve it."""
+
+    pieces: tuple[Piece, ...]
+    vectors: Vectors | None  # one row per piece; None without a model
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A document handed to the records.
+
+    ``generation`` comes from the caller's own event stream, where there is one; without it the next number is taken.
+    ``prepared`` makes the write searchable at once; without it the indexer prepares the document later.
+    """
+
+    document: Document
+    fingerprint: str
+    generation: int | None = None
+    prepared: Prepared | None = None
+
+
+Outcome: TypeAlias = Literal["created", "updated", "unchanged", "stale"]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What the records did with a submission. ``chunk_keys`` is empty until the document is prepared."""
+
+    doc_id: str
+    document_key: int
+    generation: int
+    outcome: Outcome
+    chunk_keys: range = range(0)
+
+
+DocumentStatus: TypeAlias = Literal["pending", "indexed", "retrying", "quarantined", "deleted"]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentState:
+    """Where a document stands on its way into the index."""
+
+    doc_id: str
+    name: str
+    status: DocumentStatus
+    generation: int
+    served: int
+    attempts: int
+    reason: str
+    content_type: str
+    user_id: str
+    project_id: str
+    chunks: int
+    updated_at: str

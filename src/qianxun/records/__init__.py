@@ -1,0 +1,42 @@
+"""The truth: knowledge bases, documents, chunks, tables, question–answer pairs and the outbox, in SQL.
+
+The functions of this package take an open transaction; `Records` opens them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, Engine
+
+from qianxun.records.database import open_database
+
+
+@dataclass(frozen=True)
+class Records:
+    """The database of record: many readers, one writer at a time."""
+
+    engine: Engine
+    _writer: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @staticmethod
+    def open(url: str) -> Records:
+        return Records(open_database(url))
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A consistent view that sees every transaction committed before it began."""
+        with self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction: durable when the block ends, undone when it raises."""
+        with self._writer, self.engine.begin() as connection:
+            yield connection
+
+    def close(self) -> None:
+        self.engine.dispose()

@@ -1,0 +1,274 @@
+"""Chunks: written with their vectors, joined to hits, walked for a rebuild, checked by `verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from qianxun.records import rows
+from qianxun.records.counters import allocate
+from qianxun.records.schema import ChunkRow, DocumentRow, PairRow, VectorRow, VersionRow
+from qianxun.records.slices import in_slices
+from qianxun.types import Attributes, Chunk, Keys, Prepared, Vector
+
+VECTOR_TYPE = np.dtype("<f4")
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What an index entry is made of."""
+
+    key: int
+    document_key: int
+    text: str
+    vector: Vector | None
+    attributes: Attributes
+
+
+def chunk_id(knowledge_base: int, doc_id: str, position: int) -> str:
+    return f"c_{knowledge_base}_{doc_id}_{position}"
+
+
+# ── write ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def write_chunks(
+    tx: Connection, knowledge_base: int, prepared: Sequence[tuple[int, int, Prepared]]
+) -> dict[int, range]:
+    """Inserts the chunks of (document, generation) with their vectors; answers each document's chunk keys."""
+    total = sum(len(work.pieces) for _, _, work in prepared)
+    if not total:
+        return {key: range(0) for key, _, _ in prepared}
+    keys = allocate(tx, "chunk", total)
+    ranges: dict[int, range] = {}
+    chunk_rows: list[dict[str, Any]] = []
+    vector_rows: list[dict[str, Any]] = []
+    first = keys.start
+    for document_key, generation, work in prepared:
+        own = range(first, first + len(work.pieces))
+        first = own.stop
+        ranges[document_key] = own
+        chunk_rows.extend(_chunk_rows(knowledge_base, document_key, generation, own, work))
+        vector_rows.extend(_vector_rows(own, work))
+    tx.execute(insert(ChunkRow), chunk_rows)
+    if vector_rows:
+        tx.execute(insert(VectorRow), vector_rows)
+    _link_pairs(tx, prepared, ranges)
+    return ranges
+
+
+def _chunk_rows(
+    knowledge_base: int, document_key: int, generation: int, keys: range, work: Prepared
+) -> Iterator[dict[str, Any]]:
+    for position, (key, piece) in enumerate(zip(keys, work.pieces, strict=True)):
+        yield {
+            "key": key,
+            "knowledge_base_id": knowledge_base,
+            "document_key": document_key,
+            "generation": generation,
+            "position": position,
+            "start": piece.start,
+            "end": piece.end,
+            "kind": piece.kind,
+            "page": piece.page,
+            "table_position": piece.table,
+            "headings": list(piece.headings),
+            "text": piece.text,
+        }
+
+
+def _vector_rows(keys: range, work: Prepared) -> Iterator[dict[str, Any]]:
+    if work.vectors is None:
+        return
+    for key, vector in zip(keys, np.asarray(work.vectors, dtype=VECTOR_TYPE), strict=True):
+        yield {"chunk_key": key, "model": work.model, "vector": vector.tobytes()}
+
+
+def write_vectors(tx: Connection, model: str, keys: Sequence[int], vectors: np.ndarray[Any, Any]) -> None:
+    """Vectors of another model beside the present ones, for a rebuild that changes the model."""
+    for part in in_slices(keys):
+        tx.execute(delete(VectorRow).where(VectorRow.chunk_key.in_(part), VectorRow.model == model))
+    fresh = np.asarray(vectors, dtype=VECTOR_TYPE)
+    found = [{"chunk_key": k, "model": model, "vector": v.tobytes()} for k, v in zip(keys, fresh, strict=True)]
+    if found:
+        tx.execute(insert(VectorRow), found)
+
+
+def _link_pairs(tx: Connection, prepared: Sequence[tuple[int, int, Prepared]], ranges: Mapping[int, range]) -> None:
+    """Ties each pair to the first chunk that holds the beginning of its answer."""
+    pieces = {(key, generation): work.pieces for key, generation, work in prepared}
+    columns = (PairRow.key, PairRow.document_key, PairRow.generation, PairRow.answer)
+    for part in in_slices([key for key, _, _ in prepared]):
+        for pair in tx.execute(select(*columns).where(PairRow.document_key.in_(part))).all():
+            own = pieces.get((pair.document_key, pair.generation))
+            if own is None:  # a pair of another generation
+                continue
+            start = pair.answer[:40]
+            keyed = zip(ranges[pair.document_key], own, strict=True)
+            holder = next((key for key, piece in keyed if start in piece.text), None)
+            tx.execute(update(PairRow).where(PairRow.key == pair.key).values(chunk_key=holder))
+
+
+def remove_chunks(tx: Connection, document_keys: Sequence[int], *, superseded_only: bool = False) -> None:
+    query = select(ChunkRow.key).where(ChunkRow.document_key.in_(document_keys))
+    if superseded_only:
+        served = select(DocumentRow.served).where(DocumentRow.key == ChunkRow.document_key).scalar_subquery()
+        query = query.where(ChunkRow.generation != served)
+    doomed = list(tx.execute(query).scalars())
+    for part in in_slices(doomed):
+        tx.execute(delete(VectorRow).where(VectorRow.chunk_key.in_(part)))
+        tx.execute(delete(ChunkRow).where(ChunkRow.key.in_(part)))
+
+
+# ── read ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _joined(*columns: Any) -> Any:
+    """Chunks beside their own version of the document: text and attributes are always of one generation."""
+    return (
+        select(*columns)
+        .join(DocumentRow, DocumentRow.key == ChunkRow.document_key)
+        .join(
+            VersionRow,
+            (VersionRow.document_key == ChunkRow.document_key) & (VersionRow.generation == ChunkRow.generation),
+        )
+    )
+
+
+_ATTRIBUTES = (
+    DocumentRow.doc_id,
+    VersionRow.user_id,
+    VersionRow.project_id,
+    VersionRow.content_type,
+    VersionRow.tags,
+    VersionRow.extra.label("metadata"),
+)
+
+
+def by_keys(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, Chunk]:
+    """The chunks that are still of record; a key whose chunk is gone has no entry."""
+    found: dict[int, Chunk] = {}
+    query = _joined(ChunkRow.__table__, VersionRow.name, *_ATTRIBUTES)
+    for part in in_slices(list(keys)):
+        picked = query.where(ChunkRow.knowledge_base_id == knowledge_base, ChunkRow.key.in_(part))
+        for row in tx.execute(picked):
+            found[row.key] = _chunk(knowledge_base, row)
+    return found
+
+
+def of_document(tx: Connection, knowledge_base: int, doc_id: str) -> list[Chunk]:
+    """The served chunks of a document, in order."""
+    query = _joined(ChunkRow.__table__, VersionRow.name, *_ATTRIBUTES).where(
+        DocumentRow.knowledge_base_id == knowledge_base,
+        DocumentRow.doc_id == doc_id,
+        ChunkRow.generation == DocumentRow.served,
+    )
+    return [_chunk(knowledge_base, row) for row in tx.execute(query.order_by(ChunkRow.position))]
+
+
+def _chunk(knowledge_base: int, row: Row[Any]) -> Chunk:
+    return Chunk(
+        key=row.key,
+        chunk_id=chunk_id(knowledge_base, row.doc_id, row.position),
+        doc_id=row.doc_id,
+        doc_name=row.name,
+        index=row.position,
+        text=row.text,
+        start=row.start,
+        end=row.end,
+        kind=row.kind,
+        headings=tuple(row.headings),
+        page=row.page,
+        generation=row.generation,
+        attributes=rows.attributes_of(row.doc_id, row),
+    )
+
+
+def material(tx: Connection, document_keys: Sequence[int], model: str) -> list[Material]:
+    """The served chunks of these documents, as the index wants them."""
+    found: list[Material] = []
+    for part in in_slices(document_keys):
+        found.extend(_material(tx, model, ChunkRow.document_key.in_(part), None))
+    return found
+
+
+def walk(tx: Connection, knowledge_base: int, model: str, page: int) -> Iterator[list[Material]]:
+    """Every served chunk of a base in key order, a page at a time."""
+    after = 0
+    while True:
+        condition = (ChunkRow.knowledge_base_id == knowledge_base) & (ChunkRow.key > after)
+        found = _material(tx, model, condition, page)
+        if not found:
+            return
+        yield found
+        after = found[-1].key
+
+
+def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> list[Material]:
+    query = (
+        _joined(ChunkRow.key, ChunkRow.document_key, ChunkRow.text, VectorRow.vector, *_ATTRIBUTES)
+        .outerjoin(VectorRow, (VectorRow.chunk_key == ChunkRow.key) & (VectorRow.model == model))
+        .where(condition, ChunkRow.generation == DocumentRow.served)
+        .order_by(ChunkRow.key)
+        .limit(limit)
+    )
+    return [
+        Material(
+            key=row.key,
+            document_key=row.document_key,
+            text=row.text,
+            vector=None if row.vector is None else np.frombuffer(row.vector, dtype=VECTOR_TYPE),
+            attributes=rows.attributes_of(row.doc_id, row),
+        )
+        for row in tx.execute(query)
+    ]
+
+
+def drop_other_vectors(tx: Connection, knowledge_base: int, model: str) -> None:
+    own = select(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base)
+    tx.execute(delete(VectorRow).where(VectorRow.chunk_key.in_(own), VectorRow.model != model))
+
+
+# ── check ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def served_keys(tx: Connection, knowledge_base: int) -> Keys:
+    query = (
+        select(ChunkRow.key)
+        .join(DocumentRow, DocumentRow.key == ChunkRow.document_key)
+        .where(ChunkRow.knowledge_base_id == knowledge_base, ChunkRow.generation == DocumentRow.served)
+        .order_by(ChunkRow.key)
+    )
+    return np.fromiter(tx.execute(query).scalars(), dtype=np.int64)
+
+
+def count(tx: Connection, knowledge_base: int) -> int:
+    query = select(func.count()).select_from(ChunkRow).where(ChunkRow.knowledge_base_id == knowledge_base)
+    return tx.execute(query).scalar_one()
+
+
+def orphans(tx: Connection, knowledge_base: int) -> Keys:
+    """Chunks that belong to no served version: there are none once the index has caught up."""
+    query = (
+        select(ChunkRow.key)
+        .outerjoin(
+            DocumentRow, (DocumentRow.key == ChunkRow.document_key) & (DocumentRow.served == ChunkRow.generation)
+        )
+        .where(ChunkRow.knowledge_base_id == knowledge_base, DocumentRow.key.is_(None))
+        .order_by(ChunkRow.key)
+    )
+    return np.fromiter(tx.execute(query).scalars(), dtype=np.int64)
+
+
+def without_vector(tx: Connection, knowledge_base: int, model: str) -> Keys:
+    query = (
+        select(ChunkRow.key)
+        .outerjoin(VectorRow, (VectorRow.chunk_key == ChunkRow.key) & (VectorRow.model == model))
+        .where(ChunkRow.knowledge_base_id == knowledge_base, VectorRow.chunk_key.is_(None))
+        .order_by(ChunkRow.key)
+    )
+    return np.fromiter(tx.execute(query).scalars(), dtype=np.int64)

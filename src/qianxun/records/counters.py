@@ -1,0 +1,23 @@
+"""Numbers that are never given out twice (see `schema` for why they are ours)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sqlalchemy import Connection, insert, select, update
+
+from qianxun.records.schema import Counter
+
+CounterName = Literal["knowledge_base", "document", "chunk", "table", "pair", "outbox"]
+FIRST = {"knowledge_base": 1001}
+
+
+def allocate(tx: Connection, name: CounterName, count: int) -> range:
+    """The next ``count`` numbers. The counter stays locked until the transaction ends."""
+    bump = update(Counter).where(Counter.name == name).values(next=Counter.next + count)
+    if tx.execute(bump).rowcount == 0:
+        first = FIRST.get(name, 1)
+        tx.execute(insert(Counter).values(name=name, next=first + count))
+        return range(first, first + count)
+    after = tx.execute(select(Counter.next).where(Counter.name == name)).scalar_one()
+    return range(after - count, after)

@@ -1,0 +1,71 @@
+"""Opens the database of record and brings its schema up to date."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+_dumps = partial(json.dumps, ensure_ascii=False, separators=(",", ":"))
+
+
+def sqlite_url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def open_database(url: str) -> Engine:
+    """An engine for the URL, migrated to the newest schema."""
+    engine = connect(url)
+    migrate(engine)
+    return engine
+
+
+def connect(url: str) -> Engine:
+    engine = create_engine(url, json_serializer=_dumps)
+    if make_url(url).get_backend_name() == "sqlite":
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    return engine
+
+
+def _prepare_sqlite(connection: DBAPIConnection, _record: Any) -> None:
+    # The driver's own transaction control commits before DDL and delays BEGIN; ours is explicit (see "begin" above).
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in (
+        "page_size=8192",  # a 512-d vector row is 2 KB: three to a page instead of one
+        "journal_mode=WAL",
+        "synchronous=FULL",  # an acknowledged write survives power loss
+        "foreign_keys=ON",
+        "busy_timeout=10000",
+        "cache_size=-65536",
+        "temp_store=MEMORY",
+    ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def migrate(engine: Engine, revision: str = "head") -> None:
+    with engine.begin() as connection:
+        command.upgrade(_alembic(connection), revision)
+
+
+def downgrade(engine: Engine, revision: str) -> None:
+    with engine.begin() as connection:
+        command.downgrade(_alembic(connection), revision)
+
+
+def _alembic(connection: object) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config

@@ -1,0 +1,350 @@
+"""Documents on their way in: accept, complete, settle; fail and retry; delete.
+
+The life of one generation:
+
+    accept ──► pending ──► (prepare: chunk, embed) ──► complete ──► indexed
+                  ▲               │ fails
+                  └── retrying ◄──┴──► quarantined
+
+`accept` and `complete` may be one transaction (a document that comes prepared). Every step checks the generation it
+was given against the document's: work that was overtaken by a newer version or a delete changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+
+from qianxun.errors import BadInput, NotFound
+from qianxun.records import rows
+from qianxun.records.chunks import remove_chunks, write_chunks
+from qianxun.records.counters import allocate
+from qianxun.records.outbox import append
+from qianxun.records.schema import DocumentRow, PairRow, TableRow, VersionRow
+from qianxun.records.slices import in_slices
+from qianxun.types import Accepted, Document, Outcome, Prepared, Submission
+
+ID_LIMIT = 255
+FIELD_LIMITS = {"user_id": 128, "project_id": 128, "content_type": 64}
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A document's state as the next write finds it."""
+
+    key: int
+    generation: int
+    served: int
+    status: str
+    fingerprint: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    submission: Submission
+    outcome: Outcome
+    key: int
+    generation: int
+    known: bool  # the document has a row already
+
+
+def heads(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[str, Head]:
+    """The documents of these ids that have a row, deleted ones included."""
+    current = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.generation)
+    query = select(
+        DocumentRow.doc_id,
+        DocumentRow.key,
+        DocumentRow.generation,
+        DocumentRow.served,
+        DocumentRow.status,
+        VersionRow.fingerprint,
+    ).outerjoin(VersionRow, current)
+    found: dict[str, Head] = {}
+    for part in in_slices(list(doc_ids)):
+        picked = query.where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.doc_id.in_(part))
+        for row in tx.execute(picked):
+            found[row.doc_id] = Head(row.key, row.generation, row.served, row.status, row.fingerprint)
+    return found
+
+
+# ── accept ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def accept(tx: Connection, knowledge_base: int, submissions: Sequence[Submission]) -> list[Accepted]:
+    """Takes documents in: each is stored whole, with its outbox row, or (unchanged, stale) not at all."""
+    accepted: list[Accepted] = []
+    for wave in _waves(submissions):
+        accepted.extend(_accept_wave(tx, knowledge_base, wave))
+    return accepted
+
+
+def _waves(submissions: Sequence[Submission]) -> Iterator[list[Submission]]:
+    """Runs in which no document stands twice, so that each run can be written in bulk."""
+    wave: list[Submission] = []
+    seen: set[str] = set()
+    for submission in submissions:
+        if submission.document.id in seen:
+            yield wave
+            wave, seen = [], set()
+        wave.append(submission)
+        seen.add(submission.document.id)
+    if wave:
+        yield wave
+
+
+def _accept_wave(tx: Connection, knowledge_base: int, wave: list[Submission]) -> list[Accepted]:
+    for submission in wave:
+        _check(submission.document)
+    decisions = _decide(tx, wave, heads(tx, knowledge_base, [s.document.id for s in wave]))
+    work = [d for d in decisions if d.outcome in ("created", "updated")]
+    if work:
+        _write_documents(tx, knowledge_base, work)
+        _write_versions(tx, knowledge_base, work)
+        append(tx, knowledge_base, [(d.key, d.generation, d.outcome) for d in work])
+    ready = [(d.key, d.generation, d.submission.prepared) for d in work if d.submission.prepared is not None]
+    keys = write_chunks(tx, knowledge_base, ready)
+    return [
+        Accepted(d.submission.document.id, d.key, d.generation, d.outcome, keys.get(d.key, range(0))) for d in decisions
+    ]
+
+
+def _check(document: Document) -> None:
+    if not document.id or len(document.id) > ID_LIMIT:
+        raise BadInput(f"文档编号须为 1–{ID_LIMIT} 个字符", hint="换一个更短的 doc_id")
+    if "\x00" in document.id or "\x00" in document.content:
+        raise BadInput("文档含有空字符（NUL）", hint="先去除空字符再提交")
+    for name, limit in FIELD_LIMITS.items():
+        if len(getattr(document, name)) > limit:
+            raise BadInput(f"{name} 不得超过 {limit} 个字符", hint="缩短后再提交")
+
+
+def _decide(tx: Connection, wave: list[Submission], known: Mapping[str, Head]) -> list[_Decision]:
+    fresh = iter(allocate(tx, "document", sum(1 for s in wave if s.document.id not in known)))
+    decisions = []
+    for submission in wave:
+        head = known.get(submission.document.id)
+        if head is None:
+            decisions.append(_Decision(submission, "created", next(fresh), submission.generation or 1, False))
+            continue
+        outcome, generation = _outcome(submission, head)
+        decisions.append(_Decision(submission, outcome, head.key, generation, True))
+    return decisions
+
+
+def _outcome(submission: Submission, head: Head) -> tuple[Outcome, int]:
+    if submission.generation is not None and submission.generation <= head.generation:
+        return "stale", head.generation
+    # A quarantined document is tried again even when it has not changed: what failed may have been mended.
+    settled = head.status in ("indexed", "pending", "retrying")
+    if submission.generation is None and settled and head.fingerprint == submission.fingerprint:
+        return "unchanged", head.generation
+    return "created" if head.status == "deleted" else "updated", submission.generation or head.generation + 1
+
+
+def _write_documents(tx: Connection, knowledge_base: int, work: list[_Decision]) -> None:
+    now = datetime.now(UTC)
+    created = [
+        {
+            "key": d.key,
+            "knowledge_base_id": knowledge_base,
+            "doc_id": d.submission.document.id,
+            "generation": d.generation,
+            "served": d.generation if d.submission.prepared else 0,
+            "status": "indexed" if d.submission.prepared else "pending",
+            "attempts": 0,
+            "created_at": now,
+            "updated_at": now,
+        }
+        for d in work
+        if not d.known
+    ]
+    if created:
+        tx.execute(insert(DocumentRow), created)
+    _move_heads(tx, [d for d in work if d.known and d.submission.prepared], now, served=True)
+    _move_heads(tx, [d for d in work if d.known and not d.submission.prepared], now, served=False)
+
+
+def _move_heads(tx: Connection, work: list[_Decision], now: datetime, *, served: bool) -> None:
+    if not work:
+        return
+    state: dict[str, Any] = {"generation": bindparam("to"), "attempts": 0, "retry_at": None, "reason": None}
+    state |= {"status": "indexed", "served": bindparam("to")} if served else {"status": "pending"}
+    statement = update(DocumentRow).where(DocumentRow.key == bindparam("at")).values(updated_at=now, **state)
+    tx.execute(statement, [{"at": d.key, "to": d.generation} for d in work])
+
+
+def _write_versions(tx: Connection, knowledge_base: int, work: list[_Decision]) -> None:
+    versions: list[dict[str, Any]] = []
+    tables: list[dict[str, Any]] = []
+    pairs: list[dict[str, Any]] = []
+    for d in work:
+        document = d.submission.document
+        owner = {"document_key": d.key, "generation": d.generation, "knowledge_base_id": knowledge_base}
+        versions.append(owner | rows.version_row(document) | {"fingerprint": d.submission.fingerprint})
+        spans = document.structure.tables if document.structure else ()
+        tables.extend(owner | rows.table_row(span) | {"position": i} for i, span in enumerate(spans))
+        pairs.extend(
+            owner | {"position": i, "question": pair.question, "answer": pair.answer}
+            for i, pair in enumerate(document.pairs)
+        )
+    _drop_overtaken(tx, [d.key for d in work if d.known])
+    tx.execute(insert(VersionRow), versions)
+    for name, table, found in (("table", TableRow, tables), ("pair", PairRow, pairs)):
+        if found:
+            keys = allocate(tx, "table" if name == "table" else "pair", len(found))
+            tx.execute(insert(table), [row | {"key": key} for row, key in zip(found, keys, strict=True)])
+
+
+def _drop_overtaken(tx: Connection, document_keys: Sequence[int]) -> None:
+    """Versions that were accepted but never served, and now never will be."""
+    for part in in_slices(document_keys):
+        for table in (VersionRow, TableRow, PairRow):
+            served = select(DocumentRow.served).where(DocumentRow.key == table.document_key).scalar_subquery()
+            newest = select(DocumentRow.generation).where(DocumentRow.key == table.document_key).scalar_subquery()
+            tx.execute(
+                delete(table).where(
+                    table.document_key.in_(part), table.generation != served, table.generation != newest
+                )
+            )
+
+
+# ── prepare ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def load(tx: Connection, document_key: int, generation: int) -> Document:
+    """A version as it was accepted, with its structure."""
+    at = {"document_key": document_key, "generation": generation}
+    version = tx.execute(select(VersionRow.__table__).filter_by(**at)).first()
+    doc_id = tx.execute(select(DocumentRow.doc_id).filter_by(key=document_key)).scalar()
+    if version is None or doc_id is None:
+        raise NotFound(f"文档 {document_key} 没有第 {generation} 版", hint="它可能已被更新或删除")
+    tables = tx.execute(select(TableRow.__table__).filter_by(**at).order_by(TableRow.position)).all()
+    pairs = tx.execute(select(PairRow.__table__).filter_by(**at).order_by(PairRow.position)).all()
+    return rows.document_of(doc_id, version, tables, pairs)
+
+
+def complete(tx: Connection, knowledge_base: int, prepared: Sequence[tuple[int, int, Prepared]]) -> dict[int, range]:
+    """Puts the chunks of (document, generation) into the records; answers their keys. Overtaken work is dropped."""
+    waiting: set[tuple[int, int]] = set()
+    for part in in_slices([key for key, _, _ in prepared]):
+        picked = select(DocumentRow.key, DocumentRow.generation).where(
+            DocumentRow.key.in_(part), DocumentRow.status.in_(("pending", "retrying"))
+        )
+        waiting.update((row.key, row.generation) for row in tx.execute(picked))
+    ready = [(key, generation, work) for key, generation, work in prepared if (key, generation) in waiting]
+    keys = write_chunks(tx, knowledge_base, ready)
+    if ready:
+        statement = (
+            update(DocumentRow)
+            .where(DocumentRow.key == bindparam("at"))
+            .values(served=bindparam("to"), status="indexed", reason=None, retry_at=None, updated_at=datetime.now(UTC))
+        )
+        tx.execute(statement, [{"at": key, "to": generation} for key, generation, _ in ready])
+    return keys
+
+
+def settle(tx: Connection, document_keys: Sequence[int]) -> None:
+    """Removes what the served versions of these documents have replaced; call once the index holds them."""
+    for part in in_slices(document_keys):
+        remove_chunks(tx, part, superseded_only=True)
+    _drop_overtaken(tx, document_keys)
+
+
+# ── fail and retry ───────────────────────────────────────────────────────────────────────────────
+
+
+def fail(tx: Connection, document_key: int, generation: int, reason: str, retry_at: datetime | None) -> None:
+    """Notes a failed attempt; without a time to try again the document is quarantined."""
+    tx.execute(
+        update(DocumentRow)
+        .where(DocumentRow.key == document_key, DocumentRow.generation == generation, DocumentRow.status != "deleted")
+        .values(
+            status="retrying" if retry_at else "quarantined",
+            attempts=DocumentRow.attempts + 1,
+            retry_at=retry_at,
+            reason=reason,
+            updated_at=datetime.now(UTC),
+        )
+    )
+
+
+def attempts(tx: Connection, document_key: int) -> int:
+    return int(tx.execute(select(DocumentRow.attempts).filter_by(key=document_key)).scalar() or 0)
+
+
+def enqueue_retries(tx: Connection, knowledge_base: int, now: datetime) -> int:
+    """Puts the documents whose time has come back into the outbox; answers how many."""
+    due = tx.execute(
+        select(DocumentRow.key, DocumentRow.generation).where(
+            DocumentRow.knowledge_base_id == knowledge_base,
+            DocumentRow.status == "retrying",
+            DocumentRow.retry_at <= now,
+        )
+    ).all()
+    append(tx, knowledge_base, [(row.key, row.generation, "updated") for row in due])
+    for part in in_slices([row.key for row in due]):
+        tx.execute(update(DocumentRow).where(DocumentRow.key.in_(part)).values(status="pending", retry_at=None))
+    return len(due)
+
+
+def next_retry(tx: Connection, knowledge_base: int) -> datetime | None:
+    return tx.execute(
+        select(DocumentRow.retry_at)
+        .where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.status == "retrying")
+        .order_by(DocumentRow.retry_at)
+        .limit(1)
+    ).scalar()
+
+
+# ── delete ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def remove(tx: Connection, knowledge_base: int, doc_id: str, generation: int | None = None) -> bool:
+    """Deletes a document: from this commit on it cannot be returned. Answers whether anything changed.
+
+    With a generation from the caller's event stream, a delete that arrives before its create leaves a tombstone, and
+    one that arrives after a newer version changes nothing. At the same generation the delete wins.
+    """
+    head = heads(tx, knowledge_base, [doc_id]).get(doc_id)
+    now = datetime.now(UTC)
+    if head is None:
+        if generation is not None:
+            _write_tombstone(tx, knowledge_base, doc_id, generation, now)
+        return False
+    if generation is not None and generation < head.generation:
+        return False
+    at = generation if generation is not None else head.generation + (head.status != "deleted")
+    already = head.status == "deleted"
+    tx.execute(
+        update(DocumentRow)
+        .where(DocumentRow.key == head.key)
+        .values(status="deleted", generation=at, served=0, retry_at=None, reason=None, updated_at=now)
+    )
+    if already:
+        return False
+    remove_chunks(tx, [head.key])
+    for table in (VersionRow, TableRow, PairRow):
+        tx.execute(delete(table).where(table.document_key == head.key))
+    append(tx, knowledge_base, [(head.key, at, "deleted")])
+    return True
+
+
+def _write_tombstone(tx: Connection, knowledge_base: int, doc_id: str, generation: int, now: datetime) -> None:
+    (key,) = allocate(tx, "document", 1)
+    tx.execute(
+        insert(DocumentRow).values(
+            key=key,
+            knowledge_base_id=knowledge_base,
+            doc_id=doc_id,
+            generation=generation,
+            served=0,
+            status="deleted",
+            attempts=0,
+            created_at=now,
+            updated_at=now,
+        )
+    )

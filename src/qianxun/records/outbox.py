@@ -1,0 +1,100 @@
+"""The outbox: what the index has still to see, in commit order; and which events have been handled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from qianxun.records.counters import allocate
+from qianxun.records.schema import DocumentRow, EventRow, KnowledgeBaseRow, OutboxRow
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """An outbox row beside the present state of its document."""
+
+    sequence: int
+    document_key: int
+    generation: int
+    kind: str
+    head: int  # the document's latest accepted generation
+    served: int
+    status: str
+
+    @property
+    def is_ready(self) -> bool:
+        """Its chunks are in the records: only the index has still to see them."""
+        return self.kind != "deleted" and self.served == self.generation
+
+    @property
+    def is_unprepared(self) -> bool:
+        return self.kind != "deleted" and self.head == self.generation and self.status == "pending"
+
+
+def append(tx: Connection, knowledge_base: int, changes: Sequence[tuple[int, int, str]]) -> None:
+    """One row per change (document, generation, kind)."""
+    if not changes:
+        return
+    now = datetime.now(UTC)
+    tx.execute(
+        insert(OutboxRow),
+        [
+            {
+                "sequence": sequence,
+                "knowledge_base_id": knowledge_base,
+                "document_key": key,
+                "generation": generation,
+                "kind": kind,
+                "created_at": now,
+            }
+            for sequence, (key, generation, kind) in zip(allocate(tx, "outbox", len(changes)), changes, strict=True)
+        ],
+    )
+
+
+def pending(tx: Connection, knowledge_base: int, after: int, limit: int) -> list[Work]:
+    query = (
+        select(
+            OutboxRow.sequence,
+            OutboxRow.document_key,
+            OutboxRow.generation,
+            OutboxRow.kind,
+            DocumentRow.generation,
+            DocumentRow.served,
+            DocumentRow.status,
+        )
+        .join(DocumentRow, DocumentRow.key == OutboxRow.document_key)
+        .where(OutboxRow.knowledge_base_id == knowledge_base, OutboxRow.sequence > after)
+        .order_by(OutboxRow.sequence)
+        .limit(limit)
+    )
+    return [Work(*row) for row in tx.execute(query)]
+
+
+def depth(tx: Connection, knowledge_base: int) -> int:
+    """How many changes the index has still to see."""
+    return tx.execute(
+        select(func.count()).select_from(OutboxRow).where(OutboxRow.knowledge_base_id == knowledge_base)
+    ).scalar_one()
+
+
+def acknowledge(tx: Connection, knowledge_base: int, sequence: int) -> None:
+    """The index durably holds everything up to ``sequence``: those rows have done their work."""
+    tx.execute(
+        update(KnowledgeBaseRow)
+        .where(KnowledgeBaseRow.id == knowledge_base, KnowledgeBaseRow.indexed_sequence < sequence)
+        .values(indexed_sequence=sequence)
+    )
+    tx.execute(delete(OutboxRow).where(OutboxRow.knowledge_base_id == knowledge_base, OutboxRow.sequence <= sequence))
+
+
+def first_time(tx: Connection, knowledge_base: int, event_id: str) -> bool:
+    """Notes an event as handled; False when it was noted before."""
+    at = {"knowledge_base_id": knowledge_base, "event_id": event_id}
+    if tx.execute(select(EventRow.event_id).filter_by(**at)).first():
+        return False
+    tx.execute(insert(EventRow).values(**at, handled_at=datetime.now(UTC)))
+    return True

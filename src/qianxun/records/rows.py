@@ -1,0 +1,131 @@
+"""Documents to rows and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Row
+
+from qianxun.types import (
+    Attributes,
+    Column,
+    Document,
+    Mark,
+    Metadata,
+    PageStart,
+    QAPair,
+    Table,
+    TableSpan,
+    Text,
+)
+
+
+def version_row(document: Document) -> dict[str, Any]:
+    """The columns of a version that come from the document itself."""
+    return {
+        "name": document.name[:512],
+        "format": document.format,
+        "content_type": document.content_type,
+        "user_id": document.user_id,
+        "project_id": document.project_id,
+        "tags": list(document.tags),
+        "extra": {key: _plain(value) for key, value in document.metadata.items()},
+        "source": document.source,
+        "structure": _structure(document.structure),
+        "content": document.content,
+    }
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _structure(text: Text | None) -> dict[str, Any] | None:
+    """Headings and pages; tables have rows of their own. None: still to be derived from the content."""
+    if text is None:
+        return None
+    return {
+        "marks": [[mark.start, mark.level, mark.title] for mark in text.marks],
+        "pages": [[page.start, page.page] for page in text.pages],
+    }
+
+
+def table_row(span: TableSpan) -> dict[str, Any]:
+    table = span.table
+    return {
+        "start": span.start,
+        "end": span.end,
+        "row_starts": list(span.row_starts),
+        "title": table.title,
+        "source": table.source,
+        "notes": table.notes,
+        "columns": [[c.name, list(c.path), c.kind, c.unit] for c in table.columns],
+        "rows": [list(row) for row in table.rows],
+        "texts": [list(row) for row in table.texts],
+    }
+
+
+def table_of(row: Row[Any]) -> Table:
+    return Table(
+        title=row.title,
+        columns=tuple(Column(name, tuple(path), kind, unit) for name, path, kind, unit in row.columns),
+        rows=tuple(tuple(cells) for cells in row.rows),
+        texts=tuple(tuple(cells) for cells in row.texts),
+        source=row.source,
+        notes=row.notes,
+    )
+
+
+def document_of(doc_id: str, version: Row[Any], tables: Sequence[Row[Any]], pairs: Sequence[Row[Any]]) -> Document:
+    return Document(
+        id=doc_id,
+        content=version.content,
+        name=version.name,
+        format=version.format,
+        content_type=version.content_type,
+        user_id=version.user_id,
+        project_id=version.project_id,
+        tags=tuple(version.tags),
+        metadata=metadata_of(version.metadata),
+        structure=_text_of(version, tables),
+        pairs=tuple(QAPair(pair.question, pair.answer) for pair in pairs),
+        source=version.source,
+    )
+
+
+def _text_of(version: Row[Any], tables: Sequence[Row[Any]]) -> Text | None:
+    if version.structure is None:
+        return None
+    return Text(
+        content=version.content,
+        marks=tuple(Mark(start, level, title) for start, level, title in version.structure["marks"]),
+        tables=tuple(TableSpan(row.start, row.end, table_of(row), tuple(row.row_starts)) for row in tables),
+        pages=tuple(PageStart(start, page) for start, page in version.structure["pages"]),
+    )
+
+
+def metadata_of(stored: dict[str, Any]) -> Metadata:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
+
+
+def attributes_of(doc_id: str, version: Row[Any]) -> Attributes:
+    return Attributes(
+        doc_id=doc_id,
+        user_id=version.user_id,
+        project_id=version.project_id,
+        content_type=version.content_type,
+        tags=tuple(version.tags),
+        metadata=metadata_of(version.metadata),
+    )
+
+
+def attributes_from(document: Document) -> Attributes:
+    return Attributes(
+        doc_id=document.id,
+        user_id=document.user_id,
+        project_id=document.project_id,
+        content_type=document.content_type,
+        tags=document.tags,
+        metadata=document.metadata,
+    )

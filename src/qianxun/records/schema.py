@@ -1,0 +1,195 @@
+"""The tables of record. Column types are chosen so that SQLite, PostgreSQL and MySQL take the same queries.
+
+Keys of documents and chunks and the outbox sequence come from `counters`, not from the database's own sequences: the
+counter's row stays locked until the transaction commits, so sequence order *is* commit order (a consumer can never
+skip a row that commits late), keys are never reused, and bulk inserts need no RETURNING, which MySQL lacks.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects.mysql import LONGTEXT
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+BigKey = BigInteger().with_variant(Integer, "sqlite")
+LongText = Text().with_variant(LONGTEXT, "mysql")
+Moment = DateTime(timezone=True)
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Counter(Base):
+    """The next free number of each kind: document, chunk, table, pair, outbox."""
+
+    __tablename__ = "counters"
+
+    name: Mapped[str] = mapped_column(String(32), primary_key=True)
+    next: Mapped[int] = mapped_column(BigKey)
+
+
+class KnowledgeBaseRow(Base):
+    __tablename__ = "knowledge_bases"
+    __table_args__ = (UniqueConstraint("tenant", "name", name="uq_knowledge_bases_tenant_name"),)
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
+    tenant: Mapped[str] = mapped_column(String(64))
+    name: Mapped[str] = mapped_column(String(200))
+    kind: Mapped[str] = mapped_column(String(32))
+    embedding_model: Mapped[str] = mapped_column(String(200))
+    dimension: Mapped[int] = mapped_column(Integer)
+    config: Mapped[dict[str, Any]] = mapped_column(JSON)
+    # Outbox rows up to here are in the index and have been removed: an index that knows less must be rebuilt.
+    indexed_sequence: Mapped[int] = mapped_column(BigKey)
+    created_at: Mapped[datetime] = mapped_column(Moment)
+    updated_at: Mapped[datetime] = mapped_column(Moment)
+
+
+class DocumentRow(Base):
+    """A document's identity and state. A deleted document leaves its row, so that late events find its generation."""
+
+    __tablename__ = "documents"
+    __table_args__ = (
+        UniqueConstraint("knowledge_base_id", "doc_id", name="uq_documents_base_doc"),
+        Index("ix_documents_base_status", "knowledge_base_id", "status"),
+    )
+
+    key: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
+    knowledge_base_id: Mapped[int] = mapped_column(BigKey, ForeignKey("knowledge_bases.id"))
+    doc_id: Mapped[str] = mapped_column(String(255))
+    generation: Mapped[int] = mapped_column(BigKey)  # the latest accepted
+    served: Mapped[int] = mapped_column(BigKey)  # the generation whose chunks are in the records; 0: none yet
+    status: Mapped[str] = mapped_column(String(16))  # pending | indexed | retrying | quarantined | deleted
+    attempts: Mapped[int] = mapped_column(Integer)
+    retry_at: Mapped[datetime | None] = mapped_column(Moment)
+    reason: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(Moment)
+    updated_at: Mapped[datetime] = mapped_column(Moment)
+
+
+class VersionRow(Base):
+    """What a document said at one generation. The served version stays until the next one is searchable."""
+
+    __tablename__ = "document_versions"
+
+    document_key: Mapped[int] = mapped_column(BigKey, ForeignKey("documents.key"), primary_key=True)
+    generation: Mapped[int] = mapped_column(BigKey, primary_key=True)
+    knowledge_base_id: Mapped[int] = mapped_column(BigKey)
+    name: Mapped[str] = mapped_column(String(512))
+    format: Mapped[str] = mapped_column(String(16))
+    content_type: Mapped[str] = mapped_column(String(64))
+    user_id: Mapped[str] = mapped_column(String(128))
+    project_id: Mapped[str] = mapped_column(String(128))
+    tags: Mapped[list[str]] = mapped_column(JSON)
+    # "metadata" is a reserved attribute name of declarative classes.
+    extra: Mapped[dict[str, Any]] = mapped_column("metadata", JSON)
+    source: Mapped[str] = mapped_column(Text)
+    fingerprint: Mapped[str] = mapped_column(String(64))
+    structure: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    content: Mapped[str] = mapped_column(LongText)
+
+
+class ChunkRow(Base):
+    __tablename__ = "chunks"
+    __table_args__ = (
+        Index("ix_chunks_document", "document_key", "generation"),
+        Index("ix_chunks_base", "knowledge_base_id", "key"),
+    )
+
+    key: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
+    knowledge_base_id: Mapped[int] = mapped_column(BigKey)
+    document_key: Mapped[int] = mapped_column(BigKey, ForeignKey("documents.key"))
+    generation: Mapped[int] = mapped_column(BigKey)
+    position: Mapped[int] = mapped_column(Integer)
+    start: Mapped[int] = mapped_column(Integer)
+    end: Mapped[int] = mapped_column(Integer)
+    kind: Mapped[str] = mapped_column(String(8))
+    page: Mapped[int | None] = mapped_column(Integer)
+    table_position: Mapped[int | None] = mapped_column(Integer)
+    headings: Mapped[list[str]] = mapped_column(JSON)
+    text: Mapped[str] = mapped_column(LongText)
+
+
+class VectorRow(Base):
+    """A chunk's vector under one model: kept here so that a lost index is rebuilt without embedding again."""
+
+    __tablename__ = "chunk_vectors"
+
+    chunk_key: Mapped[int] = mapped_column(BigKey, ForeignKey("chunks.key"), primary_key=True)
+    model: Mapped[str] = mapped_column(String(200), primary_key=True)
+    vector: Mapped[bytes] = mapped_column(LargeBinary)  # little-endian float32
+
+
+class TableRow(Base):
+    __tablename__ = "tables"
+    __table_args__ = (Index("ix_tables_document", "document_key", "generation"),)
+
+    key: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
+    knowledge_base_id: Mapped[int] = mapped_column(BigKey)
+    document_key: Mapped[int] = mapped_column(BigKey, ForeignKey("documents.key"))
+    generation: Mapped[int] = mapped_column(BigKey)
+    position: Mapped[int] = mapped_column(Integer)
+    start: Mapped[int] = mapped_column(Integer)
+    end: Mapped[int] = mapped_column(Integer)
+    title: Mapped[str] = mapped_column(Text)
+    source: Mapped[str] = mapped_column(Text)
+    notes: Mapped[str] = mapped_column(LongText)
+    columns: Mapped[list[Any]] = mapped_column(JSON)
+    rows: Mapped[list[Any]] = mapped_column(JSON)
+    texts: Mapped[list[Any]] = mapped_column(JSON)
+    row_starts: Mapped[list[int]] = mapped_column(JSON)
+
+
+class PairRow(Base):
+    """A question and answer of a document; ``chunk_key`` is the chunk that holds the answer, once there are chunks."""
+
+    __tablename__ = "qa_pairs"
+    __table_args__ = (Index("ix_pairs_document", "document_key", "generation"),)
+
+    key: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
+    knowledge_base_id: Mapped[int] = mapped_column(BigKey)
+    document_key: Mapped[int] = mapped_column(BigKey, ForeignKey("documents.key"))
+    generation: Mapped[int] = mapped_column(BigKey)
+    position: Mapped[int] = mapped_column(Integer)
+    chunk_key: Mapped[int | None] = mapped_column(BigKey)
+    question: Mapped[str] = mapped_column(LongText)
+    answer: Mapped[str] = mapped_column(LongText)
+
+
+class OutboxRow(Base):
+    """Work the index has not seen yet, in commit order."""
+
+    __tablename__ = "outbox"
+    __table_args__ = (Index("ix_outbox_base", "knowledge_base_id", "sequence"),)
+
+    sequence: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
+    knowledge_base_id: Mapped[int] = mapped_column(BigKey)
+    document_key: Mapped[int] = mapped_column(BigKey)
+    generation: Mapped[int] = mapped_column(BigKey)
+    kind: Mapped[str] = mapped_column(String(8))  # created | updated | deleted
+    created_at: Mapped[datetime] = mapped_column(Moment)
+
+
+class EventRow(Base):
+    """Events already handled, so that a repeated one changes nothing."""
+
+    __tablename__ = "handled_events"
+
+    knowledge_base_id: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
+    event_id: Mapped[str] = mapped_column(String(200), primary_key=True)
+    handled_at: Mapped[datetime] = mapped_column(Moment, index=True)
