@@ -1,0 +1,40 @@
+"""What every model's texts and replies are held to before anything is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qianxun.errors import BadModelReply
+from qianxun.types import Vectors
+
+
+def sound_text(text: str) -> str:
+    """The text itself, or with U+FFFD for lone surrogates, which no tokenizer and no JSON reader takes."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    return text
+
+
+def unit_rows(rows: NDArray[Any], count: int, dimension: int, model: str) -> Vectors:
+    """The rows as unit vectors. Raises BadModelReply on a wrong shape, a value that is no number, or a zero vector."""
+    if rows.shape != (count, dimension):
+        raise BadModelReply(
+            f"模型 {model} 应返回 {count} 个 {dimension} 维向量，实际返回形状 {rows.shape}",
+            hint="请核对所选模型及其维度设置；没有写入任何内容",
+        )
+    wide = rows.astype(np.float64)  # squares of large values overflow in single precision
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.linalg.norm(wide, axis=1, keepdims=True)
+    bad = np.flatnonzero(~(np.isfinite(norms[:, 0]) & (norms[:, 0] > 0)))
+    if bad.size:
+        raise BadModelReply(
+            f"模型 {model} 返回的第 {int(bad[0]) + 1} 个向量含有非数、无穷大或全为零（共 {bad.size} 个）",
+            hint="请检查模型服务或权重文件；没有写入任何内容",
+        )
+    unit: Vectors = (wide / norms).astype(np.float32)
+    return unit
