@@ -1,0 +1,28 @@
+"""What one file may cost. Values only; ``sandbox`` and the parsers hold to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIB = 1024 * 1024
+GIB = 1024 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class ParseLimits:
+    """The bounds of one file. Over any of them the file is refused with a reason; the batch goes on."""
+
+    file_bytes: int = 200 * MIB
+    unpacked_bytes: int = 600 * MIB  # of a zipped office file
+    result_bytes: int = 256 * MIB  # of what the parser hands back
+    cells: int = 1_000_000  # of one file
+    pages: int = 3_000
+    pixels: int = 80_000_000  # of one picture
+    depth: int = 200  # of nested JSON
+    pictures: int = 50  # recognised inside one office file
+    seconds: float = 60.0  # without a sign of life: a finished page is one
+    total_seconds: float = 3_600.0
+    memory_bytes: int = 2 * GIB  # address space for formats that need no recognition
+    ocr_memory_bytes: int = 4 * GIB  # onnxruntime maps its arenas generously
+    ocr: bool = True
+    files_per_worker: int = 200

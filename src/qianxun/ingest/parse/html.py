@@ -1,0 +1,231 @@
+"""HTML: what a reader reads, with headings and tables; scripts, styles and navigation are gone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from lxml import etree, html
+
+from qianxun.errors import Unreadable
+from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.parse.text import read
+from qianxun.ingest.tables import Cell, as_text, clean, flow, read_table
+from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
+
+_CHARSET: Final = re.compile(rb"""charset\s{0,4}=\s{0,4}["']?([A-Za-z0-9_\-]{2,20})""", re.IGNORECASE)
+_SILENT: Final = frozenset(
+    ["script", "style", "noscript", "template", "svg", "math", "nav", "iframe", "object", "embed", "button"]
+    + ["select", "input", "textarea", "head", "link", "meta", "video", "audio", "canvas", "footer", "menu"]
+)
+_INLINE: Final = frozenset(
+    ["a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "ins", "kbd", "label"]
+    + ["mark", "q", "rp", "rt", "ruby", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u"]
+    + ["var", "wbr", "o:p", "img"]
+)
+_HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
+_NOISE_NAME: Final = re.compile(r"(?:^|[\s_-])(?:nav|navbar|menu|breadcrumbs?|footer|copyright|sidebar|pagination)(?:$|[\s_-])")
+_LINKS_OF_A_MENU: Final = 4
+_LINKED_SHARE: Final = 0.7
+_DEEPEST: Final = 400
+_SPACE: Final = re.compile(r"[ \t\r\n\f\u200b]+")
+
+
+def parse(path: Path, limits: ParseLimits) -> ParsedFile:
+    with path.open("rb") as opened:
+        declared = _CHARSET.search(opened.read(4096))
+    decoded = read(path, declared.group(1).decode("ascii") if declared else "")
+    root = _tree(decoded.text)
+    title = clean("".join(root.xpath("string(//title)")))
+    blocks = tuple(_Reader(limits).read(root))
+    if not title or sum(isinstance(b, Heading) and b.level == 1 for b in blocks) == 1:
+        title = next((b.text for b in blocks if isinstance(b, Heading) and b.level == 1), title)
+    return ParsedFile(blocks, "html", title, {"encoding": decoded.encoding}, (), decoded.warnings)
+
+
+def _tree(text: str) -> Any:
+    # The tree is capped in depth by libxml2 itself (256 without huge_tree); entities are never fetched.
+    parser = html.HTMLParser(encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True, huge_tree=False)
+    source = re.sub(r"^\s*<\?xml[^>]{0,200}\?>", "", text.replace("\x00", ""))
+    try:
+        root = html.document_fromstring(source.encode("utf-8", "replace"), parser=parser)
+    except (etree.ParserError, etree.XMLSyntaxError) as failure:
+        raise Unreadable("网页是空的或已损坏", hint="请用浏览器另存后再试") from failure
+    return root
+
+
+class _Reader:
+    """Walks a tree once, gathering inline text into paragraphs. An explicit stack: hostile pages nest deeply."""
+
+    def __init__(self, limits: ParseLimits) -> None:
+        self._limits = limits
+        self._words: list[str] = []
+        self._blocks: list[Block] = []
+        self._heading = ""
+
+    def read(self, root: Any) -> list[Block]:
+        menus = _menus(root)
+        stack: list[tuple[Any, bool]] = [(root, False)]
+        while stack:
+            element, leaving = stack.pop()
+            if leaving:
+                self._leave(element)
+                continue
+            if not self._enter(element, menus):
+                self._words.append(element.tail or "")
+                continue
+            stack.append((element, True))
+            stack.extend((child, False) for child in reversed(element))
+        self._close()
+        return self._blocks
+
+    def _enter(self, element: Any, menus: set[Any]) -> bool:
+        """Begins an element; False when its content is dealt with or not for readers."""
+        tag = element.tag
+        if not isinstance(tag, str) or tag in _SILENT or element in menus or _is_hidden(element):
+            return False
+        if tag in _HEADINGS:
+            self._close()
+            text = clean("".join(element.itertext()))
+            if text:
+                self._heading = text
+                self._blocks.append(Heading(text, _HEADINGS[tag]))
+            return False
+        if tag == "table" and not _is_layout(element):
+            self._close()
+            self._blocks.extend(_table(element, self._heading, self._limits))
+            return False
+        if tag == "pre":
+            self._close()
+            self._add("".join(element.itertext()).strip("\n"))
+            return False
+        if tag == "br":
+            self._words.append("\n")
+        elif tag not in _INLINE:
+            self._close()
+        if tag == "li":
+            self._words.append("- ")
+        self._words.append(_squeezed(element.text))
+        return True
+
+    def _leave(self, element: Any) -> None:
+        if element.tag not in _INLINE and element.tag != "br":
+            self._close()
+        self._words.append(_squeezed(element.tail))
+
+    def _close(self) -> None:
+        lines = (" ".join(line.split()) for line in "".join(self._words).split("\n"))
+        self._words.clear()
+        self._add("\n".join(line for line in lines if line and line != "-"))
+
+    def _add(self, text: str) -> None:
+        if not text.strip():
+            return
+        last = self._blocks[-1] if self._blocks else None
+        if text.startswith("- ") and isinstance(last, Paragraph) and last.text.startswith("- "):
+            self._blocks[-1] = Paragraph(f"{last.text}\n{text}")  # items of one list stay together
+        else:
+            self._blocks.append(Paragraph(text))
+
+
+def _squeezed(text: str | None) -> str:
+    return _SPACE.sub(" ", text) if text else ""
+
+
+def _is_hidden(element: Any) -> bool:
+    style = (element.get("style") or "").replace(" ", "").lower()
+    return "display:none" in style or element.get("hidden") is not None or element.get("aria-hidden") == "true"
+
+
+def _menus(root: Any) -> set[Any]:
+    """Blocks that are mostly links and hold neither table, heading nor article: navigation, not content.
+
+    One pass from the leaves up, so that depth costs nothing more.
+    """
+    letters: dict[Any, tuple[int, int, int, bool]] = {}
+    found: set[Any] = set()
+    for _, element in etree.iterwalk(root, events=("end",)):
+        if not isinstance(element.tag, str) or element.tag in _SILENT:
+            continue
+        own = len((element.text or "").strip()) + sum(len((child.tail or "").strip()) for child in element)
+        linked = links = 0
+        solid = element.tag in _HEADINGS or element.tag in ("table", "article", "main", "body", "html", "p")
+        for child in element:
+            below = letters.pop(child, (0, 0, 0, False))
+            own, linked, links, solid = own + below[0], linked + below[1], links + below[2], solid or below[3]
+        if element.tag == "a":
+            linked, links = own, links + 1
+        letters[element] = (own, linked, links, solid)
+        if not solid and element.tag not in _INLINE and _is_menu(element, own, linked, links):
+            found.add(element)
+    return found
+
+
+def _is_menu(element: Any, letters: int, linked: int, links: int) -> bool:
+    named = f"{element.get('class') or ''} {element.get('id') or ''} {element.get('role') or ''}".lower()
+    if links >= 1 and _NOISE_NAME.search(named[:200]) and linked * 2 >= letters:
+        return True
+    return links >= _LINKS_OF_A_MENU and linked >= letters * _LINKED_SHARE and letters / links < 16
+
+
+# ── tables ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _is_layout(table: Any) -> bool:
+    """A table around other tables or headings arranges a page; it holds no data of its own."""
+    return next(table.iterdescendants("table", "h1", "h2", "h3"), None) is not None
+
+
+def _table(element: Any, heading: str, limits: ParseLimits) -> Iterator[Block]:
+    rows, headers = _rows(element)
+    grid = flow(rows, limits.cells)
+    caption = element.find("caption")
+    title = clean("".join(caption.itertext())) if caption is not None else heading
+    table = read_table(grid, title=title, header_rows=headers or None)
+    if table is not None:
+        yield TableBlock(table)
+    elif text := as_text(grid):
+        yield Paragraph(text)
+
+
+def _rows(element: Any) -> tuple[list[list[Cell]], int]:
+    """The rows in reading order and how many of them the page itself marks as header."""
+    rows: list[list[Cell]] = []
+    headers = 0
+    leading = True
+    for row in element.iterdescendants("tr"):
+        cells = [_cell(cell) for cell in row if cell.tag in ("td", "th")]
+        if not cells:
+            continue
+        marked = _parent(row) == "thead" or all(cell.header for cell in cells)
+        leading = leading and marked
+        headers += leading
+        rows.append(cells)
+    return rows, headers
+
+
+def _parent(row: Any) -> str:
+    parent = row.getparent()
+    return str(parent.tag) if parent is not None else ""
+
+
+def _cell(element: Any) -> Cell:
+    words: list[str] = []
+    for node in element.iter():
+        if not isinstance(node.tag, str) or node.tag in ("script", "style"):
+            continue
+        if node.tag in ("br", "p", "div", "li"):
+            words.append("\n")
+        words.append(node.text or "")
+        if node is not element:
+            words.append(node.tail or "")
+    return Cell(
+        clean("".join(words)), _span(element, "rowspan"), _span(element, "colspan"), header=element.tag == "th"
+    )
+
+
+def _span(element: Any, name: str) -> int:
+    value = (element.get(name) or "1").strip()
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 6 else 1

@@ -1,0 +1,171 @@
+"""JSON and JSON Lines: flat objects become a table, questions with answers become pairs, anything else reads as paths."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from qianxun.errors import TooLarge, Unreadable
+from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.parse.pairs import pairs_of
+from qianxun.ingest.parse.text import read
+from qianxun.ingest.tables import Cell, place, read_table
+from qianxun.types import Block, Heading, Paragraph, ParsedFile, QAPair, TableBlock
+
+_MOST_COLUMNS: Final = 200
+_PROSE: Final = 200  # mean length from which a field is prose, not a cell
+_TITLES: Final = ("title", "标题", "题目", "name", "名称")
+_LINES_OF_A_BLOCK: Final = 40
+
+
+def parse(path: Path, limits: ParseLimits) -> ParsedFile:
+    decoded = read(path)
+    warnings = list(decoded.warnings)
+    value = _load(decoded.text, warnings)
+    title = path.stem
+    metadata = {"encoding": decoded.encoding}
+    records = _records(value)
+    if records is None:
+        blocks = tuple(_paths(value, limits))
+        pairs = _nested_pairs(value)
+    else:
+        names = _names(records)
+        if len(records) * len(names) > limits.cells:
+            raise TooLarge(f"数据超过 {limits.cells} 个单元格", hint="请拆分文件，或调大 cells 上限")
+        pairs = pairs_of(records, names)
+        prose = _prose_field(records, names) if not pairs else ""
+        blocks = tuple(_articles(records, names, prose) if prose else _table(records, names, title))
+    return ParsedFile(blocks, "json", title, metadata, pairs, tuple(warnings))
+
+
+def _load(text: str, warnings: list[str]) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError as failure:
+        raise TooLarge("JSON 嵌套过深", hint="请展开嵌套后再试") from failure
+    except ValueError as failure:
+        return _load_lines(text, failure, warnings)
+
+
+def _load_lines(text: str, whole: ValueError, warnings: list[str]) -> list[Any]:
+    found: list[Any] = []
+    bad = 0
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        try:
+            found.append(json.loads(line))
+        except RecursionError as failure:
+            raise TooLarge("JSON 嵌套过深", hint="请展开嵌套后再试") from failure
+        except ValueError:
+            bad += 1
+    if bad >= len(found):
+        raise Unreadable(f"不是有效的 JSON：{whole}", hint="请检查文件是否完整") from whole
+    if bad:
+        warnings.append(f"有 {bad} 行不是有效的 JSON，已跳过")
+    return found
+
+
+def _records(value: Any) -> list[Mapping[str, str]] | None:
+    """Objects whose values are plain, as text; None when the value is anything else."""
+    if isinstance(value, dict) and len(value) == 1:
+        value = next(iter(value.values()))  # {"data": [...]}
+    if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
+        return None
+    if len(value) == 1 or not all(_is_plain(held) for item in value for held in item.values()):
+        return None
+    records = [{str(key): _shown(held) for key, held in item.items()} for item in value]
+    return records if len(_names(records)) <= _MOST_COLUMNS else None
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(not isinstance(item, dict | list) for item in value)
+    return not isinstance(value, dict)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "、".join(_shown(item) for item in value)
+    return value if isinstance(value, str) else str(value)
+
+
+def _names(records: Sequence[Mapping[str, str]]) -> list[str]:
+    return list(dict.fromkeys(name for record in records for name in record))
+
+
+def _table(records: Sequence[Mapping[str, str]], names: Sequence[str], title: str) -> Iterator[Block]:
+    header = ((0, c, Cell(name or f"列{c + 1}", header=True)) for c, name in enumerate(names))
+    body = (
+        (r, c, Cell(record.get(name, "").strip()))
+        for r, record in enumerate(records, 1)
+        for c, name in enumerate(names)
+    )
+    table = read_table(place([*header, *body]), title=title, header_rows=1)
+    if table is not None:
+        yield TableBlock(table)
+        return
+    for record in records:
+        yield Paragraph("\n".join(f"{name}：{text}" for name, text in record.items() if text))
+
+
+def _prose_field(records: Sequence[Mapping[str, str]], names: Sequence[str]) -> str:
+    lengths = {name: sum(len(record.get(name, "")) for record in records) for name in names}
+    longest = max(lengths, key=lambda name: lengths[name], default="")
+    return longest if longest and lengths[longest] >= _PROSE * len(records) else ""
+
+
+def _articles(records: Sequence[Mapping[str, str]], names: Sequence[str], prose: str) -> Iterator[Block]:
+    titled = next((name for name in names if name.strip().lower() in _TITLES), "")
+    for record in records:
+        if titled and record.get(titled, "").strip():
+            yield Heading(" ".join(record[titled].split()), 1)
+        rest = [f"{name}：{record[name]}" for name in record if name not in (titled, prose) and record[name].strip()]
+        if rest:
+            yield Paragraph("\n".join(rest))
+        if record.get(prose, "").strip():
+            yield Paragraph(record[prose])
+
+
+def _nested_pairs(value: Any) -> tuple[QAPair, ...]:
+    """A single object with a question and an answer, however its answers are nested."""
+    if not isinstance(value, dict):
+        return ()
+    flat = {str(key): _first_text(held) for key, held in value.items()}
+    return pairs_of([flat], list(flat))
+
+
+def _first_text(value: Any) -> str:
+    while isinstance(value, list) and value:
+        value = value[0]
+    return "" if isinstance(value, dict | list) else _shown(value)
+
+
+def _paths(value: Any, limits: ParseLimits) -> Iterator[Block]:
+    """One line per leaf: 订单.明细[0].名称：苹果. Every element of a top list is a paragraph of its own."""
+    lines: list[str] = []
+    stack: list[tuple[str, Any, int]] = [("", value, 0)]
+    while stack:
+        path, held, depth = stack.pop()
+        if depth > limits.depth:
+            raise TooLarge(f"JSON 嵌套超过 {limits.depth} 层", hint="请展开嵌套后再试")
+        if depth == 1 and isinstance(held, dict | list) and lines:
+            yield Paragraph("\n".join(lines))
+            lines = []
+        if isinstance(held, dict):
+            stack.extend((f"{path}.{key}" if path else str(key), item, depth + 1) for key, item in reversed(held.items()))
+        elif isinstance(held, list):
+            stack.extend((f"{path}[{i}]", held[i], depth + 1) for i in range(len(held) - 1, -1, -1))
+        elif text := _shown(held).strip():
+            lines.append(f"{path}：{text}" if path else text)
+        if len(lines) >= _LINES_OF_A_BLOCK:
+            yield Paragraph("\n".join(lines))
+            lines = []
+    if lines:
+        yield Paragraph("\n".join(lines))

@@ -1,0 +1,149 @@
+"""Markdown: headings, tables, lists and code; the marks themselves are gone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.parse.text import read
+from qianxun.ingest.tables import Cell, as_text, clean, flow, read_table
+from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
+
+_FRONT_TITLE: Final = re.compile(r"^title:\s*[\"']?(.{1,200}?)[\"']?\s*$", re.MULTILINE)
+_TAG: Final = re.compile(r"<[^<>]{0,2000}>")
+# MDN's page macros: a cross-reference shows its first argument, or its second where one is given.
+_MACRO: Final = re.compile(
+    r"\{\{\s{0,4}(?:\w{0,20}xref\(\s{0,4}[\"']([^\"'{}]{1,100})|glossary\(\s{0,4}[\"']([^\"'{}]{1,100})"
+    r"(?:[\"']\s{0,4},\s{0,4}[\"']([^\"'{}]{1,100}))?)?[^{}]{0,300}\}\}",
+    re.IGNORECASE,
+)
+_COMMENT: Final = re.compile(r"<!--(?:[^-]|-(?!->)){0,5000}-->")
+_MOST_NESTED: Final = 40
+
+
+def parse(path: Path, limits: ParseLimits) -> ParsedFile:
+    decoded = read(path)
+    body, front = _split_front_matter(decoded.text)
+    tokens = MarkdownIt("commonmark", {"maxNesting": _MOST_NESTED}).enable("table").parse(body)
+    blocks = tuple(_blocks(tokens, limits))
+    found = _FRONT_TITLE.search(front)
+    if found and not any(isinstance(block, Heading) and block.level == 1 for block in blocks):
+        blocks = (Heading(found.group(1), 1), *blocks)
+    title = found.group(1) if found else next((b.text for b in blocks if isinstance(b, Heading)), "")
+    return ParsedFile(blocks, "markdown", title, {"encoding": decoded.encoding}, (), decoded.warnings)
+
+
+def _split_front_matter(text: str) -> tuple[str, str]:
+    text = text.replace("\r\n", "\n").lstrip("\ufeff")
+    if not text.startswith("---\n"):
+        return text, ""
+    end = text.find("\n---", 3)
+    if end < 0:
+        return text, ""
+    after = text.find("\n", end + 1)
+    return (text[after + 1 :] if after >= 0 else ""), text[4:end]
+
+
+def _blocks(tokens: Sequence[Token], limits: ParseLimits) -> Iterator[Block]:
+    heading = ""
+    bullets: list[str] = []
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        if token.type == "heading_open":
+            heading = _inline(tokens[position + 1])
+            if heading:
+                yield Heading(heading, int(token.tag[1]))
+            position += 1
+        elif token.type == "table_open":
+            end = _closing(tokens, position)
+            yield from _table(tokens[position:end], heading, limits)
+            position = end
+        elif token.type in ("bullet_list_open", "ordered_list_open"):
+            end = _closing(tokens, position)
+            bullets = list(_list_lines(tokens[position:end]))
+            if bullets:
+                yield Paragraph("\n".join(bullets))
+            position = end
+        else:
+            text = _leaf(token)
+            if text.strip():
+                yield Paragraph(text)
+        position += 1
+
+
+def _closing(tokens: Sequence[Token], start: int) -> int:
+    level = tokens[start].level
+    for position in range(start + 1, len(tokens)):
+        if tokens[position].level == level and tokens[position].nesting == -1:
+            return position
+    return len(tokens) - 1
+
+
+def _leaf(token: Token) -> str:
+    if token.type == "inline":
+        return _inline(token)
+    if token.type in ("fence", "code_block"):
+        return token.content.rstrip()
+    if token.type == "html_block":
+        return _MACRO.sub(_referred, _TAG.sub(" ", _COMMENT.sub("", token.content))).strip()
+    return ""
+
+
+def _list_lines(tokens: Sequence[Token]) -> Iterator[str]:
+    """Each item on its line with its bullet or number, nested ones indented."""
+    kinds: list[tuple[str, int]] = []
+    mark = ""
+    for token in tokens:
+        if token.type in ("bullet_list_open", "ordered_list_open"):
+            kinds.append((token.type, int(token.attrs.get("start", 1)) if token.type[0] == "o" else 0))
+        elif token.type in ("bullet_list_close", "ordered_list_close"):
+            kinds.pop()
+        elif token.type == "list_item_open":
+            kind, number = kinds[-1]
+            mark = f"{number}. " if kind[0] == "o" else "- "
+            kinds[-1] = (kind, number + 1)
+        elif text := _leaf(token).strip():
+            yield "  " * (len(kinds) - 1) + mark + text
+            mark = ""
+
+
+def _inline(token: Token) -> str:
+    return _MACRO.sub(_referred, "".join(_spoken(token.children or ()))).strip()
+
+
+def _referred(macro: re.Match[str]) -> str:
+    return macro.group(1) or macro.group(3) or macro.group(2) or ""
+
+
+def _spoken(children: Sequence[Token]) -> Iterator[str]:
+    for child in children:
+        if child.type in ("text", "code_inline"):
+            yield child.content
+        elif child.type in ("softbreak", "hardbreak"):
+            yield "\n"
+        elif child.type == "image":
+            yield child.content
+        elif child.type == "html_inline" and child.content.lower().startswith("<br"):
+            yield "\n"
+
+
+def _table(tokens: Sequence[Token], heading: str, limits: ParseLimits) -> Iterator[Block]:
+    rows: list[list[Cell]] = []
+    for position, token in enumerate(tokens):
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type in ("th_open", "td_open"):
+            rows[-1].append(Cell(clean(_inline(tokens[position + 1])), header=token.type == "th_open"))
+    grid = flow(rows, limits.cells)
+    table = read_table(grid, title=heading, header_rows=1)
+    if table is not None:
+        yield TableBlock(table)
+    elif text := as_text(grid):
+        yield Paragraph(text)

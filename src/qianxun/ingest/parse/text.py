@@ -1,0 +1,29 @@
+"""Plain text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from qianxun.errors import Unreadable
+from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.parse.encoding import Decoded, decode
+from qianxun.ingest.parse.outline import outlined
+from qianxun.types import Heading, Paragraph, ParsedFile
+
+
+def parse(path: Path, limits: ParseLimits) -> ParsedFile:
+    """Paragraphs at empty lines, numbered chapters as headings, the encoding in the metadata."""
+    decoded = read(path)
+    blocks = outlined(decoded.text.splitlines())
+    first = blocks[0] if blocks else None
+    title = ""
+    if isinstance(first, Heading | Paragraph) and "\n" not in first.text and len(first.text) <= 40:
+        title = " ".join(first.text.split())
+    return ParsedFile(tuple(blocks), "txt", title, {"encoding": decoded.encoding}, (), decoded.warnings)
+
+
+def read(path: Path, declared: str = "") -> Decoded:
+    decoded = decode(path.read_bytes(), declared)
+    if decoded is None:
+        raise Unreadable("认不出文字编码", hint="请另存为 UTF-8 再试")
+    return decoded
