@@ -51,6 +51,15 @@ _MATHEMATICAL: Final = re.compile("[\U0001d400-\U0001d7ff]")
 _JOINING_SIGNS: Final = "＃＆＋－．／＠＿"  # they hold words and numbers together: Ｃ＋＋, ３．１４
 
 
+_CLOSING: Final = "」』”’）】〕》〉"
+SENTENCE_END: Final = re.compile(
+    f"(?:[。！？；…｡]+|[!?;]+(?![\\w=&%/#+.-])|[!?;]+(?=[\u3400-\u9fff])"
+    f"|(?:(?<=[^\\W\\d_])|(?<=\\d\\d\\d)|(?<=[)\\]{_CLOSING}]))\\.+(?=[\\s{_CLOSING}]|\\Z))[{_CLOSING}]*"
+)
+"""Where a sentence ends, closing quotes included. Not in 3.14, 1.2.3, a.cn/x?y=1, nor after the number of "1. 总则"."""
+CLAUSE_END: Final = re.compile(f"(?:[，、：]+|[,:](?=[\\s\u3400-\u9fff])|——+)[{_CLOSING}]*")
+
+
 # ── one written form ─────────────────────────────────────────────────────────────────────────────
 
 

@@ -60,6 +60,9 @@ class Index(Protocol):
 
     async def inventory(self) -> Inventory: ...
 
+    async def check(self) -> None:
+        """Reads everything it holds; raises IndexUnusable where a checksum or a count is wrong."""
+
     async def close(self) -> None: ...
 
 

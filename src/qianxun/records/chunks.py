@@ -196,16 +196,10 @@ def material(tx: Connection, document_keys: Sequence[int], model: str) -> list[M
     return found
 
 
-def walk(tx: Connection, knowledge_base: int, model: str, page: int) -> Iterator[list[Material]]:
-    """Every served chunk of a base in key order, a page at a time."""
-    after = 0
-    while True:
-        condition = (ChunkRow.knowledge_base_id == knowledge_base) & (ChunkRow.key > after)
-        found = _material(tx, model, condition, page)
-        if not found:
-            return
-        yield found
-        after = found[-1].key
+def page(tx: Connection, knowledge_base: int, model: str, after: int, limit: int) -> list[Material]:
+    """The next served chunks of a base in key order: a walk for a rebuild."""
+    condition = (ChunkRow.knowledge_base_id == knowledge_base) & (ChunkRow.key > after)
+    return _material(tx, model, condition, limit)
 
 
 def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> list[Material]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
@@ -69,3 +69,11 @@ def _alembic(connection: object) -> Config:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
     return config
+
+
+def integrity_problems(tx: Connection) -> list[str]:
+    """What the database itself says is wrong with its files; other databases check themselves."""
+    if tx.dialect.name != "sqlite":
+        return []
+    found = [row[0] for row in tx.exec_driver_sql("PRAGMA quick_check(5)")]
+    return [problem for problem in found if problem != "ok"]

@@ -41,11 +41,11 @@ def states(tx: Connection, knowledge_base: int, *, limit: int = 100, after: str 
 def tally(tx: Connection, knowledge_base: int) -> dict[str, int]:
     """How many documents stand in which state, and how many tables and chunks there are."""
     by_status = (
-        select(DocumentRow.status, func.count())
+        select(DocumentRow.status, func.count().label("number"))
         .where(DocumentRow.knowledge_base_id == knowledge_base)
         .group_by(DocumentRow.status)
     )
-    counts = {status: number for status, number in tx.execute(by_status)}
+    counts = {row.status: row.number for row in tx.execute(by_status)}
     for name, table in (("chunks", ChunkRow), ("tables", TableRow)):
         query = select(func.count()).select_from(table).where(table.knowledge_base_id == knowledge_base)
         counts[name] = tx.execute(query).scalar_one()

@@ -7,19 +7,21 @@ skip a row that commits late), keys are never reused, and bulk inserts need no R
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
     JSON,
     BigInteger,
     DateTime,
+    Dialect,
     ForeignKey,
     Index,
     Integer,
     LargeBinary,
     String,
     Text,
+    TypeDecorator,
     UniqueConstraint,
 )
 from sqlalchemy.dialects.mysql import LONGTEXT
@@ -27,7 +29,21 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 BigKey = BigInteger().with_variant(Integer, "sqlite")
 LongText = Text().with_variant(LONGTEXT, "mysql")
-Moment = DateTime(timezone=True)
+
+
+class Moment(TypeDecorator[datetime]):
+    """A point in time, always in UTC and always aware: SQLite and MySQL keep no zone."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None or dialect.name == "postgresql":
+            return value
+        return value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
 
 
 class Base(DeclarativeBase):

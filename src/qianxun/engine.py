@@ -1,0 +1,378 @@
+"""The composition root: settings to an engine. The only place where parts are wired."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from qianxun.chinese import Analyser
+from qianxun.errors import IndexUnusable, ModelUnavailable, QianxunError
+from qianxun.folder import owned
+from qianxun.ingest.chunk import ChunkSplitter
+from qianxun.ingest.limits import MIB, ParseLimits
+from qianxun.ingest.sandbox import ParserPool
+from qianxun.models import RemoteEndpoint, card, find_local, open_embedding
+from qianxun.models.lazy import LazyEmbedding
+from qianxun.pipelines.base import OpenBase, Serving, stamp_for
+from qianxun.pipelines.events import RAGIndexEventHandler
+from qianxun.pipelines.indexing import Drained, drain, retry_due
+from qianxun.pipelines.ingest import Labels, Report, Watch, accept, submission, take, take_files
+from qianxun.pipelines.knowledge_base import KnowledgeBaseManager
+from qianxun.pipelines.recall import Mode, RecallOptions, recall
+from qianxun.pipelines.upkeep import Verdict, catch_up, rebuild, verify
+from qianxun.ports import EmbeddingModel, IndexBackend
+from qianxun.records import Records, bases, chunks, documents, listing, outbox
+from qianxun.records.database import sqlite_url
+from qianxun.registry import create_index_backend
+from qianxun.settings import Settings, load
+from qianxun.types import (
+    EVERYTHING,
+    Accepted,
+    Chunk,
+    Document,
+    DocumentState,
+    Filter,
+    In,
+    KnowledgeBase,
+    Recall,
+    all_of,
+)
+
+log = logging.getLogger(__name__)
+
+NO_MODEL = "none"
+IDLE_SECONDS = 30.0  # how long the indexer sleeps when nothing wakes it and no retry is due
+
+
+def _unwatched(_: Any) -> None:
+    return None
+
+
+@dataclass
+class Engine:
+    """Qianxun over one data folder. Open it with ``async with Engine.open(folder) as engine``."""
+
+    settings: Settings
+    records: Records
+    backend: IndexBackend
+    parsers: ParserPool
+    models: Mapping[str, EmbeddingModel]  # beside the cards: what the caller brings along
+    _bases: dict[int, OpenBase] = field(default_factory=dict, repr=False)
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+    _work: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+
+    @staticmethod
+    @asynccontextmanager
+    async def open(
+        data: str | Path | None = None,
+        *,
+        settings: Settings | None = None,
+        models: Mapping[str, EmbeddingModel] | None = None,
+        background: bool = True,
+    ) -> AsyncIterator[Engine]:
+        """Owns the folder until the block ends.
+
+        With ``background`` an indexer works through the outbox and retries beside the caller; without it, only the
+        calls that promise a searchable result do.
+        """
+        settings = settings or load(arguments={"data": str(data) if data is not None else None})
+        folder = settings.folder
+        with owned(folder):
+            engine = await asyncio.to_thread(_wire, settings, folder, dict(models or {}))
+            indexer = asyncio.create_task(engine._keep_indexing()) if background else None
+            try:
+                yield engine
+            finally:
+                if indexer is not None:
+                    indexer.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await indexer
+                await engine._close()
+
+    async def _close(self) -> None:
+        await self.parsers.aclose()
+        for base in self._bases.values():
+            await base.serving.retire()
+        self.records.close()
+
+    # ── knowledge bases ──────────────────────────────────────────────────────────────────────────
+
+    async def create_knowledge_base(
+        self, name: str, *, model: str | None = None, kind: str = "documents", config: Mapping[str, Any] | None = None
+    ) -> KnowledgeBase:
+        """A new base. Without ``model`` it takes the one of the settings, or none (words only) where that is absent."""
+        chosen, dimension = self._choose_model(model)
+        chunking = self.settings.chunking
+        kept = {
+            "chunk_size": chunking.chunk_size,
+            "chunk_overlap": chunking.chunk_overlap,
+            "by_meaning": chunking.by_meaning,
+            **(config or {}),
+        }
+        ChunkSplitter(kept["chunk_size"], kept["chunk_overlap"])  # refuses what cannot be cut, before anything is kept
+
+        def write() -> KnowledgeBase:
+            with self.records.writing() as tx:
+                return bases.create(tx, name, kind=kind, embedding_model=chosen, dimension=dimension, config=kept)
+
+        return await asyncio.to_thread(write)
+
+    async def knowledge_bases(self) -> tuple[KnowledgeBase, ...]:
+        return await asyncio.to_thread(self._read, bases.every)
+
+    async def knowledge_base(self, name_or_id: str | int) -> KnowledgeBase:
+        """By id, or by name."""
+        find = bases.get if isinstance(name_or_id, int) else bases.by_name
+        return await asyncio.to_thread(self._read, find, name_or_id)
+
+    async def delete_knowledge_base(self, knowledge_base: int) -> None:
+        """The base with everything in it."""
+        base = await self.base(knowledge_base)
+        async with base.indexing:
+            await asyncio.to_thread(self._write, bases.remove, knowledge_base)
+            del self._bases[knowledge_base]
+            await base.serving.retire()
+            await self.backend.drop(knowledge_base)
+
+    async def statistics(self, knowledge_base: int) -> dict[str, int]:
+        """How many documents stand in which state, how many chunks and tables there are."""
+        return await asyncio.to_thread(self._read, listing.tally, knowledge_base)
+
+    # ── documents ────────────────────────────────────────────────────────────────────────────────
+
+    async def add(
+        self,
+        knowledge_base: int,
+        paths: Sequence[str | Path],
+        *,
+        labels: Labels | None = None,
+        watch: Watch = _unwatched,
+    ) -> Report:
+        """Files and folders in; searchable when it returns. Unchanged files are passed over."""
+        base = await self.base(knowledge_base)
+        await retry_due(base)
+        return await take_files(base, [Path(path) for path in paths], self.parsers, labels or Labels(), watch)
+
+    async def add_documents(
+        self, knowledge_base: int, batch: Sequence[Document], *, wait: bool = True
+    ) -> list[Accepted]:
+        """Documents in. With ``wait`` they are searchable when it returns, without it they are durable."""
+        base = await self.base(knowledge_base)
+        offered = await asyncio.to_thread(lambda: [submission(base, document) for document in batch])
+        if wait:
+            return await take(base, offered)
+        accepted = await accept(base, offered)
+        self.wake()
+        return accepted
+
+    async def delete_document(self, knowledge_base: int, doc_id: str) -> bool:
+        """Answers whether there was such a document. It cannot be returned from now on."""
+        return await KnowledgeBaseManager(await self.base(knowledge_base)).delete_document(doc_id)
+
+    async def document(self, knowledge_base: int, doc_id: str) -> DocumentState:
+        return await asyncio.to_thread(self._read, listing.state, knowledge_base, doc_id)
+
+    async def documents(self, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]:
+        return await asyncio.to_thread(
+            self._read, lambda tx: listing.states(tx, knowledge_base, limit=limit, after=after)
+        )
+
+    async def chunks(self, knowledge_base: int, doc_id: str) -> list[Chunk]:
+        return await asyncio.to_thread(self._read, chunks.of_document, knowledge_base, doc_id)
+
+    async def events(self, knowledge_base: int) -> RAGIndexEventHandler:
+        """Takes document events for one base."""
+        return RAGIndexEventHandler(await self.base(knowledge_base), self.wake)
+
+    async def manager(self, knowledge_base: int) -> KnowledgeBaseManager:
+        return KnowledgeBaseManager(await self.base(knowledge_base))
+
+    # ── recall ───────────────────────────────────────────────────────────────────────────────────
+
+    async def retrieve(
+        self,
+        knowledge_base: int,
+        query: str,
+        *,
+        top_k: int | None = None,
+        mode: Mode = "hybrid",
+        threshold: float = 0.0,
+        where: Filter = EVERYTHING,
+        doc_ids: Sequence[str] = (),
+    ) -> Recall:
+        """The chunks that answer a query, best first."""
+        base = await self.base(knowledge_base)
+        search = self.settings.search
+        named: Filter = In("doc_id", tuple(doc_ids)) if doc_ids else EVERYTHING
+        options = RecallOptions(
+            mode=mode,
+            top_k=search.top_k if top_k is None else top_k,
+            threshold=threshold,
+            where=all_of(where, named),
+            weights={"vector": search.semantic_weight, "keyword": search.keyword_weight},
+        )
+        return await recall(base, query, options)
+
+    # ── upkeep ───────────────────────────────────────────────────────────────────────────────────
+
+    async def verify(self, knowledge_base: int) -> Verdict:
+        return await verify(await self.base(knowledge_base))
+
+    async def rebuild(self, knowledge_base: int, *, model: str | None = None, watch: Any = _unwatched) -> int:
+        """Makes the index anew; with ``model``, under another model ("none": without one)."""
+        base = await self.base(knowledge_base)
+        wanted = base.model
+        if model is not None:
+            chosen, dimension = self._choose_model(model)
+            wanted = self._model(chosen, dimension)
+        return await rebuild(base, wanted, watch)
+
+    async def drain(self, knowledge_base: int) -> Drained:
+        """Works through what is waiting for the index, retries that are due included."""
+        base = await self.base(knowledge_base)
+        await retry_due(base)
+        return await drain(base)
+
+    def wake(self) -> None:
+        """There is work for the indexer."""
+        self._work.set()
+
+    async def base(self, knowledge_base: int) -> OpenBase:
+        """The base, opened: its index is there, sound, and caught up with what the records hold ready."""
+        async with self._opening:
+            if knowledge_base not in self._bases:
+                about = await asyncio.to_thread(self._read, bases.get, knowledge_base)
+                self._bases[knowledge_base] = await self._open_base(about)
+            return self._bases[knowledge_base]
+
+    async def _open_base(self, about: KnowledgeBase) -> OpenBase:
+        config = about.config
+        analyser = Analyser(config.get("dictionary", ()))
+        model = self._model(about.embedding_model, about.dimension)
+        stamp = stamp_for(model, analyser)
+        unusable = ""
+        try:
+            index = await self.backend.open(about.id, stamp)
+        except IndexUnusable as error:
+            unusable = str(error)
+            index = await self.backend.build(about.id, stamp)
+        base = OpenBase(
+            about=about,
+            records=self.records,
+            backend=self.backend,
+            serving=Serving(index, model),
+            splitter=ChunkSplitter(config["chunk_size"], config["chunk_overlap"]),
+            analyser=analyser,
+            by_meaning=bool(config.get("by_meaning")) and model is not None,
+        )
+        if unusable:
+            log.warning("index of base %s is rebuilt from the records: %s", about.id, unusable)
+            await rebuild(base, model)
+        await catch_up(base)
+        return base
+
+    # ── models ───────────────────────────────────────────────────────────────────────────────────
+
+    def _choose_model(self, asked: str | None) -> tuple[str, int]:
+        """(name, dimension) for a base; ("", 0) where there is no model."""
+        vectors = self.settings.vectorization
+        name = asked or vectors.model
+        if name == NO_MODEL:
+            return "", 0
+        if name in self.models:
+            return name, self.models[name].dimension
+        if vectors.base_url and name == vectors.model:
+            return name, vectors.dimension
+        known = card(name)
+        if find_local(name, self._model_folders()) is None:
+            if asked:
+                raise ModelUnavailable(f"模型 {name} 还没有下载", hint=f"先运行 qianxun models pull {name}")
+            log.warning("模型 %s 还没有下载，知识库只按词语检索；可运行 qianxun models pull %s", name, name)
+            return "", 0
+        return known.name, known.dimension
+
+    def _model(self, name: str, dimension: int) -> EmbeddingModel | None:
+        if not name:
+            return None
+        if name in self.models:
+            return self.models[name]
+        return LazyEmbedding(name, dimension, lambda: self._open_model(name))
+
+    def _open_model(self, name: str) -> EmbeddingModel:
+        vectors = self.settings.vectorization
+        if vectors.base_url and name == vectors.model:
+            return open_embedding(
+                RemoteEndpoint(
+                    base_url=vectors.base_url,
+                    model=name,
+                    dimension=vectors.dimension,
+                    api_key=vectors.api_key,
+                    batch_size=vectors.batch_size,
+                    timeout_seconds=vectors.timeout_seconds,
+                )
+            )
+        return open_embedding(name, folders=self._model_folders(), threads=vectors.threads, device=vectors.device)
+
+    def _model_folders(self) -> list[Path]:
+        return model_folders(self.settings)
+
+    # ── the indexer ──────────────────────────────────────────────────────────────────────────────
+
+    async def _keep_indexing(self) -> None:
+        while True:
+            pause = IDLE_SECONDS
+            try:
+                for about in await self.knowledge_bases():
+                    pause = min(pause, await self._index(about.id))
+            except QianxunError as error:
+                log.error("the indexer goes on after: %s", error)
+            except Exception:  # the outer door of a task that must outlive any one failure
+                log.exception("the indexer goes on after an unexpected failure")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._work.wait(), pause)
+            self._work.clear()
+
+    async def _index(self, knowledge_base: int) -> float:
+        """Does what is due for one base; answers the seconds until something else is."""
+        waiting = await asyncio.to_thread(self._read, outbox.depth, knowledge_base)
+        due = await asyncio.to_thread(self._read, documents.next_retry, knowledge_base)
+        if waiting or due is not None:
+            await self.drain(knowledge_base)
+            due = await asyncio.to_thread(self._read, documents.next_retry, knowledge_base)
+        return IDLE_SECONDS if due is None else max(0.1, (due - datetime.now(UTC)).total_seconds())
+
+    # ── transactions ─────────────────────────────────────────────────────────────────────────────
+
+    def _read(self, work: Any, *arguments: Any) -> Any:
+        with self.records.reading() as tx:
+            return work(tx, *arguments)
+
+    def _write(self, work: Any, *arguments: Any) -> Any:
+        with self.records.writing() as tx:
+            return work(tx, *arguments)
+
+
+def model_folders(settings: Settings) -> list[Path]:
+    """Where model files are looked for: the folders of the settings, then where `models pull` puts them."""
+    vectors = settings.vectorization
+    return [Path(folder).expanduser() for folder in (*vectors.model_folders, vectors.model_home)]
+
+
+def _wire(settings: Settings, folder: Path, models: Mapping[str, EmbeddingModel]) -> Engine:
+    parsing = settings.parsing
+    limits = ParseLimits(file_bytes=parsing.file_megabytes * MIB, seconds=parsing.seconds, ocr=parsing.ocr)
+    return Engine(
+        settings=settings,
+        records=Records.open(settings.records.url or sqlite_url(folder / "qianxun.db")),
+        backend=create_index_backend(
+            settings.index.backend, root=folder / "index", exact_limit=settings.index.exact_limit
+        ),
+        parsers=ParserPool(parsing.workers, limits),
+        models=models,
+    )

@@ -1,0 +1,62 @@
+"""One process owns a data folder; the second one is told who."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from qianxun.errors import BadInput, FolderInUse
+
+LOCK = "lock"
+
+
+@contextmanager
+def owned(folder: Path) -> Iterator[None]:
+    """Holds the folder. The kernel lets go when the process ends, however it ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise BadInput(f"不能使用数据目录 {folder}：{error.strerror}", hint="换一个可写的目录：--data DIR") from error
+    try:
+        _lock(handle, folder)
+        _sign(handle)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise FolderInUse(
+            f"数据目录 {folder} 正被另一个进程使用：{_owner(handle)}",
+            hint="等它结束，或换一个目录（--data DIR）；若它是服务，请用 --url 连接它",
+        ) from error
+
+
+def _sign(handle: int) -> None:
+    owner = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200],
+        "since": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, json.dumps(owner, ensure_ascii=False).encode(), 0)
+
+
+def _owner(handle: int) -> str:
+    try:
+        owner = json.loads(os.pread(handle, 4096, 0))
+        return f"进程 {owner['pid']}（{owner['command']}，始于 {owner['since']}，主机 {owner['host']}）"
+    except (ValueError, KeyError, TypeError):
+        return "（对方尚未写下身份）"

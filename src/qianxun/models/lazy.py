@@ -1,0 +1,47 @@
+"""A model that is opened when it is first asked: a search by words need not load it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from qianxun.errors import BadModelReply
+from qianxun.ports import EmbeddingModel
+from qianxun.types import Vector, Vectors
+
+
+class LazyEmbedding:
+    """Stands for the model ``name``; a failed opening is tried again at the next call."""
+
+    def __init__(self, name: str, dimension: int, opening: Callable[[], EmbeddingModel]) -> None:
+        self._name = name
+        self._dimension = dimension
+        self._opening = opening
+        self._model: EmbeddingModel | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def dimension(self) -> int:
+        return self._dimension
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        return self._opened().embed_passages(texts)
+
+    def embed_query(self, text: str) -> Vector:
+        return self._opened().embed_query(text)
+
+    def _opened(self) -> EmbeddingModel:
+        with self._lock:
+            if self._model is None:
+                model = self._opening()
+                if model.dimension != self._dimension:
+                    raise BadModelReply(
+                        f"模型 {self._name} 的维度是 {model.dimension}，而知识库记录的是 {self._dimension}",
+                        hint="换回原来的模型，或用 qianxun rebuild --model 重建",
+                    )
+                self._model = model
+            return self._model

@@ -1,0 +1,78 @@
+"""An open knowledge base: the parts that the pipelines work with, chosen by `engine`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from qianxun.chinese import Analyser
+from qianxun.ingest.chunk import ChunkSplitter
+from qianxun.ports import EmbeddingModel, Index, IndexBackend
+from qianxun.records import Records
+from qianxun.types import IndexStamp, KnowledgeBase
+
+
+@dataclass
+class Serving:
+    """An index and the model it was built by: a search takes both or neither."""
+
+    index: Index
+    model: EmbeddingModel | None
+    searches: int = 0  # under way right now
+    idle: asyncio.Event = field(default_factory=asyncio.Event)  # set once retired and given back by all
+
+    @contextmanager
+    def lent(self) -> Iterator[Serving]:
+        self.searches += 1
+        try:
+            yield self
+        finally:
+            self.searches -= 1
+            if not self.searches:
+                self.idle.set()
+
+    async def retire(self) -> None:
+        """Closes the index once the last search has given it back."""
+        while self.searches:
+            self.idle.clear()
+            await self.idle.wait()
+        await self.index.close()
+
+
+@dataclass
+class OpenBase:
+    """Not frozen: a rebuild puts another `Serving` in place under running searches."""
+
+    about: KnowledgeBase
+    records: Records
+    backend: IndexBackend
+    serving: Serving
+    splitter: ChunkSplitter
+    analyser: Analyser
+    by_meaning: bool = False  # chunk boundaries set by the embedding model
+    # One indexer at a time; searches do not take it.
+    indexing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def id(self) -> int:
+        return self.about.id
+
+    @property
+    def index(self) -> Index:
+        return self.serving.index
+
+    @property
+    def model(self) -> EmbeddingModel | None:
+        return self.serving.model
+
+    @property
+    def model_name(self) -> str:
+        return self.model.name if self.model else ""
+
+
+def stamp_for(model: EmbeddingModel | None, analyser: Analyser) -> IndexStamp:
+    return IndexStamp(
+        model=model.name if model else "", dimension=model.dimension if model else 0, analysis=analyser.version
+    )

@@ -1,0 +1,196 @@
+"""From the outbox to the index.
+
+    outbox ──► prepare what is not yet chunked ──► records ──► apply to the index ──► settle and acknowledge
+
+Rows are taken in commit order. A document that cannot be prepared is retried later or quarantined; the queue goes on.
+A crash at any point is safe: rows are removed only after the index durably holds them, and applying twice changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+from typing import TypeAlias
+
+from qianxun.chinese import index_grams
+from qianxun.errors import ModelUnavailable, QianxunError
+from qianxun.pipelines.base import OpenBase
+from qianxun.pipelines.prepare import prepare
+from qianxun.records import bases, chunks, documents, outbox
+from qianxun.records.chunks import Material
+from qianxun.records.outbox import Work
+from qianxun.types import IndexBatch, IndexEntry
+
+log = logging.getLogger(__name__)
+
+BATCH_ROWS = 2000
+PREPARE_TOGETHER = 64
+ATTEMPTS = 3  # after that a document is quarantined; an unreachable model is waited for without limit
+FIRST_WAIT = timedelta(seconds=2)
+LONGEST_WAIT = timedelta(minutes=5)
+
+
+Fresh: TypeAlias = Mapping[tuple[int, int], Sequence[Material]]  # (document, generation) → its chunks
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What one pass over the outbox did."""
+
+    applied: int
+    failed: int
+
+
+async def drain(base: OpenBase, fresh: Fresh | None = None, *, preparing: bool = True) -> Drained:
+    """Applies everything in the outbox. ``fresh`` spares reading back chunks that were written a moment ago.
+
+    Without ``preparing`` it stops before the first document that has still to be chunked and embedded: quick enough
+    for opening a base.
+    """
+    applied = failed = 0
+    async with base.indexing:
+        while True:
+            after = await base.index.watermark()
+            rows = await asyncio.to_thread(_pending, base, after)
+            if not preparing:
+                rows = list(takewhile(lambda row: not row.is_unprepared, rows))
+            if not rows:
+                return Drained(applied, failed)
+            failures = await _prepare_rows(base, rows)
+            await _apply(base, rows, fresh or {})
+            applied += len(rows) - failures
+            failed += failures
+
+
+def _pending(base: OpenBase, after: int) -> list[Work]:
+    with base.records.reading() as tx:
+        return outbox.pending(tx, base.id, after, BATCH_ROWS)
+
+
+async def _prepare_rows(base: OpenBase, rows: Sequence[Work]) -> int:
+    """Chunks and embeds what was accepted without it; answers how many documents failed."""
+    waiting = sorted({(row.document_key, row.generation) for row in rows if row.is_unprepared})
+    failures = 0
+    for start in range(0, len(waiting), PREPARE_TOGETHER):
+        group = waiting[start : start + PREPARE_TOGETHER]
+        if len(group) > 1 and await _prepared(base, group) is None:
+            continue
+        # Together they failed, or there is only one: each answers for itself.
+        for version in group:
+            error = await _prepared(base, [version])
+            if error is not None:
+                failures += 1
+                await asyncio.to_thread(_fail, base, *version, error)
+    return failures
+
+
+async def _prepared(base: OpenBase, versions: Sequence[tuple[int, int]]) -> Exception | None:
+    """Prepares these (document, generation) in one go; answers what went wrong, if anything did."""
+
+    def work() -> None:
+        with base.records.reading() as tx:
+            found = [documents.load(tx, key, generation) for key, generation in versions]
+        ready = prepare(found, base.splitter, base.model, by_meaning=base.by_meaning)
+        with base.records.writing() as tx:
+            documents.complete(tx, base.id, [(key, at, done) for (key, at), done in zip(versions, ready, strict=True)])
+
+    try:
+        await asyncio.to_thread(work)
+    except (QianxunError, ValueError, MemoryError) as error:
+        return error
+    return None
+
+
+def _fail(base: OpenBase, document_key: int, generation: int, error: Exception) -> None:
+    with base.records.writing() as tx:
+        done = documents.attempts(tx, document_key) + 1
+        patient = isinstance(error, ModelUnavailable)
+        retry_at = datetime.now(UTC) + _wait(done) if patient or done < ATTEMPTS else None
+        documents.fail(tx, document_key, generation, f"{type(error).__name__}: {error}", retry_at)
+    log.warning(
+        "document %s of base %s, generation %s: attempt %s failed (%s); %s",
+        *(document_key, base.id, generation, done, error),
+        f"next try at {retry_at:%H:%M:%S}" if retry_at else "quarantined",
+    )
+
+
+def _wait(attempts: int) -> timedelta:
+    doublings = min(attempts - 1, 16)
+    return min(FIRST_WAIT * (1 << doublings), LONGEST_WAIT)
+
+
+async def _apply(base: OpenBase, rows: Sequence[Work], fresh: Fresh) -> None:
+    # The state is read again: what was prepared a moment ago is ready now, and a delete may have overtaken it.
+    rows = await asyncio.to_thread(_pending_up_to, base, rows[0].sequence - 1, rows[-1].sequence)
+    last = rows[-1].sequence
+    ready = {(row.document_key, row.generation) for row in rows if row.is_ready}
+    material = await asyncio.to_thread(_material, base, ready, fresh)
+    entries = await asyncio.to_thread(entries_of, base, material)
+    # An update that is not ready (it failed, or was overtaken) leaves the version that serves where it is.
+    replaced = [row.document_key for row in rows if row.kind == "updated" and row.is_ready]
+    gone = {row.document_key for row in rows if row.kind == "deleted"}.union(replaced)
+    await base.index.apply(IndexBatch(sequence=last, removed=tuple(sorted(gone)), entries=entries))
+    await asyncio.to_thread(_acknowledge, base, last, replaced)
+
+
+def _pending_up_to(base: OpenBase, after: int, last: int) -> list[Work]:
+    with base.records.reading() as tx:
+        rows = outbox.pending(tx, base.id, after, BATCH_ROWS)
+    return [row for row in rows if row.sequence <= last]
+
+
+def _material(base: OpenBase, ready: set[tuple[int, int]], fresh: Fresh) -> list[Material]:
+    known = [piece for version in sorted(ready & fresh.keys()) for piece in fresh[version]]
+    unknown = sorted(key for key, _ in ready - fresh.keys())
+    if not unknown:
+        return known
+    with base.records.reading() as tx:
+        return known + chunks.material(tx, unknown, base.model_name)
+
+
+def entries_of(base: OpenBase, material: Iterable[Material]) -> tuple[IndexEntry, ...]:
+    """Analyses texts for search: the only place where an index entry is made."""
+    analyse = base.analyser
+    return tuple(
+        IndexEntry(
+            key=piece.key,
+            document=piece.document_key,
+            words=analyse.index_words(piece.text),
+            grams=index_grams(piece.text),
+            vector=piece.vector,
+            attributes=piece.attributes,
+        )
+        for piece in material
+    )
+
+
+def _acknowledge(base: OpenBase, sequence: int, updated: Sequence[int]) -> None:
+    with base.records.writing() as tx:
+        if updated:
+            documents.settle(tx, updated)
+        outbox.acknowledge(tx, base.id, sequence)
+
+
+async def retry_due(base: OpenBase) -> int:
+    """Puts documents whose time has come back into the queue; answers how many."""
+
+    def enqueue() -> int:
+        with base.records.writing() as tx:
+            return documents.enqueue_retries(tx, base.id, datetime.now(UTC))
+
+    return await asyncio.to_thread(enqueue)
+
+
+async def is_behind(base: OpenBase) -> bool:
+    """The index knows less than the outbox has forgotten: only a rebuild can mend that."""
+
+    def forgotten() -> int:
+        with base.records.reading() as tx:
+            return bases.indexed_sequence(tx, base.id)
+
+    return await base.index.watermark() < await asyncio.to_thread(forgotten)

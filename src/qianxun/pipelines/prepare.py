@@ -1,0 +1,59 @@
+"""Chunk and embed: from documents to what the records store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from qianxun.ingest.boundaries import cuts_by_meaning
+from qianxun.ingest.chunk import ChunkSplitter
+from qianxun.ports import EmbeddingModel
+from qianxun.types import Document, Piece, Prepared, Text, Vectors
+
+EMBED_SLICE = 64  # texts per call: large enough for good batches, small enough for progress and Ctrl-C
+
+Progress = Callable[[int], None]
+
+
+def _silent(_: int) -> None:
+    return None
+
+
+def prepare(
+    documents: Sequence[Document],
+    splitter: ChunkSplitter,
+    model: EmbeddingModel | None,
+    *,
+    by_meaning: bool = False,
+    on_embedded: Progress = _silent,
+) -> list[Prepared]:
+    """One `Prepared` per document, in order; all their chunks are embedded together, in slices."""
+    pieces = [cut(document, splitter, model if by_meaning else None) for document in documents]
+    if model is None:
+        return [Prepared(found, None) for found in pieces]
+    vectors = embed([piece.text for found in pieces for piece in found], model, on_embedded)
+    prepared: list[Prepared] = []
+    start = 0
+    for found in pieces:
+        prepared.append(Prepared(found, vectors[start : start + len(found)], model.name))
+        start += len(found)
+    return prepared
+
+
+def cut(document: Document, splitter: ChunkSplitter, meaning: EmbeddingModel | None) -> tuple[Piece, ...]:
+    text = document.structure or Text(document.content)
+    if meaning is None:
+        return splitter.pieces(text)
+    return splitter.pieces(text, cuts=cuts_by_meaning(text.content, meaning))
+
+
+def embed(texts: Sequence[str], model: EmbeddingModel, on_embedded: Progress = _silent) -> Vectors:
+    if not texts:
+        return np.zeros((0, model.dimension), dtype=np.float32)
+    parts = []
+    for start in range(0, len(texts), EMBED_SLICE):
+        part = texts[start : start + EMBED_SLICE]
+        parts.append(model.embed_passages(part))
+        on_embedded(len(part))
+    return np.concatenate(parts)

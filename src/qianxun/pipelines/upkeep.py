@@ -1,0 +1,192 @@
+"""Keeping records and index in step: open, rebuild, verify."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qianxun.errors import IndexUnusable
+from qianxun.pipelines.base import OpenBase, Serving, stamp_for
+from qianxun.pipelines.indexing import drain, entries_of, is_behind
+from qianxun.pipelines.prepare import embed
+from qianxun.ports import EmbeddingModel, Index
+from qianxun.records import bases, chunks, database, listing, outbox
+from qianxun.records.chunks import Material
+from qianxun.types import IndexBatch, IndexEntry, Keys
+
+log = logging.getLogger(__name__)
+
+REBUILD_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One way in which records and index disagree."""
+
+    kind: str  # missing_in_index | not_in_records | orphan_chunk | chunk_without_vector | waiting | corrupt
+    count: int
+    examples: tuple[int, ...] = ()
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What `verify` found out about one knowledge base."""
+
+    knowledge_base: str
+    documents: int
+    chunks: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.findings
+
+
+Progress = Callable[[int], None]
+
+
+def _silent(_: int) -> None:
+    return None
+
+
+# ── rebuild ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def rebuild(base: OpenBase, model: EmbeddingModel | None, on_chunks: Progress = _silent) -> int:
+    """Makes the index anew from the records, beside the old one, and switches; answers the number of chunks.
+
+    With another model than the base's the chunks are embedded again, and the base changes over with the switch.
+    Searches go on with the old index until then; writes wait in the outbox.
+    """
+    async with base.indexing:
+        built = await base.backend.build(base.id, stamp_for(model, base.analyser))
+        try:
+            total = await _fill(base, built, model, on_chunks)
+            await base.backend.switch(base.id, built)
+        except BaseException:
+            await built.close()
+            raise
+        old, base.serving = base.serving, Serving(built, model)
+        await asyncio.to_thread(_change_model, base, model)
+    await old.retire()
+    await drain(base, preparing=False)
+    return total
+
+
+async def _fill(base: OpenBase, built: Index, model: EmbeddingModel | None, on_chunks: Progress) -> int:
+    # The outbox may hold rows that are in the records already: applying those again later changes nothing.
+    sequence = await asyncio.to_thread(_indexed_sequence, base)
+    total = 0
+    after = 0
+    while page := await asyncio.to_thread(_page, base, model.name if model else "", after):
+        entries = await asyncio.to_thread(_entries, base, model, page)
+        await built.apply(IndexBatch(sequence=0, entries=entries))
+        total += len(page)
+        after = page[-1].key
+        on_chunks(len(page))
+    await built.apply(IndexBatch(sequence=sequence))
+    return total
+
+
+def _indexed_sequence(base: OpenBase) -> int:
+    with base.records.reading() as tx:
+        return bases.indexed_sequence(tx, base.id)
+
+
+def _page(base: OpenBase, model: str, after: int) -> list[Material]:
+    with base.records.reading() as tx:
+        return chunks.page(tx, base.id, model, after, REBUILD_PAGE)
+
+
+def _entries(base: OpenBase, model: EmbeddingModel | None, page: list[Material]) -> tuple[IndexEntry, ...]:
+    """Embeds what has no vector of this model yet, and keeps the vectors in the records."""
+    lacking = [] if model is None else [piece for piece in page if piece.vector is None]
+    if model is not None and lacking:
+        vectors = embed([piece.text for piece in lacking], model)
+        with base.records.writing() as tx:
+            chunks.write_vectors(tx, model.name, [piece.key for piece in lacking], vectors)
+        found = {piece.key: vector for piece, vector in zip(lacking, vectors, strict=True)}
+        page = [replace(piece, vector=found.get(piece.key, piece.vector)) for piece in page]
+    return entries_of(base, page)
+
+
+def _change_model(base: OpenBase, model: EmbeddingModel | None) -> None:
+    name, dimension = (model.name, model.dimension) if model else ("", 0)
+    if (base.about.embedding_model, base.about.dimension) == (name, dimension):
+        return
+    with base.records.writing() as tx:
+        bases.change_model(tx, base.id, name, dimension)
+        chunks.drop_other_vectors(tx, base.id, name)
+        base.about = bases.get(tx, base.id)
+
+
+# ── verify ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def verify(base: OpenBase) -> Verdict:
+    """Compares the index with the records, key by key, after it has caught up."""
+    await drain(base)
+    async with base.indexing:
+        findings = [*await asyncio.to_thread(_check_records, base), *await _check_index(base)]
+        tally = await asyncio.to_thread(_tally, base)
+    return Verdict(base.about.name, tally.get("indexed", 0), tally["chunks"], tuple(findings))
+
+
+def _tally(base: OpenBase) -> dict[str, int]:
+    with base.records.reading() as tx:
+        return listing.tally(tx, base.id)
+
+
+def _check_records(base: OpenBase) -> Iterator[Finding]:
+    with base.records.reading() as tx:
+        for problem in database.integrity_problems(tx):
+            yield Finding("corrupt", 1, detail=problem)
+        yield from _keys("orphan_chunk", chunks.orphans(tx, base.id))
+        if base.model is not None:
+            yield from _keys("chunk_without_vector", chunks.without_vector(tx, base.id, base.model_name))
+        if waiting := outbox.depth(tx, base.id):
+            yield Finding("waiting", waiting, detail="变更尚未进入索引")
+
+
+async def _check_index(base: OpenBase) -> list[Finding]:
+    try:
+        await base.index.check()
+    except IndexUnusable as error:
+        return [Finding("corrupt", 1, detail=str(error))]
+    inventory = await base.index.inventory()
+    with base.records.reading() as tx:
+        expected = chunks.served_keys(tx, base.id)
+    findings = _compare("keywords", expected, inventory.keywords)
+    if base.model is not None:
+        findings += _compare("vectors", expected, inventory.vectors.get("content", np.empty(0, np.int64)))
+    return findings
+
+
+def _compare(part: str, expected: Keys, held: Keys) -> list[Finding]:
+    missing = np.setdiff1d(expected, held)
+    surplus = np.setdiff1d(held, expected)
+    return [*_keys("missing_in_index", missing, part), *_keys("not_in_records", surplus, part)]
+
+
+def _keys(kind: str, keys: Keys, detail: str = "") -> Iterator[Finding]:
+    if len(keys):
+        yield Finding(kind, len(keys), tuple(int(key) for key in keys[:5]), detail)
+
+
+# ── open ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def catch_up(base: OpenBase) -> None:
+    """Brings the index up to the records; one that has missed what the outbox forgot is made anew.
+
+    Documents that have still to be chunked and embedded are left to the indexer.
+    """
+    if await is_behind(base):
+        log.warning("index of base %s is older than the outbox remembers: rebuilding it", base.id)
+        await rebuild(base, base.model)
+    await drain(base, preparing=False)

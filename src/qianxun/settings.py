@@ -1,0 +1,225 @@
+"""Settings: the only reader of files and environment.
+
+Later sources win: built-in defaults, then a YAML or JSON file, then environment variables, then arguments. Each value
+remembers where it came from; `qianxun doctor` shows it.
+
+File (the seed's form; the outer ``rag:`` may be left out)::
+
+    rag:
+      vectorization: {model: bge-small-zh-v1.5}
+      chunking: {chunk_size: 500, chunk_overlap: 50}
+      search: {top_k: 10, semantic_weight: 0.5, keyword_weight: 0.5}
+
+Environment: ``QIANXUN_`` + section + ``_`` + key, in capitals: ``QIANXUN_CHUNKING_CHUNK_SIZE=300``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from qianxun.errors import BadSettings
+
+FILE_NAMES = ("qianxun.yaml", "qianxun.yml", "qianxun.json")
+PREFIX = "QIANXUN_"
+
+
+@dataclass(frozen=True, slots=True)
+class Vectorization:
+    model: str = "bge-small-zh-v1.5"  # "none": zero-model mode, words and characters only
+    batch_size: int = 32
+    device: str = "cpu"
+    threads: int = 0  # 0: all cores
+    model_folders: tuple[str, ...] = ()  # looked through first
+    model_home: str = "~/.cache/qianxun/models"  # where `models pull` puts files
+    base_url: str = ""  # an OpenAI-compatible endpoint; then `model` is its model name
+    api_key: str = field(default="", repr=False)
+    dimension: int = 0  # of the endpoint's vectors
+    timeout_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    chunk_size: int = 500
+    chunk_overlap: int = 50
+    by_meaning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    top_k: int = 10
+    semantic_weight: float = 0.5
+    keyword_weight: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSettings:
+    backend: str = "embedded"
+    exact_limit: int = 50_000  # up to so many vectors a base is searched exactly
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsSettings:
+    url: str = ""  # "": SQLite in the data folder
+
+
+@dataclass(frozen=True, slots=True)
+class Parsing:
+    workers: int = 2
+    file_megabytes: int = 200
+    seconds: float = 60.0
+    ocr: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    data: str = "./qianxun-data"
+    vectorization: Vectorization = Vectorization()
+    chunking: Chunking = Chunking()
+    search: Search = Search()
+    index: IndexSettings = IndexSettings()
+    records: RecordsSettings = RecordsSettings()
+    parsing: Parsing = Parsing()
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # "chunking.chunk_size" → where from
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.data).expanduser()
+
+    def rows(self) -> list[tuple[str, Any, str]]:
+        """(name, value, origin) of every setting; secrets are masked."""
+        found: list[tuple[str, Any, str]] = []
+        for name in names():
+            value = _get(self, name)
+            shown = "******" if name.endswith("api_key") and value else value
+            found.append((name, shown, self.origins.get(name, "默认值")))
+        return found
+
+
+def names() -> list[str]:
+    """Every setting, dotted."""
+    found = ["data"]
+    for section in _sections():
+        found += [f"{section}.{item.name}" for item in fields(getattr(Settings(), section))]
+    return found
+
+
+def _sections() -> list[str]:
+    return [item.name for item in fields(Settings) if item.name not in ("data", "origins")]
+
+
+def _get(settings: Settings, name: str) -> Any:
+    section, _, key = name.partition(".")
+    part = getattr(settings, section)
+    return getattr(part, key) if key else part
+
+
+def load(
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
+) -> Settings:
+    """The settings in force. ``arguments`` are dotted names; those that are None were not given."""
+    environment = os.environ if environment is None else environment
+    settings = Settings()
+    path = file or _find_file(environment, folder or Path.cwd())
+    if path is not None:
+        for name, value in _flatten(_read_file(path), path).items():
+            settings = _with(settings, name, value, f"文件 {path}")
+    for name, variable in ((name, variable_of(name)) for name in names()):
+        if variable in environment:
+            settings = _with(settings, name, environment[variable], f"环境变量 {variable}")
+    for name, value in (arguments or {}).items():
+        if value is not None:
+            settings = _with(settings, name, value, "参数")
+    return settings
+
+
+def variable_of(name: str) -> str:
+    return PREFIX + name.replace(".", "_").upper()
+
+
+def _find_file(environment: Mapping[str, str], folder: Path) -> Path | None:
+    if named := environment.get(PREFIX + "CONFIG"):
+        return Path(named)
+    return next((folder / name for name in FILE_NAMES if (folder / name).is_file()), None)
+
+
+def _read_file(path: Path) -> Any:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSettings(f"读不了设置文件 {path}：{error}", hint="检查路径与编码（须为 UTF-8）") from error
+    try:
+        return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except (json.JSONDecodeError, yaml.YAMLError) as error:
+        raise BadSettings(f"设置文件 {path} 不是合法的 YAML/JSON：{error}", hint="改正该处后重试") from error
+
+
+def _flatten(content: Any, path: Path) -> dict[str, Any]:
+    content = {} if content is None else content
+    if isinstance(content, dict) and set(content) == {"rag"}:
+        content = content["rag"] or {}
+    if not isinstance(content, dict):
+        raise BadSettings(f"设置文件 {path} 的最外层应为键值对", hint="参见 docs/operations.md 的示例")
+    flat: dict[str, Any] = {}
+    for section, value in content.items():
+        if isinstance(value, dict):
+            flat |= {f"{section}.{key}": inner for key, inner in value.items()}
+        else:
+            flat[str(section)] = value
+    return flat
+
+
+def _with(settings: Settings, name: str, value: Any, origin: str) -> Settings:
+    section, _, key = name.partition(".")
+    if name not in names():
+        close = "、".join(known for known in names() if known.split(".")[-1] == (key or section)) or "qianxun doctor"
+        raise BadSettings(f"没有名为 {name} 的设置（来自{origin}）", hint=f"是否想写：{close}")
+    typed = _typed(name, value, _get(Settings(), name), origin)
+    origins = {**settings.origins, name: origin}
+    if not key:
+        return replace(settings, data=typed, origins=origins)
+    part = replace(getattr(settings, section), **{key: typed})
+    return replace(settings, **{section: part}, origins=origins)
+
+
+def _typed(name: str, value: Any, default: Any, origin: str) -> Any:
+    """The value in the type of the default; text from the environment is read as such a value."""
+    try:
+        if isinstance(default, bool):
+            return _truth(value)
+        if isinstance(default, int):
+            if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+                raise ValueError
+            return int(value)
+        if isinstance(default, float):
+            return float(value)
+        if isinstance(default, tuple):
+            return tuple(value.split(os.pathsep)) if isinstance(value, str) else tuple(str(item) for item in value)
+        if isinstance(value, (dict, list)):
+            raise ValueError
+        return str(value)
+    except (TypeError, ValueError) as error:
+        wanted = {"bool": "true 或 false", "int": "整数", "float": "数字", "tuple": "列表", "str": "文字"}
+        raise BadSettings(
+            f"设置 {name} 的值 {value!r} 不对（来自{origin}）", hint=f"应为{wanted[type(default).__name__]}"
+        ) from error
+
+
+def _truth(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    known = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+    return known[str(value).strip().lower()] if str(value).strip().lower() in known else _raise(value)
+
+
+def _raise(value: Any) -> bool:
+    raise ValueError(value)

@@ -1,0 +1,49 @@
+"""The schema goes up and down, and the migrations say what the models say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect
+from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy.schema import CreateTable
+
+from qianxun.records.database import connect, downgrade, migrate, sqlite_url
+from qianxun.records.schema import Base
+
+
+def test_migrations_go_up_down_and_up_again(tmp_path: Path) -> None:
+    engine = connect(sqlite_url(tmp_path / "up.db"))
+    migrate(engine)
+    assert set(inspect(engine).get_table_names()) == set(Base.metadata.tables) | {"alembic_version"}
+    downgrade(engine, "base")
+    assert inspect(engine).get_table_names() == ["alembic_version"]
+    migrate(engine)
+    assert "chunks" in inspect(engine).get_table_names()
+    engine.dispose()
+
+
+def test_migrated_schema_is_the_schema_of_the_models(tmp_path: Path) -> None:
+    engine = connect(sqlite_url(tmp_path / "same.db"))
+    migrate(engine)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+    engine.dispose()
+
+
+def test_sqlite_runs_in_wal_mode_with_full_synchronous_commits(tmp_path: Path) -> None:
+    engine = connect(sqlite_url(tmp_path / "wal.db"))
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+    engine.dispose()
+
+
+def test_postgresql_and_mysql_take_the_same_tables() -> None:
+    for dialect in (postgresql.dialect(), mysql.dialect()):
+        written = "\n".join(str(CreateTable(table).compile(dialect=dialect)) for table in Base.metadata.sorted_tables)
+        assert "CREATE TABLE documents" in written
+    assert "LONGTEXT" in written
