@@ -1,0 +1,276 @@
+"""BM25 over words and grams, on tantivy. Entries are known by their row number; what is dead is the caller's to say.
+
+tantivy's table of contents (``meta.json``) names immutable files that end in their own checksum. The caller keeps the
+checksum of the table, so together they tell a damaged index from a sound one before tantivy looks at it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qianxun.index.extents import unusable
+from qianxun.types import Keys, Terms
+
+K1 = 1.2  # tantivy's, as is b = 0.75
+DECIMALS = 4  # beyond this, tantivy's float32 sums depend on how its segments lie
+HEAP_BYTES = 64_000_000
+SMALL_HEAP_BYTES = 15_000_000  # the least that tantivy takes
+SMALL_BATCH = 500
+FEW = 5_000  # so many allowed rows are given to tantivy as a set; more are sifted from its hits
+META = "meta.json"
+FOOTER_MAGIC = 1337
+
+Require = Literal["all", "any"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordView:
+    """The keyword index at one moment. ``documents`` counts what its statistics count, dead ones included."""
+
+    schema: Any
+    searcher: Any
+    documents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """Rows with their scores, best first, and the most that the query could have scored."""
+
+    rows: Keys
+    scores: NDArray[np.float64]
+    ceiling: float
+
+
+def _schema() -> Any:
+    import tantivy
+
+    builder = tantivy.SchemaBuilder()
+    builder.add_integer_field("row", indexed=True, fast=True)
+    builder.add_text_field("words", tokenizer_name="whitespace", index_option="freq")
+    builder.add_text_field("grams", tokenizer_name="whitespace", index_option="freq")
+    return builder.build()
+
+
+@contextmanager
+def _sound() -> Iterator[None]:
+    """tantivy answers damage with ValueError or OSError, or panics, which Python sees as a BaseException."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise unusable(f"关键词索引：{error}") from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise unusable("关键词索引已损坏") from error
+
+
+class Keywords:
+    """The keyword index in a folder. One writer at a time; views may be searched from any thread."""
+
+    def __init__(self, folder: Path, index: Any) -> None:
+        self._folder = folder
+        self._index = index
+        self._index.config_reader("manual")
+
+    @staticmethod
+    def create(folder: Path) -> Keywords:
+        import tantivy
+
+        folder.mkdir()
+        with _sound():
+            return Keywords(folder, tantivy.Index(_schema(), path=str(folder), reuse=False))
+
+    @staticmethod
+    def open(folder: Path) -> Keywords:
+        import tantivy
+
+        with _sound():
+            return Keywords(folder, tantivy.Index.open(str(folder)))
+
+    def write(self, rows: Sequence[int], words: Sequence[str], grams: Sequence[str], purged: Sequence[int]) -> None:
+        """Adds rows and deletes others in one durable commit, and waits for the merges that follow from it."""
+        from tantivy import Document
+
+        with _sound():
+            writer = self._writer(len(rows))
+            for row in purged:
+                writer.delete_documents_by_term("row", row)
+            for row, word, gram in zip(rows, words, grams, strict=True):
+                writer.add_document(Document(row=row, words=_writable(word), grams=_writable(gram)))
+            writer.commit()
+            writer.wait_merging_threads()
+
+    def truncate(self, next_row: int, purged: Sequence[int]) -> None:
+        """Deletes what an unfinished write left: every row from ``next_row`` on, and what was to be purged."""
+        import tantivy
+
+        with _sound():
+            beyond = tantivy.Query.range_query(
+                self._index.schema, "row", tantivy.FieldType.Integer, lower_bound=next_row, upper_bound=2**62
+            )
+            writer = self._writer(0)
+            writer.delete_documents_by_query(beyond)
+            for row in purged:
+                writer.delete_documents_by_term("row", row)
+            writer.commit()
+            writer.wait_merging_threads()
+
+    def view(self) -> KeywordView:
+        with _sound():
+            self._index.reload()
+            searcher = self._index.searcher()
+        meta = json.loads((self._folder / META).read_bytes())
+        return KeywordView(self._index.schema, searcher, sum(segment["max_doc"] for segment in meta["segments"]))
+
+    def _writer(self, size: int) -> Any:
+        return self._index.writer(SMALL_HEAP_BYTES if size < SMALL_BATCH else HEAP_BYTES, 1)
+
+
+def _writable(text: str) -> str:
+    """Half a surrogate pair is no text that tantivy could hold."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode("utf-8")
+    return text
+
+
+def _distinct(terms: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_writable(term) for term in terms))
+
+
+def meta_checksum(folder: Path) -> int:
+    try:
+        return zlib.crc32((folder / META).read_bytes())
+    except OSError as error:
+        raise unusable("关键词索引缺失") from error
+
+
+def check_files(folder: Path) -> None:
+    """Compares every file that the table of contents names with its checksum. Raises IndexUnusable."""
+    try:
+        meta = json.loads((folder / META).read_bytes())
+        names = [name for segment in meta["segments"] for name in _file_names(segment)]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise unusable("关键词索引的目录已损坏") from error
+    for name in names:
+        path = folder / name
+        if not path.is_file() or not _footer_agrees(path.read_bytes()):
+            raise unusable(f"关键词索引的 {name} 缺失或已损坏")
+
+
+def _file_names(segment: dict[str, Any]) -> Iterator[str]:
+    name = segment["segment_id"].replace("-", "")
+    for suffix in ("idx", "pos", "term", "store", "fast", "fieldnorm"):
+        yield f"{name}.{suffix}"
+    if segment["deletes"]:
+        yield f"{name}.{segment['deletes']['opstamp']}.del"
+
+
+def _footer_agrees(data: bytes) -> bool:
+    """tantivy's footer: JSON with the checksum of what stands before it, its length, a magic number."""
+    if len(data) < 8:
+        return False
+    length, magic = struct.unpack("<II", data[-8:])
+    if magic != FOOTER_MAGIC or length > len(data) - 8:
+        return False
+    body = memoryview(data)[: len(data) - 8 - length]
+    try:
+        footer = json.loads(data[len(body) : -8])
+        return bool(footer["crc"] == zlib.crc32(body))
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def all_rows(view: KeywordView) -> Keys:
+    """Every row the keyword index holds, sorted."""
+    import tantivy
+
+    if view.searcher.num_docs == 0:
+        return np.empty(0, dtype=np.int64)
+    with _sound():
+        hits = view.searcher.search(tantivy.Query.all_query(), view.searcher.num_docs, count=False).hits
+        rows = view.searcher.fast_field_values("row", [address for _, address in hits])
+    return np.sort(np.array(rows, dtype=np.int64))
+
+
+def match(
+    view: KeywordView,
+    terms: Terms,
+    limit: int,
+    require: Require,
+    gram_weight: float,
+    rows: Keys,
+    allowed: NDArray[np.bool_],
+) -> Matched:
+    """The best allowed rows, ``rows`` being all there are. All that tie at the cut come, for the caller to order."""
+    words, grams = _distinct(terms.words), _distinct(terms.grams)
+    top = _ceiling(view, words, grams, gram_weight)
+    count = int(np.count_nonzero(allowed))
+    if limit <= 0 or count == 0 or not (words or grams):
+        return Matched(np.empty(0, dtype=np.int64), np.empty(0), top)
+    few = rows[allowed] if count <= FEW and count < len(rows) else None
+    query = _query(view.schema, words, grams, require, gram_weight, few)
+    with _sound():
+        found, scores = _search(view, query, limit, rows, allowed)
+    return Matched(found, scores, top)
+
+
+def _search(
+    view: KeywordView, query: Any, limit: int, rows: Keys, allowed: NDArray[np.bool_]
+) -> tuple[Keys, NDArray[np.float64]]:
+    """Fetches more and more hits until ``limit`` allowed ones, and all that tie with the last, are among them."""
+    fetch = max(2 * limit, 64)
+    while True:
+        hits = view.searcher.search(query, fetch, count=False).hits
+        found = np.array(
+            view.searcher.fast_field_values("row", [address for _, address in hits]) if hits else [], dtype=np.int64
+        )
+        scores = np.round(np.array([score for score, _ in hits], dtype=np.float64), DECIMALS)
+        slots = np.minimum(np.searchsorted(rows, found), len(rows) - 1)
+        kept = (rows[slots] == found) & allowed[slots]
+        last = scores[-1] if len(scores) else 0.0
+        if len(hits) < fetch or (np.count_nonzero(kept) >= limit and scores[kept][limit - 1] > last):
+            return found[kept], scores[kept]
+        fetch *= 8
+
+
+def _query(
+    schema: Any, words: Sequence[str], grams: Sequence[str], require: Require, gram_weight: float, few: Keys | None
+) -> Any:
+    """Terms only: nothing of a user's text is parsed."""
+    from tantivy import Occur, Query
+
+    word_occurs = Occur.Must if require == "all" else Occur.Should
+    clauses = [(word_occurs, Query.term_query(schema, "words", word, "freq")) for word in words]
+    for gram in grams:
+        clauses.append((Occur.Should, Query.boost_query(Query.term_query(schema, "grams", gram, "freq"), gram_weight)))
+    text = Query.boolean_query(clauses)
+    if few is None:
+        return text
+    within = Query.const_score_query(Query.term_set_query(schema, "row", few.tolist()), 0.0)
+    return Query.boolean_query([(Occur.Must, within), (Occur.Must, text)])
+
+
+def _ceiling(view: KeywordView, words: Sequence[str], grams: Sequence[str], gram_weight: float) -> float:
+    """Each term's weight where it is so frequent that length no longer matters; rounded up, never down."""
+    with _sound():
+        total: float = sum(_idf(view, "words", word) for word in words)
+        total += gram_weight * sum(_idf(view, "grams", gram) for gram in grams)
+    return math.ceil(total * (K1 + 1) * 10.0**DECIMALS) / 10.0**DECIMALS
+
+
+def _idf(view: KeywordView, field: str, term: str) -> float:
+    holding: int = view.searcher.doc_freq(field, term)
+    return math.log(1 + (view.documents - holding + 0.5) / (holding + 0.5))

@@ -1,0 +1,285 @@
+"""The columns of an index in one folder: rows, vectors, facts, deaths, codes. Knows nothing of keywords."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qianxun.index import vectors
+from qianxun.index.columns import CONTENT, QUESTION, ROW, Column, Columns
+from qianxun.index.extents import Extent, State, append, read, require_size, sync
+from qianxun.index.facts import FACT, Facts, FactWriter, passing
+from qianxun.types import Attributes, Everything, Filter, IndexEntry, Keys, VectorField, Vectors
+
+ROWS, VECTORS, FACTS, VALUES, DEATHS, CODES, CENTER = (
+    "rows", "vectors", "facts", "values", "deaths", "codes", "center",
+)  # fmt: skip
+LANES: Mapping[VectorField, int] = {"content": CONTENT, "question": QUESTION}
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What is in the store at one moment."""
+
+    columns: Mapping[str, Column]
+    live: Mask
+
+    def __len__(self) -> int:
+        return len(self.live)
+
+    def in_keywords(self) -> Mask:
+        mask: Mask = self.live & (self.columns["lane"] == CONTENT)
+        return mask
+
+    def with_vector(self, field: VectorField) -> Mask:
+        mask: Mask = self.live & (self.columns["lane"] == LANES[field]) & (self.columns["vector"] == 1)
+        return mask
+
+    def dying(self, removed: Sequence[int], entries: Sequence[IndexEntry]) -> Column:
+        """The slots that a batch ends: those of removed documents and those whose key comes anew."""
+        mask = _among(self.columns["document"], np.array(removed, dtype=np.int64))
+        for field, lane in LANES.items():
+            keys = np.array([entry.key for entry in entries if entry.field == field], dtype=np.int64)
+            mask |= _among(self.columns["key"], keys) & (self.columns["lane"] == lane)
+        return np.flatnonzero(mask & self.live)
+
+
+def _among(column: Column, wanted: Column) -> Mask:
+    """Membership. New keys are larger than all old ones, which makes the common case free."""
+    known = wanted[wanted <= column.max()] if len(column) else wanted[:0]
+    return np.isin(column, known) if len(known) else np.zeros(len(column), dtype=bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Records that lie behind their extents, waiting for the state to be switched."""
+
+    rows: NDArray[np.void]
+    facts: NDArray[np.void]
+    owners: int
+    extents: Mapping[str, Extent]
+
+
+class Store:
+    """Files and the columns read from them. Only one thread writes; views belong to the readers."""
+
+    def __init__(self, folder: Path, state: State, few: int) -> None:
+        self.folder = folder
+        self.dimension = state.stamp.dimension
+        self._few = few
+        self._extents = dict(state.extents)
+        self._owners = state.owners
+        self._rows = Columns(np.frombuffer(read(folder / ROWS, state.extent(ROWS)), dtype=ROW))
+        self._facts: Columns | None = None
+        self._values: tuple[Extent, bytes] = (Extent(), b"")
+        self._coded: vectors.Coded | None = None
+        self._checked = vectors.Checked()
+        self._fact_writer = FactWriter()
+        self._loading = threading.Lock()
+        for name in state.extents:
+            require_size(folder / name, state.extent(name))
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────
+
+    def rows(self, deaths: Column) -> Rows:
+        columns = self._rows.view()
+        live = np.ones(len(self._rows), dtype=bool)
+        live[np.flatnonzero(np.isin(columns["row"], deaths))] = False
+        return Rows(columns, live)
+
+    def rows_after(self, before: Rows, dead: Column) -> Rows:
+        """The rows now, given those before the last append and the slots that died with it."""
+        live = np.ones(len(self._rows), dtype=bool)
+        live[: len(before)] = before.live
+        live[dead] = False
+        return Rows(self._rows.view(), live)
+
+    def deaths(self) -> Column:
+        return np.frombuffer(read(self.folder / DEATHS, self._extent(DEATHS)), dtype="<i8")
+
+    def vector_rows(self, rows: Rows) -> vectors.VectorRows:
+        return vectors.VectorRows(
+            self._mapped(len(rows)), rows.columns["check"], rows.columns["key"], self._codes(), self._checked
+        )
+
+    def allowed(self, rows: Rows, where: Filter, base: Mask) -> Mask:
+        """Those of ``base`` that the filter lets through."""
+        if isinstance(where, Everything) or len(rows) == 0:
+            return base
+        facts = self._fact_columns().view()
+        owners = self._owners
+        passed = passing(where, Facts(values=self._heap, **{name: facts[name] for name in FACT.names or ()}), owners)
+        mask: Mask = base & passed[rows.columns["owner"]]
+        return mask
+
+    def check(self) -> None:
+        """Reads every file and compares it with its checksum. Raises IndexUnusable."""
+        for name, extent in self._extents.items():
+            read(self.folder / name, extent)
+
+    def _extent(self, name: str) -> Extent:
+        return self._extents.get(name, Extent())
+
+    def _mapped(self, count: int) -> Vectors:
+        if count == 0 or self.dimension == 0:
+            return np.empty((count, self.dimension), dtype=np.float32)
+        return np.memmap(self.folder / VECTORS, dtype="<f4", mode="r", shape=(count, self.dimension))
+
+    def _fact_columns(self) -> Columns:
+        with self._loading:
+            if self._facts is None:
+                table = np.frombuffer(read(self.folder / FACTS, self._extent(FACTS)), dtype=FACT)
+                self._facts = Columns(table)
+            return self._facts
+
+    def _heap(self) -> bytes:
+        with self._loading:
+            extent = self._extent(VALUES)
+            if self._values[0] != extent:
+                self._values = (extent, read(self.folder / VALUES, extent))
+            return self._values[1]
+
+    def _codes(self) -> vectors.Coded | None:
+        with self._loading:
+            if self._coded is None and self._extent(CODES).size:
+                codes = read(self.folder / CODES, self._extent(CODES))
+                self._coded = vectors.coded(self._center(), codes, self._few)
+            return self._coded
+
+    def _center(self) -> NDArray[np.float32]:
+        return np.frombuffer(read(self.folder / CENTER, self._extent(CENTER)), dtype="<f4")
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────
+
+    def stage(self, entries: Sequence[IndexEntry], matrix: Vectors, first_row: int, dead: Column) -> Staged:
+        """Appends to the files, durably, without anyone seeing it. ``matrix`` holds the vectors there are, in order."""
+        table, attributes = self._table(entries, first_row)
+        full = np.zeros((len(entries), self.dimension), dtype="<f4")
+        full[table["vector"] == 1] = matrix
+        table["check"] = vectors.row_sums(full) if self.dimension else 0
+        facts, heap = self._fact_writer.encode(attributes, self._extent(VALUES).size)
+        parts = {ROWS: table.tobytes(), FACTS: facts.tobytes(), VALUES: heap, DEATHS: dead.astype("<i8").tobytes()}
+        if self.dimension:
+            parts[VECTORS] = full.tobytes()
+        extents = self._append(parts)
+        return Staged(table, facts, self._owners + len(attributes), extents)
+
+    def accept(self, staged: Staged) -> None:
+        """Makes staged records visible to views taken from now on."""
+        with self._loading:
+            if self._facts is not None:
+                self._facts.append(staged.facts)
+            self._rows.append(staged.rows)
+            self._owners = staged.owners
+            self._extents.update(staged.extents)
+
+    def uncoded(self) -> int:
+        """How many rows have no code yet."""
+        held = self._codes()
+        return len(self._rows) - (held.rows if held else 0)
+
+    def stage_codes(self) -> tuple[vectors.Coded, Mapping[str, Extent]]:
+        """Codes for every row that has none, durably; the first time, centred on all rows there are."""
+        held, mapped = self._codes(), self._mapped(len(self._rows))
+        vectors.require_all_sums(self.vector_rows(self.rows(np.empty(0, dtype=np.int64))))
+        extents: dict[str, Extent] = {}
+        if held is None:
+            center = np.mean(mapped, axis=0, dtype=np.float64).astype("<f4")
+            extents |= self._append({CENTER: center.tobytes()})
+            old = b""
+        else:
+            center, old = self._center(), vectors.codes_of(held)
+        fresh = vectors.encode(center, mapped[held.rows if held else 0 :])
+        extents |= self._append({CODES: fresh})
+        return vectors.coded(center, old + fresh, self._few), extents
+
+    def accept_codes(self, coded: vectors.Coded, extents: Mapping[str, Extent]) -> None:
+        with self._loading:
+            self._coded = coded
+            self._extents.update(extents)
+
+    # ── compaction ───────────────────────────────────────────────────────────────────────────────
+
+    def facts_of(self, owners: Column) -> tuple[NDArray[np.void], bytes]:
+        """The facts of these owners (ascending), renumbered from 0, with a heap that holds only their values."""
+        held = self._fact_columns().view()
+        kept = np.flatnonzero(np.isin(held["owner"], owners))
+        table = np.zeros(len(kept), dtype=FACT)
+        for name, column in held.items():
+            table[name] = column[kept]
+        table["owner"] = np.searchsorted(owners, table["owner"])
+        heap = self._heap()
+        starts, first, inverse = np.unique(table["start"], return_index=True, return_inverse=True)
+        sizes = table["size"][first].astype(np.int64)
+        values = b"".join(
+            heap[start : start + size] for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
+        )
+        table["start"] = (np.cumsum(sizes) - sizes)[inverse]
+        return table, values
+
+    def copy_vectors(self, slots: Column, count: int, folder: Path) -> dict[str, Extent]:
+        """Appends the vectors of these slots to a new file, a block at a time."""
+        mapped, extent = self._mapped(count), Extent()
+        for start in range(0, len(slots) if self.dimension else 0, vectors.BLOCK):
+            part = mapped[slots[start : start + vectors.BLOCK]]
+            extent = append(folder / VECTORS, extent, part.astype("<f4").tobytes())
+        return {VECTORS: extent} if extent.size else {}
+
+    def _append(self, parts: Mapping[str, bytes]) -> dict[str, Extent]:
+        """Appends what there is to append, and waits for the disk."""
+        written = {name: append(self.folder / name, self._extent(name), data) for name, data in parts.items() if data}
+        fresh = [self.folder] if any(self._extent(name).size == 0 for name in written) else []
+        sync([*(self.folder / name for name in written), *fresh])
+        return written
+
+    def _table(
+        self, entries: Sequence[IndexEntry], first_row: int
+    ) -> tuple[NDArray[np.void], Mapping[int, Attributes]]:
+        """Records for entries. Those that share one Attributes object share its facts."""
+        table = np.zeros(len(entries), dtype=ROW)
+        owner_of: dict[int, int] = {}
+        attributes: dict[int, Attributes] = {}
+        for entry in entries:
+            if id(entry.attributes) not in owner_of:
+                owner = self._owners + len(attributes)
+                owner_of[id(entry.attributes)] = owner
+                attributes[owner] = entry.attributes
+        table["row"] = np.arange(first_row, first_row + len(entries))
+        table["key"] = [entry.key for entry in entries]
+        table["document"] = [entry.document for entry in entries]
+        table["owner"] = [owner_of[id(entry.attributes)] for entry in entries]
+        table["lane"] = [LANES[entry.field] for entry in entries]
+        table["vector"] = [entry.vector is not None for entry in entries]
+        return table, attributes
+
+
+def compact(store: Store, rows: Rows, folder: Path, pending: Column) -> tuple[int, Mapping[str, Extent]]:
+    """Writes what lives to a new folder, durably. Returns the number of owners and the extents there."""
+    folder.mkdir()
+    live = np.flatnonzero(rows.live)
+    table = np.zeros(len(live), dtype=ROW)
+    for name, column in rows.columns.items():
+        table[name] = column[live]
+    used, table["owner"] = np.unique(table["owner"], return_inverse=True)
+    facts, heap = store.facts_of(used)
+    extents = {
+        name: append(folder / name, Extent(), data)
+        for name, data in (
+            (ROWS, table.tobytes()), (FACTS, facts.tobytes()), (VALUES, heap), (DEATHS, pending.tobytes()),
+        )
+        if data
+    }  # fmt: skip
+    extents |= store.copy_vectors(live, len(rows), folder)
+    sync([*(folder / name for name in extents), folder, folder.parent])
+    return len(used), extents
+
+
+def field_keys(rows: Rows, field: VectorField) -> Keys:
+    keys: Keys = np.sort(rows.columns["key"][rows.with_vector(field)])
+    return keys
