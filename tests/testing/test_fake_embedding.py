@@ -24,7 +24,7 @@ def test_rows_are_unit_vectors_in_order() -> None:
 
 def test_shared_bigrams_bring_texts_together() -> None:
     near, query, far = HashEmbedding().embed_passages(TEXTS[:3])
-    assert near @ query > 0.5
+    assert near @ query > 0.35
     assert near @ query > far @ query + 0.3
 
 

@@ -113,8 +113,13 @@ CARDS: tuple[ModelCard, ...] = (
 )
 
 
-def card(name: str) -> ModelCard:
-    """The card of a model, by name or alias, in any letter case. Raises NotFound with the nearest names."""
+def card(name: str | ModelCard) -> ModelCard:
+    """The card of a model, by name or alias, in any letter case; a card of the caller's own is its own answer.
+
+    Raises NotFound with the nearest names.
+    """
+    if isinstance(name, ModelCard):
+        return name
     by_name = {known.casefold(): row for row in CARDS for known in (row.name, *row.aliases)}
     found = by_name.get(name.strip().casefold())
     if found is not None:

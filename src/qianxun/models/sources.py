@@ -45,7 +45,7 @@ class LocalFolder:
         return f"本地文件夹 {self.folder}"
 
     def fetch(self, model: ModelCard, staged: Path, report: Report) -> None:
-        found = find_local(model.name, [self.folder])
+        found = find_local(model, [self.folder])
         if found is None:
             raise FetchFailed(f"没有 {model.name} 的文件")
         for file in model.files:

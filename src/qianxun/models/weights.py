@@ -13,7 +13,7 @@ from qianxun.models.cards import ModelCard, ModelFile, card
 SUMS = "SHA256SUMS"  # what `sha256sum -c` reads; the record of files that no card pins
 
 
-def find_local(name: str, folders: Sequence[Path]) -> Path | None:
+def find_local(name: str | ModelCard, folders: Sequence[Path]) -> Path | None:
     """The first folder that holds every file of the model: a folder itself, or one in it called like the model."""
     wanted = card(name)
     for folder in folders:
