@@ -1,0 +1,58 @@
+# make demo · make test: each works on a fresh machine as the only set-up step.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO_DATA ?= qianxun-data
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench torture lock clean
+
+help:
+	@echo "make demo     装好并带你走一遍：建库、入库、检索、带出处的回答"
+	@echo "make test     装好并跑全部检查与测试"
+	@echo "make lint     只跑 ruff 与 mypy"
+	@echo "make bench    性能对照（输出比值）"
+	@echo "make torture  反复 kill -9 入库进程，查验数据"
+	@echo "make lock     重新生成带哈希的依赖锁"
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit("需要 Python 3.11 或更新的版本" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: requirements/core.txt pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --require-hashes -r requirements/core.txt
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@ $(VENV)/.core
+
+demo: $(VENV)/.core
+	@$(BIN)/qianxun --data $(DEMO_DATA) demo
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks
+
+torture: $(VENV)/.dev
+	$(BIN)/python -m tests.torture --rounds 200
+
+lock: $(VENV)/.dev
+	requirements/lock.sh
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

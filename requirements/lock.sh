@@ -1,0 +1,12 @@
+#!/bin/sh
+# Writes the locks anew from pyproject.toml: exact versions with the hashes of their files, for every platform.
+set -eu
+cd "$(dirname "$0")/.."
+compile() {
+    out=$1
+    shift
+    uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+        --no-annotate --quiet --group build "$@" --output-file "requirements/$out"
+}
+compile core.txt
+compile dev.txt --group dev --extra all
