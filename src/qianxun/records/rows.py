@@ -30,7 +30,7 @@ def version_row(document: Document) -> dict[str, Any]:
         "user_id": document.user_id,
         "project_id": document.project_id,
         "tags": list(document.tags),
-        "extra": {key: _plain(value) for key, value in document.metadata.items()},
+        "metadata": {key: _plain(value) for key, value in document.metadata.items()},
         "source": document.source,
         "structure": _structure(document.structure),
         "content": document.content,

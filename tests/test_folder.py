@@ -1,0 +1,40 @@
+"""A data folder has one owner, and the second process is told who."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qianxun.errors import BadInput, FolderInUse
+from qianxun.folder import owned
+
+HOLD = """import sys
+from pathlib import Path
+from qianxun.folder import owned
+with owned(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_process_is_told_who_owns_the_folder(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(FolderInUse, match=f"进程 {holder.pid}"), owned(tmp_path):
+            pass
+        holder.kill()
+        holder.wait()
+        with owned(tmp_path):  # a killed owner leaves no lock behind
+            pass
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_with_advice(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("不是目录")
+    with pytest.raises(BadInput, match="--data"), owned(tmp_path / "file" / "data"):
+        pass

@@ -1,0 +1,81 @@
+"""File, then environment, then arguments; every value knows where it came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qianxun.errors import BadSettings
+from qianxun.settings import load, names, variable_of
+
+
+def write(folder: Path, text: str, name: str = "qianxun.yaml") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_defaults_need_no_file(tmp_path: Path) -> None:
+    settings = load(environment={}, folder=tmp_path)
+    assert (settings.chunking.chunk_size, settings.chunking.chunk_overlap) == (500, 50)
+    assert {origin for _, _, origin in settings.rows()} == {"默认值"}
+
+
+def test_later_sources_win_and_each_value_names_its_origin(tmp_path: Path) -> None:
+    file = write(tmp_path, "rag:\n  chunking: {chunk_size: 300, chunk_overlap: 30}\n  search: {top_k: 7}\n")
+    settings = load(
+        environment={"QIANXUN_CHUNKING_CHUNK_SIZE": "200", "QIANXUN_SEARCH_TOP_K": "6"},
+        arguments={"search.top_k": 5, "data": None},
+        folder=tmp_path,
+    )
+    assert (settings.chunking.chunk_size, settings.chunking.chunk_overlap, settings.search.top_k) == (200, 30, 5)
+    origins = {name: origin for name, _, origin in settings.rows()}
+    assert origins["chunking.chunk_overlap"] == f"文件 {file}"
+    assert origins["chunking.chunk_size"] == "环境变量 QIANXUN_CHUNKING_CHUNK_SIZE"
+    assert origins["search.top_k"] == "参数"
+    assert origins["data"] == "默认值"
+
+
+def test_json_files_and_files_without_the_outer_key_are_read(tmp_path: Path) -> None:
+    file = write(tmp_path, '{"chunking": {"by_meaning": true}, "data": "库"}', "a.json")
+    settings = load(file, environment={})
+    assert settings.chunking.by_meaning
+    assert settings.data == "库"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("chunking: {chunk_size: 很大}", "应为整数"),
+        ("chunking: {chunk_size: 2.5}", "应为整数"),
+        ("chunking: {chunksize: 1}", "没有名为"),
+        ("search: {chunk_size: 1}", "chunking.chunk_size"),
+        ("chunking: {by_meaning: 也许}", "true 或 false"),
+        ("- 一\n- 二", "键值对"),
+        ("a: [", "不是合法的"),
+    ],
+)
+def test_bad_files_say_what_to_do(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(BadSettings, match=told):
+        load(write(tmp_path, text), environment={})
+
+
+def test_a_missing_or_foreign_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match="读不了"):
+        load(tmp_path / "没有.yaml", environment={})
+    (tmp_path / "gbk.yaml").write_bytes("data: 数据".encode("gbk"))
+    with pytest.raises(BadSettings, match="UTF-8"):
+        load(tmp_path / "gbk.yaml", environment={})
+
+
+def test_secrets_are_masked() -> None:
+    settings = load(environment={"QIANXUN_VECTORIZATION_API_KEY": "sk-canary"})
+    assert "sk-canary" not in repr(settings)
+    assert "sk-canary" not in str(settings.rows())
+    assert settings.vectorization.api_key == "sk-canary"
+
+
+def test_every_setting_has_its_variable() -> None:
+    assert variable_of("chunking.chunk_size") == "QIANXUN_CHUNKING_CHUNK_SIZE"
+    assert len({variable_of(name) for name in names()}) == len(names())
