@@ -15,9 +15,9 @@ from pathlib import Path
 
 from qianxun.errors import MissingExtra, ModelError, Refused
 from qianxun.ingest.assemble import assemble
-from qianxun.ingest.parse import read_structure
 from qianxun.ingest.sandbox import ParserPool
 from qianxun.ingest.sources import Refusal, Source, discover
+from qianxun.ingest.structure import read_structure
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.indexing import Fresh, drain
 from qianxun.pipelines.prepare import prepare
@@ -28,6 +28,7 @@ from qianxun.types import Accepted, Document, Metadata, ParsedFile, Submission
 
 BATCH_DOCUMENTS = 1000
 BATCH_CHARACTERS = 500_000
+AHEAD = 8  # files parsed or waiting for a parser while the one before them is taken in
 PARSER_VERSION = "1"  # part of a file's fingerprint: a better parser reads unchanged files again
 
 
@@ -95,7 +96,7 @@ async def take_files(
 
 def _refuse(report: Report, refusals: Sequence[Refusal], watch: Watch) -> Report:
     for refusal in refusals:
-        watch(Step("refused", name=refusal.path, reason=refusal.reason))
+        watch(Step("refused", name=str(refusal.path), reason=refusal.reason))
     return replace(report, refused=report.refused + tuple(refusals))
 
 
@@ -112,11 +113,11 @@ def _count(report: Report, accepted: Sequence[Accepted]) -> Report:
 def _changed(base: OpenBase, sources: Sequence[Source], labels: Labels) -> list[tuple[Source, str]]:
     """The sources whose content, labels or way of cutting differ from what the records hold, with fingerprints."""
     with base.records.reading() as tx:
-        known = documents.heads(tx, base.id, [source.doc_id for source in sources])
+        known = documents.heads(tx, base.id, [source.id for source in sources])
     changed = []
     for source in sources:
-        mark = fingerprint(base, source.digest, source.name, PARSER_VERSION, labels)
-        head = known.get(source.doc_id)
+        mark = fingerprint(base, source.fingerprint, source.name, PARSER_VERSION, labels)
+        head = known.get(source.id)
         if head is None or head.fingerprint != mark or head.status in ("deleted", "quarantined"):
             changed.append((source, mark))
     return changed
@@ -126,12 +127,11 @@ async def _parse_all(
     sources: Sequence[tuple[Source, str]], parsers: ParserPool, labels: Labels, watch: Watch
 ) -> AsyncIterator[Submission | Refusal]:
     """Parses a few files at a time, and answers in the order of the sources."""
-    ahead = parsers.workers * 2
-    tasks = [asyncio.create_task(_parse(*each, parsers, labels)) for each in sources[:ahead]]
+    tasks = [asyncio.create_task(_parse(*each, parsers, labels)) for each in sources[:AHEAD]]
     try:
         for at, (source, _) in enumerate(sources):
-            if at + ahead < len(sources):
-                tasks.append(asyncio.create_task(_parse(*sources[at + ahead], parsers, labels)))
+            if at + AHEAD < len(sources):
+                tasks.append(asyncio.create_task(_parse(*sources[at + AHEAD], parsers, labels)))
             parsed = await tasks[at]
             watch(Step("parsed", name=source.name))
             yield parsed
@@ -144,10 +144,10 @@ async def _parse(source: Source, mark: str, parsers: ParserPool, labels: Labels)
     try:
         parsed = await parsers.parse(source.path)
     except (Refused, MissingExtra) as error:
-        return Refusal(str(source.path), str(error))
+        return Refusal(source.path, str(error))
     document = _document(source, parsed, labels)
     if not document.content:
-        return Refusal(str(source.path), "文件中没有可用的文字；若是扫描件，请确认图像清晰后重试")
+        return Refusal(source.path, "文件中没有可用的文字；若是扫描件，请确认图像清晰后重试")
     return Submission(document, mark)
 
 
@@ -155,7 +155,7 @@ def _document(source: Source, parsed: ParsedFile, labels: Labels) -> Document:
     text = assemble(parsed)
     title = {"title": parsed.title} if parsed.title else {}
     return Document(
-        id=source.doc_id,
+        id=source.id,
         content=text.content,
         name=source.name,
         content_type=labels.content_type,

@@ -210,16 +210,14 @@ def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> 
         .order_by(ChunkRow.key)
         .limit(limit)
     )
-    return [
-        Material(
-            key=row.key,
-            document_key=row.document_key,
-            text=row.text,
-            vector=None if row.vector is None else np.frombuffer(row.vector, dtype=VECTOR_TYPE),
-            attributes=rows.attributes_of(row.doc_id, row),
-        )
-        for row in tx.execute(query)
-    ]
+    shared: dict[int, Attributes] = {}  # one value per document: an index keeps it once for all its chunks
+    found = []
+    for row in tx.execute(query):
+        if row.document_key not in shared:
+            shared[row.document_key] = rows.attributes_of(row.doc_id, row)
+        vector = None if row.vector is None else np.frombuffer(row.vector, dtype=VECTOR_TYPE)
+        found.append(Material(row.key, row.document_key, row.text, vector, shared[row.document_key]))
+    return found
 
 
 def drop_other_vectors(tx: Connection, knowledge_base: int, model: str) -> None:

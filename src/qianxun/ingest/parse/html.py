@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,12 +22,49 @@ _SILENT: Final = frozenset(
     + ["select", "input", "textarea", "head", "link", "meta", "video", "audio", "canvas", "footer", "menu"]
 )
 _INLINE: Final = frozenset(
-    ["a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "ins", "kbd", "label"]
-    + ["mark", "q", "rp", "rt", "ruby", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u"]
+    [
+        "a",
+        "abbr",
+        "b",
+        "bdi",
+        "bdo",
+        "big",
+        "cite",
+        "code",
+        "data",
+        "del",
+        "dfn",
+        "em",
+        "font",
+        "i",
+        "ins",
+        "kbd",
+        "label",
+    ]
+    + [
+        "mark",
+        "q",
+        "rp",
+        "rt",
+        "ruby",
+        "s",
+        "samp",
+        "small",
+        "span",
+        "strike",
+        "strong",
+        "sub",
+        "sup",
+        "time",
+        "tt",
+        "u",
+    ]
     + ["var", "wbr", "o:p", "img"]
 )
 _HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
-_NOISE_NAME: Final = re.compile(r"(?:^|[\s_-])(?:nav|navbar|menu|breadcrumbs?|footer|copyright|sidebar|pagination)(?:$|[\s_-])")
+_NOISE_NAME: Final = re.compile(
+    r"(?:^|[\s_-])(?:nav|navbar|menu|breadcrumbs?|footer|copyright|sidebar|pagination)(?:$|[\s_-])"
+)
 _LINKS_OF_A_MENU: Final = 4
 _LINKED_SHARE: Final = 0.7
 _DEEPEST: Final = 400
@@ -37,12 +75,17 @@ def parse(path: Path, limits: ParseLimits) -> ParsedFile:
     with path.open("rb") as opened:
         declared = _CHARSET.search(opened.read(4096))
     decoded = read(path, declared.group(1).decode("ascii") if declared else "")
-    root = _tree(decoded.text)
+    return replace(parse_text(decoded.text, limits), metadata={"encoding": decoded.encoding}, warnings=decoded.warnings)
+
+
+def parse_text(text: str, limits: ParseLimits) -> ParsedFile:
+    """A page that is text already."""
+    root = _tree(text)
     title = clean("".join(root.xpath("string(//title)")))
     blocks = tuple(_Reader(limits).read(root))
     if not title or sum(isinstance(b, Heading) and b.level == 1 for b in blocks) == 1:
         title = next((b.text for b in blocks if isinstance(b, Heading) and b.level == 1), title)
-    return ParsedFile(blocks, "html", title, {"encoding": decoded.encoding}, (), decoded.warnings)
+    return ParsedFile(blocks, "html", title)
 
 
 def _tree(text: str) -> Any:
@@ -221,9 +264,7 @@ def _cell(element: Any) -> Cell:
         words.append(node.text or "")
         if node is not element:
             words.append(node.tail or "")
-    return Cell(
-        clean("".join(words)), _span(element, "rowspan"), _span(element, "colspan"), header=element.tag == "th"
-    )
+    return Cell(clean("".join(words)), _span(element, "rowspan"), _span(element, "colspan"), header=element.tag == "th")
 
 
 def _span(element: Any, name: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -29,14 +30,19 @@ _MOST_NESTED: Final = 40
 
 def parse(path: Path, limits: ParseLimits) -> ParsedFile:
     decoded = read(path)
-    body, front = _split_front_matter(decoded.text)
+    return replace(parse_text(decoded.text, limits), metadata={"encoding": decoded.encoding}, warnings=decoded.warnings)
+
+
+def parse_text(text: str, limits: ParseLimits) -> ParsedFile:
+    """Markdown that is text already."""
+    body, front = _split_front_matter(text)
     tokens = MarkdownIt("commonmark", {"maxNesting": _MOST_NESTED}).enable("table").parse(body)
     blocks = tuple(_blocks(tokens, limits))
     found = _FRONT_TITLE.search(front)
     if found and not any(isinstance(block, Heading) and block.level == 1 for block in blocks):
         blocks = (Heading(found.group(1), 1), *blocks)
     title = found.group(1) if found else next((b.text for b in blocks if isinstance(b, Heading)), "")
-    return ParsedFile(blocks, "markdown", title, {"encoding": decoded.encoding}, (), decoded.warnings)
+    return ParsedFile(blocks, "markdown", title)
 
 
 def _split_front_matter(text: str) -> tuple[str, str]:
