@@ -30,7 +30,7 @@ class Columns:
 
     def __init__(self, table: NDArray[np.void]) -> None:
         self._names = tuple(table.dtype.names or ())
-        self._arrays: dict[str, Column] = {name: np.ascontiguousarray(table[name]) for name in self._names}
+        self._arrays: dict[str, Column] = {name: np.array(table[name]) for name in self._names}
         self._length = len(table)
 
     def __len__(self) -> int:

@@ -279,7 +279,7 @@ class EmbeddedIndex:
 
     def _tail_limit(self) -> int:
         first = "codes" not in self._state.extents
-        return self._options.exact_limit if first else min(self._options.exact_limit, 4 * vectors.FEW)
+        return self._options.exact_limit if first else min(self._options.exact_limit, vectors.UNCODED)
 
     def _compact_dead(self) -> None:
         """Rewrites the store without its dead, beside the old one, and switches."""

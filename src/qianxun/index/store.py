@@ -20,6 +20,7 @@ ROWS, VECTORS, FACTS, VALUES, DEATHS, CODES, CENTER = (
     "rows", "vectors", "facts", "values", "deaths", "codes", "center",
 )  # fmt: skip
 LANES: Mapping[VectorField, int] = {"content": CONTENT, "question": QUESTION}
+ANSWERS = 32  # filters whose answers are kept
 Mask = NDArray[np.bool_]
 
 
@@ -81,9 +82,11 @@ class Store:
         self._coded: vectors.Coded | None = None
         self._checked = vectors.Checked()
         self._fact_writer = FactWriter()
+        self._answers: dict[tuple[str, int, int], Mask] = {}
         self._loading = threading.Lock()
         for name in state.extents:
             require_size(folder / name, state.extent(name))
+        self._vectors = self._mapped()
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────
 
@@ -105,18 +108,30 @@ class Store:
 
     def vector_rows(self, rows: Rows) -> vectors.VectorRows:
         return vectors.VectorRows(
-            self._mapped(len(rows)), rows.columns["check"], rows.columns["key"], self._codes(), self._checked
+            self._vectors[: len(rows)], rows.columns["check"], rows.columns["key"], self._codes(), self._checked
         )
 
     def allowed(self, rows: Rows, where: Filter, base: Mask) -> Mask:
         """Those of ``base`` that the filter lets through."""
         if isinstance(where, Everything) or len(rows) == 0:
             return base
-        facts = self._fact_columns().view()
-        owners = self._owners
-        passed = passing(where, Facts(values=self._heap, **{name: facts[name] for name in FACT.names or ()}), owners)
-        mask: Mask = base & passed[rows.columns["owner"]]
+        mask: Mask = base & self._passing(where)[rows.columns["owner"]]
         return mask
+
+    def _passing(self, where: Filter) -> Mask:
+        """The filter over all owners; the last few answers are kept, since tenants ask the same again and again."""
+        facts = self._fact_columns().view()
+        owners = self._owners  # read after the facts: no fact has an owner beyond it
+        asked = (repr(where), len(facts["owner"]), owners)  # not the filter itself: to a dict, 1 and True are the same
+        with self._loading:
+            if asked in self._answers:
+                return self._answers[asked]
+        passed = passing(where, Facts(values=self._heap, **facts), owners)
+        with self._loading:
+            if len(self._answers) >= ANSWERS:
+                self._answers.clear()
+            self._answers[asked] = passed
+        return passed
 
     def check(self) -> None:
         """Reads every file and compares it with its checksum. Raises IndexUnusable."""
@@ -126,10 +141,11 @@ class Store:
     def _extent(self, name: str) -> Extent:
         return self._extents.get(name, Extent())
 
-    def _mapped(self, count: int) -> Vectors:
-        if count == 0 or self.dimension == 0:
-            return np.empty((count, self.dimension), dtype=np.float32)
-        return np.memmap(self.folder / VECTORS, dtype="<f4", mode="r", shape=(count, self.dimension))
+    def _mapped(self) -> Vectors:
+        shape = (len(self._rows), self.dimension)
+        if 0 in shape:
+            return np.empty(shape, dtype=np.float32)
+        return np.memmap(self.folder / VECTORS, dtype="<f4", mode="r", shape=shape)
 
     def _fact_columns(self) -> Columns:
         with self._loading:
@@ -178,6 +194,7 @@ class Store:
             self._rows.append(staged.rows)
             self._owners = staged.owners
             self._extents.update(staged.extents)
+            self._vectors = self._mapped()
 
     def uncoded(self) -> int:
         """How many rows have no code yet."""
@@ -186,8 +203,9 @@ class Store:
 
     def stage_codes(self) -> tuple[vectors.Coded, Mapping[str, Extent]]:
         """Codes for every row that has none, durably; the first time, centred on all rows there are."""
-        held, mapped = self._codes(), self._mapped(len(self._rows))
-        vectors.require_all_sums(self.vector_rows(self.rows(np.empty(0, dtype=np.int64))))
+        held, mapped = self._codes(), self._vectors
+        every = self.rows(np.empty(0, dtype=np.int64))
+        vectors.require_sums_from(self.vector_rows(every), 0, len(every))
         extents: dict[str, Extent] = {}
         if held is None:
             center = np.mean(mapped, axis=0, dtype=np.float64).astype("<f4")
@@ -223,11 +241,11 @@ class Store:
         table["start"] = (np.cumsum(sizes) - sizes)[inverse]
         return table, values
 
-    def copy_vectors(self, slots: Column, count: int, folder: Path) -> dict[str, Extent]:
+    def copy_vectors(self, slots: Column, folder: Path) -> dict[str, Extent]:
         """Appends the vectors of these slots to a new file, a block at a time."""
-        mapped, extent = self._mapped(count), Extent()
+        extent = Extent()
         for start in range(0, len(slots) if self.dimension else 0, vectors.BLOCK):
-            part = mapped[slots[start : start + vectors.BLOCK]]
+            part = self._vectors[slots[start : start + vectors.BLOCK]]
             extent = append(folder / VECTORS, extent, part.astype("<f4").tobytes())
         return {VECTORS: extent} if extent.size else {}
 
@@ -260,7 +278,10 @@ class Store:
 
 
 def compact(store: Store, rows: Rows, folder: Path, pending: Column) -> tuple[int, Mapping[str, Extent]]:
-    """Writes what lives to a new folder, durably. Returns the number of owners and the extents there."""
+    """Writes what lives to a new folder, durably. Returns the number of owners and the extents there.
+
+    Afterwards everything that a reader of the old store may want is in its memory: its folder can go.
+    """
     folder.mkdir()
     live = np.flatnonzero(rows.live)
     table = np.zeros(len(live), dtype=ROW)
@@ -275,7 +296,7 @@ def compact(store: Store, rows: Rows, folder: Path, pending: Column) -> tuple[in
         )
         if data
     }  # fmt: skip
-    extents |= store.copy_vectors(live, len(rows), folder)
+    extents |= store.copy_vectors(live, folder)
     sync([*(folder / name for name in extents), folder, folder.parent])
     return len(used), extents
 

@@ -20,7 +20,8 @@ from qianxun.types import Keys, Ranking, Vector, Vectors
 DECIMALS = 6  # beyond this, float32 sums depend on the order of adding
 GATHER_SHARE = 0.3  # below this share of the rows it is cheaper to copy them out than to score them all
 BLOCK = 16_384  # rows that are scored or checked in one go
-FEW = 2_000
+FEW = 500  # so many allowed rows are scored exactly even beside codes
+UNCODED = 8_000  # rows that may wait for their codes once there are any
 CANDIDATES = 200  # least number of rows that codes propose
 OVERSAMPLING = 10  # … and how many of them per wanted hit
 
@@ -33,7 +34,7 @@ class Coded:
 
     index: Any
     rows: int
-    few: int = FEW  # so many allowed rows are scored exactly all the same
+    few: int = FEW
 
 
 @dataclass(slots=True)
@@ -77,11 +78,12 @@ def require_sums(held: VectorRows, slots: Slots | slice) -> None:
         raise unusable("向量文件已损坏")
 
 
-def require_all_sums(held: VectorRows) -> None:
-    """Checks every row that has not been checked since the file was opened."""
-    for start in range(held.checked.rows, len(held.rows), BLOCK):
-        require_sums(held, slice(start, start + BLOCK))
-    held.checked.rows = max(held.checked.rows, len(held.rows))
+def require_sums_from(held: VectorRows, first: int, end: int) -> None:
+    """Checks a stretch of rows, except those that have been checked since the file was opened."""
+    for start in range(max(first, held.checked.rows), end, BLOCK):
+        require_sums(held, slice(start, min(start + BLOCK, end)))
+    if first <= held.checked.rows < end:
+        held.checked.rows = end
 
 
 def nearest(held: VectorRows, vector: Vector, limit: int, allowed: NDArray[np.bool_]) -> Ranking:
@@ -91,7 +93,9 @@ def nearest(held: VectorRows, vector: Vector, limit: int, allowed: NDArray[np.bo
         return Ranking(())
     if held.coded is not None and len(slots) > max(held.coded.few, limit):
         slots = _proposed(held.coded, vector, limit, allowed)
-    best = _best(slots, _scores(held, vector, slots), limit)
+    first_uncoded = np.searchsorted(slots, held.coded.rows if held.coded else 0)
+    scores = np.concatenate([_scores(held, vector, part) for part in np.split(slots, [first_uncoded])])
+    best = _best(slots, scores, limit)
     return _exactly(held, vector, limit, best)
 
 
@@ -108,11 +112,15 @@ def _proposed(coded: Coded, vector: Vector, limit: int, allowed: NDArray[np.bool
 
 
 def _scores(held: VectorRows, vector: Vector, slots: Slots) -> NDArray[np.float32]:
-    if len(slots) >= GATHER_SHARE * len(held.rows):
-        require_all_sums(held)
-        every: NDArray[np.float32] = (held.rows @ vector)[slots]
-        return every
+    """Scores rows where they lie when most of that stretch is wanted, otherwise copies them out."""
+    if len(slots) == 0:
+        return np.empty(0, dtype=np.float32)
+    first, end = int(slots[0]), int(slots[-1]) + 1
     scores = np.empty(len(slots), dtype=np.float32)
+    if len(slots) >= GATHER_SHARE * (end - first):
+        require_sums_from(held, first, end)
+        np.take(held.rows[first:end] @ vector, slots - first, out=scores)
+        return scores
     for start in range(0, len(slots), BLOCK):
         part = slots[start : start + BLOCK]
         if held.checked.rows < len(held.rows):
