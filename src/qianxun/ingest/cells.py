@@ -25,13 +25,86 @@ _FALSE: Final = frozenset(("否", "false", "no", "×", "✗", "✘"))
 _MISSING: Final = frozenset(("", "-", "--", "—", "——", "–", "/", "n/a", "na", "null", "none", "nan", "暂无"))
 _SCALES: Final = {"": Decimal(1), "万": Decimal(10_000), "亿": Decimal(100_000_000)}
 _MONEY_UNIT: Final = re.compile(r"(?:[十百千]?[万亿]?(?:元|圆|美元|港元|欧元)|¥|￥|RMB|CNY|USD)(?:/.{1,6})?")
-_NAMES_NOT_NUMBERS: Final = re.compile(r"(编号|编码|代码|号码|电话|手机|邮编|证号|账号|帐号|学号|工号|序列号|ID|Id|id|code|Code)$")
+_NAMES_NOT_NUMBERS: Final = re.compile(
+    r"(?:编号|编码|代码|号码|电话|手机|邮编|证号|账号|帐号|学号|工号|序列号|ID|Id|id|code|Code)$"
+)
 _DOMINANT: Final = 0.8  # a column has a kind when this share of its filled cells has it; the rest stay text
 _MEASURES: Final = frozenset(
-    ["%", "％", "‰", "℃", "°C", "个", "人", "次", "件", "台", "套", "吨", "千克", "公斤", "克", "米", "千米", "公里"]
-    + ["亩", "公顷", "平方米", "立方米", "升", "天", "日", "年", "月", "小时", "分钟", "秒", "分", "岁", "户", "册", "辆", "所"]
-    + ["kg", "g", "mg", "t", "m", "cm", "mm", "km", "L", "mL", "ml", "s", "ms", "h", "min", "kV", "V", "A", "W", "kW", "MW"]
-    + ["kWh", "Hz", "MHz", "GHz", "GB", "MB", "KB", "mmHg", "μm", "nm", "m²", "m³", "㎡", "万人", "万吨", "亿人"]
+    [
+        "%",
+        "％",
+        "‰",
+        "℃",
+        "°C",
+        "个",
+        "人",
+        "次",
+        "件",
+        "台",
+        "套",
+        "吨",
+        "千克",
+        "公斤",
+        "克",
+        "米",
+        "千米",
+        "公里",
+        "亩",
+        "公顷",
+        "平方米",
+        "立方米",
+        "升",
+        "天",
+        "日",
+        "年",
+        "月",
+        "小时",
+        "分钟",
+        "秒",
+        "分",
+        "岁",
+        "户",
+        "册",
+        "辆",
+        "所",
+        "kg",
+        "g",
+        "mg",
+        "t",
+        "m",
+        "cm",
+        "mm",
+        "km",
+        "L",
+        "mL",
+        "ml",
+        "s",
+        "ms",
+        "h",
+        "min",
+        "kV",
+        "V",
+        "A",
+        "W",
+        "kW",
+        "MW",
+        "kWh",
+        "Hz",
+        "MHz",
+        "GHz",
+        "GB",
+        "MB",
+        "KB",
+        "mmHg",
+        "μm",
+        "nm",
+        "m²",
+        "m³",
+        "㎡",
+        "万人",
+        "万吨",
+        "亿人",
+    ]
 )
 
 

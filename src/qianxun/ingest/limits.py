@@ -22,7 +22,7 @@ class ParseLimits:
     pictures: int = 50  # recognised inside one office file
     seconds: float = 60.0  # without a sign of life: a finished page is one
     total_seconds: float = 3_600.0
-    memory_bytes: int = 2 * GIB  # address space for formats that need no recognition
-    ocr_memory_bytes: int = 4 * GIB  # onnxruntime maps its arenas generously
+    memory_bytes: int = 2 * GIB  # address space for one file, beyond what the libraries themselves take
+    ocr_memory_bytes: int = 4 * GIB  # the same where pictures may be recognised: onnxruntime maps generously
     ocr: bool = True
     files_per_worker: int = 200

@@ -16,6 +16,7 @@ _BETWEEN_HAN: Final = re.compile(r"(?<=[\u3400-\u9fff，。、；：）】》]) 
 _NOTE: Final = re.compile(r"\s*(注|备注|说明|附注|资料来源|数据来源|来源|单位|Notes?|Source)\s*\d{0,2}\s*[:：.．、]")
 _MOST_HEADER_ROWS: Final = 4
 _WIDEST_SPAN: Final = 1_000
+_LONGEST_LABEL: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +191,18 @@ def _header_rows(grid: Grid) -> int:
                 continue
             count = max(count, row + cell.row_span)
             ends = row + cell.row_span
-            if 1 < cell.col_span < grid.width and ends == count < len(grid.rows) and _is_header(grid, count):
+            if ends == count and _is_refined(grid, ends, col, cell.col_span) and _is_header(grid, count):
                 count += 1
         row += 1
     return count if count <= _MOST_HEADER_ROWS and count < len(grid.rows) else 1
+
+
+def _is_refined(grid: Grid, row: int, col: int, span: int) -> bool:
+    """Whether a wide cell has several short ones right under it, and is not the title of all."""
+    if not 1 < span < grid.width or row >= len(grid.rows):
+        return False
+    begins = [c for c in range(col, col + span) if grid.rows[row][c].text and grid.is_origin(row, c)]
+    return len(begins) > 1 and all(len(cell.text) <= _LONGEST_LABEL for cell in grid.distinct(row))
 
 
 def _is_header(grid: Grid, row: int) -> bool:
@@ -214,7 +223,15 @@ def _is_year(text: str) -> bool:
 def _is_form(grid: Grid) -> bool:
     """A form says name, value, name, value: its first row heads nothing, though a wide value may look like it."""
     first = grid.distinct(0)
-    return len(first) * 2 <= grid.width and grid.width > 3 and all(cell.row_span == 1 for cell in first)
+    if grid.width <= 3 or any(cell.row_span > 1 or cell.header for cell in first):
+        return False
+    wide = [c for c in range(grid.width) if grid.is_origin(0, c) and grid.rows[0][c].col_span > 1]
+    return len(first) * 2 <= grid.width or any(not _is_split(grid, c, grid.rows[0][c].col_span) for c in wide)
+
+
+def _is_split(grid: Grid, col: int, span: int) -> bool:
+    """Whether the row below the first has more than one cell under a wide one."""
+    return len({grid.origins.get((1, c), (1, c)) for c in range(col, min(col + span, grid.width))}) > 1
 
 
 def _table(grid: Grid, count: int, title: str, source: str, notes: str) -> Table:
@@ -247,13 +264,13 @@ def _path(grid: Grid, count: int, col: int) -> tuple[str, ...]:
     return tuple(path)
 
 
-def _read(
-    name: str, path: tuple[str, ...], texts: list[str], cells: list[Cell]
-) -> tuple[Column, Sequence[CellValue]]:
+def _read(name: str, path: tuple[str, ...], texts: list[str], cells: list[Cell]) -> tuple[Column, Sequence[CellValue]]:
     kinds = {cell.kind for cell, text in zip(cells, texts, strict=True) if text and not is_missing(text)}
     if len(kinds) == 1 and (only := next(iter(kinds))) is not None and only != "text":
         shown = zip(cells, texts, strict=True)
-        return Column(name, path, only, read_column(name, ()).unit), [cell.value if text else None for cell, text in shown]
+        return Column(name, path, only, read_column(name, ()).unit), [
+            cell.value if text else None for cell, text in shown
+        ]
     reading = read_column(name, texts)
     return Column(name, path, reading.kind, reading.unit), reading.values
 

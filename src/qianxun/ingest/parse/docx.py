@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,15 +20,16 @@ _EMBED: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relation
 _BLIP: Final = "{http://schemas.openxmlformats.org/drawingml/2006/main}blip"
 _FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _HEADING_STYLE: Final = re.compile(r"(?:heading|标题|標題)\s?([1-9])", re.IGNORECASE)
+_CAPTION: Final = re.compile(r"\s{0,8}(?:附?表|Table)\s?[\d一二三四五六七八九十A-Z]|[^\n。]{2,50}表[:：]?\s{0,8}$")
 _BROKEN: Final = (KeyError, ValueError, AttributeError, TypeError, IndexError, SyntaxError, OSError)
 _SKIPPED: Final = (_W + "del", _W + "moveFrom", _W + "instrText", _FALLBACK)
 
 
-def parse(path: Path, limits: ParseLimits) -> ParsedFile:
+def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda: None) -> ParsedFile:
     inspect(path, limits)
     document = _open(path)
     levels = _levels(document)
-    pictures = Pictures(limits)
+    pictures = Pictures(limits, on_page)
     blocks: list[Block] = []
     for element in document.element.body:
         blocks.extend(_blocks(element, levels, document, pictures, blocks, limits))
@@ -148,13 +149,19 @@ def _text(paragraph: Any) -> str:
 def _table(element: Any, before: list[Block], limits: ParseLimits) -> Iterator[Block]:
     rows, headers = _rows(element)
     grid = flow(rows, limits.cells)
-    last = before[-1] if before else None
-    title = last.text if isinstance(last, Heading | Paragraph) and len(last.text) <= 60 and "\n" not in last.text else ""
-    table = read_table(grid, title=title, header_rows=headers or None)
+    table = read_table(grid, title=_title(before), header_rows=headers or None)
     if table is not None:
         yield TableBlock(table)
     elif text := as_text(grid):
         yield Paragraph(text)
+
+
+def _title(before: list[Block]) -> str:
+    """The heading a table stands under, or the caption right above it: 表 3-1 …, …一览表."""
+    last = before[-1] if before else None
+    if isinstance(last, Paragraph) and len(last.text) <= 60 and _CAPTION.match(last.text):
+        return last.text
+    return next((block.text for block in reversed(before[-20:]) if isinstance(block, Heading)), "")
 
 
 def _rows(element: Any) -> tuple[list[list[Cell]], int]:

@@ -125,5 +125,7 @@ def _damaged(data: bytes) -> Decoded | None:
         broken = text.count("\ufffd")
         if broken < fewest:
             fewest = broken
-            best = Decoded(text, _public(encoding), (f"有 {broken} 处字节无法按 {_public(encoding)} 解读，已用 � 代替",))
+            best = Decoded(
+                text, _public(encoding), (f"有 {broken} 处字节无法按 {_public(encoding)} 解读，已用 � 代替",)
+            )
     return best

@@ -18,8 +18,30 @@ from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
 
 _CHARSET: Final = re.compile(rb"""charset\s{0,4}=\s{0,4}["']?([A-Za-z0-9_\-]{2,20})""", re.IGNORECASE)
 _SILENT: Final = frozenset(
-    ["script", "style", "noscript", "template", "svg", "math", "nav", "iframe", "object", "embed", "button"]
-    + ["select", "input", "textarea", "head", "link", "meta", "video", "audio", "canvas", "footer", "menu"]
+    [
+        "script",
+        "style",
+        "noscript",
+        "template",
+        "svg",
+        "math",
+        "nav",
+        "iframe",
+        "object",
+        "embed",
+        "button",
+        "select",
+        "input",
+        "textarea",
+        "head",
+        "link",
+        "meta",
+        "video",
+        "audio",
+        "canvas",
+        "footer",
+        "menu",
+    ]
 )
 _INLINE: Final = frozenset(
     [
@@ -40,8 +62,6 @@ _INLINE: Final = frozenset(
         "ins",
         "kbd",
         "label",
-    ]
-    + [
         "mark",
         "q",
         "rp",
@@ -58,8 +78,11 @@ _INLINE: Final = frozenset(
         "time",
         "tt",
         "u",
+        "var",
+        "wbr",
+        "o:p",
+        "img",
     ]
-    + ["var", "wbr", "o:p", "img"]
 )
 _HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
 _NOISE_NAME: Final = re.compile(
@@ -67,7 +90,6 @@ _NOISE_NAME: Final = re.compile(
 )
 _LINKS_OF_A_MENU: Final = 4
 _LINKED_SHARE: Final = 0.7
-_DEEPEST: Final = 400
 _SPACE: Final = re.compile(r"[ \t\r\n\f\u200b]+")
 
 

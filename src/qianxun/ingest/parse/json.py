@@ -1,4 +1,4 @@
-"""JSON and JSON Lines: flat objects become a table, questions with answers become pairs, anything else reads as paths."""
+"""JSON and JSON Lines: flat objects become a table, questions with answers pairs, anything else reads as paths."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _records(value: Any) -> list[Mapping[str, str]] | None:
         return None
     if len(value) == 1 or not all(_is_plain(held) for item in value for held in item.values()):
         return None
-    records = [{str(key): _shown(held) for key, held in item.items()} for item in value]
+    records: list[Mapping[str, str]] = [{str(key): _shown(held) for key, held in item.items()} for item in value]
     return records if len(_names(records)) <= _MOST_COLUMNS else None
 
 
@@ -159,7 +159,9 @@ def _paths(value: Any, limits: ParseLimits) -> Iterator[Block]:
             yield Paragraph("\n".join(lines))
             lines = []
         if isinstance(held, dict):
-            stack.extend((f"{path}.{key}" if path else str(key), item, depth + 1) for key, item in reversed(held.items()))
+            stack.extend(
+                (f"{path}.{key}" if path else str(key), item, depth + 1) for key, item in reversed(held.items())
+            )
         elif isinstance(held, list):
             stack.extend((f"{path}[{i}]", held[i], depth + 1) for i in range(len(held) - 1, -1, -1))
         elif text := _shown(held).strip():

@@ -12,7 +12,9 @@ _NUMBERED: Final = re.compile(
     r"[\s　]{0,8}(?:[^\s。！？]{1,12}[\s　]{1,4})?第[\s　]?[〇零一二两三四五六七八九十百千\d]{1,7}[\s　]?"
     r"(?P<unit>[部编卷篇集回章节])(?P<rest>.{0,60})"
 )
-_ENGLISH: Final = re.compile(r"\s{0,8}(?P<unit>Part|Book|Chapter|CHAPTER|PART)\s(?:\d{1,3}|[IVXLC]{1,7})\b(?P<rest>.{0,60})")
+_ENGLISH: Final = re.compile(
+    r"\s{0,8}(?P<unit>Part|Book|Chapter|CHAPTER|PART)\s(?:\d{1,3}|[IVXLC]{1,7})\b(?P<rest>.{0,60})"
+)
 _LEVELS: Final = {"部": 1, "编": 1, "卷": 1, "篇": 1, "集": 1, "回": 2, "章": 2, "节": 3}
 _LONGEST: Final = 60
 _SENTENCE: Final = re.compile(r"[。！？；…，,：:]")
@@ -21,13 +23,14 @@ _RUN_OF_CONTENTS: Final = 3  # as many headings in a row are a table of contents
 
 def heading_level(line: str) -> int | None:
     """The level of a line that is a numbered heading, else None. 第三章 opens a chapter, 第三章规定，… does not."""
-    if len(line) > _LONGEST or ("第" not in line and not line.lstrip()[:4].lower() in ("part", "book", "chap")):
+    if len(line) > _LONGEST or ("第" not in line and line.lstrip()[:4].lower() not in ("part", "book", "chap")):
         return None
     found = _NUMBERED.fullmatch(line.rstrip()) or _ENGLISH.fullmatch(line.rstrip())
     if found is None or _SENTENCE.search(found["rest"]):
         return None
     rest = found["rest"]
-    if rest and not rest[0].isspace() and found["unit"] in "部编卷篇集节" and len(rest) > 20:
+    # 第一章总则 is a heading, 第一章主要介绍…、… the beginning of a sentence; chapters of novels are long (回).
+    if rest and not rest[0].isspace() and found["unit"] != "回" and (len(rest) > 14 or "、" in rest):
         return None
     return _LEVELS.get(found["unit"], 1 if found["unit"].lower() in ("part", "book") else 2)
 

@@ -42,7 +42,8 @@ def inspect(path: Path, limits: ParseLimits) -> list[str]:
 def _check_sizes(members: list[zipfile.ZipInfo], limits: ParseLimits) -> None:
     if len(members) > _MOST_MEMBERS or sum(member.file_size for member in members) > limits.unpacked_bytes:
         raise TooLarge(
-            f"解压后超过 {limits.unpacked_bytes // MIB} MB（疑似压缩炸弹）", hint="请拆分文件，或调大 unpacked_bytes 上限"
+            f"解压后超过 {limits.unpacked_bytes // MIB} MB（疑似压缩炸弹）",
+            hint="请拆分文件，或调大 unpacked_bytes 上限",
         )
     if any(member.file_size > _MOST_XML for member in members if member.filename.endswith(".xml")):
         raise TooLarge(f"文件中有超过 {_MOST_XML // MIB} MB 的部分", hint="请拆分文件")

@@ -7,7 +7,7 @@ from typing import Final
 
 from qianxun.types import QAPair, Table
 
-# (what together makes the question, what makes the answer); the first row whose last question field and answer are there.
+# What together makes the question, what makes the answer; the first row whose fields are all there counts.
 _FIELDS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     (("question",), ("answer", "answers", "response")),
     (("问题",), ("答案", "回答", "解答", "答复")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -20,8 +21,18 @@ from qianxun.ingest.tables import Cell, as_text, clean, place, read_table
 from qianxun.types import Block, CellValue, ColumnKind, Heading, Paragraph, ParsedFile, TableBlock
 
 _CURRENCY: Final = ("¥", "￥", "$", "€", "£", "元", "[$")
-_BROKEN: Final = (KeyError, ValueError, TypeError, AttributeError, IndexError, InvalidFileException, SyntaxError, OSError)
+_BROKEN: Final = (
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    InvalidFileException,
+    SyntaxError,
+    OSError,
+)
 _Placed = dict[tuple[int, int], Cell]
+_At = tuple[int, int, Cell]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +43,7 @@ class _Region:
     left: int
     bottom: int
     right: int
-    cells: tuple[tuple[int, int, Cell], ...]
+    cells: tuple[_At, ...]
 
 
 def parse(path: Path, limits: ParseLimits) -> ParsedFile:
@@ -171,33 +182,33 @@ def _regions(cells: _Placed) -> list[_Region]:
     return regions
 
 
-def _cut(part: list[tuple[int, int, Cell]], axis: int) -> list[list[tuple[int, int, Cell]]]:
-    extents = sorted((placed[axis], placed[axis] + _span(placed[2], axis)) for placed in part)
-    borders: list[int] = []
+def _cut(part: list[_At], axis: int) -> list[list[_At]]:
+    extents = sorted((_start(placed, axis), _start(placed, axis) + _span(placed[2], axis)) for placed in part)
+    borders: set[int] = set()
     reach = extents[0][1] if extents else 0
     for start, end in extents:
         if start > reach:
-            borders.append(start)
+            borders.add(start)
         reach = max(reach, end)
-    if not borders:
-        return [part]
-    pieces: list[list[tuple[int, int, Cell]]] = [[] for _ in range(len(borders) + 1)]
-    at = {border: index + 1 for index, border in enumerate(borders)}
-    index_of: dict[int, int] = {}
-    current = 0
-    for line in sorted({placed[axis] for placed in part}):
-        current = at.get(line, current)
-        index_of[line] = current
+    return _dealt(part, axis, sorted(borders))
+
+
+def _dealt(part: list[_At], axis: int, borders: list[int]) -> list[list[_At]]:
+    pieces: list[list[_At]] = [[] for _ in range(len(borders) + 1)]
     for placed in part:
-        pieces[index_of[placed[axis]]].append(placed)
+        pieces[bisect_right(borders, _start(placed, axis))].append(placed)
     return pieces
+
+
+def _start(placed: _At, axis: int) -> int:
+    return placed[0] if axis == 0 else placed[1]
 
 
 def _span(cell: Cell, axis: int) -> int:
     return cell.row_span if axis == 0 else cell.col_span
 
 
-def _region(part: list[tuple[int, int, Cell]]) -> _Region:
+def _region(part: list[_At]) -> _Region:
     return _Region(
         min(r for r, _, _ in part),
         min(c for _, c, _ in part),

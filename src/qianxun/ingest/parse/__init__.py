@@ -1,0 +1,45 @@
+"""One file in, its blocks out. Each format has its module; ``sniff`` tells which one a file needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from qianxun.errors import Unreadable
+from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.parse.sniff import sniff
+from qianxun.types import ParsedFile
+
+__all__ = ["NEEDS_OCR_MEMORY", "parse"]
+
+_MODULES: Final = {
+    "txt": "text",
+    "markdown": "markdown",
+    "html": "html",
+    "csv": "csv",
+    "json": "json",
+    "pdf": "pdf",
+    "docx": "docx",
+    "pptx": "pptx",
+    "xlsx": "xlsx",
+    "image": "image",
+}
+_PAGED: Final = ("pdf", "pptx", "docx")  # formats that report every finished page
+NEEDS_OCR_MEMORY: Final = ("pdf", "pptx", "docx", "image")
+
+
+def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda: None) -> ParsedFile:
+    """What a file holds. Raises Refused or MissingExtra; ``on_page`` is called after every slow step.
+
+    Runs in this process and trusts the parsing libraries: strangers' files go through ``sandbox``.
+    """
+    kind = sniff(path)
+    # The modules load their libraries when a file first needs them.
+    module: Any = import_module(f"qianxun.ingest.parse.{_MODULES[kind.format]}")
+    parsed: ParsedFile = module.parse(path, limits, on_page) if kind.format in _PAGED else module.parse(path, limits)
+    if not parsed.blocks and not parsed.pairs:
+        raise Unreadable("文件里没有可收录的文字", hint="；".join(parsed.warnings) or "请检查文件内容")
+    return replace(parsed, warnings=kind.warnings + parsed.warnings)

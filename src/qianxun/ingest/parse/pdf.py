@@ -1,0 +1,231 @@
+"""PDF: text page by page, ruled tables as tables, pages without text by OCR."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from qianxun.errors import MissingExtra, TooLarge, Unreadable
+from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.parse.outline import heading_level
+from qianxun.ingest.parse.pdf_tables import RuledTable, Tables
+from qianxun.ingest.parse.reflow import reflow
+from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
+
+_LITTLE_TEXT: Final = 30  # characters: a page with fewer and a picture on it is a scan with a stray label
+_SCAN_SCALE: Final = 200 / 72
+_SCAN_PIXELS: Final = 9_000_000
+_DIGITS: Final = re.compile(r"\d+")
+_REPEATED: Final = 0.2  # a line that opens or closes this share of the pages is a running head or foot
+_ODD: Final = re.compile("[\ufffd\ue000-\uf8ff]")
+
+
+@dataclass(slots=True)
+class _Page:
+    number: int
+    bands: list[list[str] | RuledTable] = field(default_factory=list)
+    recognised: list[Block] = field(default_factory=list)
+
+
+def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda: None) -> ParsedFile:
+    document = _open(path)
+    try:
+        if len(document) > limits.pages:
+            raise TooLarge(f"文档超过 {limits.pages} 页", hint="请拆分文件，或调大 pages 上限")
+        notes: list[str] = []
+        pages = list(_pages(document, path, limits, on_page, notes))
+        headings = _bookmarks(document)
+        information = document.get_metadata_dict()
+    finally:
+        document.close()
+    running = _running_lines(pages)
+    blocks = [block for page in pages for block in _blocks(page, running, headings)]
+    metadata = {"pages": len(pages), "ocr_pages": sum(bool(page.recognised) for page in pages)}
+    return ParsedFile(tuple(blocks), "pdf", _title(information, path), metadata, (), tuple(notes))
+
+
+def _open(path: Path) -> Any:
+    try:
+        import pypdfium2
+    except ImportError as missing:
+        raise MissingExtra("pypdfium2", "pdf") from missing
+    try:
+        return pypdfium2.PdfDocument(path)
+    except pypdfium2.PdfiumError as failure:
+        if "assword" in str(failure):
+            raise Unreadable("PDF 有密码", hint="请去掉密码后再添加") from failure
+        raise Unreadable("PDF 已损坏或不完整", hint="请重新下载或导出") from failure
+
+
+def _title(information: dict[str, str], path: Path) -> str:
+    title = (information.get("Title") or "").strip()
+    return title if len(title) > 1 and not title.startswith(("doi:", "Microsoft Word")) else path.stem
+
+
+def _bookmarks(document: Any) -> dict[tuple[int, str], int]:
+    """(page, title without spaces) → level, from the document's own outline."""
+    found: dict[tuple[int, str], int] = {}
+    for mark in document.get_toc(max_depth=6):
+        target = mark.get_dest()
+        title = "".join((mark.get_title() or "").split())
+        if target is not None and title and len(found) < 10_000:
+            page = target.get_index()
+            if page is not None:
+                found[page + 1, title] = mark.level + 1
+    return found
+
+
+# ── pages ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _pages(
+    document: Any, path: Path, limits: ParseLimits, on_page: Callable[[], None], notes: list[str]
+) -> Iterator[_Page]:
+    unread = 0
+    tables = Tables(path, notes)
+    for index in range(len(document)):
+        page, ok = _page(document, index, tables, limits)
+        unread += not ok
+        yield page
+        on_page()
+    if unread:
+        notes.append(f"{unread} 页没有文字层，也未能识别（需要 qianxun[ocr] 并打开 ocr）")
+
+
+def _page(document: Any, index: int, tables: Tables, limits: ParseLimits) -> tuple[_Page, bool]:
+    """One page; the second value is False when it shows something that could not be read."""
+    import pypdfium2
+
+    try:
+        page = document[index]
+    except pypdfium2.PdfiumError:
+        return _Page(index + 1), False
+    try:
+        text = page.get_textpage()
+        content = text.get_text_range()
+        pictured = _has_picture(page)
+        if (len(content.strip()) < _LITTLE_TEXT and pictured) or _is_garbled(content):
+            blocks = _recognised(page, index + 1, limits)
+            if blocks:
+                return _Page(index + 1, recognised=blocks), True
+            if not content.strip():
+                return _Page(index + 1), blocks is not None
+        return _Page(index + 1, list(_bands(page, text, content, index, tables))), True
+    finally:
+        page.close()
+
+
+def _has_picture(page: Any) -> bool:
+    import pypdfium2.raw as raw
+
+    return any(True for _ in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=3))
+
+
+def _is_garbled(content: str) -> bool:
+    """Text of a font without a character map comes out as private or replacement characters."""
+    return len(_ODD.findall(content)) * 3 > len(content.strip()) > 0
+
+
+def _recognised(page: Any, number: int, limits: ParseLimits) -> list[Block] | None:
+    """The page by OCR; None when that is not possible here."""
+    if not limits.ocr:
+        return None
+    from qianxun.ingest.parse.image import read_page
+
+    width, height = page.get_size()
+    scale = min(_SCAN_SCALE, (_SCAN_PIXELS / max(width * height, 1.0)) ** 0.5)
+    try:
+        return read_page(page.render(scale=scale, rev_byteorder=False).to_numpy()[:, :, :3].copy(), number)
+    except MissingExtra:
+        return None
+
+
+def _bands(page: Any, text: Any, content: str, index: int, tables: Tables) -> Iterator[list[str] | RuledTable]:
+    """The text in its own order; where it enters a table, the table instead."""
+    found = tables.on(index, page, text)
+    if not found:
+        yield _lines(content)
+        return
+    height = page.get_height()
+    words: list[str] = []
+    shown: set[int] = set()
+    for char, x, y in _characters(text, height):
+        at = next((i for i, table in enumerate(found) if x >= 0 and table.holds(x, y)), None)
+        if at is None:
+            words.append(char)
+        elif at not in shown:
+            shown.add(at)
+            yield _lines("".join(words))
+            words = []
+            yield found[at]
+    yield _lines("".join(words))
+
+
+def _characters(text: Any, page_height: float) -> Iterator[tuple[str, float, float]]:
+    """Each character with its middle, measured from the top; -1 for line ends, which stand nowhere."""
+    import pypdfium2.raw as raw
+
+    for position in range(text.count_chars()):
+        char = chr(raw.FPDFText_GetUnicode(text, position))
+        if char in "\r\n":
+            yield char, -1.0, -1.0
+            continue
+        left, bottom, right, top = text.get_charbox(position)
+        yield char, (left + right) / 2, page_height - (bottom + top) / 2
+
+
+def _lines(content: str) -> list[str]:
+    return [line.strip() for line in content.replace("\r\n", "\n").split("\n") if line.strip()]
+
+
+# ── text ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _shape(line: str) -> str:
+    return _DIGITS.sub("#", "".join(line.split()))
+
+
+def _edge_lines(page: _Page) -> list[str]:
+    lines = [line for band in page.bands if isinstance(band, list) for line in band]
+    return [*lines[:2], *lines[-2:]]
+
+
+def _running_lines(pages: Sequence[_Page]) -> set[str]:
+    """What most pages begin or end with, numbers aside: heads, feet, page numbers. Short documents keep all."""
+    written = [page for page in pages if page.bands]
+    if len(written) < 4:
+        return set()
+    counts = Counter(shape for page in written for shape in {_shape(line) for line in _edge_lines(page)})
+    return {shape for shape, count in counts.items() if count >= max(4, _REPEATED * len(written)) and len(shape) <= 80}
+
+
+def _blocks(page: _Page, running: set[str], headings: dict[tuple[int, str], int]) -> Iterator[Block]:
+    yield from page.recognised
+    edges = {line for line in _edge_lines(page) if _shape(line) in running}
+    last = ""
+    for band in page.bands:
+        if isinstance(band, RuledTable):
+            table = band.read(last)
+            yield TableBlock(table, page.number) if table else Paragraph(band.text(), page.number)
+            continue
+        kept = [line for line in band if line not in edges]
+        for paragraph in _paragraphs(kept, page.number, headings):
+            last = paragraph.text if len(paragraph.text) <= 60 else ""
+            yield paragraph
+
+
+def _paragraphs(lines: Sequence[str], page: int, headings: dict[tuple[int, str], int]) -> Iterator[Heading | Paragraph]:
+    run: list[str] = []
+    for line in lines:
+        level = headings.get((page, "".join(line.split()))) or heading_level(line)
+        if level is None:
+            run.append(line)
+            continue
+        yield from (Paragraph(text, page) for text in reflow(run))
+        run = []
+        yield Heading(" ".join(line.split()), level, page)
+    yield from (Paragraph(text, page) for text in reflow(run))

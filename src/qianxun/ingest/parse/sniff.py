@@ -1,0 +1,119 @@
+"""What a file is, by its first bytes; its name only tells the text formats apart."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from qianxun.errors import Unreadable, UnsupportedFile
+from qianxun.ingest.parse.encoding import decode
+
+_HEAD: Final = 16_384
+_BY_SUFFIX: Final = {
+    ".txt": "txt", ".text": "txt", ".log": "txt", ".md": "markdown", ".markdown": "markdown", ".mdx": "markdown",
+    ".html": "html", ".htm": "html", ".xhtml": "html", ".csv": "csv", ".tsv": "csv", ".json": "json",
+    ".jsonl": "json", ".ndjson": "json", ".pdf": "pdf", ".docx": "docx", ".docm": "docx", ".pptx": "pptx",
+    ".pptm": "pptx", ".xlsx": "xlsx", ".xlsm": "xlsx", ".png": "image", ".jpg": "image", ".jpeg": "image",
+    ".bmp": "image", ".webp": "image",
+}  # fmt: skip
+_TEXTS: Final = ("txt", "markdown", "html", "csv", "json")
+_MAGIC: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image"),
+    (b"\xff\xd8\xff", "image"),
+    (b"BM", "image"),
+    (b"%PDF-", "pdf"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "ole"),
+    (b"PK\x03\x04", "zip"),
+    (b"PK\x05\x06", "zip"),
+)
+_OFFICE: Final = (("xl/", "xlsx"), ("word/", "docx"), ("ppt/", "pptx"))
+_BINARY: Final = frozenset(bytes(range(32))) - frozenset(b"\t\n\r\f\x1b\x00")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    format: str
+    warnings: tuple[str, ...] = ()
+
+
+def sniff(path: Path) -> Kind:
+    """The format. Raises UnsupportedFile or Unreadable, saying why and what to do."""
+    with path.open("rb") as opened:
+        head = opened.read(_HEAD)
+    if not head:
+        raise Unreadable("文件是空的", hint="请检查文件是否写完")
+    named = _BY_SUFFIX.get(path.suffix.lower(), "")
+    found = _by_content(path, head)
+    if found in ("", "text"):
+        return _text_kind(path, head, named)
+    if named and named != found:
+        return Kind(found, (f"扩展名是 {path.suffix}，内容是 {found}，已按内容解析",))
+    return Kind(found)
+
+
+def _by_content(path: Path, head: bytes) -> str:
+    for magic, kind in _MAGIC:
+        if head.startswith(magic) and not (kind == "image" and magic == b"BM" and not _is_bitmap(head)):
+            return _container(path, kind)
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image"
+    return "pdf" if b"%PDF-" in head[:1024] else ""
+
+
+def _is_bitmap(head: bytes) -> bool:
+    return head[6:10] == b"\x00\x00\x00\x00" and len(head) > 26
+
+
+def _container(path: Path, kind: str) -> str:
+    if kind == "ole":
+        return _old_office(path)
+    if kind != "zip":
+        return kind
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as failure:
+        raise Unreadable("文件已损坏或不完整", hint="请重新下载，或用 Office 打开后另存") from failure
+    for folder, office in _OFFICE:
+        if any(name.startswith(folder) for name in names) and "[Content_Types].xml" in names:
+            return office
+    raise UnsupportedFile("不支持压缩包", hint="请解压后添加其中的文件")
+
+
+def _old_office(path: Path) -> str:
+    """Word 97 and its kin, or a new Office file with a password: both come in this container."""
+    with path.open("rb") as opened:
+        content = opened.read(4_000_000)
+    if "EncryptedPackage".encode("utf-16-le") in content:
+        raise Unreadable("文件有密码", hint="请去掉密码后再添加")
+    raise UnsupportedFile("不支持旧版 Office 格式（.doc、.xls、.ppt）", hint="请另存为 .docx、.xlsx 或 .pptx")
+
+
+def _text_kind(path: Path, head: bytes, named: str) -> Kind:
+    if not _is_text(head):
+        if named and named not in _TEXTS:
+            raise Unreadable(f"内容不是 {path.suffix} 文件", hint="文件可能已损坏或改过扩展名")
+        raise UnsupportedFile(f"不支持的文件类型 {path.suffix or '（无扩展名）'}", hint="支持的格式见文档")
+    markup = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:200].lower().startswith((b"<!doctype html", b"<html"))
+    if named in _TEXTS:
+        return Kind("html") if named == "txt" and markup else Kind(named)
+    if markup:
+        return Kind("html", (f"扩展名是 {path.suffix}，内容是网页，已按网页解析",) if path.suffix else ())
+    if path.suffix.lower() == ".xls":
+        return Kind("csv", ("扩展名是 .xls，内容是文本表格，已按 CSV 解析",))
+    if named:
+        raise Unreadable(f"内容不是 {path.suffix} 文件，而是普通文字", hint="请检查文件，或改为 .txt")
+    return Kind("txt")
+
+
+def _is_text(head: bytes) -> bool:
+    if head.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")):
+        return True
+    odd = sum(byte in _BINARY for byte in head)
+    if odd * 200 > len(head):
+        return False
+    # The cut at the end of the sample may fall inside a character.
+    decoded = next((found for cut in range(4) if (found := decode(head[: len(head) - cut]))), None)
+    return decoded is not None and decoded.text.count("\x00") * 200 <= len(head)

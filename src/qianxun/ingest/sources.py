@@ -1,0 +1,125 @@
+"""Which files a list of paths means: every one of them, in a fixed order, or the reason why not."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+_CHUNK: Final = 1 << 20
+_JUNK: Final = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to take in. ``id`` stays with its path; ``fingerprint`` changes with its content."""
+
+    path: Path
+    name: str
+    id: str
+    fingerprint: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A path that is not taken in, and why, in words for people."""
+
+    path: Path
+    reason: str
+
+
+def discover(paths: Iterable[Path | str]) -> Iterator[Source | Refusal]:
+    """The files at and below ``paths``, each once, folders in the order of their names.
+
+    What is hidden, is no regular file or leaves its folder by a link is refused aloud. A file that was named itself is
+    taken even if it is hidden or a link.
+    """
+    seen: set[Path] = set()
+    for given in paths:
+        path = Path(given)
+        if not path.exists():
+            yield Refusal(path, "断开的链接" if path.is_symlink() else "找不到这个文件或文件夹")
+        elif path.is_dir():
+            yield from _below(path, seen)
+        else:
+            yield from _file(path, seen)
+
+
+def _below(folder: Path, seen: set[Path]) -> Iterator[Source | Refusal]:
+    root = folder.resolve()
+    stack = [folder]
+    while stack:
+        path = stack.pop()
+        if path != folder and (reason := _kept_out(path, root)):
+            yield Refusal(path, reason)
+        elif path.is_dir():
+            children = _children(path)
+            if isinstance(children, Refusal):
+                yield children
+            else:
+                stack.extend(reversed(children))
+        else:
+            yield from _file(path, seen)
+
+
+def _kept_out(path: Path, root: Path) -> str:
+    if path.name.startswith((".", "~$")) or path.name in _JUNK:
+        return "隐藏文件或临时文件，已跳过"
+    if not path.is_symlink():
+        return ""
+    try:
+        target = path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return "断开或循环的链接，已跳过"
+    if target.is_dir():
+        return "指向文件夹的链接，已跳过"
+    return "" if target.is_relative_to(root) else "链接指向文件夹之外，已跳过"
+
+
+def _children(folder: Path) -> list[Path] | Refusal:
+    try:
+        return sorted(folder.iterdir(), key=lambda path: os.fsencode(path.name))
+    except OSError as failure:
+        return Refusal(folder, _why(failure, "文件夹"))
+
+
+def _file(path: Path, seen: set[Path]) -> Iterator[Source | Refusal]:
+    try:
+        real = path.resolve(strict=True)
+        held = real.stat()
+        if real in seen:
+            return
+        seen.add(real)
+        if not stat.S_ISREG(held.st_mode):
+            yield Refusal(path, "不是普通文件（管道、设备或套接字），已跳过")
+            return
+        fingerprint = _fingerprint(real)
+    except OSError as failure:
+        yield Refusal(path, _why(failure, "文件"))
+        return
+    yield Source(path, path.name, document_id(path), fingerprint, held.st_size)
+
+
+def _why(failure: OSError, what: str) -> str:
+    if isinstance(failure, PermissionError):
+        return f"没有权限读取这个{what}"
+    return f"读不了这个{what}（{type(failure).__name__}）"
+
+
+def document_id(path: Path) -> str:
+    """The same for the same path, however it was written down; another path is another document."""
+    full = os.fsencode(os.path.abspath(path))
+    return blake2b(full, digest_size=10).hexdigest()
+
+
+def _fingerprint(path: Path) -> str:
+    digest = blake2b(digest_size=20)
+    with path.open("rb") as opened:
+        while chunk := opened.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
