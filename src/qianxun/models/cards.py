@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal
 
@@ -54,6 +54,27 @@ class ModelCard:
     @property
     def pinned(self) -> bool:
         return all(file.sha256 for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteEndpoint:
+    """Where a model answers and how to ask it. The key is never shown, not even by ``repr``."""
+
+    base_url: str  # with its version: https://host/v1
+    model: str
+    dimension: int
+    api_key: str = field(default="", repr=False)
+    name: str = ""  # under which vectors are stored; the model's own unless told otherwise
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    batch_size: int = 32
+    timeout_seconds: float = 30.0  # for one request, from first byte sent to last byte read
+    attempts: int = 4
+    backoff_seconds: float = 0.5
+    longest_wait_seconds: float = 30.0
+    ask_dimension: bool = False  # for models that shorten their vectors on request
+    proxy: str = field(default="", repr=False)
+    seed: int = 0
 
 
 CARDS: tuple[ModelCard, ...] = (

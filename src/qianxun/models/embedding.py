@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from qianxun.errors import BadInput, ModelUnavailable
-from qianxun.models.cards import ModelCard, card
+from qianxun.models.cards import ModelCard, RemoteEndpoint, card
 from qianxun.models.checks import unit_rows
 from qianxun.models.local import LocalEmbedding
-from qianxun.models.remote import RemoteEmbedding, RemoteEndpoint
 from qianxun.models.sentence import SentenceEmbedding
 from qianxun.models.weights import find_local
 from qianxun.ports import EmbeddingModel
@@ -29,6 +28,8 @@ def open_embedding(
     its files are nowhere, HashMismatch when they are not the right ones.
     """
     if isinstance(spec, RemoteEndpoint):
+        from qianxun.models.remote import RemoteEmbedding  # its HTTP client is slow to import
+
         return RemoteEmbedding(spec)
     if isinstance(spec, str) and spec.startswith(SENTENCE_PREFIX):
         return SentenceEmbedding(spec.removeprefix(SENTENCE_PREFIX), device=device)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from random import Random
@@ -16,33 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.errors import BadInput, BadModelReply, ModelUnavailable
+from qianxun.models.cards import RemoteEndpoint
 from qianxun.models.checks import sound_text, unit_rows
 from qianxun.types import Vector, Vectors
 
 USER_AGENT = "qianxun"
 BYTES_PER_NUMBER = 32  # a generous JSON rendering of one float; bounds what a reply may weigh
 SPARE_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteEndpoint:
-    """Where a model answers and how to ask it. The key is never shown, not even by ``repr``."""
-
-    base_url: str  # with its version: https://host/v1
-    model: str
-    dimension: int
-    api_key: str = field(default="", repr=False)
-    name: str = ""  # under which vectors are stored; the model's own unless told otherwise
-    query_prefix: str = ""
-    passage_prefix: str = ""
-    batch_size: int = 32
-    timeout_seconds: float = 30.0  # for one request, from first byte sent to last byte read
-    attempts: int = 4
-    backoff_seconds: float = 0.5
-    longest_wait_seconds: float = 30.0
-    ask_dimension: bool = False  # for models that shorten their vectors on request
-    proxy: str = field(default="", repr=False)
-    seed: int = 0
 
 
 class _TryAgain(Exception):

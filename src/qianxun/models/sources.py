@@ -10,12 +10,13 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol, TypeAlias
-
-import httpx
+from typing import IO, TYPE_CHECKING, Protocol, TypeAlias
 
 from qianxun.models.cards import ModelCard, ModelFile, PackageFolder
 from qianxun.models.weights import find_local
+
+if TYPE_CHECKING:
+    import httpx
 
 PIECE = 1 << 20
 LARGEST_PACKAGE = 1 << 31  # bytes once unpacked; a package that says it holds more is not looked at further
@@ -64,23 +65,30 @@ class Hub:
     proxy: str = ""
 
     def fetch(self, model: ModelCard, staged: Path, report: Report) -> None:
-        reasons = []
-        with self._client() as client:
-            for repository in model.repositories:
-                try:
-                    for file in model.files:
-                        self._download(client, repository, file, staged, report)
-                    return
-                except (httpx.RequestError, FetchFailed) as error:
-                    reasons.append(f"{repository}：{_plain(error)}")
-        raise FetchFailed("；".join(reasons) or "卡片没有登记模型仓库")
+        import httpx  # slow to import, and most commands fetch nothing
 
-    def _client(self) -> httpx.Client:
+        reasons = []
         timeout = httpx.Timeout(self.read_seconds, connect=self.connect_seconds)
         # Hubs redirect large files to their storage; what arrives is held to its hash in any case.
-        return httpx.Client(
+        with httpx.Client(
             timeout=timeout, follow_redirects=True, max_redirects=5, trust_env=False, proxy=self.proxy or None
-        )
+        ) as client:
+            for repository in model.repositories:
+                try:
+                    return self._fetch_repository(client, repository, model, staged, report)
+                except httpx.TimeoutException:
+                    reasons.append(f"{repository}：连接超时")
+                except httpx.RequestError as error:
+                    reasons.append(f"{repository}：连接失败（{type(error).__name__}：{error}）")
+                except FetchFailed as error:
+                    reasons.append(f"{repository}：{error}")
+        raise FetchFailed("；".join(reasons) or "卡片没有登记模型仓库")
+
+    def _fetch_repository(
+        self, client: httpx.Client, repository: str, model: ModelCard, staged: Path, report: Report
+    ) -> None:
+        for file in model.files:
+            self._download(client, repository, file, staged, report)
 
     def _download(self, client: httpx.Client, repository: str, file: ModelFile, staged: Path, report: Report) -> None:
         url = self.url.format(repository=repository, path=file.path)
@@ -177,14 +185,6 @@ def _staged(file: ModelFile, staged: Path) -> Path:
 def _check_size(done: int, file: ModelFile) -> None:
     if done > file.max_bytes:
         raise FetchFailed(f"{file.path} 超过 {file.max_bytes} 字节")
-
-
-def _plain(error: Exception) -> str:
-    if isinstance(error, httpx.TimeoutException):
-        return "连接超时"
-    if isinstance(error, httpx.RequestError):
-        return f"连接失败（{type(error).__name__}：{error}）"
-    return str(error)
 
 
 def _npm_reason(stderr: str) -> str:
