@@ -53,11 +53,14 @@ _JOINING_SIGNS: Final = "＃＆＋－．／＠＿"  # they hold words and number
 
 _CLOSING: Final = "」』”’）】〕》〉"
 SENTENCE_END: Final = re.compile(
-    f"(?:[。！？；…｡]+|[!?;]+(?![\\w=&%/#+.-])|[!?;]+(?=[\u3400-\u9fff])"
-    f"|(?:(?<=[^\\W\\d_])|(?<=\\d\\d\\d)|(?<=[)\\]{_CLOSING}]))\\.+(?=[\\s{_CLOSING}]|\\Z))[{_CLOSING}]*"
+    "(?>(?:[。！？；…｡]+|．+(?![0-9０-９])"
+    r"|[!?;]+(?![\w=&%/#+.-])|[!?;]+(?=[\u3400-\u9fff])"
+    rf"|(?:(?<=[^\W\d_])|(?<=\d\d\d)|(?<=[)\]{_CLOSING}]))\.+(?=[\s{_CLOSING}]|\Z))"
+    rf"(?:[{_CLOSING}]+|[\"'](?=\s|\Z))?)"  # a straight quote closes only where nothing follows it
+    "(?![，、])"  # “去吗？”，他说。 is one sentence
 )
 """Where a sentence ends, closing quotes included. Not in 3.14, 1.2.3, a.cn/x?y=1, nor after the number of "1. 总则"."""
-CLAUSE_END: Final = re.compile(f"(?:[，、：]+|[,:](?=[\\s\u3400-\u9fff])|——+)[{_CLOSING}]*")
+CLAUSE_END: Final = re.compile(rf"(?:[，、：]+|[,:](?=[\s\u3400-\u9fff])|——+)[{_CLOSING}]*")
 
 
 # ── one written form ─────────────────────────────────────────────────────────────────────────────

@@ -18,7 +18,7 @@ from qianxun.errors import BadInput
 from qianxun.types import Mark, Piece, TableSpan, Text
 
 _SOLID: Final = re.compile(r"\S")
-_WORD_SIGNS: Final = frozenset("_./:%@+-,'’")
+_WORD_SIGNS: Final = frozenset("_./:%@+-,'’?=&#~")  # inside numbers, addresses, names
 _LONGEST_WORD: Final = 32  # how far a hard cut moves back to spare a word, a number or an emoji
 
 
@@ -102,7 +102,7 @@ class ChunkSplitter:
             cut = boundaries.last(at, done, size)
             yield range(at, _without_space(content, at, cut))
             done = _skip_space(content, cut, end)
-            at = _skip_space(content, boundaries.overlap(max(done - overlap, floor), done), end)
+            at = _skip_space(content, boundaries.overlap(max(done - overlap, floor), cut), end)
         yield range(at, end)
 
 
@@ -187,13 +187,18 @@ class _Cutting:
             start = span.start
             if start < at:
                 continue  # inside the table before it
-            if at < section.body <= start and _is_blank(self._content, section.body, start):
-                start = at  # the heading goes along with its table
+            if at < section.body <= start and self._goes_along(at, section.body, span):
+                start = at
             else:
                 yield from self._prose(section, at, start)
             yield from self._table(section, index, span, start)
             at = span.end
         yield from self._prose(section, at, section.end)
+
+    def _goes_along(self, start: int, body: int, span: TableSpan) -> bool:
+        """Whether a heading has nothing below it but this table, and there is room for it above the first row."""
+        first_row = span.row_starts[1] if len(span.row_starts) > 1 else span.end
+        return _is_blank(self._content, body, span.start) and self._fits(start, first_row, "")
 
     def _prose(self, section: _Section, start: int, end: int) -> Iterator[Piece]:
         size, overlap = self._splitter.chunk_size, self._splitter.chunk_overlap
@@ -277,15 +282,15 @@ class _Boundaries:
                 return position
         return _hard_cut(self._content, done + 1, limit)
 
-    def overlap(self, lowest: int, done: int) -> int:
-        """Where the window after ``done`` begins: a sentence's beginning, else a clause's, not before ``lowest``."""
-        if lowest >= done:
-            return done
-        earliest = [_earliest(positions, lowest, done) for _, positions in self._levels]
+    def overlap(self, lowest: int, cut: int) -> int:
+        """Where the window after ``cut`` begins: a sentence's beginning, else a clause's, not before ``lowest``."""
+        if lowest >= cut:
+            return cut
+        earliest = [_earliest(positions, lowest, cut) for _, positions in self._levels]
         for candidates in (earliest[:-1], earliest[-1:]):
-            if candidates and min(candidates) < done:
+            if candidates and min(candidates) < cut:
                 return min(candidates)
-        while lowest < done and _splits(self._content, lowest):
+        while lowest < cut and _splits(self._content, lowest):
             lowest += 1
         return lowest
 
