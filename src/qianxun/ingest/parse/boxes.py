@@ -40,10 +40,13 @@ def edges(values: Sequence[float], tolerance: float) -> list[float]:
     return [sum(group) / len(group) for group in groups]
 
 
-def grid_of(cells: Sequence[Box], tolerance: float, text_of: Callable[[Box], str]) -> Grid | None:
-    """The grid that cell boxes form, merged cells spanning; None unless it has two rows and two columns."""
-    columns = edges([edge for cell in cells for edge in (cell.left, cell.right)], tolerance)
-    rows = edges([edge for cell in cells for edge in (cell.top, cell.bottom)], tolerance)
+def grid_of(cells: Sequence[Box], across: float, down: float, text_of: Callable[[Box], str]) -> Grid | None:
+    """The grid that cell boxes form, merged cells spanning; None unless it has two rows and two columns.
+
+    ``across`` and ``down`` say how far apart the edges of one column or row line may lie.
+    """
+    columns = edges([edge for cell in cells for edge in (cell.left, cell.right)], across)
+    rows = edges([edge for cell in cells for edge in (cell.top, cell.bottom)], down)
     if len(columns) < 3 or len(rows) < 3:
         return None
     placed = []

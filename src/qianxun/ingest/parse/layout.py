@@ -46,7 +46,7 @@ def _ruled(cells: Sequence[Box], lines: Sequence[Line], height: float) -> tuple[
     filled = [text for text in texts.values() if text]
     if len(filled) < 3 or len(filled) * 5 < len(cells) or sum(map(len, filled)) < 2 * len(filled):
         return None, set()
-    grid = grid_of(cells, max(height * 0.5, 4), lambda cell: texts.get(cell, ""))
+    grid = grid_of(cells, max(height * 0.5, 4), max(height * 0.3, 4), lambda cell: texts.get(cell, ""))
     if grid is None or grid.width < 2 or len(grid.rows) < 2:
         return None, set()
     # Some tables rule only their frame and head: where the texts themselves show more columns, they are right.
@@ -65,8 +65,7 @@ def _pieces(cells: Sequence[Box], lines: Sequence[Line]) -> tuple[dict[int, list
         crossed = [
             (index, cell)
             for index, cell in enumerate(cells)
-            if cell.top <= y <= cell.bottom
-            and _overlap(cell, line) > 0.6 * min(line.height, cell.width, line.right - line.left)
+            if cell.top <= y <= cell.bottom and _overlap(cell, line) > 0.6 * min(line.height, cell.width, line.width)
         ]
         if not crossed:
             continue

@@ -35,6 +35,10 @@ class Line:
     text: str
 
     @property
+    def width(self) -> float:
+        return self.right - self.left
+
+    @property
     def height(self) -> float:
         return self.bottom - self.top
 

@@ -49,7 +49,7 @@ class Tables:
         height = page.get_height()
         found = []
         for cells in self._cells(index):
-            grid = grid_of(cells, _EDGE_TOLERANCE, lambda cell: _text(text, cell, height))
+            grid = grid_of(cells, _EDGE_TOLERANCE, _EDGE_TOLERANCE, lambda cell: _text(text, cell, height))
             filled = sum(bool(cell.text) for row in grid.rows for cell in row) if grid else 0
             if grid and grid.width > 1 and len(grid.rows) > 1 and filled * 2 >= grid.width * len(grid.rows):
                 found.append(RuledTable(_around(cells), tuple(cells), grid))

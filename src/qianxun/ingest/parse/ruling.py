@@ -75,8 +75,9 @@ def _lines(gray: Any, reach: int) -> _Mask:
     gap = max(reach // 3, 7)
     level = cv2.morphologyEx(level, cv2.MORPH_CLOSE, cv2.getStructuringElement(cv2.MORPH_RECT, (gap, 3)))
     upright = cv2.morphologyEx(upright, cv2.MORPH_CLOSE, cv2.getStructuringElement(cv2.MORPH_RECT, (3, gap)))
-    level = cv2.dilate(level, cv2.getStructuringElement(cv2.MORPH_RECT, (9, 3)))
-    upright = cv2.dilate(upright, cv2.getStructuringElement(cv2.MORPH_RECT, (3, 9)))
+    beyond = max(reach // 4, 9)
+    level = cv2.dilate(level, cv2.getStructuringElement(cv2.MORPH_RECT, (beyond, 3)))
+    upright = cv2.dilate(upright, cv2.getStructuringElement(cv2.MORPH_RECT, (3, beyond)))
     both: _Mask = cv2.bitwise_or(level, upright)
     return both
 
@@ -89,7 +90,8 @@ def _cells(lines: _Mask, left: int, top: int, text_height: float) -> list[Box]:
     found = []
     for index in range(1, count):
         x, y, width, height, area = (int(value) for value in stats[index])
-        if width >= text_height * 0.7 and height >= text_height * 0.7 and area >= width * height * 0.6:
+        # Recognised boxes are taller than the text in them, so a row may be lower than a box.
+        if width >= text_height * 0.7 and height >= text_height * 0.4 and area >= width * height * 0.6:
             found.append(Box(left + x - 3, top + y - 3, left + x - 3 + width, top + y - 3 + height))
     return found
 
