@@ -302,22 +302,7 @@ class Engine:
             return None
         if name in self.models:
             return self.models[name]
-        return LazyEmbedding(name, dimension, lambda: self._open_model(name))
-
-    def _open_model(self, name: str) -> EmbeddingModel:
-        vectors = self.settings.vectorization
-        if vectors.base_url and name == vectors.model:
-            return open_embedding(
-                RemoteEndpoint(
-                    base_url=vectors.base_url,
-                    model=name,
-                    dimension=vectors.dimension,
-                    api_key=vectors.api_key,
-                    batch_size=vectors.batch_size,
-                    timeout_seconds=vectors.timeout_seconds,
-                )
-            )
-        return open_embedding(name, folders=self._model_folders(), threads=vectors.threads, device=vectors.device)
+        return LazyEmbedding(name, dimension, lambda: open_model(self.settings, name))
 
     def _model_folders(self) -> list[Path]:
         return model_folders(self.settings)
@@ -362,6 +347,23 @@ def model_folders(settings: Settings) -> list[Path]:
     """Where model files are looked for: the folders of the settings, then where `models pull` puts them."""
     vectors = settings.vectorization
     return [Path(folder).expanduser() for folder in (*vectors.model_folders, vectors.model_home)]
+
+
+def open_model(settings: Settings, name: str) -> EmbeddingModel:
+    """The embedding model that a name means under these settings."""
+    vectors = settings.vectorization
+    if vectors.base_url and name == vectors.model:
+        return open_embedding(
+            RemoteEndpoint(
+                base_url=vectors.base_url,
+                model=name,
+                dimension=vectors.dimension,
+                api_key=vectors.api_key,
+                batch_size=vectors.batch_size,
+                timeout_seconds=vectors.timeout_seconds,
+            )
+        )
+    return open_embedding(name, folders=model_folders(settings), threads=vectors.threads, device=vectors.device)
 
 
 def _wire(settings: Settings, folder: Path, models: Mapping[str, EmbeddingModel]) -> Engine:

@@ -33,6 +33,21 @@ def owned(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def owner_of(folder: Path) -> str | None:
+    """Who holds the folder right now, for people to read; None when nobody does. Takes nothing for itself."""
+    try:
+        handle = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _owner(handle)
+    finally:
+        os.close(handle)
+    return None
+
+
 def _lock(handle: int, folder: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -47,7 +47,7 @@ class Labels:
 class Step:
     """Progress, for people: what has happened since the last one."""
 
-    kind: str  # found | unchanged | refused | parsed | embedded | waiting | added
+    kind: str  # found | unchanged | refused | parsed | cut (chunks to embed) | embedded | waiting | added
     count: int = 1
     name: str = ""
     reason: str = ""
@@ -225,6 +225,7 @@ def _prepare(base: OpenBase, submissions: Sequence[Submission], watch: Watch) ->
         base.splitter,
         base.model,
         by_meaning=base.by_meaning,
+        on_cut=lambda count: watch(Step("cut", count)),
         on_embedded=lambda count: watch(Step("embedded", count)),
     )
     done = {id(each): replace(each, prepared=work) for each, work in zip(new, prepared, strict=True)}

@@ -26,12 +26,14 @@ def prepare(
     model: EmbeddingModel | None,
     *,
     by_meaning: bool = False,
+    on_cut: Progress = _silent,
     on_embedded: Progress = _silent,
 ) -> list[Prepared]:
     """One `Prepared` per document, in order; all their chunks are embedded together, in slices."""
     pieces = [cut(document, splitter, model if by_meaning else None) for document in documents]
     if model is None:
         return [Prepared(found, None) for found in pieces]
+    on_cut(sum(map(len, pieces)))
     vectors = embed([piece.text for found in pieces for piece in found], model, on_embedded)
     prepared: list[Prepared] = []
     start = 0
