@@ -1,0 +1,78 @@
+"""A process that applies batches until it is killed, by others or by itself at a chosen step inside the index.
+
+    python writer.py FOLDER BATCHES DIE_AT
+
+It prints the number of every batch that was acknowledged. ``DIE_AT`` counts the calls that code of the index makes,
+Python's and C's alike (0: never): every system call, commit and rename lies between two of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import qianxun.index
+from qianxun.index.embedded import create
+from qianxun.ports import IndexBackend
+from qianxun.testing.index_conformance import STAMP, unit
+from qianxun.types import Attributes, IndexBatch, IndexEntry
+
+DOCUMENTS = 7
+INDEX_CODE = str(Path(qianxun.index.__path__[0]))
+
+
+def backend(folder: Path) -> IndexBackend:
+    """Small limits, so that codes and compaction come often."""
+    return create(folder, exact_limit=10, dead_share=0.3, dead_least=20)
+
+
+def batch(number: int) -> IndexBatch:
+    """Replaces one of a few documents by a new version: four chunks and a question."""
+    attributes = Attributes(doc_id=f"文档{number % DOCUMENTS}", user_id=f"用户{number % 3}", metadata={"批": number})
+    chunks = [
+        IndexEntry(10 * number + at, number % DOCUMENTS, f"共 批{number}", "共", unit(10 * number + at), attributes)
+        for at in range(4)
+    ]
+    question = IndexEntry(10 * number, number % DOCUMENTS, "问", "", unit(10 * number), attributes, field="question")
+    return IndexBatch(number, (number % DOCUMENTS,), (*chunks, question))
+
+
+def living(watermark: int) -> list[int]:
+    """The batches whose version of a document is the latest one."""
+    return list(range(max(1, watermark - DOCUMENTS + 1), watermark + 1))
+
+
+def die_at(step: int) -> None:
+    """Kills this process with the step-th call made by the index's code, in whatever thread."""
+    steps = 0
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal steps
+        if event in ("call", "c_call", "c_return") and frame.f_code.co_filename.startswith(INDEX_CODE):
+            steps += 1
+            if steps == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.setprofile(count)
+
+
+async def write(folder: Path, batches: int) -> None:
+    index = await backend(folder).open(1, STAMP)
+    start = await index.watermark()
+    for number in range(start + 1, start + 1 + batches):
+        await index.apply(batch(number))
+        sys.stdout.write(f"{number}\n")
+        sys.stdout.flush()
+    await index.close()
+
+
+if __name__ == "__main__":
+    if int(sys.argv[3]):
+        die_at(int(sys.argv[3]))
+    asyncio.run(write(Path(sys.argv[1]), int(sys.argv[2])))
