@@ -131,7 +131,7 @@ def test_the_old_version_serves_until_the_new_one_is_completed(records: Records)
         documents.complete(tx, KB, [(key, 2, prepared("新版"))])
         assert texts(tx) == ["新版"]
         assert chunks.count(tx, KB) == 2  # the old rows stay until the index has let go of them
-        documents.settle(tx, [key])
+        documents.settle(tx, [(key, 2)])
         assert chunks.count(tx, KB) == 1
         assert len(chunks.orphans(tx, KB)) == 0
 

@@ -39,4 +39,6 @@ class Records:
             yield connection
 
     def close(self) -> None:
-        self.engine.dispose()
+        """Waits for a write that is under way, so that nothing is written once the folder has another owner."""
+        with self._writer:
+            self.engine.dispose()

@@ -113,12 +113,22 @@ def _link_pairs(tx: Connection, prepared: Sequence[tuple[int, int, Prepared]], r
             tx.execute(update(PairRow).where(PairRow.key == pair.key).values(chunk_key=holder))
 
 
-def remove_chunks(tx: Connection, document_keys: Sequence[int], *, superseded_only: bool = False) -> None:
-    query = select(ChunkRow.key).where(ChunkRow.document_key.in_(document_keys))
-    if superseded_only:
-        served = select(DocumentRow.served).where(DocumentRow.key == ChunkRow.document_key).scalar_subquery()
-        query = query.where(ChunkRow.generation != served)
-    doomed = list(tx.execute(query).scalars())
+def remove_chunks(tx: Connection, document_key: int) -> None:
+    _remove(tx, list(tx.execute(select(ChunkRow.key).where(ChunkRow.document_key == document_key)).scalars()))
+
+
+def remove_older_chunks(tx: Connection, versions: Sequence[tuple[int, int]]) -> None:
+    """The chunks of these documents from before the generation given."""
+    newest = dict(sorted(versions))
+    doomed: list[int] = []
+    for part in in_slices(list(newest)):
+        columns = select(ChunkRow.key, ChunkRow.document_key, ChunkRow.generation)
+        found = tx.execute(columns.where(ChunkRow.document_key.in_(part)))
+        doomed.extend(row.key for row in found if row.generation < newest[row.document_key])
+    _remove(tx, doomed)
+
+
+def _remove(tx: Connection, doomed: Sequence[int]) -> None:
     for part in in_slices(doomed):
         tx.execute(delete(VectorRow).where(VectorRow.chunk_key.in_(part)))
         tx.execute(delete(ChunkRow).where(ChunkRow.key.in_(part)))

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
 
 from qianxun.errors import BadInput, NotFound
 from qianxun.records import rows
-from qianxun.records.chunks import remove_chunks, write_chunks
+from qianxun.records.chunks import remove_chunks, remove_older_chunks, write_chunks
 from qianxun.records.counters import allocate
 from qianxun.records.outbox import append
-from qianxun.records.schema import DocumentRow, PairRow, TableRow, VersionRow
+from qianxun.records.schema import ChunkRow, DocumentRow, PairRow, TableRow, VersionRow
 from qianxun.records.slices import in_slices
 from qianxun.types import Accepted, Document, Outcome, Prepared, Submission
 
@@ -115,11 +115,30 @@ def _accept_wave(tx: Connection, knowledge_base: int, wave: list[Submission]) ->
 def _check(document: Document) -> None:
     if not document.id or len(document.id) > ID_LIMIT:
         raise BadInput(f"文档编号须为 1–{ID_LIMIT} 个字符", hint="换一个更短的 doc_id")
-    if "\x00" in document.id or "\x00" in document.content:
-        raise BadInput("文档含有空字符（NUL）", hint="先去除空字符再提交")
+    for name, told in _told(document):
+        if "\x00" in told or not _is_unicode(told):
+            raise BadInput(f"文档的 {name} 含有空字符（NUL）或不成对的代理字符", hint="先去除这些字符再提交")
     for name, limit in FIELD_LIMITS.items():
         if len(getattr(document, name)) > limit:
             raise BadInput(f"{name} 不得超过 {limit} 个字符", hint="缩短后再提交")
+
+
+def _told(document: Document) -> Iterator[tuple[str, str]]:
+    """Every text of a document that a database has to store, under the name of its field."""
+    for name in ("id", "content", "name", "content_type", "user_id", "project_id", "source"):
+        yield name, getattr(document, name)
+    yield from (("tags", tag) for tag in document.tags)
+    for name, value in document.metadata.items():
+        yield "metadata", name
+        yield from ((f"metadata.{name}", str(item)) for item in (value if isinstance(value, tuple) else (value,)))
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _decide(tx: Connection, wave: list[Submission], known: Mapping[str, Head]) -> list[_Decision]:
@@ -138,8 +157,9 @@ def _decide(tx: Connection, wave: list[Submission], known: Mapping[str, Head]) -
 def _outcome(submission: Submission, head: Head) -> tuple[Outcome, int]:
     if submission.generation is not None and submission.generation <= head.generation:
         return "stale", head.generation
-    # A quarantined document is tried again even when it has not changed: what failed may have been mended.
-    settled = head.status in ("indexed", "pending", "retrying")
+    # A quarantined document is tried again even when it has not changed: what failed may have been mended. One that
+    # waits for its next try need not wait when it comes prepared.
+    settled = head.status in ("indexed", "pending") or (head.status == "retrying" and submission.prepared is None)
     if submission.generation is None and settled and head.fingerprint == submission.fingerprint:
         return "unchanged", head.generation
     return "created" if head.status == "deleted" else "updated", submission.generation or head.generation + 1
@@ -200,15 +220,13 @@ def _write_versions(tx: Connection, knowledge_base: int, work: list[_Decision]) 
 
 
 def _drop_overtaken(tx: Connection, document_keys: Sequence[int]) -> None:
-    """Versions that were accepted but never served, and now never will be."""
+    """Versions that are neither the newest nor have chunks: those that an index may still hold go on serving."""
     for part in in_slices(document_keys):
         for table in (VersionRow, TableRow, PairRow):
-            served = select(DocumentRow.served).where(DocumentRow.key == table.document_key).scalar_subquery()
             newest = select(DocumentRow.generation).where(DocumentRow.key == table.document_key).scalar_subquery()
+            own = (ChunkRow.document_key == table.document_key) & (ChunkRow.generation == table.generation)
             tx.execute(
-                delete(table).where(
-                    table.document_key.in_(part), table.generation != served, table.generation != newest
-                )
+                delete(table).where(table.document_key.in_(part), table.generation != newest, ~exists().where(own))
             )
 
 
@@ -247,11 +265,13 @@ def complete(tx: Connection, knowledge_base: int, prepared: Sequence[tuple[int, 
     return keys
 
 
-def settle(tx: Connection, document_keys: Sequence[int]) -> None:
-    """Removes what the served versions of these documents have replaced; call once the index holds them."""
-    for part in in_slices(document_keys):
-        remove_chunks(tx, part, superseded_only=True)
-    _drop_overtaken(tx, document_keys)
+def settle(tx: Connection, versions: Sequence[tuple[int, int]]) -> None:
+    """Removes what these (document, generation) have replaced; call once the index holds them.
+
+    A still newer version may be in the records by then: the one given goes on serving until that one is settled.
+    """
+    remove_older_chunks(tx, versions)
+    _drop_overtaken(tx, [key for key, _ in versions])
 
 
 # ── fail and retry ───────────────────────────────────────────────────────────────────────────────
@@ -326,7 +346,7 @@ def remove(tx: Connection, knowledge_base: int, doc_id: str, generation: int | N
     )
     if already:
         return False
-    remove_chunks(tx, [head.key])
+    remove_chunks(tx, head.key)
     for table in (VersionRow, TableRow, PairRow):
         tx.execute(delete(table).where(table.document_key == head.key))
     append(tx, knowledge_base, [(head.key, at, "deleted")])

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from qianxun.records.counters import allocate
-from qianxun.records.schema import DocumentRow, EventRow, KnowledgeBaseRow, OutboxRow
+from qianxun.records.schema import Counter, DocumentRow, EventRow, KnowledgeBaseRow, OutboxRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,12 @@ def depth(tx: Connection, knowledge_base: int) -> int:
     return tx.execute(
         select(func.count()).select_from(OutboxRow).where(OutboxRow.knowledge_base_id == knowledge_base)
     ).scalar_one()
+
+
+def last_sequence(tx: Connection) -> int:
+    """The last sequence given out to any base: no index of these records can know more."""
+    following = tx.execute(select(Counter.next).where(Counter.name == "outbox")).scalar()
+    return int(following or 1) - 1
 
 
 def acknowledge(tx: Connection, knowledge_base: int, sequence: int) -> None:
