@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from qianxun.ingest.boundaries import cuts_by_meaning
+from qianxun.ingest.boundaries import meaning_cuts
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ports import EmbeddingModel
 from qianxun.types import Document, Piece, Prepared, Text, Vectors
@@ -47,7 +47,7 @@ def cut(document: Document, splitter: ChunkSplitter, meaning: EmbeddingModel | N
     text = document.structure or Text(document.content)
     if meaning is None:
         return splitter.pieces(text)
-    return splitter.pieces(text, cuts=cuts_by_meaning(text.content, meaning))
+    return splitter.pieces(text, cuts=meaning_cuts(text, meaning))
 
 
 def embed(texts: Sequence[str], model: EmbeddingModel, on_embedded: Progress = _silent) -> Vectors:
