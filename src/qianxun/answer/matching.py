@@ -1,0 +1,77 @@
+"""Where a text meets a question: the places of its words, and the stretch of text that has most of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+from qianxun.chinese import STOP_WORDS, analyse_query, fold
+
+Span: TypeAlias = tuple[int, int]
+
+
+def telling_words(query: str) -> tuple[str, ...]:
+    """The words of a question that are worth pointing at; single characters only where there are no longer words."""
+    words = [word for word in analyse_query(query).words if word not in STOP_WORDS]
+    longer = [word for word in words if len(word) > 1]
+    return tuple(longer or words)
+
+
+def spans(text: str, words: Sequence[str]) -> list[Span]:
+    """Every place of every word, merged where they touch; 發票 is found as 发票, ＡＢＣ as abc."""
+    if not words:
+        return []
+    folded, offsets = _aligned(text)
+    pattern = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))))
+    return list(_merged((offsets[found.start()], offsets[found.end()]) for found in _whole(pattern, folded)))
+
+
+def snippet(text: str, places: Sequence[Span], width: int) -> Span:
+    """The stretch of at most ``width`` characters in which most matched characters stand; the beginning without any."""
+    if len(text) <= width:
+        return 0, len(text)
+    lead = width // 5  # some context before the first match
+    starts = [max(0, min(start - lead, len(text) - width)) for start, _ in places] or [0]
+
+    def covered(start: int) -> int:
+        return sum(end - begin for begin, end in places if begin >= start and end <= start + width)
+
+    best = max(starts, key=lambda start: (covered(start), -start))
+    return best, best + width
+
+
+def _whole(pattern: re.Pattern[str], folded: str) -> Iterator[re.Match[str]]:
+    """Matches, but no letters or digits out of the middle of a longer run: 12 is not in 2012."""
+    for found in pattern.finditer(folded):
+        before = folded[found.start() - 1 : found.start()]
+        after = folded[found.end() : found.end() + 1]
+        if not (_runs_on(before, found.group()[0]) or _runs_on(found.group()[-1], after)):
+            yield found
+
+
+def _runs_on(left: str, right: str) -> bool:
+    return left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
+
+
+def _aligned(text: str) -> tuple[str, Sequence[int]]:
+    """The folded text, and for each of its offsets the one in ``text``."""
+    folded = fold(text)
+    if len(folded) == len(text):
+        return folded, range(len(text) + 1)
+    parts = [fold(character) for character in text]
+    offsets = [at for at, part in enumerate(parts) for _ in part]
+    return "".join(parts), [*offsets, len(text)]
+
+
+def _merged(found: Iterable[Span]) -> Iterator[Span]:
+    last: Span | None = None
+    for start, end in sorted(found):
+        if last is not None and start <= last[1]:
+            last = (last[0], max(last[1], end))
+            continue
+        if last is not None:
+            yield last
+        last = (start, end)
+    if last is not None:
+        yield last

@@ -1,0 +1,63 @@
+"""An answer without a language model: the sentence that answers best, quoted word for word, with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from qianxun.answer.matching import spans, telling_words
+from qianxun.chinese import SENTENCE_END, grams
+from qianxun.types import Found
+
+PASSAGES = 3  # looked at: what ranks below does not outweigh the ranking
+
+
+@dataclass(frozen=True, slots=True)
+class Quotation:
+    """``sentence`` stands word for word in the text of ``source``."""
+
+    sentence: str
+    source: Found
+
+    @property
+    def cited(self) -> str:
+        return f"“{self.sentence}”[1]"
+
+    @property
+    def place(self) -> str:
+        """Where the sentence stands, for people: document, headings, page."""
+        chunk = self.source.chunk
+        page = (f"第 {chunk.page} 页",) if chunk.page is not None else ()
+        return " › ".join((chunk.doc_name or chunk.doc_id, *chunk.headings, *page))
+
+
+def quote(found: Sequence[Found], query: str) -> Quotation | None:
+    """The sentence of the first passages that shares most with the query; None where nothing was found.
+
+    A passage's rank counts: its sentences are weighed by its score. Ties go to the earlier sentence.
+    """
+    words, wanted = telling_words(query), set(grams(query))
+    best: tuple[float, Quotation] | None = None
+    for hit in found[:PASSAGES]:
+        for sentence in sentences(hit.chunk.text):
+            weight = _share(sentence, words, wanted) * hit.score
+            if best is None or weight > best[0]:
+                best = weight, Quotation(sentence, hit)
+    return best[1] if best else None
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a text; a line of a table is one."""
+    for line in text.splitlines():
+        start = 0
+        for end in (*(mark.end() for mark in SENTENCE_END.finditer(line)), len(line)):
+            if sentence := line[start:end].strip():
+                yield sentence
+            start = end
+
+
+def _share(sentence: str, words: Sequence[str], wanted: set[str]) -> float:
+    """How much of the question a sentence takes up: of its words, and of its characters and pairs."""
+    held = sum(bool(spans(sentence, [word])) for word in words)
+    shared = len(wanted & set(grams(sentence)))
+    return held / max(1, len(words)) + shared / max(1, len(wanted))

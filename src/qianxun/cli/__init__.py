@@ -1,0 +1,75 @@
+"""The command line: `qianxun`. The only place that starts an event loop."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from qianxun.cli.voice import err, kind_of_error, print_json, say
+from qianxun.errors import BadInput, FolderInUse, NotFound, QianxunError
+
+PARTIAL, MISTAKEN, IN_USE, INTERRUPTED = 1, 2, 3, 130
+
+# Typer ships its own copy of click since 0.26; this is the root of its usage errors in every version.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and answers its exit code: 0 done, 1 in part, 2 a mistake, 3 folder in use, 130 interrupted."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in given
+    verbose = "--verbose" in given
+    logging.basicConfig(level=logging.INFO if verbose else logging.CRITICAL, stream=sys.stderr, force=True)
+    try:
+        return _run(given)
+    except QianxunError as error:
+        if verbose:
+            logging.getLogger(__name__).info("where it was raised:", exc_info=error)
+        return _explain(error, as_json)
+    except _UsageError as error:
+        if not str(error) and not as_json:
+            return MISTAKEN  # no command was given: its help has been printed
+        return _explain(_mistake(error), as_json)
+    except typer.Abort:
+        return INTERRUPTED
+    except KeyboardInterrupt:
+        err().print(say("已停下。", "Stopped."), style="yellow")
+        return INTERRUPTED
+
+
+def _run(arguments: list[str]) -> int:
+    from qianxun.cli.app import app
+
+    code = app(arguments, prog_name="qianxun", standalone_mode=False)
+    return code if isinstance(code, int) else 0
+
+
+def exit_code(error: QianxunError) -> int:
+    if isinstance(error, FolderInUse):
+        return IN_USE
+    return MISTAKEN if isinstance(error, BadInput | NotFound) or error.word == "already_there" else PARTIAL
+
+
+def _explain(error: QianxunError, as_json: bool) -> int:
+    if as_json:
+        print_json({"error": error.word, "message": error.message, "hint": error.hint})
+        return exit_code(error)
+    console = err()
+    console.print(f"✗ {kind_of_error(error.word)}{error.message.rstrip()}", style="red", markup=False, soft_wrap=True)
+    if error.hint:
+        console.print(f"→ {error.hint}", markup=False, soft_wrap=True)
+    return exit_code(error)
+
+
+def _mistake(error: Exception) -> BadInput:
+    """A wrongly written command, said in the user's language."""
+    told: str = error.format_message() if hasattr(error, "format_message") else str(error)
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "qianxun"
+    return BadInput(
+        say(f"命令写得不对：{told}", f"The command is not right: {told}"),
+        hint=say(f"用法：{path} --help", f"See: {path} --help"),
+    )

@@ -1,0 +1,69 @@
+"""The commands, put together; nothing heavy is imported before one of them runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qianxun.cli import bases, demo, doctor, documents, models, search, upkeep
+from qianxun.cli.session import Session
+from qianxun.cli.voice import Language, out, say, speak
+from qianxun.errors import BadInput
+
+app = typer.Typer(
+    name="qianxun",
+    help="千寻：中文优先的 RAG 召回引擎。 · Chinese-first recall for RAG.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        out().print(f"qianxun {version('qianxun')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR", help="数据目录，默认 ./qianxun-data 或 QIANXUN_DATA · the data folder", show_default=False
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="设置文件（YAML/JSON） · the settings file")
+    ] = None,
+    lang: Annotated[Language, typer.Option(help="说中文或英文 · the language of messages")] = Language.zh,
+    url: Annotated[str | None, typer.Option(metavar="URL", help="连接运行中的服务 · talk to a running service")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="把日志与出错位置写到标准错误 · logs on stderr")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="版本号 · the version")
+    ] = False,
+) -> None:
+    speak(lang)
+    if url is not None:
+        raise BadInput(
+            say("这个版本还没有 HTTP 服务，--url 暂时不能用", "This version has no HTTP service for --url yet"),
+            hint=say("去掉 --url，用 --data 直接打开数据目录", "Leave it out and open the data folder with --data"),
+        )
+    context.obj = Session(data, config, verbose)
+
+
+app.add_typer(bases.app, name="kb")
+app.command("add")(documents.add)
+app.command("delete")(documents.delete)
+app.command("search")(search.search)
+app.add_typer(models.app, name="models")
+app.command("verify")(upkeep.verify)
+app.command("rebuild")(upkeep.rebuild)
+app.command("doctor")(doctor.doctor)
+app.command("demo")(demo.demo)

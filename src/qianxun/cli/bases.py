@@ -1,0 +1,195 @@
+"""`qianxun kb`: create, list, show and delete knowledge bases."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from qianxun.cli.session import JsonFlag, find_base, has_records, session_of, with_engine
+from qianxun.cli.voice import note, out, print_json, say
+
+if TYPE_CHECKING:
+    from qianxun.engine import Engine
+    from qianxun.types import DocumentState, KnowledgeBase
+
+app = typer.Typer(help="知识库 · knowledge bases", no_args_is_help=True)
+
+PAGE = 500
+STATES = {
+    "indexed": ("可检索", "searchable", "green"),
+    "pending": ("等待索引", "waiting", "yellow"),
+    "retrying": ("稍后重试", "will be retried", "yellow"),
+    "quarantined": ("已隔离", "quarantined", "red"),
+    "deleted": ("已删除", "deleted", "dim"),
+}
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="知识库的名称 · its name")]
+
+
+class Kind(StrEnum):
+    documents = "documents"
+    examples = "examples"
+
+
+@app.command(help="新建知识库 · create a knowledge base")
+def create(
+    context: typer.Context,
+    name: NameArgument,
+    model: Annotated[
+        str | None, typer.Option(metavar="M", help="嵌入模型；none 为只按词语检索 · the embedding model, or none")
+    ] = None,
+    kind: Annotated[Kind, typer.Option(help="放文档还是放示例 · what it holds")] = Kind.documents,
+    as_json: JsonFlag = False,
+) -> None:
+    settings = session_of(context).settings()
+    base = with_engine(
+        settings, lambda engine: engine.create_knowledge_base(name, model=model, kind=kind.value), may_create=True
+    )
+    if as_json:
+        print_json(described(base))
+        return
+    out().print(say(f"[green]✓[/] 已创建知识库“{base.name}”", f"[green]✓[/] Created “{base.name}”") + _with_model(base))
+    wanted = model or settings.vectorization.model
+    if not base.embedding_model and wanted != "none":
+        note(without_model(base.name, wanted), "yellow")
+    note(say(f"下一步：qianxun add 文件或目录 --kb {base.name}", f"Next: qianxun add PATH --kb {base.name}"))
+
+
+def without_model(base: str, model: str) -> str:
+    return say(
+        f"! 模型 {model} 还没有下载，这个知识库只按词语检索。\n"
+        f"  要按意思检索：qianxun models pull {model}，然后 qianxun rebuild --kb {base} --model {model}",
+        f"! The model {model} is not here, so this base is searched by words only.\n"
+        f"  To search by meaning: qianxun models pull {model}, then qianxun rebuild --kb {base} --model {model}",
+    )
+
+
+def _with_model(base: KnowledgeBase) -> str:
+    if not base.embedding_model:
+        return say("（只按词语检索）", " (words only)")
+    return say(
+        f"（{base.embedding_model}，{base.dimension} 维）", f" ({base.embedding_model}, {base.dimension} dimensions)"
+    )
+
+
+@app.command("list", help="列出知识库 · list the knowledge bases")
+def list_bases(context: typer.Context, as_json: JsonFlag = False) -> None:
+    settings = session_of(context).settings()
+    found = with_engine(settings, _counted) if has_records(settings) else []
+    if as_json:
+        print_json({"knowledge_bases": found})
+        return
+    if not found:
+        out().print(
+            say(
+                f"{settings.folder} 里还没有知识库。新建一个：qianxun kb create 手册",
+                f"No knowledge base in {settings.folder} yet. Create one: qianxun kb create handbook",
+            ),
+            markup=False,
+        )
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in (say("名称", "name"), say("种类", "kind"), say("嵌入模型", "model")):
+        table.add_column(title)
+    for title in (say("文档", "documents"), say("块", "chunks"), say("表格", "tables")):
+        table.add_column(title, justify="right")
+    for row in found:
+        model = row["embedding_model"] or say("（无）", "(none)")
+        numbers = (str(row[name]) for name in ("documents", "chunks", "tables"))
+        table.add_row(row["name"], row["kind"], model, *numbers)
+    out().print(table)
+
+
+async def _counted(engine: Engine) -> list[dict[str, Any]]:
+    return [described(base, await engine.statistics(base.id)) for base in await engine.knowledge_bases()]
+
+
+def described(base: KnowledgeBase, counts: dict[str, int] | None = None) -> dict[str, Any]:
+    """A base as JSON, with its counts where they are known."""
+    about = {
+        "id": base.id,
+        "name": base.name,
+        "kind": base.kind,
+        "embedding_model": base.embedding_model,
+        "dimension": base.dimension,
+        "config": dict(base.config),
+        "created_at": base.created_at,
+    }
+    if counts is None:
+        return about
+    states = {state: counts[state] for state in STATES if counts.get(state) and state != "deleted"}
+    return {
+        **about,
+        "documents": sum(states.values()),
+        "states": states,
+        "chunks": counts["chunks"],
+        "tables": counts["tables"],
+    }
+
+
+@app.command(help="看一个知识库里有什么 · show what is in one")
+def show(context: typer.Context, name: NameArgument, as_json: JsonFlag = False) -> None:
+    settings = session_of(context).settings()
+    about, held = with_engine(settings, lambda engine: _contents(engine, name))
+    if as_json:
+        print_json({**about, "items": [asdict(state) for state in held]})
+        return
+    console = out()
+    model = about["embedding_model"] or say("只按词语检索", "words only")
+    console.print(f"[bold]{about['name']}[/]  [dim]{model} · {about['created_at']}[/]")
+    console.print(
+        say(
+            f"{about['documents']} 个文档，{about['chunks']} 块，{about['tables']} 张表格",
+            f"{about['documents']} documents, {about['chunks']} chunks, {about['tables']} tables",
+        )
+    )
+    if held:
+        console.print(_listing(held))
+
+
+async def _contents(engine: Engine, name: str) -> tuple[dict[str, Any], list[DocumentState]]:
+    base = await find_base(engine, name)
+    held: list[DocumentState] = []
+    while page := await engine.documents(base.id, limit=PAGE, after=held[-1].doc_id if held else ""):
+        held += page
+    return described(base, await engine.statistics(base.id)), [one for one in held if one.status != "deleted"]
+
+
+def _listing(held: list[DocumentState]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column(say("文档", "document"), overflow="fold")
+    table.add_column(say("编号", "id"), overflow="fold", style="dim")
+    table.add_column(say("状态", "state"))
+    table.add_column(say("块", "chunks"), justify="right")
+    table.add_column(say("更新于", "updated"), style="dim")
+    for one in held:
+        zh, en, style = STATES[one.status]
+        reason = f"\n{one.reason}" if one.reason and one.status != "indexed" else ""
+        state = f"[{style}]{say(zh, en)}[/]{reason}"
+        table.add_row(one.name or one.doc_id, one.doc_id, state, str(one.chunks), one.updated_at[:16].replace("T", " "))
+    return table
+
+
+@app.command("delete", help="删除知识库及其中的一切 · delete a base and everything in it")
+def delete_base(
+    context: typer.Context,
+    name: NameArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="不再询问 · do not ask")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    settings = session_of(context).settings()
+    about, _ = with_engine(settings, lambda engine: _contents(engine, name))
+    if not yes and not as_json:
+        question = say(
+            f"将删除“{about['name']}”和其中 {about['documents']} 个文档，不能恢复。继续吗？",
+            f"This deletes “{about['name']}” with its {about['documents']} documents, for good. Go on?",
+        )
+        typer.confirm(question, abort=True, err=True)
+    with_engine(settings, lambda engine: engine.delete_knowledge_base(about["id"]))
+    if as_json:
+        print_json({"deleted": about["name"], "documents": about["documents"]})
+        return
+    out().print(say(f"[green]✓[/] 已删除“{about['name']}”", f"[green]✓[/] Deleted “{about['name']}”"))

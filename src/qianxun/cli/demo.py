@@ -1,0 +1,238 @@
+"""`qianxun demo`: the whole way on the shipped sample library, from files to a cited answer."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.rule import Rule
+
+from qianxun.cli import documents, search
+from qianxun.cli.models import fetch
+from qianxun.cli.progress import AddProgress, bars
+from qianxun.cli.session import JsonFlag, Session, session_of, with_engine
+from qianxun.cli.voice import note, out, print_json, say
+from qianxun.errors import ModelError, NotFound
+from qianxun.samples import LIBRARY
+
+if TYPE_CHECKING:
+    from qianxun.engine import Engine
+    from qianxun.pipelines.ingest import Report
+    from qianxun.settings import Settings
+    from qianxun.types import KnowledgeBase, Recall
+
+BASE = "示例"
+SHOWN = 2  # results per search: enough to see the point
+QUESTION = "笔记本电脑遗失了怎么办"
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One search, and what it shows."""
+
+    query: str
+    point: str
+    point_en: str
+    mode: search.Mode = search.Mode.hybrid
+
+
+TRIES = (
+    Try(
+        "压力太大想找人倾诉",
+        "换了说法也找得到：原文没有“压力”“倾诉”，写的是心理咨询（语义一路的功劳）",
+        "a paraphrase that shares no words with the text: found by meaning",
+    ),
+    Try(
+        "QH-2087 多少钱",
+        "编号一字不差：商品编号靠词语一路对准表格里的那一行",
+        "an exact code: the keyword arm points at the row of the table",
+    ),
+    Try(
+        "三級醫院退休人員住院支付比例",
+        "繁体问，简体答；答案在跨行跨列的表格里：88%",
+        "asked in traditional Chinese, answered from a simplified table with merged headers",
+    ),
+    Try(
+        "茶馆为什么没有发票",
+        "简体问，繁体答：小说原文写作“發票”“茶館”，原文一字不改",
+        "asked in simplified Chinese, found in a traditional text, which stays as it is",
+    ),
+    Try(
+        "西南大区 2025年下半年 销售",
+        "Excel 的两行合并表头读成了“2025年 › 下半年”：781 万元",
+        "a merged two-row header of a spreadsheet, read as a path",
+    ),
+)
+
+
+def demo(
+    context: typer.Context,
+    data: Annotated[str | None, typer.Option(metavar="DIR", help="数据目录 · the data folder")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """用自带的示例库走一遍全程 · the whole way on the shipped sample library"""
+    given = session_of(context)
+    settings = Session(data or given.data, given.config, given.verbose).settings()
+    started = time.perf_counter()
+    console = Console(quiet=True) if as_json else out()
+    console.print(Rule(say("千寻 · 演示", "Qianxun · demo"), style="cyan"))
+    model = _get_model(settings, console, quiet=as_json)
+    shown = with_engine(settings, lambda engine: _walk(engine, model, console, quiet=as_json), may_create=True)
+    if as_json:
+        print_json({"model": model, **shown, "seconds": round(time.perf_counter() - started, 3)})
+        return
+    _show_next(console, settings, time.perf_counter() - started, shown["embedding_model"])
+
+
+def _get_model(settings: Settings, console: Console, *, quiet: bool) -> str:
+    """The name of a model that can be used, or "none" after saying why."""
+    name = settings.vectorization.model
+    _step(console, 1, say("准备嵌入模型", "The embedding model"))
+    if name == "none" or settings.vectorization.base_url:
+        console.print(say(f"  设置中为 {name}，不必下载", f"  The settings say {name}: nothing to fetch"), markup=False)
+        return name
+    try:
+        folder = _local_or_fetched(settings, name, quiet=quiet)
+    except (ModelError, NotFound) as error:
+        reason = error.message.strip().splitlines()[0].rstrip("，：:")
+        console.print(f"  [yellow]![/] {escape(reason)}", soft_wrap=True)
+        console.print(
+            say(
+                "  改用零模型模式继续：只按词语检索，换了说法的问题可能找不到。",
+                "  Going on without a model: searched by words only; paraphrases may not be found.",
+            ),
+            style="yellow",
+        )
+        return "none"
+    console.print(f"  [green]✓[/] {name}  [dim]{escape(str(folder))}[/]", soft_wrap=True)
+    return name
+
+
+def _local_or_fetched(settings: Settings, name: str, *, quiet: bool) -> Path:
+    from qianxun.engine import model_folders
+    from qianxun.models import find_local
+
+    return find_local(name, model_folders(settings)) or fetch(settings, name, quiet=quiet)
+
+
+async def _walk(engine: Engine, model: str, console: Console, *, quiet: bool) -> dict[str, Any]:
+    _step(console, 2, say(f"建立知识库“{BASE}”，放入示例库", f"A base called “{BASE}”, and the sample library"))
+    base = await _base(engine, model, console)
+    report = await _add(engine, base, quiet=quiet)
+    _show_added(console, report)
+    _step(console, 3, say("检索", "Searches"))
+    searches = [await _try(engine, base, one, console) for one in TRIES]
+    _step(console, 4, say("带出处的回答", "A cited answer"))
+    answer = await _answer(engine, base, console)
+    return {
+        "knowledge_base": base.name,
+        "embedding_model": base.embedding_model,
+        **documents.described(report, 0.0),
+        "searches": searches,
+        "answer": answer,
+    }
+
+
+async def _base(engine: Engine, model: str, console: Console) -> KnowledgeBase:
+    """The demo's base; one from an earlier run changes over to a model that has come along since."""
+    try:
+        base = await engine.knowledge_base(BASE)
+    except NotFound:
+        return await engine.create_knowledge_base(BASE, model=model)
+    if not base.embedding_model and model != "none":
+        console.print(say("  模型到了，重建索引……", "  There is a model now: rebuilding the index …"), style="dim")
+        await engine.rebuild(base.id, model=model)
+        base = await engine.knowledge_base(BASE)
+    return base
+
+
+async def _add(engine: Engine, base: KnowledgeBase, *, quiet: bool) -> Report:
+    with bars() as shown:
+        return await engine.add(base.id, [LIBRARY], watch=AddProgress(None if quiet else shown, silent=quiet))
+
+
+def _show_added(console: Console, report: Report) -> None:
+    if report.added:
+        told = say(
+            f"  [green]✓[/] 放入 {report.added} 个文件，切成 {report.chunks} 块（含网页、表格、Excel、问答）",
+            f"  [green]✓[/] {report.added} files in, {report.chunks} chunks",
+        )
+    else:
+        told = say(
+            f"  [green]✓[/] {report.unchanged} 个文件都没有变化，跳过",
+            f"  [green]✓[/] {report.unchanged} files, all unchanged: passed over",
+        )
+    console.print(told)
+
+
+async def _try(engine: Engine, base: KnowledgeBase, one: Try, console: Console) -> dict[str, Any]:
+    answer = await engine.retrieve(base.id, one.query, top_k=SHOWN, mode=one.mode.value)
+    console.print(f"\n  [bold]{one.query}[/]   [dim]{say(one.point, one.point_en)}[/]")
+    search.show(console, answer)
+    if not answer.found:
+        console.print(say("    没有找到（零模型模式下，换了说法的问题找不到）", "    nothing found"), style="yellow")
+    return {"query": one.query, "point": one.point, "chunks": _brief(answer)}
+
+
+def _brief(answer: Recall) -> list[dict[str, Any]]:
+    return [{"doc_name": hit.chunk.doc_name, "score": hit.score, "content": hit.chunk.text} for hit in answer.found]
+
+
+async def _answer(engine: Engine, base: KnowledgeBase, console: Console) -> dict[str, str] | None:
+    from qianxun.answer.quote import quote
+
+    found = await engine.retrieve(base.id, QUESTION, top_k=5)
+    said = quote(found.found, QUESTION)
+    console.print(say(f"  问：{QUESTION}", f"  Q: {QUESTION}"), style="bold")
+    if said is None:
+        console.print(say("  没有找到可以引用的原文。", "  Nothing to quote was found."))
+        return None
+    console.print(say("  答：", "  A: ") + said.cited, markup=False)
+    console.print(f"  [1] {said.place}", style="cyan", markup=False)
+    console.print(
+        say(
+            "  （原文摘引：没有用语言模型，不改写，不编造。）",
+            "  (Quoted word for word: no language model is involved.)",
+        ),
+        style="dim",
+    )
+    return {"question": QUESTION, "answer": said.cited, "source": said.place}
+
+
+def _step(console: Console, number: int, title: str) -> None:
+    console.print(f"\n[bold cyan]{number}[/] [bold]{title}[/]")
+
+
+def _show_next(console: Console, settings: Settings, seconds: float, model: str) -> None:
+    console.print()
+    console.print(Rule(style="cyan"))
+    told = say(
+        f"[green]✓[/] 完成，用时 {seconds:.1f} 秒。接下来可以试试：", f"[green]✓[/] Done in {seconds:.1f} s. Try next:"
+    )
+    console.print(told)
+    for command in _commands(settings.data, model):
+        console.print(f"  {command}", markup=False, soft_wrap=True)
+    note(
+        say("数据都在 ", "Everything is in ")
+        + str(settings.folder)
+        + say("，删掉目录即清空。", "; delete it to start over.")
+    )
+
+
+def _commands(data: str, model: str) -> Sequence[str]:
+    start = f"qianxun --data {shlex.quote(data)}"
+    found = [
+        f'{start} search "产假有多少天" --kb {BASE}',
+        f'{start} search "QH-3005" --kb {BASE} --mode fulltext --json',
+        f"{start} kb create 我的资料",
+        f"{start} add ~/文档 --kb 我的资料",
+        f"{start} doctor",
+    ]
+    return found if model else [f"{start} models pull bge-small-zh-v1.5", *found]

@@ -1,0 +1,161 @@
+"""`qianxun add` and `qianxun delete`: documents in and out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from qianxun.cli.progress import AddProgress, bars, waiting
+from qianxun.cli.session import BaseOption, JsonFlag, find_base, session_of, with_engine
+from qianxun.cli.voice import note, out, print_json, say
+from qianxun.errors import BadInput, NotFound
+
+if TYPE_CHECKING:
+    from qianxun.engine import Engine
+    from qianxun.pipelines.ingest import Labels, Report
+    from qianxun.settings import Settings
+    from qianxun.types import MetadataValue
+
+
+def add(
+    context: typer.Context,
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="文件或目录 · files and folders")],
+    kb: BaseOption,
+    user: Annotated[str, typer.Option(metavar="U", help="属于哪个用户 · whose they are")] = "",
+    project: Annotated[str, typer.Option(metavar="P", help="属于哪个项目 · the project")] = "",
+    content_type: Annotated[str, typer.Option("--type", metavar="T", help="内容类型 · the content type")] = "",
+    tag: Annotated[list[str] | None, typer.Option(metavar="X", help="标签，可多次 · a tag, repeatable")] = None,
+    meta: Annotated[list[str] | None, typer.Option(metavar="K=V", help="元数据，可多次 · metadata, repeatable")] = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """放入文件与目录；没有变化的文件会跳过 · take in files and folders; unchanged ones are passed over"""
+    from qianxun.pipelines.ingest import Labels
+
+    labels = Labels(user, project, content_type, tuple(tag or ()), metadata_of(meta or ()))
+    started = time.perf_counter()
+    report = _take(session_of(context).settings(), kb, paths, labels, quiet=as_json)
+    seconds = time.perf_counter() - started
+    if as_json:
+        print_json(described(report, seconds))
+    else:
+        show_report(report, seconds)
+    return 1 if report.refused or report.waiting else 0
+
+
+def _take(settings: Settings, kb: str, paths: Sequence[Path], labels: Labels, *, quiet: bool) -> Report:
+    with bars() as shown:
+        progress = AddProgress(None if quiet else shown, silent=quiet)
+        try:
+            return with_engine(settings, lambda engine: take(engine, kb, paths, labels, progress))
+        except KeyboardInterrupt:
+            if shown is not None:
+                shown.stop()
+            _say_interrupted(progress)
+            raise typer.Exit(130) from None
+
+
+async def take(engine: Engine, kb: str, paths: Sequence[Path], labels: Labels, progress: AddProgress) -> Report:
+    """`engine.add`, stopped soon after it is cancelled."""
+    base = await find_base(engine, kb)
+    try:
+        return await engine.add(base.id, paths, labels=labels, watch=progress)
+    except asyncio.CancelledError:
+        progress.stop()
+        raise
+
+
+def _say_interrupted(progress: AddProgress) -> None:
+    again = shlex.join(["qianxun", *sys.argv[1:]])
+    note(
+        say(
+            f"\n已停下。{progress.safe} 个文件已经入库并可检索，数据完好；再运行同一条命令就从这里继续：\n  {again}",
+            f"\nStopped. {progress.safe} files are in and searchable, nothing is damaged; "
+            f"the same command goes on from here:\n  {again}",
+        ),
+        "yellow",
+    )
+
+
+def metadata_of(pairs: Sequence[str]) -> dict[str, MetadataValue]:
+    """年份=2024 is a number, 公开=true a boolean, 编号='"007"' and everything else text."""
+    found: dict[str, MetadataValue] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not name.strip():
+            raise BadInput(
+                say(f"元数据“{pair}”不是 名称=值 的形式", f"The metadata “{pair}” is not of the form K=V"),
+                hint=say("例如 --meta 年份=2024", "For example --meta year=2024"),
+            )
+        found[name.strip()] = _scalar(value)
+    return found
+
+
+def _scalar(value: str) -> str | int | float | bool:
+    try:
+        read = json.loads(value)
+    except ValueError:
+        return value
+    return read if isinstance(read, str | int | float | bool) else value
+
+
+def described(report: Report, seconds: float) -> dict[str, object]:
+    return {
+        "added": report.added,
+        "unchanged": report.unchanged,
+        "refused": [{"path": str(refusal.path), "reason": refusal.reason} for refusal in report.refused],
+        "chunks": report.chunks,
+        "seconds": round(seconds, 3),
+    }
+
+
+def show_report(report: Report, seconds: float) -> None:
+    console = out()
+    sign = "[yellow]![/]" if report.refused or report.waiting else "[green]✓[/]"
+    console.print(
+        say(
+            f"{sign} 新增 {report.added} 个文件（{report.chunks} 块），未变 {report.unchanged} 个，"
+            f"未收 {len(report.refused)} 个，用时 {seconds:.1f} 秒",
+            f"{sign} {report.added} files added ({report.chunks} chunks), {report.unchanged} unchanged, "
+            f"{len(report.refused)} refused, {seconds:.1f} s",
+        )
+    )
+    for warning in report.warnings:
+        console.print(f"  [yellow]![/] {escape(warning)}")
+    if report.waiting:
+        console.print(f"  [yellow]![/] {waiting(report.waiting)}")
+    if report.refused:
+        note(
+            say("未收的文件改好之后，再运行同一条命令即可。", "Mend the refused files and run the same command again.")
+        )
+
+
+def delete(
+    context: typer.Context,
+    doc_id: Annotated[str, typer.Argument(metavar="DOC_ID", help="文档编号，见 kb show · its id, see kb show")],
+    kb: BaseOption,
+    as_json: JsonFlag = False,
+) -> None:
+    """删除一个文档，立即生效 · delete one document, at once"""
+    with_engine(session_of(context).settings(), lambda engine: _delete(engine, kb, doc_id))
+    if as_json:
+        print_json({"deleted": doc_id})
+        return
+    out().print(say(f"[green]✓[/] 已删除 {escape(doc_id)}", f"[green]✓[/] Deleted {escape(doc_id)}"))
+
+
+async def _delete(engine: Engine, kb: str, doc_id: str) -> None:
+    base = await find_base(engine, kb)
+    if not await engine.delete_document(base.id, doc_id):
+        raise NotFound(
+            say(f"“{base.name}”里没有文档 {doc_id}", f"There is no document {doc_id} in “{base.name}”"),
+            hint=say(f"查看文档编号：qianxun kb show {base.name}", f"See the ids: qianxun kb show {base.name}"),
+        )

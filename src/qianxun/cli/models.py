@@ -1,0 +1,176 @@
+"""`qianxun models`: what models there are, fetching one, trying one."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
+
+from qianxun.cli.session import JsonFlag, session_of
+from qianxun.cli.voice import err, note, out, print_json, say
+from qianxun.errors import BadInput
+
+if TYPE_CHECKING:
+    from qianxun.models import PullEvent
+    from qianxun.settings import Settings
+
+app = typer.Typer(help="嵌入模型 · embedding models", no_args_is_help=True)
+
+SENTENCE = "住院费用可以报销多少？"
+
+
+@app.command("list", help="列出认识的模型，以及在哪里找到 · the cards, and where they were found")
+def list_models(context: typer.Context, as_json: JsonFlag = False) -> None:
+    settings = session_of(context).settings()
+    rows = known_models(settings)
+    if as_json:
+        print_json({"models": rows})
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column(say("模型", "model"))
+    table.add_column(say("维度", "dimension"), justify="right")
+    table.add_column(say("哈希", "hashes"))
+    table.add_column(say("位置", "where"), overflow="fold")
+    for row in rows:
+        where = row["folder"] or say(f"未下载：qianxun models pull {row['name']}", "not here")
+        in_use = " [green]●[/]" if row["in_use"] else ""
+        pinned = say("已固定", "pinned") if row["pinned"] else say("未固定", "unpinned")
+        table.add_row(row["name"] + in_use, str(row["dimension"]), pinned, escape(where))
+    out().print(table)
+    note(say("● 设置中选用的模型", "● the model of the settings"))
+
+
+def known_models(settings: Settings) -> list[dict[str, Any]]:
+    """Every card, as JSON, with the folder that holds its files."""
+    from qianxun.engine import model_folders
+    from qianxun.models import CARDS, find_local
+
+    folders = model_folders(settings)
+    chosen = settings.vectorization.model
+    rows = []
+    for card in CARDS:
+        found = find_local(card, folders)
+        rows.append(
+            {
+                "name": card.name,
+                "dimension": card.dimension,
+                "max_tokens": card.max_tokens,
+                "licence": card.licence,
+                "pinned": card.pinned,
+                "in_use": chosen in (card.name, *card.aliases),
+                "folder": str(found) if found else None,
+            }
+        )
+    return rows
+
+
+@app.command("pull", help="取来一个模型的文件，只收哈希相符的 · fetch a model; only files with the right hashes")
+def pull_model(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="模型名，见 models list · see models list")],
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="FOLDER", help="从这个目录取 · take it from this folder")
+    ] = None,
+    accept_unpinned: Annotated[
+        bool, typer.Option("--accept-unpinned", help="接受尚未固定哈希的权重，首次即登记 · trust what comes first")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    settings = session_of(context).settings()
+    if source is not None and not source.is_dir():
+        raise BadInput(
+            say(f"{source} 不是目录", f"{source} is not a folder"),
+            hint=say("--from 要指向放着模型文件的目录", "--from wants the folder that holds the model's files"),
+        )
+    folder = fetch(settings, name, source, accept_unpinned=accept_unpinned, quiet=as_json)
+    if as_json:
+        print_json({"model": name, "folder": str(folder)})
+        return
+    out().print(say(f"[green]✓[/] {name} 已就绪：{folder}", f"[green]✓[/] {name} is ready: {folder}"))
+
+
+def fetch(
+    settings: Settings, name: str, source: Path | None = None, *, accept_unpinned: bool = False, quiet: bool = False
+) -> Path:
+    """`pull` into the model home, with progress on stderr; ``source`` alone is asked where it is given."""
+    from qianxun.models import pull, standard_sources
+    from qianxun.models.sources import LocalFolder
+
+    home = Path(settings.vectorization.model_home).expanduser()
+    folders = [Path(folder).expanduser() for folder in settings.vectorization.model_folders]
+    sources = (LocalFolder(source),) if source else standard_sources(name, folders)
+    if quiet:
+        return pull(name, home, sources=sources, accept_unpinned=accept_unpinned)
+    columns = (TextColumn("  {task.description}"), BarColumn(bar_width=30), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=err(), transient=True) as shown:
+        return pull(name, home, sources=sources, accept_unpinned=accept_unpinned, progress=_Watcher(shown))
+
+
+class _Watcher:
+    """Tells which source is tried, why it failed, and how far a file is."""
+
+    def __init__(self, shown: Progress) -> None:
+        self._shown = shown
+        self._task = shown.add_task("", total=None, visible=False)
+        self._file = ""
+
+    def __call__(self, event: PullEvent) -> None:
+        if event.kind == "trying":
+            self._shown.console.print(say(f"  · 试 {event.source}", f"  · trying {event.source}"), style="dim")
+        elif event.kind == "failed":
+            self._shown.console.print(f"    {escape(event.detail)}", style="dim yellow", soft_wrap=True)
+        elif event.kind == "fetching":
+            if event.detail != self._file:
+                self._file = event.detail
+                self._shown.reset(self._task, description=event.detail, visible=True, total=event.total)
+            self._shown.update(self._task, completed=event.done)
+
+
+@app.command("test", help="试一个模型：嵌入一句话 · try a model on one sentence")
+def try_model(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="默认为设置中的模型 · default: the settings'")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    settings = session_of(context).settings()
+    wanted = name or settings.vectorization.model
+    if wanted == "none":
+        raise BadInput(
+            say("设置中没有选用模型（none）", "The settings name no model (none)"),
+            hint=say("写明要试哪个：qianxun models test bge-small-zh-v1.5", "Say which: qianxun models test NAME"),
+        )
+    told = _try(settings, wanted)
+    if as_json:
+        print_json(told)
+        return
+    out().print(
+        say(
+            f"[green]✓[/] {told['model']}：{told['dimension']} 维，装载 {told['load_seconds']:.2f} 秒，"
+            f"嵌入一句话 {told['embed_seconds'] * 1000:.0f} 毫秒",
+            f"[green]✓[/] {told['model']}: {told['dimension']} dimensions, loaded in {told['load_seconds']:.2f} s, "
+            f"one sentence in {told['embed_seconds'] * 1000:.0f} ms",
+        )
+    )
+
+
+def _try(settings: Settings, name: str) -> dict[str, Any]:
+    from qianxun.engine import open_model
+
+    started = time.perf_counter()
+    model = open_model(settings, name)
+    loaded = time.perf_counter()
+    vector = model.embed_query(SENTENCE)
+    done = time.perf_counter()
+    return {
+        "model": model.name,
+        "dimension": len(vector),
+        "load_seconds": round(loaded - started, 3),
+        "embed_seconds": round(done - loaded, 4),
+    }

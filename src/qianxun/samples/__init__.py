@@ -1,0 +1,7 @@
+"""A small library to try things on: written for this project, everything in it is invented."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+LIBRARY = Path(__file__).parent / "library"
