@@ -245,6 +245,8 @@ class Engine:
 
     async def base(self, knowledge_base: int) -> OpenBase:
         """The base, opened: its index is there, sound, and caught up with what the records hold ready."""
+        if knowledge_base in self._bases:  # without waiting for another base that is being opened
+            return self._bases[knowledge_base]
         async with self._opening:
             if knowledge_base not in self._bases:
                 about = await asyncio.to_thread(self._read, bases.get, knowledge_base)
@@ -311,17 +313,19 @@ class Engine:
 
     async def _keep_indexing(self) -> None:
         while True:
-            pause = IDLE_SECONDS
-            try:
-                for about in await self.knowledge_bases():
-                    pause = min(pause, await self._index(about.id))
-            except QianxunError as error:
-                log.error("the indexer goes on after: %s", error)
-            except Exception:  # the outer door of a task that must outlive any one failure
-                log.exception("the indexer goes on after an unexpected failure")
+            pauses = [await self._index_patiently(about.id) for about in await self.knowledge_bases()]
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._work.wait(), pause)
+                await asyncio.wait_for(self._work.wait(), min(pauses, default=IDLE_SECONDS))
             self._work.clear()
+
+    async def _index_patiently(self, knowledge_base: int) -> float:
+        try:
+            return await self._index(knowledge_base)
+        except QianxunError as error:
+            log.error("the indexer goes on after base %s failed: %s", knowledge_base, error)
+        except Exception:  # the outer door of a task that must outlive any one failure, and serve the other bases
+            log.exception("the indexer goes on after an unexpected failure of base %s", knowledge_base)
+        return IDLE_SECONDS
 
     async def _index(self, knowledge_base: int) -> float:
         """Does what is due for one base; answers the seconds until something else is."""

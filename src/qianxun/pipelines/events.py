@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -21,6 +22,8 @@ from qianxun.types import Document, MetadataValue, Scalar
 log = logging.getLogger(__name__)
 
 Handled: TypeAlias = Literal["accepted", "unchanged", "duplicate", "stale", "rejected"]
+
+EVENT_ID_LIMIT = 200
 
 
 def _asleep() -> None:
@@ -58,9 +61,9 @@ class RAGIndexEventHandler:
         try:
             document_id = _text(event_data, "document_id", required=True)
             generation = _generation(event_data)
+            return await self._finish(asyncio.to_thread(self._delete, document_id, generation, event_data))
         except BadInput as error:
             return _rejected(event_data, error)
-        return await self._finish(asyncio.to_thread(self._delete, document_id, generation, event_data))
 
     async def _store(self, event_data: Mapping[str, Any]) -> EventOutcome:
         try:
@@ -94,8 +97,10 @@ class RAGIndexEventHandler:
         return EventOutcome("accepted" if removed else "unchanged", document_id, generation or 0)
 
     def _is_first(self, tx: Any, event_data: Mapping[str, Any]) -> bool:
-        event_id = event_data.get("event_id")
-        return event_id is None or outbox.first_time(tx, self.base.id, str(event_id)[:200])
+        event_id = str(event_data.get("event_id") or "")
+        if len(event_id) > EVENT_ID_LIMIT:
+            raise BadInput(f"事件的 event_id 超过 {EVENT_ID_LIMIT} 个字符", hint="缩短后重新发送")
+        return not event_id or outbox.first_time(tx, self.base.id, event_id)
 
 
 def _rejected(event_data: Mapping[str, Any], error: BadInput) -> EventOutcome:
@@ -112,7 +117,7 @@ def document_of(event_data: Mapping[str, Any]) -> Document:
     if chosen not in ("text", "html", "markdown"):
         raise BadInput(f"事件的 format 为 {chosen!r}，应为 text、html 或 markdown", hint="改正后重新发送")
     tags = event_data.get("tags") or ()
-    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
+    if not isinstance(tags, (list, tuple)) or not all(isinstance(tag, str) for tag in tags):
         raise BadInput("事件的 tags 应为文字的列表", hint="改正后重新发送")
     document_id = _text(event_data, "document_id", required=True)
     return Document(
@@ -137,7 +142,7 @@ def value_of(name: str, value: Any) -> MetadataValue:
 
 
 def _scalar(name: str, value: Any) -> Scalar:
-    if isinstance(value, (str, int, float, bool)) and value == value:
+    if isinstance(value, (str, int, bool)) or (isinstance(value, float) and math.isfinite(value)):
         return value
     raise BadInput(f"metadata.{name} 的值应为文字、数字、真假或它们的列表", hint="改正后重新发送")
 

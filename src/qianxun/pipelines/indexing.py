@@ -12,19 +12,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import TypeAlias
 
 from qianxun.chinese import index_grams
-from qianxun.errors import ModelUnavailable, QianxunError
+from qianxun.errors import ModelError, ModelUnavailable, NotFound
 from qianxun.pipelines.base import OpenBase
-from qianxun.pipelines.prepare import prepare
+from qianxun.pipelines.prepare import embed, prepare
+from qianxun.ports import EmbeddingModel
 from qianxun.records import bases, chunks, documents, outbox
 from qianxun.records.chunks import Material
 from qianxun.records.outbox import Work
-from qianxun.types import IndexBatch, IndexEntry
+from qianxun.types import Document, IndexBatch, IndexEntry, Prepared
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,15 @@ FIRST_WAIT = timedelta(seconds=2)
 LONGEST_WAIT = timedelta(minutes=5)
 
 
-Fresh: TypeAlias = Mapping[tuple[int, int], Sequence[Material]]  # (document, generation) → its chunks
+Version: TypeAlias = tuple[int, int]  # (document, generation)
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """Chunks that were written a moment ago, with the vectors of one model."""
+
+    model: str
+    chunks: Mapping[Version, Sequence[Material]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +64,21 @@ async def drain(base: OpenBase, fresh: Fresh | None = None, *, preparing: bool =
     applied = failed = 0
     async with base.indexing:
         while True:
-            after = await base.index.watermark()
-            rows = await asyncio.to_thread(_pending, base, after)
+            # Not from the watermark on: a crash may have left rows that the index holds but nobody has settled.
+            rows = await asyncio.to_thread(_pending, base)
             if not preparing:
                 rows = list(takewhile(lambda row: not row.is_unprepared, rows))
             if not rows:
                 return Drained(applied, failed)
             failures = await _prepare_rows(base, rows)
-            await _apply(base, rows, fresh or {})
+            await _apply(base, rows, fresh)
             applied += len(rows) - failures
             failed += failures
 
 
-def _pending(base: OpenBase, after: int) -> list[Work]:
+def _pending(base: OpenBase) -> list[Work]:
     with base.records.reading() as tx:
-        return outbox.pending(tx, base.id, after, BATCH_ROWS)
+        return outbox.pending(tx, base.id, 0, BATCH_ROWS)
 
 
 async def _prepare_rows(base: OpenBase, rows: Sequence[Work]) -> int:
@@ -83,26 +92,35 @@ async def _prepare_rows(base: OpenBase, rows: Sequence[Work]) -> int:
         # Together they failed, or there is only one: each answers for itself.
         for version in group:
             error = await _prepared(base, [version])
-            if error is not None:
+            if error is not None and not isinstance(error, NotFound):  # that one was overtaken: no failure of its own
                 failures += 1
                 await asyncio.to_thread(_fail, base, *version, error)
     return failures
 
 
-async def _prepared(base: OpenBase, versions: Sequence[tuple[int, int]]) -> Exception | None:
-    """Prepares these (document, generation) in one go; answers what went wrong, if anything did."""
+async def _prepared(base: OpenBase, versions: Sequence[Version]) -> Exception | None:
+    """Prepares these versions in one go; answers what went wrong, if anything did."""
 
-    def work() -> None:
+    def load() -> list[Document]:
         with base.records.reading() as tx:
-            found = [documents.load(tx, key, generation) for key, generation in versions]
-        ready = prepare(found, base.splitter, base.model, by_meaning=base.by_meaning)
+            return [documents.load(tx, key, generation) for key, generation in versions]
+
+    def work(found: Sequence[Document]) -> list[Prepared]:
+        return prepare(found, base.splitter, base.model, by_meaning=base.by_meaning)
+
+    def store(ready: Sequence[Prepared]) -> None:
         with base.records.writing() as tx:
             documents.complete(tx, base.id, [(key, at, done) for (key, at), done in zip(versions, ready, strict=True)])
 
     try:
-        await asyncio.to_thread(work)
-    except (QianxunError, ValueError, MemoryError) as error:
+        found = await asyncio.to_thread(load)
+    except NotFound as error:
         return error
+    try:
+        ready = await asyncio.to_thread(work, found)
+    except Exception as error:  # the outer door of one document: whatever a model throws must not stop the queue
+        return error
+    await asyncio.to_thread(store, ready)
     return None
 
 
@@ -124,18 +142,18 @@ def _wait(attempts: int) -> timedelta:
     return min(FIRST_WAIT * (1 << doublings), LONGEST_WAIT)
 
 
-async def _apply(base: OpenBase, rows: Sequence[Work], fresh: Fresh) -> None:
+async def _apply(base: OpenBase, rows: Sequence[Work], fresh: Fresh | None) -> None:
     # The state is read again: what was prepared a moment ago is ready now, and a delete may have overtaken it.
     rows = await asyncio.to_thread(_pending_up_to, base, rows[0].sequence - 1, rows[-1].sequence)
-    last = rows[-1].sequence
+    last = max(rows[-1].sequence, await base.index.watermark())
     ready = {(row.document_key, row.generation) for row in rows if row.is_ready}
     material = await asyncio.to_thread(_material, base, ready, fresh)
-    entries = await asyncio.to_thread(entries_of, base, material)
+    entries = await asyncio.to_thread(_entries, base, material)
     # An update that is not ready (it failed, or was overtaken) leaves the version that serves where it is.
-    replaced = [row.document_key for row in rows if row.kind == "updated" and row.is_ready]
-    gone = {row.document_key for row in rows if row.kind == "deleted"}.union(replaced)
+    replaced = [(row.document_key, row.generation) for row in rows if row.kind == "updated" and row.is_ready]
+    gone = {row.document_key for row in rows if row.kind == "deleted"}.union(key for key, _ in replaced)
     await base.index.apply(IndexBatch(sequence=last, removed=tuple(sorted(gone)), entries=entries))
-    await asyncio.to_thread(_acknowledge, base, last, replaced)
+    await asyncio.to_thread(_acknowledge, base, rows[-1].sequence, replaced)
 
 
 def _pending_up_to(base: OpenBase, after: int, last: int) -> list[Work]:
@@ -144,13 +162,35 @@ def _pending_up_to(base: OpenBase, after: int, last: int) -> list[Work]:
     return [row for row in rows if row.sequence <= last]
 
 
-def _material(base: OpenBase, ready: set[tuple[int, int]], fresh: Fresh) -> list[Material]:
-    known = [piece for version in sorted(ready & fresh.keys()) for piece in fresh[version]]
-    unknown = sorted(key for key, _ in ready - fresh.keys())
+def _material(base: OpenBase, ready: set[Version], fresh: Fresh | None) -> list[Material]:
+    # A rebuild may have changed the model since ``fresh`` was prepared.
+    held = fresh.chunks if fresh is not None and fresh.model == base.model_name else {}
+    known = [piece for version in sorted(ready & held.keys()) for piece in held[version]]
+    unknown = sorted(key for key, _ in ready - held.keys())
     if not unknown:
         return known
     with base.records.reading() as tx:
         return known + chunks.material(tx, unknown, base.model_name)
+
+
+def _entries(base: OpenBase, material: Sequence[Material]) -> tuple[IndexEntry, ...]:
+    try:
+        material = with_vectors(base, base.model, material)
+    except ModelError as error:
+        log.error("chunks of base %s enter the index without a vector; rebuild it later: %s", base.id, error)
+    return entries_of(base, material)
+
+
+def with_vectors(base: OpenBase, model: EmbeddingModel | None, material: Sequence[Material]) -> Sequence[Material]:
+    """Embeds what has no vector of this model yet (it was stored under another one), and keeps the vectors."""
+    lacking = [] if model is None else [piece for piece in material if piece.vector is None]
+    if model is None or not lacking:
+        return material
+    vectors = embed([piece.text for piece in lacking], model)
+    with base.records.writing() as tx:
+        chunks.write_vectors(tx, base.id, model.name, [piece.key for piece in lacking], vectors)
+    found = {piece.key: vector for piece, vector in zip(lacking, vectors, strict=True)}
+    return [replace(piece, vector=found.get(piece.key, piece.vector)) for piece in material]
 
 
 def entries_of(base: OpenBase, material: Iterable[Material]) -> tuple[IndexEntry, ...]:
@@ -169,10 +209,10 @@ def entries_of(base: OpenBase, material: Iterable[Material]) -> tuple[IndexEntry
     )
 
 
-def _acknowledge(base: OpenBase, sequence: int, updated: Sequence[int]) -> None:
+def _acknowledge(base: OpenBase, sequence: int, replaced: Sequence[Version]) -> None:
     with base.records.writing() as tx:
-        if updated:
-            documents.settle(tx, updated)
+        if replaced:
+            documents.settle(tx, replaced)
         outbox.acknowledge(tx, base.id, sequence)
 
 
@@ -186,11 +226,15 @@ async def retry_due(base: OpenBase) -> int:
     return await asyncio.to_thread(enqueue)
 
 
-async def is_behind(base: OpenBase) -> bool:
-    """The index knows less than the outbox has forgotten: only a rebuild can mend that."""
+async def is_out_of_step(base: OpenBase) -> bool:
+    """Only a rebuild can mend an index that knows less than the outbox has forgotten, or more than was ever in it.
 
-    def forgotten() -> int:
+    The first is an index restored from an old copy, the second comes with records that were.
+    """
+
+    def bounds() -> tuple[int, int]:
         with base.records.reading() as tx:
-            return bases.indexed_sequence(tx, base.id)
+            return bases.indexed_sequence(tx, base.id), outbox.last_sequence(tx)
 
-    return await base.index.watermark() < await asyncio.to_thread(forgotten)
+    forgotten, last = await asyncio.to_thread(bounds)
+    return not forgotten <= await base.index.watermark() <= last

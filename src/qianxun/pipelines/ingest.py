@@ -205,7 +205,7 @@ async def take(base: OpenBase, submissions: Sequence[Submission], watch: Watch =
         watch(Step("waiting", len(submissions), reason=str(error)))
         ready = list(submissions)
     accepted = await asyncio.to_thread(_accept, base, ready)
-    await drain(base, _material(ready, accepted))
+    await drain(base, _fresh(ready, accepted))
     watch(Step("added", len(accepted)))
     return accepted
 
@@ -241,19 +241,21 @@ def _accept(base: OpenBase, submissions: Sequence[Submission]) -> list[Accepted]
         return documents.accept(tx, base.id, submissions)
 
 
-def _material(submissions: Sequence[Submission], accepted: Sequence[Accepted]) -> Fresh:
+def _fresh(submissions: Sequence[Submission], accepted: Sequence[Accepted]) -> Fresh:
     """The chunks that were just written, so that the indexer need not read them back."""
     fresh: dict[tuple[int, int], list[Material]] = {}
+    model = ""
     for each, result in zip(submissions, accepted, strict=True):
         if each.prepared is None or not result.chunk_keys:
             continue
+        model = each.prepared.model
         attributes = attributes_from(each.document)
         vectors = each.prepared.vectors
         fresh[result.document_key, result.generation] = [
             Material(key, result.document_key, piece.text, None if vectors is None else vectors[at], attributes)
             for at, (key, piece) in enumerate(zip(result.chunk_keys, each.prepared.pieces, strict=True))
         ]
-    return fresh
+    return Fresh(model, fresh)
 
 
 def fingerprint(base: OpenBase, *parts: object) -> str:

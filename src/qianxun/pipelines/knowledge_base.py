@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from qianxun.errors import QianxunError
+from qianxun.errors import BadInput
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.indexing import drain
 from qianxun.pipelines.ingest import submission, take
@@ -26,9 +26,12 @@ class KnowledgeBaseManager:
     base: OpenBase
 
     async def index_document(self, document: Document) -> int:
-        """Takes a document in, replacing an earlier version in one step; answers the number of its chunks."""
-        await take(self.base, [submission(self.base, document)])
-        return await asyncio.to_thread(self._chunk_count, document.id)
+        """Takes a document in, replacing an earlier version in one step; answers the number of its chunks.
+
+        0 for a document that is stored but cannot be embedded now: it is tried again later.
+        """
+        await self._take([document])
+        return await asyncio.to_thread(self._chunk_count, document.id) or 0
 
     async def delete_document(self, document_id: str) -> bool:
         """Removes a document; answers whether there was one. From its return on it cannot be found."""
@@ -37,20 +40,37 @@ class KnowledgeBaseManager:
         return removed
 
     async def batch_index(self, batch: Sequence[Document]) -> dict[str, int]:
-        """The number of chunks of each document, or -1 for one that was not taken in; the others are."""
-        counts: dict[str, int] = {}
-        for document in batch:
-            try:
-                counts[document.id] = await self.index_document(document)
-            except QianxunError as error:
-                log.warning("document %s was not taken in: %s", document.id, error)
-                counts[document.id] = FAILED
+        """The number of chunks of each document, or -1 for one that is not searchable now; the others are."""
+        try:
+            await self._take(batch)
+            stored = list(batch)
+        except BadInput:  # one of them cannot be stored: nothing was, and each answers for itself
+            stored = [document for document in batch if await self._is_taken(document)]
+        counts = {document.id: FAILED for document in batch}
+        for document in stored:
+            found = await asyncio.to_thread(self._chunk_count, document.id)
+            counts[document.id] = FAILED if found is None else found
         return counts
+
+    async def _take(self, batch: Sequence[Document]) -> None:
+        await take(self.base, await asyncio.to_thread(lambda: [submission(self.base, each) for each in batch]))
+
+    async def _is_taken(self, document: Document) -> bool:
+        try:
+            await self._take([document])
+        except BadInput as error:
+            log.warning("document %s was not taken in: %s", document.id, error)
+            return False
+        return True
 
     def _remove(self, document_id: str) -> bool:
         with self.base.records.writing() as tx:
             return documents.remove(tx, self.base.id, document_id)
 
-    def _chunk_count(self, document_id: str) -> int:
+    def _chunk_count(self, document_id: str) -> int | None:
+        """None when the newest version is not the one that serves."""
         with self.base.records.reading() as tx:
+            head = documents.heads(tx, self.base.id, [document_id]).get(document_id)
+            if head is None or head.status != "indexed":
+                return None
             return len(chunks.of_document(tx, self.base.id, document_id))

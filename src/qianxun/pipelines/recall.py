@@ -12,7 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from qianxun.errors import BadQuery, ModelError, RecallFailed, RetrieverUnavailable
+from qianxun.errors import (
+    BadQuery,
+    IndexUnusable,
+    MissingExtra,
+    ModelError,
+    ModelUnavailable,
+    RecallFailed,
+    RetrieverUnavailable,
+)
 from qianxun.pipelines.base import OpenBase, Serving
 from qianxun.ports import EmbeddingModel, Retriever
 from qianxun.rank.fuse import weighted
@@ -49,6 +57,8 @@ async def recall(base: OpenBase, text: str, options: RecallOptions) -> Recall:
     started = time.perf_counter()
     with base.serving.lent() as serving:
         query, degraded = await _analyse(base, serving, text, options)
+        if degraded and options.mode == "vector":
+            raise _failed(degraded)
         found, failed = await _search(base, serving, query, options)
     return Recall(text, options.mode, tuple(found), (*degraded, *failed), time.perf_counter() - started)
 
@@ -69,15 +79,17 @@ def _check(text: str, options: RecallOptions) -> None:
 async def _analyse(base: OpenBase, serving: Serving, text: str, options: RecallOptions) -> tuple[Query, list[Degraded]]:
     terms = base.analyser.analyse_query(text)
     vector, degraded = None, []
-    if "vector" in ARMS[options.mode] and serving.model is not None:
+    if "vector" in ARMS[options.mode]:
         try:
             vector = await asyncio.to_thread(_embed, serving.model, text)
-        except ModelError as error:
+        except (ModelError, MissingExtra) as error:
             degraded.append(Degraded("vector", str(error)))
     return Query(text, terms, vector, options.where), degraded
 
 
-def _embed(model: EmbeddingModel, text: str) -> Vector:
+def _embed(model: EmbeddingModel | None, text: str) -> Vector:
+    if model is None:
+        raise ModelUnavailable("这个知识库没有向量模型，只按词语检索", hint="用 qianxun rebuild --model 为它加上模型")
     return model.embed_query(text)
 
 
@@ -101,20 +113,24 @@ async def _ask_arms(
 ) -> tuple[dict[str, Ranking], list[Degraded]]:
     arms: Sequence[Retriever] = [arm for arm in _arms(serving) if arm.name in ARMS[options.mode]]
     if options.mode == "hybrid" and query.vector is None:
-        arms = [arm for arm in arms if arm.name != "vector"]  # a base without a model has one arm; that is no failure
+        arms = [arm for arm in arms if arm.name != "vector"]  # said already, with its reason
     answers = await asyncio.gather(*(arm.search(query, depth) for arm in arms), return_exceptions=True)
     rankings: dict[str, Ranking] = {}
     failed: list[Degraded] = []
     for arm, answer in zip(arms, answers, strict=True):
-        if isinstance(answer, RetrieverUnavailable):
+        if isinstance(answer, (RetrieverUnavailable, IndexUnusable)):
             failed.append(Degraded(arm.name, str(answer)))
         elif isinstance(answer, BaseException):
             raise answer
         else:
             rankings[arm.name] = answer
     if not rankings:
-        raise RecallFailed("每一路检索都失败了：" + "；".join(f"{each.part}：{each.reason}" for each in failed))
+        raise _failed(failed)
     return rankings, failed
+
+
+def _failed(arms: Sequence[Degraded]) -> RecallFailed:
+    return RecallFailed("每一路检索都失败了：" + "；".join(f"{each.part}：{each.reason}" for each in arms))
 
 
 def _arms(serving: Serving) -> tuple[Retriever, ...]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from qianxun.errors import IndexUnusable
 from qianxun.pipelines.base import OpenBase, Serving, stamp_for
-from qianxun.pipelines.indexing import drain, entries_of, is_behind
-from qianxun.pipelines.prepare import embed
+from qianxun.pipelines.indexing import drain, entries_of, is_out_of_step, with_vectors
 from qianxun.ports import EmbeddingModel, Index
 from qianxun.records import bases, chunks, database, listing, outbox
 from qianxun.records.chunks import Material
@@ -104,15 +104,7 @@ def _page(base: OpenBase, model: str, after: int) -> list[Material]:
 
 
 def _entries(base: OpenBase, model: EmbeddingModel | None, page: list[Material]) -> tuple[IndexEntry, ...]:
-    """Embeds what has no vector of this model yet, and keeps the vectors in the records."""
-    lacking = [] if model is None else [piece for piece in page if piece.vector is None]
-    if model is not None and lacking:
-        vectors = embed([piece.text for piece in lacking], model)
-        with base.records.writing() as tx:
-            chunks.write_vectors(tx, model.name, [piece.key for piece in lacking], vectors)
-        found = {piece.key: vector for piece, vector in zip(lacking, vectors, strict=True)}
-        page = [replace(piece, vector=found.get(piece.key, piece.vector)) for piece in page]
-    return entries_of(base, page)
+    return entries_of(base, with_vectors(base, model, page))
 
 
 def _change_model(base: OpenBase, model: EmbeddingModel | None) -> None:
@@ -142,15 +134,19 @@ def _tally(base: OpenBase) -> dict[str, int]:
         return listing.tally(tx, base.id)
 
 
-def _check_records(base: OpenBase) -> Iterator[Finding]:
+def _check_records(base: OpenBase) -> list[Finding]:
     with base.records.reading() as tx:
-        for problem in database.integrity_problems(tx):
-            yield Finding("corrupt", 1, detail=problem)
-        yield from _keys("orphan_chunk", chunks.orphans(tx, base.id))
-        if base.model is not None:
-            yield from _keys("chunk_without_vector", chunks.without_vector(tx, base.id, base.model_name))
-        if waiting := outbox.depth(tx, base.id):
-            yield Finding("waiting", waiting, detail="变更尚未进入索引")
+        return list(_findings(base, tx))
+
+
+def _findings(base: OpenBase, tx: Any) -> Iterator[Finding]:
+    for problem in database.integrity_problems(tx):
+        yield Finding("corrupt", 1, detail=problem)
+    yield from _keys("orphan_chunk", chunks.orphans(tx, base.id))
+    if base.model is not None:
+        yield from _keys("chunk_without_vector", chunks.without_vector(tx, base.id, base.model_name))
+    if waiting := outbox.depth(tx, base.id):
+        yield Finding("waiting", waiting, detail="变更尚未进入索引")
 
 
 async def _check_index(base: OpenBase) -> list[Finding]:
@@ -159,12 +155,16 @@ async def _check_index(base: OpenBase) -> list[Finding]:
     except IndexUnusable as error:
         return [Finding("corrupt", 1, detail=str(error))]
     inventory = await base.index.inventory()
-    with base.records.reading() as tx:
-        expected = chunks.served_keys(tx, base.id)
+    expected = await asyncio.to_thread(_served_keys, base)
     findings = _compare("keywords", expected, inventory.keywords)
     if base.model is not None:
         findings += _compare("vectors", expected, inventory.vectors.get("content", np.empty(0, np.int64)))
     return findings
+
+
+def _served_keys(base: OpenBase) -> Keys:
+    with base.records.reading() as tx:
+        return chunks.served_keys(tx, base.id)
 
 
 def _compare(part: str, expected: Keys, held: Keys) -> list[Finding]:
@@ -186,7 +186,7 @@ async def catch_up(base: OpenBase) -> None:
 
     Documents that have still to be chunked and embedded are left to the indexer.
     """
-    if await is_behind(base):
-        log.warning("index of base %s is older than the outbox remembers: rebuilding it", base.id)
+    if await is_out_of_step(base):
+        log.warning("index of base %s is older than the outbox remembers, or newer: rebuilding it", base.id)
         await rebuild(base, base.model)
     await drain(base, preparing=False)

@@ -88,12 +88,20 @@ def _vector_rows(keys: range, work: Prepared) -> Iterator[dict[str, Any]]:
         yield {"chunk_key": key, "model": work.model, "vector": vector.tobytes()}
 
 
-def write_vectors(tx: Connection, model: str, keys: Sequence[int], vectors: np.ndarray[Any, Any]) -> None:
-    """Vectors of another model beside the present ones, for a rebuild that changes the model."""
+def write_vectors(
+    tx: Connection, knowledge_base: int, model: str, keys: Sequence[int], vectors: np.ndarray[Any, Any]
+) -> None:
+    """Vectors of another model beside the present ones, for a rebuild that changes the model.
+
+    Chunks that have gone since they were read get none.
+    """
+    held: set[int] = set()
     for part in in_slices(keys):
         tx.execute(delete(VectorRow).where(VectorRow.chunk_key.in_(part), VectorRow.model == model))
-    fresh = np.asarray(vectors, dtype=VECTOR_TYPE)
-    found = [{"chunk_key": k, "model": model, "vector": v.tobytes()} for k, v in zip(keys, fresh, strict=True)]
+        own = select(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base, ChunkRow.key.in_(part))
+        held.update(tx.execute(own).scalars())
+    keyed = zip(keys, np.asarray(vectors, dtype=VECTOR_TYPE), strict=True)
+    found = [{"chunk_key": k, "model": model, "vector": v.tobytes()} for k, v in keyed if k in held]
     if found:
         tx.execute(insert(VectorRow), found)
 
