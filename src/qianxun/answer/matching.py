@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from qianxun.chinese import STOP_WORDS, analyse_query, fold
+from qianxun.chinese import STOP_WORDS, analyse_query, fold, grams
 
 Span: TypeAlias = tuple[int, int]
 
@@ -39,6 +40,20 @@ def snippet(text: str, places: Sequence[Span], width: int) -> Span:
 
     best = max(starts, key=lambda start: (covered(start), -start))
     return best, best + width
+
+
+def weights(lines: Sequence[str], query: str) -> list[float]:
+    """How much of the question each line takes up, in [0, 1]: by pairs of characters and whole runs of letters or
+    digits, each counting by how rare it is among these lines."""
+    wanted = [gram for gram in grams(query) if len(gram) > 1] or grams(query)
+    held = [set(grams(line)).intersection(wanted) for line in lines]
+    rarity = {gram: _rarity(len(lines), sum(gram in one for one in held)) for gram in dict.fromkeys(wanted)}
+    most = sum(rarity.values()) or 1.0
+    return [sum(rarity[gram] for gram in sorted(one)) / most for one in held]
+
+
+def _rarity(lines: int, holding: int) -> float:
+    return math.log1p(lines / (holding or lines))
 
 
 def _whole(pattern: re.Pattern[str], folded: str) -> Iterator[re.Match[str]]:

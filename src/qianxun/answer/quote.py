@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from qianxun.answer.matching import spans, telling_words
-from qianxun.chinese import SENTENCE_END, grams
+from qianxun.answer.matching import weights
+from qianxun.chinese import SENTENCE_END
 from qianxun.types import Found
 
 PASSAGES = 3  # looked at: what ranks below does not outweigh the ranking
@@ -32,18 +32,14 @@ class Quotation:
 
 
 def quote(found: Sequence[Found], query: str) -> Quotation | None:
-    """The sentence of the first passages that shares most with the query; None where nothing was found.
+    """The sentence of the first passages that takes up most of the query; None where nothing was found.
 
     A passage's rank counts: its sentences are weighed by its score. Ties go to the earlier sentence.
     """
-    words, wanted = telling_words(query), set(grams(query))
-    best: tuple[float, Quotation] | None = None
-    for hit in found[:PASSAGES]:
-        for sentence in sentences(hit.chunk.text):
-            weight = _share(sentence, words, wanted) * hit.score
-            if best is None or weight > best[0]:
-                best = weight, Quotation(sentence, hit)
-    return best[1] if best else None
+    offered = [Quotation(line, hit) for hit in found[:PASSAGES] for line in sentences(hit.chunk.text)]
+    told = weights([each.sentence for each in offered], query)
+    order = [weight * each.source.score for weight, each in zip(told, offered, strict=True)]
+    return offered[order.index(max(order))] if offered else None
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -54,10 +50,3 @@ def sentences(text: str) -> Iterator[str]:
             if sentence := line[start:end].strip():
                 yield sentence
             start = end
-
-
-def _share(sentence: str, words: Sequence[str], wanted: set[str]) -> float:
-    """How much of the question a sentence takes up: of its words, and of its characters and pairs."""
-    held = sum(bool(spans(sentence, [word])) for word in words)
-    shared = len(wanted & set(grams(sentence)))
-    return held / max(1, len(words)) + shared / max(1, len(wanted))

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in given
     verbose = "--verbose" in given
-    logging.basicConfig(level=logging.INFO if verbose else logging.CRITICAL, stream=sys.stderr, force=True)
+    _log(verbose)
     try:
         return _run(given)
     except QianxunError as error:
@@ -38,6 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         err().print(say("已停下。", "Stopped."), style="yellow")
         return INTERRUPTED
+
+
+def _log(verbose: bool) -> None:
+    """What the parts note for operators goes to stderr when asked for; the commands themselves say what matters."""
+    logging.basicConfig(level=logging.WARNING if verbose else logging.CRITICAL, stream=sys.stderr, force=True)
+    logging.getLogger("qianxun").setLevel(logging.INFO if verbose else logging.CRITICAL)
 
 
 def _run(arguments: list[str]) -> int:

@@ -13,12 +13,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.rule import Rule
+from rich.text import Text
 
 from qianxun.cli import documents, search
 from qianxun.cli.models import fetch
 from qianxun.cli.progress import AddProgress, bars
 from qianxun.cli.session import JsonFlag, Session, session_of, with_engine
-from qianxun.cli.voice import note, out, print_json, say
+from qianxun.cli.voice import note, out, print_folded, print_json, say
 from qianxun.errors import ModelError, NotFound
 from qianxun.samples import LIBRARY
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from qianxun.types import KnowledgeBase, Recall
 
 BASE = "示例"
-SHOWN = 2  # results per search: enough to see the point
-QUESTION = "笔记本电脑遗失了怎么办"
+SHOWN = 1  # results per search: enough to see the point
+QUESTION = "电脑遗失了该打哪个电话"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,12 @@ TRIES = (
     ),
     Try(
         "茶馆为什么没有发票",
-        "简体问，繁体答：小说原文写作“發票”“茶館”，原文一字不改",
+        "简体问，繁体答：文中写作“發票”“茶館”，原文一字不改",
         "asked in simplified Chinese, found in a traditional text, which stays as it is",
     ),
     Try(
         "西南大区 2025年下半年 销售",
-        "Excel 的两行合并表头读成了“2025年 › 下半年”：781 万元",
+        "Excel 的两行合并表头读成了“2025年 / 下半年”：781 万元",
         "a merged two-row header of a spreadsheet, read as a path",
     ),
 )
@@ -174,7 +175,8 @@ def _show_added(console: Console, report: Report) -> None:
 
 async def _try(engine: Engine, base: KnowledgeBase, one: Try, console: Console) -> dict[str, Any]:
     answer = await engine.retrieve(base.id, one.query, top_k=SHOWN, mode=one.mode.value)
-    console.print(f"\n  [bold]{one.query}[/]   [dim]{say(one.point, one.point_en)}[/]")
+    console.print(f"\n  [bold]▸ {one.query}[/]")
+    print_folded(console, Text(say(one.point, one.point_en), style="dim italic"), 4)
     search.show(console, answer)
     if not answer.found:
         console.print(say("    没有找到（零模型模式下，换了说法的问题找不到）", "    nothing found"), style="yellow")
@@ -213,17 +215,12 @@ def _step(console: Console, number: int, title: str) -> None:
 def _show_next(console: Console, settings: Settings, seconds: float, model: str) -> None:
     console.print()
     console.print(Rule(style="cyan"))
-    told = say(
-        f"[green]✓[/] 完成，用时 {seconds:.1f} 秒。接下来可以试试：", f"[green]✓[/] Done in {seconds:.1f} s. Try next:"
-    )
-    console.print(told)
+    done = say(f"完成，用时 {seconds:.1f} 秒。接下来可以试试：", f"Done in {seconds:.1f} s. Try next:")
+    console.print(f"[green]✓[/] {done}")
     for command in _commands(settings.data, model):
         console.print(f"  {command}", markup=False, soft_wrap=True)
-    note(
-        say("数据都在 ", "Everything is in ")
-        + str(settings.folder)
-        + say("，删掉目录即清空。", "; delete it to start over.")
-    )
+    folder = settings.folder
+    note(say(f"数据都在 {folder}，删掉目录即清空。", f"Everything is in {folder}; delete it to start over."))
 
 
 def _commands(data: str, model: str) -> Sequence[str]:

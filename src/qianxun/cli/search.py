@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from qianxun.cli.session import BaseOption, JsonFlag, find_base, session_of, with_engine
-from qianxun.cli.voice import note, out, print_json, say
+from qianxun.cli.voice import note, out, print_folded, print_json, say
 
 if TYPE_CHECKING:
     from qianxun.engine import Engine
     from qianxun.types import Filter, Found, KnowledgeBase, Recall
 
-SNIPPET = 120  # characters shown of a prose chunk
+SNIPPET = 120  # characters shown of a prose chunk, and of a table's row
+ROWS = 3
 ARM_NAMES = {"vector": ("语义", "vector"), "keyword": ("词语", "keyword")}
 
 
@@ -59,8 +60,15 @@ def search(
         return
     console = out()
     show(console, answer)
-    if not answer.found:
+    if answer.found:
+        console.print(_count(answer), style="dim")
+    else:
         console.print(_advice(base, answer, narrowed=bool(doc or user or project or content_type or tag)), markup=False)
+
+
+def _count(answer: Recall) -> str:
+    number, milliseconds = len(answer.found), answer.seconds * 1000
+    return say(f"{number} 条，{milliseconds:.0f} 毫秒", f"{number} results, {milliseconds:.0f} ms")
 
 
 def _filter(user: str | None, project: str | None, types: Sequence[str], tags: Sequence[str]) -> Filter:
@@ -121,19 +129,12 @@ def _chunk(hit: Found, words: Sequence[str]) -> dict[str, Any]:
 
 def show(console: Console, answer: Recall) -> None:
     """The results, best first, with what was found highlighted; says aloud what could not take part."""
-    from qianxun.answer.matching import telling_words
-
-    words = telling_words(answer.query)
     for rank, hit in enumerate(answer.found, 1):
-        console.print(_title(rank, hit), overflow="fold")
-        console.print(Padding(excerpt(hit.chunk.text, words, table=hit.chunk.kind == "table"), (0, 0, 0, 4)))
+        print_folded(console, _title(rank, hit), 10, hanging=10)
+        print_folded(console, excerpt(hit, answer.query), 4)
     for part in answer.degraded:
         arm = say(*ARM_NAMES.get(part.part, (part.part, part.part)))
         note(say(f"! {arm}检索没能参加：{part.reason}", f"! The {arm} arm did not take part: {part.reason}"), "yellow")
-    if answer.found:
-        number, milliseconds = len(answer.found), answer.seconds * 1000
-        told = say(f"{number} 条，{milliseconds:.0f} 毫秒", f"{number} results, {milliseconds:.0f} ms")
-        console.print(told, style="dim")
 
 
 def _title(rank: int, hit: Found) -> Text:
@@ -143,37 +144,54 @@ def _title(rank: int, hit: Found) -> Text:
     title.append(f"{hit.score:.2f}", style="bold green")
     title.append(f"  {arms}  ", style="dim")
     title.append(chunk.doc_name or chunk.doc_id, style="bold cyan")
-    if chunk.headings:
-        title.append(" › " + " › ".join(chunk.headings), style="cyan")
+    headings = [heading for heading in chunk.headings if heading != Path(chunk.doc_name).stem]
+    if headings:
+        title.append(" › " + " › ".join(headings), style="cyan")
     if chunk.page is not None:
         title.append(say(f"  第 {chunk.page} 页", f"  p. {chunk.page}"), style="dim")
     return title
 
 
-def excerpt(text: str, words: Sequence[str], *, table: bool = False) -> Text:
-    """The telling part of a chunk, on one line; of a table, its head and the rows that match."""
-    from qianxun.answer.matching import snippet, spans
+def excerpt(hit: Found, query: str) -> Text:
+    """The telling part of a chunk, its heading left out; of a table, the head and the rows that match best."""
+    from qianxun.answer.matching import snippet, spans, telling_words
 
-    shown = _rows(text, words) if table else " ".join(text.split())
-    places = spans(shown, words)
-    start, end = (0, len(shown)) if table else snippet(shown, places, SNIPPET)
-    drawn = Text("…" if start else "")
-    drawn.append(shown[start:end])
-    offset = len(drawn) - (end - start)
-    drawn.append("…" if end < len(shown) else "")
-    for begin, stop in places:
-        if begin >= start and stop <= end:
-            drawn.stylize("bold yellow", begin - start + offset, stop - start + offset)
+    words = telling_words(query)
+    if hit.chunk.kind == "table":
+        return _highlighted(_rows(hit.chunk.text, query), words)
+    shown = " ".join(_without_heading(hit).split())
+    start, end = snippet(shown, spans(shown, words), SNIPPET)
+    drawn = _highlighted(shown[start:end], words)
+    return Text("…" if start else "") + drawn + Text("…" if end < len(shown) else "")
+
+
+def _highlighted(text: str, words: Sequence[str]) -> Text:
+    from qianxun.answer.matching import spans
+
+    drawn = Text(text)
+    for start, end in spans(text, words):
+        drawn.stylize("bold yellow", start, end)
     return drawn
 
 
-def _rows(text: str, words: Sequence[str], most: int = 4) -> str:
-    from qianxun.answer.matching import spans
+def _without_heading(hit: Found) -> str:
+    """The title line shows the headings already."""
+    text = hit.chunk.text.lstrip()
+    for heading in hit.chunk.headings:
+        text = text.removeprefix(heading).lstrip()
+    return text or hit.chunk.text
+
+
+def _rows(text: str, query: str) -> str:
+    from qianxun.answer.matching import weights
 
     lines = [line for line in text.splitlines() if line.strip()]
-    best = sorted(range(len(lines)), key=lambda at: (-len({lines[at][a:b] for a, b in spans(lines[at], words)}), at))
-    kept = sorted({0, 1, *best[: most - 1]} & set(range(len(lines))))
-    return "\n".join(line if len(line) <= SNIPPET else line[:SNIPPET] + "…" for line in (lines[at] for at in kept))
+    body = next((at + 1 for at, line in enumerate(lines) if line.startswith("|")), 0)  # behind the column names
+    told = weights(lines, query)
+    best = sorted(range(body, len(lines)), key=lambda at: (-told[at], at))[:ROWS]
+    kept = sorted(best[:1] + [at for at in best[1:] if told[at] >= told[best[0]] / 2 > 0])
+    shown = [*lines[:body], *(lines[at] for at in kept)]
+    return "\n".join(line if len(line) <= SNIPPET else line[:SNIPPET] + "…" for line in shown)
 
 
 def _advice(base: KnowledgeBase, answer: Recall, *, narrowed: bool) -> str:

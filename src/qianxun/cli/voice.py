@@ -8,7 +8,9 @@ from contextvars import ContextVar
 from enum import StrEnum
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
 
 class Language(StrEnum):
@@ -68,3 +70,40 @@ def print_json(document: Any) -> None:
 def note(text: str, style: str = "dim") -> None:
     """A line for people on stderr."""
     err().print(text, style=style, markup=False, soft_wrap=True)
+
+
+def print_folded(console: Console, text: Text, indent: int, *, hanging: int = 0) -> None:
+    """Prints text in lines that fit the console: Chinese breaks anywhere, runs of letters and digits do not.
+
+    Every line stands ``indent`` cells from the margin, the first one ``hanging`` less.
+    """
+    parts = [part for line in text.split("\n") for part in line.divide(_breaks(line.plain, console.width - indent))]
+    for at, part in enumerate(parts):
+        part.rstrip()
+        margin = " " * (indent - hanging if at == 0 else indent)
+        console.print(Text(margin) + part, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _breaks(line: str, width: int) -> list[int]:
+    """Where to break so that no part is wider than ``width`` cells."""
+    found: list[int] = []
+    start = used = 0
+    for at, character in enumerate(line):
+        used += cell_len(character)
+        if used > width:
+            cut = _word_start(line, start, at)
+            found.append(cut)
+            start, used = cut, cell_len(line[cut : at + 1])
+    return found
+
+
+def _word_start(line: str, start: int, at: int) -> int:
+    """The beginning of the run of letters and digits that stands at ``at``; ``at`` where that run began the line."""
+    cut = at
+    while cut > start and _is_latin(line[cut]) and _is_latin(line[cut - 1]):
+        cut -= 1
+    return cut if cut > start else at
+
+
+def _is_latin(character: str) -> bool:
+    return character.isascii() and (character.isalnum() or character in "-_./%:")
