@@ -20,7 +20,7 @@ class ParseLimits:
     pixels: int = 80_000_000  # of one picture
     depth: int = 200  # of nested JSON
     pictures: int = 50  # recognised inside one office file
-    seconds: float = 60.0  # without a sign of life: a finished page is one
+    seconds: float = 120.0  # without a sign of life: a finished page is one
     total_seconds: float = 3_600.0
     memory_bytes: int = 2 * GIB  # address space for one file, beyond what the libraries themselves take
     ocr_memory_bytes: int = 4 * GIB  # the same where pictures may be recognised: onnxruntime maps generously

@@ -148,8 +148,10 @@ def _in_order(rest: Sequence[Line], placed: list[_Placed], height: float, page: 
 def _prose(lines: Sequence[Line], height: float, page: int | None) -> list[Block]:
     blocks: list[Block] = []
     for column in columns_of(lines, height):
-        texts = [" ".join(line.text for line in row) for row in rows_of(column)]
-        for paragraph in reflow(texts):
+        rows = rows_of(column)
+        margin = sorted(row[-1].right for row in rows)[int(len(rows) * 0.9)]
+        filled = [len(rows) > 2 and row[-1].right >= margin - 1.5 * height for row in rows]
+        for paragraph in reflow([" ".join(line.text for line in row) for row in rows], filled):
             level = heading_level(paragraph)
             blocks.append(Heading(paragraph, level, page) if level else Paragraph(paragraph, page))
     return blocks

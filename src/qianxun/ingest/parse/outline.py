@@ -17,6 +17,7 @@ _ENGLISH: Final = re.compile(
 )
 _LEVELS: Final = {"部": 1, "编": 1, "卷": 1, "篇": 1, "集": 1, "回": 2, "章": 2, "节": 3}
 _LONGEST: Final = 60
+_PAGE_NUMBER: Final = re.compile(r"^\s{0,8}\d{1,4}\s|[\s.…·∣|]\d{1,4}\s{0,8}$")  # a running head, a line of contents
 _SENTENCE: Final = re.compile(r"[。！？；…，,：:]")
 _RUN_OF_CONTENTS: Final = 3  # as many headings in a row are a table of contents
 
@@ -26,7 +27,7 @@ def heading_level(line: str) -> int | None:
     if len(line) > _LONGEST or ("第" not in line and line.lstrip()[:4].lower() not in ("part", "book", "chap")):
         return None
     found = _NUMBERED.fullmatch(line.rstrip()) or _ENGLISH.fullmatch(line.rstrip())
-    if found is None or _SENTENCE.search(found["rest"]):
+    if found is None or _SENTENCE.search(found["rest"]) or _PAGE_NUMBER.search(line):
         return None
     rest = found["rest"]
     # 第一章总则 is a heading, 第一章主要介绍…、… the beginning of a sentence; chapters of novels are long (回).

@@ -191,12 +191,13 @@ def _shape(line: str) -> str:
 
 def _edge_lines(page: _Page) -> list[str]:
     lines = [line for band in page.bands if isinstance(band, list) for line in band]
+    lines += [block.text for block in page.recognised if isinstance(block, Paragraph)]
     return [*lines[:2], *lines[-2:]]
 
 
 def _running_lines(pages: Sequence[_Page]) -> set[str]:
     """What most pages begin or end with, numbers aside: heads, feet, page numbers. Short documents keep all."""
-    written = [page for page in pages if page.bands]
+    written = [page for page in pages if page.bands or page.recognised]
     if len(written) < 4:
         return set()
     counts = Counter(shape for page in written for shape in {_shape(line) for line in _edge_lines(page)})
@@ -204,8 +205,8 @@ def _running_lines(pages: Sequence[_Page]) -> set[str]:
 
 
 def _blocks(page: _Page, running: set[str], headings: dict[tuple[int, str], int]) -> Iterator[Block]:
-    yield from page.recognised
     edges = {line for line in _edge_lines(page) if _shape(line) in running}
+    yield from (block for block in page.recognised if not (isinstance(block, Paragraph) and block.text in edges))
     last = ""
     for band in page.bands:
         if isinstance(band, RuledTable):

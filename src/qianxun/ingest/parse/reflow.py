@@ -16,21 +16,26 @@ _OPENS: Final = re.compile(
     r"|第[一二三四五六七八九十百千零\d]{1,8}条|[•·●■◆○▪\-—*]\s|[①-⑳]|Q\d{0,3}[:：]|问[:：]|答[:：])"
 )
 _FULL: Final = 0.86  # a line at least this share of the usual full width ran to the margin
+_NEAR: Final = 7
+_NARROWEST: Final = 24
 _HYPHENS: Final = "\ufffe\u00ad"
 
 
-def reflow(lines: Sequence[str]) -> list[str]:
-    """Paragraphs. A line that ran to the margin and did not end a sentence goes on in the next one."""
-    kept = [line.strip() for line in lines if line.strip()]
-    full = _full_width(kept)
+def reflow(lines: Sequence[str], filled: Sequence[bool] | None = None) -> list[str]:
+    """Paragraphs. A line that ran to the margin and did not end a sentence goes on in the next one.
+
+    ``filled`` says which lines ran to the margin, where that was seen; otherwise their lengths tell. No line is blank.
+    """
+    kept = [line.strip() for line in lines]
+    ran = _filled(kept) if filled is None else filled
     paragraphs: list[str] = []
     joins = False
-    for line in kept:
+    for line, is_full in zip(kept, ran, strict=True):
         if joins and not _OPENS.match(line) and heading_level(line) is None:
             paragraphs[-1] = joined(paragraphs[-1], line)
         else:
             paragraphs.append(line)
-        ran_on = line[-1] in _HYPHENS or (shown_width(line) >= full * _FULL and not _ENDS.search(line))
+        ran_on = line[-1] in _HYPHENS or (is_full and not _ENDS.search(line))
         joins = ran_on and heading_level(line) is None
     return paragraphs
 
@@ -56,9 +61,12 @@ def _is_wide(char: str) -> bool:
     return bool(char) and unicodedata.east_asian_width(char) in "WFA" and ord(char) > 0x2000
 
 
-def _full_width(lines: Sequence[str]) -> float:
-    """The width of a full line: what the wider quarter of the lines reaches. Short pages have none."""
-    widths = sorted(shown_width(line) for line in lines)
-    if len(widths) < 3:
-        return 1e9 if not widths or widths[-1] < 60 else widths[-1]
-    return max(widths[int(len(widths) * 0.85)], 24)
+def _filled(lines: Sequence[str]) -> list[bool]:
+    """Which lines are about as wide as the wide ones near them: a page may change its type size."""
+    widths = [shown_width(line) for line in lines]
+    found = []
+    for index, width in enumerate(widths):
+        near = sorted(widths[max(index - _NEAR, 0) : index + _NEAR + 1])
+        full = max(near[int(len(near) * 0.8)], _NARROWEST)
+        found.append(len(near) > 2 and width >= full * _FULL)
+    return found
