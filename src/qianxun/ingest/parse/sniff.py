@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,7 @@ _MAGIC: Final = (
     (b"PK\x05\x06", "zip"),
 )
 _OFFICE: Final = (("xl/", "xlsx"), ("word/", "docx"), ("ppt/", "pptx"))
-_BINARY: Final = frozenset(bytes(range(32))) - frozenset(b"\t\n\r\f\x1b\x00")
+_CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +110,7 @@ def _text_kind(path: Path, head: bytes, named: str) -> Kind:
 
 
 def _is_text(head: bytes) -> bool:
-    if head.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")):
-        return True
-    odd = sum(byte in _BINARY for byte in head)
-    if odd * 200 > len(head):
-        return False
     # The cut at the end of the sample may fall inside a character.
-    decoded = next((found for cut in range(4) if (found := decode(head[: len(head) - cut]))), None)
-    return decoded is not None and decoded.text.count("\x00") * 200 <= len(head)
+    cuts = range(4) if len(head) == _HEAD else (0,)
+    decoded = next((found for cut in cuts if (found := decode(head[: len(head) - cut]))), None)
+    return decoded is not None and len(_CONTROLS.findall(decoded.text)) * 200 <= len(decoded.text)

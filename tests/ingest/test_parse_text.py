@@ -1,0 +1,316 @@
+"""Plain text, Markdown, HTML, CSV and JSON: the right characters, the right structure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from qianxun.errors import TooLarge, Unreadable, UnsupportedFile
+from qianxun.ingest.assemble import assemble
+from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.parse import parse
+from qianxun.types import Heading, Paragraph, ParsedFile, QAPair, TableBlock
+from tests.shared import DATA, needs_data
+
+LIMITS = ParseLimits()
+INGEST = DATA / "ingest"
+SIMPLIFIED = "高血压患者能吃党参吗？医保报销比例为85%，血压应低于140/90mmHg。"
+TRADITIONAL = "發票開立後，請於七日內寄送給買受人。本公司保留變更的權利。"
+
+
+def parsed(path: Path, content: bytes | str) -> ParsedFile:
+    path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+    return parse(path, LIMITS)
+
+
+def tables(file: ParsedFile) -> list[TableBlock]:
+    return [block for block in file.blocks if isinstance(block, TableBlock)]
+
+
+# ── encodings ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("text", "codec", "named"),
+    [
+        (SIMPLIFIED, "utf-8", "utf-8"),
+        (SIMPLIFIED, "utf-8-sig", "utf-8"),
+        (SIMPLIFIED, "utf-16", "utf-16"),
+        (SIMPLIFIED + "\n123 abc 456\n", "utf-16-le", "utf-16-le"),
+        (SIMPLIFIED + "\n123 abc 456\n", "utf-16-be", "utf-16-be"),
+        (SIMPLIFIED, "gb18030", "gb18030"),
+        ("中文", "gbk", "gb18030"),
+        ("价格：￥12.50", "gbk", "gb18030"),
+        ("汉字㐀𠀀都在", "gb18030", "gb18030"),
+        (TRADITIONAL, "gb18030", "gb18030"),
+        (TRADITIONAL, "big5", "big5"),
+        ("臺灣", "big5", "big5"),
+        ("測試", "big5", "big5"),
+        ("發票", "big5", "big5"),
+        ("plain ASCII text", "ascii", "utf-8"),
+    ],
+)
+def test_text_is_read_in_the_encoding_it_was_written_in(tmp_path: Path, text: str, codec: str, named: str) -> None:
+    file = parsed(tmp_path / "a.txt", text.encode(codec))
+    assert [block.text for block in file.blocks if isinstance(block, Paragraph)] == [text.strip()]
+    assert file.metadata["encoding"] == named
+
+
+@needs_data
+@pytest.mark.parametrize(("codec", "named"), [("gb18030", "gb18030"), ("big5", "big5"), ("utf-16", "utf-16")])
+def test_every_stretch_of_a_real_novel_is_recognised_whatever_its_encoding(
+    tmp_path: Path, codec: str, named: str
+) -> None:
+    import opencc
+
+    novel = (INGEST / "novels/三国演义.txt").read_text("utf-8")
+    if codec == "big5":
+        novel = opencc.OpenCC("s2t").convert(novel[:200_000])
+    wrong = []
+    for start in range(3_000, 180_000, 3_000):
+        for length in (12, 40, 400):
+            written = novel[start : start + length].encode(codec, "ignore")
+            text = written.decode(codec).strip()
+            file = parsed(tmp_path / "a.txt", written)
+            if file.metadata["encoding"] != named:
+                wrong.append(text)
+    assert len(wrong) <= 2, wrong  # of 177; twelve characters can be undecidable
+
+
+def test_a_few_broken_bytes_do_not_cost_the_file(tmp_path: Path) -> None:
+    content = (SIMPLIFIED * 200).encode("utf-8")
+    file = parsed(tmp_path / "a.txt", content[:3000] + b"\xff" + content[3000:])
+    assert "无法按 utf-8 解读" in file.warnings[0]
+    assert "医保报销比例" in assemble(file).content
+
+
+# ── plain text ───────────────────────────────────────────────────────────────────────────────────
+
+
+@needs_data
+def test_a_novel_has_a_heading_per_chapter() -> None:
+    file = parse(INGEST / "novels/三国演义.txt", LIMITS)
+    headings = [block.text for block in file.blocks if isinstance(block, Heading)]
+    assert len(headings) == 120
+    assert headings[0] == "第一回 宴桃园豪杰三结义 斩黄巾英雄首立功"
+    assert headings[119] == "第一百二十回 荐杜预老将献新谋 降孙皓三分归一统"
+    text = assemble(file)
+    assert "话说天下大势，分久必合，合久必分。" in text.content
+    assert all(text.content[mark.start :].startswith(mark.title) for mark in text.marks)
+
+
+@needs_data
+def test_a_table_of_contents_is_not_a_hundred_empty_chapters() -> None:
+    file = parse(INGEST / "novels/歇浦潮.txt", LIMITS)
+    headings = [block for block in file.blocks if isinstance(block, Heading)]
+    assert len(headings) == 100
+
+
+def test_a_sentence_about_a_chapter_is_no_heading(tmp_path: Path) -> None:
+    file = parsed(tmp_path / "a.txt", "第三章 合同的效力\n\n第三章规定，合同自成立时生效。\n\n第五章主要介绍知识图谱的概念、历史与应用\n")
+    assert [block.text for block in file.blocks if isinstance(block, Heading)] == ["第三章 合同的效力"]
+
+
+# ── markdown ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@needs_data
+def test_the_civil_code_keeps_its_outline_and_loses_its_comments() -> None:
+    text = assemble(parse(INGEST / "markdown/民法典/合同编.md", LIMITS))
+    assert "INFO END" not in text.content
+    assert "第四百六十四条 合同是民事主体之间设立、变更、终止民事法律关系的协议。" in text.content
+    assert ("第二章 合同的订立", 3) in [(mark.title, mark.level) for mark in text.marks]
+
+
+def test_markdown_gives_tables_lists_and_code(tmp_path: Path) -> None:
+    source = (
+        "---\ntitle: 报销说明\n---\n\n## 比例\n\n| 项目 | 比例 | 限额（元） |\n|---|---|---|\n| 住院 | 85% | 1,000 |\n"
+        "| 门诊 | 60% | 500 |\n\n1. 先**登记**\n2. 后[报销](http://example.com/x)\n\n```python\nif a:\n    b = 1\n```\n"
+    )
+    file = parsed(tmp_path / "a.md", source)
+    table = tables(file)[0].table
+    assert file.title == "报销说明"
+    assert [column.kind for column in table.columns] == ["text", "percent", "money"]
+    assert table.rows == (("住院", 0.85, 1000), ("门诊", 0.6, 500))
+    assert table.texts[0] == ("住院", "85%", "1,000")
+    content = assemble(file).content
+    assert "1. 先登记\n2. 后报销" in content
+    assert "if a:\n    b = 1" in content
+
+
+# ── html ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_html_keeps_what_a_reader_reads(tmp_path: Path) -> None:
+    source = (
+        "<html><head><title>T</title><style>p{}</style></head><body><nav><a href=/>首页</a></nav>"
+        "<ul class=menu><li><a>一</a><li><a>二</a><li><a>三</a><li><a>四</a></ul>"
+        "<h1>医保<b>政策</b></h1><script>alert('坏')</script><p>第一段&nbsp;&lt;正文&gt;<br>换行</p>"
+        "<div style='display: none'>看不见</div><p>第二段</p></body></html>"
+    )
+    file = parsed(tmp_path / "a.html", source)
+    assert file.blocks == (Heading("医保政策", 1), Paragraph("第一段 <正文>\n换行"), Paragraph("第二段"))
+
+
+def test_rowspan_and_colspan_become_header_paths_and_repeated_cells(tmp_path: Path) -> None:
+    source = (
+        "<table><caption>销售</caption><tr><th rowspan=2>地区</th><th colspan=2>2023年</th></tr>"
+        "<tr><th>销售额（万元）</th><th>增长</th></tr>"
+        "<tr><td rowspan=2>华东</td><td>1,200.5</td><td>5%</td></tr><tr><td>-30</td><td>-1.5%</td></tr></table>"
+    )
+    table = tables(parsed(tmp_path / "a.html", source))[0].table
+    assert table.title == "销售"
+    assert [column.path for column in table.columns] == [("地区",), ("2023年", "销售额（万元）"), ("2023年", "增长")]
+    assert [(column.kind, column.unit) for column in table.columns[1:]] == [("money", "万元"), ("percent", "")]
+    assert table.rows == (("华东", 1200.5, 0.05), ("华东", -30, -0.015))
+
+
+def test_the_charset_a_page_declares_is_used_and_a_lying_one_is_not(tmp_path: Path) -> None:
+    page = "<html><head><meta charset='{}'></head><body><p>中文网页</p></body></html>"
+    honest = parsed(tmp_path / "a.html", page.format("gb2312").encode("gbk"))
+    lying = parsed(tmp_path / "b.html", page.format("gb2312").encode("utf-8"))
+    assert honest.blocks == lying.blocks == (Paragraph("中文网页"),)
+
+
+@needs_data
+def test_admission_pages_answer_their_questions() -> None:
+    """Of every page whose question names a row and a column, the cell there is the answer."""
+    checked = 0
+    for answer_file in sorted((INGEST / "html").glob("*.qa.json")):
+        asked = json.loads(answer_file.read_text("utf-8"))
+        file = parse(answer_file.with_name(answer_file.name.replace(".qa.json", ".html")), LIMITS)
+        answers = {option for options in asked["answers"] for option in options}
+        for block in tables(file):
+            checked += _check_scores(block, asked["question"], answers)
+    assert checked >= 40
+
+
+def _check_scores(block: TableBlock, question: str, answers: set[str]) -> int:
+    names = [column.name for column in block.table.columns]
+    branch = "文史/历史类" if ("文史" in question or "历史" in question) else "理工/物理类"
+    wanted = branch + ("最高" if "最高" in question else "最低")
+    if wanted not in names:
+        return 0
+    labels = sorted((row[0] for row in block.table.texts if row[0] and row[0] in question), key=len)
+    if not labels:
+        return 0
+    row = next(row for row in block.table.texts if row[0] == labels[-1])
+    assert row[names.index(wanted)] in answers, question
+    return 1
+
+
+@needs_data
+def test_a_page_with_spans_gives_its_fees() -> None:
+    file = parse(INGEST / "html/ruc_65.html", LIMITS)
+    assert file.title == "中国人民大学2024年澳门保送生招生简章"
+    first = tables(file)[0].table
+    assert [column.name for column in first.columns] == ["序号", "招生专业", "所属院系", "教学环节专业"]
+    assert first.rows[0][:3] == (1, "○统计学类", "统计学院")
+    content = assemble(file).content
+    assert "版权所有" not in content or content.index("版权所有") > content.index("教学环节专业")
+    assert "javascript" not in content
+
+
+# ── csv ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@needs_data
+def test_the_gbk_csv_gives_its_cells_and_its_questions() -> None:
+    file = parse(INGEST / "encoding/toyhom_gbk.csv", LIMITS)
+    table = tables(file)[0].table
+    assert file.metadata == {"encoding": "gb18030", "delimiter": ","}
+    assert [column.name for column in table.columns] == ["department", "title", "ask", "answer"]
+    assert table.texts[0][:2] == ("心血管科", "高血压患者能吃党参吗？")
+    assert table.texts[0][3].startswith("高血压病人可以口服党参的。")
+    assert len(file.pairs) == len(table.rows)
+    assert file.pairs[0].question.startswith("高血压患者能吃党参吗？\n我有高血压这两天女婿来的时候")
+
+
+@needs_data
+def test_government_tables_are_typed() -> None:
+    table = tables(parse(INGEST / "csv_kg/加油站.csv", LIMITS))[0].table
+    kinds = {column.name: column.kind for column in table.columns}
+    assert kinds["buildTime"] == "date"
+    assert kinds["latitude"] == "number"
+    assert kinds["isMajorDangerSource"] == "boolean"
+    first = dict(zip((column.name for column in table.columns), table.rows[0], strict=True))
+    assert (first["name"], first["buildTime"]) == ("嘉兴市加油加气站有限公司东栅站", "2011-03-17")
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
+def test_the_delimiter_is_recognised(tmp_path: Path, delimiter: str) -> None:
+    rows = [["姓名", "电话", "备注"], ["张三", "0571-1", '他说"好,的"；行'], ["李四", "13800000000", "两\n行"]]
+    source = "\n".join(delimiter.join('"' + cell.replace('"', '""') + '"' for cell in row) for row in rows)
+    table = tables(parsed(tmp_path / "a.csv", source))[0].table
+    assert table.texts[0] == ("张三", "0571-1", '他说"好,的"；行')
+    assert table.columns[1].kind == "text"
+
+
+def test_a_csv_without_header_has_none(tmp_path: Path) -> None:
+    table = tables(parsed(tmp_path / "a.csv", "张三,18,3.5\n李四,20,4.0\n王五,19,2.5\n"))[0].table
+    assert [column.path for column in table.columns] == [(), (), ()]
+    assert table.rows[0] == ("张三", 18, 3.5)
+
+
+def test_too_many_cells_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n" + "1,2\n" * 100, "utf-8")
+    with pytest.raises(TooLarge, match="单元格"):
+        parse(path, ParseLimits(cells=100))
+
+
+# ── json ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_flat_objects_become_a_table(tmp_path: Path) -> None:
+    file = parsed(tmp_path / "a.json", json.dumps([{"名称": "苹果", "价格": 3.5}, {"名称": "梨", "产地": "河北"}]))
+    table = tables(file)[0].table
+    assert [column.name for column in table.columns] == ["名称", "价格", "产地"]
+    assert table.rows == (("苹果", 3.5, None), ("梨", None, "河北"))
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"), [("question", "answer"), ("问题", "答案"), ("instruction", "output"), ("query", "response")]
+)
+def test_questions_and_answers_become_pairs(tmp_path: Path, question: str, answer: str) -> None:
+    lines = [{question: f"问{i}？", answer: f"答{i}。", "id": i} for i in range(3)]
+    file = parsed(tmp_path / "a.jsonl", "\n".join(json.dumps(line, ensure_ascii=False) for line in lines))
+    assert file.pairs == tuple(QAPair(f"问{i}？", f"答{i}。") for i in range(3))
+
+
+def test_nested_json_reads_as_paths(tmp_path: Path) -> None:
+    file = parsed(tmp_path / "a.json", '{"订单": {"明细": [{"名称": "苹果", "数量": 2}], "备注": null}}')
+    assert assemble(file).content == "订单.明细[0].名称：苹果\n订单.明细[0].数量：2"
+
+
+def test_a_broken_line_of_json_lines_is_said_and_skipped(tmp_path: Path) -> None:
+    file = parsed(tmp_path / "a.jsonl", '{"a": "1", "b": "x"}\n{bad\n{"a": "2", "b": "y"}\n')
+    assert file.warnings == ("有 1 行不是有效的 JSON，已跳过",)
+
+
+# ── names that lie ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_content_counts_more_than_the_name(tmp_path: Path) -> None:
+    file = parsed(tmp_path / "报表.xls", "<html><table><tr><td>姓名</td><td>分</td></tr><tr><td>甲</td><td>9</td></tr></table>")
+    assert file.format == "html"
+    assert "已按网页解析" in file.warnings[0]
+    assert tables(file)[0].table.rows == (("甲", 9),)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error"),
+    [
+        ("a.pdf", "只是文字".encode(), Unreadable),
+        ("a.docx", b"\x00\x01\x02\x03" * 100, Unreadable),
+        ("a.bin", bytes(range(256)) * 8, UnsupportedFile),
+        ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\x00" * 600, UnsupportedFile),
+        ("a.txt", b" \n\t \n", Unreadable),
+    ],
+)
+def test_what_is_no_document_is_refused(tmp_path: Path, name: str, content: bytes, error: type[Exception]) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(error):
+        parse(tmp_path / name, LIMITS)
