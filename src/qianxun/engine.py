@@ -121,7 +121,10 @@ class Engine:
             with self.records.writing() as tx:
                 return bases.create(tx, name, kind=kind, embedding_model=chosen, dimension=dimension, config=kept)
 
-        return await asyncio.to_thread(write)
+        created = await asyncio.to_thread(write)
+        stamp = stamp_for(self._model(chosen, dimension), Analyser(kept.get("dictionary", ())))
+        await self.backend.switch(created.id, await self.backend.build(created.id, stamp))
+        return created
 
     async def knowledge_bases(self) -> tuple[KnowledgeBase, ...]:
         return await asyncio.to_thread(self._read, bases.every)
@@ -164,9 +167,9 @@ class Engine:
     ) -> list[Accepted]:
         """Documents in. With ``wait`` they are searchable when it returns, without it they are durable."""
         base = await self.base(knowledge_base)
-        offered = await asyncio.to_thread(lambda: [submission(base, document) for document in batch])
         if wait:
-            return await take(base, offered)
+            return await take(base, (submission(base, document) for document in batch))
+        offered = await asyncio.to_thread(lambda: [submission(base, document) for document in batch])
         accepted = await accept(base, offered)
         self.wake()
         return accepted

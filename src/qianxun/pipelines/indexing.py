@@ -29,8 +29,9 @@ from qianxun.types import Document, IndexBatch, IndexEntry, Prepared
 
 log = logging.getLogger(__name__)
 
-BATCH_ROWS = 2000
-PREPARE_TOGETHER = 64
+BATCH_ROWS = 5_000  # a keyword commit costs the same for many rows as for few
+BATCH_CHUNKS = 20_000  # … but they must fit in memory: fifty long novels, a few hundred megabytes
+PREPARE_TOGETHER = 16
 ATTEMPTS = 3  # after that a document is quarantined; an unreachable model is waited for without limit
 FIRST_WAIT = timedelta(seconds=2)
 LONGEST_WAIT = timedelta(minutes=5)
@@ -55,17 +56,19 @@ class Drained:
     failed: int
 
 
-async def drain(base: OpenBase, fresh: Fresh | None = None, *, preparing: bool = True) -> Drained:
-    """Applies everything in the outbox. ``fresh`` spares reading back chunks that were written a moment ago.
+async def drain(
+    base: OpenBase, fresh: Fresh | None = None, *, upto: int | None = None, preparing: bool = True
+) -> Drained:
+    """Applies everything in the outbox, or everything ``upto`` a sequence.
 
-    Without ``preparing`` it stops before the first document that has still to be chunked and embedded: quick enough
-    for opening a base.
+    ``fresh`` spares reading back chunks that were written a moment ago. Without ``preparing`` it stops before the
+    first document that has still to be chunked and embedded: quick enough for opening a base.
     """
     applied = failed = 0
     async with base.indexing:
         while True:
             # Not from the watermark on: a crash may have left rows that the index holds but nobody has settled.
-            rows = await asyncio.to_thread(_pending, base)
+            rows = await asyncio.to_thread(_pending, base, fresh, upto)
             if not preparing:
                 rows = list(takewhile(lambda row: not row.is_unprepared, rows))
             if not rows:
@@ -76,9 +79,20 @@ async def drain(base: OpenBase, fresh: Fresh | None = None, *, preparing: bool =
             failed += failures
 
 
-def _pending(base: OpenBase) -> list[Work]:
+def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work]:
+    """The next rows, as many as fit in memory together."""
     with base.records.reading() as tx:
-        return outbox.pending(tx, base.id, 0, BATCH_ROWS)
+        rows = outbox.pending(tx, base.id, 0, BATCH_ROWS)
+        rows = [row for row in rows if upto is None or row.sequence <= upto]
+        held = fresh.chunks if fresh is not None else {}
+        unread = [row.document_key for row in rows if (row.document_key, row.generation) not in held]
+        sizes = chunks.counts(tx, unread)
+    total = 0
+    for taken, row in enumerate(rows):
+        total += sizes.get(row.document_key, 0)
+        if taken and total > BATCH_CHUNKS:
+            return rows[:taken]
+    return rows
 
 
 async def _prepare_rows(base: OpenBase, rows: Sequence[Work]) -> int:

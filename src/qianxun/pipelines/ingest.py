@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from qianxun.errors import MissingExtra, ModelError, Refused
@@ -19,15 +18,15 @@ from qianxun.ingest.sandbox import ParserPool
 from qianxun.ingest.sources import Refusal, Source, discover
 from qianxun.ingest.structure import read_structure
 from qianxun.pipelines.base import OpenBase
-from qianxun.pipelines.indexing import Fresh, drain
+from qianxun.pipelines.indexing import Drained, Fresh, drain
 from qianxun.pipelines.prepare import prepare
-from qianxun.records import documents
+from qianxun.records import documents, outbox
 from qianxun.records.chunks import Material
 from qianxun.records.rows import attributes_from
 from qianxun.types import Accepted, Document, Metadata, ParsedFile, Submission
 
-BATCH_DOCUMENTS = 1000
-BATCH_CHARACTERS = 500_000
+BATCH_DOCUMENTS = 5_000
+BATCH_CHARACTERS = 2_000_000
 AHEAD = 8  # files parsed or waiting for a parser while the one before them is taken in
 PARSER_VERSION = "1"  # part of a file's fingerprint: a better parser reads unchanged files again
 
@@ -194,25 +193,56 @@ def submission(base: OpenBase, document: Document, generation: int | None = None
     return Submission(document, fingerprint(base, document.content, document.name, document.format, labels), generation)
 
 
-async def take(base: OpenBase, submissions: Sequence[Submission], watch: Watch = _unwatched) -> list[Accepted]:
+async def take(base: OpenBase, submissions: Iterable[Submission], watch: Watch = _unwatched) -> list[Accepted]:
     """Chunks, embeds, stores and indexes documents: acknowledged and searchable when it returns.
 
-    When the model cannot embed them they are stored all the same, and the indexer tries again later.
+    While one batch enters the index the next is prepared. When the model cannot embed documents they are stored all
+    the same, and the indexer tries again later.
     """
+    accepted: list[Accepted] = []
+    applying: asyncio.Task[Drained] | None = None
+    offered = iter(submissions)
     try:
-        ready = await asyncio.to_thread(_prepare, base, submissions, watch)
+        while batch := await asyncio.to_thread(_next_batch, offered):
+            ready = await _ready(base, batch, watch)
+            stored, upto = await asyncio.to_thread(_accept, base, ready)
+            accepted += stored
+            if applying is not None:
+                await applying
+            applying = asyncio.create_task(drain(base, _fresh(ready, stored), upto=upto))
+            watch(Step("added", len(stored)))
+        if applying is not None:
+            await applying
+    finally:
+        if applying is not None:
+            applying.cancel()
+    return accepted
+
+
+def _next_batch(offered: Iterator[Submission]) -> list[Submission]:
+    batch: list[Submission] = []
+    size = 0
+    while len(batch) < BATCH_DOCUMENTS and size < BATCH_CHARACTERS:
+        following = next(offered, None)
+        if following is None:
+            break
+        batch.append(following)
+        size += len(following.document.content)
+    return batch
+
+
+async def _ready(base: OpenBase, submissions: Sequence[Submission], watch: Watch) -> list[Submission]:
+    try:
+        return await asyncio.to_thread(_prepare, base, submissions, watch)
     except ModelError as error:
         watch(Step("waiting", len(submissions), reason=str(error)))
-        ready = list(submissions)
-    accepted = await asyncio.to_thread(_accept, base, ready)
-    await drain(base, _fresh(ready, accepted))
-    watch(Step("added", len(accepted)))
-    return accepted
+        return list(submissions)
 
 
 async def accept(base: OpenBase, submissions: Sequence[Submission]) -> list[Accepted]:
     """Stores documents and returns: they are durable now, and searchable once the indexer has come by."""
-    return await asyncio.to_thread(_accept, base, submissions)
+    accepted, _ = await asyncio.to_thread(_accept, base, submissions)
+    return accepted
 
 
 def _prepare(base: OpenBase, submissions: Sequence[Submission], watch: Watch) -> list[Submission]:
@@ -236,9 +266,10 @@ def _is_known(submission: Submission, head: documents.Head | None) -> bool:
     return head is not None and head.status == "indexed" and head.fingerprint == submission.fingerprint
 
 
-def _accept(base: OpenBase, submissions: Sequence[Submission]) -> list[Accepted]:
+def _accept(base: OpenBase, submissions: Sequence[Submission]) -> tuple[list[Accepted], int]:
+    """What the records did, and the last outbox sequence there is then."""
     with base.records.writing() as tx:
-        return documents.accept(tx, base.id, submissions)
+        return documents.accept(tx, base.id, submissions), outbox.last_sequence(tx)
 
 
 def _fresh(submissions: Sequence[Submission], accepted: Sequence[Accepted]) -> Fresh:
@@ -258,10 +289,12 @@ def _fresh(submissions: Sequence[Submission], accepted: Sequence[Accepted]) -> F
     return Fresh(model, fresh)
 
 
-def fingerprint(base: OpenBase, *parts: object) -> str:
+def fingerprint(base: OpenBase, content: str, name: str, reading: str, labels: Labels) -> str:
     """Equal only for the same content, labels and way of cutting: such a document need not be taken in again."""
     splitter = base.splitter
     cutting = (splitter.chunk_size, splitter.chunk_overlap, base.by_meaning)
-    plain = [asdict(part) if isinstance(part, Labels) else part for part in parts]
-    told = json.dumps([cutting, *plain], ensure_ascii=False, sort_keys=True, default=list)
-    return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
+    said = (labels.user_id, labels.project_id, labels.content_type, labels.tags, sorted(labels.metadata.items()))
+    told = repr((cutting, name, reading, said)).encode()
+    digest = hashlib.blake2b(told, digest_size=20)
+    digest.update(content.encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()

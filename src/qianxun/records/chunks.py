@@ -261,6 +261,20 @@ def count(tx: Connection, knowledge_base: int) -> int:
     return tx.execute(query).scalar_one()
 
 
+def counts(tx: Connection, document_keys: Sequence[int]) -> dict[int, int]:
+    """How many served chunks each of these documents has."""
+    found: dict[int, int] = {}
+    for part in in_slices(document_keys):
+        query = (
+            select(ChunkRow.document_key, func.count().label("number"))
+            .join(DocumentRow, DocumentRow.key == ChunkRow.document_key)
+            .where(ChunkRow.document_key.in_(part), ChunkRow.generation == DocumentRow.served)
+            .group_by(ChunkRow.document_key)
+        )
+        found.update((row.document_key, row.number) for row in tx.execute(query))
+    return found
+
+
 def orphans(tx: Connection, knowledge_base: int) -> Keys:
     """Chunks that belong to no served version: there are none once the index has caught up."""
     query = (

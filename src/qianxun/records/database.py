@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-_dumps = partial(json.dumps, ensure_ascii=False, separators=(",", ":"))
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one a call
 
 
 def sqlite_url(path: Path) -> str:
