@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from qianxun.answer.matching import weights
 from qianxun.chinese import SENTENCE_END
@@ -27,8 +28,9 @@ class Quotation:
     def place(self) -> str:
         """Where the sentence stands, for people: document, headings, page."""
         chunk = self.source.chunk
+        headings = (heading for heading in chunk.headings if heading != PurePath(chunk.doc_name).stem)
         page = (f"第 {chunk.page} 页",) if chunk.page is not None else ()
-        return " › ".join((chunk.doc_name or chunk.doc_id, *chunk.headings, *page))
+        return " › ".join((chunk.doc_name or chunk.doc_id, *headings, *page))
 
 
 def quote(found: Sequence[Found], query: str) -> Quotation | None:

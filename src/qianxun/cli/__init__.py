@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import typer
 
-from qianxun.cli.voice import err, kind_of_error, print_json, say
+from qianxun.cli.voice import Stopped, err, kind_of_error, print_json, say
 from qianxun.errors import BadInput, FolderInUse, NotFound, QianxunError
 
 PARTIAL, MISTAKEN, IN_USE, INTERRUPTED = 1, 2, 3, 130
@@ -24,7 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verbose = "--verbose" in given
     _log(verbose)
     try:
-        return _run(given)
+        code = _run(given)
+        return _stop("", as_json) if code == INTERRUPTED else code  # typer's own way of passing Ctrl-C on
     except QianxunError as error:
         if verbose:
             logging.getLogger(__name__).info("where it was raised:", exc_info=error)
@@ -34,10 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return MISTAKEN  # no command was given: its help has been printed
         return _explain(_mistake(error), as_json)
     except typer.Abort:
-        return INTERRUPTED
+        err().print(say("\n没有执行。", "\nNot done."), style="yellow")
+        return PARTIAL
+    except Stopped as stop:
+        return _stop(str(stop), as_json)
     except KeyboardInterrupt:
-        err().print(say("已停下。", "Stopped."), style="yellow")
-        return INTERRUPTED
+        return _stop("", as_json)
 
 
 def _log(verbose: bool) -> None:
@@ -68,6 +71,15 @@ def _explain(error: QianxunError, as_json: bool) -> int:
     if error.hint:
         console.print(f"→ {error.hint}", markup=False, soft_wrap=True)
     return exit_code(error)
+
+
+def _stop(told: str, as_json: bool) -> int:
+    message = told or say("已停下。", "Stopped.")
+    if as_json:
+        print_json({"error": "interrupted", "message": message, "hint": ""})
+    else:
+        err().print(f"\n{message}", style="yellow", markup=False, soft_wrap=True)
+    return INTERRUPTED
 
 
 def _mistake(error: Exception) -> BadInput:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from qianxun.cli.session import JsonFlag, find_base, has_records, session_of, with_engine
+from qianxun.cli.session import JsonFlag, find_base, has_records, program, session_of, with_engine
 from qianxun.cli.voice import note, out, print_json, say
 
 if TYPE_CHECKING:
@@ -54,16 +54,16 @@ def create(
     out().print(say(f"[green]✓[/] 已创建知识库“{base.name}”", f"[green]✓[/] Created “{base.name}”") + _with_model(base))
     wanted = model or settings.vectorization.model
     if not base.embedding_model and wanted != "none":
-        note(without_model(base.name, wanted), "yellow")
-    note(say(f"下一步：qianxun add 文件或目录 --kb {base.name}", f"Next: qianxun add PATH --kb {base.name}"))
+        note(_without_model(program(settings), base.name, wanted), "yellow")
+    start = program(settings)
+    note(say(f"下一步：{start} add 文件或目录 --kb {base.name}", f"Next: {start} add PATH --kb {base.name}"))
 
 
-def without_model(base: str, model: str) -> str:
+def _without_model(start: str, base: str, model: str) -> str:
+    commands = f"\n  {start} models pull {model}\n  {start} rebuild --kb {base} --model {model}"
     return say(
-        f"! 模型 {model} 还没有下载，这个知识库只按词语检索。\n"
-        f"  要按意思检索：qianxun models pull {model}，然后 qianxun rebuild --kb {base} --model {model}",
-        f"! The model {model} is not here, so this base is searched by words only.\n"
-        f"  To search by meaning: qianxun models pull {model}, then qianxun rebuild --kb {base} --model {model}",
+        f"! 模型 {model} 还没有下载，这个知识库只按词语检索。要按意思检索：{commands}",
+        f"! The model {model} is not here: this base is searched by words only. To search by meaning:{commands}",
     )
 
 
@@ -85,8 +85,8 @@ def list_bases(context: typer.Context, as_json: JsonFlag = False) -> None:
     if not found:
         out().print(
             say(
-                f"{settings.folder} 里还没有知识库。新建一个：qianxun kb create 手册",
-                f"No knowledge base in {settings.folder} yet. Create one: qianxun kb create handbook",
+                f"{settings.folder} 里还没有知识库。新建一个：{program(settings)} kb create 手册",
+                f"No knowledge base in {settings.folder} yet. Create one: {program(settings)} kb create handbook",
             ),
             markup=False,
         )
@@ -155,7 +155,11 @@ async def _contents(engine: Engine, name: str) -> tuple[dict[str, Any], list[Doc
     held: list[DocumentState] = []
     while page := await engine.documents(base.id, limit=PAGE, after=held[-1].doc_id if held else ""):
         held += page
-    return described(base, await engine.statistics(base.id)), [one for one in held if one.status != "deleted"]
+    return described(base, await engine.statistics(base.id)), _shown(held)
+
+
+def _shown(held: list[DocumentState]) -> list[DocumentState]:
+    return sorted((one for one in held if one.status != "deleted"), key=lambda one: (one.name, one.doc_id))
 
 
 def _listing(held: list[DocumentState]) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from rich.text import Text
 from qianxun.cli import documents, search
 from qianxun.cli.models import fetch
 from qianxun.cli.progress import AddProgress, bars
-from qianxun.cli.session import JsonFlag, Session, session_of, with_engine
+from qianxun.cli.session import JsonFlag, Session, quoted, session_of, with_engine
 from qianxun.cli.voice import note, out, print_folded, print_json, say
 from qianxun.errors import ModelError, NotFound
 from qianxun.samples import LIBRARY
@@ -129,7 +128,7 @@ async def _walk(engine: Engine, model: str, console: Console, *, quiet: bool) ->
     report = await _add(engine, base, quiet=quiet)
     _show_added(console, report)
     _step(console, 3, say("检索", "Searches"))
-    searches = [await _try(engine, base, one, console) for one in TRIES]
+    searches = [await _try(engine, base, one, console, quiet=quiet) for one in TRIES]
     _step(console, 4, say("带出处的回答", "A cited answer"))
     answer = await _answer(engine, base, console)
     return {
@@ -173,11 +172,13 @@ def _show_added(console: Console, report: Report) -> None:
     console.print(told)
 
 
-async def _try(engine: Engine, base: KnowledgeBase, one: Try, console: Console) -> dict[str, Any]:
+async def _try(engine: Engine, base: KnowledgeBase, one: Try, console: Console, *, quiet: bool) -> dict[str, Any]:
     answer = await engine.retrieve(base.id, one.query, top_k=SHOWN, mode=one.mode.value)
     console.print(f"\n  [bold]▸ {one.query}[/]")
     print_folded(console, Text(say(one.point, one.point_en), style="dim italic"), 4)
     search.show(console, answer)
+    if base.embedding_model and not quiet:
+        search.show_degraded(answer)
     if not answer.found:
         console.print(say("    没有找到（零模型模式下，换了说法的问题找不到）", "    nothing found"), style="yellow")
     return {"query": one.query, "point": one.point, "chunks": _brief(answer)}
@@ -196,7 +197,7 @@ async def _answer(engine: Engine, base: KnowledgeBase, console: Console) -> dict
     if said is None:
         console.print(say("  没有找到可以引用的原文。", "  Nothing to quote was found."))
         return None
-    console.print(say("  答：", "  A: ") + said.cited, markup=False)
+    print_folded(console, Text(say("答：", "A: ") + said.cited), 6, hanging=4)
     console.print(f"  [1] {said.place}", style="cyan", markup=False)
     console.print(
         say(
@@ -224,7 +225,7 @@ def _show_next(console: Console, settings: Settings, seconds: float, model: str)
 
 
 def _commands(data: str, model: str) -> Sequence[str]:
-    start = f"qianxun --data {shlex.quote(data)}"
+    start = f"qianxun --data {quoted(data)}"
     found = [
         f'{start} search "产假有多少天" --kb {BASE}',
         f'{start} search "QH-3005" --kb {BASE} --mode fulltext --json',

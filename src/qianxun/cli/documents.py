@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -15,8 +14,8 @@ import typer
 from rich.markup import escape
 
 from qianxun.cli.progress import AddProgress, bars, waiting
-from qianxun.cli.session import BaseOption, JsonFlag, find_base, session_of, with_engine
-from qianxun.cli.voice import note, out, print_json, say
+from qianxun.cli.session import BaseOption, JsonFlag, find_base, program, quoted, session_of, with_engine
+from qianxun.cli.voice import Stopped, note, out, print_json, say
 from qianxun.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
@@ -59,8 +58,7 @@ def _take(settings: Settings, kb: str, paths: Sequence[Path], labels: Labels, *,
         except KeyboardInterrupt:
             if shown is not None:
                 shown.stop()
-            _say_interrupted(progress)
-            raise typer.Exit(130) from None
+            raise Stopped(_interrupted(progress)) from None
 
 
 async def take(engine: Engine, kb: str, paths: Sequence[Path], labels: Labels, progress: AddProgress) -> Report:
@@ -73,15 +71,12 @@ async def take(engine: Engine, kb: str, paths: Sequence[Path], labels: Labels, p
         raise
 
 
-def _say_interrupted(progress: AddProgress) -> None:
-    again = shlex.join(["qianxun", *sys.argv[1:]])
-    note(
-        say(
-            f"\n已停下。{progress.safe} 个文件已经入库并可检索，数据完好；再运行同一条命令就从这里继续：\n  {again}",
-            f"\nStopped. {progress.safe} files are in and searchable, nothing is damaged; "
-            f"the same command goes on from here:\n  {again}",
-        ),
-        "yellow",
+def _interrupted(progress: AddProgress) -> str:
+    again = " ".join(["qianxun", *map(quoted, sys.argv[1:])])
+    return say(
+        f"已停下。{progress.safe} 个文件已经入库并可检索，数据完好；再运行同一条命令就从这里继续：\n  {again}",
+        f"Stopped. {progress.safe} files are in and searchable, nothing is damaged; "
+        f"the same command goes on from here:\n  {again}",
     )
 
 
@@ -155,7 +150,8 @@ def delete(
 async def _delete(engine: Engine, kb: str, doc_id: str) -> None:
     base = await find_base(engine, kb)
     if not await engine.delete_document(base.id, doc_id):
+        listing = f"{program(engine.settings)} kb show {quoted(base.name)}"
         raise NotFound(
             say(f"“{base.name}”里没有文档 {doc_id}", f"There is no document {doc_id} in “{base.name}”"),
-            hint=say(f"查看文档编号：qianxun kb show {base.name}", f"See the ids: qianxun kb show {base.name}"),
+            hint=say(f"查看文档编号：{listing}", f"See the ids: {listing}"),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -77,7 +78,7 @@ class AddProgress:
             case "added":
                 self.safe += step.count
             case "refused":
-                self._tell(f"[red]✗[/] {escape(step.name)}：{escape(step.reason)}")
+                self._tell(f"[red]✗[/] {escape(step.name)}：{escape(_reason(step))}")
             case "waiting":
                 self._tell(f"[yellow]![/] {waiting(step.count)}：{escape(step.reason)}")
 
@@ -99,6 +100,11 @@ class AddProgress:
     def _tell(self, line: str) -> None:
         if not self._silent:
             (self._bars.console if self._bars is not None else err()).print(line, soft_wrap=True)
+
+
+def _reason(step: Step) -> str:
+    """The reason alone: the parsers begin theirs with the file's name, which stands before it already."""
+    return step.reason.removeprefix(f"{PurePath(step.name).name}：")
 
 
 def waiting(count: int) -> str:

@@ -60,10 +60,12 @@ def search(
         return
     console = out()
     show(console, answer)
+    show_degraded(answer)
     if answer.found:
         console.print(_count(answer), style="dim")
     else:
-        console.print(_advice(base, answer, narrowed=bool(doc or user or project or content_type or tag)), markup=False)
+        narrowed = bool(doc or user or project or content_type or tag)
+        console.print(_advice(base, answer, narrowed=narrowed), markup=False, soft_wrap=True)
 
 
 def _count(answer: Recall) -> str:
@@ -128,10 +130,14 @@ def _chunk(hit: Found, words: Sequence[str]) -> dict[str, Any]:
 
 
 def show(console: Console, answer: Recall) -> None:
-    """The results, best first, with what was found highlighted; says aloud what could not take part."""
+    """The results, best first, with what was found highlighted."""
     for rank, hit in enumerate(answer.found, 1):
         print_folded(console, _title(rank, hit), 10, hanging=10)
         print_folded(console, excerpt(hit, answer.query), 4)
+
+
+def show_degraded(answer: Recall) -> None:
+    """Says aloud what could not take part."""
     for part in answer.degraded:
         arm = say(*ARM_NAMES.get(part.part, (part.part, part.part)))
         note(say(f"! {arm}检索没能参加：{part.reason}", f"! The {arm} arm did not take part: {part.reason}"), "yellow")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,8 +59,8 @@ def with_engine(settings: Settings, work: Callable[[Engine], Awaitable[T]], *, m
         raise NotFound(
             say(f"数据目录 {settings.folder} 里还没有知识库", f"There is no knowledge base in {settings.folder} yet"),
             hint=say(
-                "先运行 qianxun kb create NAME；数据若在别处，用 --data DIR 指明",
-                "Run `qianxun kb create NAME` first, or say where the data is with --data DIR",
+                f"先运行 {program(settings)} kb create NAME；数据若在别处，用 --data DIR 指明",
+                f"First run: {program(settings)} kb create NAME; or say where the data is with --data DIR",
             ),
         )
     return asyncio.run(_opened(settings, work))
@@ -72,6 +73,18 @@ async def _opened(settings: Settings, work: Callable[[Engine], Awaitable[T]]) ->
         return await work(engine)
 
 
+def quoted(word: str) -> str:
+    """As a shell wants it; `shlex.quote` alone would put every Chinese word in quotes, which no shell needs."""
+    return word if word and all(sign.isalnum() or sign in "-_./=:@,+" for sign in word) else shlex.quote(word)
+
+
+def program(settings: Settings) -> str:
+    """How this data folder is reached on the command line: what suggested commands begin with."""
+    if settings.data == type(settings)().data or settings.origins.get("data", "").startswith("环境"):
+        return "qianxun"
+    return f"qianxun --data {quoted(settings.data)}"
+
+
 async def find_base(engine: Engine, name: str) -> KnowledgeBase:
     """By name, then by number. Raises NotFound with the names that exist."""
     try:
@@ -82,8 +95,9 @@ async def find_base(engine: Engine, name: str) -> KnowledgeBase:
         if numbered:
             return numbered[0]
         names = "、".join(base.name for base in known)
+        create = f"{program(engine.settings)} kb create {quoted(name)}"
         raise NotFound(
             say(f"没有名为“{name}”的知识库", f"There is no knowledge base “{name}”"),
             hint=(say(f"已有：{names}；", f"There are: {names}. ") if names else "")
-            + say(f"要新建它：qianxun kb create {name}", f"To create it: qianxun kb create {name}"),
+            + say(f"要新建它：{create}", f"To create it: {create}"),
         ) from error

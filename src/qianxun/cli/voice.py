@@ -40,6 +40,10 @@ KINDS = {
 }
 
 
+class Stopped(Exception):
+    """Ctrl-C, where there is something to say about what was done until then."""
+
+
 def speak(language: Language) -> None:
     _language.set(language)
 
