@@ -101,6 +101,10 @@ class _Child:
         )  # fmt: skip
         return cls(process)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     async def parse(self, path: Path, limits: ParseLimits) -> ParsedFile:
         self.is_sound = False
         first = self.served == 0

@@ -1,0 +1,253 @@
+"""Hostile files cost one message each; the child after them parses as if nothing had been."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qianxun.errors import QianxunError, Refused, TooLarge, TooSlow, Unreadable
+from qianxun.ingest.assemble import assemble
+from qianxun.ingest.limits import MIB, ParseLimits
+from qianxun.ingest.parse import parse
+from qianxun.ingest.sandbox import ParserPool, parse_in_child
+from qianxun.ingest.serial import from_json, to_json
+from qianxun.types import Paragraph, ParsedFile
+from tests.ingest.hostile import BENIGN, REFUSED, SECRET
+
+LIMITS = ParseLimits()
+GOOD = "医保报销比例：住院85%。"
+Outcome = tuple[ParsedFile | QianxunError, ParsedFile]
+
+
+def with_pool(work: Callable[[ParserPool], Awaitable[None]], limits: ParseLimits = LIMITS, workers: int = 1) -> None:
+    async def run() -> None:
+        pool = ParserPool(workers, limits)
+        try:
+            await work(pool)
+        finally:
+            await pool.aclose()
+
+    asyncio.run(run())
+
+
+def pids(pool: ParserPool) -> set[int]:
+    return {child.pid for child in pool._all}
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    """Every hostile file through one pool, each followed by a good one."""
+    folder = tmp_path_factory.mktemp("hostile")
+    good = folder / "good.txt"
+    good.write_text(GOOD, "utf-8")
+    makers = {name: maker for name, (maker, _) in REFUSED.items()} | BENIGN
+    found: dict[str, Outcome] = {}
+
+    async def work(pool: ParserPool) -> None:
+        for name, maker in makers.items():
+            place = folder / name
+            place.mkdir()
+            try:
+                result: ParsedFile | QianxunError = await pool.parse(maker(place))
+            except QianxunError as refusal:
+                result = refusal
+            found[name] = (result, await pool.parse(good))
+
+    with_pool(work)
+    return found
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_hostile_file_is_refused_with_a_reason(outcomes: dict[str, Outcome], name: str) -> None:
+    refusal, after = outcomes[name]
+    assert isinstance(refusal, Refused), refusal
+    assert refusal.word in REFUSED[name][1]
+    assert "：" in refusal.message  # names the file
+    assert refusal.hint
+    assert SECRET not in str(refusal)
+    assert after.blocks == (Paragraph(GOOD),)
+
+
+@pytest.mark.parametrize("name", BENIGN)
+def test_an_odd_file_is_read(outcomes: dict[str, Outcome], name: str) -> None:
+    result, after = outcomes[name]
+    assert isinstance(result, ParsedFile) or isinstance(result, Refused), result
+    assert after.blocks == (Paragraph(GOOD),)
+
+
+def test_a_cell_in_the_far_corner_costs_nothing(outcomes: dict[str, Outcome]) -> None:
+    result, _ = outcomes["far corner"]
+    assert isinstance(result, ParsedFile)
+    assert assemble(result).content == "近处\n\n7"
+
+
+# ── children ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def big_csv(folder: Path) -> Path:
+    path = folder / "big.csv"
+    path.write_text("编号,名称,数量\n" + "".join(f"{i},物品{i},{i * 3}\n" for i in range(150_000)), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("deadly", "error"), [(signal.SIGSEGV, Unreadable), (signal.SIGKILL, TooLarge), (signal.SIGXCPU, TooSlow)]
+)
+def test_a_child_that_dies_is_replaced(tmp_path: Path, deadly: signal.Signals, error: type[Refused]) -> None:
+    good, big = tmp_path / "good.txt", big_csv(tmp_path)
+    good.write_text(GOOD, "utf-8")
+
+    async def work(pool: ParserPool) -> None:
+        await pool.parse(good)
+        (first,) = pids(pool)
+        parsing = asyncio.ensure_future(pool.parse(big))
+        await asyncio.sleep(0.05)
+        os.kill(first, deadly)
+        with pytest.raises(error, match="big.csv"):
+            await parsing
+        assert (await pool.parse(good)).blocks == (Paragraph(GOOD),)
+        assert first not in pids(pool)
+
+    with_pool(work)
+
+
+def test_a_silent_child_is_given_up(tmp_path: Path) -> None:
+    good = tmp_path / "good.txt"
+    good.write_text(GOOD, "utf-8")
+
+    async def work(pool: ParserPool) -> None:
+        await pool.parse(good)
+        (first,) = pids(pool)
+        os.kill(first, signal.SIGSTOP)
+        with pytest.raises(TooSlow, match=r"good\.txt"):
+            await pool.parse(good)
+        assert (await pool.parse(good)).blocks == (Paragraph(GOOD),)
+
+    with_pool(work, replace(LIMITS, seconds=2.0))
+
+
+def test_memory_time_and_size_are_bounded(tmp_path: Path) -> None:
+    big = big_csv(tmp_path)
+    small = replace(LIMITS, memory_bytes=24 * MIB)
+    with pytest.raises(TooLarge, match="内存"):
+        parse_in_child(big, small)
+    with pytest.raises(TooLarge, match="解析结果"):
+        parse_in_child(big, replace(LIMITS, result_bytes=MIB))
+    with pytest.raises(TooLarge, match="文件超过 1 MB"):
+        parse_in_child(big, replace(LIMITS, file_bytes=MIB))
+
+
+def test_children_are_reused_and_recycled(tmp_path: Path) -> None:
+    good = tmp_path / "good.txt"
+    good.write_text(GOOD, "utf-8")
+
+    async def work(pool: ParserPool) -> None:
+        await pool.parse(good)
+        first = pids(pool)
+        await pool.parse(good)
+        assert pids(pool) == first
+        await pool.parse(good)  # the third: its last
+        await pool.parse(good)
+        assert pids(pool).isdisjoint(first)
+
+    with_pool(work, replace(LIMITS, files_per_worker=3))
+
+
+def test_files_are_parsed_side_by_side(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{i}.txt" for i in range(6)]
+    for path in paths:
+        path.write_text(path.stem + GOOD, "utf-8")
+
+    async def work(pool: ParserPool) -> None:
+        results = await asyncio.gather(*map(pool.parse, paths))
+        assert [result.blocks for result in results] == [(Paragraph(path.stem + GOOD),) for path in paths]
+        assert len(pids(pool)) == 2
+
+    with_pool(work, workers=2)
+
+
+def test_a_cancelled_parse_leaves_no_child_behind_with_a_stale_answer(tmp_path: Path) -> None:
+    good, big = tmp_path / "good.txt", big_csv(tmp_path)
+    good.write_text(GOOD, "utf-8")
+
+    async def work(pool: ParserPool) -> None:
+        await pool.parse(good)
+        parsing = asyncio.ensure_future(pool.parse(big))
+        await asyncio.sleep(0.05)
+        parsing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await parsing
+        assert (await pool.parse(good)).blocks == (Paragraph(GOOD),)
+
+    with_pool(work)
+
+
+def test_closing_the_pool_ends_every_child(tmp_path: Path) -> None:
+    good = tmp_path / "good.txt"
+    good.write_text(GOOD, "utf-8")
+    ended: set[int] = set()
+
+    async def work(pool: ParserPool) -> None:
+        await pool.parse(good)
+        ended.update(pids(pool))
+
+    with_pool(work)
+    assert ended
+    for pid in ended:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_a_child_sees_none_of_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    good = tmp_path / "good.txt"
+    good.write_text(GOOD, "utf-8")
+
+    async def work(pool: ParserPool) -> None:
+        await pool.parse(good)
+        (pid,) = pids(pool)
+        assert b"sk-secret" not in Path(f"/proc/{pid}/environ").read_bytes()
+        open_files = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+        assert not [name for name in open_files if not name.startswith(("pipe:", "/dev/null"))]
+
+    with_pool(work)
+
+
+# ── the way back ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_parsed_file_survives_the_way_through_the_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    path.write_text("# 题\n\n段\n\n| 甲 | 乙（%） |\n|---|---|\n| \U0001f600 | 12 |\n", "utf-8")
+    parsed = parse(path, LIMITS)
+    assert from_json(to_json(parsed)) == parsed
+    assert parse_in_child(path, LIMITS) == parsed
+
+
+@pytest.mark.parametrize("nonsense", [b"", b"{}", b"[]", b'{"blocks": [["x", null, ""]]}', b'{"blocks": [[]]}'])
+def test_nonsense_is_no_parsed_file(nonsense: bytes) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError, IndexError)):
+        from_json(nonsense)
+
+
+def test_parsing_is_linear(tmp_path: Path) -> None:
+    """Four times the input costs about four times the work, not sixteen."""
+    for piece, suffix in [("第一二三 ", "txt"), ("[![(", "md"), ("<div><p>", "html"), ('a,"b\n', "csv")]:
+        spent = []
+        for times in (10_000, 40_000):
+            path = tmp_path / f"a.{suffix}"
+            path.write_text("头\n" + piece * times, "utf-8")
+            started = time.process_time()
+            try:
+                parse(path, LIMITS)
+            except Refused:
+                pass
+            spent.append(time.process_time() - started)
+        assert spent[1] < 0.3 or spent[1] < 10 * spent[0], (piece, spent)
