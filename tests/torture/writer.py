@@ -1,0 +1,74 @@
+"""The process that is killed. It says what it begins and, once a call has returned, that it is done.
+
+    python -m tests.torture.writer FOLDER SEED MIXTURE FAULT
+
+Lines go straight into the pipe, so that the parent has every one that was written before the kill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from itertools import count
+from random import Random
+
+from qianxun.engine import Engine
+from tests.torture.planted import Fault, tear
+from tests.torture.script import BASE, MIXTURE, MODELS, REBUILDING, Kind, Operation, documents_of, draw, models
+
+HANDS = ("甲", "乙")  # two writers at the same time, each with documents of its own
+
+
+async def write(folder: str, seed: int, mixture: dict[Kind, int], fault: Fault) -> None:
+    async with Engine.open(folder, models=models()) as engine:
+        if fault == "torn":
+            tear(engine.records)
+        known = [base.id for base in await engine.knowledge_bases()]
+        kb = known[0] if known else (await engine.create_knowledge_base(BASE, model=MODELS[0])).id
+        await asyncio.gather(*(_hand(engine, kb, seed, hand, mixture, fault) for hand in HANDS))
+
+
+async def _hand(engine: Engine, kb: int, seed: int, hand: str, mixture: dict[Kind, int], fault: Fault) -> None:
+    chance = Random(f"{seed}{hand}")
+    for number in count():
+        version = (seed * 10_000 + number) * len(HANDS) + HANDS.index(hand)
+        operation = draw(chance, hand, version, mixture)
+        _say(operation.line("begin"))
+        if fault == "early":
+            _say(operation.line("done"))
+        await _perform(engine, kb, operation)
+        if fault != "early":
+            _say(operation.line("done"))
+
+
+async def _perform(engine: Engine, kb: int, operation: Operation) -> None:
+    match operation.kind:
+        case "put":
+            await engine.add_documents(kb, documents_of(operation))
+        case "accept":
+            await engine.add_documents(kb, documents_of(operation), wait=False)
+        case "delete":
+            await engine.delete_document(kb, operation.doc_ids[0])
+        case "drain":
+            await engine.drain(kb)
+        case "rebuild":
+            await engine.rebuild(kb, model=operation.model)
+
+
+def _say(line: bytes) -> None:
+    os.write(sys.stdout.fileno(), line)
+
+
+def main() -> None:
+    folder, seed, mixture, fault = sys.argv[1:]
+    logging.getLogger("qianxun").setLevel(logging.ERROR)
+    _say(b"ready\n")
+    sys.stdin.readline()  # imported and waiting: the parent says when
+    chosen = {"mixture": MIXTURE, "rebuilding": REBUILDING}[mixture]
+    asyncio.run(write(folder, int(seed), chosen, fault))  # type: ignore[arg-type]  # the parent passes a Fault
+
+
+if __name__ == "__main__":
+    main()
