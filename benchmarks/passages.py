@@ -7,7 +7,9 @@ import lzma
 from itertools import islice
 from pathlib import Path
 
-SCALE = Path(__file__).resolve().parents[2] / "shared" / "data" / "zh_scale_200k.jsonl.xz"
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+SCALE = SHARED / "data" / "zh_scale_200k.jsonl.xz"
+MODEL = SHARED / "models" / "bge-small-zh-v1.5"
 
 
 def passages(limit: int, path: Path = SCALE) -> list[tuple[str, str]]:
