@@ -2,7 +2,8 @@
 
 Bare: tokenise (words, characters and bigrams) + add to tantivy + add to a vector file and its faiss codes + one SQLite
 insert per passage, each in the shortest way its library has, on the same texts and vectors. Ours:
-`Engine.add_documents` with a model that hands out the same vectors. Both are run in slices, in turn, so that a noisy machine hits both.
+`Engine.add_documents` with a model that hands out the same vectors. Both are run in slices, in turn, so that a noisy
+machine hits both.
 """
 
 from __future__ import annotations

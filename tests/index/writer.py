@@ -2,8 +2,9 @@
 
     python writer.py FOLDER BATCHES DIE_AT
 
-It prints the number of every batch that was acknowledged. ``DIE_AT`` counts the calls that code of the index makes,
-Python's and C's alike (0: never): every system call, commit and rename lies between two of them.
+It prints the number of every batch that was acknowledged. ``DIE_AT`` is ``never``, a number or a function of the index
+and a number (``save_state:2``). A bare number counts all calls that code of the index makes, Python's and C's alike:
+every system call, commit and rename lies between two of them.
 """
 
 from __future__ import annotations
@@ -48,15 +49,18 @@ def living(watermark: int) -> list[int]:
     return list(range(max(1, watermark - DOCUMENTS + 1), watermark + 1))
 
 
-def die_at(step: int) -> None:
-    """Kills this process with the step-th call made by the index's code, in whatever thread."""
+def die_at(place: str) -> None:
+    """Kills this process with the n-th call made by, or to, the index's code, in whatever thread."""
+    name, _, number = place.rpartition(":")
     steps = 0
 
     def count(frame: FrameType, event: str, _: Any) -> None:
         nonlocal steps
-        if event in ("call", "c_call", "c_return") and frame.f_code.co_filename.startswith(INDEX_CODE):
+        if event not in ("call", "c_call", "c_return") or not frame.f_code.co_filename.startswith(INDEX_CODE):
+            return
+        if not name or (event == "call" and frame.f_code.co_name == name):
             steps += 1
-            if steps == step:
+            if steps == int(number):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     threading.setprofile(count)
@@ -73,6 +77,6 @@ async def write(folder: Path, batches: int) -> None:
 
 
 if __name__ == "__main__":
-    if int(sys.argv[3]):
-        die_at(int(sys.argv[3]))
+    if sys.argv[3] != "never":
+        die_at(sys.argv[3])
     asyncio.run(write(Path(sys.argv[1]), int(sys.argv[2])))

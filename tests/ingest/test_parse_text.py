@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.shared import DATA, needs_data
 
 from qianxun.errors import TooLarge, Unreadable, UnsupportedFile
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.parse import parse
 from qianxun.types import Heading, Paragraph, ParsedFile, QAPair, TableBlock
-from tests.shared import DATA, needs_data
 
 LIMITS = ParseLimits()
 INGEST = DATA / "ingest"
@@ -109,7 +109,10 @@ def test_a_table_of_contents_is_not_a_hundred_empty_chapters() -> None:
 
 
 def test_a_sentence_about_a_chapter_is_no_heading(tmp_path: Path) -> None:
-    file = parsed(tmp_path / "a.txt", "第三章 合同的效力\n\n第三章规定，合同自成立时生效。\n\n第五章主要介绍知识图谱的概念、历史与应用\n")
+    file = parsed(
+        tmp_path / "a.txt",
+        "第三章 合同的效力\n\n第三章规定，合同自成立时生效。\n\n第五章主要介绍知识图谱的概念、历史与应用\n",
+    )
     assert [block.text for block in file.blocks if isinstance(block, Heading)] == ["第三章 合同的效力"]
 
 
@@ -294,7 +297,8 @@ def test_a_broken_line_of_json_lines_is_said_and_skipped(tmp_path: Path) -> None
 
 
 def test_content_counts_more_than_the_name(tmp_path: Path) -> None:
-    file = parsed(tmp_path / "报表.xls", "<html><table><tr><td>姓名</td><td>分</td></tr><tr><td>甲</td><td>9</td></tr></table>")
+    rows = "<tr><td>姓名</td><td>分</td></tr><tr><td>甲</td><td>9</td></tr>"
+    file = parsed(tmp_path / "报表.xls", f"<html><table>{rows}</table>")
     assert file.format == "html"
     assert "已按网页解析" in file.warnings[0]
     assert tables(file)[0].table.rows == (("甲", 9),)

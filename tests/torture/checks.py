@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from qianxun.engine import Engine
 from qianxun.errors import QianxunError
-from qianxun.records import chunks, documents, outbox
-from qianxun.records.schema import DocumentRow
+from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.types import Text
 from tests.torture.ledger import Ledger, Violation
 from tests.torture.script import content, models, token
@@ -55,10 +58,10 @@ async def check(folder: Path, ledger: Ledger, chance: Random) -> None:
 async def _check_base(engine: Engine, kb: int, ledger: Ledger, chance: Random) -> None:
     base = await engine.base(kb)
     with engine.records.reading() as tx:
-        ledger.resolve(_read(tx, kb))
+        held = _read(tx)
+        ledger.resolve({doc_id: one.version for doc_id, one in held.items()})
         _require_none(tx, "work nobody remembers")
-        for doc_id in ledger.versions:
-            _require_whole(tx, kb, doc_id, base.splitter, doc_id in ledger.searchable)
+        _require_whole(tx, held, base.splitter, ledger.searchable)
     await _require_found(engine, kb, ledger, chance, everything=False)
     await engine.drain(kb)
     verdict = await engine.verify(kb)
@@ -67,43 +70,63 @@ async def _check_base(engine: Engine, kb: int, ledger: Ledger, chance: Random) -
     with engine.records.reading() as tx:
         for stray in STRAYS:
             _require_none(tx, stray)
-        if outbox.depth(tx, kb):
+        if tx.exec_driver_sql("SELECT count(*) FROM outbox").scalar():
             raise Violation("interrupted work was not resumed")
-        for doc_id in ledger.versions:
-            _require_whole(tx, kb, doc_id, base.splitter, True)
+        _require_whole(tx, _read(tx), base.splitter, set(ledger.versions))
     await _require_found(engine, kb, ledger, chance, everything=True)
 
 
-def _read(tx: Connection, kb: int) -> dict[str, int | None]:
-    """The version that each document's text says it is."""
-    seen: dict[str, int | None] = {}
-    for key, doc_id, generation, status in tx.execute(
-        select(DocumentRow.key, DocumentRow.doc_id, DocumentRow.generation, DocumentRow.status)
-    ).all():
-        seen[doc_id] = None
-        if status != "deleted":
-            held = documents.load(tx, key, generation).content
-            named = re.match(r"编号 zq(\d+)k", held)
-            seen[doc_id] = int(named[1]) if named else -1
-            if not named or held != content(doc_id, int(named[1])):
-                raise Violation(f"the text of {doc_id} is not what was written")
-    return seen
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A document as the database has it."""
+
+    key: int
+    version: int | None  # what its newest text says it is; None: deleted
+    status: str
+    generation: int
+    served: int
+    texts: Mapping[int, str]  # generation → text
 
 
-def _require_whole(tx: Connection, kb: int, doc_id: str, splitter: object, searchable: bool) -> None:
-    """All chunks of the version that serves, at their places; or none at all."""
-    head = documents.heads(tx, kb, [doc_id]).get(doc_id)
-    held = [(chunk.start, chunk.end, chunk.text) for chunk in chunks.of_document(tx, kb, doc_id)]
-    if head is None or head.status == "deleted" or head.served == 0:
-        if held or (searchable and head is not None and head.status != "deleted"):
-            raise Violation(f"{doc_id} has {len(held)} chunks and serves nothing")
-        return
-    if searchable and (head.status, head.served) != ("indexed", head.generation):
-        raise Violation(f"{doc_id} was acknowledged as searchable and is {head.status}")
-    text = documents.load(tx, head.key, head.served).content
-    expected = [(piece.start, piece.end, piece.text) for piece in splitter.pieces(Text(text))]  # type: ignore[attr-defined]
-    if held != expected or any(text[start:end] != body for start, end, body in held):
-        raise Violation(f"{doc_id} is half there: {len(held)} chunks of {len(expected)}")
+def _read(tx: Connection) -> dict[str, Held]:
+    texts: dict[int, dict[int, str]] = defaultdict(dict)
+    for key, generation, text in tx.exec_driver_sql("SELECT document_key, generation, content FROM document_versions"):
+        texts[key][generation] = text
+    held: dict[str, Held] = {}
+    for row in tx.exec_driver_sql("SELECT key, doc_id, status, generation, served FROM documents"):
+        version = None if row.status == "deleted" else _version(row.doc_id, texts[row.key].get(row.generation, ""))
+        held[row.doc_id] = Held(row.key, version, row.status, row.generation, row.served, texts[row.key])
+    return held
+
+
+def _version(doc_id: str, text: str) -> int:
+    named = re.match(r"编号 zq(\d+)k", text)
+    if named is None or text != content(doc_id, int(named[1])):
+        raise Violation(f"the text of {doc_id} is not what was written: {text[:50]!r}")
+    return int(named[1])
+
+
+def _require_whole(tx: Connection, held: Mapping[str, Held], splitter: ChunkSplitter, searchable: set[str]) -> None:
+    """Each document has all chunks of the version that serves, at their places; or none at all."""
+    found: dict[tuple[int, int], list[tuple[int, int, str]]] = defaultdict(list)
+    query = 'SELECT document_key, generation, start, "end", text FROM chunks ORDER BY document_key, position'
+    for key, generation, start, end, text in tx.exec_driver_sql(query):
+        found[key, generation].append((start, end, text))
+    for doc_id, one in held.items():
+        if doc_id in searchable and one.status not in ("indexed", "deleted"):
+            raise Violation(f"{doc_id} should be searchable and is {one.status}")
+        if one.status == "indexed" and one.served != one.generation:
+            raise Violation(f"{doc_id} is indexed at {one.generation} and serves {one.served}")
+        pieces = _pieces(splitter, one.texts[one.served]) if one.served else []
+        if found[one.key, one.served] != pieces:
+            raise Violation(f"{doc_id} is half there: {len(found[one.key, one.served])} chunks of {len(pieces)}")
+
+
+@lru_cache(maxsize=1000)
+def _pieces(splitter: ChunkSplitter, text: str) -> list[tuple[int, int, str]]:
+    pieces = [(piece.start, piece.end, piece.text) for piece in splitter.pieces(Text(text))]
+    assert all(text[start:end] == body for start, end, body in pieces)
+    return pieces
 
 
 def _require_none(tx: Connection, stray: str) -> None:

@@ -79,7 +79,7 @@ def _kill(writer: subprocess.Popen[bytes], chance: Random) -> list[bytes]:
     if chance.random() < 0.15:  # while it opens the folder and takes up what the last one left
         time.sleep(chance.uniform(0.0, 0.3))
     else:
-        heard += _until_done(writer)
+        heard += _until_done(writer, chance.choice([1, 1, 2, 4, 8, 16]))
         time.sleep(chance.choice([0.0, chance.uniform(0.0, 0.05), chance.uniform(0.0, 0.4)]))
     writer.kill()
     rest, errors = writer.communicate()
@@ -88,9 +88,10 @@ def _kill(writer: subprocess.Popen[bytes], chance: Random) -> list[bytes]:
     return heard + rest.splitlines(keepends=True)
 
 
-def _until_done(writer: subprocess.Popen[bytes]) -> Iterator[bytes]:
+def _until_done(writer: subprocess.Popen[bytes], count: int) -> Iterator[bytes]:
     assert writer.stdout is not None
     for line in writer.stdout:
         yield line
-        if line.startswith(b'["done"'):
+        count -= line.startswith(b'["done"')
+        if count == 0:
             return

@@ -14,8 +14,8 @@ from qianxun.types import Document
 Kind: TypeAlias = Literal["put", "accept", "delete", "drain", "rebuild"]
 BASE = "折磨"
 MODELS = ("fake-64", "fake-32")
-DOCUMENTS = 40  # per hand: few enough that updates and deletes meet what is there
-LARGE = 40_000  # characters of the large document
+DOCUMENTS = 24  # per hand: few enough that updates and deletes meet what is there
+LARGE = 15_000  # characters of the large document
 MIXTURE: dict[Kind, int] = {"put": 8, "accept": 5, "delete": 3, "drain": 1, "rebuild": 0}
 REBUILDING: dict[Kind, int] = {"put": 2, "accept": 2, "delete": 1, "drain": 0, "rebuild": 6}
 

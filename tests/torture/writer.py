@@ -14,6 +14,7 @@ import sys
 from itertools import count
 from random import Random
 
+from qianxun.chinese import Analyser
 from qianxun.engine import Engine
 from tests.torture.planted import Fault, tear
 from tests.torture.script import BASE, MIXTURE, MODELS, REBUILDING, Kind, Operation, documents_of, draw, models
@@ -64,6 +65,7 @@ def _say(line: bytes) -> None:
 def main() -> None:
     folder, seed, mixture, fault = sys.argv[1:]
     logging.getLogger("qianxun").setLevel(logging.ERROR)
+    Analyser().index_words("先把词典读进来")
     _say(b"ready\n")
     sys.stdin.readline()  # imported and waiting: the parent says when
     chosen = {"mixture": MIXTURE, "rebuilding": REBUILDING}[mixture]

@@ -53,7 +53,7 @@ def weights(lines: Sequence[str], query: str) -> list[float]:
 
 
 def _rarity(lines: int, holding: int) -> float:
-    return math.log1p(lines / (holding or lines))
+    return math.log1p(lines / max(holding, 1))
 
 
 def _whole(pattern: re.Pattern[str], folded: str) -> Iterator[re.Match[str]]:

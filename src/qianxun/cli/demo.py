@@ -19,7 +19,7 @@ from qianxun.cli.models import fetch
 from qianxun.cli.progress import AddProgress, bars
 from qianxun.cli.session import JsonFlag, Session, quoted, session_of, with_engine
 from qianxun.cli.voice import note, out, print_folded, print_json, say
-from qianxun.errors import ModelError, NotFound
+from qianxun.errors import BadInput, ModelError, NotFound
 from qianxun.samples import LIBRARY
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _get_model(settings: Settings, console: Console, *, quiet: bool) -> str:
         return name
     try:
         folder = _local_or_fetched(settings, name, quiet=quiet)
-    except (ModelError, NotFound) as error:
+    except (ModelError, NotFound, BadInput) as error:  # BadInput: weights that nobody has pinned
         reason = error.message.strip().splitlines()[0].rstrip("，：:")
         console.print(f"  [yellow]![/] {escape(reason)}", soft_wrap=True)
         console.print(

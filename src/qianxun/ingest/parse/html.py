@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from lxml import etree, html
 
-from qianxun.errors import Unreadable
+from qianxun.errors import TooLarge, Unreadable
 from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.parse.text import read
 from qianxun.ingest.tables import Cell, as_text, clean, flow, read_table
@@ -111,13 +111,15 @@ def parse_text(text: str, limits: ParseLimits) -> ParsedFile:
 
 
 def _tree(text: str) -> Any:
-    # The tree is capped in depth by libxml2 itself (256 without huge_tree); entities are never fetched.
-    parser = html.HTMLParser(encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True, huge_tree=False)
+    # huge_tree: without it libxml2 drops silently what lies deeper than 256 elements. Entities are never fetched.
+    parser = html.HTMLParser(encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True, huge_tree=True)
     source = re.sub(r"^\s*<\?xml[^>]{0,200}\?>", "", text.replace("\x00", ""))
     try:
         root = html.document_fromstring(source.encode("utf-8", "replace"), parser=parser)
     except (etree.ParserError, etree.XMLSyntaxError) as failure:
         raise Unreadable("网页是空的或已损坏", hint="请用浏览器另存后再试") from failure
+    if any(entry.type_name == "ERR_RESOURCE_LIMIT" for entry in parser.error_log):
+        raise TooLarge("网页嵌套超过 2048 层", hint="请用浏览器另存为纯文本")  # what lies deeper would be lost
     return root
 
 

@@ -24,8 +24,8 @@ _MACRO: Final = re.compile(
     r"(?:[\"']\s{0,4},\s{0,4}[\"']([^\"'{}]{1,100}))?)?[^{}]{0,300}\}\}",
     re.IGNORECASE,
 )
-_COMMENT: Final = re.compile(r"<!--(?:[^-]|-(?!->)){0,5000}-->")
 _MOST_NESTED: Final = 40
+_LONGEST_INLINE: Final = 20_000
 
 
 def parse(path: Path, limits: ParseLimits) -> ParsedFile:
@@ -36,13 +36,31 @@ def parse(path: Path, limits: ParseLimits) -> ParsedFile:
 def parse_text(text: str, limits: ParseLimits) -> ParsedFile:
     """Markdown that is text already."""
     body, front = _split_front_matter(text)
-    tokens = MarkdownIt("commonmark", {"maxNesting": _MOST_NESTED}).enable("table").parse(body)
+    tokens = _tokens(body)
     blocks = tuple(_blocks(tokens, limits))
     found = _FRONT_TITLE.search(front)
     if found and not any(isinstance(block, Heading) and block.level == 1 for block in blocks):
         blocks = (Heading(found.group(1), 1), *blocks)
     title = found.group(1) if found else next((b.text for b in blocks if isinstance(b, Heading)), "")
     return ParsedFile(blocks, "markdown", title)
+
+
+def _tokens(body: str) -> list[Token]:
+    """The blocks, with their inline marks resolved unless a block is too long for that.
+
+    Resolving is quadratic in the length of a block on hostile input; no author writes blocks of this length.
+    """
+    reader = MarkdownIt("commonmark", {"maxNesting": _MOST_NESTED}).enable("table").disable("inline")
+    environment: dict[str, object] = {}
+    tokens = reader.parse(body, environment)
+    for token in tokens:
+        if token.type == "inline":
+            token.children = []
+            if len(token.content) <= _LONGEST_INLINE:
+                reader.inline.parse(token.content, reader, environment, token.children)
+            else:
+                token.children.append(Token("text", "", 0, content=token.content))
+    return tokens
 
 
 def _split_front_matter(text: str) -> tuple[str, str]:
@@ -98,8 +116,18 @@ def _leaf(token: Token) -> str:
     if token.type in ("fence", "code_block"):
         return token.content.rstrip()
     if token.type == "html_block":
-        return _MACRO.sub(_referred, _TAG.sub(" ", _COMMENT.sub("", token.content))).strip()
+        return _MACRO.sub(_referred, _TAG.sub(" ", _without_comments(token.content))).strip()
     return ""
+
+
+def _without_comments(text: str) -> str:
+    kept: list[str] = []
+    at = 0
+    while (start := text.find("<!--", at)) >= 0:
+        kept.append(text[at:start])
+        end = text.find("-->", start + 4)
+        at = end + 3 if end >= 0 else len(text)
+    return "".join([*kept, text[at:]])
 
 
 def _list_lines(tokens: Sequence[Token]) -> Iterator[str]:
