@@ -131,7 +131,7 @@ def grams(text: str) -> list[str]:
 
 
 def index_grams(text: str) -> str:
-    """`grams`, separated by spaces. Half the time of joining slices: each batch of rows is one array."""
+    """`grams`, separated by spaces. Built as two arrays: joining slices took 1.6 times as long."""
     folded = fold(text)
     codes = np.frombuffer((folded + "\n").encode("utf-32-le"), dtype=np.uint32)
     is_character = _characters().take(codes)
