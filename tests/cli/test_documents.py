@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qianxun.cli.documents import metadata_of
+from qianxun.errors import BadInput
+from tests.cli.conftest import Run
+
+
+def test_a_bad_file_is_skipped_with_its_reason(handbook: Run, tmp_path: Path) -> None:
+    (tmp_path / "坏.pdf").write_bytes(b"not a pdf at all")
+    (tmp_path / "好.txt").write_text("好文件里写着琥珀。", "utf-8")
+    added = handbook("add", tmp_path / "坏.pdf", tmp_path / "好.txt", tmp_path / "没有.txt", "--kb", "手册", "--json")
+    assert added.code == 1
+    told = added.json
+    assert set(told) == {"added", "unchanged", "refused", "chunks", "seconds"}
+    assert (told["added"], told["unchanged"], told["chunks"]) == (1, 0, 1)
+    assert sorted(Path(refusal["path"]).name for refusal in told["refused"]) == ["坏.pdf", "没有.txt"]
+    assert all(refusal["reason"] for refusal in told["refused"])
+    assert handbook("search", "琥珀", "--kb", "手册", "--json").json["chunks"][0]["doc_name"] == "好.txt"
+
+
+def test_people_are_told_each_refusal_once(handbook: Run, tmp_path: Path) -> None:
+    (tmp_path / "坏.pdf").write_bytes(b"not a pdf at all")
+    added = handbook("add", tmp_path / "坏.pdf", "--kb", "手册")
+    assert added.code == 1
+    assert "未收 1 个" in added.out
+    assert added.err.count("坏.pdf") == 1
+
+
+def test_unchanged_files_are_passed_over(handbook: Run, files: Path) -> None:
+    again = handbook("add", files, "--kb", "手册", "--json")
+    assert again.code == 0
+    assert (again.json["added"], again.json["unchanged"], again.json["chunks"]) == (0, 2, 0)
+
+
+def test_labels_are_what_filters_ask_for(handbook: Run, tmp_path: Path) -> None:
+    (tmp_path / "密.txt").write_text("琥珀计划。", "utf-8")
+    labels = ("--user", "甲", "--project", "乙", "--type", "备忘", "--tag", "机密", "--meta", "年份=2024")
+    assert handbook("add", tmp_path / "密.txt", "--kb", "手册", *labels).code == 0
+
+    def found(*options: str) -> list[str]:
+        answer = handbook("search", "琥珀计划", "--kb", "手册", "--json", *options).json
+        return [chunk["doc_name"] for chunk in answer["chunks"] if chunk["score"] > 0.1]
+
+    for own in (["--user", "甲"], ["--project", "乙"], ["--type", "备忘"], ["--tag", "机密"]):
+        assert found(*own) == ["密.txt"]
+        assert found(own[0], "别的") == []
+    (chunk,) = handbook("search", "琥珀计划", "--kb", "手册", "--user", "甲", "--json").json["chunks"]
+    assert chunk["metadata"]["年份"] == 2024
+
+
+def test_a_deleted_document_is_gone_at_once(handbook: Run) -> None:
+    (chunk,) = handbook("search", "QH-2087", "--kb", "手册", "--top-k", "1", "--json").json["chunks"]
+    assert handbook("delete", chunk["doc_id"], "--kb", "手册", "--json").json == {"deleted": chunk["doc_id"]}
+    left = handbook("search", "QH-2087", "--kb", "手册", "--json").json["chunks"]
+    assert chunk["doc_id"] not in {one["doc_id"] for one in left}
+    again = handbook("delete", chunk["doc_id"], "--kb", "手册")
+    assert again.code == 2
+    assert "kb show 手册" in again.err
+
+
+def test_metadata_is_read_as_json_where_it_is_json() -> None:
+    read = metadata_of(["年份=2024", "公开=true", "比例=0.5", '编号="007"', "名称=甲=乙", "空="])
+    assert read == {"年份": 2024, "公开": True, "比例": 0.5, "编号": "007", "名称": "甲=乙", "空": ""}
+
+
+@pytest.mark.parametrize("wrong", ["年份", "=2024", " =x"])
+def test_metadata_without_a_name_is_refused(wrong: str) -> None:
+    with pytest.raises(BadInput):
+        metadata_of([wrong])

@@ -1,0 +1,111 @@
+"""What only real processes show: an owner that lives, Ctrl-C, and going on after it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.cli.conftest import Run
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from qianxun.folder import owned
+with owned(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+QIANXUN = (sys.executable, "-c", "import sys; from qianxun.cli import main; sys.exit(main())")
+
+
+def test_a_folder_in_use_names_its_owner_and_doctor_still_works(handbook: Run, tmp_path: Path) -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, tmp_path / "qianxun-data"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "held\n"
+        refused = handbook("search", "发票", "--kb", "手册", "--json")
+        assert (refused.code, refused.json["error"]) == (3, "folder_in_use")
+        assert str(owner.pid) in refused.json["message"]
+        told = handbook("doctor", "--json")
+        assert told.code == 0
+        assert str(owner.pid) in told.json["owner"]
+        assert told.json["bases"][0]["documents"] == 2
+        assert str(owner.pid) in handbook("doctor").out
+    finally:
+        owner.kill()
+        owner.communicate()
+    assert handbook("search", "发票", "--kb", "手册").code == 0
+
+
+def test_after_ctrl_c_the_same_command_goes_on(run: Run, tmp_path: Path) -> None:
+    files = tmp_path / "很多"
+    files.mkdir()
+    for number in range(400):
+        (files / f"{number:03}.txt").write_text(f"第 {number} 号文件。" + "琥珀、青铜与瓷器。" * 300, "utf-8")
+    assert run("kb", "create", "库").code == 0
+    stopped = _interrupted_add(tmp_path)
+    assert stopped.returncode == 130, stopped.stderr
+    assert "继续" in stopped.stderr
+    assert "add 很多 --kb 库" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    assert run("verify", "--json").json["clean"] is True
+    told = run("add", "很多", "--kb", "库", "--json")
+    assert told.code == 0
+    assert told.json["added"] + told.json["unchanged"] == 400
+    assert told.json["added"] > 0
+    verdict = run("verify", "--json").json
+    assert verdict["clean"] is True
+    assert verdict["knowledge_bases"][0]["documents"] == 400
+
+
+def _interrupted_add(folder: Path) -> subprocess.CompletedProcess[str]:
+    """A real `add`, sent what a terminal sends on Ctrl-C once its work is under way."""
+    process = subprocess.Popen(
+        [*QIANXUN, "add", "很多", "--kb", "库"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    owner = folder / "qianxun-data" / "lock"
+    deadline = time.monotonic() + 60
+    while _owner(owner) != process.pid and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def _owner(lock: Path) -> int | None:
+    try:
+        return int(json.loads(lock.read_text("utf-8"))["pid"])
+    except (ValueError, OSError):
+        return None
+
+
+def test_json_of_a_real_process_is_one_document_and_nothing_else(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "一.txt").write_text("琥珀。", "utf-8")
+    assert run("kb", "create", "库").code == 0
+    told = subprocess.run(
+        [*QIANXUN, "add", "一.txt", "没有.txt", "--kb", "库", "--json"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert told.returncode == 1
+    assert json.loads(told.stdout)["added"] == 1
+    assert told.stderr == ""
+
+
+def test_a_closed_pipe_is_no_crash(handbook: Run, tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    told = subprocess.run([*QIANXUN, "kb", "list"], cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert "Traceback" not in told.stderr

@@ -1,0 +1,78 @@
+"""The global options, errors and languages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+from rich.cells import cell_len
+
+from qianxun.cli.voice import _breaks
+from tests.cli.conftest import Run
+
+HEAVY = ("numpy", "sqlalchemy", "faiss", "tantivy", "onnxruntime", "httpx", "opencc", "qianxun.engine")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; from qianxun.cli import main; main(['--help']); main(['search', '--help']);"
+        f"print('heavy:', sorted(set({HEAVY!r}) & set(sys.modules)))"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines()[-1] == "heavy: []"
+    assert "kb" in told.stdout
+
+
+def test_version(run: Run) -> None:
+    assert run("--version").out.startswith("qianxun ")
+
+
+def test_errors_are_english_on_request(handbook: Run, files: Path) -> None:
+    assert "There is no knowledge base" in handbook("--lang", "en", "kb", "show", "没有").err
+    assert "files added" in handbook("--lang", "en", "add", files, "--kb", "手册").out
+    assert "没有名为" in handbook("kb", "show", "没有").err
+
+
+def test_a_url_is_refused_until_there_is_a_service(run: Run) -> None:
+    failed = run("--url", "http://127.0.0.1:8000", "kb", "list")
+    assert failed.code == 2
+    assert "--url" in failed.err
+
+
+def test_a_wrong_command_is_a_mistake_also_in_json(run: Run) -> None:
+    assert run("search", "发票").code == 2
+    failed = run("search", "发票", "--json")
+    assert (failed.code, failed.json["error"]) == (2, "bad_input")
+    assert "--kb" in failed.json["message"]
+    assert run("没有这个命令").code == 2
+
+
+def test_no_command_prints_the_help(run: Run) -> None:
+    bare = run("kb")
+    assert "create" in bare.out
+    assert bare.err == ""
+
+
+def test_a_bad_settings_file_is_named(run: Run) -> None:
+    failed = run("--config", "没有.yaml", "kb", "list")
+    assert failed.code == 2
+    assert "没有.yaml" in failed.err
+
+
+def test_a_traceback_is_shown_only_on_request(handbook: Run) -> None:
+    assert "Traceback" not in handbook("kb", "show", "没有").err
+    assert "Traceback" in handbook("--verbose", "kb", "show", "没有").err
+
+
+def test_lines_break_between_chinese_characters_but_not_in_numbers() -> None:
+    line = "每晚不超过380.50元"
+    cuts = [0, *_breaks(line, 14), len(line)]
+    parts = [line[a:b] for a, b in pairwise(cuts)]
+    assert parts == ["每晚不超过", "380.50元"]
+    assert all(cell_len(part) <= 14 for part in parts)
+
+
+def test_a_run_longer_than_a_line_is_broken_all_the_same() -> None:
+    assert _breaks("x" * 25, 10) == [10, 20]

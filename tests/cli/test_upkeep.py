@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.shared import BGE_SMALL, MODELS, needs_model
+
+MODEL = "bge-small-zh-v1.5"
+
+
+def test_a_sound_base_verifies(handbook: Run) -> None:
+    told = handbook("verify", "--json")
+    assert told.code == 0
+    assert told.json["clean"] is True
+    assert "一致" in handbook("verify", "--kb", "手册").out
+
+
+def test_records_and_index_that_disagree_are_found_and_mended(handbook: Run, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "qianxun-data" / "qianxun.db") as database:
+        database.execute("DELETE FROM chunks WHERE text LIKE '%年休假%'")
+    database.close()
+    told = handbook("verify", "--json")
+    assert told.code == 1
+    (base,) = told.json["knowledge_bases"]
+    assert [finding["kind"] for finding in base["findings"]] == ["not_in_records"]
+    assert "rebuild --kb 手册" in handbook("verify").err
+    assert handbook("rebuild", "--kb", "手册", "--json").code == 0
+    assert handbook("verify").code == 0
+
+
+@needs_model
+def test_a_base_gets_a_model_by_rebuilding(handbook: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QIANXUN_VECTORIZATION_MODEL_FOLDERS", str(MODELS))
+    told = handbook("rebuild", "--kb", "手册", "--model", MODEL, "--json").json
+    assert told["embedding_model"] == MODEL
+    assert told["chunks"] > 0
+    best = handbook("search", "能休息几天", "--kb", "手册", "--mode", "vector", "-k", "1", "--json").json["chunks"]
+    assert "年休假" in best[0]["content"]
+    assert handbook("verify").code == 0
+
+
+@needs_model
+def test_a_model_is_pulled_from_a_folder_listed_and_tried(run: Run) -> None:
+    assert run("models", "test", MODEL).code == 1
+    assert run("models", "pull", MODEL, "--from", BGE_SMALL, "--json").json["model"] == MODEL
+    found = {row["name"]: row for row in run("models", "list", "--json").json["models"]}
+    assert found[MODEL]["folder"]
+    assert found["bge-m3"]["folder"] is None
+    assert run("models", "test", MODEL, "--json").json["dimension"] == 512
+
+
+def test_a_pull_that_cannot_work_says_why(run: Run, tmp_path: Path) -> None:
+    assert run("models", "pull", "没有这个").code == 2
+    assert run("models", "pull", MODEL, "--from", tmp_path / "没有").code == 2
+    failed = run("models", "pull", MODEL, "--from", tmp_path, "--json")
+    assert (failed.code, failed.json["error"]) == (1, "model_unavailable")
+    unpinned = run("models", "pull", "bge-m3", "--from", tmp_path)
+    assert unpinned.code == 2
+    assert "--accept-unpinned" in unpinned.err
+
+
+def test_trying_no_model_is_a_mistake(run: Run) -> None:
+    assert run("models", "test").code == 2
+
+
+def test_doctor_says_where_each_value_came_from(handbook: Run, tmp_path: Path) -> None:
+    (tmp_path / "qianxun.yaml").write_text("rag: {chunking: {chunk_size: 300}}", "utf-8")
+    told = handbook("--data", "qianxun-data", "doctor", "--json")
+    assert told.code == 0
+    origins = {row["name"]: row["from"] for row in told.json["settings"]}
+    assert origins["data"] == "参数"
+    assert origins["vectorization.model"] == "环境变量 QIANXUN_VECTORIZATION_MODEL"
+    assert origins["chunking.chunk_size"].startswith("文件 ")
+    assert origins["chunking.chunk_overlap"] == "默认值"
+    (base,) = told.json["bases"]
+    assert (base["name"], base["documents"], base["index"], base["trouble"]) == ("手册", 2, "ready", "")
+    assert told.json["owner"] is None
+    assert "索引完好" in handbook("doctor").out
+
+
+def test_doctor_creates_nothing(run: Run, tmp_path: Path) -> None:
+    assert run("doctor").code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_sees_a_damaged_database(handbook: Run, tmp_path: Path) -> None:
+    (tmp_path / "qianxun-data" / "qianxun.db").write_bytes(b"not a database at all" * 500)
+    told = handbook("doctor", "--json")
+    assert told.code == 1
+    assert told.json["trouble"]
