@@ -64,6 +64,7 @@ class Engine:
     parsers: ParserPool
     models: Mapping[str, EmbeddingModel]  # beside the cards: what the caller brings along
     _bases: dict[int, OpenBase] = field(default_factory=dict, repr=False)
+    _opened: dict[tuple[str, int], LazyEmbedding] = field(default_factory=dict, repr=False)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
     _work: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
@@ -99,6 +100,8 @@ class Engine:
         await self.parsers.aclose()
         for base in self._bases.values():
             await base.serving.retire()
+        for model in self._opened.values():
+            model.close()
         self.records.close()
 
     # ── knowledge bases ──────────────────────────────────────────────────────────────────────────

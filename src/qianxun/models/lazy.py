@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 from qianxun.errors import BadModelReply
 from qianxun.ports import EmbeddingModel
@@ -45,3 +46,15 @@ class LazyEmbedding:
                     )
                 self._model = model
             return self._model
+
+    def close(self) -> None:
+        """Lets go of what the opened model holds; models without anything to let go of need no `close`."""
+        with self._lock:
+            model, self._model = self._model, None
+        if isinstance(model, _Closing):
+            model.close()
+
+
+@runtime_checkable
+class _Closing(Protocol):
+    def close(self) -> None: ...

@@ -8,6 +8,7 @@ import numpy as np
 
 from qianxun.ingest.boundaries import meaning_cuts
 from qianxun.ingest.chunk import ChunkSplitter
+from qianxun.models.checks import unit_rows
 from qianxun.ports import EmbeddingModel
 from qianxun.types import Document, Piece, Prepared, Text, Vectors
 
@@ -51,11 +52,11 @@ def cut(document: Document, splitter: ChunkSplitter, meaning: EmbeddingModel | N
 
 
 def embed(texts: Sequence[str], model: EmbeddingModel, on_embedded: Progress = _silent) -> Vectors:
-    if not texts:
-        return np.zeros((0, model.dimension), dtype=np.float32)
-    parts = []
+    """One unit vector per text. A reply of the wrong count or dimension, or with what is no number, raises."""
+    vectors = np.empty((len(texts), model.dimension), dtype=np.float32)
     for start in range(0, len(texts), EMBED_SLICE):
         part = texts[start : start + EMBED_SLICE]
-        parts.append(model.embed_passages(part))
+        reply = np.asarray(model.embed_passages(part))
+        vectors[start : start + len(part)] = unit_rows(reply, len(part), model.dimension, model.name)
         on_embedded(len(part))
-    return np.concatenate(parts)
+    return vectors
