@@ -117,14 +117,16 @@ def _require_whole(tx: Connection, held: Mapping[str, Held], splitter: ChunkSpli
             raise Violation(f"{doc_id} should be searchable and is {one.status}")
         if one.status == "indexed" and one.served != one.generation:
             raise Violation(f"{doc_id} is indexed at {one.generation} and serves {one.served}")
-        pieces = _pieces(splitter, one.texts[one.served]) if one.served else []
+        text = one.texts[one.served] if one.served else ""
+        pieces = _pieces(splitter.chunk_size, splitter.chunk_overlap, text)
         if found[one.key, one.served] != pieces:
             raise Violation(f"{doc_id} is half there: {len(found[one.key, one.served])} chunks of {len(pieces)}")
 
 
 @lru_cache(maxsize=1000)
-def _pieces(splitter: ChunkSplitter, text: str) -> list[tuple[int, int, str]]:
-    pieces = [(piece.start, piece.end, piece.text) for piece in splitter.pieces(Text(text))]
+def _pieces(chunk_size: int, chunk_overlap: int, text: str) -> list[tuple[int, int, str]]:
+    cut = ChunkSplitter(chunk_size, chunk_overlap).pieces(Text(text))
+    pieces = [(piece.start, piece.end, piece.text) for piece in cut]
     assert all(text[start:end] == body for start, end, body in pieces)
     return pieces
 

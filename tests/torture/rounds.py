@@ -8,19 +8,26 @@ only fsync and honest disks answer for.
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import IO
 
 from tests.torture.checks import check
 from tests.torture.ledger import Ledger, Violation
 from tests.torture.planted import Fault
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+DONE = b'["done"'
+ENDED = b'["ended"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,30 @@ class Tally:
     acknowledged: int
     unfinished: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Nursery:
+    """The process that bears writers."""
+
+    orders: IO[bytes]
+    said: IO[bytes]
+
+    def bear(self, folder: Path, seed: int, mixture: str, fault: Fault) -> int:
+        self.orders.write(json.dumps([str(folder), seed, mixture, fault]).encode() + b"\n")
+        self.orders.flush()
+        word, pid = json.loads(self.said.readline())
+        assert word == "born"
+        return int(pid)
+
+
+@contextmanager
+def _nursery() -> Iterator[Nursery]:
+    command = [sys.executable, "-m", "tests.torture.writer"]
+    with subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield Nursery(process.stdin, process.stdout)
 
 
 def torture(
@@ -43,55 +74,43 @@ def torture(
     """Raises Violation at the first broken promise."""
     started = time.monotonic()
     ledger, chance, unfinished = Ledger(), Random(seed), 0
-    waiting = _start(folder, seed, mixture, fault)
-    try:
+    with _nursery() as nursery:
         for number in range(1, rounds + 1):
-            ledger.hear(_kill(waiting, chance))
+            writer = nursery.bear(folder, seed * 10_000 + number, mixture, fault)
+            ledger.hear(_kill(nursery, writer, chance))
             unfinished += len(ledger.unfinished)
-            waiting = _start(folder, seed + number, mixture, fault)  # loads while we check; opens the folder later
             asyncio.run(check(folder, ledger, chance))
             watch(number, ledger)
-    finally:
-        waiting.kill()
-        waiting.communicate()
     return Tally(rounds, ledger.acknowledged, unfinished, time.monotonic() - started)
 
 
-def _start(folder: Path, seed: int, mixture: str, fault: Fault) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.torture.writer", str(folder), str(seed), mixture, fault],
-        cwd=CHECKOUT,
-        bufsize=0,  # `communicate` does not see what a buffer holds
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
-def _kill(writer: subprocess.Popen[bytes], chance: Random) -> list[bytes]:
-    """Lets it go, kills it at a random moment, and answers what it said."""
-    assert writer.stdin is not None
-    assert writer.stdout is not None
-    assert writer.stdout.readline() == b"ready\n", writer.communicate()[1].decode()
-    writer.stdin.write(b"go\n")
-    writer.stdin.flush()
-    heard: list[bytes] = []
+def _kill(nursery: Nursery, writer: int, chance: Random) -> list[bytes]:
+    """Kills it at a random moment, and answers what it said."""
+    said: list[bytes] = []
     if chance.random() < 0.15:  # while it opens the folder and takes up what the last one left
         time.sleep(chance.uniform(0.0, 0.3))
     else:
-        heard += _until_done(writer, chance.choice([1, 1, 2, 4, 8, 16]))
+        said += _until_done(nursery, chance.choice([1, 1, 2, 4, 8, 16]))
         time.sleep(chance.choice([0.0, chance.uniform(0.0, 0.05), chance.uniform(0.0, 0.4)]))
-    writer.kill()
-    rest, errors = writer.communicate()
-    if writer.returncode != -9:
-        raise Violation(f"the writer ended by itself: {errors.decode()[-2000:]}")
-    return heard + rest.splitlines(keepends=True)
+    if not said or not said[-1].startswith(ENDED):
+        os.kill(writer, signal.SIGKILL)
+        said += _until_ended(nursery)
+    *said, end = said
+    if json.loads(end) != ["ended", -signal.SIGKILL]:
+        raise Violation("the writer ended by itself; what it says of that is on stderr")
+    return said
 
 
-def _until_done(writer: subprocess.Popen[bytes], count: int) -> Iterator[bytes]:
-    assert writer.stdout is not None
-    for line in writer.stdout:
+def _until_done(nursery: Nursery, count: int) -> Iterator[bytes]:
+    for line in nursery.said:
         yield line
-        count -= line.startswith(b'["done"')
-        if count == 0:
+        count -= line.startswith(DONE)
+        if count == 0 or line.startswith(ENDED):
+            return
+
+
+def _until_ended(nursery: Nursery) -> Iterator[bytes]:
+    for line in nursery.said:
+        yield line
+        if line.startswith(ENDED):
             return

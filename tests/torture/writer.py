@@ -1,18 +1,21 @@
-"""The process that is killed. It says what it begins and, once a call has returned, that it is done.
+"""The processes that are killed. Each says what it begins and, once a call has returned, that it is done.
 
-    python -m tests.torture.writer FOLDER SEED MIXTURE FAULT
-
-Lines go straight into the pipe, so that the parent has every one that was written before the kill.
+``python -m tests.torture.writer`` loads everything once and then forks a writer for every line of its input, a JSON
+list of folder, seed, mixture and fault. Lines of output are shorter than what a pipe takes whole and go straight into
+it, so that the reader has all that were written before the kill; "ended" comes after the last one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import sys
+import traceback
 from itertools import count
 from random import Random
+from typing import NoReturn
 
 from qianxun.chinese import Analyser
 from qianxun.engine import Engine
@@ -63,13 +66,24 @@ def _say(line: bytes) -> None:
 
 
 def main() -> None:
-    folder, seed, mixture, fault = sys.argv[1:]
     logging.getLogger("qianxun").setLevel(logging.ERROR)
     Analyser().index_words("先把词典读进来")
-    _say(b"ready\n")
-    sys.stdin.readline()  # imported and waiting: the parent says when
-    chosen = {"mixture": MIXTURE, "rebuilding": REBUILDING}[mixture]
-    asyncio.run(write(folder, int(seed), chosen, fault))  # type: ignore[arg-type]  # the parent passes a Fault
+    while line := sys.stdin.readline():
+        folder, seed, mixture, fault = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            _live(folder, seed, {"mixture": MIXTURE, "rebuilding": REBUILDING}[mixture], fault)
+        _say(json.dumps(["born", pid]).encode() + b"\n")
+        _, status = os.waitpid(pid, 0)
+        _say(json.dumps(["ended", os.waitstatus_to_exitcode(status)]).encode() + b"\n")
+
+
+def _live(folder: str, seed: int, mixture: dict[Kind, int], fault: Fault) -> NoReturn:
+    try:
+        asyncio.run(write(folder, seed, mixture, fault))
+    except BaseException:  # the outer door of a forked child: it must never return into its parent's loop
+        traceback.print_exc()
+    os._exit(1)
 
 
 if __name__ == "__main__":
