@@ -7,8 +7,14 @@ from typing import Annotated
 
 import typer
 
-from qianxun.cli import bases, demo, doctor, documents, models, search, upkeep
+from qianxun.cli.bases import app as bases
+from qianxun.cli.demo import demo
+from qianxun.cli.doctor import doctor
+from qianxun.cli.documents import add, delete
+from qianxun.cli.models import app as models
+from qianxun.cli.search import search
 from qianxun.cli.session import Session
+from qianxun.cli.upkeep import rebuild, verify
 from qianxun.cli.voice import Language, out, say, speak
 from qianxun.errors import BadInput
 
@@ -58,12 +64,7 @@ def options(
     context.obj = Session(data, config, verbose)
 
 
-app.add_typer(bases.app, name="kb")
-app.command("add")(documents.add)
-app.command("delete")(documents.delete)
-app.command("search")(search.search)
-app.add_typer(models.app, name="models")
-app.command("verify")(upkeep.verify)
-app.command("rebuild")(upkeep.rebuild)
-app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
+app.add_typer(bases, name="kb")
+for command in (add, search, delete, verify, rebuild, doctor, demo):
+    app.command()(command)
+app.add_typer(models, name="models")

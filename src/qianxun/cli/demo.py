@@ -14,9 +14,10 @@ from rich.markup import escape
 from rich.rule import Rule
 from rich.text import Text
 
-from qianxun.cli import documents, search
+from qianxun.cli.documents import described
 from qianxun.cli.models import fetch
 from qianxun.cli.progress import AddProgress, bars
+from qianxun.cli.search import Mode, show, show_degraded
 from qianxun.cli.session import JsonFlag, Session, quoted, session_of, with_engine
 from qianxun.cli.voice import note, out, print_folded, print_json, say
 from qianxun.errors import BadInput, ModelError, NotFound
@@ -40,7 +41,7 @@ class Try:
     query: str
     point: str
     point_en: str
-    mode: search.Mode = search.Mode.hybrid
+    mode: Mode = Mode.hybrid
 
 
 TRIES = (
@@ -134,7 +135,7 @@ async def _walk(engine: Engine, model: str, console: Console, *, quiet: bool) ->
     return {
         "knowledge_base": base.name,
         "embedding_model": base.embedding_model,
-        **documents.described(report, 0.0),
+        **described(report, 0.0),
         "searches": searches,
         "answer": answer,
     }
@@ -176,9 +177,9 @@ async def _try(engine: Engine, base: KnowledgeBase, one: Try, console: Console, 
     answer = await engine.retrieve(base.id, one.query, top_k=SHOWN, mode=one.mode.value)
     console.print(f"\n  [bold]▸ {one.query}[/]")
     print_folded(console, Text(say(one.point, one.point_en), style="dim italic"), 4)
-    search.show(console, answer)
+    show(console, answer)
     if base.embedding_model and not quiet:
-        search.show_degraded(answer)
+        show_degraded(answer)
     if not answer.found:
         console.print(say("    没有找到（零模型模式下，换了说法的问题找不到）", "    nothing found"), style="yellow")
     return {"query": one.query, "point": one.point, "chunks": _brief(answer)}

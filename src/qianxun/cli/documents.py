@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,13 +63,15 @@ def _take(settings: Settings, kb: str, paths: Sequence[Path], labels: Labels, *,
 
 
 async def take(engine: Engine, kb: str, paths: Sequence[Path], labels: Labels, progress: AddProgress) -> Report:
-    """`engine.add`, stopped soon after it is cancelled."""
+    """`engine.add`, stopped soon after it is cancelled; tells how many documents still wait for their model."""
     base = await find_base(engine, kb)
     try:
-        return await engine.add(base.id, paths, labels=labels, watch=progress)
+        report = await engine.add(base.id, paths, labels=labels, watch=progress)
     except asyncio.CancelledError:
         progress.stop()
         raise
+    counts = await engine.statistics(base.id)
+    return replace(report, waiting=counts.get("pending", 0) + counts.get("retrying", 0))
 
 
 def _interrupted(progress: AddProgress) -> str:

@@ -27,6 +27,7 @@ from qianxun.types import Accepted, Document, Metadata, ParsedFile, Submission
 
 BATCH_DOCUMENTS = 5_000
 BATCH_CHARACTERS = 2_000_000
+BATCH_EMBEDDED = 30_000  # characters where a model embeds them: seconds of work, and Ctrl-C loses no more
 AHEAD = 8  # files parsed or waiting for a parser while the one before them is taken in
 PARSER_VERSION = "1"  # part of a file's fingerprint: a better parser reads unchanged files again
 
@@ -85,7 +86,7 @@ async def take_files(
     report = replace(report, unchanged=len(sources) - len(changed))
     watch(Step("found", len(changed)))
     watch(Step("unchanged", report.unchanged))
-    async for batch in _batched(_parse_all(changed, parsers, labels, watch)):
+    async for batch in _batched(_parse_all(changed, parsers, labels, watch), _most(base)):
         report = _refuse(report, [item for item in batch if isinstance(item, Refusal)], watch)
         accepted = await take(base, [item for item in batch if isinstance(item, Submission)], watch)
         report = _count(report, accepted)
@@ -168,13 +169,13 @@ def _document(source: Source, parsed: ParsedFile, labels: Labels) -> Document:
     )
 
 
-async def _batched(items: AsyncIterator[Submission | Refusal]) -> AsyncIterator[list[Submission | Refusal]]:
+async def _batched(items: AsyncIterator[Submission | Refusal], most: int) -> AsyncIterator[list[Submission | Refusal]]:
     batch: list[Submission | Refusal] = []
     size = 0
     async for item in items:
         batch.append(item)
         size += len(item.document.content) if isinstance(item, Submission) else 0
-        if len(batch) >= BATCH_DOCUMENTS or size >= BATCH_CHARACTERS:
+        if len(batch) >= BATCH_DOCUMENTS or size >= most:
             yield batch
             batch, size = [], 0
     if batch:
@@ -203,7 +204,7 @@ async def take(base: OpenBase, submissions: Iterable[Submission], watch: Watch =
     applying: asyncio.Task[Drained] | None = None
     offered = iter(submissions)
     try:
-        while batch := await asyncio.to_thread(_next_batch, offered):
+        while batch := await asyncio.to_thread(_next_batch, offered, _most(base)):
             ready = await _ready(base, batch, watch)
             stored, upto = await asyncio.to_thread(_accept, base, ready)
             accepted += stored
@@ -219,10 +220,14 @@ async def take(base: OpenBase, submissions: Iterable[Submission], watch: Watch =
     return accepted
 
 
-def _next_batch(offered: Iterator[Submission]) -> list[Submission]:
+def _most(base: OpenBase) -> int:
+    return BATCH_CHARACTERS if base.model is None else BATCH_EMBEDDED
+
+
+def _next_batch(offered: Iterator[Submission], most: int) -> list[Submission]:
     batch: list[Submission] = []
     size = 0
-    while len(batch) < BATCH_DOCUMENTS and size < BATCH_CHARACTERS:
+    while len(batch) < BATCH_DOCUMENTS and size < most:
         following = next(offered, None)
         if following is None:
             break
