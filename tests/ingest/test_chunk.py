@@ -282,7 +282,7 @@ def test_real_prose_keeps_every_promise(sizes: tuple[int, int], start: int) -> N
 
 
 def novels() -> list[Path]:
-    return sorted(NOVELS.glob("*.txt"))
+    return sorted(NOVELS.glob("*.txt"))[::2]
 
 
 @needs_data
