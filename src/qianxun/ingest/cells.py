@@ -28,7 +28,7 @@ _MONEY_UNIT: Final = re.compile(r"(?:[十百千]?[万亿]?(?:元|圆|美元|港�
 _NAMES_NOT_NUMBERS: Final = re.compile(
     r"(?:编号|编码|代码|号码|电话|手机|邮编|证号|账号|帐号|学号|工号|序列号|ID|Id|id|code|Code)$"
 )
-_DOMINANT: Final = 0.8  # a column has a kind when this share of its filled cells has it; the rest stay text
+_STRAYS: Final = 5  # a column keeps its kind while at most one filled cell in five is something else
 _MEASURES: Final = frozenset(
     [
         "%",
@@ -209,7 +209,7 @@ _READERS: Final[tuple[tuple[ColumnKind, _Reader], ...]] = (
 
 
 def _fits(reader: _Reader, filled: Sequence[str]) -> bool:
-    allowed = int(len(filled) * (1 - _DOMINANT))
+    allowed = len(filled) // _STRAYS
     misses = 0
     for text in filled:
         if reader(text) is None:

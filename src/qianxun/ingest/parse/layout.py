@@ -14,6 +14,7 @@ from qianxun.ingest.parse.unruled import loose_tables, rows_of, split_rows
 from qianxun.ingest.tables import Grid, clean, read_table
 from qianxun.types import Block, Heading, Paragraph, TableBlock
 
+_SHORTEST_FULL_LINE = 20  # columns of type
 _Placed = tuple[float, float, list[Block]]  # top, left, what stands there
 
 
@@ -149,12 +150,20 @@ def _prose(lines: Sequence[Line], height: float, page: int | None) -> list[Block
     blocks: list[Block] = []
     for column in columns_of(lines, height):
         rows = rows_of(column)
-        margin = sorted(row[-1].right for row in rows)[int(len(rows) * 0.9)]
-        filled = [len(rows) > 2 and row[-1].right >= margin - 1.5 * height for row in rows]
-        for paragraph in reflow([" ".join(line.text for line in row) for row in rows], filled):
+        texts = [" ".join(line.text for line in row) for row in rows]
+        for paragraph in reflow(texts, _filled(rows, texts, height)):
             level = heading_level(paragraph)
             blocks.append(Heading(paragraph, level, page) if level else Paragraph(paragraph, page))
     return blocks
+
+
+def _filled(rows: Sequence[Sequence[Line]], texts: Sequence[str], height: float) -> list[bool]:
+    """Which rows run to the right margin; in a handful of labels none does."""
+    margin = sorted(row[-1].right for row in rows)[int(len(rows) * 0.9)]
+    return [
+        len(rows) > 2 and row[-1].right >= margin - 1.5 * height and shown_width(text) >= _SHORTEST_FULL_LINE
+        for row, text in zip(rows, texts, strict=True)
+    ]
 
 
 def columns_of(lines: Sequence[Line], height: float) -> list[list[Line]]:

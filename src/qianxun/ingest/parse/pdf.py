@@ -19,7 +19,7 @@ from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
 _LITTLE_TEXT: Final = 30  # characters: a page with fewer and a picture on it is a scan with a stray label
 _SCAN_SCALE: Final = 200 / 72
 _SCAN_PIXELS: Final = 9_000_000
-_DIGITS: Final = re.compile(r"\d+")
+_NUMBER: Final = re.compile(r"\d+|^[IVXLC]{1,6}(?![A-Za-z])|(?<![A-Za-z])[IVXLC]{1,6}$")
 _REPEATED: Final = 0.2  # a line that opens or closes this share of the pages is a running head or foot
 _ODD: Final = re.compile("[\ufffd\ue000-\uf8ff]")
 
@@ -186,7 +186,7 @@ def _lines(content: str) -> list[str]:
 
 
 def _shape(line: str) -> str:
-    return _DIGITS.sub("#", "".join(line.split()))
+    return _NUMBER.sub("#", "".join(line.split()))
 
 
 def _edge_lines(page: _Page) -> list[str]:
