@@ -310,7 +310,11 @@ class Engine:
             return None
         if name in self.models:
             return self.models[name]
-        return LazyEmbedding(name, dimension, lambda: open_model(self.settings, name))
+        held = self._opened.get((name, dimension))
+        if held is None:  # one for all bases: its weights are loaded once
+            held = LazyEmbedding(name, dimension, lambda: open_model(self.settings, name))
+            self._opened[name, dimension] = held
+        return held
 
     def _model_folders(self) -> list[Path]:
         return model_folders(self.settings)
