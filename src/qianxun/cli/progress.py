@@ -85,8 +85,10 @@ class AddProgress:
     def _estimate(self) -> None:
         """The chunks of all files, judged by those that are cut so far."""
         share = self._parsed / self._found if self._found else 1.0
-        if self._cut and share:
-            self._set(self._chunks, total=self._cut / share, estimated=share < 1.0)
+        if self._bars is not None and self._cut and share:
+            task = self._bars.tasks[self._chunks]
+            task.total = self._cut / share  # not by `update`: a new total would make it forget the rate
+            self._set(self._chunks, estimated=share < 1.0)
 
     def _task(self, title: str, unit: str, visible: bool = True) -> TaskID:
         if self._bars is None:
