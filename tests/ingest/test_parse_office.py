@@ -68,7 +68,7 @@ def test_a_sheet_with_titles_merged_headers_notes_and_two_tables(tmp_path: Path)
         ("地区",), ("上半年", "金额（万元）"), ("上半年", "占比"), ("签约日",),
     ]  # fmt: skip
     assert first.columns[1].name == "上半年 / 金额（万元）"
-    assert [column.kind for column in first.columns] == ["text", "number", "percent", "date"]
+    assert [column.kind for column in first.columns] == ["text", "money", "percent", "date"]
     assert first.rows[0] == ("华东", 1200.5, 0.25, "2023-01-05")
     assert first.texts[0] == ("华东", "1200.5", "25.0%", "2023-01-05")
     assert [column.name for column in second.columns][:3] == ["姓名", "工号", "在职"]
@@ -90,6 +90,17 @@ def test_money_is_shown_as_excel_shows_it(tmp_path: Path) -> None:
     assert table.texts == (("甲", "¥1,234,567.50", "3"), ("乙", "¥20.00", "12,000"))
     assert table.columns[1].kind == "money"
     assert table.rows[0] == ("甲", 1234567.5, 3)
+
+
+def test_formulas_without_a_saved_result_are_said(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    for row in [["品名", "数量"], ["甲", 3], ["合计", "=SUM(B2:B2)"]]:
+        book.worksheets[0].append(row)
+    path = tmp_path / "a.xlsx"
+    book.save(path)  # openpyxl writes formulas without results
+    file = parse(path, LIMITS)
+    assert tables(file)[0].rows == (("甲", 3), ("合计", None))
+    assert file.warnings[0].startswith("1 个公式没有保存计算结果")
 
 
 def test_an_empty_row_does_not_end_a_table_and_two_tables_may_stand_side_by_side(tmp_path: Path) -> None:

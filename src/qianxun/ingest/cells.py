@@ -29,83 +29,15 @@ _NAMES_NOT_NUMBERS: Final = re.compile(
     r"(?:编号|编码|代码|号码|电话|手机|邮编|证号|账号|帐号|学号|工号|序列号|ID|Id|id|code|Code)$"
 )
 _STRAYS: Final = 5  # a column keeps its kind while at most one filled cell in five is something else
-_MEASURES: Final = frozenset(
-    [
-        "%",
-        "％",
-        "‰",
-        "℃",
-        "°C",
-        "个",
-        "人",
-        "次",
-        "件",
-        "台",
-        "套",
-        "吨",
-        "千克",
-        "公斤",
-        "克",
-        "米",
-        "千米",
-        "公里",
-        "亩",
-        "公顷",
-        "平方米",
-        "立方米",
-        "升",
-        "天",
-        "日",
-        "年",
-        "月",
-        "小时",
-        "分钟",
-        "秒",
-        "分",
-        "岁",
-        "户",
-        "册",
-        "辆",
-        "所",
-        "kg",
-        "g",
-        "mg",
-        "t",
-        "m",
-        "cm",
-        "mm",
-        "km",
-        "L",
-        "mL",
-        "ml",
-        "s",
-        "ms",
-        "h",
-        "min",
-        "kV",
-        "V",
-        "A",
-        "W",
-        "kW",
-        "MW",
-        "kWh",
-        "Hz",
-        "MHz",
-        "GHz",
-        "GB",
-        "MB",
-        "KB",
-        "mmHg",
-        "μm",
-        "nm",
-        "m²",
-        "m³",
-        "㎡",
-        "万人",
-        "万吨",
-        "亿人",
-    ]
-)
+# fmt: off
+_MEASURES: Final = frozenset((
+    "%", "％", "‰", "℃", "°C", "个", "人", "次", "件", "台", "套", "吨", "千克", "公斤", "克", "米", "千米", "公里",
+    "亩", "公顷", "平方米", "立方米", "升", "天", "日", "年", "月", "小时", "分钟", "秒", "分", "岁", "户", "册",
+    "辆", "所", "kg", "g", "mg", "t", "m", "cm", "mm", "km", "L", "mL", "ml", "s", "ms", "h", "min", "kV", "V", "A",
+    "W", "kW", "MW", "kWh", "Hz", "MHz", "GHz", "GB", "MB", "KB", "mmHg", "μm", "nm", "m²", "m³", "㎡", "万人",
+    "万吨", "亿人",
+))
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +153,11 @@ def _fits(reader: _Reader, filled: Sequence[str]) -> bool:
 
 def _finish(kind: ColumnKind, unit: str, texts: Sequence[str], reader: _Reader) -> Reading:
     values = tuple(None if is_missing(text) else _or_text(reader(text), text) for text in texts)
+    return by_unit(kind, unit, values)
+
+
+def by_unit(kind: ColumnKind, unit: str, values: tuple[CellValue, ...]) -> Reading:
+    """What the unit in a header adds: numbers under 万元 are money, numbers under % percentages."""
     if kind == "number" and _MONEY_UNIT.fullmatch(unit):
         return Reading("money", unit, values)
     if kind == "number" and unit in ("%", "％"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from qianxun.errors import TooLarge
-from qianxun.ingest.cells import is_missing, number, percent, read_column
+from qianxun.ingest.cells import by_unit, is_missing, number, percent, read_column
 from qianxun.types import CellValue, Column, ColumnKind, Table
 
 _SPACE: Final = re.compile(r"\s+")
@@ -266,12 +266,12 @@ def _path(grid: Grid, count: int, col: int) -> tuple[str, ...]:
 
 def _read(name: str, path: tuple[str, ...], texts: list[str], cells: list[Cell]) -> tuple[Column, Sequence[CellValue]]:
     kinds = {cell.kind for cell, text in zip(cells, texts, strict=True) if text and not is_missing(text)}
-    if len(kinds) == 1 and (only := next(iter(kinds))) is not None and only != "text":
-        shown = zip(cells, texts, strict=True)
-        return Column(name, path, only, read_column(name, ()).unit), [
-            cell.value if text else None for cell, text in shown
-        ]
-    reading = read_column(name, texts)
+    only = next(iter(kinds)) if len(kinds) == 1 else None
+    if only is None or only == "text":
+        reading = read_column(name, texts)
+    else:
+        held = tuple(cell.value if text else None for cell, text in zip(cells, texts, strict=True))
+        reading = by_unit(only, unit_of(name), held)
     return Column(name, path, reading.kind, reading.unit), reading.values
 
 

@@ -17,73 +17,19 @@ from qianxun.ingest.tables import Cell, as_text, clean, flow, read_table
 from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
 
 _CHARSET: Final = re.compile(rb"""charset\s{0,4}=\s{0,4}["']?([A-Za-z0-9_\-]{2,20})""", re.IGNORECASE)
-_SILENT: Final = frozenset(
-    [
-        "script",
-        "style",
-        "noscript",
-        "template",
-        "svg",
-        "math",
-        "nav",
-        "iframe",
-        "object",
-        "embed",
-        "button",
-        "select",
-        "input",
-        "textarea",
-        "head",
-        "link",
-        "meta",
-        "video",
-        "audio",
-        "canvas",
-        "footer",
-        "menu",
-    ]
-)
-_INLINE: Final = frozenset(
-    [
-        "a",
-        "abbr",
-        "b",
-        "bdi",
-        "bdo",
-        "big",
-        "cite",
-        "code",
-        "data",
-        "del",
-        "dfn",
-        "em",
-        "font",
-        "i",
-        "ins",
-        "kbd",
-        "label",
-        "mark",
-        "q",
-        "rp",
-        "rt",
-        "ruby",
-        "s",
-        "samp",
-        "small",
-        "span",
-        "strike",
-        "strong",
-        "sub",
-        "sup",
-        "time",
-        "tt",
-        "u",
-        "var",
-        "wbr",
-        "o:p",
-        "img",
-    ]
-)
+# fmt: off
+_SILENT: Final = frozenset((
+    "script", "style", "noscript", "template", "svg", "math", "nav", "iframe", "object", "embed", "button", "select",
+    "input", "textarea", "head", "link", "meta", "video", "audio", "canvas", "footer", "menu",
+))
+# fmt: on
+# fmt: off
+_INLINE: Final = frozenset((
+    "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "ins", "kbd",
+    "label", "mark", "q", "rp", "rt", "ruby", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time",
+    "tt", "u", "var", "wbr", "o:p", "img",
+))
+# fmt: on
 _HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
 _NOISE_NAME: Final = re.compile(
     r"(?:^|[\s_-])(?:nav|navbar|menu|breadcrumbs?|footer|copyright|sidebar|pagination)(?:$|[\s_-])"

@@ -18,7 +18,7 @@ _HEAD: Final = 65_536
 _DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError, OSError)
 _CELL: Final = re.compile(rb"<(?:[a-z]{1,8}:)?c[ >]")
 _MERGE: Final = re.compile(rb'<(?:[a-z]{1,8}:)?mergeCell [^>]{0,80}?ref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
-_OVERLAP: Final = 200  # longer than any tag looked for
+_UNSOLVED: Final = re.compile(rb"</f>(?:<v\s{0,4}/>|<v></v>)?</c>")
 _CHUNK: Final = 1 * MIB
 
 
@@ -56,27 +56,34 @@ def _check_prologue(stream: IO[bytes]) -> None:
         raise Unreadable("文件内含 XML 实体定义，可能有害，已拒绝", hint="请用 Office 打开后另存")
 
 
-def count_cells(path: Path, limits: ParseLimits) -> None:
-    """Refuses a workbook with more cells than allowed before anything is built from them."""
-    cells = 0
+def count_cells(path: Path, limits: ParseLimits) -> int:
+    """Refuses a workbook with more cells than allowed before anything is built from them.
+
+    Returns how many formulas were saved without their result: nothing can be read there.
+    """
+    cells = unsolved = 0
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
             if not (name.startswith("xl/worksheets/") and name.endswith(".xml")):
                 continue
             for piece in _pieces(archive, name):
                 cells += len(_CELL.findall(piece)) + sum(map(_area, _MERGE.findall(piece)))
+                unsolved += len(_UNSOLVED.findall(piece))
                 if cells > limits.cells:
                     raise TooLarge(f"表格超过 {limits.cells} 个单元格", hint="请拆分工作簿，或调大 cells 上限")
+    return unsolved
 
 
 def _pieces(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
+    """A member piece by piece, cut between cells, so that no tag looked for is divided."""
     rest = b""
     with archive.open(name) as stream:
         while chunk := stream.read(_CHUNK):
-            cut = (rest + chunk).rfind(b"<") if len(rest) < _OVERLAP else len(rest + chunk)
             whole = rest + chunk
-            yield whole[:cut] if cut > 0 else whole
-            rest = whole[cut:] if cut > 0 else b""
+            cut = max(whole.rfind(b"<c "), whole.rfind(b"<mergeCell "))
+            cut = cut if cut > 0 else len(whole)
+            yield whole[:cut]
+            rest = whole[cut:]
     yield rest
 
 

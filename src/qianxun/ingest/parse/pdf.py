@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -86,12 +87,12 @@ def _pages(
     document: Any, path: Path, limits: ParseLimits, on_page: Callable[[], None], notes: list[str]
 ) -> Iterator[_Page]:
     unread = 0
-    tables = Tables(path, notes)
-    for index in range(len(document)):
-        page, ok = _page(document, index, tables, limits)
-        unread += not ok
-        yield page
-        on_page()
+    with closing(Tables(path, notes)) as tables:
+        for index in range(len(document)):
+            page, ok = _page(document, index, tables, limits)
+            unread += not ok
+            yield page
+            on_page()
     if unread:
         notes.append(f"{unread} 页没有文字层，也未能识别（需要 qianxun[ocr] 并打开 ocr）")
 

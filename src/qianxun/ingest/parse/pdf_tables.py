@@ -55,6 +55,10 @@ class Tables:
                 found.append(RuledTable(_around(cells), tuple(cells), grid))
         return sorted(found, key=lambda table: table.box.top)
 
+    def close(self) -> None:
+        if self._plumber is not None:
+            self._plumber.close()
+
     def _cells(self, index: int) -> list[list[Box]]:
         try:
             import pdfplumber

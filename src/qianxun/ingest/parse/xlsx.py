@@ -48,7 +48,7 @@ class _Region:
 
 def parse(path: Path, limits: ParseLimits) -> ParsedFile:
     inspect(path, limits)
-    count_cells(path, limits)
+    unsolved = count_cells(path, limits)
     book = _open(path)
     blocks: list[Block] = []
     notes: list[str] = []
@@ -61,6 +61,8 @@ def parse(path: Path, limits: ParseLimits) -> ParsedFile:
         if found and len(shown) > 1:
             blocks.append(Heading(sheet.title, 1))
         blocks.extend(found)
+    if unsolved:
+        notes.append(f"{unsolved} 个公式没有保存计算结果，按空单元格收录；用 Excel 打开并保存一次即可")
     if book.chartsheets:
         notes.append(f"{len(book.chartsheets)} 张图表工作表没有文字，未收录")
     pairs = tuple(pair for block in blocks if isinstance(block, TableBlock) for pair in pairs_in(block.table))
