@@ -171,7 +171,7 @@ class Engine:
         """Documents in. With ``wait`` they are searchable when it returns, without it they are durable."""
         base = await self.base(knowledge_base)
         if wait:
-            return await take(base, (submission(base, document) for document in batch))
+            return await take(base, batch)
         offered = await asyncio.to_thread(lambda: [submission(base, document) for document in batch])
         accepted = await accept(base, offered)
         self.wake()

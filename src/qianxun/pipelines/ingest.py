@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
-from qianxun.errors import MissingExtra, ModelError, Refused
+from qianxun.errors import BadInput, MissingExtra, ModelError, Refused
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.sandbox import ParserPool
 from qianxun.ingest.sources import Refusal, Source, discover
@@ -25,9 +28,10 @@ from qianxun.records.chunks import Material
 from qianxun.records.rows import attributes_from
 from qianxun.types import Accepted, Document, Metadata, ParsedFile, Submission
 
-BATCH_DOCUMENTS = 5_000
-BATCH_CHARACTERS = 2_000_000
-BATCH_EMBEDDED = 30_000  # characters where a model embeds them: seconds of work, and Ctrl-C loses no more
+GROUP_DOCUMENTS = 500  # prepared in one go
+GROUP_CHARACTERS = 30_000  # … or so many characters: a few seconds of embedding on two cores
+BATCH_DOCUMENTS = 5_000  # stored in one transaction and indexed in one commit
+BATCH_SECONDS = 3.0  # … or what was prepared in that time
 AHEAD = 8  # files parsed or waiting for a parser while the one before them is taken in
 PARSER_VERSION = "1"  # part of a file's fingerprint: a better parser reads unchanged files again
 
@@ -86,12 +90,10 @@ async def take_files(
     report = replace(report, unchanged=len(sources) - len(changed))
     watch(Step("found", len(changed)))
     watch(Step("unchanged", report.unchanged))
-    async for batch in _batched(_parse_all(changed, parsers, labels, watch), _most(base)):
-        report = _refuse(report, [item for item in batch if isinstance(item, Refusal)], watch)
-        accepted = await take(base, [item for item in batch if isinstance(item, Submission)], watch)
-        report = _count(report, accepted)
+    read = _Read([], [])
+    report = _count(report, await _take(base, read.submissions(_parse_all(changed, parsers, labels, watch)), watch))
     await drain(base)  # whatever an earlier, interrupted run left behind
-    return report
+    return replace(_refuse(report, read.refused, watch), warnings=tuple(read.warnings))
 
 
 def _refuse(report: Report, refusals: Sequence[Refusal], watch: Watch) -> Report:
@@ -123,32 +125,61 @@ def _changed(base: OpenBase, sources: Sequence[Source], labels: Labels) -> list[
     return changed
 
 
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """What became of one file."""
+
+    outcome: Submission | Refusal
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the parsers had to say besides documents."""
+
+    refused: list[Refusal]
+    warnings: list[str]
+
+    async def submissions(self, files: AsyncIterator[_Parsed]) -> AsyncIterator[Submission]:
+        async for parsed in files:
+            self.warnings.extend(parsed.warnings)
+            if isinstance(parsed.outcome, Refusal):
+                self.refused.append(parsed.outcome)
+            else:
+                yield parsed.outcome
+
+
 async def _parse_all(
     sources: Sequence[tuple[Source, str]], parsers: ParserPool, labels: Labels, watch: Watch
-) -> AsyncIterator[Submission | Refusal]:
+) -> AsyncIterator[_Parsed]:
     """Parses a few files at a time, and answers in the order of the sources."""
-    tasks = [asyncio.create_task(_parse(*each, parsers, labels)) for each in sources[:AHEAD]]
+    waiting = iter(sources)
+    ahead: deque[tuple[Source, asyncio.Task[_Parsed]]] = deque()
     try:
-        for at, (source, _) in enumerate(sources):
-            if at + AHEAD < len(sources):
-                tasks.append(asyncio.create_task(_parse(*sources[at + AHEAD], parsers, labels)))
-            parsed = await tasks[at]
+        while True:
+            for source, mark in islice(waiting, AHEAD - len(ahead)):
+                ahead.append((source, asyncio.create_task(_parse(source, mark, parsers, labels))))
+            if not ahead:
+                return
+            source, task = ahead.popleft()
+            parsed = await task
             watch(Step("parsed", name=source.name))
             yield parsed
     finally:
-        for task in tasks:
+        for _, task in ahead:
             task.cancel()
 
 
-async def _parse(source: Source, mark: str, parsers: ParserPool, labels: Labels) -> Submission | Refusal:
+async def _parse(source: Source, mark: str, parsers: ParserPool, labels: Labels) -> _Parsed:
     try:
         parsed = await parsers.parse(source.path)
-    except (Refused, MissingExtra) as error:
-        return Refusal(source.path, str(error))
-    document = _document(source, parsed, labels)
+        document = await asyncio.to_thread(_document, source, parsed, labels)
+        documents.check(document)
+    except (Refused, MissingExtra, BadInput) as error:
+        return _Parsed(Refusal(source.path, str(error)))
     if not document.content:
-        return Refusal(source.path, "文件中没有可用的文字；若是扫描件，请确认图像清晰后重试")
-    return Submission(document, mark)
+        return _Parsed(Refusal(source.path, "文件中没有可用的文字；若是扫描件，请确认图像清晰后重试"))
+    return _Parsed(Submission(document, mark), tuple(f"{source.name}：{warning}" for warning in parsed.warnings))
 
 
 def _document(source: Source, parsed: ParsedFile, labels: Labels) -> Document:
@@ -169,19 +200,6 @@ def _document(source: Source, parsed: ParsedFile, labels: Labels) -> Document:
     )
 
 
-async def _batched(items: AsyncIterator[Submission | Refusal], most: int) -> AsyncIterator[list[Submission | Refusal]]:
-    batch: list[Submission | Refusal] = []
-    size = 0
-    async for item in items:
-        batch.append(item)
-        size += len(item.document.content) if isinstance(item, Submission) else 0
-        if len(batch) >= BATCH_DOCUMENTS or size >= most:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
 # ── documents ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -194,24 +212,47 @@ def submission(base: OpenBase, document: Document, generation: int | None = None
     return Submission(document, fingerprint(base, document.content, document.name, document.format, labels), generation)
 
 
-async def take(base: OpenBase, submissions: Iterable[Submission], watch: Watch = _unwatched) -> list[Accepted]:
-    """Chunks, embeds, stores and indexes documents: acknowledged and searchable when it returns.
+async def take(base: OpenBase, batch: Sequence[Document], watch: Watch = _unwatched) -> list[Accepted]:
+    """Documents in: acknowledged and searchable when it returns.
 
-    While one batch enters the index the next is prepared. When the model cannot embed documents they are stored all
-    the same, and the indexer tries again later.
+    When the model cannot embed documents they are stored all the same, and the indexer tries again later.
+    """
+
+    async def offered() -> AsyncIterator[Submission]:
+        for start in range(0, len(batch), GROUP_DOCUMENTS):
+            part = batch[start : start + GROUP_DOCUMENTS]
+            for each in await asyncio.to_thread(_submissions, base, part):
+                yield each
+
+    return await _take(base, offered(), watch)
+
+
+def _submissions(base: OpenBase, batch: Sequence[Document]) -> list[Submission]:
+    return [submission(base, document) for document in batch]
+
+
+async def _take(base: OpenBase, offered: AsyncIterator[Submission], watch: Watch) -> list[Accepted]:
+    """Chunks, embeds, stores and indexes. While one batch enters the index the next is prepared.
+
+    A batch is stored when it is large, or when its preparation has taken a while: a process that is stopped loses
+    seconds of work and not minutes.
     """
     accepted: list[Accepted] = []
+    ready: list[Submission] = []
     applying: asyncio.Task[Drained] | None = None
-    offered = iter(submissions)
+    since = time.monotonic()
     try:
-        while batch := await asyncio.to_thread(_next_batch, offered, _most(base)):
-            ready = await _ready(base, batch, watch)
+        async for group, is_last in _grouped(offered):
+            ready += await _ready(base, group, watch)
+            if not (is_last or len(ready) >= BATCH_DOCUMENTS or time.monotonic() - since >= BATCH_SECONDS):
+                continue
             stored, upto = await asyncio.to_thread(_accept, base, ready)
+            watch(Step("added", len(stored)))
             accepted += stored
             if applying is not None:
                 await applying
             applying = asyncio.create_task(drain(base, _fresh(ready, stored), upto=upto))
-            watch(Step("added", len(stored)))
+            ready, since = [], time.monotonic()
         if applying is not None:
             await applying
     finally:
@@ -220,20 +261,18 @@ async def take(base: OpenBase, submissions: Iterable[Submission], watch: Watch =
     return accepted
 
 
-def _most(base: OpenBase) -> int:
-    return BATCH_CHARACTERS if base.model is None else BATCH_EMBEDDED
-
-
-def _next_batch(offered: Iterator[Submission], most: int) -> list[Submission]:
-    batch: list[Submission] = []
+async def _grouped(offered: AsyncIterator[Submission]) -> AsyncIterator[tuple[list[Submission], bool]]:
+    """Groups that are prepared together, and whether it is the last one."""
+    group: list[Submission] = []
     size = 0
-    while len(batch) < BATCH_DOCUMENTS and size < most:
-        following = next(offered, None)
-        if following is None:
-            break
-        batch.append(following)
-        size += len(following.document.content)
-    return batch
+    async for each in offered:
+        if size >= GROUP_CHARACTERS or len(group) >= GROUP_DOCUMENTS:
+            yield group, False
+            group, size = [], 0
+        group.append(each)
+        size += len(each.document.content)
+    if group:
+        yield group, True
 
 
 async def _ready(base: OpenBase, submissions: Sequence[Submission], watch: Watch) -> list[Submission]:

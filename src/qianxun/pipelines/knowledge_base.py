@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from qianxun.errors import BadInput
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.indexing import drain
-from qianxun.pipelines.ingest import submission, take
+from qianxun.pipelines.ingest import take
 from qianxun.records import chunks, documents
 from qianxun.types import Document
 
@@ -53,7 +53,7 @@ class KnowledgeBaseManager:
         return counts
 
     async def _take(self, batch: Sequence[Document]) -> None:
-        await take(self.base, await asyncio.to_thread(lambda: [submission(self.base, each) for each in batch]))
+        await take(self.base, batch)
 
     async def _is_taken(self, document: Document) -> bool:
         try:

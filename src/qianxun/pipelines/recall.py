@@ -40,6 +40,7 @@ QUERY_LIMIT = 2048
 TOP_K_LIMIT = 100
 DEPTH = 200  # candidates per arm: above every top_k, so that a shorter list is a prefix of a longer one
 DEEPEST = 12_800  # as far as a search goes on when the first candidates are not of record any more
+TRIES = 5  # under writes without a pause a search may have to look again
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,31 @@ async def recall(base: OpenBase, text: str, options: RecallOptions) -> Recall:
     """The best chunks for a query, best first, with the arms that found them."""
     _check(text, options)
     started = time.perf_counter()
+    for _ in range(TRIES):
+        answer = await _answer(base, text, options)
+        if answer.is_settled:
+            break
+    return Recall(text, options.mode, answer.found, answer.degraded, time.perf_counter() - started)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    found: tuple[Found, ...]
+    degraded: tuple[Degraded, ...]
+    # False: a hit was of record no more, and the index has moved since it was asked. The version that took the
+    # place of that hit is there to be found.
+    is_settled: bool
+
+
+async def _answer(base: OpenBase, text: str, options: RecallOptions) -> _Answer:
     with base.serving.lent() as serving:
+        before = await serving.index.watermark()
         query, degraded = await _analyse(base, serving, text, options)
         if degraded and options.mode == "vector":
             raise _failed(degraded)
-        found, failed = await _search(base, serving, query, options)
-    return Recall(text, options.mode, tuple(found), (*degraded, *failed), time.perf_counter() - started)
+        found, failed, dropped = await _search(base, serving, query, options)
+        has_moved = serving is not base.serving or before != await serving.index.watermark()
+    return _Answer(tuple(found), (*degraded, *failed), not (dropped and has_moved))
 
 
 def _check(text: str, options: RecallOptions) -> None:
@@ -95,7 +115,7 @@ def _embed(model: EmbeddingModel | None, text: str) -> Vector:
 
 async def _search(
     base: OpenBase, serving: Serving, query: Query, options: RecallOptions
-) -> tuple[list[Found], list[Degraded]]:
+) -> tuple[list[Found], list[Degraded], int]:
     """Goes deeper while candidates turn out not to be of record any more and there may be others behind them."""
     depth = DEPTH
     while True:
@@ -104,7 +124,7 @@ async def _search(
         found, dropped = await _join(base, fused, rankings, options)
         exhausted = all(len(ranking.hits) < depth for ranking in rankings.values())
         if len(found) >= options.top_k or not dropped or exhausted or depth >= DEEPEST:
-            return found[: options.top_k], failed
+            return found[: options.top_k], failed, dropped
         depth *= 4
 
 
