@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from qianxun.errors import TooLarge
-from qianxun.ingest.cells import by_unit, is_missing, number, percent, read_column
+from qianxun.ingest.cells import by_unit, is_missing, number, percent, read_column, unit_of
 from qianxun.types import CellValue, Column, ColumnKind, Table
 
 _SPACE: Final = re.compile(r"\s+")
