@@ -30,7 +30,7 @@ class KnowledgeBaseManager:
 
         0 for a document that is stored but cannot be embedded now: it is tried again later.
         """
-        await self._take([document])
+        await take(self.base, [document])
         return await asyncio.to_thread(self._chunk_count, document.id) or 0
 
     async def delete_document(self, document_id: str) -> bool:
@@ -42,7 +42,7 @@ class KnowledgeBaseManager:
     async def batch_index(self, batch: Sequence[Document]) -> dict[str, int]:
         """The number of chunks of each document, or -1 for one that is not searchable now; the others are."""
         try:
-            await self._take(batch)
+            await take(self.base, batch)
             stored = list(batch)
         except BadInput:  # one of them cannot be stored: nothing was, and each answers for itself
             stored = [document for document in batch if await self._is_taken(document)]
@@ -52,12 +52,9 @@ class KnowledgeBaseManager:
             counts[document.id] = FAILED if found is None else found
         return counts
 
-    async def _take(self, batch: Sequence[Document]) -> None:
-        await take(self.base, batch)
-
     async def _is_taken(self, document: Document) -> bool:
         try:
-            await self._take([document])
+            await take(self.base, [document])
         except BadInput as error:
             log.warning("document %s was not taken in: %s", document.id, error)
             return False

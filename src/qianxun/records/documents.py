@@ -98,7 +98,7 @@ def _waves(submissions: Sequence[Submission]) -> Iterator[list[Submission]]:
 
 def _accept_wave(tx: Connection, knowledge_base: int, wave: list[Submission]) -> list[Accepted]:
     for submission in wave:
-        _check(submission.document)
+        check(submission.document)
     decisions = _decide(tx, wave, heads(tx, knowledge_base, [s.document.id for s in wave]))
     work = [d for d in decisions if d.outcome in ("created", "updated")]
     if work:
@@ -112,7 +112,8 @@ def _accept_wave(tx: Connection, knowledge_base: int, wave: list[Submission]) ->
     ]
 
 
-def _check(document: Document) -> None:
+def check(document: Document) -> None:
+    """Raises BadInput when no database could hold the document."""
     if not document.id or len(document.id) > ID_LIMIT:
         raise BadInput(f"文档编号须为 1–{ID_LIMIT} 个字符", hint="换一个更短的 doc_id")
     for name, told in _told(document):
