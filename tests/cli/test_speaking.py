@@ -74,5 +74,9 @@ def test_lines_break_between_chinese_characters_but_not_in_numbers() -> None:
     assert all(cell_len(part) <= 14 for part in parts)
 
 
+def test_no_line_begins_with_a_closing_mark() -> None:
+    assert _breaks("满三周岁前，夫妻各享", 10) == [4, 9]
+
+
 def test_a_run_longer_than_a_line_is_broken_all_the_same() -> None:
     assert _breaks("x" * 25, 10) == [10, 20]

@@ -17,7 +17,7 @@ from rich.text import Text
 from qianxun.cli.documents import described
 from qianxun.cli.models import fetch
 from qianxun.cli.progress import AddProgress, bars
-from qianxun.cli.search import Mode, show, show_degraded
+from qianxun.cli.search import show, show_degraded
 from qianxun.cli.session import JsonFlag, Session, quoted, session_of, with_engine
 from qianxun.cli.voice import note, out, print_folded, print_json, say
 from qianxun.errors import BadInput, ModelError, NotFound
@@ -41,7 +41,7 @@ class Try:
     query: str
     point: str
     point_en: str
-    mode: Mode = Mode.hybrid
+    by_meaning: bool = False  # shows nothing without a model
 
 
 TRIES = (
@@ -49,6 +49,7 @@ TRIES = (
         "压力太大想找人倾诉",
         "换了说法也找得到：原文没有“压力”“倾诉”，写的是心理咨询（语义一路的功劳）",
         "a paraphrase that shares no words with the text: found by meaning",
+        by_meaning=True,
     ),
     Try(
         "QH-2087 多少钱",
@@ -56,8 +57,8 @@ TRIES = (
         "an exact code: the keyword arm points at the row of the table",
     ),
     Try(
-        "三級醫院退休人員住院支付比例",
-        "繁体问，简体答；答案在跨行跨列的表格里：88%",
+        "退休職工三級醫院住院起付標準和支付比例",
+        "繁体问，简体答；答案在跨行跨列的表格里：900 元，88%",
         "asked in traditional Chinese, answered from a simplified table with merged headers",
     ),
     Try(
@@ -102,8 +103,9 @@ def _get_model(settings: Settings, console: Console, *, quiet: bool) -> str:
     try:
         folder = _local_or_fetched(settings, name, quiet=quiet)
     except (ModelError, NotFound, BadInput) as error:  # BadInput: weights that nobody has pinned
-        reason = error.message.strip().splitlines()[0].rstrip("，：:")
-        console.print(f"  [yellow]![/] {escape(reason)}", soft_wrap=True)
+        # Where every source failed, each has told its reason already.
+        told = say(f"拿不到模型 {name}", f"No way to get {name}") if isinstance(error, ModelError) else error.message
+        console.print(f"  [yellow]![/] {escape(told)}", soft_wrap=True)
         console.print(
             say(
                 "  改用零模型模式继续：只按词语检索，换了说法的问题可能找不到。",
@@ -174,14 +176,18 @@ def _show_added(console: Console, report: Report) -> None:
 
 
 async def _try(engine: Engine, base: KnowledgeBase, one: Try, console: Console, *, quiet: bool) -> dict[str, Any]:
-    answer = await engine.retrieve(base.id, one.query, top_k=SHOWN, mode=one.mode.value)
+    answer = await engine.retrieve(base.id, one.query, top_k=SHOWN)
     console.print(f"\n  [bold]▸ {one.query}[/]")
     print_folded(console, Text(say(one.point, one.point_en), style="dim italic"), 4)
-    show(console, answer)
+    if one.by_meaning and not base.embedding_model:
+        told = say(
+            "    零模型模式下做不到：原文里没有这些词。", "    Not without a model: the text has none of these words."
+        )
+        console.print(told, style="yellow")
+    else:
+        show(console, answer)
     if base.embedding_model and not quiet:
         show_degraded(answer)
-    if not answer.found:
-        console.print(say("    没有找到（零模型模式下，换了说法的问题找不到）", "    nothing found"), style="yellow")
     return {"query": one.query, "point": one.point, "chunks": _brief(answer)}
 
 
@@ -234,4 +240,6 @@ def _commands(data: str, model: str) -> Sequence[str]:
         f"{start} add ~/文档 --kb 我的资料",
         f"{start} doctor",
     ]
-    return found if model else [f"{start} models pull bge-small-zh-v1.5", *found]
+    return (
+        found if model else [*found, f"{start} demo   # {say('能联网后再来一次，就有语义检索', 'again, once online')}"]
+    )

@@ -18,6 +18,8 @@ class Language(StrEnum):
     en = "en"
 
 
+NEVER_FIRST = "，。、；：！？）》」』】”’…"
+
 _language: ContextVar[Language] = ContextVar("language", default=Language.zh)
 
 # What kind of error it is, for readers of English; the details are those of the engine, in Chinese.
@@ -102,9 +104,10 @@ def _breaks(line: str, width: int) -> list[int]:
 
 
 def _word_start(line: str, start: int, at: int) -> int:
-    """The beginning of the run of letters and digits that stands at ``at``; ``at`` where that run began the line."""
+    """Where to break at or before ``at``: not inside a run of letters and digits, not before a closing mark; at
+    ``at`` all the same where that would leave nothing on the line."""
     cut = at
-    while cut > start and _is_latin(line[cut]) and _is_latin(line[cut - 1]):
+    while cut > start and (line[cut] in NEVER_FIRST or (_is_latin(line[cut]) and _is_latin(line[cut - 1]))):
         cut -= 1
     return cut if cut > start else at
 
