@@ -129,7 +129,7 @@ class _Child:
             async with asyncio.timeout(limits.seconds + grace):
                 kind, body = await self._receive(limits.result_bytes)
             if kind == _PARSED:
-                return self._parsed(body)
+                return await self._parsed(body)
             if kind == _REFUSED:
                 raise self._refusal(body)
             if kind != _ALIVE:
@@ -147,9 +147,9 @@ class _Child:
         except asyncio.IncompleteReadError as cut:
             raise _Died from cut
 
-    def _parsed(self, body: bytes) -> ParsedFile:
+    async def _parsed(self, body: bytes) -> ParsedFile:
         try:
-            parsed = from_json(body)
+            parsed = await asyncio.to_thread(from_json, body)  # a large workbook takes a second
         except (ValueError, KeyError, TypeError, IndexError, RecursionError) as nonsense:
             raise Unreadable("解析进程的回答无法理解", hint="文件可能有害，请检查来源") from nonsense
         self.is_sound = True
