@@ -76,6 +76,11 @@ def test_deleting_asks_first(handbook: Run, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(handbook("kb", "list", "--json").json["knowledge_bases"]) == 1
 
 
+def test_deleting_for_a_program_wants_a_clear_yes(handbook: Run) -> None:
+    assert handbook("kb", "delete", "手册", "--json").code == 2
+    assert len(handbook("kb", "list", "--json").json["knowledge_bases"]) == 1
+
+
 def _declined(question: str, **options: object) -> bool:
     import typer
 

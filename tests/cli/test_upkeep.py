@@ -86,8 +86,12 @@ def test_doctor_creates_nothing(run: Run, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_doctor_sees_a_damaged_database(handbook: Run, tmp_path: Path) -> None:
+def test_a_damaged_database_is_one_line_and_doctor_sees_it(handbook: Run, tmp_path: Path) -> None:
     (tmp_path / "qianxun-data" / "qianxun.db").write_bytes(b"not a database at all" * 500)
     told = handbook("doctor", "--json")
     assert told.code == 1
     assert told.json["trouble"]
+    failed = handbook("kb", "list")
+    assert failed.code == 1
+    assert "not a database" in failed.err
+    assert "Traceback" not in failed.err

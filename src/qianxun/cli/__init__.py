@@ -11,6 +11,8 @@ import typer
 from qianxun.cli.voice import Stopped, err, kind_of_error, print_json, say
 from qianxun.errors import BadInput, FolderInUse, NotFound, QianxunError
 
+log = logging.getLogger(__name__)
+
 PARTIAL, MISTAKEN, IN_USE, INTERRUPTED = 1, 2, 3, 130
 
 # Typer ships its own copy of click since 0.26; this is the root of its usage errors in every version.
@@ -27,8 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(given)
         return _stop("", as_json) if code == INTERRUPTED else code  # typer's own way of passing Ctrl-C on
     except QianxunError as error:
-        if verbose:
-            logging.getLogger(__name__).info("where it was raised:", exc_info=error)
+        log.info("where it was raised:", exc_info=error)
         return _explain(error, as_json)
     except _UsageError as error:
         if not str(error) and not as_json:
@@ -41,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _stop(str(stop), as_json)
     except KeyboardInterrupt:
         return _stop("", as_json)
+    except Exception as error:  # the outer door: whatever nobody foresaw is told in one line, its place in the log
+        log.info("where it was raised:", exc_info=error)
+        return _explain(_unforeseen(error), as_json)
 
 
 def _log(verbose: bool) -> None:
@@ -71,6 +75,15 @@ def _explain(error: QianxunError, as_json: bool) -> int:
     if error.hint:
         console.print(f"→ {error.hint}", markup=False, soft_wrap=True)
     return exit_code(error)
+
+
+def _unforeseen(error: Exception) -> QianxunError:
+    told = str(error).strip().splitlines()
+    reason = f"{type(error).__name__}：{told[0]}" if told else type(error).__name__
+    return QianxunError(
+        say(f"没有料到的错误：{reason}", f"Unforeseen error: {reason}"),
+        hint=say("加 --verbose（写在命令之前）可看到出错的位置", "Put --verbose before the command to see where"),
+    )
 
 
 def _stop(told: str, as_json: bool) -> int:

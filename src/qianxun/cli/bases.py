@@ -11,6 +11,7 @@ from rich.table import Table
 
 from qianxun.cli.session import JsonFlag, find_base, has_records, program, session_of, with_engine
 from qianxun.cli.voice import note, out, print_json, say
+from qianxun.errors import BadInput
 
 if TYPE_CHECKING:
     from qianxun.engine import Engine
@@ -186,7 +187,12 @@ def delete_base(
 ) -> None:
     settings = session_of(context).settings()
     about, _ = with_engine(settings, lambda engine: _contents(engine, name))
-    if not yes and not as_json:
+    if as_json and not yes:
+        raise BadInput(
+            say("--json 不会询问，所以不删除", "--json does not ask, so nothing is deleted"),
+            hint=say("确定要删除的话，加上 --yes", "Add --yes if you are sure"),
+        )
+    if not yes:
         question = say(
             f"将删除“{about['name']}”和其中 {about['documents']} 个文档，不能恢复。继续吗？",
             f"This deletes “{about['name']}” with its {about['documents']} documents, for good. Go on?",
