@@ -243,7 +243,12 @@ class Engine:
         """Works through what is waiting for the index, retries that are due included."""
         base = await self.base(knowledge_base)
         await retry_due(base)
-        return await drain(base)
+        try:
+            return await drain(base)
+        except IndexUnusable as error:  # damage that opening did not see
+            log.warning("index of base %s is rebuilt from the records: %s", knowledge_base, error)
+            await rebuild(base, base.model)
+            return await drain(base)
 
     def wake(self) -> None:
         """There is work for the indexer."""
@@ -308,11 +313,9 @@ class Engine:
     def _model(self, name: str, dimension: int) -> EmbeddingModel | None:
         if not name:
             return None
-        if name in self.models:
-            return self.models[name]
         held = self._opened.get((name, dimension))
         if held is None:  # one for all bases: its weights are loaded once
-            held = LazyEmbedding(name, dimension, lambda: open_model(self.settings, name))
+            held = LazyEmbedding(name, dimension, lambda: self.models.get(name) or open_model(self.settings, name))
             self._opened[name, dimension] = held
         return held
 

@@ -26,7 +26,7 @@ def models() -> dict[str, HashEmbedding]:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """``version`` makes its texts unlike all others; ``doc_ids`` are written together, in one transaction."""
+    """``version`` makes its texts unlike all others; ``doc_ids`` are written in one call."""
 
     kind: Kind
     version: int

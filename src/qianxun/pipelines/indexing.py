@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from qianxun.chinese import index_grams
 from qianxun.errors import ModelError, ModelUnavailable, NotFound
@@ -74,7 +74,7 @@ async def drain(
             if not rows:
                 return Drained(applied, failed)
             failures = await _prepare_rows(base, rows)
-            await _apply(base, rows, fresh)
+            await unbroken(_apply(base, rows, fresh))
             applied += len(rows) - failures
             failed += failures
 
@@ -156,6 +156,19 @@ def _wait(attempts: int) -> timedelta:
     return min(FIRST_WAIT * (1 << doublings), LONGEST_WAIT)
 
 
+async def unbroken(work: Coroutine[Any, Any, None]) -> None:
+    """Carries work to its end even when the caller is cancelled meanwhile.
+
+    A thread cannot be stopped: let go of halfway, it would write to the index after the next indexer had begun.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
 async def _apply(base: OpenBase, rows: Sequence[Work], fresh: Fresh | None) -> None:
     # The state is read again: what was prepared a moment ago is ready now, and a delete may have overtaken it.
     rows = await asyncio.to_thread(_pending_up_to, base, rows[0].sequence - 1, rows[-1].sequence)
@@ -197,8 +210,10 @@ def _entries(base: OpenBase, material: Sequence[Material]) -> tuple[IndexEntry, 
 
 def with_vectors(base: OpenBase, model: EmbeddingModel | None, material: Sequence[Material]) -> Sequence[Material]:
     """Embeds what has no vector of this model yet (it was stored under another one), and keeps the vectors."""
-    lacking = [] if model is None else [piece for piece in material if piece.vector is None]
-    if model is None or not lacking:
+    if model is None:
+        return material
+    lacking = [piece for piece in material if piece.vector is None or len(piece.vector) != model.dimension]
+    if not lacking:
         return material
     vectors = embed([piece.text for piece in lacking], model)
     with base.records.writing() as tx:

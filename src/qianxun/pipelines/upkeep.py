@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from qianxun.errors import IndexUnusable
 from qianxun.pipelines.base import OpenBase, Serving, stamp_for
-from qianxun.pipelines.indexing import drain, entries_of, is_out_of_step, with_vectors
+from qianxun.pipelines.indexing import drain, entries_of, is_out_of_step, unbroken, with_vectors
 from qianxun.ports import EmbeddingModel, Index
 from qianxun.records import bases, chunks, database, listing, outbox
 from qianxun.records.chunks import Material
@@ -67,15 +68,20 @@ async def rebuild(base: OpenBase, model: EmbeddingModel | None, on_chunks: Progr
         built = await base.backend.build(base.id, stamp_for(model, base.analyser))
         try:
             total = await _fill(base, built, model, on_chunks)
-            await base.backend.switch(base.id, built)
         except BaseException:
             await built.close()
             raise
-        old, base.serving = base.serving, Serving(built, model)
-        await asyncio.to_thread(_change_model, base, model)
+        old = base.serving
+        await unbroken(_switch(base, Serving(built, model)))
     await old.retire()
     await drain(base, preparing=False)
     return total
+
+
+async def _switch(base: OpenBase, fresh: Serving) -> None:
+    await base.backend.switch(base.id, fresh.index)
+    base.serving = fresh
+    await asyncio.to_thread(_change_model, base, fresh.model)
 
 
 async def _fill(base: OpenBase, built: Index, model: EmbeddingModel | None, on_chunks: Progress) -> int:
@@ -122,7 +128,8 @@ def _change_model(base: OpenBase, model: EmbeddingModel | None) -> None:
 
 async def verify(base: OpenBase) -> Verdict:
     """Compares the index with the records, key by key, after it has caught up."""
-    await drain(base)
+    with suppress(IndexUnusable):  # what the index cannot take is found below
+        await drain(base)
     async with base.indexing:
         findings = [*await asyncio.to_thread(_check_records, base), *await _check_index(base)]
         tally = await asyncio.to_thread(_tally, base)
@@ -152,9 +159,9 @@ def _findings(base: OpenBase, tx: Any) -> Iterator[Finding]:
 async def _check_index(base: OpenBase) -> list[Finding]:
     try:
         await base.index.check()
+        inventory = await base.index.inventory()
     except IndexUnusable as error:
         return [Finding("corrupt", 1, detail=str(error))]
-    inventory = await base.index.inventory()
     expected = await asyncio.to_thread(_served_keys, base)
     findings = _compare("keywords", expected, inventory.keywords)
     if base.model is not None:
