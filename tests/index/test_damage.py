@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,6 +85,17 @@ def test_damage_is_told_or_harmless(tmp_path: Path) -> None:
         "CURRENT", "state", "rows", "vectors", "facts", "values", "codes", "center", "deaths",
         ".json", ".idx", ".term", ".fast", ".fieldnorm",
     }  # fmt: skip
+
+
+def test_a_table_of_contents_that_still_reads_well_is_told(tmp_path: Path) -> None:
+    """One document more in a segment would be no error to tantivy; it would only change every score."""
+    asyncio.run(make(tmp_path))
+    [path] = tmp_path.rglob("meta.json")
+    text = path.read_text()
+    path.write_text(re.sub(r'"max_doc": ?(\d+)', lambda found: f'"max_doc": {int(found[1]) + 1}', text, count=1))
+    assert path.read_text() != text
+    with pytest.raises(IndexUnusable):
+        asyncio.run(ask_again(tmp_path))
 
 
 def test_a_check_reads_everything(tmp_path: Path) -> None:
