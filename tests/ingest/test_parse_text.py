@@ -143,6 +143,15 @@ def test_markdown_gives_tables_lists_and_code(tmp_path: Path) -> None:
     assert "if a:\n    b = 1" in content
 
 
+def test_a_table_in_html_inside_markdown_is_a_table(tmp_path: Path) -> None:
+    source = (
+        "前文\n\n<table><tr><td>项目</td><td>价（元）</td></tr><tr><td>甲</td><td>5</td></tr></table>\n\n<br>\n\n后文\n"
+    )
+    file = parsed(tmp_path / "a.md", source)
+    assert [type(block) for block in file.blocks] == [Paragraph, TableBlock, Paragraph]
+    assert tables(file)[0].table.rows == (("甲", 5),)
+
+
 # ── html ─────────────────────────────────────────────────────────────────────────────────────────
 
 

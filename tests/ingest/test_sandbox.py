@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -79,8 +81,13 @@ def test_a_hostile_file_is_refused_with_a_reason(outcomes: dict[str, Outcome], n
 @pytest.mark.parametrize("name", BENIGN)
 def test_an_odd_file_is_read(outcomes: dict[str, Outcome], name: str) -> None:
     result, after = outcomes[name]
-    assert isinstance(result, ParsedFile | Refused), result
+    # Nothing to read in some of them; but none hangs a child, fills its memory or breaks it.
+    assert isinstance(result, ParsedFile) or _is_empty(result), result
     assert after.blocks == (Paragraph(GOOD),)
+
+
+def _is_empty(result: ParsedFile | QianxunError) -> bool:
+    return any(reason in str(result) for reason in ("没有可收录的文字", "嵌套超过"))
 
 
 def test_a_cell_in_the_far_corner_costs_nothing(outcomes: dict[str, Outcome]) -> None:
@@ -204,6 +211,34 @@ def test_closing_the_pool_ends_every_child(tmp_path: Path) -> None:
     for pid in ended:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_a_child_dies_with_a_killed_parent(tmp_path: Path) -> None:
+    good = tmp_path / "good.txt"
+    good.write_text(GOOD, "utf-8")
+    script = (
+        "import asyncio, sys\nfrom pathlib import Path\nfrom qianxun.ingest.limits import ParseLimits\n"
+        "from qianxun.ingest.sandbox import ParserPool\n"
+        "async def main():\n    pool = ParserPool(1, ParseLimits())\n    await pool.parse(Path(sys.argv[1]))\n"
+        "    sys.stdout.write(str(next(iter(pool._all)).pid) + '\\n')\n    sys.stdout.flush()\n"
+        "    await asyncio.sleep(600)\nasyncio.run(main())\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script, str(good)], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert _is_running(pid)
+        parent.kill()
+    deadline = time.monotonic() + 30
+    while _is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _is_running(pid)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
 
 
 def test_a_child_sees_none_of_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-import qianxun
 from qianxun.errors import MissingExtra, QianxunError, Refused, TooLarge, TooSlow, Unreadable, UnsupportedFile
 from qianxun.ingest.limits import MIB, ParseLimits
 from qianxun.ingest.serial import from_json
@@ -94,7 +93,7 @@ class _Child:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            env={"PYTHONPATH": str(Path(qianxun.__file__).parents[1])},
+            env={"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
             cwd="/",
             start_new_session=True,  # Ctrl-C is this process's to handle
             close_fds=True,

@@ -56,6 +56,14 @@ def parse_text(text: str, limits: ParseLimits) -> ParsedFile:
     return ParsedFile(blocks, "html", title)
 
 
+def read_fragment(text: str, limits: ParseLimits) -> list[Block]:
+    """The blocks of a piece of HTML inside another document; none when it is only marks."""
+    try:
+        return _Reader(limits).read(_tree(text))
+    except Unreadable:
+        return []
+
+
 def _tree(text: str) -> Any:
     # huge_tree: without it libxml2 drops silently what lies deeper than 256 elements. Entities are never fetched.
     parser = html.HTMLParser(encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True, huge_tree=True)

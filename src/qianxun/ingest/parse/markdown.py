@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.parse.html import read_fragment
 from qianxun.ingest.parse.text import read
 from qianxun.ingest.tables import Cell, as_text, clean, flow, read_table
 from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
@@ -20,7 +21,7 @@ _FRONT_TITLE: Final = re.compile(r"^title:\s*[\"']?(.{1,200}?)[\"']?\s*$", re.MU
 _TAG: Final = re.compile(r"<[^<>]{0,2000}>")
 # MDN's page macros: a cross-reference shows its first argument, or its second where one is given.
 _MACRO: Final = re.compile(
-    r"\{\{\s{0,4}(?:\w{0,20}xref\(\s{0,4}[\"']([^\"'{}]{1,100})|glossary\(\s{0,4}[\"']([^\"'{}]{1,100})"
+    r"\{\{\s{0,4}(?:\w{0,20}(?:xref|element)\(\s{0,4}[\"']([^\"'{}]{1,100})|glossary\(\s{0,4}[\"']([^\"'{}]{1,100})"
     r"(?:[\"']\s{0,4},\s{0,4}[\"']([^\"'{}]{1,100}))?)?[^{}]{0,300}\}\}",
     re.IGNORECASE,
 )
@@ -95,10 +96,10 @@ def _blocks(tokens: Sequence[Token], limits: ParseLimits) -> Iterator[Block]:
             if bullets:
                 yield Paragraph("\n".join(bullets))
             position = end
-        else:
-            text = _leaf(token)
-            if text.strip():
-                yield Paragraph(text)
+        elif token.type == "html_block":
+            yield from read_fragment(_MACRO.sub(_referred, token.content), limits)
+        elif (text := _leaf(token)).strip():
+            yield Paragraph(text)
         position += 1
 
 
