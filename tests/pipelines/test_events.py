@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import timedelta
 from itertools import permutations
 from pathlib import Path
@@ -13,7 +14,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from qianxun.engine import Engine
 from qianxun.errors import BadModelReply, ModelUnavailable, NotFound
+from qianxun.index.embedded import EmbeddedIndex
 from qianxun.pipelines import indexing
+from qianxun.types import IndexBatch
 from tests.pipelines.opened import FailingEmbedding, GatedEmbedding, doc, found, opened
 
 OLD, NEW = "旧版规定住院报销百分之七十", "新版规定住院报销百分之八十五"
@@ -159,6 +162,40 @@ def test_a_search_finds_one_version_or_the_other_at_every_moment_of_a_replacemen
             await searching
             assert len(seen) > 14
             assert all(list(each) == ["d"] for each in seen)
+
+    asyncio.run(story())
+
+
+def test_a_writer_that_is_cancelled_halfway_does_not_undo_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread goes on after the cancellation: here it is held up until the next writer has had its chance."""
+    honest = EmbeddedIndex._apply
+    entered, gate, left = threading.Event(), threading.Event(), threading.Event()
+
+    def held_up(index: EmbeddedIndex, batch: IndexBatch) -> None:
+        if entered.is_set():
+            return honest(index, batch)
+        entered.set()
+        gate.wait(60)
+        honest(index, batch)
+        left.set()
+
+    async def story() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            await engine.add_documents(kb, [doc("d", "最早的规定")])
+            monkeypatch.setattr(EmbeddedIndex, "_apply", held_up)
+            first = asyncio.create_task(engine.add_documents(kb, [doc("d", OLD)]))
+            await asyncio.to_thread(entered.wait, 60)
+            first.cancel()
+            second = asyncio.create_task(engine.add_documents(kb, [doc("d", NEW)]))
+            await asyncio.wait([second], timeout=1)
+            gate.set()
+            await asyncio.gather(first, second, return_exceptions=True)
+            assert first.cancelled()
+            await asyncio.to_thread(left.wait, 60)
+            assert await found(engine, kb, "报销") == {"d": NEW}
+            assert (await engine.verify(kb)).is_clean
 
     asyncio.run(story())
 

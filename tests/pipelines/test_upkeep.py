@@ -15,6 +15,7 @@ from sqlalchemy import select, update
 from qianxun.engine import Engine
 from qianxun.errors import ModelUnavailable
 from qianxun.pipelines.upkeep import Verdict
+from qianxun.records import chunks, outbox
 from qianxun.records.schema import KnowledgeBaseRow, VectorRow
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import Attributes, IndexBatch, IndexEntry
@@ -315,3 +316,33 @@ def test_verify_sees_what_is_wrong(
 
     verdict = asyncio.run(story())
     assert count in {each.count for each in verdict.findings if each.kind == kind}, json.dumps(str(verdict))
+
+
+# ── between index and records ────────────────────────────────────────────────────────────────────
+
+
+def test_what_the_index_took_but_nobody_acknowledged_is_settled_on_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(Exception):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    async def story() -> None:
+        await fill(tmp_path)
+        async with opened(tmp_path) as (engine, kb):
+            with monkeypatch.context() as dying:
+                dying.setattr(outbox, "acknowledge", die)
+                with pytest.raises(Killed):
+                    await engine.add_documents(kb, [doc("住院", "住院起付标准")])
+        async with opened(tmp_path) as (engine, kb):
+            await engine.base(kb)
+            with engine.records.reading() as tx:
+                assert outbox.depth(tx, kb) == 0
+                assert len(chunks.orphans(tx, kb)) == 0
+            assert await found(engine, kb, "住院") == {"住院": "住院起付标准"}
+            assert (await engine.verify(kb)).is_clean
+
+    asyncio.run(story())
