@@ -27,6 +27,7 @@ _ALIVE, _PARSED, _REFUSED = b".", b"+", b"-"
 _REFUSALS: Final[dict[str, type[Refused]]] = {
     kind.word: kind for kind in (Refused, UnsupportedFile, TooLarge, TooSlow, Unreadable)
 }
+_IMPORT_ROOT: Final = str(Path(__file__).parents[2])
 _START_SECONDS: Final = 60.0  # a loaded machine imports slowly; not held against the file
 
 
@@ -93,7 +94,7 @@ class _Child:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            env={"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+            env={"PYTHONPATH": _IMPORT_ROOT},
             cwd="/",
             start_new_session=True,  # Ctrl-C is this process's to handle
             close_fds=True,
