@@ -14,7 +14,7 @@ import pytest
 
 from qianxun.index.embedded import create
 from qianxun.ports import Index
-from qianxun.testing.index_conformance import STAMP, keys_of, unit
+from qianxun.testing.index_material import STAMP, keys_of, unit
 from qianxun.types import (
     EVERYTHING,
     And,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.testing.index_conformance import STAMP, keys_of, unit
+from qianxun.testing.index_material import STAMP, keys_of, unit
 from qianxun.types import Eq, IndexBatch, Range, Terms
 from tests.index import writer
 

@@ -13,7 +13,7 @@ import pytest
 
 from qianxun.errors import IndexUnusable
 from qianxun.ports import Index
-from qianxun.testing.index_conformance import STAMP, unit
+from qianxun.testing.index_material import STAMP, unit
 from qianxun.types import Eq, IndexBatch, Not, Range, Terms
 from tests.index import writer
 

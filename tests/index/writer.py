@@ -21,7 +21,7 @@ from typing import Any
 import qianxun.index
 from qianxun.index.embedded import create
 from qianxun.ports import IndexBackend
-from qianxun.testing.index_conformance import STAMP, unit
+from qianxun.testing.index_material import STAMP, unit
 from qianxun.types import Attributes, IndexBatch, IndexEntry
 
 DOCUMENTS = 7
