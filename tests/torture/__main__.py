@@ -14,7 +14,9 @@ from tests.torture.rounds import torture
 
 def main() -> None:
     asked = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
-    asked.add_argument("--rounds", type=int, default=0, help="kill -9 so many writers, one after the other")
+    asked.add_argument(
+        "--rounds", type=int, default=0, help="kill -9 so many writers, and a quarter as many again amid rebuilds"
+    )
     asked.add_argument("--interleavings", type=int, default=0, help="so many random steps against the plain model")
     asked.add_argument("--seed", type=int, default=1)
     told = asked.parse_args()
@@ -25,8 +27,7 @@ def main() -> None:
 
 
 def _kill(rounds: int, seed: int) -> None:
-    in_rebuild = rounds // 4
-    for mixture, count in (("mixture", rounds - in_rebuild), ("rebuilding", in_rebuild)):
+    for mixture, count in (("mixture", rounds), ("rebuilding", max(1, rounds // 4))):
         with tempfile.TemporaryDirectory(prefix="qianxun-torture-") as folder:
             tally = torture(Path(folder), count, seed, mixture=mixture, watch=_tell)
         sys.stdout.write(

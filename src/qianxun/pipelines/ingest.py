@@ -258,6 +258,7 @@ async def _take(base: OpenBase, offered: AsyncIterator[Submission], watch: Watch
     finally:
         if applying is not None:
             applying.cancel()
+            await asyncio.wait([applying])  # a batch that is entering the index enters it whole
     return accepted
 
 
