@@ -73,7 +73,7 @@ class RecordsSettings:
 class Parsing:
     workers: int = 2
     file_megabytes: int = 200
-    seconds: float = 60.0
+    seconds: float = 120.0
     ocr: bool = True
 
 

@@ -31,6 +31,7 @@ class Refusal:
 
     path: Path
     reason: str
+    passed_over: bool = False  # nobody asked for it by name and it is no document: worth a word, not a failure
 
 
 def discover(paths: Iterable[Path | str]) -> Iterator[Source | Refusal]:
@@ -56,7 +57,7 @@ def _below(folder: Path, seen: set[Path]) -> Iterator[Source | Refusal]:
     while stack:
         path = stack.pop()
         if path != folder and (reason := _kept_out(path, root)):
-            yield Refusal(path, reason)
+            yield Refusal(path, reason, passed_over=True)
         elif path.is_dir():
             children = _children(path)
             if isinstance(children, Refusal):

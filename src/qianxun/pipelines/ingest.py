@@ -85,12 +85,13 @@ async def take_files(
     """Files and folders in. A bad file is refused with its reason and costs nothing but itself."""
     found = await asyncio.to_thread(lambda: list(discover(paths)))
     sources = [item for item in found if isinstance(item, Source)]
-    report = _refuse(Report(), [item for item in found if isinstance(item, Refusal)], watch)
+    refusals = [item for item in found if isinstance(item, Refusal)]
+    report = _refuse(Report(), [refusal for refusal in refusals if not refusal.passed_over], watch)
     changed = await asyncio.to_thread(_changed, base, sources, labels)
     report = replace(report, unchanged=len(sources) - len(changed))
     watch(Step("found", len(changed)))
     watch(Step("unchanged", report.unchanged))
-    read = _Read([], [])
+    read = _Read([], [f"{each.path}：{each.reason}" for each in refusals if each.passed_over])
     report = _count(report, await _take(base, read.submissions(_parse_all(changed, parsers, labels, watch)), watch))
     await drain(base)  # whatever an earlier, interrupted run left behind
     return replace(_refuse(report, read.refused, watch), warnings=tuple(read.warnings))
