@@ -71,3 +71,13 @@ def test_metadata_is_read_as_json_where_it_is_json() -> None:
 def test_metadata_without_a_name_is_refused(wrong: str) -> None:
     with pytest.raises(BadInput):
         metadata_of([wrong])
+
+
+def test_hidden_files_in_a_folder_are_passed_over_aloud(handbook: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "资料"
+    folder.mkdir()
+    (folder / "制度.txt").write_text("年假每年十天。", "utf-8")
+    (folder / ".DS_Store").write_bytes(b"\0\1")
+    added = handbook("add", folder, "--kb", "手册")
+    assert added.code == 0
+    assert ".DS_Store" in added.out
