@@ -178,7 +178,8 @@ class Interleavings(RuleBasedStateMachine):
             return "duplicate"
         doc_id, generation = event["document_id"], event["generation"]
         if event["type"] == "deleted":
-            return "accepted" if self.plain.delete(doc_id, generation) else "unchanged"
+            is_late = doc_id in self.plain.entries and generation < self.plain.entries[doc_id].generation
+            return "accepted" if self.plain.delete(doc_id, generation) else "stale" if is_late else "unchanged"
         told = {name: event[name] for name in ("user_id", "project_id", "content_type", "tags", "metadata")}
         document = Document(doc_id, event["content"], name=event["name"], **told)
         return "stale" if self.plain.accept(document, generation) == "stale" else "accepted"

@@ -44,7 +44,8 @@ class MoodyEmbedding(HashEmbedding):
     def embed_query(self, text: str) -> Vector:
         if self.weather.down:
             raise ModelUnavailable("模型连不上")
-        return super().embed_passages([text])[0]
+        found: Vector = super().embed_passages([text])[0]
+        return found
 
 
 @dataclass

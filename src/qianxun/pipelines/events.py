@@ -94,7 +94,11 @@ class RAGIndexEventHandler:
             if not self._is_first(tx, event_data):
                 return EventOutcome("duplicate", document_id)
             removed = documents.remove(tx, self.base.id, document_id, generation)
-        return EventOutcome("accepted" if removed else "unchanged", document_id, generation or 0)
+            reached = documents.heads(tx, self.base.id, [document_id]).get(document_id)
+        at = reached.generation if reached else 0
+        if generation is not None and generation < at:
+            return EventOutcome("stale", document_id, at)
+        return EventOutcome("accepted" if removed else "unchanged", document_id, at)
 
     def _is_first(self, tx: Any, event_data: Mapping[str, Any]) -> bool:
         event_id = str(event_data.get("event_id") or "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from qianxun.types import IndexBatch, IndexEntry, Keys
 log = logging.getLogger(__name__)
 
 REBUILD_PAGE = 1000
+LOOKS = 5  # how often `verify` waits for a moment without writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,51 +128,61 @@ def _change_model(base: OpenBase, model: EmbeddingModel | None) -> None:
 
 
 async def verify(base: OpenBase) -> Verdict:
-    """Compares the index with the records, key by key, after it has caught up."""
-    with suppress(IndexUnusable):  # what the index cannot take is found below
-        await drain(base)
-    async with base.indexing:
-        findings = [*await asyncio.to_thread(_check_records, base), *await _check_index(base)]
-        tally = await asyncio.to_thread(_tally, base)
-    return Verdict(base.about.name, tally.get("indexed", 0), tally["chunks"], tuple(findings))
+    """Compares the index with the records, key by key, after it has caught up.
+
+    Under writes without a pause there may be no moment at which both can be compared; then it says what is waiting.
+    """
+    for _ in range(LOOKS):
+        with suppress(IndexUnusable):  # what the index cannot take is found below
+            await drain(base)
+        async with base.indexing:  # the index stands still; the records are read in one transaction
+            held = await asyncio.to_thread(_look, base)
+            findings = (*held.findings, *await _check_index(base, held))
+        if not held.waiting:
+            break
+    return Verdict(base.about.name, held.tally.get("indexed", 0), held.tally["chunks"], findings)
 
 
-def _tally(base: OpenBase) -> dict[str, int]:
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The records at one moment. ``served``: what the index should hold, once nothing is waiting."""
+
+    findings: tuple[Finding, ...]
+    waiting: int
+    served: Keys
+    tally: Mapping[str, int]
+
+
+def _look(base: OpenBase) -> _Held:
     with base.records.reading() as tx:
-        return listing.tally(tx, base.id)
+        waiting = outbox.depth(tx, base.id)
+        findings = tuple(_waiting(waiting) if waiting else _check_chunks(base, tx))
+        damage = (Finding("corrupt", 1, detail=problem) for problem in database.integrity_problems(tx))
+        return _Held((*damage, *findings), waiting, chunks.served_keys(tx, base.id), listing.tally(tx, base.id))
 
 
-def _check_records(base: OpenBase) -> list[Finding]:
-    with base.records.reading() as tx:
-        return list(_findings(base, tx))
+def _waiting(count: int) -> Iterator[Finding]:
+    yield Finding("waiting", count, detail="变更尚未进入索引")
 
 
-def _findings(base: OpenBase, tx: Any) -> Iterator[Finding]:
-    for problem in database.integrity_problems(tx):
-        yield Finding("corrupt", 1, detail=problem)
+def _check_chunks(base: OpenBase, tx: Any) -> Iterator[Finding]:
     yield from _keys("orphan_chunk", chunks.orphans(tx, base.id))
     if base.model is not None:
         yield from _keys("chunk_without_vector", chunks.without_vector(tx, base.id, base.model_name))
-    if waiting := outbox.depth(tx, base.id):
-        yield Finding("waiting", waiting, detail="变更尚未进入索引")
 
 
-async def _check_index(base: OpenBase) -> list[Finding]:
+async def _check_index(base: OpenBase, held: _Held) -> list[Finding]:
     try:
         await base.index.check()
         inventory = await base.index.inventory()
     except IndexUnusable as error:
         return [Finding("corrupt", 1, detail=str(error))]
-    expected = await asyncio.to_thread(_served_keys, base)
-    findings = _compare("keywords", expected, inventory.keywords)
+    if held.waiting:
+        return []
+    findings = _compare("keywords", held.served, inventory.keywords)
     if base.model is not None:
-        findings += _compare("vectors", expected, inventory.vectors.get("content", np.empty(0, np.int64)))
+        findings += _compare("vectors", held.served, inventory.vectors.get("content", np.empty(0, np.int64)))
     return findings
-
-
-def _served_keys(base: OpenBase) -> Keys:
-    with base.records.reading() as tx:
-        return chunks.served_keys(tx, base.id)
 
 
 def _compare(part: str, expected: Keys, held: Keys) -> list[Finding]:
