@@ -21,11 +21,11 @@ from qianxun.models import RemoteEndpoint, card, find_local, open_embedding
 from qianxun.models.lazy import LazyEmbedding
 from qianxun.pipelines.base import OpenBase, Serving, stamp_for
 from qianxun.pipelines.events import RAGIndexEventHandler
-from qianxun.pipelines.indexing import Drained, drain, retry_due
+from qianxun.pipelines.indexing import Drained, retry_due
 from qianxun.pipelines.ingest import Labels, Report, Watch, accept, submission, take, take_files
 from qianxun.pipelines.knowledge_base import KnowledgeBaseManager
 from qianxun.pipelines.recall import Mode, RecallOptions, recall
-from qianxun.pipelines.upkeep import Verdict, catch_up, rebuild, verify
+from qianxun.pipelines.upkeep import Verdict, catch_up, keep_up, rebuild, verify
 from qianxun.ports import EmbeddingModel, IndexBackend
 from qianxun.records import Records, bases, chunks, documents, listing, outbox
 from qianxun.records.database import sqlite_url
@@ -243,12 +243,7 @@ class Engine:
         """Works through what is waiting for the index, retries that are due included."""
         base = await self.base(knowledge_base)
         await retry_due(base)
-        try:
-            return await drain(base)
-        except IndexUnusable as error:  # damage that opening did not see
-            log.warning("index of base %s is rebuilt from the records: %s", knowledge_base, error)
-            await rebuild(base, base.model)
-            return await drain(base)
+        return await keep_up(base)
 
     def wake(self) -> None:
         """There is work for the indexer."""

@@ -85,6 +85,31 @@ def test_a_flipped_bit_in_any_file_of_the_index_costs_nothing_but_a_rebuild(tmp_
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("write", ["add", "event", "delete"])
+def test_damage_that_opening_does_not_see_is_mended_by_the_next_write(tmp_path: Path, write: str) -> None:
+    async def story() -> None:
+        await fill(tmp_path)
+        for path in index_files(tmp_path):
+            if path.suffix == ".fast":
+                flip_a_bit(path)
+        async with opened(tmp_path) as (engine, kb):
+            if write == "add":
+                await engine.add_documents(kb, [doc("新增", "长期护理保险待遇的申领办法")])
+            elif write == "event":
+                handler = await engine.events(kb)
+                await handler.handle_document_created({"document_id": "新增", "content": "长期护理保险"})
+                await engine.drain(kb)
+            else:
+                await engine.add_documents(kb, [doc("新增", "长期护理保险")], wait=False)
+                await engine.delete_document(kb, "工伤")
+                await engine.drain(kb)
+            assert "新增" in await found(engine, kb, "长期护理")
+            assert ("工伤" in await found(engine, kb, "工伤保险")) == (write != "delete")
+            assert (await engine.verify(kb)).is_clean
+
+    asyncio.run(story())
+
+
 def test_an_index_of_another_text_analysis_is_made_anew(tmp_path: Path) -> None:
     async def story() -> None:
         await fill(tmp_path)

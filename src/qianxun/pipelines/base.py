@@ -22,6 +22,7 @@ class Serving:
     model: EmbeddingModel | None
     searches: int = 0  # under way right now
     idle: asyncio.Event = field(default_factory=asyncio.Event)  # set once retired and given back by all
+    is_retired: bool = False
 
     @contextmanager
     def lent(self) -> Iterator[Serving]:
@@ -35,6 +36,7 @@ class Serving:
 
     async def retire(self) -> None:
         """Closes the index once the last search has given it back."""
+        self.is_retired = True
         while self.searches:
             self.idle.clear()
             await self.idle.wait()

@@ -21,8 +21,9 @@ from qianxun.ingest.sandbox import ParserPool
 from qianxun.ingest.sources import Refusal, Source, discover
 from qianxun.ingest.structure import read_structure
 from qianxun.pipelines.base import OpenBase
-from qianxun.pipelines.indexing import Drained, Fresh, drain
+from qianxun.pipelines.indexing import Drained, Fresh
 from qianxun.pipelines.prepare import prepare
+from qianxun.pipelines.upkeep import keep_up
 from qianxun.records import documents, outbox
 from qianxun.records.chunks import Material
 from qianxun.records.rows import attributes_from
@@ -93,7 +94,7 @@ async def take_files(
     watch(Step("unchanged", report.unchanged))
     read = _Read([], [f"{each.path}：{each.reason}" for each in refusals if each.passed_over])
     report = _count(report, await _take(base, read.submissions(_parse_all(changed, parsers, labels, watch)), watch))
-    await drain(base)  # whatever an earlier, interrupted run left behind
+    await keep_up(base)  # whatever an earlier, interrupted run left behind
     return replace(_refuse(report, read.refused, watch), warnings=tuple(read.warnings))
 
 
@@ -252,7 +253,7 @@ async def _take(base: OpenBase, offered: AsyncIterator[Submission], watch: Watch
             accepted += stored
             if applying is not None:
                 await applying
-            applying = asyncio.create_task(drain(base, _fresh(ready, stored), upto=upto))
+            applying = asyncio.create_task(keep_up(base, _fresh(ready, stored), upto=upto))
             ready, since = [], time.monotonic()
         if applying is not None:
             await applying

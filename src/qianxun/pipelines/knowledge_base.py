@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from qianxun.errors import BadInput
 from qianxun.pipelines.base import OpenBase
-from qianxun.pipelines.indexing import drain
 from qianxun.pipelines.ingest import take
+from qianxun.pipelines.upkeep import keep_up
 from qianxun.records import chunks, documents
 from qianxun.types import Document
 
@@ -36,7 +36,7 @@ class KnowledgeBaseManager:
     async def delete_document(self, document_id: str) -> bool:
         """Removes a document; answers whether there was one. From its return on it cannot be found."""
         removed = await asyncio.to_thread(self._remove, document_id)
-        await drain(self.base, preparing=False)
+        await keep_up(self.base, preparing=False)
         return removed
 
     async def batch_index(self, batch: Sequence[Document]) -> dict[str, int]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from qianxun.errors import IndexUnusable
 from qianxun.pipelines.base import OpenBase, Serving, stamp_for
-from qianxun.pipelines.indexing import drain, entries_of, is_out_of_step, unbroken, with_vectors
+from qianxun.pipelines.indexing import Drained, Fresh, drain, entries_of, is_out_of_step, unbroken, with_vectors
 from qianxun.ports import EmbeddingModel, Index
 from qianxun.records import bases, chunks, database, listing, outbox
 from qianxun.records.chunks import Material
@@ -196,7 +196,7 @@ def _keys(kind: str, keys: Keys, detail: str = "") -> Iterator[Finding]:
         yield Finding(kind, len(keys), tuple(int(key) for key in keys[:5]), detail)
 
 
-# ── open ─────────────────────────────────────────────────────────────────────────────────────────
+# ── catch up ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def catch_up(base: OpenBase) -> None:
@@ -207,4 +207,18 @@ async def catch_up(base: OpenBase) -> None:
     if await is_out_of_step(base):
         log.warning("index of base %s is older than the outbox remembers, or newer: rebuilding it", base.id)
         await rebuild(base, base.model)
-    await drain(base, preparing=False)
+    await keep_up(base, preparing=False)
+
+
+async def keep_up(
+    base: OpenBase, fresh: Fresh | None = None, *, upto: int | None = None, preparing: bool = True
+) -> Drained:
+    """`drain`; an index whose damage shows only now is made anew on the way."""
+    try:
+        return await drain(base, fresh, upto=upto, preparing=preparing)
+    except IndexUnusable as error:
+        if base.serving.is_retired:
+            raise
+        log.warning("index of base %s is rebuilt from the records: %s", base.id, error)
+    await rebuild(base, base.model)
+    return await drain(base, fresh, upto=upto, preparing=preparing)
