@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from qianxun.engine import Engine
 from qianxun.errors import QianxunError
@@ -51,7 +52,7 @@ async def check(folder: Path, ledger: Ledger, chance: Random) -> None:
                     raise Violation("the knowledge base is gone")
                 return
             await _check_base(engine, known[0].id, ledger, chance)
-    except QianxunError as error:
+    except (QianxunError, SQLAlchemyError) as error:
         raise Violation(f"the engine cannot go on: {error}") from error
 
 

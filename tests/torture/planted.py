@@ -16,7 +16,8 @@ def tear(records: Records) -> None:
 
     def commit_at_once(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
         if statement.startswith(("INSERT", "UPDATE", "DELETE")):
-            cursor.execute("COMMIT")
-            cursor.execute("BEGIN")
+            apart = cursor.connection.cursor()  # the statement's own cursor still has its row count to give
+            apart.execute("COMMIT")
+            apart.execute("BEGIN")
 
     event.listen(records.engine, "after_cursor_execute", commit_at_once)

@@ -22,7 +22,7 @@ from random import Random
 from typing import IO
 
 from tests.torture.checks import check
-from tests.torture.ledger import Ledger, Violation
+from tests.torture.ledger import Ledger
 from tests.torture.planted import Fault
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -97,7 +97,7 @@ def _kill(nursery: Nursery, writer: int, chance: Random) -> list[bytes]:
         said += _until_ended(nursery)
     *said, end = said
     if json.loads(end) != ["ended", -signal.SIGKILL]:
-        raise Violation("the writer ended by itself; what it says of that is on stderr")
+        raise RuntimeError("the writer ended by itself; what it says of that is on stderr")
     return said
 
 
