@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 from qianxun.chinese import index_grams
 from qianxun.errors import ModelError, ModelUnavailable, NotFound
 from qianxun.pipelines.base import OpenBase
+from qianxun.pipelines.collecting import paused_collection
 from qianxun.pipelines.prepare import embed, prepare
 from qianxun.ports import EmbeddingModel
 from qianxun.records import bases, chunks, documents, outbox
@@ -224,18 +225,18 @@ def with_vectors(base: OpenBase, model: EmbeddingModel | None, material: Sequenc
 
 def entries_of(base: OpenBase, material: Iterable[Material]) -> tuple[IndexEntry, ...]:
     """Analyses texts for search: the only place where an index entry is made."""
-    analyse = base.analyser
-    return tuple(
-        IndexEntry(
-            key=piece.key,
-            document=piece.document_key,
-            words=analyse.index_words(piece.text),
-            grams=index_grams(piece.text),
-            vector=piece.vector,
-            attributes=piece.attributes,
+    with paused_collection():
+        return tuple(
+            IndexEntry(
+                key=piece.key,
+                document=piece.document_key,
+                words=base.analyser.index_words(piece.text),
+                grams=index_grams(piece.text),
+                vector=piece.vector,
+                attributes=piece.attributes,
+            )
+            for piece in material
         )
-        for piece in material
-    )
 
 
 def _acknowledge(base: OpenBase, sequence: int, replaced: Sequence[Version]) -> None:

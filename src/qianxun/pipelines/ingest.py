@@ -21,6 +21,7 @@ from qianxun.ingest.sandbox import ParserPool
 from qianxun.ingest.sources import Refusal, Source, discover
 from qianxun.ingest.structure import read_structure
 from qianxun.pipelines.base import OpenBase
+from qianxun.pipelines.collecting import paused_collection
 from qianxun.pipelines.indexing import Drained, Fresh
 from qianxun.pipelines.prepare import prepare
 from qianxun.pipelines.upkeep import keep_up
@@ -209,7 +210,8 @@ def submission(base: OpenBase, document: Document, generation: int | None = None
     """A document as the records take it: its text cleaned, its structure known, its fingerprint taken."""
     if document.structure is None:
         text = read_structure(document.content, document.format)
-        document = replace(document, content=text.content, structure=text)
+        if document.format != "text" or text.content != document.content:
+            document = replace(document, content=text.content, structure=text)
     labels = Labels(document.user_id, document.project_id, document.content_type, document.tags, document.metadata)
     return Submission(document, fingerprint(base, document.content, document.name, document.format, labels), generation)
 
@@ -230,7 +232,8 @@ async def take(base: OpenBase, batch: Sequence[Document], watch: Watch = _unwatc
 
 
 def _submissions(base: OpenBase, batch: Sequence[Document]) -> list[Submission]:
-    return [submission(base, document) for document in batch]
+    with paused_collection():
+        return [submission(base, document) for document in batch]
 
 
 async def _take(base: OpenBase, offered: AsyncIterator[Submission], watch: Watch) -> list[Accepted]:
@@ -305,7 +308,10 @@ def _prepare(base: OpenBase, submissions: Sequence[Submission], watch: Watch) ->
         on_cut=lambda count: watch(Step("cut", count)),
         on_embedded=lambda count: watch(Step("embedded", count)),
     )
-    done = {id(each): replace(each, prepared=work) for each, work in zip(new, prepared, strict=True)}
+    done = {
+        id(each): Submission(each.document, each.fingerprint, each.generation, work)
+        for each, work in zip(new, prepared, strict=True)
+    }
     return [done.get(id(each), each) for each in submissions]
 
 
@@ -315,7 +321,7 @@ def _is_known(submission: Submission, head: documents.Head | None) -> bool:
 
 def _accept(base: OpenBase, submissions: Sequence[Submission]) -> tuple[list[Accepted], int]:
     """What the records did, and the last outbox sequence there is then."""
-    with base.records.writing() as tx:
+    with base.records.writing() as tx, paused_collection():
         return documents.accept(tx, base.id, submissions), outbox.last_sequence(tx)
 
 

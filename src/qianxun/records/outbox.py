@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
@@ -12,8 +12,7 @@ from qianxun.records.counters import allocate
 from qianxun.records.schema import Counter, DocumentRow, EventRow, KnowledgeBaseRow, OutboxRow
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """An outbox row beside the present state of its document."""
 
     sequence: int
