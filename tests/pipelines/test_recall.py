@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+import threading
+from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 
 from qianxun.engine import Engine
 from qianxun.errors import BadFilter, BadQuery, ModelUnavailable, NotFound, RecallFailed
+from qianxun.pipelines import recall as recall_module
+from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.recall import Mode
-from qianxun.types import And, Eq, Filter, In, Not, Or, Range, Recall, Vector
+from qianxun.types import And, Chunk, Eq, Filter, In, Not, Or, Range, Recall, Vector
 from tests.pipelines.opened import FailingEmbedding, doc, found, opened
 
 T = TypeVar("T")
@@ -110,6 +113,31 @@ def test_deleted_documents_do_not_crowd_out_living_ones_while_the_index_lags(tmp
             with engine.records.writing() as tx:  # as 300 deletes would, without waiting for them
                 tx.exec_driver_sql("DELETE FROM chunks WHERE text LIKE '报销比例 %'")
             assert (await found(engine, kb, "报销比例")).keys() == {"新"}
+
+    asyncio.run(story())
+
+
+def test_a_version_replaced_between_the_index_and_the_records_is_looked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search is held up after the index has answered with the old version, until that one is gone."""
+    honest, entered, gate = recall_module._chunks, threading.Event(), threading.Event()
+
+    def held_up(base: OpenBase, keys: Sequence[int]) -> dict[int, Chunk]:
+        if not entered.is_set():
+            entered.set()
+            gate.wait(60)
+        return honest(base, keys)
+
+    async def story() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            await engine.add_documents(kb, [doc("d", "旧版的报销比例")])
+            monkeypatch.setattr(recall_module, "_chunks", held_up)
+            searching = asyncio.create_task(found(engine, kb, "报销比例"))
+            await asyncio.to_thread(entered.wait, 60)
+            await engine.add_documents(kb, [doc("d", "新版的报销比例")])
+            gate.set()
+            assert await searching == {"d": "新版的报销比例"}
 
     asyncio.run(story())
 
