@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.linear import is_linear
 from tests.shared import DATA, needs_data
 
 from qianxun.errors import BadInput
@@ -260,16 +261,11 @@ def test_the_seed_bugs_are_impossible() -> None:
 
 @pytest.mark.parametrize("unit", ["中", "x", "\n", "。", "「", "，", " ", "a\n", "\u0301", "!", "a.", ") .", "🇨"])
 def test_hostile_input_takes_linear_time(unit: str) -> None:
-    """Eight times the text may cost about eight times the time; quadratic work would cost sixty-four times."""
-
-    def seconds(characters: int) -> float:
+    def work(characters: int) -> Callable[[], object]:
         text = unit * (characters // len(unit)) + "尾"
-        start = time.process_time()
-        ChunkSplitter().split(text)
-        return time.process_time() - start
+        return lambda: ChunkSplitter().split(text)
 
-    small = min(seconds(100_000) for _ in range(2))
-    assert seconds(800_000) < 24 * small + 0.1
+    assert is_linear(work, 200_000)
 
 
 @needs_data

@@ -68,6 +68,7 @@ class View:
     store: Store
     rows: Rows
     keywords: keywords.KeywordView | None  # opened, and checked, by the first who needs it
+    watermark: int  # of these very rows: a reader who compares it before and after knows whether they have moved
 
 
 class EmbeddedIndex:
@@ -87,7 +88,7 @@ class EmbeddedIndex:
         return self._state.stamp
 
     async def watermark(self) -> int:
-        return self._state.watermark
+        return self._view.watermark
 
     async def apply(self, batch: IndexBatch) -> None:
         await asyncio.to_thread(self._apply, batch)
@@ -172,7 +173,7 @@ class EmbeddedIndex:
         self._remove_leftovers()
         if not (self.folder / APPLYING).exists() and self._keyword_checksum() != self._state.keywords:
             raise unusable("关键词索引的目录已损坏")
-        return View(store, rows, None)
+        return View(store, rows, None, self._state.watermark)
 
     def _keyword_checksum(self) -> int:
         return keywords.meta_checksum(self.folder / KEYWORDS)
@@ -239,7 +240,7 @@ class EmbeddedIndex:
         else:
             self._commit(state)
         view.store.accept(staged)
-        self._view = View(view.store, view.store.rows_after(view.rows, dead), searched)
+        self._view = View(view.store, view.store.rows_after(view.rows, dead), searched, state.watermark)
 
     @contextmanager
     def _keywords_ahead(self) -> Iterator[keywords.Keywords]:
@@ -292,7 +293,7 @@ class EmbeddedIndex:
         owners, extents = compact(view.store, view.rows, self.folder / name, self._pending())
         self._commit(replace(self._state, folder=name, owners=owners, purged=0, extents=extents))
         store = Store(self.folder / name, self._state, min(options.exact_limit, vectors.FEW))
-        self._view = View(store, store.rows(store.deaths()), view.keywords)
+        self._view = View(store, store.rows(store.deaths()), view.keywords, view.watermark)
         shutil.rmtree(view.store.folder)
         self._encode_tail()
 

@@ -33,6 +33,7 @@ from qianxun.types import Accepted, Document, Metadata, ParsedFile, Submission
 GROUP_DOCUMENTS = 500  # prepared in one go
 GROUP_CHARACTERS = 30_000  # … or so many characters: a few seconds of embedding on two cores
 BATCH_DOCUMENTS = 5_000  # stored in one transaction and indexed in one commit
+BATCH_CHARACTERS = 2_000_000  # … or so many characters, which must fit in memory several times over
 BATCH_SECONDS = 3.0  # … or what was prepared in that time
 AHEAD = 8  # files parsed or waiting for a parser while the one before them is taken in
 PARSER_VERSION = "1"  # part of a file's fingerprint: a better parser reads unchanged files again
@@ -249,7 +250,7 @@ async def _take(base: OpenBase, offered: AsyncIterator[Submission], watch: Watch
     try:
         async for group, is_last in _grouped(offered):
             ready += await _ready(base, group, watch)
-            if not (is_last or len(ready) >= BATCH_DOCUMENTS or time.monotonic() - since >= BATCH_SECONDS):
+            if not (is_last or _is_due(ready, since)):
                 continue
             stored, upto = await asyncio.to_thread(_accept, base, ready)
             watch(Step("added", len(stored)))
@@ -265,6 +266,14 @@ async def _take(base: OpenBase, offered: AsyncIterator[Submission], watch: Watch
             applying.cancel()
             await asyncio.wait([applying])  # a batch that is entering the index enters it whole
     return accepted
+
+
+def _is_due(ready: Sequence[Submission], since: float) -> bool:
+    return (
+        len(ready) >= BATCH_DOCUMENTS
+        or sum(len(each.document.content) for each in ready) >= BATCH_CHARACTERS
+        or time.monotonic() - since >= BATCH_SECONDS
+    )
 
 
 async def _grouped(offered: AsyncIterator[Submission]) -> AsyncIterator[tuple[list[Submission], bool]]:
