@@ -43,10 +43,15 @@ Version: TypeAlias = tuple[int, int]  # (document, generation)
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """Chunks that were written a moment ago, with the vectors of one model."""
+    """What was written a moment ago, as the index wants it, with the vectors of one model."""
 
     model: str
-    chunks: Mapping[Version, Sequence[Material]]
+    dimension: int
+    entries: Mapping[Version, Sequence[IndexEntry]]
+
+    def suits(self, base: OpenBase) -> bool:
+        """A rebuild may have changed the model since."""
+        return (self.model, self.dimension) == (base.model_name, base.model.dimension if base.model else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +79,13 @@ async def drain(
                 rows = list(takewhile(lambda row: not row.is_unprepared, rows))
             if not rows:
                 return Drained(applied, failed)
-            failures = await _prepare_rows(base, rows)
+            if any(row.is_unprepared for row in rows):
+                failures = await _prepare_rows(base, rows)
+                rows = await asyncio.to_thread(_as_they_are_now, base, rows)
+                failed += failures
+                applied -= failures
             await unbroken(_apply(base, rows, fresh))
-            applied += len(rows) - failures
-            failed += failures
+            applied += len(rows)
 
 
 def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work]:
@@ -85,7 +93,7 @@ def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work
     with base.records.reading() as tx:
         rows = outbox.pending(tx, base.id, 0, BATCH_ROWS)
         rows = [row for row in rows if upto is None or row.sequence <= upto]
-        held = fresh.chunks if fresh is not None else {}
+        held = fresh.entries if fresh is not None else {}
         unread = [row.document_key for row in rows if (row.document_key, row.generation) not in held]
         sizes = chunks.counts(tx, unread)
     total = 0
@@ -171,12 +179,10 @@ async def unbroken(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _apply(base: OpenBase, rows: Sequence[Work], fresh: Fresh | None) -> None:
-    # The state is read again: what was prepared a moment ago is ready now, and a delete may have overtaken it.
-    rows = await asyncio.to_thread(_pending_up_to, base, rows[0].sequence - 1, rows[-1].sequence)
+    # A delete may have overtaken some of these; its own row comes later, and until then the records drop the hits.
     last = max(rows[-1].sequence, await base.index.watermark())
     ready = {(row.document_key, row.generation) for row in rows if row.is_ready}
-    material = await asyncio.to_thread(_material, base, ready, fresh)
-    entries = await asyncio.to_thread(_entries, base, material)
+    entries = await asyncio.to_thread(_entries, base, ready, fresh)
     # An update that is not ready (it failed, or was overtaken) leaves the version that serves where it is.
     replaced = [(row.document_key, row.generation) for row in rows if row.kind == "updated" and row.is_ready]
     gone = {row.document_key for row in rows if row.kind == "deleted"}.union(key for key, _ in replaced)
@@ -184,29 +190,26 @@ async def _apply(base: OpenBase, rows: Sequence[Work], fresh: Fresh | None) -> N
     await asyncio.to_thread(_acknowledge, base, rows[-1].sequence, replaced)
 
 
-def _pending_up_to(base: OpenBase, after: int, last: int) -> list[Work]:
+def _as_they_are_now(base: OpenBase, rows: Sequence[Work]) -> list[Work]:
+    """The same rows beside the present state of their documents: what was prepared a moment ago is ready now."""
     with base.records.reading() as tx:
-        rows = outbox.pending(tx, base.id, after, BATCH_ROWS)
-    return [row for row in rows if row.sequence <= last]
+        found = outbox.pending(tx, base.id, rows[0].sequence - 1, BATCH_ROWS)
+    return [row for row in found if row.sequence <= rows[-1].sequence]
 
 
-def _material(base: OpenBase, ready: set[Version], fresh: Fresh | None) -> list[Material]:
-    # A rebuild may have changed the model since ``fresh`` was prepared.
-    held = fresh.chunks if fresh is not None and fresh.model == base.model_name else {}
-    known = [piece for version in sorted(ready & held.keys()) for piece in held[version]]
+def _entries(base: OpenBase, ready: set[Version], fresh: Fresh | None) -> tuple[IndexEntry, ...]:
+    held = fresh.entries if fresh is not None and fresh.suits(base) else {}
+    known = tuple(entry for version in sorted(ready & held.keys()) for entry in held[version])
     unknown = sorted(key for key, _ in ready - held.keys())
     if not unknown:
         return known
     with base.records.reading() as tx:
-        return known + chunks.material(tx, unknown, base.model_name)
-
-
-def _entries(base: OpenBase, material: Sequence[Material]) -> tuple[IndexEntry, ...]:
+        material: Sequence[Material] = chunks.material(tx, unknown, base.model_name)
     try:
         material = with_vectors(base, base.model, material)
     except ModelError as error:
         log.error("chunks of base %s enter the index without a vector; rebuild it later: %s", base.id, error)
-    return entries_of(base, material)
+    return known + entries_of(base, material)
 
 
 def with_vectors(base: OpenBase, model: EmbeddingModel | None, material: Sequence[Material]) -> Sequence[Material]:

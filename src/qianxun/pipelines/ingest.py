@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -22,16 +22,16 @@ from qianxun.ingest.sources import Refusal, Source, discover
 from qianxun.ingest.structure import read_structure
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.collecting import paused_collection
-from qianxun.pipelines.indexing import Drained, Fresh
+from qianxun.pipelines.indexing import Drained, Fresh, entries_of
 from qianxun.pipelines.prepare import prepare
 from qianxun.pipelines.upkeep import keep_up
 from qianxun.records import documents, outbox
 from qianxun.records.chunks import Material
 from qianxun.records.rows import attributes_from
-from qianxun.types import Accepted, Document, Metadata, ParsedFile, Submission
+from qianxun.types import Accepted, Document, Metadata, ParsedFile, Prepared, Submission
 
 GROUP_DOCUMENTS = 500  # prepared in one go
-GROUP_CHARACTERS = 30_000  # … or so many characters: a few seconds of embedding on two cores
+GROUP_CHARACTERS = 60_000  # … or so many characters: some seconds of embedding on two cores
 BATCH_DOCUMENTS = 5_000  # stored in one transaction and indexed in one commit
 BATCH_CHARACTERS = 2_000_000  # … or so many characters, which must fit in memory several times over
 BATCH_SECONDS = 3.0  # … or what was prepared in that time
@@ -238,7 +238,7 @@ def _submissions(base: OpenBase, batch: Sequence[Document]) -> list[Submission]:
 
 
 async def _take(base: OpenBase, offered: AsyncIterator[Submission], watch: Watch) -> list[Accepted]:
-    """Chunks, embeds, stores and indexes. While one batch enters the index the next is prepared.
+    """Chunks, embeds, stores and indexes. While one batch enters the index the next one is made ready.
 
     A batch is stored when it is large, or when its preparation has taken a while: a process that is stopped loses
     seconds of work and not minutes.
@@ -255,9 +255,10 @@ async def _take(base: OpenBase, offered: AsyncIterator[Submission], watch: Watch
             stored, upto = await asyncio.to_thread(_accept, base, ready)
             watch(Step("added", len(stored)))
             accepted += stored
+            fresh = await asyncio.to_thread(_fresh, base, ready, stored)
             if applying is not None:
                 await applying
-            applying = asyncio.create_task(keep_up(base, _fresh(ready, stored), upto=upto))
+            applying = asyncio.create_task(keep_up(base, fresh, upto=upto))
             ready, since = [], time.monotonic()
         if applying is not None:
             await applying
@@ -334,21 +335,32 @@ def _accept(base: OpenBase, submissions: Sequence[Submission]) -> tuple[list[Acc
         return documents.accept(tx, base.id, submissions), outbox.last_sequence(tx)
 
 
-def _fresh(submissions: Sequence[Submission], accepted: Sequence[Accepted]) -> Fresh:
-    """The chunks that were just written, so that the indexer need not read them back."""
-    fresh: dict[tuple[int, int], list[Material]] = {}
-    model = ""
-    for each, result in zip(submissions, accepted, strict=True):
-        if each.prepared is None or not result.chunk_keys:
-            continue
-        model = each.prepared.model
-        attributes = attributes_from(each.document)
-        vectors = each.prepared.vectors
-        fresh[result.document_key, result.generation] = [
-            Material(key, result.document_key, piece.text, None if vectors is None else vectors[at], attributes)
-            for at, (key, piece) in enumerate(zip(result.chunk_keys, each.prepared.pieces, strict=True))
-        ]
-    return Fresh(model, fresh)
+def _fresh(base: OpenBase, submissions: Sequence[Submission], accepted: Sequence[Accepted]) -> Fresh:
+    """What was just written, as the index wants it.
+
+    Made here and not while the batch before enters the index: that waits for native code, this is Python's own work,
+    and two threads of that only get in each other's way (a third slower together than one after the other).
+    """
+    model, dimension = base.model_name, base.model.dimension if base.model else 0
+    written = [
+        (each.document, each.prepared, result)
+        for each, result in zip(submissions, accepted, strict=True)
+        if each.prepared is not None and each.prepared.model == model and result.chunk_keys
+    ]
+    entries = iter(entries_of(base, (piece for each in written for piece in _material(*each))))
+    fresh = {
+        (result.document_key, result.generation): tuple(islice(entries, len(result.chunk_keys)))
+        for _, _, result in written
+    }
+    return Fresh(model, dimension, fresh)
+
+
+def _material(document: Document, prepared: Prepared, accepted: Accepted) -> Iterator[Material]:
+    """The chunks of one document, all with one value of its attributes."""
+    attributes = attributes_from(document)
+    vectors = prepared.vectors
+    for at, (key, piece) in enumerate(zip(accepted.chunk_keys, prepared.pieces, strict=True)):
+        yield Material(key, accepted.document_key, piece.text, None if vectors is None else vectors[at], attributes)
 
 
 def fingerprint(base: OpenBase, content: str, name: str, reading: str, labels: Labels) -> str:
