@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import Any, TypeAlias
@@ -223,7 +223,7 @@ def with_vectors(base: OpenBase, model: EmbeddingModel | None, material: Sequenc
     with base.records.writing() as tx:
         chunks.write_vectors(tx, base.id, model.name, [piece.key for piece in lacking], vectors)
     found = {piece.key: vector for piece, vector in zip(lacking, vectors, strict=True)}
-    return [replace(piece, vector=found.get(piece.key, piece.vector)) for piece in material]
+    return [piece._replace(vector=found.get(piece.key, piece.vector)) for piece in material]
 
 
 def entries_of(base: OpenBase, material: Iterable[Material]) -> tuple[IndexEntry, ...]:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, select, update
 
 from qianxun.records import rows
+from qianxun.records.bulk import insert_rows
 from qianxun.records.counters import allocate
 from qianxun.records.schema import ChunkRow, DocumentRow, PairRow, VectorRow, VersionRow
 from qianxun.records.slices import in_slices
 from qianxun.types import Attributes, Chunk, Keys, Prepared, Vector
 
 VECTOR_TYPE = np.dtype("<f4")
+CHUNK = (
+    "key", "knowledge_base_id", "document_key", "generation", "position", "start", "end", "kind", "page",
+    "table_position", "headings", "text",
+)  # fmt: skip
+VECTOR = ("chunk_key", "model", "vector")
 
 
-@dataclass(frozen=True, slots=True)
-class Material:
+class Material(NamedTuple):
     """What an index entry is made of."""
 
     key: int
@@ -45,8 +49,8 @@ def write_chunks(
         return {key: range(0) for key, _, _ in prepared}
     keys = allocate(tx, "chunk", total)
     ranges: dict[int, range] = {}
-    chunk_rows: list[dict[str, Any]] = []
-    vector_rows: list[dict[str, Any]] = []
+    chunk_rows: list[tuple[Any, ...]] = []
+    vector_rows: list[tuple[Any, ...]] = []
     first = keys.start
     for document_key, generation, work in prepared:
         own = range(first, first + len(work.pieces))
@@ -54,38 +58,25 @@ def write_chunks(
         ranges[document_key] = own
         chunk_rows.extend(_chunk_rows(knowledge_base, document_key, generation, own, work))
         vector_rows.extend(_vector_rows(own, work))
-    tx.execute(insert(ChunkRow), chunk_rows)
-    if vector_rows:
-        tx.execute(insert(VectorRow), vector_rows)
+    insert_rows(tx, ChunkRow, CHUNK, chunk_rows)
+    insert_rows(tx, VectorRow, VECTOR, vector_rows)
     _link_pairs(tx, prepared, ranges)
     return ranges
 
 
 def _chunk_rows(
     knowledge_base: int, document_key: int, generation: int, keys: range, work: Prepared
-) -> Iterator[dict[str, Any]]:
-    for position, (key, piece) in enumerate(zip(keys, work.pieces, strict=True)):
-        yield {
-            "key": key,
-            "knowledge_base_id": knowledge_base,
-            "document_key": document_key,
-            "generation": generation,
-            "position": position,
-            "start": piece.start,
-            "end": piece.end,
-            "kind": piece.kind,
-            "page": piece.page,
-            "table_position": piece.table,
-            "headings": list(piece.headings),
-            "text": piece.text,
-        }
+) -> Iterator[tuple[Any, ...]]:
+    for at, (key, piece) in enumerate(zip(keys, work.pieces, strict=True)):
+        place = (at, piece.start, piece.end, piece.kind, piece.page, piece.table)
+        yield (key, knowledge_base, document_key, generation, *place, list(piece.headings), piece.text)
 
 
-def _vector_rows(keys: range, work: Prepared) -> Iterator[dict[str, Any]]:
+def _vector_rows(keys: range, work: Prepared) -> Iterator[tuple[Any, ...]]:
     if work.vectors is None:
         return
     for key, vector in zip(keys, np.asarray(work.vectors, dtype=VECTOR_TYPE), strict=True):
-        yield {"chunk_key": key, "model": work.model, "vector": vector.tobytes()}
+        yield (key, work.model, vector.tobytes())
 
 
 def write_vectors(
@@ -101,9 +92,7 @@ def write_vectors(
         own = select(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base, ChunkRow.key.in_(part))
         held.update(tx.execute(own).scalars())
     keyed = zip(keys, np.asarray(vectors, dtype=VECTOR_TYPE), strict=True)
-    found = [{"chunk_key": k, "model": model, "vector": v.tobytes()} for k, v in keyed if k in held]
-    if found:
-        tx.execute(insert(VectorRow), found)
+    insert_rows(tx, VectorRow, VECTOR, [(key, model, vector.tobytes()) for key, vector in keyed if key in held])
 
 
 def _link_pairs(tx: Connection, prepared: Sequence[tuple[int, int, Prepared]], ranges: Mapping[int, range]) -> None:

@@ -21,14 +21,19 @@ from sqlalchemy import Connection, bindparam, delete, exists, insert, select, up
 
 from qianxun.errors import BadInput, NotFound
 from qianxun.records import rows
+from qianxun.records.bulk import insert_rows
 from qianxun.records.chunks import remove_chunks, remove_older_chunks, write_chunks
-from qianxun.records.counters import allocate
+from qianxun.records.counters import CounterName, allocate
 from qianxun.records.outbox import append
 from qianxun.records.schema import ChunkRow, DocumentRow, PairRow, TableRow, VersionRow
 from qianxun.records.slices import in_slices
 from qianxun.types import Accepted, Document, Outcome, Prepared, Submission
 
 ID_LIMIT = 255
+OWNER = ("knowledge_base_id", "document_key", "generation")
+DOCUMENT = (
+    "key", "knowledge_base_id", "doc_id", "generation", "served", "status", "attempts", "created_at", "updated_at",
+)  # fmt: skip
 FIELD_LIMITS = {"user_id": 128, "project_id": 128, "content_type": 64}
 
 
@@ -169,22 +174,13 @@ def _outcome(submission: Submission, head: Head) -> tuple[Outcome, int]:
 def _write_documents(tx: Connection, knowledge_base: int, work: list[_Decision]) -> None:
     now = datetime.now(UTC)
     created = [
-        {
-            "key": d.key,
-            "knowledge_base_id": knowledge_base,
-            "doc_id": d.submission.document.id,
-            "generation": d.generation,
-            "served": d.generation if d.submission.prepared else 0,
-            "status": "indexed" if d.submission.prepared else "pending",
-            "attempts": 0,
-            "created_at": now,
-            "updated_at": now,
-        }
+        (d.key, knowledge_base, d.submission.document.id, d.generation, d.generation, "indexed", 0, now, now)
+        if d.submission.prepared
+        else (d.key, knowledge_base, d.submission.document.id, d.generation, 0, "pending", 0, now, now)
         for d in work
         if not d.known
     ]
-    if created:
-        tx.execute(insert(DocumentRow), created)
+    insert_rows(tx, DocumentRow, DOCUMENT, created)
     _move_heads(tx, [d for d in work if d.known and d.submission.prepared], now, served=True)
     _move_heads(tx, [d for d in work if d.known and not d.submission.prepared], now, served=False)
 
@@ -199,25 +195,26 @@ def _move_heads(tx: Connection, work: list[_Decision], now: datetime, *, served:
 
 
 def _write_versions(tx: Connection, knowledge_base: int, work: list[_Decision]) -> None:
-    versions: list[dict[str, Any]] = []
-    tables: list[dict[str, Any]] = []
-    pairs: list[dict[str, Any]] = []
+    versions: list[tuple[Any, ...]] = []
+    tables: list[tuple[Any, ...]] = []
+    pairs: list[tuple[Any, ...]] = []
     for d in work:
         document = d.submission.document
-        owner = {"document_key": d.key, "generation": d.generation, "knowledge_base_id": knowledge_base}
-        versions.append(owner | rows.version_row(document) | {"fingerprint": d.submission.fingerprint})
+        owner = (knowledge_base, d.key, d.generation)
+        versions.append((*owner, d.submission.fingerprint, *rows.version_values(document)))
         spans = document.structure.tables if document.structure else ()
-        tables.extend(owner | rows.table_row(span) | {"position": i} for i, span in enumerate(spans))
-        pairs.extend(
-            owner | {"position": i, "question": pair.question, "answer": pair.answer}
-            for i, pair in enumerate(document.pairs)
-        )
+        tables.extend((*owner, at, *rows.table_values(span)) for at, span in enumerate(spans))
+        pairs.extend((*owner, at, pair.question, pair.answer) for at, pair in enumerate(document.pairs))
     _drop_overtaken(tx, [d.key for d in work if d.known])
-    tx.execute(insert(VersionRow), versions)
-    for name, table, found in (("table", TableRow, tables), ("pair", PairRow, pairs)):
-        if found:
-            keys = allocate(tx, "table" if name == "table" else "pair", len(found))
-            tx.execute(insert(table), [row | {"key": key} for row, key in zip(found, keys, strict=True)])
+    insert_rows(tx, VersionRow, (*OWNER, "fingerprint", *rows.VERSION), versions)
+    insert_rows(tx, TableRow, ("key", *OWNER, "position", *rows.TABLE), _numbered(tx, "table", tables))
+    insert_rows(tx, PairRow, ("key", *OWNER, "position", "question", "answer"), _numbered(tx, "pair", pairs))
+
+
+def _numbered(tx: Connection, name: CounterName, found: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    if not found:
+        return []
+    return [(key, *row) for key, row in zip(allocate(tx, name, len(found)), found, strict=True)]
 
 
 def _drop_overtaken(tx: Connection, document_keys: Sequence[int]) -> None:

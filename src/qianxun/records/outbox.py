@@ -8,8 +8,11 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
+from qianxun.records.bulk import insert_rows
 from qianxun.records.counters import allocate
 from qianxun.records.schema import Counter, DocumentRow, EventRow, KnowledgeBaseRow, OutboxRow
+
+ROW = ("sequence", "knowledge_base_id", "document_key", "generation", "kind", "created_at")
 
 
 class Work(NamedTuple):
@@ -38,20 +41,9 @@ def append(tx: Connection, knowledge_base: int, changes: Sequence[tuple[int, int
     if not changes:
         return
     now = datetime.now(UTC)
-    tx.execute(
-        insert(OutboxRow),
-        [
-            {
-                "sequence": sequence,
-                "knowledge_base_id": knowledge_base,
-                "document_key": key,
-                "generation": generation,
-                "kind": kind,
-                "created_at": now,
-            }
-            for sequence, (key, generation, kind) in zip(allocate(tx, "outbox", len(changes)), changes, strict=True)
-        ],
-    )
+    sequences = allocate(tx, "outbox", len(changes))
+    found = [(sequence, knowledge_base, *change, now) for sequence, change in zip(sequences, changes, strict=True)]
+    insert_rows(tx, OutboxRow, ROW, found)
 
 
 def pending(tx: Connection, knowledge_base: int, after: int, limit: int) -> list[Work]:

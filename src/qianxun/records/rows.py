@@ -20,21 +20,26 @@ from qianxun.types import (
     Text,
 )
 
+VERSION = (
+    "name", "format", "content_type", "user_id", "project_id", "tags", "metadata", "source", "structure", "content",
+)  # fmt: skip
+TABLE = ("start", "end", "row_starts", "title", "source", "notes", "columns", "rows", "texts")
 
-def version_row(document: Document) -> dict[str, Any]:
-    """The columns of a version that come from the document itself."""
-    return {
-        "name": document.name[:512],
-        "format": document.format,
-        "content_type": document.content_type,
-        "user_id": document.user_id,
-        "project_id": document.project_id,
-        "tags": list(document.tags),
-        "metadata": {key: _plain(value) for key, value in document.metadata.items()},
-        "source": document.source,
-        "structure": _structure(document.structure),
-        "content": document.content,
-    }
+
+def version_values(document: Document) -> tuple[Any, ...]:
+    """The columns `VERSION`, which come from the document itself."""
+    return (
+        document.name[:512],
+        document.format,
+        document.content_type,
+        document.user_id,
+        document.project_id,
+        list(document.tags),
+        {key: _plain(value) for key, value in document.metadata.items()},
+        document.source,
+        _structure(document.structure),
+        document.content,
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -51,19 +56,20 @@ def _structure(text: Text | None) -> dict[str, Any] | None:
     }
 
 
-def table_row(span: TableSpan) -> dict[str, Any]:
+def table_values(span: TableSpan) -> tuple[Any, ...]:
+    """The columns `TABLE`."""
     table = span.table
-    return {
-        "start": span.start,
-        "end": span.end,
-        "row_starts": list(span.row_starts),
-        "title": table.title,
-        "source": table.source,
-        "notes": table.notes,
-        "columns": [[c.name, list(c.path), c.kind, c.unit] for c in table.columns],
-        "rows": [list(row) for row in table.rows],
-        "texts": [list(row) for row in table.texts],
-    }
+    return (
+        span.start,
+        span.end,
+        list(span.row_starts),
+        table.title,
+        table.source,
+        table.notes,
+        [[column.name, list(column.path), column.kind, column.unit] for column in table.columns],
+        [list(row) for row in table.rows],
+        [list(row) for row in table.texts],
+    )
 
 
 def table_of(row: Row[Any]) -> Table:
