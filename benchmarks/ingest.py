@@ -33,7 +33,7 @@ from qianxun.types import Vector, Vectors
 
 DIMENSION = 512
 BATCH = 5_000  # rows in one commit, as in the pipeline
-SLICE = 20_000  # passages before the other side has its turn
+SLICE = 50_000  # passages before the other side has its turn
 
 
 class Precomputed:

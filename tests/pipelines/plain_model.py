@@ -118,7 +118,7 @@ class PlainModel:
         if not self.weather.down and not self.weather.spoils(entry.newest.content):
             entry.shown, entry.status = (entry.generation, entry.newest), "indexed"
             return
-        entry.attempts += 1
+        entry.attempts += not self.weather.down  # an outage is not the document's fault
         entry.status = "retrying" if self.weather.down or entry.attempts < ATTEMPTS else "quarantined"
 
     def time_passes(self) -> None:

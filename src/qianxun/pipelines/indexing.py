@@ -148,11 +148,11 @@ async def _prepared(base: OpenBase, versions: Sequence[Version]) -> Exception | 
 
 
 def _fail(base: OpenBase, document_key: int, generation: int, error: Exception) -> None:
+    outage = isinstance(error, ModelUnavailable)
     with base.records.writing() as tx:
-        done = documents.attempts(tx, document_key) + 1
-        patient = isinstance(error, ModelUnavailable)
-        retry_at = datetime.now(UTC) + _wait(done) if patient or done < ATTEMPTS else None
-        documents.fail(tx, document_key, generation, f"{type(error).__name__}: {error}", retry_at)
+        done = documents.failures(tx, document_key, outages=outage) + 1
+        retry_at = datetime.now(UTC) + _wait(done) if outage or done < ATTEMPTS else None
+        documents.fail(tx, document_key, generation, f"{type(error).__name__}: {error}", retry_at, outage=outage)
     log.warning(
         "document %s of base %s, generation %s: attempt %s failed (%s); %s",
         *(document_key, base.id, generation, done, error),

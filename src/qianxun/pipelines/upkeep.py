@@ -72,16 +72,16 @@ async def rebuild(base: OpenBase, model: EmbeddingModel | None, on_chunks: Progr
         except BaseException:
             await built.close()
             raise
-        old = base.serving
         await unbroken(_switch(base, Serving(built, model)))
-    await old.retire()
     await drain(base, preparing=False)
     return total
 
 
 async def _switch(base: OpenBase, fresh: Serving) -> None:
+    """Searches go over to the new index first: the old one's files go with the backend's switch."""
+    old, base.serving = base.serving, fresh
+    await old.retire()
     await base.backend.switch(base.id, fresh.index)
-    base.serving = fresh
     await asyncio.to_thread(_change_model, base, fresh.model)
 
 

@@ -32,7 +32,8 @@ from qianxun.types import Accepted, Document, Outcome, Prepared, Submission
 ID_LIMIT = 255
 OWNER = ("knowledge_base_id", "document_key", "generation")
 DOCUMENT = (
-    "key", "knowledge_base_id", "doc_id", "generation", "served", "status", "attempts", "created_at", "updated_at",
+    "key", "knowledge_base_id", "doc_id", "generation", "served", "status", "attempts", "outages", "created_at",
+    "updated_at",
 )  # fmt: skip
 FIELD_LIMITS = {"user_id": 128, "project_id": 128, "content_type": 64}
 
@@ -174,9 +175,9 @@ def _outcome(submission: Submission, head: Head) -> tuple[Outcome, int]:
 def _write_documents(tx: Connection, knowledge_base: int, work: list[_Decision]) -> None:
     now = datetime.now(UTC)
     created = [
-        (d.key, knowledge_base, d.submission.document.id, d.generation, d.generation, "indexed", 0, now, now)
+        (d.key, knowledge_base, d.submission.document.id, d.generation, d.generation, "indexed", 0, 0, now, now)
         if d.submission.prepared
-        else (d.key, knowledge_base, d.submission.document.id, d.generation, 0, "pending", 0, now, now)
+        else (d.key, knowledge_base, d.submission.document.id, d.generation, 0, "pending", 0, 0, now, now)
         for d in work
         if not d.known
     ]
@@ -188,7 +189,8 @@ def _write_documents(tx: Connection, knowledge_base: int, work: list[_Decision])
 def _move_heads(tx: Connection, work: list[_Decision], now: datetime, *, served: bool) -> None:
     if not work:
         return
-    state: dict[str, Any] = {"generation": bindparam("to"), "attempts": 0, "retry_at": None, "reason": None}
+    state: dict[str, Any] = {"generation": bindparam("to"), "attempts": 0, "outages": 0}
+    state |= {"retry_at": None, "reason": None}
     state |= {"status": "indexed", "served": bindparam("to")} if served else {"status": "pending"}
     statement = update(DocumentRow).where(DocumentRow.key == bindparam("at")).values(updated_at=now, **state)
     tx.execute(statement, [{"at": d.key, "to": d.generation} for d in work])
@@ -275,23 +277,37 @@ def settle(tx: Connection, versions: Sequence[tuple[int, int]]) -> None:
 # ── fail and retry ───────────────────────────────────────────────────────────────────────────────
 
 
-def fail(tx: Connection, document_key: int, generation: int, reason: str, retry_at: datetime | None) -> None:
-    """Notes a failed attempt; without a time to try again the document is quarantined."""
+def fail(
+    tx: Connection,
+    document_key: int,
+    generation: int,
+    reason: str,
+    retry_at: datetime | None,
+    *,
+    outage: bool = False,
+) -> None:
+    """Notes a failed attempt; without a time to try again the document is quarantined.
+
+    An ``outage`` is not the document's fault: it does not count towards its quarantine.
+    """
+    counted = {"outages": DocumentRow.outages + 1} if outage else {"attempts": DocumentRow.attempts + 1}
     tx.execute(
         update(DocumentRow)
         .where(DocumentRow.key == document_key, DocumentRow.generation == generation, DocumentRow.status != "deleted")
         .values(
             status="retrying" if retry_at else "quarantined",
-            attempts=DocumentRow.attempts + 1,
             retry_at=retry_at,
             reason=reason,
             updated_at=datetime.now(UTC),
+            **counted,
         )
     )
 
 
-def attempts(tx: Connection, document_key: int) -> int:
-    return int(tx.execute(select(DocumentRow.attempts).filter_by(key=document_key)).scalar() or 0)
+def failures(tx: Connection, document_key: int, *, outages: bool = False) -> int:
+    """How often the newest version has failed so far: for a reason of its own, or for want of its model."""
+    column = DocumentRow.outages if outages else DocumentRow.attempts
+    return int(tx.execute(select(column).where(DocumentRow.key == document_key)).scalar() or 0)
 
 
 def enqueue_retries(tx: Connection, knowledge_base: int, now: datetime) -> int:
@@ -362,6 +378,7 @@ def _write_tombstone(tx: Connection, knowledge_base: int, doc_id: str, generatio
             served=0,
             status="deleted",
             attempts=0,
+            outages=0,
             created_at=now,
             updated_at=now,
         )

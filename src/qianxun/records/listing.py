@@ -59,7 +59,7 @@ def _state(row: Row[Any]) -> DocumentState:
         status=row.status,
         generation=row.generation,
         served=row.served,
-        attempts=row.attempts,
+        attempts=row.attempts + row.outages,
         reason=row.reason or "",
         content_type=row.content_type,
         user_id=row.user_id,

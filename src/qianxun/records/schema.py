@@ -91,7 +91,8 @@ class DocumentRow(Base):
     generation: Mapped[int] = mapped_column(BigKey)  # the latest accepted
     served: Mapped[int] = mapped_column(BigKey)  # the generation whose chunks are in the records; 0: none yet
     status: Mapped[str] = mapped_column(String(16))  # pending | indexed | retrying | quarantined | deleted
-    attempts: Mapped[int] = mapped_column(Integer)
+    attempts: Mapped[int] = mapped_column(Integer)  # that failed, for a reason of its own
+    outages: Mapped[int] = mapped_column(Integer)  # attempts that failed because the model could not be reached
     retry_at: Mapped[datetime | None] = mapped_column(Moment)
     reason: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(Moment)

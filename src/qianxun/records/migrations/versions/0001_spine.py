@@ -73,6 +73,7 @@ def upgrade() -> None:
         sa.Column("served", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("status", sa.String(length=16), nullable=False),
         sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("outages", sa.Integer(), nullable=False),
         sa.Column("retry_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
