@@ -13,7 +13,7 @@ help:
 	@echo "make test     装好并跑全部检查与测试"
 	@echo "make lint     只跑 ruff 与 mypy"
 	@echo "make bench    性能对照（输出比值）"
-	@echo "make torture  反复 kill -9 入库进程，查验数据"
+	@echo "make torture  反复 kill -9 入库进程并核对；一万步随机交错与模型比对"
 	@echo "make lock     重新生成带哈希的依赖锁"
 
 $(BIN)/python:
@@ -50,6 +50,7 @@ bench: $(VENV)/.dev
 
 torture: $(VENV)/.dev
 	$(BIN)/python -m tests.torture --rounds 200
+	$(BIN)/python -m tests.torture --interleavings 10000
 
 lock: $(VENV)/.dev
 	requirements/lock.sh
