@@ -18,7 +18,7 @@ from qianxun.cli.documents import described
 from qianxun.cli.models import fetch
 from qianxun.cli.progress import AddProgress, bars
 from qianxun.cli.search import show, show_degraded
-from qianxun.cli.session import JsonFlag, Session, quoted, session_of, with_engine
+from qianxun.cli.session import JsonFlag, Session, called, quoted, session_of, with_engine
 from qianxun.cli.voice import note, out, print_folded, print_json, say
 from qianxun.errors import BadInput, ModelError, NotFound
 from qianxun.samples import LIBRARY
@@ -232,7 +232,7 @@ def _show_next(console: Console, settings: Settings, seconds: float, model: str)
 
 
 def _commands(data: str, model: str) -> Sequence[str]:
-    start = f"qianxun --data {quoted(data)}"
+    start = f"{called()} --data {quoted(data)}"
     found = [
         f'{start} search "产假有多少天" --kb {BASE}',
         f'{start} search "QH-3005" --kb {BASE} --mode fulltext --json',

@@ -15,7 +15,7 @@ import typer
 from rich.markup import escape
 
 from qianxun.cli.progress import AddProgress, bars, waiting
-from qianxun.cli.session import BaseOption, JsonFlag, find_base, program, quoted, session_of, with_engine
+from qianxun.cli.session import BaseOption, JsonFlag, called, find_base, program, quoted, session_of, with_engine
 from qianxun.cli.voice import Stopped, note, out, print_json, say
 from qianxun.errors import BadInput, NotFound
 
@@ -75,7 +75,7 @@ async def take(engine: Engine, kb: str, paths: Sequence[Path], labels: Labels, p
 
 
 def _interrupted(progress: AddProgress) -> str:
-    again = " ".join(["qianxun", *map(quoted, sys.argv[1:])])
+    again = " ".join([called(), *map(quoted, sys.argv[1:])])
     return say(
         f"已停下。{progress.safe} 个文件已经入库并可检索，数据完好；再运行同一条命令就从这里继续：\n  {again}",
         f"Stopped. {progress.safe} files are in and searchable, nothing is damaged; "

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,8 +84,16 @@ def quoted(word: str) -> str:
 def program(settings: Settings) -> str:
     """How this data folder is reached on the command line: what suggested commands begin with."""
     if settings.data == type(settings)().data or settings.origins.get("data", "").startswith("环境"):
+        return called()
+    return f"{called()} --data {quoted(settings.data)}"
+
+
+def called() -> str:
+    """`qianxun` where the shell finds it; otherwise the path it was called by, as in a fresh `.venv`."""
+    own = Path(sys.argv[0])
+    if own.name != "qianxun" or shutil.which("qianxun"):
         return "qianxun"
-    return f"qianxun --data {quoted(settings.data)}"
+    return quoted(os.path.relpath(own))
 
 
 async def find_base(engine: Engine, name: str) -> KnowledgeBase:
