@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from qianxun.chinese import Analyser
-from qianxun.errors import IndexUnusable, ModelUnavailable, QianxunError
+from qianxun.errors import BadSettings, IndexUnusable, ModelUnavailable, QianxunError
 from qianxun.folder import owned
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.limits import MIB, ParseLimits
 from qianxun.ingest.sandbox import ParserPool
-from qianxun.models import RemoteEndpoint, card, find_local, open_embedding
+from qianxun.models import SENTENCE_PREFIX, RemoteEndpoint, card, find_local, open_embedding
 from qianxun.models.lazy import LazyEmbedding
 from qianxun.pipelines.base import OpenBase, Serving, stamp_for
 from qianxun.pipelines.events import RAGIndexEventHandler
@@ -110,7 +110,7 @@ class Engine:
         self, name: str, *, model: str | None = None, kind: str = "documents", config: Mapping[str, Any] | None = None
     ) -> KnowledgeBase:
         """A new base. Without ``model`` it takes the one of the settings, or none (words only) where that is absent."""
-        chosen, dimension = self._choose_model(model)
+        chosen, dimension = await asyncio.to_thread(self._choose_model, model)
         chunking = self.settings.chunking
         kept = {
             "chunk_size": chunking.chunk_size,
@@ -126,7 +126,9 @@ class Engine:
 
         created = await asyncio.to_thread(write)
         stamp = stamp_for(self._model(chosen, dimension), Analyser(kept.get("dictionary", ())))
-        await self.backend.switch(created.id, await self.backend.build(created.id, stamp))
+        built = await self.backend.build(created.id, stamp)
+        await self.backend.switch(created.id, built)
+        await built.close()
         return created
 
     async def knowledge_bases(self) -> tuple[KnowledgeBase, ...]:
@@ -235,7 +237,7 @@ class Engine:
         base = await self.base(knowledge_base)
         wanted = base.model
         if model is not None:
-            chosen, dimension = self._choose_model(model)
+            chosen, dimension = await asyncio.to_thread(self._choose_model, model)
             wanted = self._model(chosen, dimension)
         return await rebuild(base, wanted, watch)
 
@@ -296,7 +298,13 @@ class Engine:
         if name in self.models:
             return name, self.models[name].dimension
         if vectors.base_url and name == vectors.model:
+            if vectors.dimension < 1:
+                raise BadSettings(
+                    "设置了 vectorization.base_url，却没有向量的维度", hint="再设置 vectorization.dimension"
+                )
             return name, vectors.dimension
+        if name.startswith(SENTENCE_PREFIX):
+            return name, open_model(self.settings, name).dimension  # only the model itself knows
         known = card(name)
         if find_local(name, self._model_folders()) is None:
             if asked:
