@@ -11,13 +11,19 @@ from qianxun.types import (
     IndexBatch,
     IndexStamp,
     Inventory,
+    Message,
     Query,
     Ranking,
+    TermCounts,
     Terms,
     Vector,
     VectorField,
     Vectors,
 )
+
+
+def never() -> bool:
+    return False
 
 
 class EmbeddingModel(Protocol):
@@ -34,6 +40,51 @@ class EmbeddingModel(Protocol):
 
     def embed_query(self, text: str) -> Vector:
         """The vector that finds passages for this query; models differ in their query prefix."""
+
+
+class RerankModel(Protocol):
+    """Reads a query and a passage together. Blocking: callers go through a worker thread."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def share(self) -> float:
+        """How much of the final score it decides, in (0, 1]; the fused score decides the rest."""
+
+    def score(self, query: str, passages: Sequence[str], stop: Callable[[], bool] = never) -> Sequence[float]:
+        """One score in [0, 1] per passage, in order. Raises ModelUnavailable or BadModelReply.
+
+        ``stop`` is asked between passages or batches; once it says yes, ModelUnavailable is raised.
+        """
+
+
+class ChatModel(Protocol):
+    """A language model that answers a list of messages. Blocking: callers go through a worker thread."""
+
+    @property
+    def name(self) -> str: ...
+
+    def complete(self, messages: Sequence[Message]) -> str:
+        """The reply's text. Raises ModelUnavailable or BadModelReply."""
+
+
+class Models(Protocol):
+    """Models by the name under which a base or a request knows them, looked up anew for every request."""
+
+    def rerank(self, name: str, embedding: EmbeddingModel | None) -> RerankModel:
+        """``maxsim`` compares the token vectors of ``embedding``. Raises NotFound or ModelUnavailable."""
+
+    def chat(self, name: str) -> ChatModel:
+        """Raises NotFound or ModelUnavailable."""
+
+
+class Cache(Protocol):
+    """Bytes under a key, for a while. A cache that cannot answer has nothing: it never fails a search."""
+
+    async def get(self, key: str) -> bytes | None: ...
+
+    async def put(self, key: str, value: bytes, seconds: float) -> None: ...
 
 
 class Index(Protocol):
@@ -54,6 +105,9 @@ class Index(Protocol):
         self, terms: Terms, limit: int, where: Filter = EVERYTHING, require: Literal["all", "any"] = "any"
     ) -> Ranking:
         """BM25 over words and grams, with ``Ranking.ceiling`` set. ``require`` speaks of the words."""
+
+    async def count(self, terms: Terms) -> TermCounts:
+        """In how many content entries each term stands; the deleted may count until the index has merged."""
 
     async def watermark(self) -> int:
         """The last outbox sequence it holds; 0 for a new one."""

@@ -6,8 +6,8 @@ The shapes are explained on one page in ``docs/datamodel.md``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ Metadata: TypeAlias = Mapping[str, MetadataValue]
 Vector: TypeAlias = NDArray[np.float32]  # one vector, unit length
 Vectors: TypeAlias = NDArray[np.float32]  # (n, dimension), each row unit length
 Keys: TypeAlias = NDArray[np.int64]
+Scores: TypeAlias = NDArray[np.float64]
 CellValue: TypeAlias = str | int | float | bool | None
 VectorField: TypeAlias = Literal["content", "question"]
 ContentFormat: TypeAlias = Literal["text", "html", "markdown"]
@@ -52,7 +53,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class QAPair:
-    """A question and its answer, as given or imported."""
+    """A question and its answer: given, imported, or made by a model."""
 
     question: str
     answer: str
@@ -353,28 +354,65 @@ class Query:
     where: Filter = EVERYTHING
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Hit:
+class Hit(NamedTuple):
     """A chunk's key and a score. Text and metadata are joined from the records."""
 
     key: int
     score: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
-    """Hits, best first, ties by key. ``ceiling`` is the most this query could have scored, where that is known."""
+    """Hits as columns, best first, ties by key. Columns, because hundreds of candidates go through every search.
 
-    hits: tuple[Hit, ...]
+    ``ceiling`` is the most this query could have scored, where that is known. ``raw`` is what the engine said before
+    an arm brought it to [0, 1], row by row.
+    """
+
+    keys: Keys
+    scores: Scores
     ceiling: float | None = None
+    raw: Scores | None = None
 
     @staticmethod
     def of(scored: Iterable[tuple[int, float]], ceiling: float | None = None) -> Ranking:
-        ordered = sorted(scored, key=lambda pair: (-pair[1], pair[0]))
-        return Ranking(tuple(Hit(key, score) for key, score in ordered), ceiling)
+        pairs = list(scored)
+        keys = np.array([key for key, _ in pairs], dtype=np.int64)
+        return Ranking.ordered(keys, np.array([score for _, score in pairs], dtype=np.float64), ceiling)
+
+    @staticmethod
+    def ordered(keys: Keys, scores: Scores, ceiling: float | None = None, raw: Scores | None = None) -> Ranking:
+        """The ranking of columns that stand in any order."""
+        order = np.lexsort((keys, -scores))
+        return Ranking(keys[order], scores[order], ceiling, None if raw is None else raw[order])
+
+    @property
+    def hits(self) -> tuple[Hit, ...]:
+        return tuple(map(Hit, self.keys.tolist(), self.scores.tolist()))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ranking) and self.ceiling == other.ceiling and self.hits == other.hits
+
+    __hash__ = None  # type: ignore[assignment]
 
     def head(self, limit: int) -> Ranking:
-        return replace(self, hits=self.hits[:limit])
+        raw = None if self.raw is None else self.raw[:limit]
+        return Ranking(self.keys[:limit], self.scores[:limit], self.ceiling, raw)
+
+
+NOTHING = Ranking(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float64))
+
+
+@dataclass(frozen=True, slots=True)
+class TermCounts:
+    """In how many of an index's entries each term stands."""
+
+    entries: int
+    words: Mapping[str, int]
+    grams: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,14 +423,53 @@ class Degraded:
     reason: str
 
 
+Tier: TypeAlias = Literal["strict", "document", "fuzzy"]
+TIERS: tuple[Tier, ...] = ("strict", "document", "fuzzy")  # from the tightest to the loosest
+
+
+@dataclass(frozen=True, slots=True)
+class ArmScore:
+    """What one arm said of one chunk: its place there, the engine's own number, and the same brought to [0, 1]."""
+
+    rank: int  # from 1
+    raw: float
+    score: float
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One result: the chunk, its score and which arms found it."""
+    """One result: the chunk, the score that orders it, and where that score comes from."""
 
     chunk: Chunk
     score: float
     source: str  # vector | keyword | qa | hybrid
-    arms: Mapping[str, float]  # arm → its own score in [0, 1]
+    arms: Mapping[str, ArmScore]
+    tier: Tier = "fuzzy"
+    matched: tuple[str, ...] = ()  # words of the query that stand in the text
+    coverage: float = 0.0  # their share of the query, each word counting by its rarity
+    fused: float = 0.0  # before the reranker spoke
+    rerank: float | None = None  # what the reranker said
+    highlights: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The state of a base that an answer was made from: the same one gives the same answer."""
+
+    records: int  # the last write to the base
+    index: int  # the last write that its index holds
+    model: str
+    analysis: str
+
+    def __str__(self) -> str:
+        return f"{self.records}.{self.index}.{self.model or '-'}.{self.analysis}"
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    name: str  # rewrite | arms.vector | fuse | rerank …
+    seconds: float
+    count: int = 0  # how many went on from here
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +481,25 @@ class Recall:
     found: tuple[Found, ...]
     degraded: tuple[Degraded, ...] = ()
     seconds: float = 0.0
+    trace_id: str = ""
+    queries: tuple[str, ...] = ()  # what was searched for: the query, its rewritings, its corrections
+    steps: tuple[StepTime, ...] = ()
+    generation: Generation | None = None
+    from_cache: bool = False
+
+    @property
+    def tier(self) -> Tier | None:
+        """How far the search had to go: the loosest tier among the results."""
+        held = {each.tier for each in self.found}
+        return next((tier for tier in reversed(TIERS) if tier in held), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message to a language model."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
 
 
 # ── what goes into an index ──────────────────────────────────────────────────────────────────────

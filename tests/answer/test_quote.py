@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from qianxun.answer.quote import quote, sentences
-from qianxun.types import Attributes, Chunk, Found
+from qianxun.types import ArmScore, Attributes, Chunk, Found
 
 
 def passage(text: str, score: float = 0.5, *, headings: tuple[str, ...] = (), page: int | None = None) -> Found:
     chunk = Chunk(1, "c_1_1_0", "1", "手册.md", 0, text, 0, len(text), "text", headings, page, 1, Attributes("1"))
-    return Found(chunk, score, "keyword", {"keyword": score})
+    return Found(chunk, score, "keyword", {"keyword": ArmScore(1, score, score)})
 
 
 HANDBOOK = "笔记本电脑须启用全盘加密。电脑遗失的，应在 2 小时内拨打值班电话 8023！其他事项照旧。"

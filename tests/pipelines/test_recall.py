@@ -247,7 +247,7 @@ def test_each_result_says_which_arms_found_it(shelf: Shelf) -> None:
     best = shelf.ask("住院的报销比例").found[0]
     assert best.source == "hybrid"
     assert set(best.arms) == {"vector", "keyword"}
-    assert best.score == pytest.approx((best.arms["vector"] + best.arms["keyword"]) / 2)
+    assert best.score == pytest.approx((best.arms["vector"].score + best.arms["keyword"].score) / 2)
     assert shelf.ask("住院的报销比例", mode="fulltext").found[0].source == "keyword"
 
 

@@ -113,7 +113,7 @@ def _chunk(hit: Found, words: Sequence[str]) -> dict[str, Any]:
         "content": chunk.text,
         "score": hit.score,
         "source": hit.source,
-        "arms": dict(hit.arms),
+        "arms": {arm: {"rank": by.rank, "raw": by.raw, "score": by.score} for arm, by in hit.arms.items()},
         "highlights": list(dict.fromkeys(chunk.text[start:end] for start, end in spans(chunk.text, words))),
         "kind": chunk.kind,
         "headings": list(chunk.headings),
@@ -145,7 +145,7 @@ def show_degraded(answer: Recall) -> None:
 
 def _title(rank: int, hit: Found) -> Text:
     chunk = hit.chunk
-    arms = "  ".join(f"{say(*ARM_NAMES.get(arm, (arm, arm)))} {score:.2f}" for arm, score in hit.arms.items())
+    arms = "  ".join(f"{say(*ARM_NAMES.get(arm, (arm, arm)))} {by.score:.2f}" for arm, by in hit.arms.items())
     title = Text(f"{rank:>2}  ")
     title.append(f"{hit.score:.2f}", style="bold green")
     title.append(f"  {arms}  ", style="dim")

@@ -38,6 +38,7 @@ from qianxun.types import (
     IndexStamp,
     Inventory,
     Ranking,
+    TermCounts,
     Terms,
     Vector,
     VectorField,
@@ -103,6 +104,9 @@ class EmbeddedIndex:
     ) -> Ranking:
         return await asyncio.to_thread(self._match, terms, limit, where, require)
 
+    async def count(self, terms: Terms) -> TermCounts:
+        return await asyncio.to_thread(self._count, terms)
+
     async def inventory(self) -> Inventory:
         return await asyncio.to_thread(self._inventory)
 
@@ -133,7 +137,10 @@ class EmbeddedIndex:
         rows = view.rows.columns["row"]
         matched = keywords.match(searched, terms, limit, require, self._options.gram_weight, rows, allowed)
         keys = view.rows.columns["key"][np.searchsorted(rows, matched.rows)]
-        return Ranking.of(zip(keys.tolist(), matched.scores.tolist(), strict=True), matched.ceiling).head(limit)
+        return Ranking.ordered(keys, matched.scores, matched.ceiling).head(limit)
+
+    def _count(self, terms: Terms) -> TermCounts:
+        return keywords.count(self._keyword_view()[1], terms)
 
     def _inventory(self) -> Inventory:
         view, searched = self._keyword_view()

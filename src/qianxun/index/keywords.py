@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.index.extents import unusable
-from qianxun.types import Keys, Terms
+from qianxun.types import Keys, TermCounts, Terms
 
 K1 = 1.2  # tantivy's, as is b = 0.75
 DECIMALS = 4  # beyond this, tantivy's float32 sums depend on how its segments lie
@@ -225,6 +225,14 @@ def match(
     with _sound():
         found, scores = _search(view, query, limit, rows, allowed)
     return Matched(found, scores, top)
+
+
+def count(view: KeywordView, terms: Terms) -> TermCounts:
+    """In how many entries each term stands, dead ones included."""
+    with _sound():
+        words = {word: int(view.searcher.doc_freq("words", word)) for word in _distinct(terms.words)}
+        grams = {gram: int(view.searcher.doc_freq("grams", gram)) for gram in _distinct(terms.grams)}
+    return TermCounts(view.documents, words, grams)
 
 
 def _search(

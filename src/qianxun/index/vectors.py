@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from qianxun.errors import BadModelReply
 from qianxun.index.extents import unusable
-from qianxun.types import Keys, Ranking, Vector, Vectors
+from qianxun.types import NOTHING, Keys, Ranking, Vector, Vectors
 
 DECIMALS = 6  # beyond this, float32 sums depend on the order of adding
 GATHER_SHARE = 0.3  # below this share of the rows it is cheaper to copy them out than to score them all
@@ -93,7 +93,7 @@ def nearest(held: VectorRows, vector: Vector, limit: int, allowed: NDArray[np.bo
     """The nearest of the allowed rows."""
     slots = np.flatnonzero(allowed)
     if limit <= 0 or len(slots) == 0:
-        return Ranking(())
+        return NOTHING
     if held.coded is not None and len(slots) > max(held.coded.few, limit):
         slots = _proposed(held.coded, vector, limit, allowed)
     first_uncoded = np.searchsorted(slots, held.coded.rows if held.coded else 0)
@@ -170,7 +170,7 @@ def _exactly(held: VectorRows, vector: Vector, limit: int, slots: Slots) -> Rank
     """Cosines summed in double precision, so that a row scores the same whatever is scored beside it."""
     wanted = vector.astype(np.float64)
     scores = np.round(np.einsum("ij,j->i", held.rows[slots].astype(np.float64), wanted), DECIMALS)
-    return Ranking.of(zip(held.keys[slots].tolist(), scores.tolist(), strict=True)).head(limit)
+    return Ranking.ordered(held.keys[slots], scores).head(limit)
 
 
 def _empty(dimension: int, center: NDArray[np.float32]) -> Any:

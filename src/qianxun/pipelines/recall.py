@@ -23,11 +23,12 @@ from qianxun.errors import (
 )
 from qianxun.pipelines.base import OpenBase, Serving
 from qianxun.ports import EmbeddingModel, Retriever
+from qianxun.rank.calibrate import clipped
 from qianxun.rank.fuse import weighted
 from qianxun.recall.dense import DenseRetriever
 from qianxun.recall.keyword import KeywordRetriever
 from qianxun.records import chunks
-from qianxun.types import EVERYTHING, Chunk, Degraded, Filter, Found, Query, Ranking, Recall, Vector, matches
+from qianxun.types import EVERYTHING, ArmScore, Chunk, Degraded, Filter, Found, Query, Ranking, Recall, Vector, matches
 
 Mode: TypeAlias = Literal["hybrid", "vector", "fulltext"]
 
@@ -122,7 +123,7 @@ async def _search(
         rankings, failed = await _ask_arms(serving, query, options, depth)
         fused = weighted(rankings, options.weights if options.mode == "hybrid" else dict.fromkeys(rankings, 1.0))
         found, dropped = await _join(base, fused, rankings, options)
-        exhausted = all(len(ranking.hits) < depth for ranking in rankings.values())
+        exhausted = all(len(ranking) < depth for ranking in rankings.values())
         if len(found) >= options.top_k or not dropped or exhausted or depth >= DEEPEST:
             return found[: options.top_k], failed, dropped
         depth *= 4
@@ -154,14 +155,14 @@ def _failed(arms: Sequence[Degraded]) -> RecallFailed:
 
 
 def _arms(serving: Serving) -> tuple[Retriever, ...]:
-    return (DenseRetriever(serving.index), KeywordRetriever(serving.index))
+    return (DenseRetriever(serving.index, clipped), KeywordRetriever(serving.index))
 
 
 async def _join(
     base: OpenBase, fused: Ranking, rankings: Mapping[str, Ranking], options: RecallOptions
 ) -> tuple[list[Found], int]:
     above = [hit for hit in fused.hits if hit.score >= options.threshold and hit.score > 0.0]
-    scores = {arm: {hit.key: hit.score for hit in ranking.hits} for arm, ranking in rankings.items()}
+    scores = {arm: arm_scores(ranking) for arm, ranking in rankings.items()}
     found: list[Found] = []
     dropped = 0
     for start in range(0, len(above), 50):
@@ -177,6 +178,12 @@ async def _join(
         if len(found) >= options.top_k:
             break
     return found, dropped
+
+
+def arm_scores(ranking: Ranking) -> dict[int, ArmScore]:
+    raw = ranking.scores if ranking.raw is None else ranking.raw
+    rows = zip(ranking.keys.tolist(), raw.tolist(), ranking.scores.tolist(), strict=True)
+    return {key: ArmScore(rank, before, score) for rank, (key, before, score) in enumerate(rows, 1)}
 
 
 def _chunks(base: OpenBase, keys: Sequence[int]) -> dict[int, Chunk]:

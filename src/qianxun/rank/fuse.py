@@ -1,21 +1,66 @@
-"""Several rankings to one."""
+"""Several rankings to one. Each a pure function of the rankings and of how much each arm counts."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from qianxun.types import Ranking
+import numpy as np
+
+from qianxun.types import NOTHING, Keys, Ranking, Scores
+
+RRF_K = 60
 
 
 def weighted(rankings: Mapping[str, Ranking], weights: Mapping[str, float]) -> Ranking:
-    """Σ weight · score over Σ weight of the arms that answered. An arm that did not find a chunk gives it zero."""
-    total = sum(weights.get(arm, 0.0) for arm in rankings)
+    """Σ weight · score ÷ Σ weight, over the arms that answered. An arm that did not find a chunk gives it zero."""
+    return _summed({arm: (ranking.keys, ranking.scores) for arm, ranking in rankings.items()}, weights)
+
+
+def min_max(rankings: Mapping[str, Ranking], weights: Mapping[str, float]) -> Ranking:
+    """`weighted`, after each arm's scores are stretched so that its best is 1 and its last 0; equal ones are all 1.
+
+    How well an arm matched is lost: an arm that found nothing good still votes with its best for 1.
+    """
+    return _summed({arm: (ranking.keys, _stretched(ranking.scores)) for arm, ranking in rankings.items()}, weights)
+
+
+def rrf(rankings: Mapping[str, Ranking], weights: Mapping[str, float], k: int = RRF_K) -> Ranking:
+    """Σ weight · (k + 1) ÷ (k + rank) ÷ Σ weight, ranks from 1: first everywhere scores 1 (Cormack et al. 2009)."""
+    ranked = {
+        arm: (ranking.keys, (k + 1) / (k + np.arange(1.0, len(ranking) + 1.0))) for arm, ranking in rankings.items()
+    }
+    return _summed(ranked, weights)
+
+
+FUSIONS = {"weighted": weighted, "min_max": min_max, "rrf": rrf}
+
+
+def best_of(rankings: Iterable[Ranking]) -> Ranking:
+    """Each chunk with the best score that any of the rankings gives it."""
+    several = [ranking for ranking in rankings if len(ranking)]
+    if len(several) < 2:
+        return several[0] if several else NOTHING
+    keys = np.concatenate([ranking.keys for ranking in several])
+    scores = np.concatenate([ranking.scores for ranking in several])
+    raw = np.concatenate([ranking.scores if ranking.raw is None else ranking.raw for ranking in several])
+    order = np.lexsort((-scores, keys))
+    first = order[np.flatnonzero(np.diff(keys[order], prepend=-1))]
+    return Ranking.ordered(keys[first], scores[first], max(ranking.ceiling or 0.0 for ranking in several), raw[first])
+
+
+def _summed(columns: Mapping[str, tuple[Keys, Scores]], weights: Mapping[str, float]) -> Ranking:
+    total = sum(weights.get(arm, 0.0) for arm in columns)
     if total <= 0.0:
-        return Ranking(())
-    scores: dict[int, float] = defaultdict(float)
-    for arm in sorted(rankings):
-        share = weights.get(arm, 0.0) / total
-        for hit in rankings[arm].hits:
-            scores[hit.key] += share * hit.score
-    return Ranking.of(scores.items(), 1.0)
+        return NOTHING
+    arms = sorted(arm for arm in columns if weights.get(arm, 0.0) > 0.0)
+    keys, places = np.unique(np.concatenate([columns[arm][0] for arm in arms]), return_inverse=True)
+    votes = np.concatenate([columns[arm][1] * (weights[arm] / total) for arm in arms])
+    return Ranking.ordered(keys, np.bincount(places, votes, len(keys)).astype(np.float64), 1.0)
+
+
+def _stretched(scores: Scores) -> Scores:
+    if len(scores) == 0:
+        return scores
+    low, high = scores.min(), scores.max()
+    stretched: Scores = np.ones_like(scores) if high == low else (scores - low) / (high - low)
+    return stretched

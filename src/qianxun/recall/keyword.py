@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from qianxun.ports import Index
-from qianxun.types import Query, Ranking
+from qianxun.types import NOTHING, Query, Ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +19,8 @@ class KeywordRetriever:
 
     async def search(self, query: Query, limit: int) -> Ranking:
         if not query.terms.words and not query.terms.grams:
-            return Ranking((), 1.0)
+            return NOTHING
         matched = await self.index.match(query.terms, limit, query.where)
         if not matched.ceiling:
-            return Ranking((), 1.0)
-        share = 1.0 / matched.ceiling
-        return Ranking.of(((hit.key, min(hit.score * share, 1.0)) for hit in matched.hits), 1.0)
+            return NOTHING
+        return Ranking(matched.keys, np.minimum(matched.scores / matched.ceiling, 1.0), 1.0, matched.scores)

@@ -298,6 +298,21 @@ class IndexConformance:
             assert sorted(keys_of(opened.match("医保", "报销", require="any", grams=("保",)))) == [1, 2, 3]
             assert opened.match("医保", "没有的词", require="all").hits == ()
 
+    def test_terms_are_counted_by_the_entries_that_hold_them(self, tmp_path: Path) -> None:
+        with self.built(tmp_path) as opened:
+            opened.apply(
+                1,
+                [
+                    entry(1, 1, "医保 报销 医保", grams="医 保"),
+                    entry(2, 2, "医保", grams="医"),
+                    entry(9, 1, "医保 提问", vector=unit(9), field="question"),
+                ],
+            )
+            counts = opened.run(opened.index.count(Terms(("医保", "报销", "没有"), ("医", "保", "没"))))
+            assert counts.entries == 2
+            assert counts.words == {"医保": 2, "报销": 1, "没有": 0}
+            assert counts.grams == {"医": 2, "保": 1, "没": 0}
+
     def test_terms_are_never_parsed(self, tmp_path: Path) -> None:
         with self.built(tmp_path) as opened:
             opened.apply(1, [entry(1, 1, "医保"), entry(2, 2, "社保 user_id:x")])
