@@ -13,8 +13,10 @@ from typing import Any
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     DateTime,
     Dialect,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -210,3 +212,37 @@ class EventRow(Base):
     knowledge_base_id: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
     event_id: Mapped[str] = mapped_column(String(200), primary_key=True)
     handled_at: Mapped[datetime] = mapped_column(Moment, index=True)
+
+
+class RetrievalLogRow(Base):
+    """One recall as it was answered: enough to ask the same again and to see whether the answer is still the same.
+
+    No foreign key: the log is written behind the searches' backs, and its base may be gone by then.
+    """
+
+    __tablename__ = "knowledge_retrieval_log"
+    __table_args__ = (
+        Index("ix_retrieval_log_base_created", "knowledge_base_id", "created_at"),
+        Index("ix_retrieval_log_created", "created_at"),
+        Index("ix_retrieval_log_trace", "trace_id"),
+    )
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
+    tenant: Mapped[str] = mapped_column(String(64))
+    knowledge_base_id: Mapped[int] = mapped_column(BigKey)
+    trace_id: Mapped[str] = mapped_column(String(64))
+    query: Mapped[str] = mapped_column(String(2048))
+    retrieval_params: Mapped[dict[str, Any]] = mapped_column(JSON)
+    mode: Mapped[str] = mapped_column(String(16))
+    tier: Mapped[str] = mapped_column(String(16))  # "" when nothing was found
+    chunk_count: Mapped[int] = mapped_column(Integer)
+    zero: Mapped[bool] = mapped_column(Boolean)
+    time_cost_ms: Mapped[float] = mapped_column(Double)
+    from_cache: Mapped[bool] = mapped_column(Boolean)
+    generation: Mapped[str] = mapped_column(Text)
+    digest: Mapped[str] = mapped_column(String(64))  # sha256 of the answer's canonical bytes
+    steps: Mapped[list[Any]] = mapped_column(JSON)
+    degraded: Mapped[list[Any]] = mapped_column(JSON)
+    results: Mapped[list[Any]] = mapped_column(JSON)
+    created_at: Mapped[datetime] = mapped_column(Moment)
+    updated_at: Mapped[datetime] = mapped_column(Moment)
