@@ -6,17 +6,20 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
 
 from qianxun.errors import AlreadyThere, BadInput, NotFound
+from qianxun.records import pairs
 from qianxun.records.counters import allocate
 from qianxun.records.schema import (
     ChunkRow,
+    Counter,
     DocumentRow,
     EventRow,
     KnowledgeBaseRow,
     OutboxRow,
     PairRow,
+    RetrievalLogRow,
     TableRow,
     VectorRow,
     VersionRow,
@@ -87,6 +90,37 @@ def change_model(tx: Connection, knowledge_base: int, model: str, dimension: int
         .where(KnowledgeBaseRow.id == knowledge_base)
         .values(embedding_model=model, dimension=dimension, updated_at=datetime.now(UTC))
     )
+    revise(tx, knowledge_base)
+
+
+def revise(tx: Connection, knowledge_base: int) -> None:
+    """Notes a change of the base's answers that no document made: a rebuilt index, another model, another setting."""
+    name = _revision(knowledge_base)
+    if tx.execute(update(Counter).where(Counter.name == name).values(next=Counter.next + 1)).rowcount == 0:
+        tx.execute(insert(Counter).values(name=name, next=1))
+
+
+def generation(tx: Connection, knowledge_base: int) -> int:
+    """The state of the base: every write that can change an answer has raised it by the time it is acknowledged.
+
+    The last outbox sequence, still waiting or already applied, plus the number of revisions. Both only grow, so
+    that their sum changes whenever one of them does. 0 for a base that is not there.
+    """
+    waiting, applied, revisions = tx.execute(
+        _GENERATION, {"base": knowledge_base, "revision": _revision(knowledge_base)}
+    ).one()
+    return max(waiting or 0, applied or 0) + (revisions or 0)
+
+
+def _revision(knowledge_base: int) -> str:
+    return f"revision.{knowledge_base}"
+
+
+_GENERATION = select(
+    select(func.max(OutboxRow.sequence)).where(OutboxRow.knowledge_base_id == bindparam("base")).scalar_subquery(),
+    select(KnowledgeBaseRow.indexed_sequence).where(KnowledgeBaseRow.id == bindparam("base")).scalar_subquery(),
+    select(Counter.next).where(Counter.name == bindparam("revision")).scalar_subquery(),
+)  # made once: this stands on the way of every search
 
 
 def indexed_sequence(tx: Connection, knowledge_base: int) -> int:
@@ -99,8 +133,10 @@ def remove(tx: Connection, knowledge_base: int) -> None:
     """The knowledge base and everything in it."""
     chunk_keys = select(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base)
     tx.execute(delete(VectorRow).where(VectorRow.chunk_key.in_(chunk_keys)))
-    for table in (ChunkRow, TableRow, PairRow, VersionRow, OutboxRow, EventRow, DocumentRow):
+    pairs.remove(tx, PairRow.knowledge_base_id == knowledge_base)
+    for table in (ChunkRow, TableRow, VersionRow, OutboxRow, EventRow, DocumentRow, RetrievalLogRow):
         tx.execute(delete(table).where(table.knowledge_base_id == knowledge_base))
+    tx.execute(delete(Counter).where(Counter.name == _revision(knowledge_base)))
     tx.execute(delete(KnowledgeBaseRow).where(KnowledgeBaseRow.id == knowledge_base))
 
 

@@ -1,0 +1,1 @@
+"""Caches behind the `Cache` port."""

@@ -1,0 +1,172 @@
+"""Every recall leaves a record, written behind the searches' backs: no search waits for the log or fails with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+
+from qianxun.pipelines.recall_bytes import digest
+from qianxun.records import Records, logs
+from qianxun.records.logs import LogEntry
+from qianxun.types import Recall
+
+log = logging.getLogger(__name__)
+
+BATCH = 500
+PRUNE_EVERY = 1000  # entries written between two looks at what is too old
+
+_unrecorded: ContextVar[bool] = ContextVar("unrecorded", default=False)
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Searches of this task, inside the block, leave no record: a replay would otherwise log itself."""
+    token = _unrecorded.set(True)
+    try:
+        yield
+    finally:
+        _unrecorded.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    at: datetime
+    knowledge_base: int
+    recall: Recall
+    params: Mapping[str, Any]
+
+
+@dataclass
+class Journal:
+    """Takes notes at once, writes them in batches. When ``bound`` notes are waiting the oldest is dropped."""
+
+    records: Records
+    keep_days: float = 30.0
+    keep_rows: int = 100_000
+    bound: int = 2_000  # an answer of ten chunks is some 20 KB
+    pause_seconds: float = 1.0  # how long notes gather before they are written together
+    dropped: int = field(default=0, init=False)
+    _waiting: deque[_Note] = field(default_factory=deque, init=False, repr=False)
+    _writer: asyncio.Task[None] | None = field(default=None, init=False, repr=False)
+    _flushing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
+    _since_prune: int = field(default=PRUNE_EVERY, init=False, repr=False)
+    _has_failed: bool = field(default=False, init=False, repr=False)
+    _is_closed: bool = field(default=False, init=False, repr=False)
+
+    def note(self, knowledge_base: int, recall: Recall, params: Mapping[str, Any]) -> None:
+        """Takes note of a recall; ``params`` as `parameters.params_of` writes them. Called in the event loop."""
+        if _unrecorded.get() or self._is_closed:
+            return
+        self._waiting.append(_Note(datetime.now(UTC), knowledge_base, recall, params))
+        self._keep_to_bound()
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.get_running_loop().create_task(self._write_soon())
+
+    async def flush(self) -> None:
+        """Writes what is waiting. What the database does not take now waits for the next time."""
+        async with self._flushing:
+            while self._waiting:
+                batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+                if not await self._is_written(batch):
+                    self._waiting.extendleft(reversed(batch))
+                    self._keep_to_bound()
+                    return
+
+    async def close(self) -> None:
+        """Writes what is left and takes no more."""
+        self._is_closed = True
+        if self._writer is not None and not self._flushing.locked():
+            self._writer.cancel()
+        if self._writer is not None:
+            with suppress(asyncio.CancelledError):
+                await self._writer
+        await self.flush()
+        if self._waiting:
+            log.warning("%s recalls are missing from the log: the database did not take them", len(self._waiting))
+
+    async def _write_soon(self) -> None:
+        await asyncio.sleep(self.pause_seconds)
+        await self.flush()
+
+    async def _is_written(self, batch: Sequence[_Note]) -> bool:
+        try:
+            await asyncio.to_thread(self._write, batch)
+        except (OperationalError, InterfaceError) as error:
+            if not self._has_failed:
+                log.warning("the log of recalls cannot be written now, searches go on: %s", error)
+            self._has_failed = True
+            return False
+        self._has_failed = False
+        return True
+
+    def _write(self, batch: Sequence[_Note]) -> None:
+        entries = [entry for entry in map(self._entry, batch) if entry is not None]
+        is_due = self._since_prune >= PRUNE_EVERY
+        try:
+            with self.records.writing() as tx:  # one transaction: what is tried again was not written before
+                logs.append(tx, entries)
+                if is_due:
+                    logs.prune(tx, self.keep_days, self.keep_rows)
+        except (OperationalError, InterfaceError):
+            raise
+        except (SQLAlchemyError, ValueError, TypeError):
+            for entry in entries:
+                self._write_alone(entry)
+        self._since_prune = len(batch) + (0 if is_due else self._since_prune)
+
+    def _write_alone(self, entry: LogEntry) -> None:
+        """One of a batch cannot be stored: each answers for itself."""
+        try:
+            with self.records.writing() as tx:
+                logs.append(tx, [entry])
+        except (SQLAlchemyError, ValueError, TypeError) as error:
+            self.dropped += 1
+            log.warning("a recall cannot be stored in the log: %s", error)
+
+    def _entry(self, note: _Note) -> LogEntry | None:
+        try:
+            return entry_of(note.knowledge_base, note.recall, note.params, note.at)
+        except (ValueError, TypeError) as error:
+            self.dropped += 1
+            log.warning("a recall has no written form and is missing from the log: %s", error)
+            return None
+
+    def _keep_to_bound(self) -> None:
+        over = len(self._waiting) - self.bound
+        if over <= 0:
+            return
+        if not self.dropped:
+            log.warning("more than %s recalls wait for the log: the oldest are dropped", self.bound)
+        self.dropped += over
+        for _ in range(over):
+            self._waiting.popleft()
+
+
+def entry_of(knowledge_base: int, recall: Recall, params: Mapping[str, Any], at: datetime) -> LogEntry:
+    milliseconds = recall.seconds * 1000
+    return LogEntry(
+        knowledge_base_id=knowledge_base,
+        query=recall.query,
+        params=params,
+        results=tuple((each.chunk.chunk_id, each.score) for each in recall.found),
+        time_cost_ms=milliseconds if math.isfinite(milliseconds) else 0.0,
+        created_at=at,
+        mode=recall.mode,
+        tier=recall.tier or "",
+        trace_id=recall.trace_id,
+        generation=str(recall.generation) if recall.generation is not None else "",
+        digest=digest(recall),
+        steps=recall.steps,
+        degraded=recall.degraded,
+        from_cache=recall.from_cache,
+    )

@@ -1,0 +1,98 @@
+"""An answer as bytes: whole, to keep it; canonical, to compare it.
+
+JSON, because it says what it is and runs nothing when read. Half of a surrogate pair, which a query may hold, passes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from operator import attrgetter
+from typing import Any
+
+from qianxun.types import ArmScore, Attributes, Chunk, Degraded, Found, Generation, MetadataValue, Recall, StepTime
+
+# What differs between two runs of one search on the same state of a base. The generation is the state, not the answer.
+OF_THE_RUN = ("seconds", "trace_id", "from_cache", "generation")
+
+
+def to_bytes(recall: Recall) -> bytes:
+    """The whole recall. Mappings keep their order, so that what is drawn from it later is drawn the same."""
+    return _whole(recall).encode("utf-8", "surrogatepass")
+
+
+def from_bytes(written: bytes) -> Recall:
+    """The recall that was written. Raises ValueError for anything else."""
+    try:
+        return _recall(json.loads(written.decode("utf-8", "surrogatepass")))
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"not a recall: {error!r}") from error
+
+
+def answer_bytes(recall: Recall) -> bytes:
+    """What was answered, without what belongs to the run: equal bytes are the same answer."""
+    told = {name: value for name, value in _fields(recall).items() if name not in OF_THE_RUN}
+    told["steps"] = [(step.name, step.count) for step in recall.steps]
+    return _sorted(told).encode("utf-8", "surrogatepass")
+
+
+def digest(recall: Recall) -> str:
+    return hashlib.sha256(answer_bytes(recall)).hexdigest()
+
+
+# ── writing ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    if not is_dataclass(value):
+        raise TypeError(f"no JSON form of {type(value).__name__}")
+    kind: type[Any] = type(value)
+    names, get = _getter(kind)
+    return dict(zip(names, get(value), strict=True))
+
+
+@cache
+def _getter(kind: type[Any]) -> tuple[tuple[str, ...], Any]:
+    names = tuple(each.name for each in fields(kind))
+    return names, attrgetter(*names)
+
+
+# Made once: json.dumps makes an encoder a call.
+_whole = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_fields).encode
+_sorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_fields, sort_keys=True).encode
+
+
+# ── reading ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _recall(read: dict[str, Any]) -> Recall:
+    read["found"] = tuple([_found(each) for each in read["found"]])
+    read["degraded"] = tuple([Degraded(**each) for each in read["degraded"]])
+    read["queries"] = tuple(read["queries"])
+    read["steps"] = tuple([StepTime(**each) for each in read["steps"]])
+    read["generation"] = None if read["generation"] is None else Generation(**read["generation"])
+    return Recall(**read)
+
+
+def _found(read: dict[str, Any]) -> Found:
+    read["chunk"] = _chunk(read["chunk"])
+    read["arms"] = {arm: ArmScore(**score) for arm, score in read["arms"].items()}
+    read["matched"] = tuple(read["matched"])
+    read["highlights"] = tuple(read["highlights"])
+    return Found(**read)
+
+
+def _chunk(read: dict[str, Any]) -> Chunk:
+    read["headings"] = tuple(read["headings"])
+    told = read["attributes"]
+    told["tags"] = tuple(told["tags"])
+    told["metadata"] = _metadata(told["metadata"])
+    read["attributes"] = Attributes(**told)
+    return Chunk(**read)
+
+
+def _metadata(read: Mapping[str, Any]) -> dict[str, MetadataValue]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in read.items()}

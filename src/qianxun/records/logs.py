@@ -1,0 +1,179 @@
+"""The log of recalls: what was asked, what came back, how long each step took."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, select
+
+from qianxun.errors import NotFound
+from qianxun.records.bases import LOCAL_TENANT
+from qianxun.records.bulk import insert_rows
+from qianxun.records.counters import allocate
+from qianxun.records.schema import KnowledgeBaseRow, RetrievalLogRow
+from qianxun.records.slices import in_slices
+from qianxun.types import Degraded, StepTime
+
+QUERY_LIMIT = 2048
+SHORT_LIMITS = {"trace_id": 64, "mode": 16, "tier": 16}
+ESCAPED = "escaped"
+COLUMNS = (
+    "id", "tenant", "knowledge_base_id", "trace_id", "query", "retrieval_params", "mode", "tier", "chunk_count", "zero",
+    "time_cost_ms", "from_cache", "generation", "digest", "steps", "degraded", "results", "created_at", "updated_at",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One recall. ``id`` is 0 until it is in the log."""
+
+    knowledge_base_id: int
+    query: str
+    params: Mapping[str, Any]  # plain JSON: enough to ask the same again
+    results: tuple[tuple[str, float], ...]  # (chunk_id, score), best first
+    time_cost_ms: float
+    created_at: datetime
+    mode: str = ""
+    tier: str = ""  # "" when nothing was found
+    trace_id: str = ""
+    generation: str = ""
+    digest: str = ""
+    steps: tuple[StepTime, ...] = ()
+    degraded: tuple[Degraded, ...] = ()
+    from_cache: bool = False
+    tenant: str = field(default=LOCAL_TENANT)
+    id: int = 0
+
+
+def append(tx: Connection, entries: Sequence[LogEntry]) -> int:
+    """Writes entries in order; answers how many. Those whose base has been removed meanwhile go with it."""
+    alive = _alive(tx, {entry.knowledge_base_id for entry in entries})
+    kept = [entry for entry in entries if entry.knowledge_base_id in alive]
+    if not kept:
+        return 0
+    now = datetime.now(UTC)
+    numbers = allocate(tx, "log", len(kept))
+    insert_rows(
+        tx, RetrievalLogRow, COLUMNS, [_row(number, entry, now) for number, entry in zip(numbers, kept, strict=True)]
+    )
+    return len(kept)
+
+
+def get(tx: Connection, log_id: int, *, tenant: str = LOCAL_TENANT) -> LogEntry:
+    row = tx.execute(select(RetrievalLogRow.__table__).filter_by(id=log_id, tenant=tenant)).first()
+    if row is None:
+        raise NotFound(f"没有编号为 {log_id} 的检索记录", hint="用 qianxun logs 查看；太旧的记录已被清理")
+    return _entry(row)
+
+
+def listed(
+    tx: Connection,
+    *,
+    knowledge_base: int | None = None,
+    zero: bool = False,
+    slow_ms: float | None = None,
+    limit: int = 50,
+    before: int | None = None,
+    tenant: str = LOCAL_TENANT,
+) -> list[LogEntry]:
+    """The newest first. ``before`` is the id at which the last page ended."""
+    query = select(RetrievalLogRow.__table__).where(RetrievalLogRow.tenant == tenant)
+    if knowledge_base is not None:
+        query = query.where(RetrievalLogRow.knowledge_base_id == knowledge_base)
+    if zero:
+        query = query.where(RetrievalLogRow.zero.is_(True))
+    if slow_ms is not None:
+        query = query.where(RetrievalLogRow.time_cost_ms > slow_ms)
+    if before is not None:
+        query = query.where(RetrievalLogRow.id < before)
+    return [_entry(row) for row in tx.execute(query.order_by(RetrievalLogRow.id.desc()).limit(limit))]
+
+
+def prune(tx: Connection, keep_days: float, keep_rows: int, *, now: datetime | None = None) -> int:
+    """Removes what is older, and beyond so many of the newest; answers how many went."""
+    oldest = (now or datetime.now(UTC)) - timedelta(days=keep_days)
+    gone = tx.execute(delete(RetrievalLogRow).where(RetrievalLogRow.created_at < oldest)).rowcount
+    first, last = tx.execute(select(func.min(RetrievalLogRow.id), func.max(RetrievalLogRow.id))).one()
+    if first is None or last - first < keep_rows:  # numbers are never reused: there cannot be more rows than that
+        return gone
+    total = tx.execute(select(func.count()).select_from(RetrievalLogRow)).scalar_one()
+    if total > keep_rows:
+        edge = tx.execute(
+            select(RetrievalLogRow.id).order_by(RetrievalLogRow.id).offset(total - keep_rows - 1).limit(1)
+        ).scalar_one()
+        gone += tx.execute(delete(RetrievalLogRow).where(RetrievalLogRow.id <= edge)).rowcount
+    return gone
+
+
+def _alive(tx: Connection, knowledge_bases: set[int]) -> set[int]:
+    found: set[int] = set()
+    for part in in_slices(sorted(knowledge_bases)):
+        found.update(tx.execute(select(KnowledgeBaseRow.id).where(KnowledgeBaseRow.id.in_(part))).scalars())
+    return found
+
+
+# ── rows ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _row(number: int, entry: LogEntry, now: datetime) -> tuple[Any, ...]:
+    shown = _shown(entry.query, QUERY_LIMIT)
+    params = dict(entry.params) if shown == entry.query else {**entry.params, "query": entry.query}
+    short = {name: _shown(getattr(entry, name), limit) for name, limit in SHORT_LIMITS.items()}
+    return (
+        number, entry.tenant, entry.knowledge_base_id, short["trace_id"], shown, _storable(params), short["mode"],
+        short["tier"], len(entry.results), not entry.results, entry.time_cost_ms, entry.from_cache,
+        _shown(entry.generation), entry.digest,
+        _storable([{"name": step.name, "seconds": step.seconds, "count": step.count} for step in entry.steps]),
+        _storable([{"part": one.part, "reason": one.reason} for one in entry.degraded]),
+        _storable([list(result) for result in entry.results]), entry.created_at, now,
+    )  # fmt: skip
+
+
+def _entry(row: Row[Any]) -> LogEntry:
+    params = dict(_restored(row.retrieval_params))
+    return LogEntry(
+        id=row.id,
+        tenant=row.tenant,
+        knowledge_base_id=row.knowledge_base_id,
+        trace_id=row.trace_id,
+        query=params.pop("query", row.query),
+        params=params,
+        mode=row.mode,
+        tier=row.tier,
+        time_cost_ms=row.time_cost_ms,
+        from_cache=row.from_cache,
+        generation=row.generation,
+        digest=row.digest,
+        steps=tuple(StepTime(step["name"], step["seconds"], step["count"]) for step in _restored(row.steps)),
+        degraded=tuple(Degraded(one["part"], one["reason"]) for one in _restored(row.degraded)),
+        results=tuple((chunk_id, score) for chunk_id, score in _restored(row.results)),
+        created_at=row.created_at,
+    )
+
+
+def _shown(text: str, limit: int | None = None) -> str:
+    """As every database can hold it: no NUL, no half of a surrogate pair."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")[:limit]
+
+
+def _storable(value: Any) -> Any:
+    """The value, or (where some database would refuse the text in it) the same escaped: one bad query must not keep
+    the whole batch out of the log."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode("utf-8")
+        if "\\u0000" not in text:
+            return value
+    except ValueError:  # not a number, or not Unicode
+        text = json.dumps(value, ensure_ascii=False)
+    return {ESCAPED: text.encode("unicode_escape").decode("ascii")}
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, dict) and set(value) == {ESCAPED}:
+        return json.loads(value[ESCAPED].encode("ascii").decode("unicode_escape"))
+    return value
