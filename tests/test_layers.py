@@ -13,7 +13,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "qianxun"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("types", "errors"),
     ("ports", "chinese"),
-    ("ingest", "records", "index", "recall", "rank", "graph", "answer", "models", "evaluation", "testing"),
+    ("ingest", "records", "index", "cache", "recall", "rank", "graph", "answer", "models", "evaluation", "testing"),
     ("pipelines",),
     ("settings", "registry", "folder"),
     ("engine",),
@@ -25,8 +25,9 @@ LAYER_OF = {part: depth for depth, row in enumerate(LAYERS) for part in row}
 DRIVERS = {
     "tantivy": {"index/keywords.py"},
     "faiss": {"index/vectors.py"},
-    "onnxruntime": {"models/local.py"},
-    "tokenizers": {"models/local.py"},
+    "onnxruntime": {"models/onnx.py"},
+    "tokenizers": {"models/onnx.py"},
+    "httpx": {"models/http.py", "models/sources.py"},
     "sentence_transformers": {"models/sentence.py"},
     "rapidocr": {"ingest/parse/ocr.py"},
     "typer": {"cli"},

@@ -1,10 +1,11 @@
-"""Embedding models as data: one frozen row says all that the code needs to know of a model."""
+"""Models as data: one frozen row says all that the code needs to know of a model."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal
+from typing import Literal, TypeAlias, TypeVar
 
 from qianxun.errors import NotFound
 
@@ -57,25 +58,29 @@ class ModelCard:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteEndpoint:
-    """Where a model answers and how to ask it. The key is never shown, not even by ``repr``."""
+class RerankCard:
+    """What is known of a cross-encoder: it reads (query, passage) and gives one logit."""
 
-    base_url: str  # with its version: https://host/v1
-    model: str
-    dimension: int
-    api_key: str = field(default="", repr=False)
-    name: str = ""  # under which vectors are stored; the model's own unless told otherwise
-    query_prefix: str = ""
-    passage_prefix: str = ""
-    batch_size: int = 32
-    timeout_seconds: float = 30.0  # for one request, from first byte sent to last byte read
-    attempts: int = 4
-    backoff_seconds: float = 0.5
-    longest_wait_seconds: float = 30.0
-    ask_dimension: bool = False  # for models that shorten their vectors on request
-    proxy: str = field(default="", repr=False)
-    seed: int = 0
+    name: str
+    weights: ModelFile
+    tokenizer: ModelFile
+    max_tokens: int  # of query and passage together
+    licence: str
+    aliases: tuple[str, ...] = ()
+    repositories: tuple[str, ...] = ()  # on the model hubs, best first
+    packages: tuple[PackageFolder, ...] = ()
 
+    @property
+    def files(self) -> tuple[ModelFile, ...]:
+        return (self.tokenizer, self.weights)
+
+    @property
+    def pinned(self) -> bool:
+        return all(file.sha256 for file in self.files)
+
+
+AnyCard: TypeAlias = ModelCard | RerankCard
+Card = TypeVar("Card", bound=AnyCard)
 
 CARDS: tuple[ModelCard, ...] = (
     ModelCard(
@@ -134,19 +139,65 @@ CARDS: tuple[ModelCard, ...] = (
 )
 
 
+RERANK_CARDS: tuple[RerankCard, ...] = (
+    RerankCard(
+        name="bge-reranker-large",
+        aliases=("BAAI/bge-reranker-large", "Xenova/bge-reranker-large"),
+        weights=ModelFile("onnx/model_quantized.onnx", 1200 * MEGABYTE),
+        tokenizer=ModelFile("tokenizer.json", 64 * MEGABYTE),
+        max_tokens=512,
+        licence="MIT",
+        repositories=("Xenova/bge-reranker-large",),
+    ),
+    RerankCard(
+        name="bge-reranker-base",
+        aliases=("BAAI/bge-reranker-base", "Xenova/bge-reranker-base"),
+        weights=ModelFile("onnx/model_quantized.onnx", 700 * MEGABYTE),
+        tokenizer=ModelFile("tokenizer.json", 64 * MEGABYTE),
+        max_tokens=512,
+        licence="MIT",
+        repositories=("Xenova/bge-reranker-base",),
+    ),
+    RerankCard(
+        name="bge-reranker-v2-m3",
+        aliases=("BAAI/bge-reranker-v2-m3", "onnx-community/bge-reranker-v2-m3-ONNX"),
+        weights=ModelFile("onnx/model_quantized.onnx", 1200 * MEGABYTE),
+        tokenizer=ModelFile("tokenizer.json", 64 * MEGABYTE),
+        max_tokens=1024,  # its authors fine-tuned it at this length; the architecture would take 8192
+        licence="Apache-2.0",
+        repositories=("onnx-community/bge-reranker-v2-m3-ONNX",),
+    ),
+)
+
+
 def card(name: str | ModelCard) -> ModelCard:
-    """The card of a model, by name or alias, in any letter case; a card of the caller's own is its own answer.
+    """The card of an embedding model, by name or alias, in any letter case; a caller's own card is its own answer.
 
     Raises NotFound with the nearest names.
     """
-    if isinstance(name, ModelCard):
+    return name if isinstance(name, ModelCard) else _named(name, CARDS, "嵌入模型")
+
+
+def rerank_card(name: str | RerankCard) -> RerankCard:
+    """The same for cross-encoders."""
+    return name if isinstance(name, RerankCard) else _named(name, RERANK_CARDS, "重排模型")
+
+
+def any_card(name: str | AnyCard) -> AnyCard:
+    """The same for a model of either kind; no two models share a name."""
+    if not isinstance(name, str):
         return name
-    by_name = {known.casefold(): row for row in CARDS for known in (row.name, *row.aliases)}
+    rows: tuple[AnyCard, ...] = (*CARDS, *RERANK_CARDS)
+    return _named(name, rows, "模型")
+
+
+def _named(name: str, rows: Sequence[Card], kind: str) -> Card:
+    by_name = {known.casefold(): row for row in rows for known in (row.name, *row.aliases)}
     found = by_name.get(name.strip().casefold())
     if found is not None:
         return found
     near = get_close_matches(name.strip().casefold(), by_name, n=3, cutoff=0.5)
-    names = dict.fromkeys(by_name[known].name for known in near) or {row.name: None for row in CARDS}
+    names = dict.fromkeys(by_name[known].name for known in near) or {row.name: None for row in rows}
     raise NotFound(
-        f"没有名为 {name!r} 的嵌入模型", hint=f"您要的是不是 {'、'.join(names)}？全部模型：qianxun models list"
+        f"没有名为 {name!r} 的{kind}", hint=f"您要的是不是 {'、'.join(names)}？全部模型：qianxun models list"
     )

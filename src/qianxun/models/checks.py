@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.errors import BadModelReply
-from qianxun.types import Vectors
+from qianxun.types import Scores, Vectors
 
 
 def sound_text(text: str) -> str:
@@ -38,3 +38,9 @@ def unit_rows(rows: NDArray[Any], count: int, dimension: int, model: str) -> Vec
         )
     unit: Vectors = (wide / norms).astype(np.float32)
     return unit
+
+
+def sigmoid(logits: Scores) -> Scores:
+    """1 ÷ (1 + e⁻ˣ), without overflow however large a logit is."""
+    curve: Scores = 0.5 * (1.0 + np.tanh(0.5 * np.asarray(logits, np.float64)))
+    return curve

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from qianxun.errors import BadInput, ModelUnavailable
-from qianxun.models.cards import ModelCard, RemoteEndpoint, card
+from qianxun.models.cards import ModelCard, card
 from qianxun.models.checks import unit_rows
+from qianxun.models.endpoints import RemoteEndpoint
 from qianxun.models.local import LocalEmbedding
 from qianxun.models.sentence import SentenceEmbedding
 from qianxun.models.weights import find_local

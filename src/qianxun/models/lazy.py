@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from qianxun.errors import BadModelReply
+from qianxun.models.maxsim import with_tokens
 from qianxun.ports import EmbeddingModel
 from qianxun.types import Vector, Vectors
 
@@ -34,6 +35,10 @@ class LazyEmbedding:
 
     def embed_query(self, text: str) -> Vector:
         return self._opened().embed_query(text)
+
+    def token_vectors(self, texts: Sequence[str]) -> list[Vectors]:
+        """Raises ModelUnavailable for a model that has none to give."""
+        return with_tokens(self._opened()).token_vectors(texts)
 
     def _opened(self) -> EmbeddingModel:
         with self._lock:

