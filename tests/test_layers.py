@@ -30,6 +30,7 @@ DRIVERS = {
     "httpx": {"models/http.py", "models/sources.py"},
     "sentence_transformers": {"models/sentence.py"},
     "rapidocr": {"ingest/parse/ocr.py"},
+    "ir_measures": {"evaluation/metrics.py"},
     "typer": {"cli"},
 }
 

@@ -11,6 +11,8 @@ from qianxun.cli.bases import app as bases
 from qianxun.cli.demo import demo
 from qianxun.cli.doctor import doctor
 from qianxun.cli.documents import add, delete
+from qianxun.cli.evaluate import evaluate
+from qianxun.cli.logs import logs, replay
 from qianxun.cli.models import app as models
 from qianxun.cli.search import search
 from qianxun.cli.session import Session
@@ -65,6 +67,7 @@ def options(
 
 
 app.add_typer(bases, name="kb")
-for command in (add, search, delete, verify, rebuild, doctor, demo):
+for command in (add, search, delete, verify, rebuild, doctor, demo, logs, replay):
     app.command()(command)
+app.command("eval")(evaluate)
 app.add_typer(models, name="models")

@@ -196,7 +196,7 @@ def _grades(path: Path, notes: list[str]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     repeated = 0
     for at, (number, line) in enumerate(_lines(path)):
-        parts = [part.strip() for part in line.split("\t")]
+        parts = line.split("\t")
         if at == 0 and len(parts) == 3 and _grade(parts[2]) is None:
             continue  # the header
         grade = _grade(parts[2]) if len(parts) == 3 else None
