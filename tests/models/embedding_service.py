@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that answers /v1/embeddings, well or badly, as its script says."""
+"""A real HTTP server on loopback that answers as a model service would, well or badly, as its script says."""
 
 from __future__ import annotations
 
@@ -62,6 +62,32 @@ def reply(rows: Any, order: list[int] | None = None) -> bytes:
 
 def well(exchange: Exchange) -> None:
     exchange.send(reply(exchange.rows()))
+
+
+def overlap(query: str, passage: str) -> float:
+    """The share of the query's characters that stand in the passage: what the scripted reranker answers."""
+    return sum(letter in passage for letter in query) / len(query)
+
+
+def ranked_results(exchange: Exchange) -> list[dict[str, Any]]:
+    """Best first, as rerank services answer."""
+    asked = exchange.service.asked[-1]
+    scores = [overlap(asked["query"], passage) for passage in asked["documents"]]
+    order = sorted(range(len(scores)), key=lambda place: -scores[place])
+    return [{"index": place, "relevance_score": scores[place]} for place in order]
+
+
+def ranks_well(exchange: Exchange) -> None:
+    exchange.send(json.dumps({"id": "r", "results": ranked_results(exchange)}).encode())
+
+
+def with_results(change: Callable[[list[dict[str, Any]]], Any]) -> Answer:
+    return lambda exchange: exchange.send(json.dumps({"results": change(ranked_results(exchange))}).encode())
+
+
+def says(content: Any) -> Answer:
+    choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+    return body(json.dumps({"object": "chat.completion", "choices": [choice]}).encode())
 
 
 def status(code: int, body: bytes = b"{}", **headers: str) -> Answer:
