@@ -566,12 +566,23 @@ class KnowledgeBase:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """A question that a piece answers; ``piece`` is the piece's position in its document."""
+
+    pair: QAPair
+    piece: int
+    origin: str = "given"  # or model:<name>
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """A document cut into pieces and embedded: everything the records need to serve it."""
 
     pieces: tuple[Piece, ...]
     vectors: Vectors | None  # one row per piece; None without a model
     model: str = ""
+    questions: tuple[Question, ...] = ()
+    question_vectors: Vectors | None = None  # one row per question; None without a model or without questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -593,13 +604,17 @@ Outcome: TypeAlias = Literal["created", "updated", "unchanged", "stale"]
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What the records did with a submission. ``chunk_keys`` is empty until the document is prepared."""
+    """What the records did with a submission. ``chunk_keys`` is empty until the document is prepared.
+
+    ``pair_keys`` are those of the questions that came with it prepared, in their order.
+    """
 
     doc_id: str
     document_key: int
     generation: int
     outcome: Outcome
     chunk_keys: range = range(0)
+    pair_keys: range = range(0)
 
 
 DocumentStatus: TypeAlias = Literal["pending", "indexed", "retrying", "quarantined", "deleted"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from qianxun.chinese import Analyser
 from qianxun.ingest.chunk import ChunkSplitter
-from qianxun.ports import EmbeddingModel, Index, IndexBackend
+from qianxun.ports import EmbeddingModel, Index, IndexBackend, Models
 from qianxun.records import Records
 from qianxun.types import IndexStamp, KnowledgeBase
 
@@ -54,6 +54,7 @@ class OpenBase:
     splitter: ChunkSplitter
     analyser: Analyser
     by_meaning: bool = False  # chunk boundaries set by the embedding model
+    models: Models | None = None  # rerank and chat models, by name
     # One indexer at a time; searches do not take it.
     indexing: asyncio.Lock = field(default_factory=asyncio.Lock)
 

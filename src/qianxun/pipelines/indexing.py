@@ -22,8 +22,9 @@ from qianxun.errors import ModelError, ModelUnavailable, NotFound
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.collecting import paused_collection
 from qianxun.pipelines.prepare import embed, prepare
+from qianxun.pipelines.questions import asker
 from qianxun.ports import EmbeddingModel
-from qianxun.records import bases, chunks, documents, outbox
+from qianxun.records import bases, chunks, documents, outbox, pairs
 from qianxun.records.chunks import Material
 from qianxun.records.outbox import Work
 from qianxun.types import Document, IndexBatch, IndexEntry, Prepared
@@ -36,6 +37,7 @@ PREPARE_TOGETHER = 16
 ATTEMPTS = 3  # after that a document is quarantined; an unreachable model is waited for without limit
 FIRST_WAIT = timedelta(seconds=2)
 LONGEST_WAIT = timedelta(minutes=5)
+ADDED_CHARACTERS = 1_000  # of questions, to the words of one chunk
 
 
 Version: TypeAlias = tuple[int, int]  # (document, generation)
@@ -129,7 +131,7 @@ async def _prepared(base: OpenBase, versions: Sequence[Version]) -> Exception | 
             return [documents.load(tx, key, generation) for key, generation in versions]
 
     def work(found: Sequence[Document]) -> list[Prepared]:
-        return prepare(found, base.splitter, base.model, by_meaning=base.by_meaning)
+        return prepare(found, base.splitter, base.model, by_meaning=base.by_meaning, ask=asker(base))
 
     def store(ready: Sequence[Prepared]) -> None:
         with base.records.writing() as tx:
@@ -213,7 +215,10 @@ def _entries(base: OpenBase, ready: set[Version], fresh: Fresh | None) -> tuple[
 
 
 def with_vectors(base: OpenBase, model: EmbeddingModel | None, material: Sequence[Material]) -> Sequence[Material]:
-    """Embeds what has no vector of this model yet (it was stored under another one), and keeps the vectors."""
+    """Embeds what has no vector of this model yet (it was stored under another one), and keeps the vectors.
+
+    A chunk and a question may have the same key: they are told apart by their field.
+    """
     if model is None:
         return material
     lacking = [piece for piece in material if piece.vector is None or len(piece.vector) != model.dimension]
@@ -221,25 +226,53 @@ def with_vectors(base: OpenBase, model: EmbeddingModel | None, material: Sequenc
         return material
     vectors = embed([piece.text for piece in lacking], model)
     with base.records.writing() as tx:
-        chunks.write_vectors(tx, base.id, model.name, [piece.key for piece in lacking], vectors)
-    found = {piece.key: vector for piece, vector in zip(lacking, vectors, strict=True)}
-    return [piece._replace(vector=found.get(piece.key, piece.vector)) for piece in material]
+        for field, write in (("content", chunks.write_vectors), ("question", pairs.write_vectors)):
+            own = [at for at, piece in enumerate(lacking) if piece.field == field]
+            write(tx, base.id, model.name, [lacking[at].key for at in own], vectors[own])
+    found = {(piece.field, piece.key): vector for piece, vector in zip(lacking, vectors, strict=True)}
+    return [piece._replace(vector=found.get((piece.field, piece.key), piece.vector)) for piece in material]
 
 
 def entries_of(base: OpenBase, material: Iterable[Material]) -> tuple[IndexEntry, ...]:
-    """Analyses texts for search: the only place where an index entry is made."""
+    """Analyses texts for search: the only place where an index entry is made.
+
+    A question enters by its vector alone, and not at all without one; its words enter with the chunk it belongs to.
+    """
     with paused_collection():
         return tuple(
-            IndexEntry(
-                key=piece.key,
-                document=piece.document_key,
-                words=base.analyser.index_words(piece.text),
-                grams=index_grams(piece.text),
-                vector=piece.vector,
-                attributes=piece.attributes,
-            )
+            _question_entry(piece) if piece.field == "question" else _content_entry(base, piece)
             for piece in material
+            if piece.field == "content" or piece.vector is not None
         )
+
+
+def _content_entry(base: OpenBase, piece: Material) -> IndexEntry:
+    text = searched_text(piece) if piece.questions else piece.text
+    return IndexEntry(
+        key=piece.key,
+        document=piece.document_key,
+        words=base.analyser.index_words(text),
+        grams=index_grams(text),
+        vector=piece.vector,
+        attributes=piece.attributes,
+    )
+
+
+def searched_text(piece: Material) -> str:
+    """A chunk's text and, below it, the questions that do not stand in it: whoever asks in their words finds it.
+
+    Expansion by questions as in Nogueira et al. 2019 (doc2query), within a bound, so that a chunk with very many does
+    not become a long text that nothing weighs much in.
+    """
+    added: list[str] = []
+    for question in dict.fromkeys(piece.questions):
+        if question not in piece.text and sum(map(len, added)) + len(question) <= ADDED_CHARACTERS:
+            added.append(question)
+    return "\n".join((piece.text, *added))
+
+
+def _question_entry(piece: Material) -> IndexEntry:
+    return IndexEntry(piece.key, piece.document_key, "", "", piece.vector, piece.attributes, "question")
 
 
 def _acknowledge(base: OpenBase, sequence: int, replaced: Sequence[Version]) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -24,11 +24,13 @@ from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.collecting import paused_collection
 from qianxun.pipelines.indexing import Drained, Fresh, entries_of
 from qianxun.pipelines.prepare import prepare
+from qianxun.pipelines.questions import asker
 from qianxun.pipelines.upkeep import keep_up
 from qianxun.records import documents, outbox
-from qianxun.records.chunks import Material
+from qianxun.records.chunks import Material, with_questions
+from qianxun.records.pairs import Attached
 from qianxun.records.rows import attributes_from
-from qianxun.types import Accepted, Document, Metadata, ParsedFile, Prepared, Submission
+from qianxun.types import Accepted, Document, Metadata, ParsedFile, Prepared, QAPair, Submission
 
 GROUP_DOCUMENTS = 500  # prepared in one go
 GROUP_CHARACTERS = 60_000  # … or so many characters: some seconds of embedding on two cores
@@ -54,7 +56,7 @@ class Labels:
 class Step:
     """Progress, for people: what has happened since the last one."""
 
-    kind: str  # found | unchanged | refused | parsed | cut (chunks to embed) | embedded | waiting | added
+    kind: str  # found | unchanged | refused | parsed | cut (texts to embed) | embedded | waiting | warned | added
     count: int = 1
     name: str = ""
     reason: str = ""
@@ -95,7 +97,8 @@ async def take_files(
     watch(Step("found", len(changed)))
     watch(Step("unchanged", report.unchanged))
     read = _Read([], [f"{each.path}：{each.reason}" for each in refusals if each.passed_over])
-    report = _count(report, await _take(base, read.submissions(_parse_all(changed, parsers, labels, watch)), watch))
+    heard = read.hearing(watch)
+    report = _count(report, await _take(base, read.submissions(_parse_all(changed, parsers, labels, watch)), heard))
     await keep_up(base)  # whatever an earlier, interrupted run left behind
     return replace(_refuse(report, read.refused, watch), warnings=tuple(read.warnings))
 
@@ -139,10 +142,20 @@ class _Parsed:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What the parsers had to say besides documents."""
+    """What the parsers, and the steps after them, had to say besides documents."""
 
     refused: list[Refusal]
     warnings: list[str]
+
+    def hearing(self, watch: Watch) -> Watch:
+        """``watch``, with what it is warned of kept for the report."""
+
+        def hear(step: Step) -> None:
+            if step.kind == "warned":
+                self.warnings.append(step.reason)
+            watch(step)
+
+        return hear
 
     async def submissions(self, files: AsyncIterator[_Parsed]) -> AsyncIterator[Submission]:
         async for parsed in files:
@@ -214,7 +227,8 @@ def submission(base: OpenBase, document: Document, generation: int | None = None
         if document.format != "text" or text.content != document.content:
             document = replace(document, content=text.content, structure=text)
     labels = Labels(document.user_id, document.project_id, document.content_type, document.tags, document.metadata)
-    return Submission(document, fingerprint(base, document.content, document.name, document.format, labels), generation)
+    mark = fingerprint(base, document.content, document.name, document.format, labels, document.pairs)
+    return Submission(document, mark, generation)
 
 
 async def take(base: OpenBase, batch: Sequence[Document], watch: Watch = _unwatched) -> list[Accepted]:
@@ -315,6 +329,7 @@ def _prepare(base: OpenBase, submissions: Sequence[Submission], watch: Watch) ->
         base.splitter,
         base.model,
         by_meaning=base.by_meaning,
+        ask=asker(base, lambda reason: watch(Step("warned", reason=reason))) if new else None,
         on_cut=lambda count: watch(Step("cut", count)),
         on_embedded=lambda count: watch(Step("embedded", count)),
     )
@@ -349,21 +364,44 @@ def _fresh(base: OpenBase, submissions: Sequence[Submission], accepted: Sequence
     ]
     entries = iter(entries_of(base, (piece for each in written for piece in _material(*each))))
     fresh = {
-        (result.document_key, result.generation): tuple(islice(entries, len(result.chunk_keys)))
-        for _, _, result in written
+        (result.document_key, result.generation): tuple(islice(entries, _entry_count(work, result)))
+        for _, work, result in written
     }
     return Fresh(model, dimension, fresh)
 
 
-def _material(document: Document, prepared: Prepared, accepted: Accepted) -> Iterator[Material]:
-    """The chunks of one document, all with one value of its attributes."""
+def _material(document: Document, prepared: Prepared, accepted: Accepted) -> Sequence[Material]:
+    """The chunks of one document, all with one value of its attributes, then its questions."""
     attributes = attributes_from(document)
     vectors = prepared.vectors
-    for at, (key, piece) in enumerate(zip(accepted.chunk_keys, prepared.pieces, strict=True)):
-        yield Material(key, accepted.document_key, piece.text, None if vectors is None else vectors[at], attributes)
+    found = [
+        Material(key, accepted.document_key, piece.text, None if vectors is None else vectors[at], attributes)
+        for at, (key, piece) in enumerate(zip(accepted.chunk_keys, prepared.pieces, strict=True))
+    ]
+    return with_questions(found, _attached(prepared, accepted)) if prepared.questions else found
 
 
-def fingerprint(base: OpenBase, content: str, name: str, reading: str, labels: Labels) -> str:
+def _attached(prepared: Prepared, accepted: Accepted) -> list[Attached]:
+    vectors = prepared.question_vectors
+    return [
+        Attached(
+            key,
+            accepted.document_key,
+            accepted.chunk_keys[each.piece],
+            each.pair.question,
+            None if vectors is None else vectors[at],
+        )
+        for at, (key, each) in enumerate(zip(accepted.pair_keys, prepared.questions, strict=True))
+    ]
+
+
+def _entry_count(prepared: Prepared, accepted: Accepted) -> int:
+    return len(accepted.chunk_keys) + (0 if prepared.question_vectors is None else len(accepted.pair_keys))
+
+
+def fingerprint(
+    base: OpenBase, content: str, name: str, reading: str, labels: Labels, pairs: Sequence[QAPair] = ()
+) -> str:
     """Equal only for the same content, labels and way of cutting: such a document need not be taken in again."""
     splitter = base.splitter
     cutting = (splitter.chunk_size, splitter.chunk_overlap, base.by_meaning)
@@ -371,4 +409,6 @@ def fingerprint(base: OpenBase, content: str, name: str, reading: str, labels: L
     told = repr((cutting, name, reading, said)).encode()
     digest = hashlib.blake2b(told, digest_size=20)
     digest.update(content.encode("utf-8", "surrogatepass"))
+    if pairs:
+        digest.update(repr([(pair.question, pair.answer) for pair in pairs]).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from qianxun.ingest.boundaries import meaning_cuts
 from qianxun.ingest.chunk import ChunkSplitter
+from qianxun.ingest.questions import attach
 from qianxun.models.checks import unit_rows
 from qianxun.ports import EmbeddingModel
-from qianxun.types import Document, Piece, Prepared, Text, Vectors
+from qianxun.types import Document, Piece, Prepared, QAPair, Question, Text, Vectors
 
 EMBED_SLICE = 64  # texts per call: large enough for good batches, small enough for progress and Ctrl-C
 
 Progress = Callable[[int], None]
+Ask: TypeAlias = Callable[[Sequence[Piece]], tuple[str, Sequence[tuple[QAPair, ...]]]]
+"""Makes questions: pieces → (who made them, the questions of each piece)."""
 
 
 def _silent(_: int) -> None:
@@ -27,20 +31,63 @@ def prepare(
     model: EmbeddingModel | None,
     *,
     by_meaning: bool = False,
+    ask: Ask | None = None,
     on_cut: Progress = _silent,
     on_embedded: Progress = _silent,
 ) -> list[Prepared]:
-    """One `Prepared` per document, in order; all their chunks are embedded together, in slices."""
+    """One `Prepared` per document, in order; all their chunks and questions are embedded together, in slices."""
     pieces = [cut(document, splitter, model if by_meaning else None) for document in documents]
+    asked: list[tuple[Question, ...]] = [()] * len(documents)
+    if any(document.pairs for document in documents):
+        pieces, asked = _attached(documents, pieces)
+    if ask is not None:
+        asked = [given + made for given, made in zip(asked, _made(pieces, ask), strict=True)]
     if model is None:
-        return [Prepared(found, None) for found in pieces]
-    on_cut(sum(map(len, pieces)))
-    vectors = embed([piece.text for found in pieces for piece in found], model, on_embedded)
+        return [Prepared(found, None, questions=questions) for found, questions in zip(pieces, asked, strict=True)]
+    texts = [piece.text for found in pieces for piece in found]
+    first_question = len(texts)
+    texts.extend(each.pair.question for questions in asked for each in questions)
+    on_cut(len(texts))
+    return _shared_out(pieces, asked, embed(texts, model, on_embedded), first_question, model.name)
+
+
+def _attached(
+    documents: Sequence[Document], pieces: Sequence[tuple[Piece, ...]]
+) -> tuple[list[tuple[Piece, ...]], list[tuple[Question, ...]]]:
+    """The questions that came with the documents, each with the piece that answers it."""
+    attached = [
+        attach(document.pairs, found) if document.pairs else (found, ())
+        for document, found in zip(documents, pieces, strict=True)
+    ]
+    return [found for found, _ in attached], [questions for _, questions in attached]
+
+
+def _made(pieces: Sequence[tuple[Piece, ...]], ask: Ask) -> list[tuple[Question, ...]]:
+    """The questions that a model makes of the pieces of all documents."""
+    origin, made = ask([piece for found in pieces for piece in found])
+    replies = iter(made)
+    return [tuple(Question(pair, at, origin) for at in range(len(found)) for pair in next(replies)) for found in pieces]
+
+
+def _shared_out(
+    pieces: Sequence[tuple[Piece, ...]],
+    asked: Sequence[tuple[Question, ...]],
+    vectors: Vectors,
+    first_question: int,
+    model: str,
+) -> list[Prepared]:
+    """To every document its own vectors."""
     prepared: list[Prepared] = []
-    start = 0
-    for found in pieces:
-        prepared.append(Prepared(found, vectors[start : start + len(found)], model.name))
+    start, start_question = 0, first_question
+    for found, questions in zip(pieces, asked, strict=True):
+        own = vectors[start : start + len(found)]
         start += len(found)
+        if questions:
+            of_questions = vectors[start_question : start_question + len(questions)]
+            start_question += len(questions)
+            prepared.append(Prepared(found, own, model, questions, of_questions))
+        else:
+            prepared.append(Prepared(found, own, model))
     return prepared
 
 

@@ -15,7 +15,7 @@ from qianxun.errors import IndexUnusable
 from qianxun.pipelines.base import OpenBase, Serving, stamp_for
 from qianxun.pipelines.indexing import Drained, Fresh, drain, entries_of, is_out_of_step, unbroken, with_vectors
 from qianxun.ports import EmbeddingModel, Index
-from qianxun.records import bases, chunks, database, listing, outbox
+from qianxun.records import bases, chunks, database, listing, outbox, pairs
 from qianxun.records.chunks import Material
 from qianxun.types import IndexBatch, IndexEntry, Keys
 
@@ -29,7 +29,7 @@ LOOKS = 5  # how often `verify` waits for a moment without writes
 class Finding:
     """One way in which records and index disagree."""
 
-    kind: str  # missing_in_index | not_in_records | orphan_chunk | chunk_without_vector | waiting | corrupt
+    kind: str  # missing_in_index | not_in_records | orphan_chunk | {chunk,question}_without_vector | waiting | corrupt
     count: int
     examples: tuple[int, ...] = ()
     detail: str = ""
@@ -93,9 +93,10 @@ async def _fill(base: OpenBase, built: Index, model: EmbeddingModel | None, on_c
     while page := await asyncio.to_thread(_page, base, model.name if model else "", after):
         entries = await asyncio.to_thread(_entries, base, model, page)
         await built.apply(IndexBatch(sequence=0, entries=entries))
-        total += len(page)
-        after = page[-1].key
-        on_chunks(len(page))
+        keys = [piece.key for piece in page if piece.field == "content"]
+        total += len(keys)
+        after = keys[-1]
+        on_chunks(len(keys))
     await built.apply(IndexBatch(sequence=sequence))
     return total
 
@@ -145,11 +146,13 @@ async def verify(base: OpenBase) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """The records at one moment. ``served``: what the index should hold, once nothing is waiting."""
+    """The records at one moment. ``served`` and ``asked``: the chunks and, where there is a model, the questions that
+    the index should hold, once nothing is waiting."""
 
     findings: tuple[Finding, ...]
     waiting: int
     served: Keys
+    asked: Keys
     tally: Mapping[str, int]
 
 
@@ -158,7 +161,8 @@ def _look(base: OpenBase) -> _Held:
         waiting = outbox.depth(tx, base.id)
         findings = tuple(_waiting(waiting) if waiting else _check_chunks(base, tx))
         damage = (Finding("corrupt", 1, detail=problem) for problem in database.integrity_problems(tx))
-        return _Held((*damage, *findings), waiting, chunks.served_keys(tx, base.id), listing.tally(tx, base.id))
+        served, asked = chunks.served_keys(tx, base.id), pairs.served_keys(tx, base.id)
+        return _Held((*damage, *findings), waiting, served, asked, listing.tally(tx, base.id))
 
 
 def _waiting(count: int) -> Iterator[Finding]:
@@ -169,6 +173,7 @@ def _check_chunks(base: OpenBase, tx: Any) -> Iterator[Finding]:
     yield from _keys("orphan_chunk", chunks.orphans(tx, base.id))
     if base.model is not None:
         yield from _keys("chunk_without_vector", chunks.without_vector(tx, base.id, base.model_name))
+        yield from _keys("question_without_vector", pairs.without_vector(tx, base.id, base.model_name))
 
 
 async def _check_index(base: OpenBase, held: _Held) -> list[Finding]:
@@ -182,6 +187,7 @@ async def _check_index(base: OpenBase, held: _Held) -> list[Finding]:
     findings = _compare("keywords", held.served, inventory.keywords)
     if base.model is not None:
         findings += _compare("vectors", held.served, inventory.vectors.get("content", np.empty(0, np.int64)))
+        findings += _compare("questions", held.asked, inventory.vectors.get("question", np.empty(0, np.int64)))
     return findings
 
 

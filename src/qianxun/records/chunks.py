@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, Row, delete, func, select, update
+from sqlalchemy import Connection, Row, delete, func, select
 
-from qianxun.records import rows
+from qianxun.records import pairs, rows
 from qianxun.records.bulk import insert_rows
 from qianxun.records.counters import allocate
-from qianxun.records.schema import ChunkRow, DocumentRow, PairRow, VectorRow, VersionRow
+from qianxun.records.pairs import VECTOR_TYPE, Attached
+from qianxun.records.schema import ChunkRow, DocumentRow, VectorRow, VersionRow
 from qianxun.records.slices import in_slices
-from qianxun.types import Attributes, Chunk, Keys, Prepared, Vector
+from qianxun.types import Attributes, Chunk, Keys, Prepared, Vector, VectorField
 
-VECTOR_TYPE = np.dtype("<f4")
 CHUNK = (
     "key", "knowledge_base_id", "document_key", "generation", "position", "start", "end", "kind", "page",
     "table_position", "headings", "text",
@@ -24,13 +24,15 @@ VECTOR = ("chunk_key", "model", "vector")
 
 
 class Material(NamedTuple):
-    """What an index entry is made of."""
+    """What an index entry is made of: a chunk with the questions it answers, or one of these questions."""
 
     key: int
     document_key: int
     text: str
     vector: Vector | None
     attributes: Attributes
+    field: VectorField = "content"
+    questions: tuple[str, ...] = ()  # of a chunk, in the order of their keys
 
 
 def chunk_id(knowledge_base: int, doc_id: str, position: int) -> str:
@@ -60,7 +62,6 @@ def write_chunks(
         vector_rows.extend(_vector_rows(own, work))
     insert_rows(tx, ChunkRow, CHUNK, chunk_rows)
     insert_rows(tx, VectorRow, VECTOR, vector_rows)
-    _link_pairs(tx, prepared, ranges)
     return ranges
 
 
@@ -93,21 +94,6 @@ def write_vectors(
         held.update(tx.execute(own).scalars())
     keyed = zip(keys, np.asarray(vectors, dtype=VECTOR_TYPE), strict=True)
     insert_rows(tx, VectorRow, VECTOR, [(key, model, vector.tobytes()) for key, vector in keyed if key in held])
-
-
-def _link_pairs(tx: Connection, prepared: Sequence[tuple[int, int, Prepared]], ranges: Mapping[int, range]) -> None:
-    """Ties each pair to the first chunk that holds the beginning of its answer."""
-    pieces = {(key, generation): work.pieces for key, generation, work in prepared}
-    columns = (PairRow.key, PairRow.document_key, PairRow.generation, PairRow.answer)
-    for part in in_slices([key for key, _, _ in prepared]):
-        for pair in tx.execute(select(*columns).where(PairRow.document_key.in_(part))).all():
-            own = pieces.get((pair.document_key, pair.generation))
-            if own is None:  # a pair of another generation
-                continue
-            start = pair.answer[:40]
-            keyed = zip(ranges[pair.document_key], own, strict=True)
-            holder = next((key for key, piece in keyed if start in piece.text), None)
-            tx.execute(update(PairRow).where(PairRow.key == pair.key).values(chunk_key=holder))
 
 
 def remove_chunks(tx: Connection, document_key: int) -> None:
@@ -196,17 +182,38 @@ def _chunk(knowledge_base: int, row: Row[Any]) -> Chunk:
 
 
 def material(tx: Connection, document_keys: Sequence[int], model: str) -> list[Material]:
-    """The served chunks of these documents, as the index wants them."""
+    """The served chunks of these documents, as the index wants them, then the questions they answer."""
     found: list[Material] = []
     for part in in_slices(document_keys):
         found.extend(_material(tx, model, ChunkRow.document_key.in_(part), None))
-    return found
+    return with_questions(found, pairs.of_documents(tx, document_keys, model))
 
 
 def page(tx: Connection, knowledge_base: int, model: str, after: int, limit: int) -> list[Material]:
-    """The next served chunks of a base in key order: a walk for a rebuild."""
+    """The next served chunks of a base in key order, then the questions they answer: a walk for a rebuild."""
     condition = (ChunkRow.knowledge_base_id == knowledge_base) & (ChunkRow.key > after)
-    return _material(tx, model, condition, limit)
+    found = _material(tx, model, condition, limit)
+    if not found:
+        return []
+    return with_questions(found, pairs.of_chunks(tx, knowledge_base, found[0].key, found[-1].key, model))
+
+
+def with_questions(found: list[Material], asked: Sequence[Attached]) -> list[Material]:
+    """Chunks with the questions they answer, and after them these questions as entries of their own."""
+    if not asked:
+        return found
+    by_chunk: dict[int, list[Attached]] = {}
+    for each in asked:
+        by_chunk.setdefault(each.chunk_key, []).append(each)
+    for at, piece in enumerate(found):
+        if own := by_chunk.get(piece.key):
+            found[at] = piece._replace(questions=tuple(each.question for each in own))
+    attributes = {piece.key: piece.attributes for piece in found}
+    return found + [
+        Material(each.key, each.document_key, each.question, each.vector, attributes[each.chunk_key], "question")
+        for each in asked
+        if each.chunk_key in attributes
+    ]
 
 
 def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> list[Material]:
@@ -230,6 +237,7 @@ def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> 
 def drop_other_vectors(tx: Connection, knowledge_base: int, model: str) -> None:
     own = select(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base)
     tx.execute(delete(VectorRow).where(VectorRow.chunk_key.in_(own), VectorRow.model != model))
+    pairs.drop_other_vectors(tx, knowledge_base, model)
 
 
 # ── check ────────────────────────────────────────────────────────────────────────────────────────

@@ -20,7 +20,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
 
 from qianxun.errors import BadInput, NotFound
-from qianxun.records import rows
+from qianxun.records import pairs, rows
 from qianxun.records.bulk import insert_rows
 from qianxun.records.chunks import remove_chunks, remove_older_chunks, write_chunks
 from qianxun.records.counters import CounterName, allocate
@@ -113,8 +113,13 @@ def _accept_wave(tx: Connection, knowledge_base: int, wave: list[Submission]) ->
         append(tx, knowledge_base, [(d.key, d.generation, d.outcome) for d in work])
     ready = [(d.key, d.generation, d.submission.prepared) for d in work if d.submission.prepared is not None]
     keys = write_chunks(tx, knowledge_base, ready)
+    asked = pairs.write(tx, knowledge_base, ready, keys)
+    none = range(0)
     return [
-        Accepted(d.submission.document.id, d.key, d.generation, d.outcome, keys.get(d.key, range(0))) for d in decisions
+        Accepted(
+            d.submission.document.id, d.key, d.generation, d.outcome, keys.get(d.key, none), asked.get(d.key, none)
+        )
+        for d in decisions
     ]
 
 
@@ -135,6 +140,7 @@ def _told(document: Document) -> Iterator[tuple[str, str]]:
     for name in ("id", "content", "name", "content_type", "user_id", "project_id", "source"):
         yield name, getattr(document, name)
     yield from (("tags", tag) for tag in document.tags)
+    yield from (("pairs", text) for pair in document.pairs for text in (pair.question, pair.answer))
     for name, value in document.metadata.items():
         yield "metadata", name
         yield from ((f"metadata.{name}", str(item)) for item in (value if isinstance(value, tuple) else (value,)))
@@ -199,18 +205,19 @@ def _move_heads(tx: Connection, work: list[_Decision], now: datetime, *, served:
 def _write_versions(tx: Connection, knowledge_base: int, work: list[_Decision]) -> None:
     versions: list[tuple[Any, ...]] = []
     tables: list[tuple[Any, ...]] = []
-    pairs: list[tuple[Any, ...]] = []
+    unlinked: list[tuple[Any, ...]] = []  # pairs that wait for their chunks
     for d in work:
         document = d.submission.document
         owner = (knowledge_base, d.key, d.generation)
         versions.append((*owner, d.submission.fingerprint, *rows.version_values(document)))
         spans = document.structure.tables if document.structure else ()
         tables.extend((*owner, at, *rows.table_values(span)) for at, span in enumerate(spans))
-        pairs.extend((*owner, at, pair.question, pair.answer) for at, pair in enumerate(document.pairs))
+        if d.submission.prepared is None:
+            unlinked.extend((*owner, at, pair.question, pair.answer) for at, pair in enumerate(document.pairs))
     _drop_overtaken(tx, [d.key for d in work if d.known])
     insert_rows(tx, VersionRow, (*OWNER, "fingerprint", *rows.VERSION), versions)
     insert_rows(tx, TableRow, ("key", *OWNER, "position", *rows.TABLE), _numbered(tx, "table", tables))
-    insert_rows(tx, PairRow, ("key", *OWNER, "position", "question", "answer"), _numbered(tx, "pair", pairs))
+    insert_rows(tx, PairRow, ("key", *OWNER, "position", "question", "answer"), _numbered(tx, "pair", unlinked))
 
 
 def _numbered(tx: Connection, name: CounterName, found: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -225,9 +232,11 @@ def _drop_overtaken(tx: Connection, document_keys: Sequence[int]) -> None:
         for table in (VersionRow, TableRow, PairRow):
             newest = select(DocumentRow.generation).where(DocumentRow.key == table.document_key).scalar_subquery()
             own = (ChunkRow.document_key == table.document_key) & (ChunkRow.generation == table.generation)
-            tx.execute(
-                delete(table).where(table.document_key.in_(part), table.generation != newest, ~exists().where(own))
-            )
+            overtaken = table.document_key.in_(part) & (table.generation != newest) & ~exists().where(own)
+            if table is PairRow:
+                pairs.remove(tx, overtaken)
+            else:
+                tx.execute(delete(table).where(overtaken))
 
 
 # ── prepare ──────────────────────────────────────────────────────────────────────────────────────
@@ -241,8 +250,8 @@ def load(tx: Connection, document_key: int, generation: int) -> Document:
     if version is None or doc_id is None:
         raise NotFound(f"文档 {document_key} 没有第 {generation} 版", hint="它可能已被更新或删除")
     tables = tx.execute(select(TableRow.__table__).filter_by(**at).order_by(TableRow.position)).all()
-    pairs = tx.execute(select(PairRow.__table__).filter_by(**at).order_by(PairRow.position)).all()
-    return rows.document_of(doc_id, version, tables, pairs)
+    given = select(PairRow.__table__).filter_by(**at, origin=pairs.GIVEN).order_by(PairRow.position)
+    return rows.document_of(doc_id, version, tables, tx.execute(given).all())
 
 
 def complete(tx: Connection, knowledge_base: int, prepared: Sequence[tuple[int, int, Prepared]]) -> dict[int, range]:
@@ -255,6 +264,10 @@ def complete(tx: Connection, knowledge_base: int, prepared: Sequence[tuple[int, 
         waiting.update((row.key, row.generation) for row in tx.execute(picked))
     ready = [(key, generation, work) for key, generation, work in prepared if (key, generation) in waiting]
     keys = write_chunks(tx, knowledge_base, ready)
+    for key, generation, work in ready:
+        if work.questions:  # they take the place of the pairs that waited for their chunks
+            pairs.remove(tx, (PairRow.document_key == key) & (PairRow.generation == generation))
+    pairs.write(tx, knowledge_base, ready, keys)
     if ready:
         statement = (
             update(DocumentRow)
@@ -361,7 +374,8 @@ def remove(tx: Connection, knowledge_base: int, doc_id: str, generation: int | N
     if already:
         return False
     remove_chunks(tx, head.key)
-    for table in (VersionRow, TableRow, PairRow):
+    pairs.remove(tx, PairRow.document_key == head.key)
+    for table in (VersionRow, TableRow):
         tx.execute(delete(table).where(table.document_key == head.key))
     append(tx, knowledge_base, [(head.key, at, "deleted")])
     return True

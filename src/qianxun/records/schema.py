@@ -53,7 +53,7 @@ class Base(DeclarativeBase):
 
 
 class Counter(Base):
-    """The next free number of each kind: document, chunk, table, pair, outbox."""
+    """The next free number of each kind: document, chunk, table, pair, outbox, log; and each base's revisions."""
 
     __tablename__ = "counters"
 
@@ -175,10 +175,17 @@ class TableRow(Base):
 
 
 class PairRow(Base):
-    """A question and answer of a document; ``chunk_key`` is the chunk that holds the answer, once there are chunks."""
+    """A question and answer of a document; ``chunk_key`` is the chunk that holds the answer, once there are chunks.
+
+    ``chunk_digest`` names the text that a model was asked about, so that the same text is not asked about again.
+    """
 
     __tablename__ = "qa_pairs"
-    __table_args__ = (Index("ix_pairs_document", "document_key", "generation"),)
+    __table_args__ = (
+        Index("ix_pairs_document", "document_key", "generation"),
+        Index("ix_pairs_chunk", "knowledge_base_id", "chunk_key"),
+        Index("ix_pairs_digest", "knowledge_base_id", "chunk_digest"),
+    )
 
     key: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
     knowledge_base_id: Mapped[int] = mapped_column(BigKey)
@@ -188,6 +195,18 @@ class PairRow(Base):
     chunk_key: Mapped[int | None] = mapped_column(BigKey)
     question: Mapped[str] = mapped_column(LongText)
     answer: Mapped[str] = mapped_column(LongText)
+    origin: Mapped[str] = mapped_column(String(220), server_default="given")  # given | model:<name>
+    chunk_digest: Mapped[str | None] = mapped_column(String(40))
+
+
+class PairVectorRow(Base):
+    """A question's vector under one model, kept for the same reason as those of chunks."""
+
+    __tablename__ = "pair_vectors"
+
+    pair_key: Mapped[int] = mapped_column(BigKey, ForeignKey("qa_pairs.key"), primary_key=True)
+    model: Mapped[str] = mapped_column(String(200), primary_key=True)
+    vector: Mapped[bytes] = mapped_column(LargeBinary)  # little-endian float32
 
 
 class OutboxRow(Base):
