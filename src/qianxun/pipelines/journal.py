@@ -6,16 +6,16 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, OperationalError
 
 from qianxun.pipelines.recall_bytes import digest
+from qianxun.pipelines.replaying import is_replaying
 from qianxun.records import Records, logs
 from qianxun.records.logs import LogEntry
 from qianxun.types import Recall
@@ -24,18 +24,6 @@ log = logging.getLogger(__name__)
 
 BATCH = 500
 PRUNE_EVERY = 1000  # entries written between two looks at what is too old
-
-_unrecorded: ContextVar[bool] = ContextVar("unrecorded", default=False)
-
-
-@contextmanager
-def unrecorded() -> Iterator[None]:
-    """Searches of this task, inside the block, leave no record: a replay would otherwise log itself."""
-    token = _unrecorded.set(True)
-    try:
-        yield
-    finally:
-        _unrecorded.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +53,7 @@ class Journal:
 
     def note(self, knowledge_base: int, recall: Recall, params: Mapping[str, Any]) -> None:
         """Takes note of a recall; ``params`` as `parameters.params_of` writes them. Called in the event loop."""
-        if _unrecorded.get() or self._is_closed:
+        if is_replaying() or self._is_closed:
             return
         self._waiting.append(_Note(datetime.now(UTC), knowledge_base, recall, params))
         self._keep_to_bound()
@@ -119,7 +107,7 @@ class Journal:
                     logs.prune(tx, self.keep_days, self.keep_rows)
         except (OperationalError, InterfaceError):
             raise
-        except (SQLAlchemyError, ValueError, TypeError):
+        except Exception:  # an outer door: whatever one of them holds must not cost the others their record
             for entry in entries:
                 self._write_alone(entry)
         self._since_prune = len(batch) + (0 if is_due else self._since_prune)
@@ -129,14 +117,14 @@ class Journal:
         try:
             with self.records.writing() as tx:
                 logs.append(tx, [entry])
-        except (SQLAlchemyError, ValueError, TypeError) as error:
+        except Exception as error:  # as above
             self.dropped += 1
             log.warning("a recall cannot be stored in the log: %s", error)
 
     def _entry(self, note: _Note) -> LogEntry | None:
         try:
             return entry_of(note.knowledge_base, note.recall, note.params, note.at)
-        except (ValueError, TypeError) as error:
+        except Exception as error:  # as above
             self.dropped += 1
             log.warning("a recall has no written form and is missing from the log: %s", error)
             return None

@@ -8,8 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from functools import cache
+from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
@@ -28,7 +27,7 @@ def from_bytes(written: bytes) -> Recall:
     """The recall that was written. Raises ValueError for anything else."""
     try:
         return _recall(json.loads(written.decode("utf-8", "surrogatepass")))
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a recall: {error!r}") from error
 
 
@@ -46,18 +45,16 @@ def digest(recall: Recall) -> str:
 # ── writing ──────────────────────────────────────────────────────────────────────────────────────
 
 
+KINDS: tuple[Any, ...] = (Recall, Found, Chunk, Attributes, ArmScore, Degraded, Generation, StepTime)
+NAMES = {kind: tuple(each.name for each in fields(kind)) for kind in KINDS}
+GETTERS = {kind: attrgetter(*names) for kind, names in NAMES.items()}
+
+
 def _fields(value: Any) -> dict[str, Any]:
-    if not is_dataclass(value):
-        raise TypeError(f"no JSON form of {type(value).__name__}")
-    kind: type[Any] = type(value)
-    names, get = _getter(kind)
-    return dict(zip(names, get(value), strict=True))
-
-
-@cache
-def _getter(kind: type[Any]) -> tuple[tuple[str, ...], Any]:
-    names = tuple(each.name for each in fields(kind))
-    return names, attrgetter(*names)
+    kind = type(value)
+    if kind not in NAMES:
+        raise TypeError(f"no JSON form of {kind.__name__}")
+    return dict(zip(NAMES[kind], GETTERS[kind](value), strict=True))
 
 
 # Made once: json.dumps makes an encoder a call.

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from qianxun.pipelines.recall_bytes import from_bytes, to_bytes
+from qianxun.pipelines.replaying import is_replaying
 from qianxun.ports import Cache
 from qianxun.types import Generation, Recall
 
@@ -32,7 +33,7 @@ def cache_key(knowledge_base: int, query: str, params: Mapping[str, Any], genera
 
 async def remembered(cache: Cache, key: str, query: str) -> Recall | None:
     """The answer kept under a key. A damaged entry, or another query's (md5 can be made to collide), is none."""
-    written = await cache.get(key)
+    written = None if is_replaying() else await cache.get(key)
     if written is None:
         return None
     try:
@@ -45,5 +46,5 @@ async def remembered(cache: Cache, key: str, query: str) -> Recall | None:
 
 async def remember(cache: Cache, key: str, recall: Recall, seconds: float) -> None:
     """Keeps an answer. A degraded one is not kept: the next search may be whole again."""
-    if not recall.degraded and not recall.from_cache:
+    if not recall.degraded and not recall.from_cache and not is_replaying():
         await cache.put(key, to_bytes(recall), seconds)

@@ -166,7 +166,7 @@ def _storable(value: Any) -> Any:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         text.encode("utf-8")
-        if "\\u0000" not in text:
+        if "\\u0000" not in text and not _is_escaped(value):
             return value
     except ValueError:  # not a number, or not Unicode
         text = json.dumps(value, ensure_ascii=False)
@@ -174,6 +174,8 @@ def _storable(value: Any) -> Any:
 
 
 def _restored(value: Any) -> Any:
-    if isinstance(value, dict) and set(value) == {ESCAPED}:
-        return json.loads(value[ESCAPED].encode("ascii").decode("unicode_escape"))
-    return value
+    return json.loads(value[ESCAPED].encode("ascii").decode("unicode_escape")) if _is_escaped(value) else value
+
+
+def _is_escaped(value: Any) -> bool:
+    return isinstance(value, dict) and set(value) == {ESCAPED}

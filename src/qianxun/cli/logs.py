@@ -1,0 +1,262 @@
+"""`qianxun logs` and `qianxun replay`: what was searched for, what found nothing or took long, and the same again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from qianxun.cli.search import described as described_search
+from qianxun.cli.search import show, show_degraded
+from qianxun.cli.session import JsonFlag, find_base, program, session_of, with_engine
+from qianxun.cli.voice import note, out, print_json, say
+
+if TYPE_CHECKING:
+    from qianxun.engine import Engine
+    from qianxun.records.logs import LogEntry
+    from qianxun.types import KnowledgeBase, Recall
+
+QUERY_SHOWN = 24
+SLOW_MS = 200.0
+LIMIT = 50
+
+# ── logs ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def logs(
+    context: typer.Context,
+    zero: Annotated[bool, typer.Option("--zero", help="只看什么也没找到的 · only those that found nothing")] = False,
+    slow: Annotated[
+        bool, typer.Option("--slow", help=f"只看慢的（超过 {SLOW_MS:.0f} 毫秒，或写在后面的 MS） · only slow ones")
+    ] = False,
+    over: Annotated[
+        float | None,
+        typer.Argument(metavar="[MS]", help="--slow 的界限，毫秒 · the bound of --slow, in ms", show_default=False),
+    ] = None,
+    kb: Annotated[
+        str | None, typer.Option(metavar="NAME", help="只看这个知识库的 · only of this base", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, metavar="N", help="最多几条 · at most so many")] = LIMIT,
+    as_json: JsonFlag = False,
+) -> None:
+    """检索记录，新的在前；用来找出没结果的和慢的 · the log of searches, newest first"""
+    bound = (SLOW_MS if over is None else over) if slow or over is not None else None
+    settings = session_of(context).settings()
+    names, found = with_engine(settings, lambda engine: _listed(engine, kb, zero, bound, limit))
+    if as_json:
+        print_json({"logs": [described(entry, names) for entry in found]})
+        return
+    if not found:
+        out().print(_nothing(zero, bound), markup=False)
+        return
+    out().print(_table(found, names))
+    again = f"{program(settings)} replay {found[0].id}"
+    note(say(f"重放其中一条，看结果是否还一样：{again}", f"Run one again and compare: {again}"))
+
+
+async def _listed(
+    engine: Engine, kb: str | None, zero: bool, slow_ms: float | None, limit: int
+) -> tuple[dict[int, str], list[LogEntry]]:
+    from qianxun.records import logs as log
+
+    base = await find_base(engine, kb) if kb is not None else None
+    names = {each.id: each.name for each in await engine.knowledge_bases()}
+
+    def read() -> list[LogEntry]:
+        with engine.records.reading() as tx:
+            return log.listed(tx, knowledge_base=base.id if base else None, zero=zero, slow_ms=slow_ms, limit=limit)
+
+    return names, await asyncio.to_thread(read)
+
+
+def _nothing(zero: bool, slow_ms: float | None) -> str:
+    if zero or slow_ms is not None:
+        return say("没有这样的检索。去掉 --zero 或 --slow 看全部。", "None. Leave out --zero or --slow to see all.")
+    return say("还没有检索记录。先检索一次：qianxun search", "Nothing in the log yet. Search first: qianxun search")
+
+
+def _table(found: Sequence[LogEntry], names: dict[int, str]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for title in (say("编号", "id"), say("时间", "time"), say("知识库", "base"), say("查询", "query")):
+        table.add_column(title)
+    table.add_column(say("方式", "mode"))
+    table.add_column(say("层级", "tier"))
+    table.add_column(say("结果", "results"), justify="right")
+    table.add_column(say("毫秒", "ms"), justify="right")
+    table.add_column("")
+    for entry in found:
+        table.add_row(
+            str(entry.id),
+            f"{entry.created_at.astimezone():%m-%d %H:%M:%S}",
+            Text(names.get(entry.knowledge_base_id, str(entry.knowledge_base_id))),
+            Text(_cut(entry.query)),
+            entry.mode,
+            entry.tier or "—",
+            Text(str(len(entry.results)), style="" if entry.results else "bold red"),
+            f"{entry.time_cost_ms:.0f}",
+            Text(_marks(entry), style="yellow"),
+        )
+    return table
+
+
+def _cut(query: str) -> str:
+    shown = " ".join("".join(sign if sign.isprintable() else " " for sign in query).split())
+    return shown if len(shown) <= QUERY_SHOWN else shown[:QUERY_SHOWN] + "…"
+
+
+def _marks(entry: LogEntry) -> str:
+    marks = [say("！降级", "! degraded")] if entry.degraded else []
+    return " ".join([*marks, say("缓存", "cached")] if entry.from_cache else marks)
+
+
+def described(entry: LogEntry, names: dict[int, str]) -> dict[str, Any]:
+    return {
+        "id": entry.id,
+        "knowledge_base_id": entry.knowledge_base_id,
+        "knowledge_base": names.get(entry.knowledge_base_id),
+        "query": entry.query,
+        "retrieval_params": dict(entry.params),
+        "retrieval_mode": entry.mode,
+        "tier": entry.tier or None,
+        "chunk_count": len(entry.results),
+        "time_cost_ms": entry.time_cost_ms,
+        "from_cache": entry.from_cache,
+        "degraded": [{"part": one.part, "reason": one.reason} for one in entry.degraded],
+        "steps": [{"name": one.name, "seconds": one.seconds, "count": one.count} for one in entry.steps],
+        "results": [{"chunk_id": chunk_id, "score": score} for chunk_id, score in entry.results],
+        "trace_id": entry.trace_id,
+        "generation": entry.generation,
+        "digest": entry.digest,
+        "created_at": entry.created_at.isoformat(),
+    }
+
+
+# ── replay ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    entry: LogEntry
+    base: KnowledgeBase
+    answer: Recall
+    is_same: bool  # byte for byte, times and trace left out
+
+    @property
+    def generation(self) -> str:
+        return str(self.answer.generation) if self.answer.generation is not None else ""
+
+    @property
+    def changed(self) -> list[dict[str, Any]]:
+        now = [(each.chunk.chunk_id, each.score) for each in self.answer.found]
+        return changes(self.entry.results, now)
+
+
+def replay(
+    context: typer.Context,
+    log_id: Annotated[int, typer.Argument(metavar="LOG_ID", help="检索记录的编号，见 logs · its id, see logs")],
+    as_json: JsonFlag = False,
+) -> None:
+    """用当时的参数再检索一次，与当时的回答比较 · search again as logged, and compare
+
+    比较的是整个回答的每一个字节：块、分数、次序、各路得分、层级、降级；不比用时、追踪号和是否来自缓存。知识库没有变过，
+    回答就应当一样；变过，就列出哪些结果新来、消失、移动。重放不用缓存，也不留记录。
+
+    Every byte of the answer is compared: chunks, scores, order, arms, tiers, degraded parts; not times, trace or
+    cache. An unchanged base must give the same answer; otherwise what came, went and moved is listed.
+    """
+    settings = session_of(context).settings()
+    done = with_engine(settings, lambda engine: _replayed(engine, log_id))
+    if as_json:
+        print_json(_as_json(done))
+        return
+    console = out()
+    show(console, done.answer)
+    show_degraded(done.answer)
+    console.print(_verdict(done), markup=False, soft_wrap=True)
+    for change in done.changed:
+        console.print(f"  {_told(change)}", markup=False, soft_wrap=True)
+
+
+async def _replayed(engine: Engine, log_id: int) -> Replayed:
+    from qianxun.pipelines.parameters import arguments_of
+    from qianxun.pipelines.recall_bytes import digest
+    from qianxun.pipelines.replaying import replaying
+    from qianxun.records import logs as log
+
+    def read() -> LogEntry:
+        with engine.records.reading() as tx:
+            return log.get(tx, log_id)
+
+    entry = await asyncio.to_thread(read)
+    base = await engine.knowledge_base(entry.knowledge_base_id)
+    with replaying():
+        answer = await engine.retrieve(base.id, entry.query, **arguments_of(entry.params))
+    return Replayed(entry, base, answer, digest(answer) == entry.digest)
+
+
+def changes(then: Sequence[tuple[str, float]], now: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
+    """Which results came, went, moved or were scored anew, in the order of the new answer, then the gone ones."""
+    before = {chunk_id: (rank, score) for rank, (chunk_id, score) in enumerate(then, 1)}
+    after = {chunk_id: (rank, score) for rank, (chunk_id, score) in enumerate(now, 1)}
+    found = []
+    for chunk_id in [*after, *(each for each in before if each not in after)]:
+        old, new = before.get(chunk_id), after.get(chunk_id)
+        if old == new:
+            continue
+        kind = "came" if old is None else "went" if new is None else "moved" if old[0] != new[0] else "rescored"
+        found.append(
+            {
+                "chunk_id": chunk_id,
+                "change": kind,
+                "rank_then": old[0] if old else None,
+                "rank_now": new[0] if new else None,
+                "score_then": old[1] if old else None,
+                "score_now": new[1] if new else None,
+            }
+        )
+    return found
+
+
+def _as_json(done: Replayed) -> dict[str, Any]:
+    return {
+        **described_search(done.base, done.answer, done.entry.params.get("doc_ids", ())),
+        "replay": {
+            "log_id": done.entry.id,
+            "same": done.is_same,
+            "generation_then": done.entry.generation,
+            "generation_now": done.generation,
+            "changed": done.changed,
+        },
+    }
+
+
+def _verdict(done: Replayed) -> str:
+    if done.is_same:
+        return say("✓ 与当时的回答逐字节相同", "✓ The same answer as then, byte for byte")
+    if done.entry.generation != done.generation:
+        return say("! 知识库在那之后变过，回答不同：", "! The base has changed since; the answer differs:")
+    if done.entry.degraded or done.answer.degraded:
+        return say(
+            "! 当时与现在参加检索的部分不同（见“降级”），回答不同：",
+            "! Not the same parts took part; the answer differs:",
+        )
+    return say(
+        "! 知识库没有变，回答却不同：设置或程序变过吗？", "! The base is the same, the answer is not: other settings?"
+    )
+
+
+def _told(change: dict[str, Any]) -> str:
+    then, now = change["rank_then"], change["rank_now"]
+    scores = " → ".join(f"{score:.4f}" for score in (change["score_then"], change["score_now"]) if score is not None)
+    words = {
+        "came": say(f"新来，第 {now}", f"came, place {now}"),
+        "went": say(f"消失，原第 {then}", f"went, was place {then}"),
+        "moved": say(f"第 {then} → 第 {now}", f"place {then} → {now}"),
+        "rescored": say(f"仍第 {now}，分数变了", f"still place {now}, other score"),
+    }
+    return f"{change['chunk_id']}  {words[change['change']]}  {scores}"

@@ -1,0 +1,262 @@
+"""The journal writes behind the searches' backs, keeps to its bound, and outlives a failing database."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from qianxun.pipelines.journal import Journal
+from qianxun.pipelines.recall_bytes import digest
+from qianxun.pipelines.replaying import replaying
+from qianxun.records import Records, bases, logs
+from qianxun.records.database import sqlite_url
+from qianxun.records.logs import LogEntry
+from qianxun.types import Degraded, Generation, Recall, StepTime
+from tests.pipelines.recalls import answer
+
+KB = 1001
+PARAMS = {"mode": "hybrid", "top_k": 5}
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Iterator[Records]:
+    opened = Records.open(sqlite_url(tmp_path / "records.db"))
+    with opened.writing() as tx:
+        bases.create(tx, "医保")
+    yield opened
+    opened.close()
+
+
+def held(records: Records) -> list[LogEntry]:
+    with records.reading() as tx:
+        return list(reversed(logs.listed(tx, limit=10_000)))
+
+
+def queries(records: Records) -> list[str]:
+    return [entry.query for entry in held(records)]
+
+
+def test_a_recall_is_in_the_log_with_all_it_says_of_itself(records: Records) -> None:
+    recall = answer(
+        "住院报销比例",
+        "住院报销八成",
+        seconds=0.25,
+        trace_id="t1",
+        degraded=(Degraded("vector", "模型不在"),),
+        steps=(StepTime("fuse", 0.001, 3),),
+        generation=Generation(7, 6, "m", "1"),
+    )
+
+    async def work() -> None:
+        journal = Journal(records)
+        journal.note(KB, recall, PARAMS)
+        await journal.flush()
+
+    asyncio.run(work())
+    (entry,) = held(records)
+    assert (entry.query, entry.params, entry.mode, entry.tier) == ("住院报销比例", PARAMS, "hybrid", "strict")
+    assert (entry.time_cost_ms, entry.trace_id, entry.generation) == (250.0, "t1", "7.6.m.1")
+    assert entry.results == (("c_1001_d_1", 1.0),)
+    assert (entry.steps, entry.degraded, entry.digest) == (recall.steps, recall.degraded, digest(recall))
+
+
+def test_closing_writes_what_is_left_and_takes_no_more(records: Records) -> None:
+    async def work() -> None:
+        journal = Journal(records, pause_seconds=60)
+        for at in range(1200):
+            journal.note(KB, answer(str(at)), PARAMS)
+        await journal.close()
+        journal.note(KB, answer("太迟"), PARAMS)
+        await journal.close()
+
+    asyncio.run(work())
+    assert queries(records) == [str(at) for at in range(1200)]
+
+
+def test_notes_are_written_without_being_asked(records: Records) -> None:
+    async def work() -> None:
+        journal = Journal(records, pause_seconds=0.01)
+        for query in ("一", "二"):
+            journal.note(KB, answer(query), PARAMS)
+            for _ in range(1000):
+                if query in queries(records):
+                    break
+                await asyncio.sleep(0.01)
+        await journal.close()
+
+    asyncio.run(work())
+    assert queries(records) == ["一", "二"]
+
+
+def test_the_oldest_are_dropped_when_too_many_wait(records: Records, caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> Journal:
+        journal = Journal(records, bound=3, pause_seconds=60)
+        for at in range(10):
+            journal.note(KB, answer(str(at)), PARAMS)
+        await journal.close()
+        return journal
+
+    with caplog.at_level(logging.WARNING, "qianxun.pipelines.journal"):
+        journal = asyncio.run(work())
+    assert queries(records) == ["7", "8", "9"]
+    assert journal.dropped == 7
+    assert len(caplog.records) == 1
+
+
+def test_a_failing_database_fails_no_search_and_gets_the_notes_later(
+    records: Records, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        journal = Journal(records, pause_seconds=60)
+        with moved_away(records):
+            for query in ("一", "二"):
+                journal.note(KB, answer(query), PARAMS)
+                await journal.flush()
+        assert queries(records) == []
+        journal.note(KB, answer("三"), PARAMS)
+        await journal.flush()
+        await journal.close()
+
+    with caplog.at_level(logging.WARNING, "qianxun.pipelines.journal"):
+        asyncio.run(work())
+    assert queries(records) == ["一", "二", "三"]
+    assert len(caplog.records) == 1
+
+
+@contextmanager
+def moved_away(records: Records) -> Iterator[None]:
+    """The table is not there: the database answers every write with an error of its own."""
+    with records.writing() as tx:
+        tx.exec_driver_sql("ALTER TABLE knowledge_retrieval_log RENAME TO elsewhere")
+    try:
+        yield
+    finally:
+        with records.writing() as tx:
+            tx.exec_driver_sql("ALTER TABLE elsewhere RENAME TO knowledge_retrieval_log")
+
+
+def test_a_database_that_stays_away_costs_the_log_only(records: Records, caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        journal = Journal(records, bound=2, pause_seconds=60)
+        with moved_away(records):
+            for at in range(5):
+                journal.note(KB, answer(str(at)), PARAMS)
+                await journal.flush()
+            await journal.close()
+
+    with caplog.at_level(logging.WARNING, "qianxun.pipelines.journal"):
+        asyncio.run(work())
+    assert "2 recalls are missing" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("recall", "params"),
+    [
+        (answer("坏的"), {"top_k": object()}),
+        (replace(answer("坏的"), found=(object(),)), PARAMS),
+        (answer("坏的", trace_id=7), PARAMS),
+    ],
+)
+def test_one_that_cannot_be_written_does_not_take_others_along(
+    records: Records, recall: Recall, params: dict[str, Any]
+) -> None:
+    async def work() -> Journal:
+        journal = Journal(records, pause_seconds=60)
+        journal.note(KB, answer("一"), PARAMS)
+        journal.note(KB, recall, params)
+        journal.note(KB, answer("二"), PARAMS)
+        await journal.close()
+        return journal
+
+    assert asyncio.run(work()).dropped == 1
+    assert queries(records) == ["一", "二"]
+
+
+@pytest.mark.parametrize("query", ["\x00", "\ud800", "医" * 5000, ""])
+def test_any_query_can_be_logged(records: Records, query: str) -> None:
+    async def work() -> None:
+        journal = Journal(records)
+        journal.note(KB, answer(query, seconds=math.nan), PARAMS)
+        await journal.close()
+
+    asyncio.run(work())
+    assert [(entry.query, entry.time_cost_ms) for entry in held(records)] == [(query, 0.0)]
+
+
+def test_a_replay_leaves_no_record_while_others_do(records: Records) -> None:
+    async def work() -> None:
+        journal = Journal(records)
+        ready = asyncio.Event()
+
+        async def again() -> None:
+            with replaying():
+                await ready.wait()
+                journal.note(KB, answer("重放"), PARAMS)
+
+        task = asyncio.create_task(again())
+        await asyncio.sleep(0)
+        journal.note(KB, answer("检索"), PARAMS)
+        ready.set()
+        await task
+        await journal.close()
+
+    asyncio.run(work())
+    assert queries(records) == ["检索"]
+
+
+def test_the_log_is_pruned_now_and_then(records: Records) -> None:
+    async def work() -> None:
+        journal = Journal(records, keep_rows=100, pause_seconds=60)
+        for at in range(1600):
+            journal.note(KB, answer(str(at)), PARAMS)
+        await journal.close()
+
+    asyncio.run(work())
+    kept = queries(records)
+    assert kept[-1] == "1599"
+    assert 100 <= len(kept) < 1100
+
+
+def test_writers_at_the_same_time_lose_nothing(records: Records) -> None:
+    async def search(journal: Journal, name: int) -> None:
+        for at in range(50):
+            journal.note(KB, answer(f"{name}-{at}"), PARAMS)
+            if at % 7 == 0:
+                await journal.flush()
+            await asyncio.sleep(0)
+
+    async def work() -> None:
+        journal = Journal(records, pause_seconds=0.001)
+        await asyncio.gather(*(search(journal, name) for name in range(8)))
+        await journal.close()
+
+    asyncio.run(work())
+    assert sorted(queries(records)) == sorted(f"{name}-{at}" for name in range(8) for at in range(50))
+
+
+def test_a_search_never_waits_for_a_writer(records: Records) -> None:
+    """The database is locked by a long write while notes are taken: only `flush` waits for it."""
+
+    async def work(tx: Connection) -> None:
+        journal = Journal(records, pause_seconds=0.0)
+        for at in range(100):
+            journal.note(KB, answer(str(at)), PARAMS)
+            await asyncio.sleep(0)
+        tx.commit()
+        holder.release()
+        await journal.close()
+
+    holder = records._writer
+    holder.acquire()
+    with records.engine.connect() as tx:
+        asyncio.run(work(tx))
+    assert len(queries(records)) == 100
