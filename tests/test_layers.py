@@ -12,7 +12,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "qianxun"
 # Top to bottom. The parts of one row are siblings.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("types", "errors"),
-    ("ports", "chinese"),
+    ("ports", "chinese", "homophones"),
     ("ingest", "records", "index", "cache", "recall", "rank", "graph", "answer", "models", "evaluation", "testing"),
     ("pipelines",),
     ("settings", "registry", "folder"),
@@ -31,6 +31,7 @@ DRIVERS = {
     "sentence_transformers": {"models/sentence.py"},
     "rapidocr": {"ingest/parse/ocr.py"},
     "ir_measures": {"evaluation/metrics.py"},
+    "pypinyin": {"homophones.py"},
     "typer": {"cli"},
 }
 

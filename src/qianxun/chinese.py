@@ -186,6 +186,10 @@ class Analyser:
         """`words`, separated by spaces."""
         return " ".join(self.words(text))
 
+    def has_word(self, word: str) -> bool:
+        """Whether the dictionary lists it, own words included; what the segmenter merely guesses to be one is not."""
+        return bool(self._jieba.has_word(fold(word)))
+
     def analyse_query(self, text: str) -> Terms:
         """Words and grams of a question, each once; words that carry no meaning only when there is nothing else."""
         words = tuple(dict.fromkeys(self.words(text)))

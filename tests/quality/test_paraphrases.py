@@ -37,7 +37,7 @@ def test_a_question_shares_no_word_with_its_passage(item: dict[str, str]) -> Non
 
 
 def distractors(count: int) -> list[Document]:
-    lines = (DATA / "beir" / "cmrc2018" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (DATA / "beir" / "cmrc2018" / "corpus.jsonl").read_text(encoding="utf-8").strip().split("\n")
     random.Random(20261116).shuffle(lines)
     return [Document(entry["_id"], entry["text"]) for entry in map(json.loads, lines[:count])]
 
