@@ -82,13 +82,14 @@ def _nothing(zero: bool, slow_ms: float | None) -> str:
 
 def _table(found: Sequence[LogEntry], names: dict[int, str]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for title in (say("编号", "id"), say("时间", "time"), say("知识库", "base"), say("查询", "query")):
-        table.add_column(title)
-    table.add_column(say("方式", "mode"))
-    table.add_column(say("层级", "tier"))
-    table.add_column(say("结果", "results"), justify="right")
-    table.add_column(say("毫秒", "ms"), justify="right")
-    table.add_column("")
+    for title in (say("编号", "id"), say("时间", "time"), say("知识库", "base")):
+        table.add_column(title, no_wrap=True)
+    table.add_column(say("查询", "query"), no_wrap=True, overflow="ellipsis")
+    for title in (say("方式", "mode"), say("层级", "tier")):
+        table.add_column(title, no_wrap=True)
+    for title in (say("结果", "results"), say("毫秒", "ms")):
+        table.add_column(title, no_wrap=True, justify="right")
+    table.add_column("", no_wrap=True)
     for entry in found:
         table.add_row(
             str(entry.id),
