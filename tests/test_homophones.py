@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qianxun import Document, Engine
 from qianxun.chinese import Analyser, grams
 from qianxun.homophones import CHANGES, corrections
 from qianxun.types import TermCounts, Terms
@@ -154,6 +156,23 @@ def test_no_more_than_two_characters_are_changed_and_few_terms_counted() -> None
     assert sum(old != new for old, new in zip(text, changed, strict=True)) == CHANGES
     assert len(held.asked) == 2
     assert max(held.asked) < 1_000
+
+
+def test_a_real_index_is_asked(tmp_path: Path) -> None:
+    async def story() -> str | None:
+        async with Engine.open(tmp_path, background=False) as engine:
+            about = await engine.create_knowledge_base("医保", model="none")
+            await engine.add_documents(about.id, [Document("a", "糖尿病患者的门诊费用，医保报销比例为八成。")])
+            base = await engine.base(about.id)
+            return await corrections("糖尿丙的抱销比例", base.analyser, base.serving.index.count)
+
+    assert asyncio.run(story()) == "糖尿病的报销比例"
+
+
+def test_a_word_is_what_a_dictionary_lists() -> None:
+    assert Analyser().has_word("饺子")
+    assert not Analyser().has_word("抱销")
+    assert Analyser(["抱销"]).has_word("抱銷")
 
 
 @given(st.text(st.one_of(st.characters(), st.sampled_from("糖尿丙高血牙医保抱销发票的Ⅱ銷怎么办，a1")), max_size=40))
