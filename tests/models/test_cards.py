@@ -5,7 +5,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from qianxun.errors import NotFound
-from qianxun.models import CARDS, card
+from qianxun.models import CARDS, RERANK_CARDS, any_card, card, rerank_card
 from tests.shared import BGE_SMALL, needs_model
 
 
@@ -26,8 +26,19 @@ def test_a_name_is_found_by_alias_and_in_any_case() -> None:
 
 
 def test_every_name_leads_to_one_card() -> None:
-    names = [known.casefold() for row in CARDS for known in (row.name, *row.aliases)]
+    names = [known.casefold() for row in (*CARDS, *RERANK_CARDS) for known in (row.name, *row.aliases)]
     assert len(names) == len(set(names))
+
+
+def test_rerankers_have_cards_of_their_own() -> None:
+    assert [row.name for row in RERANK_CARDS] == ["bge-reranker-large", "bge-reranker-base", "bge-reranker-v2-m3"]
+    assert rerank_card("BAAI/bge-reranker-large") is any_card("bge-reranker-LARGE")
+    assert any_card("bge-m3") is card("bge-m3")
+    assert not any(row.pinned for row in RERANK_CARDS)
+    with pytest.raises(NotFound, match="嵌入模型"):
+        card("bge-reranker-base")
+    with pytest.raises(NotFound, match=r"重排模型.*bge-reranker-v2-m3"):
+        rerank_card("bge-m3")
 
 
 def test_an_unknown_name_is_answered_with_the_nearest_ones() -> None:

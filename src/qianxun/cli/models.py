@@ -13,15 +13,16 @@ from rich.table import Table
 
 from qianxun.cli.session import JsonFlag, session_of
 from qianxun.cli.voice import err, note, out, print_json, say
-from qianxun.errors import BadInput
+from qianxun.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
     from qianxun.models import PullEvent
     from qianxun.settings import Settings
 
-app = typer.Typer(help="嵌入模型 · embedding models", no_args_is_help=True)
+app = typer.Typer(help="嵌入模型与重排模型 · embedding and rerank models", no_args_is_help=True)
 
 SENTENCE = "住院费用可以报销多少？"
+ANSWER = "住院费用的报销比例为百分之八十五。"
 
 
 @app.command("list", help="列出认识的模型，以及在哪里找到 · the cards, and where they were found")
@@ -33,6 +34,7 @@ def list_models(context: typer.Context, as_json: JsonFlag = False) -> None:
         return
     table = Table(box=None, pad_edge=False)
     table.add_column(say("模型", "model"))
+    table.add_column(say("用途", "kind"))
     table.add_column(say("维度", "dimension"), justify="right")
     table.add_column(say("哈希", "hashes"))
     table.add_column(say("位置", "where"), overflow="fold")
@@ -40,7 +42,8 @@ def list_models(context: typer.Context, as_json: JsonFlag = False) -> None:
         where = row["folder"] or say(f"未下载：qianxun models pull {row['name']}", "not here")
         in_use = " [green]●[/]" if row["in_use"] else ""
         pinned = say("已固定", "pinned") if row["pinned"] else say("未固定", "unpinned")
-        table.add_row(row["name"] + in_use, str(row["dimension"]), pinned, escape(where))
+        kind = say("嵌入", "embedding") if row["kind"] == "embedding" else say("重排", "rerank")
+        table.add_row(row["name"] + in_use, kind, str(row["dimension"] or ""), pinned, escape(where))
     out().print(table)
     note(say("● 设置中选用的模型", "● the model of the settings"))
 
@@ -48,17 +51,18 @@ def list_models(context: typer.Context, as_json: JsonFlag = False) -> None:
 def known_models(settings: Settings) -> list[dict[str, Any]]:
     """Every card, as JSON, with the folder that holds its files."""
     from qianxun.engine import model_folders
-    from qianxun.models import CARDS, find_local
+    from qianxun.models import EVERY_CARD, ModelCard, find_local
 
     folders = model_folders(settings)
     chosen = settings.vectorization.model
     rows = []
-    for card in CARDS:
+    for card in EVERY_CARD:
         found = find_local(card, folders)
         rows.append(
             {
                 "name": card.name,
-                "dimension": card.dimension,
+                "kind": "embedding" if isinstance(card, ModelCard) else "rerank",
+                "dimension": card.dimension if isinstance(card, ModelCard) else None,
                 "max_tokens": card.max_tokens,
                 "licence": card.licence,
                 "pinned": card.pinned,
@@ -131,7 +135,7 @@ class _Watcher:
             self._shown.update(self._task, completed=event.done)
 
 
-@app.command("test", help="试一个模型：嵌入一句话 · try a model on one sentence")
+@app.command("test", help="试一个模型：嵌入一句话，或给一问一答打分 · try a model on one sentence or pair")
 def try_model(
     context: typer.Context,
     name: Annotated[
@@ -146,18 +150,54 @@ def try_model(
             say("设置中没有选用模型（none）", "The settings name no model (none)"),
             hint=say("写明要试哪个：qianxun models test bge-small-zh-v1.5", "Say which: qianxun models test NAME"),
         )
-    told = _try(settings, wanted)
+    told = _try_reranker(settings, wanted) if _is_reranker(wanted) else _try(settings, wanted)
     if as_json:
         print_json(told)
         return
-    out().print(
-        say(
-            f"[green]✓[/] {told['model']}：{told['dimension']} 维，装载 {told['load_seconds']:.2f} 秒，"
-            f"嵌入一句话 {told['embed_seconds'] * 1000:.0f} 毫秒",
-            f"[green]✓[/] {told['model']}: {told['dimension']} dimensions, loaded in {told['load_seconds']:.2f} s, "
-            f"one sentence in {told['embed_seconds'] * 1000:.0f} ms",
+    out().print(_said(told))
+
+
+def _said(told: dict[str, Any]) -> str:
+    name, load = told["model"], told["load_seconds"]
+    if "score" in told:
+        spent = told["score_seconds"] * 1000
+        return say(
+            f"[green]✓[/] {name}：装载 {load:.2f} 秒，一问一答得 {told['score']:.3f} 分，{spent:.0f} 毫秒",
+            f"[green]✓[/] {name}: loaded in {load:.2f} s, one pair scored {told['score']:.3f} in {spent:.0f} ms",
         )
+    spent = told["embed_seconds"] * 1000
+    return say(
+        f"[green]✓[/] {name}：{told['dimension']} 维，装载 {load:.2f} 秒，嵌入一句话 {spent:.0f} 毫秒",
+        f"[green]✓[/] {name}: {told['dimension']} dimensions, loaded in {load:.2f} s, one sentence in {spent:.0f} ms",
     )
+
+
+def _is_reranker(name: str) -> bool:
+    from qianxun.models import rerank_card
+
+    try:
+        rerank_card(name)
+    except NotFound:
+        return False
+    return True
+
+
+def _try_reranker(settings: Settings, name: str) -> dict[str, Any]:
+    from qianxun.engine import model_folders
+    from qianxun.models import open_cross_encoder
+
+    vectors = settings.vectorization
+    started = time.perf_counter()
+    model = open_cross_encoder(name, folders=model_folders(settings), threads=vectors.threads, device=vectors.device)
+    loaded = time.perf_counter()
+    score = model.score(SENTENCE, [ANSWER])[0]
+    done = time.perf_counter()
+    return {
+        "model": model.name,
+        "score": score,
+        "load_seconds": round(loaded - started, 3),
+        "score_seconds": round(done - loaded, 4),
+    }
 
 
 def _try(settings: Settings, name: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""Models: cards say what is known of them, `open_embedding` and `open_reranker` open one, `pull` fetches its files."""
+"""Models: cards say what is known of them, `open_embedding` and its kin open one, `pull` fetches one's files."""
 
-from qianxun.models.cards import CARDS, RERANK_CARDS, ModelCard, RerankCard, any_card, card, rerank_card
+from qianxun.models.cards import CARDS, EVERY_CARD, RERANK_CARDS, ModelCard, RerankCard, any_card, card, rerank_card
+from qianxun.models.cross_encoder import CrossEncoder, open_cross_encoder
 from qianxun.models.embedding import SENTENCE_PREFIX, EmbeddingEngine, open_embedding
 from qianxun.models.endpoints import ChatEndpoint, RemoteEndpoint, RerankEndpoint
 from qianxun.models.maxsim import MaxSim
@@ -9,9 +10,11 @@ from qianxun.models.weights import find_local
 
 __all__ = [
     "CARDS",
+    "EVERY_CARD",
     "RERANK_CARDS",
     "SENTENCE_PREFIX",
     "ChatEndpoint",
+    "CrossEncoder",
     "EmbeddingEngine",
     "MaxSim",
     "ModelCard",
@@ -22,6 +25,7 @@ __all__ = [
     "any_card",
     "card",
     "find_local",
+    "open_cross_encoder",
     "open_embedding",
     "pull",
     "rerank_card",

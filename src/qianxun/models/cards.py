@@ -170,6 +170,9 @@ RERANK_CARDS: tuple[RerankCard, ...] = (
 )
 
 
+EVERY_CARD: tuple[AnyCard, ...] = (*CARDS, *RERANK_CARDS)
+
+
 def card(name: str | ModelCard) -> ModelCard:
     """The card of an embedding model, by name or alias, in any letter case; a caller's own card is its own answer.
 
@@ -187,8 +190,7 @@ def any_card(name: str | AnyCard) -> AnyCard:
     """The same for a model of either kind; no two models share a name."""
     if not isinstance(name, str):
         return name
-    rows: tuple[AnyCard, ...] = (*CARDS, *RERANK_CARDS)
-    return _named(name, rows, "模型")
+    return _named(name, EVERY_CARD, "模型")
 
 
 def _named(name: str, rows: Sequence[Card], kind: str) -> Card:
