@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qianxun.cache.memory import MemoryCache
+from qianxun.engine import Engine
 from qianxun.pipelines.parameters import params_of
 from qianxun.pipelines.recall import RecallOptions
 from qianxun.pipelines.remember import cache_key, remember, remembered
 from qianxun.pipelines.replaying import replaying
+from qianxun.records import bases
 from qianxun.types import Degraded, Generation, Recall
+from tests.pipelines.opened import doc, opened
 from tests.pipelines.recalls import answer, filters
 
 STATE = Generation(7, 7, "m", "1")
@@ -120,3 +125,33 @@ def test_a_replay_neither_asks_the_cache_nor_fills_it() -> None:
         assert await remembered(cache, KEY, WHOLE.query) == WHOLE
 
     asyncio.run(work())
+
+
+def test_every_acknowledged_write_through_the_engine_raises_the_generation(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            manager = await engine.manager(kb)
+            events = await engine.events(kb)
+            writes: list[tuple[str, Callable[[], Awaitable[Any]]]] = [
+                ("add", lambda: engine.add_documents(kb, [doc("甲", "住院报销八成")])),
+                ("update", lambda: engine.add_documents(kb, [doc("甲", "住院报销九成")])),
+                ("relabel", lambda: engine.add_documents(kb, [doc("甲", "住院报销九成", tags=("新",))])),
+                ("add later", lambda: engine.add_documents(kb, [doc("乙", "门诊")], wait=False)),
+                ("index", lambda: manager.index_document(doc("丙", "急诊"))),
+                ("delete", lambda: engine.delete_document(kb, "甲")),
+                ("add again", lambda: engine.add_documents(kb, [doc("甲", "住院报销九成")])),
+                ("event", lambda: events.handle_document_deleted({"document_id": "丙"})),
+                ("another model", lambda: engine.rebuild(kb, model="none")),
+            ]
+            seen = [_generation(engine, kb)]
+            for name, write in writes:
+                await write()
+                seen.append(_generation(engine, kb))
+                assert seen[-1] > seen[-2], name
+
+    asyncio.run(work())
+
+
+def _generation(engine: Engine, kb: int) -> int:
+    with engine.records.reading() as tx:
+        return bases.generation(tx, kb)
