@@ -143,3 +143,12 @@ def test_the_score_depends_on_query_and_passage_alone() -> None:
     assert all(0.0 <= score <= 1.0 for score in together)
     assert rerank.name == f"maxsim({NAME})"
     assert rerank.score("\ud800 \x00", ["甲\udfff", "\u200b"])[1] == 0.0
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (16, 33), (17, 290), (200, 70)])
+def test_comparing_in_blocks_changes_nothing(shape: tuple[int, int]) -> None:
+    chance = np.random.default_rng(7)
+    query, passage = (chance.standard_normal((count, 512)) for count in shape)
+    query, passage = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (query, passage))
+    said = MaxSim(Scripted(query.astype(np.float32), passage.astype(np.float32))).score("q", ["p"])
+    assert said == pytest.approx([(query @ passage.T).max(axis=1).mean()], abs=1e-4)

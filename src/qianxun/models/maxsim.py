@@ -20,6 +20,10 @@ from qianxun.types import Scores, Vectors
 
 Halves: TypeAlias = NDArray[np.float16]  # (tokens, dimension): what is kept of a passage
 CACHE_BYTES = 128 << 20
+QUERY_TOKENS = 16  # compared at once
+# Products that OpenBLAS computes in the caller's thread. Beyond this it wakes others, which then spin: 8.5 ms of
+# processor time instead of .1 for 12 × 290 tokens of 512 numbers.
+SINGLE_THREAD = 1 << 18
 SLICE = 8  # passages encoded before `stop` is asked again
 
 
@@ -143,8 +147,18 @@ def _maxsim(query: Vectors, passage: Halves) -> float:
         raise BadModelReply(
             f"词元向量的维度不一：查询 {query.shape[1]}，段落 {passage.shape[1]}", hint="请检查模型的权重文件"
         )
-    best = (query @ passage.astype(np.float32).T).max(axis=1)
-    return float(best.mean(dtype=np.float64))
+    rows = passage.astype(np.float32)
+    few = max(1, min(len(query), QUERY_TOKENS))
+    many = max(1, SINGLE_THREAD // (few * query.shape[1]))
+    best = [_best(query[start : start + few], rows, many) for start in range(0, len(query), few)]
+    return float(np.concatenate(best).mean(dtype=np.float64))
+
+
+def _best(query: Vectors, passage: Vectors, many: int) -> NDArray[np.float32]:
+    """Each row's best cosine, ``many`` rows of the passage at a time."""
+    blocks = [(query @ passage[start : start + many].T).max(axis=1) for start in range(0, len(passage), many)]
+    best: NDArray[np.float32] = np.max(blocks, axis=0)
+    return best
 
 
 def _digest(text: str) -> bytes:
