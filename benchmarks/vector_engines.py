@@ -25,10 +25,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from qianxun.index.codes import FEW
 from qianxun.index.columns import Column
 from qianxun.index.extents import State, load_state, save_state
 from qianxun.index.store import Store
-from qianxun.index.vectors import FEW, nearest
+from qianxun.index.vectors import nearest
 from qianxun.types import EVERYTHING, Attributes, Eq, Filter, IndexEntry, IndexStamp, Vectors
 
 DIMENSION = 512
@@ -146,9 +147,9 @@ class Rows:
         return bool(np.isin(ids, self._rows.columns["key"][self._rows.live]).all())
 
     def finish(self) -> None:
-        coded, extents = self._store.stage_codes()
-        self._save(extents)
-        self._store.accept_codes(coded, extents)
+        staged = self._store.stage_codes()
+        self._save(staged.extents)
+        self._store.accept_codes(staged)
 
     def close(self) -> None:
         pass

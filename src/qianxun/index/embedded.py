@@ -24,11 +24,11 @@ from typing import Literal
 import numpy as np
 
 from qianxun.errors import BadInput, IndexUnusable, RetrieverUnavailable
-from qianxun.index import keywords, vectors
+from qianxun.index import codes, keywords, vectors
 from qianxun.index.columns import Column
 from qianxun.index.extents import REBUILD, State, load_state, replace_file, save_state, sealed, sync, unsealed, unusable
 from qianxun.index.facts import check_filter
-from qianxun.index.store import Rows, Store, compact, field_keys
+from qianxun.index.store import CENTERS, CODES, Rows, Store, compact, field_keys, trained_on
 from qianxun.ports import Index, IndexBackend
 from qianxun.types import (
     EVERYTHING,
@@ -175,7 +175,7 @@ class EmbeddedIndex:
     # ── opening ──────────────────────────────────────────────────────────────────────────────────
 
     def _load(self) -> View:
-        store = Store(self.folder / self._state.folder, self._state, min(self._options.exact_limit, vectors.FEW))
+        store = Store(self.folder / self._state.folder, self._state, min(self._options.exact_limit, codes.FEW))
         rows = store.rows(store.deaths())
         self._remove_leftovers()
         if not (self.folder / APPLYING).exists() and self._keyword_checksum() != self._state.keywords:
@@ -189,6 +189,10 @@ class EmbeddedIndex:
         for folder in self.folder.glob("columns-*"):
             if folder.name != self._state.folder:
                 shutil.rmtree(folder)
+        for pattern in (f"{CODES}*", f"{CENTERS}*"):
+            for file in (self.folder / self._state.folder).glob(pattern):
+                if file.name not in self._state.extents:
+                    file.unlink()
 
     def _open_keywords(self) -> keywords.Keywords:
         """Opens the keyword index, checked file by file, and takes away what an unfinished batch left in it."""
@@ -281,12 +285,12 @@ class EmbeddedIndex:
         store = self._view.store
         if self.stamp.dimension == 0 or store.uncoded() <= self._tail_limit():
             return
-        coded, extents = store.stage_codes()
-        self._commit(self._state.with_extents(extents))
-        store.accept_codes(coded, extents)
+        staged = store.stage_codes()
+        self._commit(self._state.with_extents(staged.extents).without(staged.replaced))
+        store.accept_codes(staged)
 
     def _tail_limit(self) -> int:
-        first = "codes" not in self._state.extents
+        first = not trained_on(self._state.extents)
         return self._options.exact_limit if first else min(self._options.exact_limit, vectors.UNCODED)
 
     def _compact_dead(self) -> None:
@@ -299,7 +303,7 @@ class EmbeddedIndex:
         shutil.rmtree(self.folder / name, ignore_errors=True)
         owners, extents = compact(view.store, view.rows, self.folder / name, self._pending())
         self._commit(replace(self._state, folder=name, owners=owners, purged=0, extents=extents))
-        store = Store(self.folder / name, self._state, min(options.exact_limit, vectors.FEW))
+        store = Store(self.folder / name, self._state, min(options.exact_limit, codes.FEW))
         self._view = View(store, store.rows(store.deaths()), view.keywords, view.watermark)
         shutil.rmtree(view.store.folder)
         self._encode_tail()

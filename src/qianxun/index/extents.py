@@ -18,7 +18,7 @@ from typing import Any
 from qianxun.errors import IndexUnusable
 from qianxun.types import IndexStamp
 
-FORMAT = 1
+FORMAT = 2
 STATE = "state"
 REBUILD = "请运行 qianxun rebuild，从记录重建索引"
 
@@ -49,6 +49,9 @@ class State:
 
     def with_extents(self, changed: Mapping[str, Extent]) -> State:
         return replace(self, extents={**self.extents, **changed})
+
+    def without(self, names: Iterable[str]) -> State:
+        return replace(self, extents={name: kept for name, kept in self.extents.items() if name not in set(names)})
 
 
 def unusable(reason: str) -> IndexUnusable:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.index import vectors
+from qianxun.index import codes, vectors
 from qianxun.index.columns import CONTENT, QUESTION, ROW, Column, Columns
 from qianxun.index.extents import Extent, State, append, read, require_size, sync
 from qianxun.index.facts import FACT, Facts, FactWriter, passing
 from qianxun.types import Attributes, Everything, Filter, IndexEntry, Keys, VectorField, Vectors
 
-ROWS, VECTORS, FACTS, VALUES, DEATHS, CODES, CENTER = (
-    "rows", "vectors", "facts", "values", "deaths", "codes", "center",
-)  # fmt: skip
+ROWS, VECTORS, FACTS, VALUES, DEATHS = "rows", "vectors", "facts", "values", "deaths"
+CODES, CENTERS = "codes-", "centers-"  # … and the number of rows that the centres were made from
+OUTGROWN = 4  # times as many rows want centres of their own
 LANES: Mapping[VectorField, int] = {"content": CONTENT, "question": QUESTION}
 ANSWERS = 32  # filters whose answers are kept
 Mask = NDArray[np.bool_]
@@ -67,6 +67,15 @@ class Staged:
     extents: Mapping[str, Extent]
 
 
+@dataclass(frozen=True, slots=True)
+class StagedCodes:
+    """Codes on disk, waiting for the state to be switched; ``replaced`` names the files that go with the old ones."""
+
+    coded: codes.Coded
+    extents: Mapping[str, Extent]
+    replaced: tuple[str, ...] = ()
+
+
 class Store:
     """Files and the columns read from them. Only one thread writes; views belong to the readers."""
 
@@ -79,7 +88,7 @@ class Store:
         self._rows = Columns(np.frombuffer(read(folder / ROWS, state.extent(ROWS)), dtype=ROW))
         self._facts: Columns | None = None
         self._values: tuple[Extent, bytes] = (Extent(), b"")
-        self._coded: vectors.Coded | None = None
+        self._coded: codes.Coded | None = None
         self._checked = vectors.Checked()
         self._fact_writer = FactWriter()
         self._answers: dict[tuple[str, int, int], Mask] = {}
@@ -161,15 +170,18 @@ class Store:
                 self._values = (extent, read(self.folder / VALUES, extent))
             return self._values[1]
 
-    def _codes(self) -> vectors.Coded | None:
+    def _codes(self) -> codes.Coded | None:
         with self._loading:
-            if self._coded is None and self._extent(CODES).size:
-                codes = read(self.folder / CODES, self._extent(CODES))
-                self._coded = vectors.coded(self._center(), codes, self._few)
+            trained = trained_on(self._extents)
+            if self._coded is None and trained:
+                name = f"{CODES}{trained}"
+                held = read(self.folder / name, self._extent(name))
+                self._coded = codes.coded(self._centers(trained), held, self._few)
             return self._coded
 
-    def _center(self) -> NDArray[np.float32]:
-        return np.frombuffer(read(self.folder / CENTER, self._extent(CENTER)), dtype="<f4")
+    def _centers(self, trained: int) -> codes.Centers:
+        name = f"{CENTERS}{trained}"
+        return np.frombuffer(read(self.folder / name, self._extent(name)), dtype="<f4").reshape(-1, self.dimension)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
@@ -198,29 +210,40 @@ class Store:
 
     def uncoded(self) -> int:
         """How many rows have no code yet."""
-        held = self._codes()
-        return len(self._rows) - (held.rows if held else 0)
+        return len(self._rows) - self._coded_rows()
 
-    def stage_codes(self) -> tuple[vectors.Coded, Mapping[str, Extent]]:
-        """Codes for every row that has none, durably; the first time, centred on all rows there are."""
-        held, mapped = self._codes(), self._vectors
+    def _coded_rows(self) -> int:
+        held = self._codes()
+        return held.rows if held else 0
+
+    def stage_codes(self) -> StagedCodes:
+        """Codes for every row that has none, durably; for all of them when the centres are missing or outgrown."""
+        mapped, trained = self._vectors, trained_on(self._extents)
         every = self.rows(np.empty(0, dtype=np.int64))
         vectors.require_sums_from(self.vector_rows(every), 0, len(every))
-        extents: dict[str, Extent] = {}
-        if held is None:
-            center = np.mean(mapped, axis=0, dtype=np.float64).astype("<f4")
-            extents |= self._append({CENTER: center.tobytes()})
-            old = b""
-        else:
-            center, old = self._center(), vectors.codes_of(held)
-        fresh = vectors.encode(center, mapped[held.rows if held else 0 :])
-        extents |= self._append({CODES: fresh})
-        return vectors.coded(center, old + fresh, self._few), extents
+        if not trained or len(mapped) >= OUTGROWN * trained:
+            return self._stage_anew(trained)
+        centers, name = self._centers(trained), f"{CODES}{trained}"
+        old = read(self.folder / name, self._extent(name))
+        fresh = codes.encode(centers, mapped[self._coded_rows() :])
+        return StagedCodes(codes.coded(centers, old + fresh, self._few), self._append({name: fresh}))
 
-    def accept_codes(self, coded: vectors.Coded, extents: Mapping[str, Extent]) -> None:
+    def _stage_anew(self, outgrown: int) -> StagedCodes:
+        mapped = self._vectors
+        centers = codes.centers_of(mapped)
+        fresh = codes.encode(centers, mapped)
+        extents = self._append({f"{CENTERS}{len(mapped)}": centers.tobytes(), f"{CODES}{len(mapped)}": fresh})
+        replaced = (f"{CENTERS}{outgrown}", f"{CODES}{outgrown}") if outgrown else ()
+        return StagedCodes(codes.coded(centers, fresh, self._few), extents, replaced)
+
+    def accept_codes(self, staged: StagedCodes) -> None:
+        """Makes staged codes visible to the searches that begin from now on, and lets go of those they replace."""
         with self._loading:
-            self._coded = coded
-            self._extents.update(extents)
+            self._coded = staged.coded
+            self._extents.update(staged.extents)
+            for name in staged.replaced:
+                del self._extents[name]
+                (self.folder / name).unlink()
 
     # ── compaction ───────────────────────────────────────────────────────────────────────────────
 
@@ -275,6 +298,11 @@ class Store:
         table["lane"] = [LANES[entry.field] for entry in entries]
         table["vector"] = [entry.vector is not None for entry in entries]
         return table, attributes
+
+
+def trained_on(names: Iterable[str]) -> int:
+    """From how many rows the centres of the codes were made; 0 without codes."""
+    return max((int(name.removeprefix(CODES)) for name in names if name.startswith(CODES)), default=0)
 
 
 def compact(store: Store, rows: Rows, folder: Path, pending: Column) -> tuple[int, Mapping[str, Extent]]:
