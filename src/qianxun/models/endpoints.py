@@ -15,7 +15,7 @@ class Endpoint:
     _: KW_ONLY
     api_key: str = field(default="", repr=False)
     name: str = ""  # under which it is known here; the model's own unless told otherwise
-    timeout_seconds: float = 30.0  # for one request, from first byte sent to last byte read
+    timeout_seconds: float = 30.0  # for each wait on the service, and for all of a reply once its headers are here
     attempts: int = 4
     backoff_seconds: float = 0.5
     longest_wait_seconds: float = 30.0
