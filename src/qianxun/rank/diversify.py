@@ -14,7 +14,7 @@ from qianxun.types import Found
 NEAR_DUPLICATE = 0.9
 GRAM = 5
 LONGEST_TEXT = 20_000  # characters looked at
-SKETCH = 256  # shingles kept of a text: comparing two costs the same however long they are
+SKETCH = 512  # shingles kept of a text: all of a usual chunk; comparing two costs the same however long they are
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5, 1], np.uint64)
 
 
@@ -22,7 +22,7 @@ _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9,
 class Sketch:
     """A text's shingles of five characters: all of them, or the smallest hashes of many (Broder 1997)."""
 
-    hashes: NDArray[np.uint64]  # sorted
+    hashes: frozenset[int]
     complete: bool
 
 
@@ -33,10 +33,10 @@ def sketch(text: str) -> Sketch:
     if 0 < len(codes) < GRAM:
         codes = np.pad(codes, (0, GRAM - len(codes)))
     if len(codes) == 0:
-        return Sketch(codes, True)
+        return Sketch(frozenset(), True)
     grams = np.lib.stride_tricks.sliding_window_view(codes, GRAM)
     hashes = np.unique(_mixed((grams * _FACTORS).sum(axis=1, dtype=np.uint64)))
-    return Sketch(hashes[:SKETCH], len(hashes) <= SKETCH)
+    return Sketch(frozenset(hashes[:SKETCH].tolist()), len(hashes) <= SKETCH)
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -48,14 +48,15 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def resemblance(one: Sketch, other: Sketch) -> float:
     """The Jaccard similarity of two texts' shingles: exact while both are short, else estimated; 1 for equal texts."""
-    together = np.union1d(one.hashes, other.hashes)
-    if len(together) == 0:
+    if not one.hashes and not other.hashes:
         return 1.0
-    shared = np.intersect1d(one.hashes, other.hashes, assume_unique=True)
+    shared = one.hashes & other.hashes
+    if not shared:
+        return 0.0
     if one.complete and other.complete:
-        return len(shared) / len(together)
-    sample = together[:SKETCH]
-    return int(np.searchsorted(shared, sample[-1], side="right")) / len(sample)
+        return len(shared) / (len(one.hashes) + len(other.hashes) - len(shared))
+    sample = sorted(one.hashes | other.hashes)[:SKETCH]
+    return len(shared.intersection(sample)) / len(sample)
 
 
 def diversified(
