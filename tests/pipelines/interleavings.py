@@ -22,7 +22,7 @@ from qianxun.engine import Engine
 from qianxun.errors import ModelUnavailable, RecallFailed
 from qianxun.pipelines.recall import Mode
 from qianxun.records.schema import DocumentRow
-from qianxun.types import EVERYTHING, And, Document, Eq, Filter, In, Not, Or, Range, Recall
+from qianxun.types import EVERYTHING, And, Document, Eq, Filter, In, Not, Or, QAPair, Range, Recall
 from tests.pipelines.plain_model import MoodyEmbedding, PlainModel, Weather
 
 T = TypeVar("T")
@@ -107,7 +107,9 @@ class Interleavings(RuleBasedStateMachine):
     def document(self, doc_id: str, told: Mapping[str, Any], sentences: int, poison: str) -> Document:
         self.written += 1
         content = f"{COMMON}{poison}，编号 zq{self.written}k。" + FILLER * sentences
-        return Document(doc_id, content, name=doc_id, **told)
+        # Every third one answers a question too, in words that no other document has.
+        asked = (QAPair(f"甚么 wen{self.written}k", content[:20]),) if self.written % 3 == 0 else ()
+        return Document(doc_id, content, name=doc_id, pairs=asked, **told)
 
     # ── direct writes ────────────────────────────────────────────────────────────────────────────
 
@@ -279,6 +281,17 @@ class Interleavings(RuleBasedStateMachine):
         recall = self._search(document.content[:60], mode, where)
         if recall is not None and doc_id in self.plain.visible(where):
             assert recall.found[0].chunk.doc_id == doc_id
+
+    @rule(doc_id=doc_ids, where=filters)
+    def search_by_its_question(self, doc_id: str, where: Filter) -> None:
+        """By words alone: the chunk that answers it comes, when it may come at all, and no other with that word."""
+        entry = self.plain.entries.get(doc_id)
+        if entry is None or entry.shown is None or not entry.shown[1].pairs:
+            return
+        self.count()
+        asked = entry.shown[1].pairs[0].question.split()[1]
+        recall = self.run(self.engine.retrieve(self.kb, asked, mode="fulltext", where=where))
+        assert [found.chunk.doc_id for found in recall.found] == [doc_id] * (doc_id in self.plain.visible(where))
 
     def _search(self, query: str, mode: Mode, where: Filter) -> Recall | None:
         if self.weather.down and mode == "vector":
