@@ -45,7 +45,15 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev
+# The peers' own environment. A peer that cannot be installed is named by the benchmark, so nothing stops here.
+PEERS := .venv-peers
+$(PEERS)/.installed: requirements/bench.txt requirements/bench-torch.txt
+	$(PYTHON) -m venv $(PEERS)
+	-$(PEERS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r requirements/bench.txt
+	-$(PEERS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r requirements/bench-torch.txt
+	@touch $@
+
+bench: $(VENV)/.dev $(PEERS)/.installed
 	$(BIN)/python -m benchmarks
 
 torture: $(VENV)/.dev
@@ -56,4 +64,4 @@ lock: $(VENV)/.dev
 	requirements/lock.sh
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) .bench-cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

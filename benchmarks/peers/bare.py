@@ -23,19 +23,6 @@ def _keyword_folder(folder: Path) -> Path:
     return found
 
 
-def _codes(vectors: Any) -> Any:
-    """One-bit codes of all rows, as the index keeps them."""
-    import faiss
-    import numpy as np
-
-    codes = faiss.IndexRaBitQ(vectors.shape[1], faiss.METRIC_INNER_PRODUCT)
-    codes.qb = 4
-    faiss.copy_array_to_vector(np.ascontiguousarray(vectors.mean(axis=0)), codes.center)
-    codes.is_trained = True
-    codes.add(vectors)
-    return codes
-
-
 def _query(schema: Any, analyser: Any, text: str) -> Any:
     from tantivy import Occur, Query
 
@@ -46,27 +33,40 @@ def _query(schema: Any, analyser: Any, text: str) -> Any:
     return Query.boolean_query(clauses)
 
 
+def _products(rows: Any, vector: Any) -> Any:
+    """Not BLAS, which shares so little work out among threads and burns more than the work itself in waiting."""
+    import faiss
+    import numpy as np
+
+    products = np.empty(len(rows), dtype=np.float32)
+    pointers = (faiss.swig_ptr(products), faiss.swig_ptr(vector), faiss.swig_ptr(rows))
+    faiss.fvec_inner_products_ny(*pointers, rows.shape[1], len(rows))
+    return products
+
+
 def open_(material: Material, folder: Path) -> Answer:
     import faiss
     import numpy as np
     import tantivy
 
     from qianxun.chinese import Analyser
-    from qianxun.index.vectors import CANDIDATES, OVERSAMPLING
+    from qianxun.index import codes
     from qianxun.pipelines.recall import DEPTH
 
     index = tantivy.Index.open(str(_keyword_folder(folder)))
     searcher, vectors, analyser = index.searcher(), material.vectors(), Analyser()
-    codes = _codes(vectors)
-    faiss.omp_set_num_threads(1)
     queries = {each.text: _query(index.schema, analyser, each.text) for each in material.questions()}
-    proposed = max(CANDIDATES, OVERSAMPLING * DEPTH)
+    centers = codes.centers_of(vectors)
+    coded = codes.coded(centers, codes.encode(centers, vectors), 0).index
+    chosen = faiss.IVFRaBitQSearchParameters(nprobe=max(1, int(codes.PROBED * coded.nlist)), qb=codes.QUERY_BITS)
+    faiss.omp_set_num_threads(1)
 
     def ask(question: Question) -> list[str]:
         matched = searcher.search(queries[question.text], DEPTH, count=False).hits
-        _, found = codes.search(question.vector[None, :], proposed)
-        scores = vectors[found[0]] @ question.vector
-        nearest = found[0][np.argsort(-scores)[:DEPTH]]
+        _, found = coded.search(question.vector[None, :], min(codes.POOL, len(vectors)), params=chosen)
+        proposed = found[0][found[0] >= 0]
+        scores = _products(vectors[proposed], question.vector)
+        nearest = proposed[np.argsort(-scores)[:DEPTH]]
         return [str(row) for row in nearest[:5]] + [str(score) for score, _ in matched[:5]]
 
     return lambda questions: [ask(question) for question in questions]

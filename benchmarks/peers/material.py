@@ -37,7 +37,7 @@ def embedded(texts: Sequence[str], count: int, kept: Path, model: Any) -> Any:
     """The vectors of the first ``count`` texts, and of more where an earlier run has kept more."""
     held = np.load(kept) if kept.exists() else np.empty((0, model.dimension), np.float32)
     while len(held) < min(count, len(texts)):
-        held = np.concatenate([held, model.embed_passages(texts[len(held) : len(held) + STEP])])
+        held = np.concatenate([held, model.embed_passages(texts[len(held) : min(len(held) + STEP, count)])])
         np.save(kept, held)
     return held[: len(texts)]
 
