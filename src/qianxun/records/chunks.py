@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, Row, delete, func, select
+from sqlalchemy import Connection, bindparam, delete, func, select
 
 from qianxun.records import pairs, rows
 from qianxun.records.bulk import insert_rows
@@ -132,6 +133,10 @@ def _joined(*columns: Any) -> Any:
     )
 
 
+_CHUNK = (
+    ChunkRow.key, ChunkRow.generation, ChunkRow.position, ChunkRow.start, ChunkRow.end, ChunkRow.kind, ChunkRow.page,
+    ChunkRow.headings, ChunkRow.text, VersionRow.name,
+)  # fmt: skip
 _ATTRIBUTES = (
     DocumentRow.doc_id,
     VersionRow.user_id,
@@ -145,39 +150,48 @@ _ATTRIBUTES = (
 def by_keys(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, Chunk]:
     """The chunks that are still of record; a key whose chunk is gone has no entry."""
     found: dict[int, Chunk] = {}
-    query = _joined(ChunkRow.__table__, VersionRow.name, *_ATTRIBUTES)
     for part in in_slices(list(keys)):
-        picked = query.where(ChunkRow.knowledge_base_id == knowledge_base, ChunkRow.key.in_(part))
-        for row in tx.execute(picked):
-            found[row.key] = _chunk(knowledge_base, row)
+        for row in tx.execute(_page_query(), {"knowledge_base": knowledge_base, "keys": part}).all():
+            found[row[0]] = _chunk(knowledge_base, row)
     return found
+
+
+@cache
+def _page_query() -> Any:
+    """Built once: to put a statement together takes longer than to run it for ten chunks."""
+    return _joined(*_CHUNK, *_ATTRIBUTES).where(
+        ChunkRow.knowledge_base_id == bindparam("knowledge_base"), ChunkRow.key.in_(bindparam("keys", expanding=True))
+    )
 
 
 def of_document(tx: Connection, knowledge_base: int, doc_id: str) -> list[Chunk]:
     """The served chunks of a document, in order."""
-    query = _joined(ChunkRow.__table__, VersionRow.name, *_ATTRIBUTES).where(
+    query = _joined(*_CHUNK, *_ATTRIBUTES).where(
         DocumentRow.knowledge_base_id == knowledge_base,
         DocumentRow.doc_id == doc_id,
         ChunkRow.generation == DocumentRow.served,
     )
-    return [_chunk(knowledge_base, row) for row in tx.execute(query.order_by(ChunkRow.position))]
+    return [_chunk(knowledge_base, row) for row in tx.execute(query.order_by(ChunkRow.position)).all()]
 
 
-def _chunk(knowledge_base: int, row: Row[Any]) -> Chunk:
+def _chunk(knowledge_base: int, row: Sequence[Any]) -> Chunk:
+    """By position: the names of a row are looked up one by one."""
+    key, generation, position, start, end, kind, page, headings, text, name, doc_id, *about = row
+    user_id, project_id, content_type, tags, metadata = about
     return Chunk(
-        key=row.key,
-        chunk_id=chunk_id(knowledge_base, row.doc_id, row.position),
-        doc_id=row.doc_id,
-        doc_name=row.name,
-        index=row.position,
-        text=row.text,
-        start=row.start,
-        end=row.end,
-        kind=row.kind,
-        headings=tuple(row.headings),
-        page=row.page,
-        generation=row.generation,
-        attributes=rows.attributes_of(row.doc_id, row),
+        key=key,
+        chunk_id=chunk_id(knowledge_base, doc_id, position),
+        doc_id=doc_id,
+        doc_name=name,
+        index=position,
+        text=text,
+        start=start,
+        end=end,
+        kind=kind,
+        headings=tuple(headings),
+        page=page,
+        generation=generation,
+        attributes=Attributes(doc_id, user_id, project_id, content_type, tuple(tags), rows.metadata_of(metadata)),
     )
 
 

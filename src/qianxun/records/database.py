@@ -15,6 +15,16 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one a call
+_decode = json.JSONDecoder().decode
+
+
+def _loads(stored: str) -> Any:
+    """Most tags, headings and metadata are empty, and a search reads three of them per chunk."""
+    if stored == "[]":
+        return []
+    if stored == "{}":
+        return {}
+    return _decode(stored)
 
 
 def sqlite_url(path: Path) -> str:
@@ -29,7 +39,7 @@ def open_database(url: str) -> Engine:
 
 
 def connect(url: str) -> Engine:
-    engine = create_engine(url, json_serializer=_dumps)
+    engine = create_engine(url, json_serializer=_dumps, json_deserializer=_loads)
     if make_url(url).get_backend_name() == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
