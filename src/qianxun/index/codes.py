@@ -26,8 +26,8 @@ POOLED = 200  # … up to this limit; beyond it
 OVERSAMPLING = 5  # rows are proposed per wanted hit
 LISTS = 256  # at most: a list's number is one byte
 LIST_ROWS = 64  # … and at least so many rows to a list, which is also how many of them train its centre
-LEAST_LISTS = 64  # fewer are all read
-PROBED = 0.375  # of the lists; recall at 200 on real text: .963 of all 100,000 × 512 (docs/decisions/0006)
+LEAST_ROWS = 40_000  # of fewer rows every list is read: 200 hits are too large a share of them
+PROBED = 0.5  # of the lists; measured on real text in docs/decisions/0006-recall-speed.md
 WHOLE = 0.7  # a search that lets through so much of the rows is a search of the whole base
 ROUNDS = 8
 SEED = 20
@@ -51,7 +51,7 @@ class Coded:
         passing = int(np.count_nonzero(allowed))
         wanted = min(POOL if limit <= POOLED else OVERSAMPLING * limit, passing)
         lists: int = self.index.nlist
-        if limit <= POOLED and lists >= LEAST_LISTS and passing >= WHOLE * self.rows:
+        if limit <= POOLED and self.rows >= LEAST_ROWS and passing >= WHOLE * self.rows:
             found = self._search(vector, wanted, allowed, passing, int(PROBED * lists))
             if len(found) == wanted:  # not when the nearest lists are nearly empty
                 return found
