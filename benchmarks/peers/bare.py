@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.harness import Answer, Contender, Material, Question, main
-
-GRAM_WEIGHT = 0.5  # as in the index
+from qianxun.chinese import analyse_query
+from qianxun.index import codes, keywords
+from qianxun.index.embedded import Options
+from qianxun.pipelines.recall import DEPTH
 
 
 def build(material: Material, folder: Path) -> None:
@@ -23,14 +25,12 @@ def _keyword_folder(folder: Path) -> Path:
     return found
 
 
-def _query(schema: Any, analyser: Any, text: str) -> Any:
-    from tantivy import Occur, Query
-
-    terms = analyser.analyse_query(text)
-    clauses = [(Occur.Should, Query.term_query(schema, "words", word, "freq")) for word in dict.fromkeys(terms.words)]
-    for gram in dict.fromkeys(terms.grams):
-        clauses.append((Occur.Should, Query.boost_query(Query.term_query(schema, "grams", gram, "freq"), GRAM_WEIGHT)))
-    return Query.boolean_query(clauses)
+def _query(view: Any, text: str) -> Any:
+    """The very query that the index would put to tantivy."""
+    terms = analyse_query(text)
+    words = keywords._distinct(terms.words)
+    grams = keywords._telling(view, words, keywords._distinct(terms.grams))
+    return keywords._query(view.schema, words, grams, "any", Options().gram_weight, None)
 
 
 def _products(rows: Any, vector: Any) -> Any:
@@ -47,22 +47,16 @@ def _products(rows: Any, vector: Any) -> Any:
 def open_(material: Material, folder: Path) -> Answer:
     import faiss
     import numpy as np
-    import tantivy
 
-    from qianxun.chinese import Analyser
-    from qianxun.index import codes
-    from qianxun.pipelines.recall import DEPTH
-
-    index = tantivy.Index.open(str(_keyword_folder(folder)))
-    searcher, vectors, analyser = index.searcher(), material.vectors(), Analyser()
-    queries = {each.text: _query(index.schema, analyser, each.text) for each in material.questions()}
+    view, vectors = keywords.Keywords.open(_keyword_folder(folder)).view(), material.vectors()
+    queries = {each.text: _query(view, each.text) for each in material.questions()}
     centers = codes.centers_of(vectors)
     coded = codes.coded(centers, codes.encode(centers, vectors), 0).index
     chosen = faiss.IVFRaBitQSearchParameters(nprobe=max(1, int(codes.PROBED * coded.nlist)), qb=codes.QUERY_BITS)
     faiss.omp_set_num_threads(1)
 
     def ask(question: Question) -> list[str]:
-        matched = searcher.search(queries[question.text], DEPTH, count=False).hits
+        matched = view.searcher.search(queries[question.text], DEPTH, count=False).hits
         _, found = coded.search(question.vector[None, :], min(codes.POOL, len(vectors)), params=chosen)
         proposed = found[0][found[0] >= 0]
         scores = _products(vectors[proposed], question.vector)
