@@ -220,12 +220,14 @@ class Store:
         """Codes for every row that has none, durably; for all of them when the centres are missing or outgrown."""
         mapped, trained = self._vectors, trained_on(self._extents)
         every = self.rows(np.empty(0, dtype=np.int64))
-        vectors.require_sums_from(self.vector_rows(every), 0, len(every))
-        if not trained or len(mapped) >= OUTGROWN * trained:
+        is_anew = not trained or len(mapped) >= OUTGROWN * trained
+        first = 0 if is_anew else self._coded_rows()
+        vectors.require_sums_from(self.vector_rows(every), first, len(every))
+        if is_anew:
             return self._stage_anew(trained)
         centers, name = self._centers(trained), f"{CODES}{trained}"
         old = read(self.folder / name, self._extent(name))
-        fresh = codes.encode(centers, mapped[self._coded_rows() :])
+        fresh = codes.encode(centers, mapped[first:])
         return StagedCodes(codes.coded(centers, old + fresh, self._few), self._append({name: fresh}))
 
     def _stage_anew(self, outgrown: int) -> StagedCodes:

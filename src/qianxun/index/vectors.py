@@ -20,7 +20,7 @@ from qianxun.types import NOTHING, Keys, Ranking, Vector, Vectors
 DECIMALS = 6  # beyond this, float32 sums depend on the order of adding
 DENSE_SHARE = 0.3  # above this share of a stretch it is cheaper to score all its rows
 BLOCK = 16_384  # rows that are checked in one go
-UNCODED = 8_000  # rows that may wait for their codes once there are any
+UNCODED = 2_000  # rows that may wait for their codes once there are any: to score 5,000 takes half of a search
 
 Slots = NDArray[np.int64]
 Mask = NDArray[np.bool_]
