@@ -63,7 +63,7 @@ Answer: TypeAlias = Callable[[Sequence[Question]], list[list[str]]]  # the texts
 class Contender:
     build: Callable[[Material, Path], None]
     open: Callable[[Material, Path], Answer]
-    modules: tuple[str, ...]  # imported before the clock of `reopen` starts its second hand
+    modules: tuple[str, ...]  # imported before the second clock of `reopen` starts
     persists: bool = True
 
 
@@ -79,7 +79,11 @@ def timed(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
 
 
 def megabytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    """The most memory that this process has held. (getrusage would tell of the process that started it, too.)"""
+    for line in Path("/proc/self/status").read_text().splitlines() if Path("/proc/self/status").exists() else ():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) // 1024
+    return 0
 
 
 def build(contender: Contender, material: Material, folder: Path) -> dict[str, Any]:

@@ -69,5 +69,7 @@ def open_(material: Material, folder: Path) -> Answer:
     return lambda questions: runner.run(ask(questions))
 
 
+MODULES = ("qianxun.engine", "qianxun.index.embedded", "faiss", "tantivy", "rjieba", "sqlalchemy.dialects.sqlite")
+
 if __name__ == "__main__":
-    main(Contender(build, open_, ("qianxun",)))
+    main(Contender(build, open_, MODULES))
