@@ -16,6 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("ingest", "records", "index", "cache", "recall", "rank", "graph", "answer", "models", "evaluation", "testing"),
     ("pipelines",),
     ("settings", "registry", "folder"),
+    ("shelf",),
     ("engine",),
     ("workflow", "service", "integrations", "console", "cli"),
 )

@@ -5,32 +5,38 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from qianxun.cache.memory import MemoryCache
 from qianxun.chinese import Analyser
 from qianxun.errors import BadSettings, IndexUnusable, ModelUnavailable, QianxunError
 from qianxun.folder import owned
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.limits import MIB, ParseLimits
 from qianxun.ingest.sandbox import ParserPool
-from qianxun.models import SENTENCE_PREFIX, RemoteEndpoint, card, find_local, open_embedding
+from qianxun.models import CARDS, SENTENCE_PREFIX, RemoteEndpoint, card, find_local, open_embedding
 from qianxun.models.lazy import LazyEmbedding
 from qianxun.pipelines.base import OpenBase, Serving, stamp_for
 from qianxun.pipelines.events import RAGIndexEventHandler
 from qianxun.pipelines.indexing import Drained, retry_due
 from qianxun.pipelines.ingest import Labels, Report, Watch, accept, submission, take, take_files
+from qianxun.pipelines.journal import Journal
 from qianxun.pipelines.knowledge_base import KnowledgeBaseManager
-from qianxun.pipelines.recall import Mode, RecallOptions, recall
+from qianxun.pipelines.options import FusionName, Mode, check, search_options
+from qianxun.pipelines.recall import recall_kept
 from qianxun.pipelines.upkeep import Verdict, catch_up, keep_up, rebuild, verify
-from qianxun.ports import EmbeddingModel, IndexBackend
+from qianxun.ports import Cache, EmbeddingModel, IndexBackend
+from qianxun.rank.calibrate import UNCALIBRATED, Calibration, Curves, clipped
 from qianxun.records import Records, bases, chunks, documents, listing, outbox
 from qianxun.records.database import sqlite_url
 from qianxun.registry import create_index_backend
 from qianxun.settings import Settings, load
+from qianxun.shelf import Shelf
 from qianxun.types import (
     EVERYTHING,
     Accepted,
@@ -38,10 +44,8 @@ from qianxun.types import (
     Document,
     DocumentState,
     Filter,
-    In,
     KnowledgeBase,
     Recall,
-    all_of,
 )
 
 log = logging.getLogger(__name__)
@@ -62,7 +66,12 @@ class Engine:
     records: Records
     backend: IndexBackend
     parsers: ParserPool
-    models: Mapping[str, EmbeddingModel]  # beside the cards: what the caller brings along
+    models: Mapping[str, Any]  # beside the cards: embedding, rerank and chat models that the caller brings along
+    shelf: Shelf
+    cache: Cache
+    journal: Journal
+    # Models have threads of their own: one that hangs takes none from the index or the records.
+    model_threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "model"), repr=False)
     _bases: dict[int, OpenBase] = field(default_factory=dict, repr=False)
     _opened: dict[tuple[str, int], LazyEmbedding] = field(default_factory=dict, repr=False)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
@@ -74,7 +83,7 @@ class Engine:
         data: str | Path | None = None,
         *,
         settings: Settings | None = None,
-        models: Mapping[str, EmbeddingModel] | None = None,
+        models: Mapping[str, Any] | None = None,
         background: bool = True,
     ) -> AsyncIterator[Engine]:
         """Owns the folder until the block ends.
@@ -98,8 +107,11 @@ class Engine:
 
     async def _close(self) -> None:
         await self.parsers.aclose()
+        await self.journal.close()
         for base in self._bases.values():
             await base.serving.retire()
+        self.model_threads.shutdown(wait=False, cancel_futures=True)
+        self.shelf.close()
         for model in self._opened.values():
             model.close()
         self.records.close()
@@ -213,19 +225,18 @@ class Engine:
         threshold: float = 0.0,
         where: Filter = EVERYTHING,
         doc_ids: Sequence[str] = (),
+        fusion: FusionName | None = None,
+        weights: Mapping[str, float] | None = None,
+        rerank: str | None = None,
+        fuzzy: bool | None = None,
     ) -> Recall:
-        """The chunks that answer a query, best first."""
+        """The chunks that answer a query, best first. What is left out is the base's choice, then the settings'."""
         base = await self.base(knowledge_base)
-        search = self.settings.search
-        named: Filter = In("doc_id", tuple(doc_ids)) if doc_ids else EVERYTHING
-        options = RecallOptions(
-            mode=mode,
-            top_k=search.top_k if top_k is None else top_k,
-            threshold=threshold,
-            where=all_of(where, named),
-            weights={"vector": search.semantic_weight, "keyword": search.keyword_weight},
-        )
-        return await recall(base, query, options)
+        chosen = {"top_k": top_k, "fusion": fusion, "weights": weights, "rerank": rerank, "fuzzy": fuzzy}
+        options = search_options(self.settings.search, base.about.config, chosen)
+        options = replace(options, mode=mode, threshold=threshold, where=where, doc_ids=tuple(doc_ids))
+        check(options)
+        return await recall_kept(base, query, options, self.cache, self.journal, self.settings.search.cache_seconds)
 
     # ── upkeep ───────────────────────────────────────────────────────────────────────────────────
 
@@ -280,6 +291,9 @@ class Engine:
             splitter=ChunkSplitter(config["chunk_size"], config["chunk_overlap"]),
             analyser=analyser,
             by_meaning=bool(config.get("by_meaning")) and model is not None,
+            models=self.shelf,
+            curves=self._curves(about.embedding_model),
+            model_threads=self.model_threads,
         )
         if unusable:
             log.warning("index of base %s is rebuilt from the records: %s", about.id, unusable)
@@ -321,6 +335,18 @@ class Engine:
             held = LazyEmbedding(name, dimension, lambda: self.models.get(name) or open_model(self.settings, name))
             self._opened[name, dimension] = held
         return held
+
+    def _curves(self, model: str) -> Curves:
+        """What a model's scores mean: as fitted for it by the user, or on its card; else as they are."""
+        vectors = self.settings.vectorization
+        known = next((row for row in CARDS if row.name == model), None)
+        curves = UNCALIBRATED
+        if known is not None:
+            fitted = (known.calibration, known.hybrid, known.reranked)
+            curves = Curves(*(clipped if pair is None else Calibration(*pair) for pair in fitted))
+        if vectors.calibration_slope > 0.0 and model == vectors.model:
+            return replace(curves, vector=Calibration(vectors.calibration_midpoint, vectors.calibration_slope))
+        return curves
 
     def _model_folders(self) -> list[Path]:
         return model_folders(self.settings)
@@ -386,15 +412,19 @@ def open_model(settings: Settings, name: str) -> EmbeddingModel:
     return open_embedding(name, folders=model_folders(settings), threads=vectors.threads, device=vectors.device)
 
 
-def _wire(settings: Settings, folder: Path, models: Mapping[str, EmbeddingModel]) -> Engine:
+def _wire(settings: Settings, folder: Path, models: Mapping[str, Any]) -> Engine:
     parsing = settings.parsing
     limits = ParseLimits(file_bytes=parsing.file_megabytes * MIB, seconds=parsing.seconds, ocr=parsing.ocr)
+    records = Records.open(settings.records.url or sqlite_url(folder / "qianxun.db"))
     return Engine(
         settings=settings,
-        records=Records.open(settings.records.url or sqlite_url(folder / "qianxun.db")),
+        records=records,
         backend=create_index_backend(
             settings.index.backend, root=folder / "index", exact_limit=settings.index.exact_limit
         ),
         parsers=ParserPool(parsing.workers, limits),
         models=models,
+        shelf=Shelf(settings, model_folders(settings), models),
+        cache=MemoryCache(settings.search.cache_entries),
+        journal=Journal(records, settings.log.keep_days, settings.log.keep_rows),
     )

@@ -11,9 +11,11 @@ from qianxun.types import (
     IndexBatch,
     IndexStamp,
     Inventory,
+    Keys,
     Message,
     Query,
     Ranking,
+    Scores,
     TermCounts,
     Terms,
     Vector,
@@ -100,6 +102,9 @@ class Index(Protocol):
         self, vector: Vector, limit: int, where: Filter = EVERYTHING, field: VectorField = "content"
     ) -> Ranking:
         """The nearest entries that pass ``where``; scores are cosines. Exact while the base is small."""
+
+    async def cosines(self, vector: Vector, keys: Keys) -> Scores:
+        """What `nearest` would say of these chunks, in their order; not a number for a chunk it has no vector of."""
 
     async def match(
         self, terms: Terms, limit: int, where: Filter = EVERYTHING, require: Literal["all", "any"] = "any"

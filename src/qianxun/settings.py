@@ -8,7 +8,7 @@ File (the seed's form; the outer ``rag:`` may be left out)::
     rag:
       vectorization: {model: bge-small-zh-v1.5}
       chunking: {chunk_size: 500, chunk_overlap: 50}
-      search: {top_k: 10, semantic_weight: 0.5, keyword_weight: 0.5}
+      search: {top_k: 10, semantic_weight: 0.55, keyword_weight: 0.45}
 
 Environment: ``QIANXUN_`` + section + ``_`` + key, in capitals: ``QIANXUN_CHUNKING_CHUNK_SIZE=300``.
 """
@@ -42,6 +42,8 @@ class Vectorization:
     api_key: str = field(default="", repr=False)
     dimension: int = 0  # of the endpoint's vectors
     timeout_seconds: float = 30.0
+    calibration_midpoint: float = 0.0  # with a slope above zero: in place of the model card's calibration
+    calibration_slope: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,42 @@ class Chunking:
 @dataclass(frozen=True, slots=True)
 class Search:
     top_k: int = 10
-    semantic_weight: float = 0.5
-    keyword_weight: float = 0.5
+    semantic_weight: float = 0.55
+    keyword_weight: float = 0.45
+    fusion: str = "weighted"  # weighted | min_max | rrf
+    rerank: str = ""  # "maxsim", a reranker's card, or the name of the endpoint in `rerank`; "": none
+    fuzzy: bool = True  # results that are alike or share a word, not only sure ones; guesses at mistyped words
+    arm_seconds: float = 10.0  # the deadline of each arm
+    rerank_seconds: float = 10.0  # after which the fused order stands
+    rewrite_seconds: float = 10.0
+    cache_entries: int = 1000  # answers kept in memory; 0: none
+    cache_seconds: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class RerankSettings:
+    """A reranker in the Cohere or Jina form. Without ``base_url`` there is none."""
+
+    base_url: str = ""
+    model: str = ""
+    api_key: str = field(default="", repr=False)
+    timeout_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSettings:
+    """An OpenAI-compatible language model, for bases with a ``rewrite_model`` or ``qa_model`` of this name."""
+
+    base_url: str = ""
+    model: str = ""
+    api_key: str = field(default="", repr=False)
+    timeout_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    keep_days: float = 30.0
+    keep_rows: int = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +119,9 @@ class Settings:
     vectorization: Vectorization = Vectorization()
     chunking: Chunking = Chunking()
     search: Search = Search()
+    rerank: RerankSettings = RerankSettings()
+    chat: ChatSettings = ChatSettings()
+    log: LogSettings = LogSettings()
     index: IndexSettings = IndexSettings()
     records: RecordsSettings = RecordsSettings()
     parsing: Parsing = Parsing()

@@ -20,7 +20,7 @@ from sqlalchemy import update
 
 from qianxun.engine import Engine
 from qianxun.errors import ModelUnavailable, RecallFailed
-from qianxun.pipelines.recall import Mode
+from qianxun.pipelines.options import Mode
 from qianxun.records.schema import DocumentRow
 from qianxun.types import EVERYTHING, And, Document, Eq, Filter, In, Not, Or, QAPair, Range, Recall
 from tests.pipelines.plain_model import MoodyEmbedding, PlainModel, Weather

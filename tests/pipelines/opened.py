@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from qianxun.engine import Engine
-from qianxun.pipelines.recall import Mode
+from qianxun.pipelines.options import Mode
 from qianxun.ports import EmbeddingModel
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import EVERYTHING, Document, Filter, Vectors

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from qianxun.engine import Engine
 from qianxun.errors import BadFilter, BadQuery, ModelUnavailable, NotFound, RecallFailed
-from qianxun.pipelines import recall as recall_module
+from qianxun.pipelines import joining
 from qianxun.pipelines.base import OpenBase
-from qianxun.pipelines.recall import Mode
+from qianxun.pipelines.options import Mode
 from qianxun.types import And, Chunk, Eq, Filter, In, Not, Or, Range, Recall, Vector
 from tests.pipelines.opened import FailingEmbedding, doc, found, opened
 
@@ -121,7 +121,7 @@ def test_a_version_replaced_between_the_index_and_the_records_is_looked_for_agai
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The search is held up after the index has answered with the old version, until that one is gone."""
-    honest, entered, gate = recall_module._chunks, threading.Event(), threading.Event()
+    honest, entered, gate = joining._chunks, threading.Event(), threading.Event()
 
     def held_up(base: OpenBase, keys: Sequence[int]) -> dict[int, Chunk]:
         if not entered.is_set():
@@ -132,7 +132,7 @@ def test_a_version_replaced_between_the_index_and_the_records_is_looked_for_agai
     async def story() -> None:
         async with opened(tmp_path) as (engine, kb):
             await engine.add_documents(kb, [doc("d", "旧版的报销比例")])
-            monkeypatch.setattr(recall_module, "_chunks", held_up)
+            monkeypatch.setattr(joining, "_chunks", held_up)
             searching = asyncio.create_task(found(engine, kb, "报销比例"))
             await asyncio.to_thread(entered.wait, 60)
             await engine.add_documents(kb, [doc("d", "新版的报销比例")])
@@ -247,7 +247,7 @@ def test_each_result_says_which_arms_found_it(shelf: Shelf) -> None:
     best = shelf.ask("住院的报销比例").found[0]
     assert best.source == "hybrid"
     assert set(best.arms) == {"vector", "keyword"}
-    assert best.score == pytest.approx((best.arms["vector"].score + best.arms["keyword"].score) / 2)
+    assert best.score == pytest.approx(0.55 * best.arms["vector"].score + 0.45 * best.arms["keyword"].score)
     assert shelf.ask("住院的报销比例", mode="fulltext").found[0].source == "keyword"
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from qianxun.cache.memory import MemoryCache
 from qianxun.engine import Engine
+from qianxun.pipelines.options import RecallOptions
 from qianxun.pipelines.parameters import params_of
-from qianxun.pipelines.recall import RecallOptions
 from qianxun.pipelines.remember import cache_key, remember, remembered
 from qianxun.pipelines.replaying import replaying
 from qianxun.records import bases

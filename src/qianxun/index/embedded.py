@@ -32,12 +32,15 @@ from qianxun.index.store import CENTERS, CODES, Rows, Store, compact, field_keys
 from qianxun.ports import Index, IndexBackend
 from qianxun.types import (
     EVERYTHING,
+    NOTHING,
     Filter,
     IndexBatch,
     IndexEntry,
     IndexStamp,
     Inventory,
+    Keys,
     Ranking,
+    Scores,
     TermCounts,
     Terms,
     Vector,
@@ -83,6 +86,8 @@ class EmbeddedIndex:
         self._keywords: keywords.Keywords | None = None
         self._closed = False
         self._view = self._load()
+        self._questions: tuple[Rows | None, bool] = (None, False)
+        self._placed: tuple[Rows | None, Keys, Column] = (None, np.empty(0, np.int64), np.empty(0, np.int64))
 
     @property
     def stamp(self) -> IndexStamp:
@@ -107,6 +112,9 @@ class EmbeddedIndex:
     async def count(self, terms: Terms) -> TermCounts:
         return await asyncio.to_thread(self._count, terms)
 
+    async def cosines(self, vector: Vector, keys: Keys) -> Scores:
+        return await asyncio.to_thread(self._cosines, vector, keys)
+
     async def inventory(self) -> Inventory:
         return await asyncio.to_thread(self._inventory)
 
@@ -127,8 +135,39 @@ class EmbeddedIndex:
         check_filter(where)
         wanted = vectors.require_vectors([vector], self.stamp.dimension)[0]
         view = self._open_view()
+        if field == "question" and not self._holds_questions(view.rows):
+            return NOTHING
         allowed = view.store.allowed(view.rows, where, view.rows.with_vector(field))
         return vectors.nearest(view.store.vector_rows(view.rows), wanted, limit, allowed)
+
+    def _cosines(self, vector: Vector, keys: Keys) -> Scores:
+        wanted = vectors.require_vectors([vector], self.stamp.dimension)[0]
+        view = self._open_view()
+        held, slots = self._places(view.rows)
+        found = np.full(len(keys), np.nan)
+        if len(held):
+            at = np.minimum(np.searchsorted(held, keys), len(held) - 1)
+            known = held[at] == keys
+            found[known] = vectors.cosines(view.store.vector_rows(view.rows), wanted, slots[at[known]])
+        return found
+
+    def _holds_questions(self, rows: Rows) -> bool:
+        """Looked for once for each state: most bases have none, and every search asks."""
+        of, holds = self._questions
+        if of is not rows:
+            holds = bool(rows.with_vector("question").any())
+            self._questions = (rows, holds)
+        return holds
+
+    def _places(self, rows: Rows) -> tuple[Keys, Column]:
+        """The keys of the chunks that have a vector, sorted, and their slots; made once for each state."""
+        of, held, slots = self._placed
+        if of is not rows:
+            slots = np.flatnonzero(rows.with_vector("content"))
+            slots = slots[np.argsort(rows.columns["key"][slots], kind="stable")]
+            held = rows.columns["key"][slots]
+            self._placed = (rows, held, slots)
+        return held, slots
 
     def _match(self, terms: Terms, limit: int, where: Filter, require: Literal["all", "any"]) -> Ranking:
         check_filter(where)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from qianxun.errors import BadModelReply
 from qianxun.index.codes import Coded, one_thread
 from qianxun.index.extents import unusable
-from qianxun.types import NOTHING, Keys, Ranking, Vector, Vectors
+from qianxun.types import NOTHING, Keys, Ranking, Scores, Vector, Vectors
 
 DECIMALS = 6  # beyond this, float32 sums depend on the order of adding
 DENSE_SHARE = 0.3  # above this share of a stretch it is cheaper to score all its rows
@@ -154,8 +154,18 @@ def _best(slots: Slots, scores: NDArray[np.float32], limit: int) -> Slots:
     return best
 
 
+def cosines(held: VectorRows, vector: Vector, slots: Slots) -> Scores:
+    """Exactly what `nearest` would say of these rows."""
+    _require_sums_of(held, slots)
+    return _cosines(held, vector, slots)
+
+
 def _exactly(held: VectorRows, vector: Vector, limit: int, slots: Slots) -> Ranking:
-    """Cosines summed in double precision, so that a row scores the same whatever is scored beside it."""
-    wanted = vector.astype(np.float64)
-    scores = np.round(np.einsum("ij,j->i", held.rows[slots].astype(np.float64), wanted), DECIMALS)
-    return Ranking.ordered(held.keys[slots], scores).head(limit)
+    return Ranking.ordered(held.keys[slots], _cosines(held, vector, slots)).head(limit)
+
+
+def _cosines(held: VectorRows, vector: Vector, slots: Slots) -> Scores:
+    """Summed in double precision, so that a row scores the same whatever is scored beside it."""
+    rows = held.rows[slots].astype(np.float64)
+    scores: Scores = np.round(np.einsum("ij,j->i", rows, vector.astype(np.float64)), DECIMALS)
+    return scores

@@ -32,7 +32,12 @@ class PackageFolder:
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What is known of a model. ``calibration`` maps its cosines to [0, 1]; None where it was never fitted."""
+    """What is known of a model.
+
+    ``calibration`` is the (midpoint, slope) of the logistic curve that maps its cosines to [0, 1], None where it was
+    never fitted; ``hybrid`` and ``reranked`` are the same for the weighted sum of cosine and words, and for that sum
+    with MaxSim.
+    """
 
     name: str
     dimension: int
@@ -45,6 +50,8 @@ class ModelCard:
     query_prefix: str = ""
     passage_prefix: str = ""
     calibration: tuple[float, float] | None = None
+    hybrid: tuple[float, float] | None = None
+    reranked: tuple[float, float] | None = None
     repositories: tuple[str, ...] = ()  # on the model hubs, best first
     packages: tuple[PackageFolder, ...] = ()
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from qianxun.chinese import Analyser
 from qianxun.ingest.chunk import ChunkSplitter
-from qianxun.ports import EmbeddingModel, Index, IndexBackend, Models
+from qianxun.ports import EmbeddingModel, Index, IndexBackend, Models, Retriever
+from qianxun.rank.calibrate import UNCALIBRATED, Curves
+from qianxun.rank.rerank import RerankCache
 from qianxun.records import Records
 from qianxun.types import IndexStamp, KnowledgeBase
+
+Arms: TypeAlias = "Callable[[OpenBase, Serving], Sequence[Retriever]]"
 
 
 @dataclass
@@ -55,6 +61,10 @@ class OpenBase:
     analyser: Analyser
     by_meaning: bool = False  # chunk boundaries set by the embedding model
     models: Models | None = None  # rerank and chat models, by name
+    curves: Curves = UNCALIBRATED
+    rerank_cache: RerankCache = field(default_factory=RerankCache)
+    model_threads: Executor | None = None  # None: those of the event loop
+    arms: Arms | None = None  # None: the standard ones
     # One indexer at a time; searches do not take it.
     indexing: asyncio.Lock = field(default_factory=asyncio.Lock)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -29,3 +31,18 @@ def clipped(cosines: Scores) -> Scores:
     """For a model that nobody has calibrated: its cosine; below zero means unrelated, and counts as zero."""
     kept: Scores = np.clip(cosines, 0.0, 1.0)
     return kept
+
+
+Curve: TypeAlias = Callable[[Scores], Scores]
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """What a model's scores mean: its cosine, the weighted sum of cosine and words, and the same after a rerank."""
+
+    vector: Curve
+    hybrid: Curve
+    reranked: Curve
+
+
+UNCALIBRATED = Curves(clipped, clipped, clipped)

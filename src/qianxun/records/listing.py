@@ -52,6 +52,21 @@ def tally(tx: Connection, knowledge_base: int) -> dict[str, int]:
     return counts
 
 
+def named(tx: Connection, knowledge_base: int, name: str) -> set[str]:
+    """The ids of the documents of this name, with or without its ending; or of the one with this id."""
+    version = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.served)
+    called = (
+        (VersionRow.name == name)
+        | VersionRow.name.startswith(name + ".", autoescape=True)
+        | (DocumentRow.doc_id == name)
+    )
+    query = select(DocumentRow.doc_id, VersionRow.name).join(VersionRow, version)
+    found = tx.execute(
+        query.where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.status != "deleted", called)
+    )
+    return {row.doc_id for row in found if name in (row.doc_id, row.name, row.name.rpartition(".")[0])}
+
+
 def _state(row: Row[Any]) -> DocumentState:
     return DocumentState(
         doc_id=row.doc_id,

@@ -15,6 +15,7 @@ import math
 import random
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -297,6 +298,17 @@ class IndexConformance:
             assert sorted(keys_of(opened.match("医保", "报销", require="any"))) == [1, 2]
             assert sorted(keys_of(opened.match("医保", "报销", require="any", grams=("保",)))) == [1, 2, 3]
             assert opened.match("医保", "没有的词", require="all").hits == ()
+
+    def test_cosines_of_chosen_chunks_are_those_of_nearest(self, tmp_path: Path) -> None:
+        with self.built(tmp_path) as opened:
+            opened.apply(1, list(library().values()))
+            wordy = replace(entry(1007, 1007), vector=None)
+            opened.apply(2, [wordy, entry(1008, 1008, vector=unit(3), field="question")])
+            nearest = opened.nearest(unit(500), 40)
+            chosen = np.array([*nearest.keys[::-3], 1007, 1008, 10**9], dtype=np.int64)
+            scores = opened.run(opened.index.cosines(unit(500), chosen))
+            assert scores[:-3].tolist() == nearest.scores[::-3].tolist()
+            assert np.isnan(scores[-3:]).all()
 
     def test_terms_are_counted_by_the_entries_that_hold_them(self, tmp_path: Path) -> None:
         with self.built(tmp_path) as opened:

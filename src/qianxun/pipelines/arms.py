@@ -1,0 +1,190 @@
+"""The arms of a recall, side by side, each under its own deadline. One that fails or is late is said aloud."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from qianxun.errors import BadInput, BadModelReply, ModelUnavailable, QianxunError, RecallFailed
+from qianxun.pipelines.asking import Asked, in_model_thread
+from qianxun.pipelines.base import OpenBase, Serving
+from qianxun.ports import Retriever
+from qianxun.rank.calibrate import clipped
+from qianxun.rank.fuse import best_of
+from qianxun.recall.dense import DenseRetriever
+from qianxun.recall.keyword import KeywordRetriever
+from qianxun.recall.qa import QARetriever
+from qianxun.records import pairs
+from qianxun.types import NOTHING, Degraded, Query, Ranking, Scores, StepTime, Vector
+
+log = logging.getLogger(__name__)
+
+WITH_VECTOR: Final = ("vector", "qa")  # arms that wait for the query's vector
+# Two questions on one matter lie nearer to each other than a question to the passage that answers it: the curves of
+# query–query and query–passage sets have their middle .1 to .15 apart (docs/decisions/0007-scores.md).
+QUESTION_LEAD: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the arms answered: one ranking each, over all queries."""
+
+    rankings: Mapping[str, Ranking]
+    own: Mapping[str, Ranking]  # the same for the user's own queries alone, guesses left out
+    degraded: tuple[Degraded, ...]
+    steps: tuple[StepTime, ...]
+    vectors: tuple[Vector, ...] = ()  # of the queries, where they were asked for
+    behind: Ranking = field(
+        default_factory=lambda: NOTHING
+    )  # what the vector arm would have said of the others' candidates
+
+    def scores(self) -> dict[str, Ranking]:
+        """What is fused: words on one side, meaning on the other. A question stands for the chunk that answers it."""
+        meaning = [self.rankings[arm] for arm in WITH_VECTOR if arm in self.rankings]
+        sides = {"vector": best_of([*meaning, self.behind])} if meaning else {}
+        return sides | {arm: ranking for arm, ranking in self.rankings.items() if arm not in WITH_VECTOR}
+
+
+def standard_arms(base: OpenBase, serving: Serving) -> tuple[Retriever, ...]:
+    """One file each in ``recall/``."""
+
+    async def chunk_of(keys: Sequence[int]) -> Mapping[int, int]:
+        return await asyncio.to_thread(_chunks_of, base, keys)
+
+    return (
+        DenseRetriever(serving.index, clipped),
+        KeywordRetriever(serving.index),
+        QARetriever(serving.index, chunk_of, _led),
+    )
+
+
+def _led(cosines: Scores) -> Scores:
+    return clipped(cosines - QUESTION_LEAD)
+
+
+def _chunks_of(base: OpenBase, keys: Sequence[int]) -> dict[int, int]:
+    with base.records.reading() as tx:
+        return pairs.chunks_of(tx, base.id, keys)
+
+
+async def hear(
+    base: OpenBase, serving: Serving, asked: Asked, names: Sequence[str], depth: int, seconds: float
+) -> Heard:
+    """Every named arm on every query. Raises RecallFailed when none answers."""
+    arms = [arm for arm in (base.arms or standard_arms)(base, serving) if arm.name in names]
+    wants_vector = any(arm.name in WITH_VECTOR for arm in arms)
+    vectors = [asyncio.ensure_future(_vector(base, serving, query)) for query in asked.queries if wants_vector]
+    tasks = [asyncio.ensure_future(_listen(arm, asked.queries, vectors, depth)) for arm in arms]
+    try:
+        await asyncio.wait(tasks, timeout=seconds)
+        heard = _heard(arms, tasks, asked, seconds)
+        done = (each.result() for each in vectors if each.done() and not each.cancelled() and not each.exception())
+        return replace(heard, vectors=tuple(done))
+    finally:
+        for task in (*tasks, *vectors):
+            task.cancel()
+        await asyncio.gather(*tasks, *vectors, return_exceptions=True)
+
+
+def _heard(arms: Sequence[Retriever], tasks: Sequence[asyncio.Future[_Answer]], asked: Asked, seconds: float) -> Heard:
+    rankings: dict[str, Ranking] = {}
+    own: dict[str, Ranking] = {}
+    failed: list[Degraded] = []
+    steps: list[StepTime] = []
+    for arm, task in zip(arms, tasks, strict=True):
+        if not task.done():
+            failed.append(Degraded(arm.name, f"{seconds:g} 秒内没有答复"))
+        elif isinstance(error := task.exception(), BadInput):
+            raise error  # the request's own fault, whichever arm says it first
+        elif error is not None:
+            failed.append(Degraded(arm.name, _reason(arm, error)))
+        else:
+            answer = task.result()
+            rankings[arm.name] = best_of(answer.rankings)
+            own[arm.name] = best_of(answer.rankings[: len(asked.own)])
+            steps.append(StepTime(f"recall.{arm.name}", answer.seconds, len(rankings[arm.name])))
+    failed = _told_once(failed)
+    if not rankings:
+        raise RecallFailed(
+            "每一路检索都失败了：" + "；".join(f"{each.part}：{each.reason}" for each in failed),
+            hint="按上面的原因处理后重试；qianxun doctor 可以检查环境",
+        )
+    return Heard(rankings, own, tuple(failed), tuple(steps))
+
+
+def _told_once(failed: Sequence[Degraded]) -> list[Degraded]:
+    """Without what two arms say of the same cause: both wait for the one vector of the query."""
+    reasons = [each.reason for each in failed]
+    return [each for at, each in enumerate(failed) if each.reason not in reasons[:at]]
+
+
+def _reason(arm: Retriever, error: BaseException) -> str:
+    if isinstance(error, QianxunError):
+        return str(error)
+    # The door of an arm, which may be anybody's: whatever it raises must not take the others down.
+    log.error("arm %s failed", arm.name, exc_info=error)
+    return f"出错：{type(error).__name__}: {error}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    rankings: tuple[Ranking, ...]  # one per query
+    seconds: float
+
+
+async def _listen(
+    arm: Retriever, queries: Sequence[Query], vectors: Sequence[asyncio.Future[Vector]], depth: int
+) -> _Answer:
+    started = time.perf_counter()
+    found: list[Ranking] = []
+    for at, query in enumerate(queries):
+        if arm.name in WITH_VECTOR:
+            query = replace(query, vector=await asyncio.shield(vectors[at]))
+        found.append(sound(await arm.search(query, depth), arm.name, depth))
+    return _Answer(tuple(found), time.perf_counter() - started)
+
+
+async def _vector(base: OpenBase, serving: Serving, query: Query) -> Vector:
+    if serving.model is None:
+        raise ModelUnavailable("这个知识库没有向量模型，只按词语检索", hint="用 qianxun rebuild --model 为它加上模型")
+    vector: Vector = await in_model_thread(base, serving.model.embed_query, query.text)
+    if np.shape(vector) != (serving.model.dimension,) or not np.isfinite(vector).all():
+        raise BadModelReply(
+            f"模型 {serving.model.name} 给出的查询向量不对：应为 {serving.model.dimension} 个数", hint="请检查模型"
+        )
+    return vector
+
+
+def sound(ranking: Ranking, arm: str, depth: int) -> Ranking:
+    """An arm's answer, if it is one: as many scores as keys, numbers in [0, 1], every chunk once."""
+    keys, scores = ranking.keys, ranking.scores
+    if len(keys) != len(scores) or len(keys) > depth:
+        raise BadModelReply(f"{arm} 给出 {len(keys)} 个片段、{len(scores)} 个分数，最多应为 {depth}")
+    if len(keys) == 0:
+        return ranking
+    if not (np.isfinite(scores).all() and scores.min() >= 0.0 and scores.max() <= 1.0):
+        raise BadModelReply(f"{arm} 的分数里有非数，或不在 0 到 1 之间")
+    if len(np.unique(keys)) != len(keys):
+        raise BadModelReply(f"{arm} 把同一个片段给了两次")
+    return ranking
+
+
+async def completed(serving: Serving, asked: Asked, heard: Heard) -> Heard:
+    """Cosines also for what only other arms found: an arm's silence beyond its last candidate is not a zero."""
+    if "vector" not in heard.rankings or len(heard.rankings) < 2:
+        return heard
+    found = np.unique(np.concatenate([ranking.keys for ranking in heard.rankings.values()]))
+    unseen = np.setdiff1d(found, heard.rankings["vector"].keys, assume_unique=True)
+    if len(unseen) == 0:
+        return heard
+    by_query = [await serving.index.cosines(vector, unseen) for vector in heard.vectors]
+    cosines = np.fmax.reduce(by_query)
+    known = ~np.isnan(cosines)
+    scored = Ranking.ordered(unseen[known], clipped(cosines[known]), 1.0, cosines[known])
+    return replace(heard, behind=scored)

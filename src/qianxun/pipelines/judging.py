@@ -1,0 +1,195 @@
+"""Which candidates become results: read again by a reranker, let in by their tier, cut by the threshold."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from qianxun.answer.highlight import highlights
+from qianxun.chinese import fold
+from qianxun.errors import ModelError, ModelUnavailable
+from qianxun.pipelines.arms import WITH_VECTOR, Heard
+from qianxun.pipelines.asking import Asked, in_model_thread
+from qianxun.pipelines.base import OpenBase, Serving
+from qianxun.pipelines.joining import Pool
+from qianxun.pipelines.options import RecallOptions
+from qianxun.pipelines.steps import Steps
+from qianxun.ports import RerankModel
+from qianxun.rank.calibrate import Curve, clipped
+from qianxun.rank.rerank import reranked
+from qianxun.rank.tiers import coverage, matched, rarity, tier_of
+from qianxun.types import ArmScore, Degraded, Found, Terms, Tier
+
+RERANKED: Final = 50  # the first so many are read again
+PAGE: Final = 50
+
+
+async def judge(
+    base: OpenBase,
+    serving: Serving,
+    asked: Asked,
+    heard: Heard,
+    pool: Pool,
+    options: RecallOptions,
+    steps: Steps,
+) -> tuple[list[Found], list[Degraded]]:
+    """The results, best first, at most ``top_k``."""
+    bench = await _bench(base, serving, asked, heard)
+    first: list[Found] = []
+    degraded: list[Degraded] = []
+    curve = curve_of(base, heard, options)
+    share = 0.0
+    if options.rerank:
+        with steps.timed("rerank"):
+            first = await pool.first(RERANKED)
+            model, failed = await _read_again(base, serving, asked, first, options)
+        if model is not None:
+            first, share = model.results, model.share
+            curve = base.curves.reranked if share < 1.0 and "vector" in heard.rankings else clipped
+        degraded += failed
+    results: list[Found] = []
+    with steps.timed("judge"):
+        async for candidate in _in_order(pool, first, share, options.top_k):
+            shown = float(curve(np.array([candidate.score]))[0])
+            if shown < options.threshold and not asked.named:
+                break
+            judged = bench.judged(candidate, shown)
+            if judged is not None and (judged.tier != "fuzzy" or options.fuzzy):
+                results.append(judged)
+                if len(results) == options.top_k:
+                    break
+    return results, degraded
+
+
+def curve_of(base: OpenBase, heard: Heard, options: RecallOptions) -> Curve:
+    """What brings a fused score to the one that is shown. All of them keep the order."""
+    sides = set(heard.scores())
+    if options.mode == "hybrid":
+        sides &= {arm for arm, weight in options.weights.items() if weight > 0.0}
+    if options.fusion != "weighted" or sides == {"keyword"}:
+        return clipped
+    return base.curves.vector if sides == {"vector"} else base.curves.hybrid
+
+
+async def _in_order(pool: Pool, first: Sequence[Found], share: float, top_k: int) -> AsyncIterator[Found]:
+    """What was read again, then the rest behind it: its scores may not rise above those before them."""
+    for each in first:
+        yield each
+    lowest = first[-1].score if first else 1.0
+    while more := await pool.page(min(top_k + 2, PAGE)):
+        for each in more:
+            yield replace(each, score=min((1.0 - share) * each.score, lowest)) if first else each
+
+
+# ── reading again ────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadAgain:
+    results: list[Found]
+    share: float
+
+
+async def _read_again(
+    base: OpenBase, serving: Serving, asked: Asked, first: Sequence[Found], options: RecallOptions
+) -> tuple[_ReadAgain | None, list[Degraded]]:
+    """The first candidates in the reranker's order; the fused order stands where it fails or takes too long."""
+    late = time.monotonic() + options.rerank_seconds
+    query = asked.queries[0].text
+    try:
+        model = await _model(base, serving, options.rerank)
+        scored = in_model_thread(
+            base,
+            base.rerank_cache.scores,
+            model,
+            query,
+            [each.chunk for each in first],
+            lambda: time.monotonic() > late,
+        )
+        scores = await asyncio.wait_for(scored, options.rerank_seconds)
+        return _ReadAgain(reranked(first, scores, model.share), model.share), []
+    except TimeoutError:
+        return None, [Degraded("rerank", f"{options.rerank_seconds:g} 秒内没有重排完，按融合的次序返回")]
+    except ModelError as error:
+        return None, [Degraded("rerank", f"按融合的次序返回：{error}")]
+
+
+async def _model(base: OpenBase, serving: Serving, name: str) -> RerankModel:
+    if base.models is None:
+        raise ModelUnavailable(f"没有名为“{name}”的重排模型", hint="在设置中登记它，或不重排")
+    found: RerankModel = await in_model_thread(base, base.models.rerank, name, serving.model)
+    return found
+
+
+# ── tiers ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """What results are judged by: the words of the user's own queries, and how alike they are to those."""
+
+    words: tuple[str, ...]
+    grams: frozenset[str]
+    weights: Mapping[str, float]
+    alike: Mapping[int, float] | None  # chunk → cosine; None where no vector took part
+    calibrate: Curve
+    named: frozenset[str]
+
+    def judged(self, candidate: Found, shown: float) -> Found | None:
+        """The result with its tier and all that explains it; None where no tier lets it in."""
+        chunk = candidate.chunk
+        held = matched(chunk.text, self.words)
+        covered = coverage(held, self.weights)
+        tier = self._tier(candidate, held, covered)
+        if tier is None:
+            return None
+        return replace(
+            candidate,
+            score=shown,
+            arms={arm: self._calibrated(arm, by) for arm, by in candidate.arms.items()},
+            tier=tier,
+            matched=held,
+            coverage=covered,
+            highlights=highlights(chunk.text, held),
+        )
+
+    def _tier(self, candidate: Found, held: Sequence[str], covered: float) -> Tier | None:
+        chunk = candidate.chunk
+        alike = None
+        if self.alike is not None:
+            alike = float(self.calibrate(np.array([self.alike.get(chunk.key, 0.0)]))[0])
+        meets = bool(held) or "keyword" in candidate.arms or self._shares_a_character(chunk.text)
+        return tier_of(alike, covered, is_named=chunk.doc_id in self.named, meets=meets)
+
+    def _shares_a_character(self, text: str) -> bool:
+        return not self.grams.isdisjoint(fold(text))
+
+    def _calibrated(self, arm: str, by: ArmScore) -> ArmScore:
+        if arm not in WITH_VECTOR:
+            return by
+        return replace(by, score=float(self.calibrate(np.array([by.score]))[0]))
+
+
+async def _bench(base: OpenBase, serving: Serving, asked: Asked, heard: Heard) -> _Bench:
+    words = tuple(dict.fromkeys(word for query in asked.own for word in query.terms.words))
+    counts = await serving.index.count(Terms(words))
+    asked_of = [ranking for arm, ranking in heard.own.items() if arm in WITH_VECTOR]
+    alike: dict[int, float] | None = None
+    if asked_of:
+        alike = {}
+        for ranking in (*asked_of, heard.behind):
+            for key, score in zip(ranking.keys.tolist(), ranking.scores.tolist(), strict=True):
+                alike[key] = max(score, alike.get(key, 0.0))
+    return _Bench(
+        words=words,
+        grams=frozenset(gram for query in asked.own for gram in query.terms.grams if len(gram) == 1),
+        weights=rarity(counts),
+        alike=alike,
+        calibrate=base.curves.vector,
+        named=asked.named,
+    )

@@ -1,0 +1,99 @@
+"""How to search: everything a request may choose, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from qianxun.errors import BadQuery
+from qianxun.rank.fuse import FUSIONS
+from qianxun.types import EVERYTHING, Filter
+
+Mode: TypeAlias = Literal["hybrid", "vector", "fulltext"]
+FusionName: TypeAlias = Literal["weighted", "min_max", "rrf"]
+
+ARMS: Final[Mapping[Mode, tuple[str, ...]]] = {
+    "hybrid": ("vector", "keyword", "qa"),
+    "vector": ("vector", "qa"),
+    "fulltext": ("keyword",),
+}
+WEIGHTS: Final = {"vector": 0.55, "keyword": 0.45}
+TOP_K_LIMIT: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class RecallOptions:
+    mode: Mode = "hybrid"
+    top_k: int = 10
+    threshold: float = 0.0
+    where: Filter = EVERYTHING
+    doc_ids: tuple[str, ...] = ()
+    fusion: FusionName = "weighted"
+    weights: Mapping[str, float] = field(default_factory=lambda: dict(WEIGHTS))
+    rerank: str = ""  # a rerank model's name; "": none
+    fuzzy: bool = True
+    arm_seconds: float = 10.0
+    rerank_seconds: float = 10.0
+    rewrite_seconds: float = 10.0
+
+
+def check(options: RecallOptions) -> None:
+    if options.mode not in ARMS:
+        raise BadQuery(f"没有检索模式 {options.mode}", hint="可用：hybrid、vector、fulltext")
+    if options.fusion not in FUSIONS:
+        raise BadQuery(f"没有融合方式 {options.fusion}", hint="可用：weighted、min_max、rrf")
+    if not 1 <= options.top_k <= TOP_K_LIMIT:
+        raise BadQuery(f"top_k 为 {options.top_k}，应在 1–{TOP_K_LIMIT} 之间", hint="改用范围内的数")
+    if not 0.0 <= options.threshold <= 1.0:
+        raise BadQuery(f"阈值为 {options.threshold}，应在 0–1 之间", hint="改用范围内的数")
+    weights = options.weights
+    if unknown := sorted(set(weights) - {"vector", "keyword"}):
+        raise BadQuery(f"没有名为 {'、'.join(unknown)} 的一路", hint="权重只有 vector 与 keyword")
+    if not all(0.0 <= weight < float("inf") for weight in weights.values()) or not any(weights.values()):
+        raise BadQuery(f"权重 {dict(weights)} 不对", hint="权重不能为负，且至少有一路大于零")
+
+
+class Defaults(Protocol):
+    """The search section of the settings: what holds where neither the request nor the base says otherwise."""
+
+    @property
+    def top_k(self) -> int: ...
+    @property
+    def semantic_weight(self) -> float: ...
+    @property
+    def keyword_weight(self) -> float: ...
+    @property
+    def fusion(self) -> str: ...
+    @property
+    def rerank(self) -> str: ...
+    @property
+    def fuzzy(self) -> bool: ...
+    @property
+    def arm_seconds(self) -> float: ...
+    @property
+    def rerank_seconds(self) -> float: ...
+    @property
+    def rewrite_seconds(self) -> float: ...
+
+
+def search_options(defaults: Defaults, config: Mapping[str, Any], chosen: Mapping[str, Any]) -> RecallOptions:
+    """The request's choice, then that of the base (its config's ``search``), then the settings'."""
+    of_base = config.get("search") or {}
+    settings: dict[str, Any] = {
+        "top_k": defaults.top_k,
+        "fusion": defaults.fusion,
+        "weights": {"vector": defaults.semantic_weight, "keyword": defaults.keyword_weight},
+        "rerank": defaults.rerank,
+        "fuzzy": defaults.fuzzy,
+    }
+    if unknown := sorted(set(of_base) - set(settings)):
+        raise BadQuery(f"知识库的 search 配置里没有 {'、'.join(unknown)}", hint=f"可用：{'、'.join(settings)}")
+    settings |= of_base
+    settings |= {name: value for name, value in chosen.items() if value is not None}
+    return RecallOptions(
+        **settings,
+        arm_seconds=defaults.arm_seconds,
+        rerank_seconds=defaults.rerank_seconds,
+        rewrite_seconds=defaults.rewrite_seconds,
+    )

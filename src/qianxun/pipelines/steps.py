@@ -1,0 +1,23 @@
+"""How long each step of a search took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from qianxun.types import StepTime
+
+
+@dataclass
+class Steps:
+    done: list[StepTime] = field(default_factory=list)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.done.append(StepTime(name, time.perf_counter() - started))

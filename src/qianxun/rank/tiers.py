@@ -1,0 +1,45 @@
+"""How sure a result is: strict, of a document that was named, or fuzzy. Tiers let results in; the score orders them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from qianxun.chinese import fold
+from qianxun.types import TermCounts, Tier
+
+STRICT = 0.7  # a similarity above it, and …
+COVERED = 0.5  # … more than this share of the query's words make a result strict
+FUZZY = 0.35
+
+
+def tier_of(similarity: float | None, coverage: float, *, is_named: bool, meets: bool) -> Tier | None:
+    """The tightest tier that a result belongs to; None where it has nothing to do with the query.
+
+    ``similarity`` is the calibrated cosine, None where no vector was asked: words alone decide then. ``meets`` says
+    that some word, character or pair of the query was found in it.
+    """
+    if coverage > COVERED and (similarity is None or similarity > STRICT):
+        return "strict"
+    if is_named:
+        return "document"
+    return "fuzzy" if meets or (similarity is not None and similarity >= FUZZY) else None
+
+
+def rarity(counts: TermCounts) -> dict[str, float]:
+    """How much each word of a query tells: BM25's inverse document frequency."""
+    return {
+        word: math.log(1 + (counts.entries - holding + 0.5) / (holding + 0.5)) for word, holding in counts.words.items()
+    }
+
+
+def matched(text: str, words: Iterable[str]) -> tuple[str, ...]:
+    """The words of a query that stand in a text, in the query's order."""
+    folded = fold(text)
+    return tuple(word for word in words if word in folded)
+
+
+def coverage(held: Sequence[str], weights: Mapping[str, float]) -> float:
+    """The share of a query that the matched words make up, each counting by its weight."""
+    total = math.fsum(weights.values())
+    return math.fsum(weights[word] for word in held) / total if total > 0.0 else 0.0

@@ -1,0 +1,88 @@
+"""Rerank and chat models by name, looked up for every request: what the caller brought, the endpoints of the settings,
+then the cards of models on this machine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from qianxun.errors import ModelUnavailable, NotFound
+from qianxun.models import RERANK_CARDS, ChatEndpoint, MaxSim, RerankEndpoint, open_cross_encoder
+from qianxun.ports import ChatModel, EmbeddingModel, RerankModel
+from qianxun.settings import Settings
+
+MAXSIM = "maxsim"
+# How much MaxSim decides beside the fused score (docs/quality.md): more of it would cost questions that need two
+# passages, less would gain less.
+MAXSIM_SHARE = 0.17
+
+
+Model = TypeVar("Model")
+
+
+class Shelf:
+    """Implements `ports.Models`. An opened model is kept for the next request that asks for it by the same name."""
+
+    def __init__(self, settings: Settings, folders: list[Path], brought: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._folders = folders
+        self._brought = brought
+        self._opened: dict[tuple[str, str], Any] = {}
+        self._lock = threading.Lock()
+
+    def rerank(self, name: str, embedding: EmbeddingModel | None) -> RerankModel:
+        if name in self._brought:
+            brought: RerankModel = self._brought[name]
+            return brought
+        if name == MAXSIM:
+            if embedding is None:
+                raise ModelUnavailable("这个知识库没有向量模型，不能用 maxsim 重排", hint="为它加上模型，或不重排")
+            return self._kept((MAXSIM, embedding.name), lambda: MaxSim(embedding, share=MAXSIM_SHARE))
+        told = self._settings.rerank
+        if told.base_url and name == told.model:
+            return self._kept(("rerank", name), self._remote_rerank)
+        if any(name in (card.name, *card.aliases) for card in RERANK_CARDS):
+            return self._kept(("card", name), lambda: open_cross_encoder(name, folders=self._folders))
+        known = "、".join([MAXSIM, *self._brought, *filter(None, [told.model]), *(card.name for card in RERANK_CARDS)])
+        raise NotFound(f"没有名为“{name}”的重排模型", hint=f"可用：{known}")
+
+    def chat(self, name: str) -> ChatModel:
+        if name in self._brought:
+            brought: ChatModel = self._brought[name]
+            return brought
+        told = self._settings.chat
+        if told.base_url and name == told.model:
+            return self._kept(("chat", name), self._remote_chat)
+        raise NotFound(f"没有名为“{name}”的语言模型", hint="设置 chat.base_url 与 chat.model，或改正知识库的配置")
+
+    def _kept(self, key: tuple[str, str], open_it: Callable[[], Model]) -> Model:
+        with self._lock:
+            if key not in self._opened:
+                self._opened[key] = open_it()
+            held: Model = self._opened[key]
+            return held
+
+    def _remote_rerank(self) -> RerankModel:
+        from qianxun.models.remote_rerank import RemoteRerank  # its HTTP client is slow to import
+
+        told = self._settings.rerank
+        return RemoteRerank(
+            RerankEndpoint(told.base_url, told.model, api_key=told.api_key, timeout_seconds=told.timeout_seconds)
+        )
+
+    def _remote_chat(self) -> ChatModel:
+        from qianxun.models.chat import RemoteChat  # as above
+
+        told = self._settings.chat
+        return RemoteChat(
+            ChatEndpoint(told.base_url, told.model, api_key=told.api_key, timeout_seconds=told.timeout_seconds)
+        )
+
+    def close(self) -> None:
+        with self._lock:
+            for model in self._opened.values():
+                if hasattr(model, "close"):
+                    model.close()
+            self._opened.clear()
