@@ -23,7 +23,8 @@ class Precomputed:
     dimension = 512
 
     def __init__(self) -> None:
-        self.of: dict[str, Any] = {}
+        self.of: dict[str, Any] = {}  # of the passages
+        self.asked: Any = None  # of the question that is being asked, whatever the pipeline makes of its words
 
     def embed_passages(self, texts: Sequence[str]) -> Any:
         import numpy as np
@@ -31,7 +32,7 @@ class Precomputed:
         return np.stack([self.of[_squeezed(text)] for text in texts])
 
     def embed_query(self, text: str) -> Any:
-        return self.of[text]
+        return self.asked
 
 
 def build(material: Material, folder: Path) -> None:
@@ -58,15 +59,24 @@ def open_(material: Material, folder: Path) -> Answer:
 
     model, runner = Precomputed(), asyncio.Runner()
     opened = Engine.open(folder / "data", models={model.name: model}, background=False)
-    engine = runner.run(opened.__aenter__())  # left open: the process ends with its last answer
+    engine = runner.run(opened.__aenter__())
     base = runner.run(engine.knowledge_base("bench"))
 
     async def ask(questions: Sequence[Question]) -> list[list[str]]:
-        model.of.update((question.text, question.vector) for question in questions)
-        recalls = [await engine.retrieve(base.id, question.text, top_k=TOP_K) for question in questions]
-        return [[found.chunk.text for found in recall.found] for recall in recalls]
+        answers = []
+        for question in questions:
+            model.asked = question.vector
+            recall = await engine.retrieve(base.id, question.text, top_k=TOP_K)
+            if recall.degraded or recall.from_cache:
+                raise RuntimeError(f"not the whole work: {recall.degraded}, from cache: {recall.from_cache}")
+            answers.append([found.chunk.text for found in recall.found])
+        return answers
 
-    return lambda questions: runner.run(ask(questions))
+    def answer(questions: Sequence[Question]) -> list[list[str]]:
+        assert opened is not None  # held, and open, as long as there may be another question
+        return runner.run(ask(questions))
+
+    return answer
 
 
 MODULES = ("qianxun.engine", "qianxun.index.embedded", "faiss", "tantivy", "rjieba", "sqlalchemy.dialects.sqlite")
