@@ -106,6 +106,12 @@ class Index(Protocol):
     async def cosines(self, vector: Vector, keys: Keys) -> Scores:
         """What `nearest` would say of these chunks, in their order; not a number for a chunk it has no vector of."""
 
+    async def likeness(self) -> float:
+        """The mean cosine between two different chunks, from an even sample: how little a cosine tells apart here.
+
+        A small base is taken to be as mixed as others are.
+        """
+
     async def match(
         self, terms: Terms, limit: int, where: Filter = EVERYTHING, require: Literal["all", "any"] = "any"
     ) -> Ranking:

@@ -8,7 +8,7 @@ File (the seed's form; the outer ``rag:`` may be left out)::
     rag:
       vectorization: {model: bge-small-zh-v1.5}
       chunking: {chunk_size: 500, chunk_overlap: 50}
-      search: {top_k: 10, semantic_weight: 0.55, keyword_weight: 0.45}
+      search: {top_k: 10, semantic_weight: 0.6, keyword_weight: 0.4}
 
 Environment: ``QIANXUN_`` + section + ``_`` + key, in capitals: ``QIANXUN_CHUNKING_CHUNK_SIZE=300``.
 """
@@ -56,8 +56,8 @@ class Chunking:
 @dataclass(frozen=True, slots=True)
 class Search:
     top_k: int = 10
-    semantic_weight: float = 0.55
-    keyword_weight: float = 0.45
+    semantic_weight: float = 0.0  # both 0: as fits the base (the more alike its chunks, the more words count)
+    keyword_weight: float = 0.0
     fusion: str = "weighted"  # weighted | min_max | rrf
     rerank: str = ""  # "maxsim", a reranker's card, or the name of the endpoint in `rerank`; "": none
     fuzzy: bool = True  # results that are alike or share a word, not only sure ones; guesses at mistyped words

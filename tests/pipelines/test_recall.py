@@ -244,7 +244,7 @@ def test_an_unknown_base_is_not_found(shelf: Shelf) -> None:
 
 
 def test_each_result_says_which_arms_found_it(shelf: Shelf) -> None:
-    best = shelf.ask("住院的报销比例").found[0]
+    best = shelf.ask("住院的报销比例", weights={"vector": 0.55, "keyword": 0.45}).found[0]
     assert best.source == "hybrid"
     assert set(best.arms) == {"vector", "keyword"}
     assert best.score == pytest.approx(0.55 * best.arms["vector"].score + 0.45 * best.arms["keyword"].score)

@@ -51,6 +51,7 @@ from qianxun.types import (
 CURRENT = "CURRENT"
 KEYWORDS = "keywords"
 APPLYING = "applying"
+SAMPLE = 2_000  # rows that speak for all of them
 PURGE_AFTER = 1_000  # deaths that wait, at most, for a batch that adds something
 
 
@@ -86,6 +87,7 @@ class EmbeddedIndex:
         self._keywords: keywords.Keywords | None = None
         self._closed = False
         self._view = self._load()
+        self._alike: tuple[Rows | None, float] = (None, 0.0)
         self._questions: tuple[Rows | None, bool] = (None, False)
         self._placed: tuple[Rows | None, Keys, Column] = (None, np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -114,6 +116,9 @@ class EmbeddedIndex:
 
     async def cosines(self, vector: Vector, keys: Keys) -> Scores:
         return await asyncio.to_thread(self._cosines, vector, keys)
+
+    async def likeness(self) -> float:
+        return await asyncio.to_thread(self._likeness)
 
     async def inventory(self) -> Inventory:
         return await asyncio.to_thread(self._inventory)
@@ -150,6 +155,17 @@ class EmbeddedIndex:
             known = held[at] == keys
             found[known] = vectors.cosines(view.store.vector_rows(view.rows), wanted, slots[at[known]])
         return found
+
+    def _likeness(self) -> float:
+        """Made once for each state, of rows that are evenly spaced in key order: history leaves no trace in it."""
+        view = self._open_view()
+        of, likeness = self._alike
+        if of is not view.rows:
+            _, slots = self._places(view.rows)
+            chosen = slots[np.linspace(0, len(slots) - 1, min(SAMPLE, len(slots))).astype(np.int64)]
+            likeness = vectors.likeness(view.store.vector_rows(view.rows), chosen)
+            self._alike = (view.rows, likeness)
+        return likeness
 
     def _holds_questions(self, rows: Rows) -> bool:
         """Looked for once for each state: most bases have none, and every search asks."""

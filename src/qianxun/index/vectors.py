@@ -22,6 +22,9 @@ DENSE_SHARE = 0.3  # above this share of a stretch it is cheaper to score all it
 BLOCK = 16_384  # rows that are checked in one go
 UNCODED = 2_000  # rows that may wait for their codes once there are any: to score 5,000 takes half of a search
 
+USUAL_LIKENESS = 0.4  # in a base of mixed matters, under the models we know
+FEW_ROWS = 50
+
 Slots = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
@@ -158,6 +161,15 @@ def cosines(held: VectorRows, vector: Vector, slots: Slots) -> Scores:
     """Exactly what `nearest` would say of these rows."""
     _require_sums_of(held, slots)
     return _cosines(held, vector, slots)
+
+
+def likeness(held: VectorRows, slots: Slots) -> float:
+    """The mean cosine between two different rows of these; few of them borrow from what is usual."""
+    _require_sums_of(held, slots)
+    count = len(slots)
+    total = held.rows[slots].astype(np.float64).sum(axis=0)
+    between = (float(total @ total) - count) / (count - 1) if count > 1 else 0.0  # without each row and itself
+    return round((between + FEW_ROWS * USUAL_LIKENESS) / (count + FEW_ROWS), DECIMALS)
 
 
 def _exactly(held: VectorRows, vector: Vector, limit: int, slots: Slots) -> Ranking:

@@ -18,7 +18,6 @@ ARMS: Final[Mapping[Mode, tuple[str, ...]]] = {
     "vector": ("vector", "qa"),
     "fulltext": ("keyword",),
 }
-WEIGHTS: Final = {"vector": 0.55, "keyword": 0.45}
 TOP_K_LIMIT: Final = 100
 
 
@@ -30,7 +29,7 @@ class RecallOptions:
     where: Filter = EVERYTHING
     doc_ids: tuple[str, ...] = ()
     fusion: FusionName = "weighted"
-    weights: Mapping[str, float] = field(default_factory=lambda: dict(WEIGHTS))
+    weights: Mapping[str, float] = field(default_factory=dict)  # {}: as fits the base
     rerank: str = ""  # a rerank model's name; "": none
     fuzzy: bool = True
     arm_seconds: float = 10.0
@@ -50,7 +49,7 @@ def check(options: RecallOptions) -> None:
     weights = options.weights
     if unknown := sorted(set(weights) - {"vector", "keyword"}):
         raise BadQuery(f"没有名为 {'、'.join(unknown)} 的一路", hint="权重只有 vector 与 keyword")
-    if not all(0.0 <= weight < float("inf") for weight in weights.values()) or not any(weights.values()):
+    if not all(0.0 <= weight < float("inf") for weight in weights.values()) or (weights and not any(weights.values())):
         raise BadQuery(f"权重 {dict(weights)} 不对", hint="权重不能为负，且至少有一路大于零")
 
 
@@ -83,7 +82,9 @@ def search_options(defaults: Defaults, config: Mapping[str, Any], chosen: Mappin
     settings: dict[str, Any] = {
         "top_k": defaults.top_k,
         "fusion": defaults.fusion,
-        "weights": {"vector": defaults.semantic_weight, "keyword": defaults.keyword_weight},
+        "weights": {"vector": defaults.semantic_weight, "keyword": defaults.keyword_weight}
+        if defaults.semantic_weight or defaults.keyword_weight
+        else {},
         "rerank": defaults.rerank,
         "fuzzy": defaults.fuzzy,
     }

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -28,7 +27,7 @@ from qianxun.pipelines.parameters import params_of
 from qianxun.pipelines.remember import cache_key, remember, remembered
 from qianxun.pipelines.steps import Steps
 from qianxun.ports import Cache
-from qianxun.rank.fuse import FUSIONS
+from qianxun.rank.fuse import FUSIONS, fitting_weights
 from qianxun.records import bases
 from qianxun.types import Degraded, Found, Generation, Ranking, Recall, StepTime
 
@@ -101,6 +100,7 @@ class Traced:
 async def trace(base: OpenBase, serving: Serving, text: str, options: RecallOptions) -> Traced:
     """One search, step by step."""
     steps = Steps()
+    options = await _weighed(serving, options)
     generation = await generation_of(base, serving)
     with steps.timed("rewrite"):
         asked = await ask(
@@ -117,7 +117,7 @@ async def trace(base: OpenBase, serving: Serving, text: str, options: RecallOpti
         heard = await hear(base, serving, asked, ARMS[options.mode], depth, options.arm_seconds)
         with steps.timed("fuse"):
             heard = await completed(serving, asked, heard)
-            fused = FUSIONS[options.fusion](heard.scores(), _weights(options))
+            fused = FUSIONS[options.fusion](heard.scores(), options.weights)
         pool = Pool(base, asked, heard, fused)
         judged, failed = await judge(base, serving, asked, heard, pool, options, steps)
         exhausted = all(len(ranking) < depth for ranking in heard.rankings.values())
@@ -151,5 +151,10 @@ def _generation(base: OpenBase) -> int:
         return bases.generation(tx, base.id)
 
 
-def _weights(options: RecallOptions) -> Mapping[str, float]:
-    return options.weights if options.mode == "hybrid" else {"vector": 1.0, "keyword": 1.0}
+async def _weighed(serving: Serving, options: RecallOptions) -> RecallOptions:
+    """The options with their weights: the user's own, or those that fit the base."""
+    if options.mode != "hybrid":
+        return replace(options, weights={"vector": 1.0, "keyword": 1.0})
+    if options.weights:
+        return options
+    return replace(options, weights=fitting_weights(await serving.index.likeness()))

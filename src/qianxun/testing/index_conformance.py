@@ -310,6 +310,17 @@ class IndexConformance:
             assert scores[:-3].tolist() == nearest.scores[::-3].tolist()
             assert np.isnan(scores[-3:]).all()
 
+    def test_likeness_tells_a_base_of_one_matter_from_a_mixed_one(self, tmp_path: Path) -> None:
+        with self.built(tmp_path) as opened:
+            usual = opened.run(opened.index.likeness())
+            opened.apply(1, [entry(key, key, vector=unit(1)) for key in range(1, 301)])
+            same = opened.run(opened.index.likeness())
+            opened.apply(2, [entry(key, key) for key in range(1, 301)])
+            mixed = opened.run(opened.index.likeness())
+            assert mixed < usual < same <= 1.0
+            opened.apply(3, [entry(key, key, vector=unit(1), field="question") for key in range(1001, 1301)])
+            assert opened.run(opened.index.likeness()) == mixed
+
     def test_terms_are_counted_by_the_entries_that_hold_them(self, tmp_path: Path) -> None:
         with self.built(tmp_path) as opened:
             opened.apply(
