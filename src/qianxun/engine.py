@@ -31,7 +31,7 @@ from qianxun.pipelines.options import FusionName, Mode, check, search_options
 from qianxun.pipelines.recall import recall_kept
 from qianxun.pipelines.upkeep import Verdict, catch_up, keep_up, rebuild, verify
 from qianxun.ports import Cache, EmbeddingModel, IndexBackend
-from qianxun.rank.calibrate import UNCALIBRATED, Calibration, Curves, clipped
+from qianxun.rank.calibrate import UNCALIBRATED, Curves
 from qianxun.records import Records, bases, chunks, documents, listing, outbox
 from qianxun.records.database import sqlite_url
 from qianxun.registry import create_index_backend
@@ -340,12 +340,9 @@ class Engine:
         """What a model's scores mean: as fitted for it by the user, or on its card; else as they are."""
         vectors = self.settings.vectorization
         known = next((row for row in CARDS if row.name == model), None)
-        curves = UNCALIBRATED
-        if known is not None:
-            fitted = (known.calibration, known.hybrid, known.reranked)
-            curves = Curves(*(clipped if pair is None else Calibration(*pair) for pair in fitted))
+        curves = Curves(known.calibration, known.hybrid, known.reranked) if known is not None else UNCALIBRATED
         if vectors.calibration_slope > 0.0 and model == vectors.model:
-            return replace(curves, vector=Calibration(vectors.calibration_midpoint, vectors.calibration_slope))
+            return replace(curves, cosine=(vectors.calibration_midpoint, vectors.calibration_slope))
         return curves
 
     def _model_folders(self) -> list[Path]:

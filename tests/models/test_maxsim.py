@@ -11,6 +11,7 @@ from qianxun.errors import BadInput, BadModelReply, ModelUnavailable
 from qianxun.models import MaxSim
 from qianxun.models.lazy import LazyEmbedding
 from qianxun.models.local import LocalEmbedding
+from qianxun.models.maxsim import telling
 from qianxun.ports import RerankModel
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.shared import BGE_SMALL, needs_model
@@ -38,6 +39,9 @@ class Letters:
         self.asked.extend(texts)
         return [np.eye(128, dtype=np.float32)[[ord(letter) for letter in text]] for text in texts]
 
+    def token_spans(self, text: str) -> list[tuple[int, int]]:
+        return [(at, at + 1) for at in range(len(text))]
+
 
 class Scripted(Letters):
     def __init__(self, *replies: Any) -> None:
@@ -51,6 +55,14 @@ class Scripted(Letters):
 
 def test_the_score_is_the_mean_of_each_query_tokens_best_match() -> None:
     assert MaxSim(Letters()).score("abcd", ["ab", "abcd", "xyz", "dddd"]) == [2 / 4, 4 / 4, 0 / 4, 1 / 4]
+
+
+def test_marks_and_words_without_meaning_do_not_count() -> None:
+    spans = [(at, at + 1) for at in range(8)]
+    assert telling("医保的比例是多少？"[:8], spans) == [0, 1, 3, 4]
+    assert telling("是什么", [(0, 1), (1, 3)]) == [0, 1]  # nothing else to go by
+    assert telling("ＡＢ ok!", [(0, 2), (3, 5), (5, 6)]) == [0, 1]
+    assert MaxSim(Letters()).score("ab, c", ["abc", "ab"]) == [1.0, pytest.approx(2 / 3)]
 
 
 def test_nothing_to_compare_scores_zero_whatever_the_calibration() -> None:

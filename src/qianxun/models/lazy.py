@@ -40,6 +40,9 @@ class LazyEmbedding:
         """Raises ModelUnavailable for a model that has none to give."""
         return with_tokens(self._opened()).token_vectors(texts)
 
+    def token_spans(self, text: str) -> list[tuple[int, int]]:
+        return with_tokens(self._opened()).token_spans(text)
+
     def _opened(self) -> EmbeddingModel:
         with self._lock:
             if self._model is None:

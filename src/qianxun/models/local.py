@@ -81,6 +81,12 @@ class LocalEmbedding:
                 found[position] = unit_rows(rows, len(rows), self.dimension, self.name)
         return found
 
+    def token_spans(self, text: str) -> list[tuple[int, int]]:
+        """Where in the text each of its `token_vectors` stands."""
+        encoding = self._onnx.encode([text])[0]
+        own = (at for at, special in enumerate(encoding.special_tokens_mask) if not special)
+        return [encoding.offsets[at] for at in own]
+
     def _embed(self, texts: Sequence[str]) -> Vectors:
         rows = np.empty((len(texts), self.dimension), np.float32)
         for positions, pooled in self._over_batches(texts, self._pooled):

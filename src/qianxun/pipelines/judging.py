@@ -50,7 +50,7 @@ async def judge(
             model, failed = await _read_again(base, serving, asked, first, options)
         if model is not None:
             first, share = model.results, model.share
-            curve = base.curves.reranked if share < 1.0 and "vector" in heard.rankings else clipped
+            curve = base.curves.reranked(sides_of(heard, options), share)
         degraded += failed
     results: list[Found] = []
     with steps.timed("judge"):
@@ -68,12 +68,12 @@ async def judge(
 
 def curve_of(base: OpenBase, heard: Heard, options: RecallOptions) -> Curve:
     """What brings a fused score to the one that is shown. All of them keep the order."""
-    sides = set(heard.scores())
-    if options.mode == "hybrid":
-        sides &= {arm for arm, weight in options.weights.items() if weight > 0.0}
-    if options.fusion != "weighted" or sides == {"keyword"}:
-        return clipped
-    return base.curves.vector if sides == {"vector"} else base.curves.hybrid
+    return base.curves.fused(sides_of(heard, options)) if options.fusion == "weighted" else clipped
+
+
+def sides_of(heard: Heard, options: RecallOptions) -> dict[str, float]:
+    """The weights of the sides that answered."""
+    return {side: options.weights.get(side, 0.0) for side in heard.scores()}
 
 
 async def _in_order(pool: Pool, first: Sequence[Found], share: float, top_k: int) -> AsyncIterator[Found]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -38,11 +38,42 @@ Curve: TypeAlias = Callable[[Scores], Scores]
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """What a model's scores mean: its cosine, the weighted sum of cosine and words, and the same after a rerank."""
+    """What the scores of a model mean, alone and beside other voices.
 
-    vector: Curve
-    hybrid: Curve
-    reranked: Curve
+    Each pair is (midpoint, slope). The midpoint of a weighted sum is the same sum of its parts' midpoints: of cosines,
+    of word shares, of a reranker's own scores. So a curve fits whatever weights a request chooses.
+    """
+
+    cosine: tuple[float, float] | None = None
+    words: tuple[float, float] | None = None  # the midpoint of word shares; the slope of cosine and words together
+    reader: tuple[float, float] | None = None  # the midpoint of MaxSim; the slope of all three
+
+    @property
+    def vector(self) -> Curve:
+        return clipped if self.cosine is None else Calibration(*self.cosine)
+
+    def fused(self, weights: Mapping[str, float]) -> Curve:
+        """For the weighted sum of cosines and word shares. Words alone are shown as they are: a share already."""
+        vector, keyword = weights.get("vector", 0.0), weights.get("keyword", 0.0)
+        if self.cosine is None or vector == 0.0:
+            return clipped
+        if keyword == 0.0:
+            return self.vector
+        if self.words is None:
+            return clipped
+        return Calibration(self._middle(vector, keyword, self.words), self.words[1])
+
+    def reranked(self, weights: Mapping[str, float], share: float) -> Curve:
+        """For that sum with a reranker's share in it."""
+        vector, keyword = weights.get("vector", 0.0), weights.get("keyword", 0.0)
+        if self.cosine is None or self.words is None or self.reader is None or share == 1.0 or vector == 0.0:
+            return clipped
+        middle = (1.0 - share) * self._middle(vector, keyword, self.words) + share * self.reader[0]
+        return Calibration(middle, self.reader[1])
+
+    def _middle(self, vector: float, keyword: float, words: tuple[float, float]) -> float:
+        assert self.cosine is not None
+        return (vector * self.cosine[0] + keyword * words[0]) / (vector + keyword)
 
 
-UNCALIBRATED = Curves(clipped, clipped, clipped)
+UNCALIBRATED = Curves()
