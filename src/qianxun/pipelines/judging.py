@@ -14,7 +14,7 @@ from qianxun.answer.highlight import highlights
 from qianxun.chinese import fold
 from qianxun.errors import ModelError, ModelUnavailable
 from qianxun.pipelines.arms import WITH_VECTOR, Heard
-from qianxun.pipelines.asking import Asked, in_model_thread
+from qianxun.pipelines.asking import Asked, counted, in_model_thread
 from qianxun.pipelines.base import OpenBase, Serving
 from qianxun.pipelines.joining import Pool
 from qianxun.pipelines.options import RecallOptions
@@ -23,7 +23,7 @@ from qianxun.ports import RerankModel
 from qianxun.rank.calibrate import Curve, clipped
 from qianxun.rank.rerank import reranked
 from qianxun.rank.tiers import coverage, matched, rarity, tier_of
-from qianxun.types import ArmScore, Degraded, Found, Terms, Tier
+from qianxun.types import ArmScore, Degraded, Found, Tier
 
 RERANKED: Final = 50  # the first so many are read again
 PAGE: Final = 50
@@ -39,31 +39,28 @@ async def judge(
     steps: Steps,
 ) -> tuple[list[Found], list[Degraded]]:
     """The results, best first, at most ``top_k``."""
-    bench = await _bench(base, serving, asked, heard)
-    first: list[Found] = []
-    degraded: list[Degraded] = []
-    curve = curve_of(base, heard, options)
-    share = 0.0
-    if options.rerank:
-        with steps.timed("rerank"):
-            first = await pool.first(RERANKED)
-            model, failed = await _read_again(base, serving, asked, first, options)
-        if model is not None:
-            first, share = model.results, model.share
-            curve = base.curves.reranked(sides_of(heard, options), share)
-        degraded += failed
+    bench = await bench_of(base, serving, asked, heard)
+    order = await put_in_order(base, serving, asked, heard, pool, options, steps)
     results: list[Found] = []
     with steps.timed("judge"):
-        async for candidate in _in_order(pool, first, share, options.top_k):
-            shown = float(curve(np.array([candidate.score]))[0])
-            if shown < options.threshold and not asked.named:
+        async for candidate, shown in order.walk(pool, options.top_k):
+            if is_cut(shown, asked, options):
                 break
-            judged = bench.judged(candidate, shown)
-            if judged is not None and (judged.tier != "fuzzy" or options.fuzzy):
-                results.append(judged)
+            verdict = bench.verdict(candidate)
+            if is_let_in(verdict.tier, options):
+                results.append(bench.result(candidate, shown, verdict))
                 if len(results) == options.top_k:
                     break
-    return results, degraded
+    return results, list(order.degraded)
+
+
+def is_cut(shown: float, asked: Asked, options: RecallOptions) -> bool:
+    """Below the threshold, which does not hold for documents that the user named."""
+    return shown < options.threshold and not asked.named
+
+
+def is_let_in(tier: Tier | None, options: RecallOptions) -> bool:
+    return tier is not None and (tier != "fuzzy" or options.fuzzy)
 
 
 def curve_of(base: OpenBase, heard: Heard, options: RecallOptions) -> Curve:
@@ -76,14 +73,50 @@ def sides_of(heard: Heard, options: RecallOptions) -> dict[str, float]:
     return {side: options.weights.get(side, 0.0) for side in heard.scores()}
 
 
-async def _in_order(pool: Pool, first: Sequence[Found], share: float, top_k: int) -> AsyncIterator[Found]:
-    """What was read again, then the rest behind it: its scores may not rise above those before them."""
-    for each in first:
-        yield each
-    lowest = first[-1].score if first else 1.0
-    while more := await pool.page(min(top_k + 2, PAGE)):
-        for each in more:
-            yield replace(each, score=min((1.0 - share) * each.score, lowest)) if first else each
+@dataclass(frozen=True, slots=True)
+class Order:
+    """In which order candidates are judged, and what brings their scores to those that are shown."""
+
+    curve: Curve
+    first: Sequence[Found] = ()  # what was read again
+    share: float = 0.0  # of the reranker
+    degraded: tuple[Degraded, ...] = ()
+
+    async def walk(self, pool: Pool, page: int) -> AsyncIterator[tuple[Found, float]]:
+        """Every candidate with the score it shows: what was read again, then the rest behind it, whose scores may not
+        rise above those before them."""
+        for each in self.first:
+            yield each, self._shown(each)
+        lowest = self.first[-1].score if self.first else 1.0
+        while more := await pool.page(min(page + 2, PAGE)):
+            for each in more:
+                if self.first:
+                    each = replace(each, score=min((1.0 - self.share) * each.score, lowest))
+                yield each, self._shown(each)
+
+    def _shown(self, candidate: Found) -> float:
+        return float(self.curve(np.array([candidate.score]))[0])
+
+
+async def put_in_order(
+    base: OpenBase,
+    serving: Serving,
+    asked: Asked,
+    heard: Heard,
+    pool: Pool,
+    options: RecallOptions,
+    steps: Steps,
+) -> Order:
+    curve = curve_of(base, heard, options)
+    if not options.rerank:
+        return Order(curve)
+    with steps.timed("rerank"):
+        first = await pool.first(RERANKED)
+        model, failed = await _read_again(base, serving, asked, first, options)
+    if model is None:
+        return Order(curve, first, 0.0, tuple(failed))
+    curve = base.curves.reranked(sides_of(heard, options), model.share)
+    return Order(curve, model.results, model.share, tuple(failed))
 
 
 # ── reading again ────────────────────────────────────────────────────────────────────────────────
@@ -130,7 +163,17 @@ async def _model(base: OpenBase, serving: Serving, name: str) -> RerankModel:
 
 
 @dataclass(frozen=True, slots=True)
-class _Bench:
+class Verdict:
+    """What a candidate's tier was decided by."""
+
+    tier: Tier | None  # None: it has nothing to do with the query
+    similarity: float | None  # None where no vector took part
+    matched: tuple[str, ...]
+    coverage: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
     """What results are judged by: the words of the user's own queries, and how alike they are to those."""
 
     words: tuple[str, ...]
@@ -140,31 +183,28 @@ class _Bench:
     calibrate: Curve
     named: frozenset[str]
 
-    def judged(self, candidate: Found, shown: float) -> Found | None:
-        """The result with its tier and all that explains it; None where no tier lets it in."""
+    def verdict(self, candidate: Found) -> Verdict:
         chunk = candidate.chunk
         held = matched(chunk.text, self.words)
         covered = coverage(held, self.weights)
-        tier = self._tier(candidate, held, covered)
-        if tier is None:
-            return None
-        return replace(
-            candidate,
-            score=shown,
-            arms={arm: self._calibrated(arm, by) for arm, by in candidate.arms.items()},
-            tier=tier,
-            matched=held,
-            coverage=covered,
-            highlights=highlights(chunk.text, held),
-        )
-
-    def _tier(self, candidate: Found, held: Sequence[str], covered: float) -> Tier | None:
-        chunk = candidate.chunk
         alike = None
         if self.alike is not None:
             alike = float(self.calibrate(np.array([self.alike.get(chunk.key, 0.0)]))[0])
         meets = bool(held) or "keyword" in candidate.arms or self._shares_a_character(chunk.text)
-        return tier_of(alike, covered, is_named=chunk.doc_id in self.named, meets=meets)
+        tier = tier_of(alike, covered, is_named=chunk.doc_id in self.named, meets=meets)
+        return Verdict(tier, alike, held, covered)
+
+    def result(self, candidate: Found, shown: float, verdict: Verdict) -> Found:
+        """The candidate with its tier and all that explains it."""
+        return replace(
+            candidate,
+            score=shown,
+            arms={arm: self._calibrated(arm, by) for arm, by in candidate.arms.items()},
+            tier=verdict.tier or "fuzzy",
+            matched=verdict.matched,
+            coverage=verdict.coverage,
+            highlights=highlights(candidate.chunk.text, verdict.matched),
+        )
 
     def _shares_a_character(self, text: str) -> bool:
         return not self.grams.isdisjoint(fold(text))
@@ -175,9 +215,9 @@ class _Bench:
         return replace(by, score=float(self.calibrate(np.array([by.score]))[0]))
 
 
-async def _bench(base: OpenBase, serving: Serving, asked: Asked, heard: Heard) -> _Bench:
+async def bench_of(base: OpenBase, serving: Serving, asked: Asked, heard: Heard) -> Bench:
     words = tuple(dict.fromkeys(word for query in asked.own for word in query.terms.words))
-    counts = await serving.index.count(Terms(words))
+    counts = await counted(serving, words)
     asked_of = [ranking for arm, ranking in heard.own.items() if arm in WITH_VECTOR]
     alike: dict[int, float] | None = None
     if asked_of:
@@ -185,7 +225,7 @@ async def _bench(base: OpenBase, serving: Serving, asked: Asked, heard: Heard) -
         for ranking in (*asked_of, heard.behind):
             for key, score in zip(ranking.keys.tolist(), ranking.scores.tolist(), strict=True):
                 alike[key] = max(score, alike.get(key, 0.0))
-    return _Bench(
+    return Bench(
         words=words,
         grams=frozenset(gram for query in asked.own for gram in query.terms.grams if len(gram) == 1),
         weights=rarity(counts),

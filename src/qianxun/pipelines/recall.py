@@ -16,6 +16,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import Final
 
+from qianxun.errors import IndexUnusable
 from qianxun.pipelines.arms import Heard, completed, hear
 from qianxun.pipelines.asking import Asked, ask, check_text
 from qianxun.pipelines.base import OpenBase, Serving
@@ -82,12 +83,26 @@ async def recall(base: OpenBase, text: str, options: RecallOptions) -> Recall:
 
 
 @dataclass(frozen=True, slots=True)
+class Candidates:
+    """What the arms found to so great a depth, put into one ranking."""
+
+    heard: Heard
+    fused: Ranking
+    pool: Pool
+    depth: int
+
+    @property
+    def is_all(self) -> bool:
+        """No arm has more to give."""
+        return all(len(ranking) < self.depth for ranking in self.heard.rankings.values())
+
+
+@dataclass(frozen=True, slots=True)
 class Traced:
     """Everything a search did, for the answer and for those who ask why."""
 
     asked: Asked
-    heard: Heard
-    fused: Ranking
+    candidates: Candidates
     found: tuple[Found, ...]
     degraded: tuple[Degraded, ...]
     steps: tuple[StepTime, ...]
@@ -100,28 +115,16 @@ class Traced:
 async def trace(base: OpenBase, serving: Serving, text: str, options: RecallOptions) -> Traced:
     """One search, step by step."""
     steps = Steps()
-    options = await _weighed(serving, options)
+    options = await weighed(serving, options)
     generation = await generation_of(base, serving)
     with steps.timed("rewrite"):
-        asked = await ask(
-            base,
-            serving,
-            text,
-            options.where,
-            options.doc_ids,
-            fuzzy=options.fuzzy,
-            rewrite_seconds=options.rewrite_seconds,
-        )
+        asked = await asked_for(base, serving, text, options)
     depth = DEPTH
     while True:
-        heard = await hear(base, serving, asked, ARMS[options.mode], depth, options.arm_seconds)
-        with steps.timed("fuse"):
-            heard = await completed(serving, asked, heard)
-            fused = FUSIONS[options.fusion](heard.scores(), options.weights)
-        pool = Pool(base, asked, heard, fused)
+        candidates = await gather(base, serving, asked, options, depth, steps)
+        heard, pool = candidates.heard, candidates.pool
         judged, failed = await judge(base, serving, asked, heard, pool, options, steps)
-        exhausted = all(len(ranking) < depth for ranking in heard.rankings.values())
-        if len(judged) >= options.top_k or not pool.dropped or exhausted or depth >= DEEPEST:
+        if len(judged) >= options.top_k or not pool.dropped or candidates.is_all or depth >= DEEPEST:
             break
         depth *= 4
     has_moved = serving is not base.serving or generation.index != await serving.index.watermark()
@@ -130,14 +133,29 @@ async def trace(base: OpenBase, serving: Serving, text: str, options: RecallOpti
         degraded += await asyncio.to_thread(strangers, base, pool)
     return Traced(
         asked=asked,
-        heard=heard,
-        fused=fused,
+        candidates=candidates,
         found=tuple(judged),
         degraded=tuple(degraded),
         steps=(*heard.steps, *steps.done),
         generation=generation,
         is_settled=not (pool.dropped and has_moved),
     )
+
+
+async def asked_for(base: OpenBase, serving: Serving, text: str, options: RecallOptions) -> Asked:
+    where, doc_ids, seconds = options.where, options.doc_ids, options.rewrite_seconds
+    return await ask(base, serving, text, where, doc_ids, fuzzy=options.fuzzy, rewrite_seconds=seconds)
+
+
+async def gather(
+    base: OpenBase, serving: Serving, asked: Asked, options: RecallOptions, depth: int, steps: Steps
+) -> Candidates:
+    """The candidates of every arm, fused. ``options`` have their weights."""
+    heard = await hear(base, serving, asked, ARMS[options.mode], depth, options.arm_seconds)
+    with steps.timed("fuse"):
+        heard = await completed(serving, asked, heard)
+        fused = FUSIONS[options.fusion](heard.scores(), options.weights)
+    return Candidates(heard, fused, Pool(base, asked, heard, fused), depth)
 
 
 async def generation_of(base: OpenBase, serving: Serving) -> Generation:
@@ -151,10 +169,14 @@ def _generation(base: OpenBase) -> int:
         return bases.generation(tx, base.id)
 
 
-async def _weighed(serving: Serving, options: RecallOptions) -> RecallOptions:
+async def weighed(serving: Serving, options: RecallOptions) -> RecallOptions:
     """The options with their weights: the user's own, or those that fit the base."""
     if options.mode != "hybrid":
         return replace(options, weights={"vector": 1.0, "keyword": 1.0})
     if options.weights:
         return options
-    return replace(options, weights=fitting_weights(await serving.index.likeness()))
+    try:
+        likeness = await serving.index.likeness()
+    except IndexUnusable:  # damaged vectors: the vector arm will say so
+        likeness = 0.0
+    return replace(options, weights=fitting_weights(likeness))

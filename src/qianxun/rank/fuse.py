@@ -13,7 +13,7 @@ RRF_K = 60
 
 def weighted(rankings: Mapping[str, Ranking], weights: Mapping[str, float]) -> Ranking:
     """Σ weight · score ÷ Σ weight, over the arms that answered. An arm that did not find a chunk gives it zero."""
-    return _summed({arm: (ranking.keys, ranking.scores) for arm, ranking in rankings.items()}, weights)
+    return _summed({arm: (ranking.keys, bounded(ranking)) for arm, ranking in rankings.items()}, weights)
 
 
 def min_max(rankings: Mapping[str, Ranking], weights: Mapping[str, float]) -> Ranking:
@@ -21,15 +21,12 @@ def min_max(rankings: Mapping[str, Ranking], weights: Mapping[str, float]) -> Ra
 
     How well an arm matched is lost: an arm that found nothing good still votes with its best for 1.
     """
-    return _summed({arm: (ranking.keys, _stretched(ranking.scores)) for arm, ranking in rankings.items()}, weights)
+    return _summed({arm: (ranking.keys, stretched(ranking)) for arm, ranking in rankings.items()}, weights)
 
 
 def rrf(rankings: Mapping[str, Ranking], weights: Mapping[str, float], k: int = RRF_K) -> Ranking:
     """Σ weight · (k + 1) ÷ (k + rank) ÷ Σ weight, ranks from 1: first everywhere scores 1 (Cormack et al. 2009)."""
-    ranked = {
-        arm: (ranking.keys, (k + 1) / (k + np.arange(1.0, len(ranking) + 1.0))) for arm, ranking in rankings.items()
-    }
-    return _summed(ranked, weights)
+    return _summed({arm: (ranking.keys, reciprocal(ranking, k)) for arm, ranking in rankings.items()}, weights)
 
 
 def fitting_weights(likeness: float) -> dict[str, float]:
@@ -42,7 +39,26 @@ def fitting_weights(likeness: float) -> dict[str, float]:
     return {"vector": vector, "keyword": round(1.0 - vector, 2)}
 
 
+def bounded(ranking: Ranking) -> Scores:
+    return ranking.scores
+
+
+def stretched(ranking: Ranking) -> Scores:
+    scores = ranking.scores
+    if len(scores) == 0:
+        return scores
+    low, high = scores.min(), scores.max()
+    spread: Scores = np.ones_like(scores) if high == low else (scores - low) / (high - low)
+    return spread
+
+
+def reciprocal(ranking: Ranking, k: int = RRF_K) -> Scores:
+    ranks: Scores = np.arange(1.0, len(ranking) + 1.0)
+    return (k + 1) / (k + ranks)
+
+
 FUSIONS = {"weighted": weighted, "min_max": min_max, "rrf": rrf}
+VOTES = {"weighted": bounded, "min_max": stretched, "rrf": reciprocal}  # what a ranking's rows count for in each
 
 
 def best_of(rankings: Iterable[Ranking]) -> Ranking:
@@ -66,11 +82,3 @@ def _summed(columns: Mapping[str, tuple[Keys, Scores]], weights: Mapping[str, fl
     keys, places = np.unique(np.concatenate([columns[arm][0] for arm in arms]), return_inverse=True)
     votes = np.concatenate([columns[arm][1] * (weights[arm] / total) for arm in arms])
     return Ranking.ordered(keys, np.bincount(places, votes, len(keys)).astype(np.float64), 1.0)
-
-
-def _stretched(scores: Scores) -> Scores:
-    if len(scores) == 0:
-        return scores
-    low, high = scores.min(), scores.max()
-    stretched: Scores = np.ones_like(scores) if high == low else (scores - low) / (high - low)
-    return stretched
