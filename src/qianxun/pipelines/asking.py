@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from qianxun.errors import BadQuery, QianxunError
+from sqlalchemy import Connection
+
+from qianxun.chinese import fold
+from qianxun.errors import BadQuery, IndexUnusable, ModelUnavailable, QianxunError
 from qianxun.homophones import corrections
 from qianxun.pipelines.base import OpenBase, Serving
 from qianxun.pipelines.rewriting import rewritten
-from qianxun.records import listing
-from qianxun.types import Degraded, Filter, In, Query, all_of
+from qianxun.ports import Models
+from qianxun.records import chunks, listing
+from qianxun.types import Degraded, Everything, Filter, In, Query, TermCounts, Terms, all_of, matches
+
+log = logging.getLogger(__name__)
 
 QUERY_LIMIT: Final = 2048
-_MENTION: Final = re.compile(r"(?:(?<=\s)|^)[@＠](?:《([^》\n]+)》|\"([^\"\n]+)\"|“([^”\n]+)”|(\S+))")
+# Not after a letter or digit, as in an e-mail address. An unquoted name may run on into the question: @手册住院报销多少
+_MENTION: Final = re.compile(
+    r"(?<![A-Za-z0-9_.+\-])[@＠](?:《([^》\n]+)》|\"([^\"\n]+)\"|“([^”\n]+)”|「([^」\n]+)」|([^\s@＠]+))"
+)
+_LONGEST_NAME: Final = 100  # characters of an unquoted one
+_MENTIONS: Final = 20  # looked up; a text with more of them is no question
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,61 +69,120 @@ async def ask(
     rewrite_seconds: float,
 ) -> Asked:
     """The queries of a search, without their vectors: the arms that want those wait for them."""
-    text, named, unknown = await _mentions(base, text)
+    text, named, degraded = await _mentions(base, text, where, frozenset(doc_ids))
     if not text:
         raise BadQuery("只写了文档名，没有问题", hint="在 @文档名 之后写出要找的内容")
-    named |= frozenset(doc_ids)
     if named:
         where = all_of(where, In("doc_id", tuple(sorted(named))))
-    degraded = [Degraded("document", f"没有名为“{name}”的文档，已按普通文字检索") for name in unknown]
     texts = [text]
     if name := str(base.about.config.get("rewrite_model") or ""):
         others, failed = await _rewritten(base, name, text, rewrite_seconds)
         texts += others
         degraded += failed
     queries = [Query(each, base.analyser.analyse_query(each), None, where) for each in texts]
-    guess = await corrections(text, base.analyser, serving.index.count) if fuzzy else None
+    guess = await _guess(base, serving, text) if fuzzy else None
     if guess is not None:
         queries.append(Query(guess, base.analyser.analyse_query(guess), None, where))
     return Asked(tuple(queries), named, 1 if guess is not None else 0, tuple(degraded))
 
 
-async def _mentions(base: OpenBase, text: str) -> tuple[str, frozenset[str], list[str]]:
-    """The text without its @文档名, the documents they name, and the names that no document has."""
+async def _guess(base: OpenBase, serving: Serving, text: str) -> str | None:
+    """The query as it may have been meant; none over a damaged index, of which the keyword arm will tell."""
+    try:
+        return await corrections(text, base.analyser, serving.index.count)
+    except IndexUnusable:
+        return None
+
+
+async def counted(serving: Serving, words: Sequence[str]) -> TermCounts:
+    """In how many entries each word stands; over a damaged index all are alike."""
+    try:
+        return await serving.index.count(Terms(tuple(words)))
+    except IndexUnusable:
+        return TermCounts(0, dict.fromkeys(words, 0), {})
+
+
+async def _mentions(
+    base: OpenBase, text: str, where: Filter, chosen: frozenset[str]
+) -> tuple[str, frozenset[str], list[Degraded]]:
+    """The text without its @文档名, the documents that are named, and what is to be said of names that name none.
+
+    A request's own choice of documents is never widened by what its text says; nor does a text tell whether there
+    are documents that the request may not see.
+    """
     if "@" not in text and "＠" not in text:
-        return text, frozenset(), []
-    named: set[str] = set()
-    unknown: list[str] = []
-    for found in list(_MENTION.finditer(text)):
-        name = next(part for part in found.groups() if part)
-        held = await asyncio.to_thread(_documents, base, name)
-        if held:
-            named |= held
-            text = text.replace(found.group(), " ", 1)
-        else:
-            unknown.append(name)
-    return text.strip(), frozenset(named), unknown
+        return text, chosen, []
+    named: frozenset[str] = frozenset()
+    told: list[Degraded] = []
+    parts: list[str] = []
+    last = 0
+    for found in list(_MENTION.finditer(text))[:_MENTIONS]:
+        name, end, held = await asyncio.to_thread(_documents, base, found, where)
+        if held and chosen and not held & chosen:
+            told.append(Degraded("document", f"“{name}”不在所选的文档之内，未在其中检索"))
+        elif not held:
+            told.append(Degraded("document", f"没有名为“{name}”的文档，已按普通文字检索"))
+            continue
+        named |= held & chosen if chosen else held
+        parts.append(text[last : found.start()])
+        last = end
+    return " ".join([*parts, text[last:]]).strip(), named or chosen, told
 
 
-def _documents(base: OpenBase, name: str) -> set[str]:
+def _documents(base: OpenBase, found: re.Match[str], where: Filter) -> tuple[str, int, frozenset[str]]:
+    """The name, where it ends, and the documents that have it; of an unquoted one the longest beginning that any has."""
+    at = found.lastindex or 0
+    name = found.group(at)
     with base.records.reading() as tx:
-        return listing.named(tx, base.id, name)
+        for written in [name] if at < 5 else _beginnings(name):
+            held = {each for form in _spellings(written) for each in listing.named(tx, base.id, form)}
+            seen = frozenset(each for each in held if _is_seen(tx, base.id, each, where))
+            if seen:
+                return written, found.end() if at < 5 else found.start(at) + len(written), seen
+    return name, found.end(), frozenset()
+
+
+def _beginnings(name: str) -> Iterator[str]:
+    """Longest first, without cutting a run of letters or digits in two."""
+    for end in range(min(len(name), _LONGEST_NAME), 0, -1):
+        around = name[end - 1 : end + 1]
+        if len(around) < 2 or not (around.isascii() and around.isalnum()):
+            yield name[:end]
+
+
+def _spellings(name: str) -> dict[str, None]:
+    """As it is written, and as most names are: in half width, in simplified Chinese."""
+    plain = unicodedata.normalize("NFKC", name)
+    return dict.fromkeys((name, plain, fold(plain)))
+
+
+def _is_seen(tx: Connection, knowledge_base: int, doc_id: str, where: Filter) -> bool:
+    if isinstance(where, Everything):
+        return True
+    return any(matches(where, chunk.attributes) for chunk in chunks.of_document(tx, knowledge_base, doc_id)[:1])
 
 
 async def _rewritten(base: OpenBase, name: str, text: str, seconds: float) -> tuple[list[str], list[Degraded]]:
     """Other ways to put the question, by the base's model, which is looked up for this very request."""
     try:
-        if base.models is None:
-            raise QianxunError(f"没有名为“{name}”的改写模型", hint="在设置中登记它，或去掉知识库的 rewrite_model")
-        model = await in_model_thread(base, base.models.chat, name)
-        found = await asyncio.wait_for(in_model_thread(base, rewritten, model, text), seconds)
+        found = await asyncio.wait_for(in_model_thread(base, "chat", _put_otherwise, base.models, name, text), seconds)
     except TimeoutError:
         return [], [Degraded("rewrite", f"{seconds:g} 秒内没有答复，用原来的问题检索")]
     except QianxunError as error:
         return [], [Degraded("rewrite", str(error))]
+    except Exception as error:  # the door of a model, which may be anybody's
+        log.exception("rewrite model %s failed", name)
+        return [], [Degraded("rewrite", f"出错，用原来的问题检索：{type(error).__name__}: {error}")]
     return list(found), []
 
 
-async def in_model_thread(base: OpenBase, work: Callable[..., Any], *arguments: Any) -> Any:
-    """Models have threads of their own: one that hangs takes none from the index or the records."""
-    return await asyncio.get_running_loop().run_in_executor(base.model_threads, work, *arguments)
+def _put_otherwise(models: Models | None, name: str, text: str) -> tuple[str, ...]:
+    if models is None:
+        raise ModelUnavailable(f"没有名为“{name}”的改写模型", hint="在设置中登记它，或去掉知识库的 rewrite_model")
+    return rewritten(models.chat(name), text)
+
+
+async def in_model_thread(base: OpenBase, kind: str, work: Callable[..., Any], *arguments: Any) -> Any:
+    """Each kind of model has threads of its own: one that hangs takes none from others, the index or the records."""
+    lane = None if base.model_threads is None else base.model_threads.lane(kind)
+    return await asyncio.get_running_loop().run_in_executor(lane, work, *arguments)
