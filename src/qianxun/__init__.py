@@ -9,22 +9,40 @@ if TYPE_CHECKING:
     from qianxun.engine import Engine
     from qianxun.errors import QianxunError
     from qianxun.pipelines.events import RAGIndexEventHandler
+    from qianxun.pipelines.hybrid_search import HybridSearchEngine
     from qianxun.pipelines.ingest import Labels
     from qianxun.pipelines.knowledge_base import KnowledgeBaseManager
+    from qianxun.rank.rerank import Reranker, ResultRanker, rank_results
     from qianxun.settings import Settings
     from qianxun.types import Document
 
-__all__ = ["Document", "Engine", "KnowledgeBaseManager", "Labels", "QianxunError", "RAGIndexEventHandler", "Settings"]
+__all__ = [
+    "Document",
+    "Engine",
+    "HybridSearchEngine",
+    "KnowledgeBaseManager",
+    "Labels",
+    "QianxunError",
+    "RAGIndexEventHandler",
+    "Reranker",
+    "ResultRanker",
+    "Settings",
+    "rank_results",
+]
 
 # Looked up on first use: a parser child and `--help` need none of the engine.
 _HOMES = {
     "Document": "qianxun.types",
     "Engine": "qianxun.engine",
+    "HybridSearchEngine": "qianxun.pipelines.hybrid_search",
     "KnowledgeBaseManager": "qianxun.pipelines.knowledge_base",
     "Labels": "qianxun.pipelines.ingest",
     "QianxunError": "qianxun.errors",
     "RAGIndexEventHandler": "qianxun.pipelines.events",
+    "Reranker": "qianxun.rank.rerank",
+    "ResultRanker": "qianxun.rank.rerank",
     "Settings": "qianxun.settings",
+    "rank_results": "qianxun.rank.rerank",
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -22,12 +21,15 @@ from qianxun.ingest.sandbox import ParserPool
 from qianxun.models import CARDS, SENTENCE_PREFIX, RemoteEndpoint, card, find_local, open_embedding
 from qianxun.models.lazy import LazyEmbedding
 from qianxun.pipelines.base import OpenBase, Serving, stamp_for
+from qianxun.pipelines.configuring import MODEL_KEYS, changed, configure, flat
 from qianxun.pipelines.events import RAGIndexEventHandler
+from qianxun.pipelines.hybrid_search import HybridSearchEngine
 from qianxun.pipelines.indexing import Drained, retry_due
 from qianxun.pipelines.ingest import Labels, Report, Watch, accept, submission, take, take_files
 from qianxun.pipelines.journal import Journal
 from qianxun.pipelines.knowledge_base import KnowledgeBaseManager
-from qianxun.pipelines.options import FusionName, Mode, check, search_options
+from qianxun.pipelines.model_threads import ModelThreads
+from qianxun.pipelines.options import FusionName, Mode, RecallOptions, check, search_options
 from qianxun.pipelines.recall import recall_kept
 from qianxun.pipelines.upkeep import Verdict, catch_up, keep_up, rebuild, verify
 from qianxun.ports import Cache, EmbeddingModel, IndexBackend
@@ -70,8 +72,8 @@ class Engine:
     shelf: Shelf
     cache: Cache
     journal: Journal
-    # Models have threads of their own: one that hangs takes none from the index or the records.
-    model_threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "model"), repr=False)
+    # Models have threads of their own: one that hangs takes none from the index, the records or another model.
+    model_threads: ModelThreads = field(default_factory=ModelThreads, repr=False)
     _bases: dict[int, OpenBase] = field(default_factory=dict, repr=False)
     _opened: dict[tuple[str, int], LazyEmbedding] = field(default_factory=dict, repr=False)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
@@ -110,7 +112,7 @@ class Engine:
         await self.journal.close()
         for base in self._bases.values():
             await base.serving.retire()
-        self.model_threads.shutdown(wait=False, cancel_futures=True)
+        self.model_threads.shutdown()
         self.shelf.close()
         for model in self._opened.values():
             model.close()
@@ -124,13 +126,13 @@ class Engine:
         """A new base. Without ``model`` it takes the one of the settings, or none (words only) where that is absent."""
         chosen, dimension = await asyncio.to_thread(self._choose_model, model)
         chunking = self.settings.chunking
-        kept = {
+        standard = {
             "chunk_size": chunking.chunk_size,
             "chunk_overlap": chunking.chunk_overlap,
             "by_meaning": chunking.by_meaning,
-            **(config or {}),
         }
-        ChunkSplitter(kept["chunk_size"], kept["chunk_overlap"])  # refuses what cannot be cut, before anything is kept
+        kept = changed(standard, config or {})
+        await asyncio.to_thread(self._check_models, kept, self._model(chosen, dimension))
 
         def write() -> KnowledgeBase:
             with self.records.writing() as tx:
@@ -142,6 +144,24 @@ class Engine:
         await self.backend.switch(created.id, built)
         await built.close()
         return created
+
+    async def configure(
+        self, knowledge_base: int, changes: Mapping[str, Any], *, watch: Any = _unwatched
+    ) -> KnowledgeBase:
+        """Changes a base's configuration, at once: ``{"search.fusion": "rrf", "search.weights": None}``.
+
+        None gives the choice back to the settings. Raises BadInput or NotFound, and keeps nothing, for what cannot
+        work. A changed dictionary makes the index anew before this returns.
+        """
+        base = await self.base(knowledge_base)
+        await asyncio.to_thread(self._check_models, changes, base.model)
+        return await configure(base, changes, watch)
+
+    def _check_models(self, config: Mapping[str, Any], embedding: EmbeddingModel | None) -> None:
+        """A name that no model has would make every search fail, or every document go without questions."""
+        for name, value in flat(config).items():
+            if name in MODEL_KEYS and isinstance(value, str):
+                _ = self.shelf.rerank(value, embedding) if name == "search.rerank" else self.shelf.chat(value)
 
     async def knowledge_bases(self) -> tuple[KnowledgeBase, ...]:
         return await asyncio.to_thread(self._read, bases.every)
@@ -236,6 +256,22 @@ class Engine:
         options = search_options(self.settings.search, base.about.config, chosen)
         options = replace(options, mode=mode, threshold=threshold, where=where, doc_ids=tuple(doc_ids))
         check(options)
+        return await self._recall(base, query, options)
+
+    async def hybrid_search(
+        self,
+        knowledge_base: int,
+        semantic_weight: float = 0.7,
+        keyword_weight: float = 0.3,
+        *,
+        fusion: FusionName = "rrf",
+    ) -> HybridSearchEngine:
+        """Searches one base for one user's one project at a time."""
+        base = await self.base(knowledge_base)
+        options = search_options(self.settings.search, {}, {})
+        return HybridSearchEngine(base, semantic_weight, keyword_weight, fusion, self._recall, options)
+
+    async def _recall(self, base: OpenBase, query: str, options: RecallOptions) -> Recall:
         return await recall_kept(base, query, options, self.cache, self.journal, self.settings.search.cache_seconds)
 
     # ── upkeep ───────────────────────────────────────────────────────────────────────────────────

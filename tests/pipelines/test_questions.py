@@ -19,7 +19,7 @@ from qianxun.pipelines import indexing
 from qianxun.ports import ChatModel, EmbeddingModel, RerankModel
 from qianxun.rank.calibrate import clipped
 from qianxun.recall.qa import QARetriever
-from qianxun.records import chunks, pairs
+from qianxun.records import bases, chunks, pairs
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import EVERYTHING, Document, Eq, Filter, IndexBatch, QAPair, Query, Terms, Vectors
 from tests.models.embedding_service import Answer, Exchange, Service, says, serving, status
@@ -331,7 +331,10 @@ def asked_about(service: Service) -> list[str]:
 
 
 async def base_with(engine: Engine, chat: ChatModel | None, name: str = "出题") -> int:
-    kb = (await engine.create_knowledge_base("出题库", model="fake-64", config={"qa_model": name})).id
+    about = await engine.create_knowledge_base("出题库", model="fake-64")
+    kb = about.id
+    with engine.records.writing() as tx:  # the engine itself would look for the model first
+        bases.change_config(tx, kb, {**about.config, "qa_model": name})
     (await engine.base(kb)).models = Chats(chat) if chat is not None else None
     return kb
 

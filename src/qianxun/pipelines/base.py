@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from qianxun.chinese import Analyser
 from qianxun.ingest.chunk import ChunkSplitter
+from qianxun.pipelines.model_threads import ModelThreads
 from qianxun.ports import EmbeddingModel, Index, IndexBackend, Models, Retriever
 from qianxun.rank.calibrate import UNCALIBRATED, Curves
 from qianxun.rank.rerank import RerankCache
@@ -63,10 +63,11 @@ class OpenBase:
     models: Models | None = None  # rerank and chat models, by name
     curves: Curves = UNCALIBRATED
     rerank_cache: RerankCache = field(default_factory=RerankCache)
-    model_threads: Executor | None = None  # None: those of the event loop
+    model_threads: ModelThreads | None = None  # None: those of the event loop
     arms: Arms | None = None  # None: the standard ones
     # One indexer at a time; searches do not take it.
     indexing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    configuring: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def id(self) -> int:

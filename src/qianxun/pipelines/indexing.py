@@ -45,15 +45,20 @@ Version: TypeAlias = tuple[int, int]  # (document, generation)
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """What was written a moment ago, as the index wants it, with the vectors of one model."""
+    """What was written a moment ago, as the index wants it: the vectors of one model, the words of one analysis."""
 
     model: str
     dimension: int
+    analysis: str
     entries: Mapping[Version, Sequence[IndexEntry]]
 
     def suits(self, base: OpenBase) -> bool:
-        """A rebuild may have changed the model since."""
-        return (self.model, self.dimension) == (base.model_name, base.model.dimension if base.model else 0)
+        """A rebuild may have changed the model, or the dictionary, since."""
+        return (self.model, self.dimension, self.analysis) == (
+            base.model_name,
+            base.model.dimension if base.model else 0,
+            base.analyser.version,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -357,6 +357,7 @@ def _fresh(base: OpenBase, submissions: Sequence[Submission], accepted: Sequence
     and two threads of that only get in each other's way (a third slower together than one after the other).
     """
     model, dimension = base.model_name, base.model.dimension if base.model else 0
+    analysis = base.analyser.version
     written = [
         (each.document, each.prepared, result)
         for each, result in zip(submissions, accepted, strict=True)
@@ -367,7 +368,7 @@ def _fresh(base: OpenBase, submissions: Sequence[Submission], accepted: Sequence
         (result.document_key, result.generation): tuple(islice(entries, _entry_count(work, result)))
         for _, work, result in written
     }
-    return Fresh(model, dimension, fresh)
+    return Fresh(model, dimension, analysis, fresh)
 
 
 def _material(document: Document, prepared: Prepared, accepted: Accepted) -> Sequence[Material]:

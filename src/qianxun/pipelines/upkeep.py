@@ -117,9 +117,10 @@ def _entries(base: OpenBase, model: EmbeddingModel | None, page: list[Material])
 
 def _change_model(base: OpenBase, model: EmbeddingModel | None) -> None:
     name, dimension = (model.name, model.dimension) if model else ("", 0)
-    if (base.about.embedding_model, base.about.dimension) == (name, dimension):
-        return
     with base.records.writing() as tx:
+        if (base.about.embedding_model, base.about.dimension) == (name, dimension):
+            bases.revise(tx, base.id)  # another index may answer otherwise
+            return
         bases.change_model(tx, base.id, name, dimension)
         chunks.drop_other_vectors(tx, base.id, name)
         base.about = bases.get(tx, base.id)

@@ -93,6 +93,15 @@ def change_model(tx: Connection, knowledge_base: int, model: str, dimension: int
     revise(tx, knowledge_base)
 
 
+def change_config(tx: Connection, knowledge_base: int, config: Mapping[str, Any]) -> None:
+    tx.execute(
+        update(KnowledgeBaseRow)
+        .where(KnowledgeBaseRow.id == knowledge_base)
+        .values(config=dict(config), updated_at=datetime.now(UTC))
+    )
+    revise(tx, knowledge_base)
+
+
 def revise(tx: Connection, knowledge_base: int) -> None:
     """Notes a change of the base's answers that no document made: a rebuilt index, another model, another setting."""
     name = _revision(knowledge_base)
