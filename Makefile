@@ -6,13 +6,14 @@ DEMO_DATA ?= qianxun-data
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench torture lock clean
+.PHONY: help demo test lint format bench quality torture lock clean
 
 help:
 	@echo "make demo     装好并带你走一遍：建库、入库、检索、带出处的回答"
 	@echo "make test     装好并跑全部检查与测试"
 	@echo "make lint     只跑 ruff 与 mypy"
 	@echo "make bench    性能对照（输出比值）"
+	@echo "make quality  全部中文评测集上的排序质量（首次运行要嵌入全部文档，约一小时）"
 	@echo "make torture  反复 kill -9 入库进程并核对；一万步随机交错与模型比对"
 	@echo "make lock     重新生成带哈希的依赖锁"
 
@@ -55,6 +56,9 @@ $(PEERS)/.installed: requirements/bench.txt requirements/bench-torch.txt
 
 bench: $(VENV)/.dev $(PEERS)/.installed
 	$(BIN)/python -m benchmarks
+
+quality: $(VENV)/.dev
+	QIANXUN_VECTORIZATION_MODEL_FOLDERS=../shared/models $(BIN)/python -m benchmarks.quality
 
 torture: $(VENV)/.dev
 	$(BIN)/python -m tests.torture --rounds 200
