@@ -47,6 +47,10 @@ class Asked:
         return self.queries[: len(self.queries) - self.corrected]
 
     @property
+    def rewritings(self) -> tuple[str, ...]:
+        return tuple(query.text for query in self.own[1:])
+
+    @property
     def texts(self) -> tuple[str, ...]:
         return tuple(query.text for query in self.queries)
 
@@ -67,15 +71,19 @@ async def ask(
     *,
     fuzzy: bool,
     rewrite_seconds: float,
+    rewritings: Sequence[str] | None = None,
 ) -> Asked:
-    """The queries of a search, without their vectors: the arms that want those wait for them."""
+    """The queries of a search, without their vectors: the arms that want those wait for them.
+
+    Given its ``rewritings``, no model is asked for them.
+    """
     text, named, degraded = await _mentions(base, text, where, frozenset(doc_ids))
     if not text:
         raise BadQuery("只写了文档名，没有问题", hint="在 @文档名 之后写出要找的内容")
     if named:
         where = all_of(where, In("doc_id", tuple(sorted(named))))
-    texts = [text]
-    if name := str(base.about.config.get("rewrite_model") or ""):
+    texts = [text, *(rewritings or ())]
+    if rewritings is None and (name := str(base.about.config.get("rewrite_model") or "")):
         others, failed = await _rewritten(base, name, text, rewrite_seconds)
         texts += others
         degraded += failed

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -69,17 +70,7 @@ async def recall(base: OpenBase, text: str, options: RecallOptions) -> Recall:
             traced = await trace(base, serving, text, options)
         if traced.is_settled:
             break
-    return Recall(
-        query=text,
-        mode=options.mode,
-        found=traced.found,
-        degraded=traced.degraded,
-        seconds=time.perf_counter() - started,
-        trace_id=uuid.uuid4().hex,
-        queries=traced.asked.texts,
-        steps=traced.steps,
-        generation=traced.generation,
-    )
+    return replace(answer_of(text, options, traced), seconds=time.perf_counter() - started)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +103,28 @@ class Traced:
     is_settled: bool
 
 
-async def trace(base: OpenBase, serving: Serving, text: str, options: RecallOptions) -> Traced:
-    """One search, step by step."""
+def answer_of(text: str, options: RecallOptions, traced: Traced) -> Recall:
+    return Recall(
+        query=text,
+        mode=options.mode,
+        found=traced.found,
+        degraded=traced.degraded,
+        trace_id=uuid.uuid4().hex,
+        queries=traced.asked.texts,
+        steps=traced.steps,
+        generation=traced.generation,
+    )
+
+
+async def trace(
+    base: OpenBase, serving: Serving, text: str, options: RecallOptions, rewritings: Sequence[str] | None = None
+) -> Traced:
+    """One search, step by step. Given its ``rewritings``, no model is asked for them."""
     steps = Steps()
     options = await weighed(serving, options)
     generation = await generation_of(base, serving)
     with steps.timed("rewrite"):
-        asked = await asked_for(base, serving, text, options)
+        asked = await asked_for(base, serving, text, options, rewritings)
     depth = DEPTH
     while True:
         candidates = await gather(base, serving, asked, options, depth, steps)
@@ -142,9 +148,19 @@ async def trace(base: OpenBase, serving: Serving, text: str, options: RecallOpti
     )
 
 
-async def asked_for(base: OpenBase, serving: Serving, text: str, options: RecallOptions) -> Asked:
-    where, doc_ids, seconds = options.where, options.doc_ids, options.rewrite_seconds
-    return await ask(base, serving, text, where, doc_ids, fuzzy=options.fuzzy, rewrite_seconds=seconds)
+async def asked_for(
+    base: OpenBase, serving: Serving, text: str, options: RecallOptions, rewritings: Sequence[str] | None = None
+) -> Asked:
+    return await ask(
+        base,
+        serving,
+        text,
+        options.where,
+        options.doc_ids,
+        fuzzy=options.fuzzy,
+        rewrite_seconds=options.rewrite_seconds,
+        rewritings=rewritings,
+    )
 
 
 async def gather(
