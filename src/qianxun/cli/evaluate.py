@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from qianxun.types import KnowledgeBase, Recall
 
 DEPTH = 100  # chunks asked for: the most a search gives
-TOP = 10  # candidates of a query that a calibration learns from; relevant ones from deeper down too
 OPTIONS: dict[str, dict[str, Any]] = {
     "vector": {"mode": "vector"},
     "fulltext": {"mode": "fulltext"},
@@ -309,8 +308,4 @@ def _labelled(answer: Recall, judged: Any) -> list[Candidate]:
     for hit in answer.found:
         if "vector" in hit.arms:
             cosines.setdefault(hit.chunk.doc_id, hit.arms["vector"].raw)
-    return [
-        Candidate(cosine, judged.get(document, 0) > 0)
-        for rank, (document, cosine) in enumerate(cosines.items(), 1)
-        if rank <= TOP or judged.get(document, 0) > 0
-    ]
+    return [Candidate(cosine, judged.get(document, 0) > 0) for document, cosine in cosines.items()]
