@@ -7,11 +7,11 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from qianxun.errors import BadInput, BadModelReply, ModelUnavailable, QianxunError, RecallFailed
+from qianxun.errors import BadInput, BadModelReply, IndexUnusable, ModelUnavailable, QianxunError, RecallFailed
 from qianxun.pipelines.asking import Asked, in_model_thread
 from qianxun.pipelines.base import OpenBase, Serving
 from qianxun.ports import Retriever
@@ -29,6 +29,7 @@ WITH_VECTOR: Final = ("vector", "qa")  # arms that wait for the query's vector
 # Two questions on one matter lie nearer to each other than a question to the passage that answers it: the curves of
 # query–query and query–passage sets have their middle .1 to .15 apart (docs/decisions/0007-scores.md).
 QUESTION_LEAD: Final = 0.1
+DISMISSED_SECONDS: Final = 1.0  # for an arm to end once it was told to
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +79,44 @@ async def hear(
 ) -> Heard:
     """Every named arm on every query. Raises RecallFailed when none answers."""
     arms = [arm for arm in (base.arms or standard_arms)(base, serving) if arm.name in names]
+    if not arms:
+        raise RecallFailed("没有一路检索可用", hint=f"这种检索要用到：{'、'.join(names)}")
     wants_vector = any(arm.name in WITH_VECTOR for arm in arms)
     vectors = [asyncio.ensure_future(_vector(base, serving, query)) for query in asked.queries if wants_vector]
     tasks = [asyncio.ensure_future(_listen(arm, asked.queries, vectors, depth)) for arm in arms]
     try:
         await asyncio.wait(tasks, timeout=seconds)
-        heard = _heard(arms, tasks, asked, seconds)
-        done = (each.result() for each in vectors if each.done() and not each.cancelled() and not each.exception())
-        return replace(heard, vectors=tuple(done))
+        heard = _heard(arms, tasks, asked, seconds, of_the_vector=not all(map(_is_well, vectors)))
+        return replace(heard, vectors=tuple(each.result() for each in vectors if _is_well(each)))
     finally:
-        for task in (*tasks, *vectors):
-            task.cancel()
-        await asyncio.gather(*tasks, *vectors, return_exceptions=True)
+        await _dismiss([*tasks, *vectors])
 
 
-def _heard(arms: Sequence[Retriever], tasks: Sequence[asyncio.Future[_Answer]], asked: Asked, seconds: float) -> Heard:
+def _is_well(task: asyncio.Future[Any]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+async def _dismiss(tasks: Sequence[asyncio.Future[Any]]) -> None:
+    """Ends what still runs. An arm that will not end is not waited for; what it says in the end is heard by nobody."""
+    for task in tasks:
+        task.cancel()
+        task.add_done_callback(_unheard)
+    await asyncio.wait(tasks, timeout=DISMISSED_SECONDS)
+
+
+def _unheard(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
+
+
+def _heard(
+    arms: Sequence[Retriever],
+    tasks: Sequence[asyncio.Future[_Answer]],
+    asked: Asked,
+    seconds: float,
+    *,
+    of_the_vector: bool,
+) -> Heard:
     rankings: dict[str, Ranking] = {}
     own: dict[str, Ranking] = {}
     failed: list[Degraded] = []
@@ -100,6 +124,8 @@ def _heard(arms: Sequence[Retriever], tasks: Sequence[asyncio.Future[_Answer]], 
     for arm, task in zip(arms, tasks, strict=True):
         if not task.done():
             failed.append(Degraded(arm.name, f"{seconds:g} 秒内没有答复"))
+        elif task.cancelled():
+            failed.append(Degraded(arm.name, "中途停下了，没有答复"))
         elif isinstance(error := task.exception(), BadInput):
             raise error  # the request's own fault, whichever arm says it first
         elif error is not None:
@@ -109,7 +135,7 @@ def _heard(arms: Sequence[Retriever], tasks: Sequence[asyncio.Future[_Answer]], 
             rankings[arm.name] = best_of(answer.rankings)
             own[arm.name] = best_of(answer.rankings[: len(asked.own)])
             steps.append(StepTime(f"recall.{arm.name}", answer.seconds, len(rankings[arm.name])))
-    failed = _told_once(failed)
+    failed = _told_once(failed) if of_the_vector else failed
     if not rankings:
         raise RecallFailed(
             "每一路检索都失败了：" + "；".join(f"{each.part}：{each.reason}" for each in failed),
@@ -120,8 +146,9 @@ def _heard(arms: Sequence[Retriever], tasks: Sequence[asyncio.Future[_Answer]], 
 
 def _told_once(failed: Sequence[Degraded]) -> list[Degraded]:
     """Without what two arms say of the same cause: both wait for the one vector of the query."""
-    reasons = [each.reason for each in failed]
-    return [each for at, each in enumerate(failed) if each.reason not in reasons[:at]]
+    told = [each.reason for each in failed if each.part in WITH_VECTOR][:1]
+    later = [each for each in failed if each.part in WITH_VECTOR][1:]
+    return [each for each in failed if not (each in later and each.reason in told)]
 
 
 def _reason(arm: Retriever, error: BaseException) -> str:
@@ -153,7 +180,7 @@ async def _listen(
 async def _vector(base: OpenBase, serving: Serving, query: Query) -> Vector:
     if serving.model is None:
         raise ModelUnavailable("这个知识库没有向量模型，只按词语检索", hint="用 qianxun rebuild --model 为它加上模型")
-    vector: Vector = await in_model_thread(base, serving.model.embed_query, query.text)
+    vector: Vector = await in_model_thread(base, "embedding", serving.model.embed_query, query.text)
     if np.shape(vector) != (serving.model.dimension,) or not np.isfinite(vector).all():
         raise BadModelReply(
             f"模型 {serving.model.name} 给出的查询向量不对：应为 {serving.model.dimension} 个数", hint="请检查模型"
@@ -162,16 +189,25 @@ async def _vector(base: OpenBase, serving: Serving, query: Query) -> Vector:
 
 
 def sound(ranking: Ranking, arm: str, depth: int) -> Ranking:
-    """An arm's answer, if it is one: as many scores as keys, numbers in [0, 1], every chunk once."""
-    keys, scores = ranking.keys, ranking.scores
-    if len(keys) != len(scores) or len(keys) > depth:
-        raise BadModelReply(f"{arm} 给出 {len(keys)} 个片段、{len(scores)} 个分数，最多应为 {depth}")
+    """An arm's answer, if it is one: as many scores as keys, numbers in [0, 1], every chunk once; best first."""
+    keys, scores, raw = ranking.keys, ranking.scores, ranking.raw
+    shapes = {np.shape(column) for column in (keys, scores, raw) if column is not None}
+    if np.ndim(keys) != 1 or len(shapes) > 1:
+        raise BadModelReply(f"{arm} 的片段与分数对不上：{np.shape(keys)} 与 {np.shape(scores)}")
+    if len(keys) > depth:
+        raise BadModelReply(f"{arm} 给出 {len(keys)} 个片段，最多应为 {depth}")
     if len(keys) == 0:
         return ranking
+    if keys.dtype != np.int64 or not np.issubdtype(scores.dtype, np.floating):
+        raise BadModelReply(f"{arm} 的片段编号应为 int64、分数应为浮点数，而不是 {keys.dtype} 与 {scores.dtype}")
+    if raw is not None and not np.isfinite(raw).all():
+        raise BadModelReply(f"{arm} 的原始分数里有非数")
     if not (np.isfinite(scores).all() and scores.min() >= 0.0 and scores.max() <= 1.0):
         raise BadModelReply(f"{arm} 的分数里有非数，或不在 0 到 1 之间")
     if len(np.unique(keys)) != len(keys):
         raise BadModelReply(f"{arm} 把同一个片段给了两次")
+    if (scores[1:] > scores[:-1]).any():
+        return Ranking.ordered(keys, scores, ranking.ceiling, raw)
     return ranking
 
 
@@ -183,7 +219,10 @@ async def completed(serving: Serving, asked: Asked, heard: Heard) -> Heard:
     unseen = np.setdiff1d(found, heard.rankings["vector"].keys, assume_unique=True)
     if len(unseen) == 0:
         return heard
-    by_query = [await serving.index.cosines(vector, unseen) for vector in heard.vectors]
+    try:
+        by_query = [await serving.index.cosines(vector, unseen) for vector in heard.vectors]
+    except IndexUnusable as error:
+        return replace(heard, degraded=(*heard.degraded, Degraded("vector", str(error))))
     cosines = np.fmax.reduce(by_query)
     known = ~np.isnan(cosines)
     scored = Ranking.ordered(unseen[known], clipped(cosines[known]), 1.0, cosines[known])

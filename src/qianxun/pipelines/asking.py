@@ -6,11 +6,9 @@ import asyncio
 import logging
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-
-from sqlalchemy import Connection
 
 from qianxun.chinese import fold
 from qianxun.errors import BadQuery, IndexUnusable, ModelUnavailable, QianxunError
@@ -18,7 +16,7 @@ from qianxun.homophones import corrections
 from qianxun.pipelines.base import OpenBase, Serving
 from qianxun.pipelines.rewriting import rewritten
 from qianxun.ports import Models
-from qianxun.records import chunks, listing
+from qianxun.records import listing
 from qianxun.types import Degraded, Everything, Filter, In, Query, TermCounts, Terms, all_of, matches
 
 log = logging.getLogger(__name__)
@@ -28,6 +26,9 @@ QUERY_LIMIT: Final = 2048
 _MENTION: Final = re.compile(
     r"(?<![A-Za-z0-9_.+\-])[@＠](?:《([^》\n]+)》|\"([^\"\n]+)\"|“([^”\n]+)”|「([^」\n]+)」|([^\s@＠]+))"
 )
+_UNQUOTED: Final = 5  # its group
+_DOMAIN: Final = re.compile(r"[@＠][\w\-]+(?:\.[\w\-]+)*\.[A-Za-z]{2,}(?![A-Za-z])", re.ASCII)
+_NAME_END: Final = re.compile(r"[，。？！；：,?!;:]")
 _LONGEST_NAME: Final = 100  # characters of an unquoted one
 _MENTIONS: Final = 20  # looked up; a text with more of them is no question
 
@@ -128,6 +129,8 @@ async def _mentions(
         name, end, held = await asyncio.to_thread(_documents, base, found, where)
         if held and chosen and not held & chosen:
             told.append(Degraded("document", f"“{name}”不在所选的文档之内，未在其中检索"))
+        elif not held and _is_address(text, found):
+            continue
         elif not held:
             told.append(Degraded("document", f"没有名为“{name}”的文档，已按普通文字检索"))
             continue
@@ -138,16 +141,45 @@ async def _mentions(
 
 
 def _documents(base: OpenBase, found: re.Match[str], where: Filter) -> tuple[str, int, frozenset[str]]:
-    """The name, where it ends, and the documents that have it; of an unquoted one the longest beginning that any has."""
+    """The name, where it ends, and the documents that have it; of an unquoted one the longest beginning that is one."""
     at = found.lastindex or 0
-    name = found.group(at)
+    written = found.group(at).strip()
     with base.records.reading() as tx:
-        for written in [name] if at < 5 else _beginnings(name):
-            held = {each for form in _spellings(written) for each in listing.named(tx, base.id, form)}
-            seen = frozenset(each for each in held if _is_seen(tx, base.id, each, where))
-            if seen:
-                return written, found.end() if at < 5 else found.start(at) + len(written), seen
-    return name, found.end(), frozenset()
+        called = _called(listing.names(tx, base.id, _first_letters(written)))
+        for name in [written] if at < _UNQUOTED else _beginnings(written):
+            held = called.get(name) or called.get(_plain(name), set())
+            if held and not isinstance(where, Everything):
+                seen = listing.attributes(tx, base.id, held)
+                held = {doc_id for doc_id, attributes in seen.items() if matches(where, attributes)}
+            if held:
+                return name, found.end() if at < _UNQUOTED else found.start(at) + len(name), frozenset(held)
+    return _NAME_END.split(written)[0] or written, found.end(), frozenset()
+
+
+def _is_address(text: str, found: re.Match[str]) -> bool:
+    """张三@example.com"""
+    before = text[: found.start()][-1:]
+    return not (before.isspace() or before == "") and _DOMAIN.match(found.group()) is not None
+
+
+def _called(documents: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    """Documents by every name that means them: their id, their name, the same without its ending, and how they fold."""
+    called: dict[str, set[str]] = {}
+    for doc_id, name in documents:
+        own = {doc_id, name, name.rpartition(".")[0]} - {""}
+        for each in own | {_plain(one) for one in own}:
+            called.setdefault(each, set()).add(doc_id)
+    return called
+
+
+def _plain(name: str) -> str:
+    """發票 is 发票, ＲＡＧ is rag."""
+    return fold(unicodedata.normalize("NFKC", name))
+
+
+def _first_letters(name: str) -> set[str]:
+    plain = _plain(name[:1])[:1]
+    return {name[:1], unicodedata.normalize("NFKC", name[:1])[:1], plain, plain.upper()}
 
 
 def _beginnings(name: str) -> Iterator[str]:
@@ -156,18 +188,6 @@ def _beginnings(name: str) -> Iterator[str]:
         around = name[end - 1 : end + 1]
         if len(around) < 2 or not (around.isascii() and around.isalnum()):
             yield name[:end]
-
-
-def _spellings(name: str) -> dict[str, None]:
-    """As it is written, and as most names are: in half width, in simplified Chinese."""
-    plain = unicodedata.normalize("NFKC", name)
-    return dict.fromkeys((name, plain, fold(plain)))
-
-
-def _is_seen(tx: Connection, knowledge_base: int, doc_id: str, where: Filter) -> bool:
-    if isinstance(where, Everything):
-        return True
-    return any(matches(where, chunk.attributes) for chunk in chunks.of_document(tx, knowledge_base, doc_id)[:1])
 
 
 async def _rewritten(base: OpenBase, name: str, text: str, seconds: float) -> tuple[list[str], list[Degraded]]:

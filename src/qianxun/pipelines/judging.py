@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,18 +13,19 @@ import numpy as np
 
 from qianxun.answer.highlight import highlights
 from qianxun.chinese import fold
-from qianxun.errors import ModelError, ModelUnavailable
+from qianxun.errors import ModelUnavailable, NotFound, QianxunError
 from qianxun.pipelines.arms import WITH_VECTOR, Heard
 from qianxun.pipelines.asking import Asked, counted, in_model_thread
 from qianxun.pipelines.base import OpenBase, Serving
 from qianxun.pipelines.joining import Pool
 from qianxun.pipelines.options import RecallOptions
 from qianxun.pipelines.steps import Steps
-from qianxun.ports import RerankModel
 from qianxun.rank.calibrate import Curve, clipped
 from qianxun.rank.rerank import reranked
 from qianxun.rank.tiers import coverage, matched, rarity, tier_of
 from qianxun.types import ArmScore, Degraded, Found, Tier
+
+log = logging.getLogger(__name__)
 
 RERANKED: Final = 50  # the first so many are read again
 PAGE: Final = 50
@@ -134,29 +136,26 @@ async def _read_again(
     """The first candidates in the reranker's order; the fused order stands where it fails or takes too long."""
     late = time.monotonic() + options.rerank_seconds
     query = asked.queries[0].text
+    chunks = [each.chunk for each in first]
+
+    def scored() -> tuple[list[float], float]:
+        if base.models is None:
+            raise ModelUnavailable(f"没有名为“{options.rerank}”的重排模型", hint="在设置中登记它，或不重排")
+        model = base.models.rerank(options.rerank, serving.model)
+        return base.rerank_cache.scores(model, query, chunks, lambda: time.monotonic() > late), model.share
+
     try:
-        model = await _model(base, serving, options.rerank)
-        scored = in_model_thread(
-            base,
-            base.rerank_cache.scores,
-            model,
-            query,
-            [each.chunk for each in first],
-            lambda: time.monotonic() > late,
-        )
-        scores = await asyncio.wait_for(scored, options.rerank_seconds)
-        return _ReadAgain(reranked(first, scores, model.share), model.share), []
+        scores, share = await asyncio.wait_for(in_model_thread(base, "rerank", scored), options.rerank_seconds)
+        return _ReadAgain(reranked(first, scores, share), share), []
     except TimeoutError:
         return None, [Degraded("rerank", f"{options.rerank_seconds:g} 秒内没有重排完，按融合的次序返回")]
-    except ModelError as error:
+    except NotFound:
+        raise
+    except QianxunError as error:
         return None, [Degraded("rerank", f"按融合的次序返回：{error}")]
-
-
-async def _model(base: OpenBase, serving: Serving, name: str) -> RerankModel:
-    if base.models is None:
-        raise ModelUnavailable(f"没有名为“{name}”的重排模型", hint="在设置中登记它，或不重排")
-    found: RerankModel = await in_model_thread(base, base.models.rerank, name, serving.model)
-    return found
+    except Exception as error:  # the door of a model, which may be anybody's
+        log.exception("rerank model %s failed", options.rerank)
+        return None, [Degraded("rerank", f"出错，按融合的次序返回：{type(error).__name__}: {error}")]
 
 
 # ── tiers ────────────────────────────────────────────────────────────────────────────────────────

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
 
 from qianxun.errors import NotFound
+from qianxun.records import rows
 from qianxun.records.schema import ChunkRow, DocumentRow, TableRow, VersionRow
-from qianxun.types import DocumentState
+from qianxun.records.slices import in_slices
+from qianxun.types import Attributes, DocumentState
+
+ATTRIBUTES = (
+    VersionRow.user_id,
+    VersionRow.project_id,
+    VersionRow.content_type,
+    VersionRow.tags,
+    VersionRow.extra.label("metadata"),
+)
 
 
 def _states() -> Any:
@@ -52,19 +63,26 @@ def tally(tx: Connection, knowledge_base: int) -> dict[str, int]:
     return counts
 
 
-def named(tx: Connection, knowledge_base: int, name: str) -> set[str]:
-    """The ids of the documents of this name, with or without its ending; or of the one with this id."""
+def names(tx: Connection, knowledge_base: int, first: Collection[str]) -> list[tuple[str, str]]:
+    """(id, name) of the served documents whose id or name begins with one of these characters."""
     version = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.served)
-    called = (
-        (VersionRow.name == name)
-        | VersionRow.name.startswith(name + ".", autoescape=True)
-        | (DocumentRow.doc_id == name)
-    )
+    begins = func.substr(VersionRow.name, 1, 1).in_(first) | func.substr(DocumentRow.doc_id, 1, 1).in_(first)
     query = select(DocumentRow.doc_id, VersionRow.name).join(VersionRow, version)
     found = tx.execute(
-        query.where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.status != "deleted", called)
+        query.where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.status != "deleted", begins)
     )
-    return {row.doc_id for row in found if name in (row.doc_id, row.name, row.name.rpartition(".")[0])}
+    return [(row.doc_id, row.name) for row in found]
+
+
+def attributes(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[str, Attributes]:
+    """What filters see of these documents, as they are served; none of a document that is not there."""
+    version = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.served)
+    query = select(DocumentRow.doc_id, *ATTRIBUTES).join(VersionRow, version)
+    found: dict[str, Attributes] = {}
+    for part in in_slices(list(doc_ids)):
+        held = tx.execute(query.where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.doc_id.in_(part)))
+        found |= {row.doc_id: rows.attributes_of(row.doc_id, row) for row in held}
+    return found
 
 
 def _state(row: Row[Any]) -> DocumentState:
