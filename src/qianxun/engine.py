@@ -23,6 +23,8 @@ from qianxun.models.lazy import LazyEmbedding
 from qianxun.pipelines.base import OpenBase, Serving, stamp_for
 from qianxun.pipelines.configuring import MODEL_KEYS, changed, configure, flat
 from qianxun.pipelines.events import RAGIndexEventHandler
+from qianxun.pipelines.explain import explained
+from qianxun.pipelines.explanation import Explained
 from qianxun.pipelines.hybrid_search import HybridSearchEngine
 from qianxun.pipelines.indexing import Drained, retry_due
 from qianxun.pipelines.ingest import Labels, Report, Watch, accept, submission, take, take_files
@@ -257,6 +259,12 @@ class Engine:
         options = replace(options, mode=mode, threshold=threshold, where=where, doc_ids=tuple(doc_ids))
         check(options)
         return await self._recall(base, query, options)
+
+    async def explain(self, knowledge_base: int, query: str, chunk_id: str = "", **options: Any) -> Explained:
+        """How each result of `retrieve` with these options came by its score; and why the chunk is, or is not, one."""
+        base = await self.base(knowledge_base)
+        chosen = search_options(self.settings.search, base.about.config, options)
+        return await explained(base, query, replace(chosen, doc_ids=tuple(chosen.doc_ids)), chunk_id)
 
     async def hybrid_search(
         self,
