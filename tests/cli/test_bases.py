@@ -87,3 +87,52 @@ def _declined(question: str, **options: object) -> bool:
     assert "2 个文档" in question
     assert options["abort"] is True
     raise typer.Abort
+
+
+def test_a_base_is_configured_when_it_is_created_and_later(run: Run) -> None:
+    made = run("kb", "create", "库", "--config", "search.fusion=rrf", "--config", "dictionary=起付标准", "--json").json
+    assert made["config"]["search"] == {"fusion": "rrf"}
+    told = run("kb", "set", "库", "search.weights.vector=.7", "search.fusion=", "dictionary+=个人账户", "--json").json
+    assert told["config"]["search"] == {"weights": {"vector": 0.7, "keyword": 0.3}}
+    assert told["config"]["dictionary"] == ["起付标准", "个人账户"]
+    shown = run("kb", "show", "库").out
+    assert "search.weights.vector=0.7" in shown
+    assert "dictionary=起付标准,个人账户" in shown.replace("\n", "")
+    left = run("kb", "set", "库", "dictionary-=起付标准,个人账户", "--json").json["config"]
+    assert "dictionary" not in left
+
+
+def test_a_dictionary_rebuilds_the_index_and_says_so(handbook: Run) -> None:
+    told = handbook("kb", "set", "手册", "dictionary+=升降书桌")
+    assert (told.code, told.err) == (0, "")
+    assert "dictionary=升降书桌" in told.out
+    assert "已用它重建索引（3 块）" in told.out
+    assert handbook("search", "升降书桌", "--kb", "手册", "--json").json["chunks"]
+    assert handbook("verify").code == 0
+
+
+def test_new_cutting_says_for_whom_it_holds(handbook: Run) -> None:
+    assert "再 add 一次" in handbook("kb", "set", "手册", "chunk_size=100", "chunk_overlap=10").out
+
+
+@pytest.mark.parametrize(
+    ("assignment", "word"),
+    [
+        ("search.fusion=sum", "weighted、min_max、rrf"),
+        ("serach.fusion=rrf", "search.fusion"),
+        ("search.rerank=没有这个", "maxsim"),
+        ("search.rerank=maxsim", "没有向量模型"),
+        ("search.top_k=many", "应为整数"),
+        ("search.fusion+=rrf", "不是列表"),
+        ("search.fusion", "key=value"),
+        ("rewrite_model=qwen", "chat.base_url"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused_with_advice(handbook: Run, assignment: str, word: str) -> None:
+    before = handbook("kb", "show", "手册", "--json").json["config"]
+    refused = handbook("kb", "set", "手册", assignment)
+    assert refused.code in (1, 2)
+    assert word in refused.err
+    assert handbook("kb", "show", "手册", "--json").json["config"] == before
+    assert handbook("kb", "create", "新库", "--config", assignment).code == refused.code
+    assert "新库" not in handbook("kb", "list").out

@@ -1,4 +1,4 @@
-"""`qianxun kb`: create, list, show and delete knowledge bases."""
+"""`qianxun kb`: create, list, show, configure and delete knowledge bases."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from qianxun.cli.configuration import changes_of, config_lines, set_config
 from qianxun.cli.session import JsonFlag, find_base, has_records, program, session_of, with_engine
 from qianxun.cli.voice import note, out, print_json, say
 from qianxun.errors import BadInput
@@ -43,12 +44,19 @@ def create(
         str | None, typer.Option(metavar="M", help="嵌入模型；none 为只按词语检索 · the embedding model, or none")
     ] = None,
     kind: Annotated[Kind, typer.Option(help="放文档还是放示例 · what it holds")] = Kind.documents,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="它的配置，可重复，如 search.rerank=maxsim · its configuration"),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     settings = session_of(context).settings()
-    base = with_engine(
-        settings, lambda engine: engine.create_knowledge_base(name, model=model, kind=kind.value), may_create=True
-    )
+    changes = changes_of(config or (), {})
+
+    async def work(engine: Engine) -> KnowledgeBase:
+        return await engine.create_knowledge_base(name, model=model, kind=kind.value, config=changes)
+
+    base = with_engine(settings, work, may_create=True)
     if as_json:
         print_json(described(base))
         return
@@ -147,6 +155,8 @@ def show(context: typer.Context, name: NameArgument, as_json: JsonFlag = False) 
             f"{about['documents']} documents, {about['chunks']} chunks, {about['tables']} tables",
         )
     )
+    lines = config_lines(about["config"])
+    console.print(say("配置：", "Configuration: ") + "  ".join(lines), markup=False, highlight=False, style="dim")
     if held:
         console.print(_listing(held))
 
@@ -176,6 +186,9 @@ def _listing(held: list[DocumentState]) -> Table:
         state = f"[{style}]{say(zh, en)}[/]{reason}"
         table.add_row(one.name or one.doc_id, one.doc_id, state, str(one.chunks), one.updated_at[:16].replace("T", " "))
     return table
+
+
+app.command("set")(set_config)
 
 
 @app.command("delete", help="删除知识库及其中的一切 · delete a base and everything in it")

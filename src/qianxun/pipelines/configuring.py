@@ -66,7 +66,7 @@ def changed(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     held = flat(config)
     told = flat(changes)
     for name in (name for name, value in told.items() if value is None):
-        below = [known for known in KINDS if known == name or known.startswith(f"{name}.")]
+        below = [known for known in (*KINDS, *held) if known == name or known.startswith(f"{name}.")]
         if not below:
             raise _unknown(name)
         if name in ALWAYS:
@@ -74,6 +74,8 @@ def changed(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
         held = {known: value for known, value in held.items() if known not in below}
     for name, value in ((name, value) for name, value in told.items() if value is not None):
         held[name] = _checked(name, value)
+    for name in set(held) - set(KINDS):  # of a base that another version wrote
+        raise _unknown(name)
     held |= _other_weight(held)
     nested = _nested(held)
     ChunkSplitter(nested["chunk_size"], nested["chunk_overlap"])
