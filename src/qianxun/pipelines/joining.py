@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,35 +16,40 @@ from qianxun.types import ArmScore, Chunk, Degraded, Found, Ranking, matches
 
 
 class Pool:
-    """The fused candidates, joined with the records a page at a time, as far as somebody looks."""
+    """The fused candidates, joined with the records as far as somebody looks."""
 
     def __init__(self, base: OpenBase, asked: Asked, heard: Heard, fused: Ranking) -> None:
         self._base = base
         self._where = asked.queries[0].where
-        self._fused = fused
-        self._arms = {arm: arm_scores(ranking) for arm, ranking in heard.rankings.items()}
-        self._behind = arm_scores(heard.behind, ranked=False)
-        self._at, self._end = 0, int(np.count_nonzero(fused.scores > 0.0))
+        self.candidates = fused.head(int(np.count_nonzero(fused.scores > 0.0)))
+        self._fused = ByKey(self.candidates)
+        self._arms = {arm: ByKey(ranking) for arm, ranking in heard.rankings.items()}
+        self._behind = ByKey(heard.behind)
+        self._read: dict[int, Found | None] = {}
         self.dropped: list[int] = []  # keys that are not of record
 
-    async def page(self, size: int) -> list[Found]:
-        """The next candidates that are of record; none when there are no more."""
-        found: list[Found] = []
-        while self._at < self._end and not found:
-            rows = slice(self._at, min(self._at + size, self._end))
-            keys, scores = self._fused.keys[rows].tolist(), self._fused.scores[rows].tolist()
-            held = await asyncio.to_thread(_chunks, self._base, keys)
-            pairs = zip(keys, scores, strict=True)
-            found = [self._found(held[key], score) for key, score in pairs if self._is_in(held, key)]
-            self._at = rows.stop
-        return found
+    async def found(self, keys: Sequence[int]) -> list[Found]:
+        """Those of these candidates that are of record, in this order."""
+        unread = [key for key in keys if key not in self._read]
+        if unread:
+            held = await asyncio.to_thread(_chunks, self._base, unread)
+            self._read |= {key: self._found(held[key]) if self._is_in(held, key) else None for key in unread}
+        return [each for key in keys if (each := self._read[key]) is not None]
 
     async def first(self, count: int) -> list[Found]:
-        """So many candidates that are of record, or as many as there are."""
+        """So many candidates that are of record, best first, or as many as there are."""
+        keys = self.candidates.keys.tolist()
         found: list[Found] = []
-        while len(found) < count and (more := await self.page(count - len(found))):
-            found += more
+        at = 0
+        while len(found) < count and at < len(keys):
+            wanted = keys[at : at + count - len(found)]
+            found += await self.found(wanted)
+            at += len(wanted)
         return found
+
+    async def of_record(self) -> int:
+        """How many of the candidates are."""
+        return len(await self.found(self.candidates.keys.tolist()))
 
     def _is_in(self, held: Mapping[int, Chunk], key: int) -> bool:
         is_in = key in held and matches(self._where, held[key].attributes)
@@ -51,11 +57,12 @@ class Pool:
             self.dropped.append(key)
         return is_in
 
-    def _found(self, chunk: Chunk, score: float) -> Found:
-        arms = {arm: by_key[chunk.key] for arm, by_key in self._arms.items() if chunk.key in by_key}
+    def _found(self, chunk: Chunk) -> Found:
+        score = self._fused.score(chunk.key)
+        arms = {arm: by_key.of(chunk.key) for arm, by_key in self._arms.items() if chunk.key in by_key}
         source = "hybrid" if len(arms) > 1 else next(iter(arms))
         if "vector" not in arms and chunk.key in self._behind:
-            arms["vector"] = self._behind[chunk.key]
+            arms["vector"] = replace(self._behind.of(chunk.key), rank=0)
         return Found(chunk, score, source, arms, fused=score)
 
     def finders(self) -> dict[str, int]:
@@ -63,10 +70,25 @@ class Pool:
         return {arm: sum(key in by_key for key in self.dropped) for arm, by_key in self._arms.items()}
 
 
-def arm_scores(ranking: Ranking, *, ranked: bool = True) -> dict[int, ArmScore]:
-    raw = ranking.scores if ranking.raw is None else ranking.raw
-    rows = zip(ranking.keys.tolist(), raw.tolist(), ranking.scores.tolist(), strict=True)
-    return {key: ArmScore(rank if ranked else 0, before, score) for rank, (key, before, score) in enumerate(rows, 1)}
+class ByKey:
+    """A ranking asked for single chunks: of hundreds of candidates only a page is looked at."""
+
+    def __init__(self, ranking: Ranking) -> None:
+        self._ranking = ranking
+        self._rows = {key: row for row, key in enumerate(ranking.keys.tolist())}
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._rows
+
+    def of(self, key: int) -> ArmScore:
+        row = self._rows[key]
+        score = float(self._ranking.scores[row])
+        return ArmScore(row + 1, score if self._ranking.raw is None else float(self._ranking.raw[row]), score)
+
+    def score(self, key: int) -> float:
+        """Zero for a chunk that it does not name."""
+        row = self._rows.get(key)
+        return 0.0 if row is None else float(self._ranking.scores[row])
 
 
 def _chunks(base: OpenBase, keys: Sequence[int]) -> dict[int, Chunk]:

@@ -17,13 +17,13 @@ from qianxun.errors import ModelUnavailable, NotFound, QianxunError
 from qianxun.pipelines.arms import WITH_VECTOR, Heard
 from qianxun.pipelines.asking import Asked, counted, in_model_thread
 from qianxun.pipelines.base import OpenBase, Serving
-from qianxun.pipelines.joining import Pool
+from qianxun.pipelines.joining import ByKey, Pool
 from qianxun.pipelines.options import RecallOptions
 from qianxun.pipelines.steps import Steps
 from qianxun.rank.calibrate import Curve, clipped
 from qianxun.rank.rerank import reranked
 from qianxun.rank.tiers import coverage, matched, rarity, tier_of
-from qianxun.types import ArmScore, Degraded, Found, Tier
+from qianxun.types import ArmScore, Degraded, Found, Ranking, Tier
 
 log = logging.getLogger(__name__)
 
@@ -85,19 +85,25 @@ class Order:
     degraded: tuple[Degraded, ...] = ()
 
     async def walk(self, pool: Pool, page: int) -> AsyncIterator[tuple[Found, float]]:
-        """Every candidate with the score it shows: what was read again, then the rest behind it, whose scores may not
-        rise above those before them."""
-        for each in self.first:
-            yield each, self._shown(each)
-        lowest = self.first[-1].score if self.first else 1.0
-        while more := await pool.page(min(page + 2, PAGE)):
-            for each in more:
-                if self.first:
-                    each = replace(each, score=min((1.0 - self.share) * each.score, lowest))
-                yield each, self._shown(each)
+        """Every candidate with the score it shows, best first, ties by key: two scores may show as one."""
+        scores = self._scores(pool.candidates)
+        shown = Ranking.ordered(scores.keys, self.curve(scores.scores))
+        again = {each.chunk.key: each for each in self.first}
+        before, after = ByKey(scores), ByKey(shown)
+        keys, size = shown.keys.tolist(), min(page + 2, PAGE)
+        for at in range(0, len(keys), size):
+            for each in await pool.found(keys[at : at + size]):
+                key = each.chunk.key
+                yield again.get(key) or replace(each, score=before.score(key)), after.score(key)
 
-    def _shown(self, candidate: Found) -> float:
-        return float(self.curve(np.array([candidate.score]))[0])
+    def _scores(self, fused: Ranking) -> Ranking:
+        """What was read again, then the rest behind it, whose scores may not rise above those before them."""
+        if not self.first:
+            return fused
+        read = Ranking.of((each.chunk.key, each.score) for each in self.first)
+        is_rest = ~np.isin(fused.keys, read.keys)
+        rest = np.minimum((1.0 - self.share) * fused.scores[is_rest], read.scores[-1])
+        return Ranking(np.concatenate([read.keys, fused.keys[is_rest]]), np.concatenate([read.scores, rest]))
 
 
 async def put_in_order(
@@ -117,7 +123,8 @@ async def put_in_order(
         model, failed = await _read_again(base, serving, asked, first, options)
     if model is None:
         return Order(curve, first, 0.0, tuple(failed))
-    curve = base.curves.reranked(sides_of(heard, options), model.share)
+    if options.fusion == "weighted":  # the curves speak of weighted sums
+        curve = base.curves.reranked(sides_of(heard, options), model.share)
     return Order(curve, model.results, model.share, tuple(failed))
 
 

@@ -24,7 +24,7 @@ from qianxun.pipelines.base import OpenBase, Serving
 from qianxun.pipelines.joining import Pool, strangers
 from qianxun.pipelines.journal import Journal
 from qianxun.pipelines.judging import judge
-from qianxun.pipelines.options import ARMS, RecallOptions, check
+from qianxun.pipelines.options import ARMS, TOP_K_LIMIT, RecallOptions, check
 from qianxun.pipelines.parameters import params_of
 from qianxun.pipelines.remember import cache_key, remember, remembered
 from qianxun.pipelines.steps import Steps
@@ -49,7 +49,11 @@ async def recall_kept(
     kept = await remembered(cache, key, text)
     if kept is not None:
         answer = replace(
-            kept, trace_id=uuid.uuid4().hex, seconds=time.perf_counter() - started, steps=(), from_cache=True
+            kept,
+            trace_id=uuid.uuid4().hex,
+            seconds=time.perf_counter() - started,
+            steps=tuple(replace(step, seconds=0.0) for step in kept.steps),  # what they gave, at no time
+            from_cache=True,
         )
     else:
         answer = await recall(base, text, options)
@@ -68,7 +72,7 @@ async def recall(base: OpenBase, text: str, options: RecallOptions) -> Recall:
     for _ in range(TRIES):
         with base.serving.lent() as serving:
             traced = await trace(base, serving, text, options)
-        if traced.is_settled:
+        if traced.is_settled or time.perf_counter() - started > options.arm_seconds:
             break
     return replace(answer_of(text, options, traced), seconds=time.perf_counter() - started)
 
@@ -125,23 +129,27 @@ async def trace(
     generation = await generation_of(base, serving)
     with steps.timed("rewrite"):
         asked = await asked_for(base, serving, text, options, rewritings)
-    depth = DEPTH
+    depth, arms = DEPTH, ARMS[options.mode]
+    told: list[Degraded] = []
     while True:
-        candidates = await gather(base, serving, asked, options, depth, steps)
+        candidates = await gather(base, serving, asked, options, depth, steps, arms)
         heard, pool = candidates.heard, candidates.pool
         judged, failed = await judge(base, serving, asked, heard, pool, options, steps)
-        if len(judged) >= options.top_k or not pool.dropped or candidates.is_all or depth >= DEEPEST:
+        told += heard.degraded
+        # Not by top_k or threshold: another depth may give other scores.
+        if not pool.dropped or candidates.is_all or depth >= DEEPEST or await pool.of_record() >= TOP_K_LIMIT:
             break
         depth *= 4
+        arms = tuple(heard.rankings)  # who failed or was late would be so again
     has_moved = serving is not base.serving or generation.index != await serving.index.watermark()
-    degraded = [*asked.degraded, *heard.degraded, *failed]
+    degraded = [*asked.degraded, *told, *failed]
     if pool.dropped and not has_moved:
         degraded += await asyncio.to_thread(strangers, base, pool)
     return Traced(
         asked=asked,
         candidates=candidates,
         found=tuple(judged),
-        degraded=tuple(degraded),
+        degraded=tuple(dict.fromkeys(degraded)),
         steps=(*heard.steps, *steps.done),
         generation=generation,
         is_settled=not (pool.dropped and has_moved),
@@ -164,10 +172,16 @@ async def asked_for(
 
 
 async def gather(
-    base: OpenBase, serving: Serving, asked: Asked, options: RecallOptions, depth: int, steps: Steps
+    base: OpenBase,
+    serving: Serving,
+    asked: Asked,
+    options: RecallOptions,
+    depth: int,
+    steps: Steps,
+    arms: Sequence[str] = (),
 ) -> Candidates:
-    """The candidates of every arm, fused. ``options`` have their weights."""
-    heard = await hear(base, serving, asked, ARMS[options.mode], depth, options.arm_seconds)
+    """The candidates of these arms, or of every one, fused. ``options`` have their weights."""
+    heard = await hear(base, serving, asked, arms or ARMS[options.mode], depth, options.arm_seconds)
     with steps.timed("fuse"):
         heard = await completed(serving, asked, heard)
         fused = FUSIONS[options.fusion](heard.scores(), options.weights)
