@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 from hypothesis import given
@@ -58,3 +59,13 @@ def test_a_snippet_lies_inside_the_text(text: str, width: int) -> None:
     start, end = snippet(text, spans(text, ["的"]), width)
     assert 0 <= start <= end <= len(text)
     assert end - start == min(width, len(text))
+
+
+@given(st.text("ab1发票 。"), st.lists(st.text("ab1发票", min_size=1, max_size=3), min_size=1, max_size=5))
+def test_words_are_found_as_a_pattern_would_find_them(text: str, words: list[str]) -> None:
+    longest_first = "|".join(sorted(words, key=len, reverse=True))
+    inside = r"(?<=[ab1])(?=[ab1])"
+    found = [one.span() for one in re.finditer(longest_first, text)]
+    whole = [span for span in found if not any(re.compile(inside).match(text, at) for at in span)]
+    places = {at for start, end in whole for at in range(start, end)}
+    assert {at for start, end in spans(text, words) for at in range(start, end)} == places

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -19,13 +18,15 @@ def telling_words(query: str) -> tuple[str, ...]:
     return tuple(longer or words)
 
 
-def spans(text: str, words: Sequence[str]) -> list[Span]:
-    """Every place of every word, merged where they touch; 發票 is found as 发票, ＡＢＣ as abc."""
+def spans(text: str, words: Sequence[str], folded: str | None = None) -> list[Span]:
+    """Every place of every word, merged where they touch; 發票 is found as 发票, ＡＢＣ as abc.
+
+    ``folded`` is the folded text, where the caller has it already.
+    """
     if not words:
         return []
-    folded, offsets = _aligned(text)
-    pattern = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))))
-    return list(_merged((offsets[found.start()], offsets[found.end()]) for found in _whole(pattern, folded)))
+    folded, offsets = _aligned(text, fold(text) if folded is None else folded)
+    return list(_merged((offsets[start], offsets[end]) for start, end in _whole(words, folded)))
 
 
 def snippet(text: str, places: Sequence[Span], width: int) -> Span:
@@ -56,22 +57,37 @@ def _rarity(lines: int, holding: int) -> float:
     return math.log1p(lines / max(holding, 1))
 
 
-def _whole(pattern: re.Pattern[str], folded: str) -> Iterator[re.Match[str]]:
-    """Matches, but no letters or digits out of the middle of a longer run: 12 is not in 2012."""
-    for found in pattern.finditer(folded):
-        before = folded[found.start() - 1 : found.start()]
-        after = folded[found.end() : found.end() + 1]
-        if not (_runs_on(before, found.group()[0]) or _runs_on(found.group()[-1], after)):
-            yield found
+def _whole(words: Iterable[str], folded: str) -> Iterator[Span]:
+    """Places of words, but no letters or digits out of the middle of a longer run: 12 is not in 2012."""
+    for start, end in _found(words, folded):
+        is_cut = _runs_on(folded[start - 1 : start], folded[start]) or _runs_on(folded[end - 1], folded[end : end + 1])
+        if not is_cut:
+            yield start, end
+
+
+def _found(words: Iterable[str], folded: str) -> Iterator[Span]:
+    """From left to right, the longest word of those that begin at a place, none inside another. To compile a pattern
+    for the words of one question would take ten times as long as to look for them."""
+    last = 0
+    for start, length in sorted((start, -len(word)) for word in words for start in _places(word, folded)):
+        if start >= last:
+            last = start - length
+            yield start, last
+
+
+def _places(word: str, folded: str) -> Iterator[int]:
+    at = folded.find(word)
+    while at >= 0:
+        yield at
+        at = folded.find(word, at + 1)
 
 
 def _runs_on(left: str, right: str) -> bool:
     return left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
 
 
-def _aligned(text: str) -> tuple[str, Sequence[int]]:
+def _aligned(text: str, folded: str) -> tuple[str, Sequence[int]]:
     """The folded text, and for each of its offsets the one in ``text``."""
-    folded = fold(text)
     if len(folded) == len(text):
         return folded, range(len(text) + 1)
     parts = [fold(character) for character in text]

@@ -62,8 +62,8 @@ class Coded:
             return np.empty(0, dtype=np.int64)
         faiss: Any = import_module("faiss")  # its type stubs know only the C++ signatures
         # Both the bitmap and its selector must outlive the search.
-        bitmap = np.packbits(allowed, bitorder="little")
-        selector = faiss.IDSelectorBitmap(bitmap) if passing < self.rows else None
+        bitmap = np.packbits(allowed, bitorder="little") if passing < self.rows else None
+        selector = None if bitmap is None else faiss.IDSelectorBitmap(bitmap)
         chosen = faiss.IVFRaBitQSearchParameters(nprobe=probes, qb=QUERY_BITS, sel=selector)
         with one_thread():
             _, found = self.index.search(vector[None, :], wanted, params=chosen)

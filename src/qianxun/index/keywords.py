@@ -58,9 +58,10 @@ class KeywordView:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Rows with their scores, best first, and the most that the query could have scored."""
+    """Where the rows stand among all of them, with their scores, best first, and the most that the query could have
+    scored."""
 
-    rows: Keys
+    slots: Keys
     scores: NDArray[np.float64]
     ceiling: float
 
@@ -241,8 +242,8 @@ def match(
     few = rows[allowed] if count <= FEW and count < len(rows) else None
     query = _query(view.schema, words, grams, require, gram_weight, few)
     with _sound():
-        found, scores = _search(view, query, limit, rows, allowed)
-    return Matched(found, scores, top)
+        slots, scores = _search(view, query, limit, rows, allowed)
+    return Matched(slots, scores, top)
 
 
 def _telling(view: KeywordView, words: Sequence[str], grams: Sequence[str]) -> Sequence[str]:
@@ -276,12 +277,19 @@ def _search(
             view.searcher.fast_field_values("row", [address for _, address in hits]) if hits else [], dtype=np.int64
         )
         scores = np.round(np.array([score for score, _ in hits], dtype=np.float64), DECIMALS)
-        slots = np.minimum(np.searchsorted(rows, found), len(rows) - 1)
+        slots = _slots(rows, found)
         kept = (rows[slots] == found) & allowed[slots]
         last = scores[-1] if len(scores) else 0.0
         if len(hits) < fetch or (np.count_nonzero(kept) >= limit and scores[kept][limit - 1] > last):
-            return found[kept], scores[kept]
+            return slots[kept], scores[kept]
         fetch *= 8
+
+
+def _slots(rows: Keys, found: Keys) -> Keys:
+    """Where rows stand, or would, among all of them; a base that nothing was ever removed from has no gaps."""
+    has_gaps = len(rows) == 0 or rows[-1] - rows[0] != len(rows) - 1
+    slots: Keys = np.searchsorted(rows, found) if has_gaps else np.maximum(found - rows[0], 0)
+    return np.minimum(slots, len(rows) - 1)
 
 
 def _query(
