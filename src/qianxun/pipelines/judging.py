@@ -71,8 +71,10 @@ def curve_of(base: OpenBase, heard: Heard, options: RecallOptions) -> Curve:
 
 
 def sides_of(heard: Heard, options: RecallOptions) -> dict[str, float]:
-    """The weights of the sides that answered."""
-    return {side: options.weights.get(side, 0.0) for side in heard.scores()}
+    """The weights of the sides that answered, the largest as 1."""
+    held = {side: options.weights.get(side, 0.0) for side in heard.scores()}
+    largest = max(held.values()) or 1.0
+    return {side: weight / largest for side, weight in held.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,7 @@ class Bench:
 
     words: tuple[str, ...]
     grams: frozenset[str]
-    weights: Mapping[str, float]
+    weights: tuple[Mapping[str, float], ...]  # of the words of each query: one that is met is enough
     alike: Mapping[int, float] | None  # chunk → cosine; None where no vector took part
     calibrate: Curve
     named: frozenset[str]
@@ -192,7 +194,7 @@ class Bench:
     def verdict(self, candidate: Found) -> Verdict:
         chunk = candidate.chunk
         held = matched(chunk.text, self.words)
-        covered = coverage(held, self.weights)
+        covered = max((coverage([word for word in held if word in each], each) for each in self.weights), default=0.0)
         alike = None
         if self.alike is not None:
             alike = float(self.calibrate(np.array([self.alike.get(chunk.key, 0.0)]))[0])
@@ -223,7 +225,7 @@ class Bench:
 
 async def bench_of(base: OpenBase, serving: Serving, asked: Asked, heard: Heard) -> Bench:
     words = tuple(dict.fromkeys(word for query in asked.own for word in query.terms.words))
-    counts = await counted(serving, words)
+    rare = rarity(await counted(serving, words))
     asked_of = [ranking for arm, ranking in heard.own.items() if arm in WITH_VECTOR]
     alike: dict[int, float] | None = None
     if asked_of:
@@ -234,7 +236,7 @@ async def bench_of(base: OpenBase, serving: Serving, asked: Asked, heard: Heard)
     return Bench(
         words=words,
         grams=frozenset(gram for query in asked.own for gram in query.terms.grams if len(gram) == 1),
-        weights=rarity(counts),
+        weights=tuple({word: rare[word] for word in query.terms.words} for query in asked.own),
         alike=alike,
         calibrate=base.curves.vector,
         named=asked.named,

@@ -10,6 +10,9 @@ import numpy as np
 
 from qianxun.types import Scores
 
+STEEPEST = 700.0  # as far as an exponent is a number
+EDGE = 1e-12
+
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
@@ -19,12 +22,14 @@ class Calibration:
     slope: float
 
     def __call__(self, cosines: Scores) -> Scores:
-        curve: Scores = 1.0 / (1.0 + np.exp(-self.slope * (cosines - self.midpoint)))
+        exponents = np.clip(self.slope * (cosines - self.midpoint), -STEEPEST, STEEPEST)
+        curve: Scores = 1.0 / (1.0 + np.exp(-exponents))
         return curve
 
     def cosine_at(self, score: float) -> float:
-        """The cosine that has this score."""
-        return float(self.midpoint + np.log(score / (1.0 - score)) / self.slope)
+        """The cosine that has this score; of 0 and 1, which no cosine has, the nearest."""
+        inside = min(max(score, EDGE), 1.0 - EDGE)
+        return float(self.midpoint + np.log(inside / (1.0 - inside)) / self.slope)
 
 
 def clipped(cosines: Scores) -> Scores:

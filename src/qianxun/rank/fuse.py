@@ -70,15 +70,18 @@ def best_of(rankings: Iterable[Ranking]) -> Ranking:
     scores = np.concatenate([ranking.scores for ranking in several])
     raw = np.concatenate([ranking.scores if ranking.raw is None else ranking.raw for ranking in several])
     order = np.lexsort((-scores, keys))
-    first = order[np.flatnonzero(np.diff(keys[order], prepend=-1))]
+    ordered = keys[order]
+    first = order[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
     return Ranking.ordered(keys[first], scores[first], max(ranking.ceiling or 0.0 for ranking in several), raw[first])
 
 
 def _summed(columns: Mapping[str, tuple[Keys, Scores]], weights: Mapping[str, float]) -> Ranking:
-    total = sum(weights.get(arm, 0.0) for arm in columns)
-    if total <= 0.0:
-        return NOTHING
     arms = sorted(arm for arm in columns if weights.get(arm, 0.0) > 0.0)
+    if not arms:
+        return NOTHING
+    largest = max(weights[arm] for arm in arms)  # huge weights must not add up to infinity
+    total = sum(weights[arm] / largest for arm in arms)
     keys, places = np.unique(np.concatenate([columns[arm][0] for arm in arms]), return_inverse=True)
-    votes = np.concatenate([columns[arm][1] * (weights[arm] / total) for arm in arms])
-    return Ranking.ordered(keys, np.bincount(places, votes, len(keys)).astype(np.float64), 1.0)
+    votes = np.concatenate([columns[arm][1] * (weights[arm] / largest / total) for arm in arms])
+    summed = np.bincount(places, votes, len(keys)).astype(np.float64)
+    return Ranking.ordered(keys, np.minimum(summed, 1.0), 1.0)  # thirds may add up to a bit more than one

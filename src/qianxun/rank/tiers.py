@@ -36,7 +36,22 @@ def rarity(counts: TermCounts) -> dict[str, float]:
 def matched(text: str, words: Iterable[str]) -> tuple[str, ...]:
     """The words of a query that stand in a text, in the query's order."""
     folded = fold(text)
-    return tuple(word for word in words if word in folded)
+    return tuple(word for word in words if word in folded and stands_in(word, folded))
+
+
+def stands_in(word: str, folded: str) -> bool:
+    """Whether a word stands in a folded text, and not inside a longer run of letters or digits: 12 is not in 2012."""
+    at = folded.find(word)
+    while at >= 0:
+        end = at + len(word)
+        if not (_runs_on(folded[at - 1 : at], word[:1]) or _runs_on(word[-1:], folded[end : end + 1])):
+            return True
+        at = folded.find(word, at + 1)
+    return False
+
+
+def _runs_on(left: str, right: str) -> bool:
+    return left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
 
 
 def coverage(held: Sequence[str], weights: Mapping[str, float]) -> float:
