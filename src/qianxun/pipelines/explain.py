@@ -352,7 +352,7 @@ async def _swaps(case: _Case) -> dict[str, Any]:
         changes["mode"] = "hybrid"
     if options.fusion != "weighted":
         changes["fusion"] = "weighted"
-    if options.weights and options.mode != "fulltext":
+    if options.weights:  # they count in hybrid only, which may be one of the changes
         changes["weights"] = fitting_weights(await case.serving.index.likeness())
     return changes
 
