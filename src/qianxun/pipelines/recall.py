@@ -46,7 +46,9 @@ async def recall_kept(
     started = time.perf_counter()
     params = params_of(options)
     key = cache_key(base.id, text, params, await generation_of(base, base.serving))
-    kept = await remembered(cache, key, text)
+    # What a language model would say this time nobody knows, nor whether another has taken its name.
+    is_repeatable = not base.about.config.get("rewrite_model")
+    kept = await remembered(cache, key, text) if is_repeatable else None
     if kept is not None:
         answer = replace(
             kept,
@@ -58,7 +60,7 @@ async def recall_kept(
     else:
         answer = await recall(base, text, options)
         # Under the state it was made from, which may be a later one than that of the question.
-        if answer.generation is not None:
+        if is_repeatable and answer.generation is not None:
             await remember(cache, cache_key(base.id, text, params, answer.generation), answer, seconds)
     journal.note(base.id, answer, params)
     return answer

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qianxun.rank.calibrate import UNCALIBRATED, Calibration, Curves, clipped
+
+FITTED = Curves(cosine=(0.5, 12.0), words=(0.3, 9.0), reader=(0.7, 10.0))
+
+
+def test_the_curve_is_logistic() -> None:
+    curve = Calibration(0.5, 12.0)
+    for cosine in (-1.0, 0.0, 0.5, 0.61, 1.0):
+        assert curve(np.array([cosine]))[0] == pytest.approx(1 / (1 + math.exp(-12 * (cosine - 0.5))))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    midpoint=st.floats(-1, 1),
+    slope=st.floats(0.1, 1e6),
+    cosines=st.lists(st.floats(-1.0, 1.0), min_size=1, max_size=40),
+)
+def test_a_curve_stays_in_bounds_and_says_the_same_of_one_and_of_many(
+    midpoint: float, slope: float, cosines: list[float]
+) -> None:
+    curve = Calibration(midpoint, slope)
+    together = curve(np.array(cosines))
+    assert ((together >= 0.0) & (together <= 1.0)).all()
+    assert together.tolist() == [float(curve(np.array([cosine]))[0]) for cosine in cosines]
+    rising = curve(np.sort(np.array(cosines)))
+    assert (np.diff(rising) >= -1e-15).all()
+
+
+@pytest.mark.parametrize("score", [0.0, 0.35, 0.5, 0.7, 1.0])
+def test_a_score_has_its_cosine(score: float) -> None:
+    curve = Calibration(0.45, 14.0)
+    assert float(curve(np.array([curve.cosine_at(score)]))[0]) == pytest.approx(score, abs=1e-9)
+
+
+def test_without_a_fit_a_cosine_is_shown_as_it_is_and_less_than_nothing_as_nothing() -> None:
+    assert clipped(np.array([-0.2, 0.0, 0.4, 1.0000001])).tolist() == [0.0, 0.0, 0.4, 1.0]
+    every = {"vector": 0.6, "keyword": 0.4}
+    assert UNCALIBRATED.vector is UNCALIBRATED.fused(every) is UNCALIBRATED.reranked(every, 0.3) is clipped
+
+
+def test_the_middle_of_a_sum_is_the_sum_of_the_middles() -> None:
+    assert FITTED.fused({"vector": 0.6, "keyword": 0.4}) == Calibration(0.6 * 0.5 + 0.4 * 0.3, 9.0)
+    reranked = FITTED.reranked({"vector": 0.6, "keyword": 0.4}, 0.3)
+    assert reranked == Calibration(0.7 * (0.6 * 0.5 + 0.4 * 0.3) + 0.3 * 0.7, 10.0)
+
+
+def test_one_side_alone_is_judged_by_its_own_curve() -> None:
+    assert FITTED.fused({"vector": 0.6}) == FITTED.vector == Calibration(0.5, 12.0)
+    assert FITTED.fused({"keyword": 0.4}) is clipped
+    assert FITTED.reranked({"vector": 1.0}, 1.0) is clipped
