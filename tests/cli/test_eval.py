@@ -289,13 +289,14 @@ def with_model(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_model
 @pytest.mark.usefixtures("with_model")
 def test_a_public_set_is_measured_and_nothing_is_embedded_twice(run: Run, finance: Path, indexed: Path) -> None:
-    arguments = ("--modes", "vector,fulltext,hybrid", "--limit", "40", "--json")
+    arguments = ("--modes", "vector,fulltext,hybrid,rerank", "--limit", "20", "--json")
     told = run("--data", indexed, "eval", finance, *arguments)
     assert told.code == 0
     assert "没有参加" not in told.err
-    vector, fulltext, hybrid = (each["ndcg@10"] for each in told.json["runs"])
+    vector, fulltext, hybrid, rerank = (each["ndcg@10"] for each in told.json["runs"])
     assert min(vector, fulltext) > 0.5
     assert hybrid > 0.7
+    assert rerank > 0.7
 
 
 @needs_data

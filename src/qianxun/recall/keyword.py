@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from qianxun.ports import Index
-from qianxun.types import NOTHING, Query, Ranking
+from qianxun.types import NOTHING, Query, Ranking, Scores
+
+CHANCE: Final = 0.05
+"""The share that two texts reach by chance, through characters in common. A question that shares no word with its answer
+is otherwise drawn to whatever shares characters with it: of 96 such questions 59 instead of 53 then find theirs first,
+and no set of docs/quality.md loses more than .003."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeywordRetriever:
-    """BM25 as a share of the best score that the query could have reached: the same meaning for every query."""
+    """BM25 as a share of the best score that the query could have reached, less what chance gives."""
 
     index: Index
     name: str = "keyword"
@@ -23,4 +29,11 @@ class KeywordRetriever:
         matched = await self.index.match(query.terms, limit, query.where)
         if not matched.ceiling:
             return NOTHING
-        return Ranking(matched.keys, np.minimum(matched.scores / matched.ceiling, 1.0), 1.0, matched.scores)
+        shares = np.minimum(matched.scores / matched.ceiling, 1.0)
+        return Ranking(matched.keys, beyond_chance(shares), 1.0, matched.scores)
+
+
+def beyond_chance(shares: Scores) -> Scores:
+    """A share s as s² (1 + c) ÷ (s + c): nearly nothing below chance, s − c above it, 0 and 1 where they are."""
+    scores: Scores = shares * shares * (1.0 + CHANCE) / (shares + CHANCE)
+    return scores
