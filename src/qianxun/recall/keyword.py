@@ -10,10 +10,10 @@ import numpy as np
 from qianxun.ports import Index
 from qianxun.types import NOTHING, Query, Ranking, Scores
 
+# The share that two texts reach by chance, through characters in common. A question that shares no word with its answer
+# would else be drawn to whatever shares characters with it: of 96 such questions 59 instead of 53 find theirs first, at
+# .0006 of nDCG on average over the ten sets of docs/quality.md.
 CHANCE: Final = 0.05
-"""The share that two texts reach by chance, through characters in common. A question that shares no word with its answer
-is otherwise drawn to whatever shares characters with it: of 96 such questions 59 instead of 53 then find theirs first,
-and no set of docs/quality.md loses more than .003."""
 
 
 @dataclass(frozen=True, slots=True)
