@@ -31,6 +31,7 @@ FOLDER = "evaluation"
 BASE = "evaluation"
 BUILT = "built.json"  # written last: without it the build goes on where it stopped
 SPENT = "spent.json"  # seconds of a build that has not come to its end
+PATIENCE = 600.0  # seconds
 MAKING = "1"  # how a corpus becomes documents; another number is another index
 
 
@@ -75,7 +76,12 @@ def home(settings: Settings, dataset: Dataset, model: str) -> Settings:
     )
     mark = hashlib.blake2b(repr(told).encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
     folder = settings.folder / FOLDER / mark
-    return replace(settings, data=str(folder), records=replace(settings.records, url=""))
+    # Rankings are compared, not patience: on a busy machine a deadline would change what is measured. And no answer
+    # may come from a cache where its time is taken.
+    search = replace(
+        settings.search, arm_seconds=PATIENCE, rerank_seconds=PATIENCE, rewrite_seconds=PATIENCE, cache_entries=0
+    )
+    return replace(settings, data=str(folder), records=replace(settings.records, url=""), search=search)
 
 
 async def ready(
