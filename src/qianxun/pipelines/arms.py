@@ -45,6 +45,11 @@ class Heard:
         default_factory=lambda: NOTHING
     )  # what the vector arm would have said of the others' candidates
 
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """What is fused, by name: see `scores`."""
+        return tuple(dict.fromkeys("vector" if arm in WITH_VECTOR else arm for arm in self.rankings))
+
     def scores(self) -> dict[str, Ranking]:
         """What is fused: words on one side, meaning on the other. A question stands for the chunk that answers it."""
         meaning = [self.rankings[arm] for arm in WITH_VECTOR if arm in self.rankings]
@@ -204,7 +209,7 @@ def sound(ranking: Ranking, arm: str, depth: int) -> Ranking:
         raise BadModelReply(f"{arm} 的原始分数里有非数")
     if not (np.isfinite(scores).all() and scores.min() >= 0.0 and scores.max() <= 1.0):
         raise BadModelReply(f"{arm} 的分数里有非数，或不在 0 到 1 之间")
-    if len(np.unique(keys)) != len(keys):
+    if len(set(keys.tolist())) != len(keys):
         raise BadModelReply(f"{arm} 把同一个片段给了两次")
     if (scores[1:] > scores[:-1]).any():
         return Ranking.ordered(keys, scores, ranking.ceiling, raw)
@@ -215,8 +220,8 @@ async def completed(serving: Serving, asked: Asked, heard: Heard) -> Heard:
     """Cosines also for what only other arms found: an arm's silence beyond its last candidate is not a zero."""
     if "vector" not in heard.rankings or len(heard.rankings) < 2:
         return heard
-    found = np.unique(np.concatenate([ranking.keys for ranking in heard.rankings.values()]))
-    unseen = np.setdiff1d(found, heard.rankings["vector"].keys, assume_unique=True)
+    found = {key for ranking in heard.rankings.values() for key in ranking.keys.tolist()}
+    unseen = np.array(sorted(found.difference(heard.rankings["vector"].keys.tolist())), dtype=np.int64)
     if len(unseen) == 0:
         return heard
     try:

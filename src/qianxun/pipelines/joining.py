@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from qianxun.pipelines.arms import Heard
+from qianxun.pipelines.arms import WITH_VECTOR, Heard
 from qianxun.pipelines.asking import Asked
 from qianxun.pipelines.base import OpenBase
+from qianxun.rank.calibrate import Curve
 from qianxun.records import chunks, outbox
 from qianxun.types import ArmScore, Chunk, Degraded, Found, Ranking, matches
 
@@ -23,8 +24,12 @@ class Pool:
         self._where = asked.queries[0].where
         self.candidates = fused.head(int(np.count_nonzero(fused.scores > 0.0)))
         self._fused = ByKey(self.candidates)
-        self._arms = {arm: ByKey(ranking) for arm, ranking in heard.rankings.items()}
-        self._behind = ByKey(heard.behind)
+        vector = base.curves.vector
+        self._arms = {
+            arm: ByKey(ranking, vector) if arm in WITH_VECTOR else ByKey(ranking)
+            for arm, ranking in heard.rankings.items()
+        }
+        self._behind = ByKey(heard.behind, vector)
         self._read: dict[int, Found | None] = {}
         self.dropped: list[int] = []  # keys that are not of record
 
@@ -71,10 +76,14 @@ class Pool:
 
 
 class ByKey:
-    """A ranking asked for single chunks: of hundreds of candidates only a page is looked at."""
+    """A ranking asked for single chunks: of hundreds of candidates only a page is looked at.
 
-    def __init__(self, ranking: Ranking) -> None:
-        self._ranking = ranking
+    ``calibrate`` says what its scores mean; without it they are shown as they are.
+    """
+
+    def __init__(self, ranking: Ranking, calibrate: Curve | None = None) -> None:
+        self._scores = ranking.scores if calibrate is None else calibrate(ranking.scores)
+        self._raw = ranking.scores if ranking.raw is None else ranking.raw
         self._rows = {key: row for row, key in enumerate(ranking.keys.tolist())}
 
     def __contains__(self, key: int) -> bool:
@@ -82,13 +91,12 @@ class ByKey:
 
     def of(self, key: int) -> ArmScore:
         row = self._rows[key]
-        score = float(self._ranking.scores[row])
-        return ArmScore(row + 1, score if self._ranking.raw is None else float(self._ranking.raw[row]), score)
+        return ArmScore(row + 1, float(self._raw[row]), float(self._scores[row]))
 
     def score(self, key: int) -> float:
         """Zero for a chunk that it does not name."""
         row = self._rows.get(key)
-        return 0.0 if row is None else float(self._ranking.scores[row])
+        return 0.0 if row is None else float(self._scores[row])
 
 
 def _chunks(base: OpenBase, keys: Sequence[int]) -> dict[int, Chunk]:

@@ -23,7 +23,7 @@ from qianxun.pipelines.steps import Steps
 from qianxun.rank.calibrate import Curve, clipped
 from qianxun.rank.rerank import reranked
 from qianxun.rank.tiers import coverage, matched, rarity, tier_of
-from qianxun.types import ArmScore, Degraded, Found, Ranking, Tier
+from qianxun.types import Degraded, Found, Ranking, Tier
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def curve_of(base: OpenBase, heard: Heard, options: RecallOptions) -> Curve:
 
 def sides_of(heard: Heard, options: RecallOptions) -> dict[str, float]:
     """The weights of the sides that answered, the largest as 1."""
-    held = {side: options.weights.get(side, 0.0) for side in heard.scores()}
+    held = {side: options.weights.get(side, 0.0) for side in heard.sides}
     largest = max(held.values()) or 1.0
     return {side: weight / largest for side, weight in held.items()}
 
@@ -187,8 +187,8 @@ class Bench:
     words: tuple[str, ...]
     grams: frozenset[str]
     weights: tuple[Mapping[str, float], ...]  # of the words of each query: one that is met is enough
-    alike: Mapping[int, float] | None  # chunk → cosine; None where no vector took part
-    calibrate: Curve
+    alike: tuple[ByKey, ...]  # cosines, calibrated; none where no vector took part
+    unlike: float  # what a cosine of zero means
     named: frozenset[str]
 
     def verdict(self, candidate: Found) -> Verdict:
@@ -196,8 +196,8 @@ class Bench:
         held = matched(chunk.text, self.words)
         covered = max((coverage([word for word in held if word in each], each) for each in self.weights), default=0.0)
         alike = None
-        if self.alike is not None:
-            alike = float(self.calibrate(np.array([self.alike.get(chunk.key, 0.0)]))[0])
+        if self.alike:
+            alike = max((each.score(chunk.key) for each in self.alike if chunk.key in each), default=self.unlike)
         meets = bool(held) or "keyword" in candidate.arms or self._shares_a_character(chunk.text)
         tier = tier_of(alike, covered, is_named=chunk.doc_id in self.named, meets=meets)
         return Verdict(tier, alike, held, covered)
@@ -207,7 +207,6 @@ class Bench:
         return replace(
             candidate,
             score=shown,
-            arms={arm: self._calibrated(arm, by) for arm, by in candidate.arms.items()},
             tier=verdict.tier or "fuzzy",
             matched=verdict.matched,
             coverage=verdict.coverage,
@@ -217,27 +216,18 @@ class Bench:
     def _shares_a_character(self, text: str) -> bool:
         return not self.grams.isdisjoint(fold(text))
 
-    def _calibrated(self, arm: str, by: ArmScore) -> ArmScore:
-        if arm not in WITH_VECTOR:
-            return by
-        return replace(by, score=float(self.calibrate(np.array([by.score]))[0]))
-
 
 async def bench_of(base: OpenBase, serving: Serving, asked: Asked, heard: Heard) -> Bench:
     words = tuple(dict.fromkeys(word for query in asked.own for word in query.terms.words))
     rare = rarity(await counted(serving, words))
+    calibrate = base.curves.vector
     asked_of = [ranking for arm, ranking in heard.own.items() if arm in WITH_VECTOR]
-    alike: dict[int, float] | None = None
-    if asked_of:
-        alike = {}
-        for ranking in (*asked_of, heard.behind):
-            for key, score in zip(ranking.keys.tolist(), ranking.scores.tolist(), strict=True):
-                alike[key] = max(score, alike.get(key, 0.0))
+    alike = [ByKey(ranking, calibrate) for ranking in (*asked_of, heard.behind)] if asked_of else []
     return Bench(
         words=words,
         grams=frozenset(gram for query in asked.own for gram in query.terms.grams if len(gram) == 1),
         weights=tuple({word: rare[word] for word in query.terms.words} for query in asked.own),
-        alike=alike,
-        calibrate=base.curves.vector,
+        alike=tuple(alike),
+        unlike=float(calibrate(np.zeros(1))[0]),
         named=asked.named,
     )
