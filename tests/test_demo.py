@@ -42,8 +42,9 @@ def test_every_search_finds_what_it_is_meant_to_show(tmp_path: Path) -> None:
     assert told["added"] == len(list(LIBRARY.iterdir()))
     best = {search["query"]: search["chunks"][0] for search in told["searches"]}
     expected = {
-        "压力太大想找人倾诉": ("青禾科技员工手册.md", "心理咨询"),
+        "心里难受想找人聊聊": ("青禾科技员工手册.md", "心理咨询"),
         "QH-2087 多少钱": ("办公用品价目表.csv", "| QH-2087 | 升降书桌 |"),
+        "糖尿丙门诊待遇": ("云溪市医保问答.html", "糖尿病"),
         "退休職工三級醫院住院起付標準和支付比例": ("云溪市医保问答.html", "| 三级 | 900 | 84% | 88% |"),
         "茶馆为什么没有发票": ("山城茶館見聞.txt", "發票"),
         "西南大区 2025年下半年 销售": ("分区销售.xlsx", "2025年 / 下半年"),
