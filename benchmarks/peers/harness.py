@@ -1,7 +1,8 @@
 """What every contender is: something that is built in a folder, opened from it, and asked.
 
-    python -m benchmarks.peers.NAME build|reopen|serve MATERIAL FOLDER
+    python -m benchmarks.peers.NAME build|reopen|serve MATERIAL FOLDER [tuned]
 
+As its guide has a user build it or, where a module knows that form, tuned by hand.
 ``build`` and ``reopen`` print one JSON line. ``serve`` opens, then answers each line ``START COUNT`` on its input with
 the cost of those queries: the CPU time of the whole process, all its threads and children included.
 """
@@ -125,8 +126,11 @@ def tell(replies: TextIO, message: dict[str, Any]) -> None:
     replies.flush()
 
 
-def main(contender: Contender) -> None:
+def main(guide: Contender, tuned: Contender | None = None) -> None:
     task, material, folder = sys.argv[1], Material(Path(sys.argv[2])), Path(sys.argv[3])
+    contender = tuned if sys.argv[4:] == ["tuned"] else guide
+    if contender is None:
+        raise SystemExit(f"{folder.name} has no tuned form")
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints is not an answer
     if task == "build":

@@ -1,11 +1,13 @@
-"""LlamaIndex: BM25Retriever and a faiss vector store under QueryFusionRetriever (one query, reciprocal rank).
+"""LlamaIndex: BM25Retriever and VectorStoreIndex under QueryFusionRetriever (one query, reciprocal rank).
 
+As its guide to reciprocal rank fusion has it, vectors are kept in its own store in memory. Tuned: in faiss.
 BM25Retriever cuts text with a regular expression, so it is given text with blanks between jieba's words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +26,26 @@ def _embedding(looked_up: dict[str, Any]) -> Any:
     return Precomputed(embed_dim=512)
 
 
-def build(material: Material, folder: Path) -> None:
+def _faiss_store(kept: str = "") -> Any:
     import faiss
+    from llama_index.vector_stores.faiss import FaissVectorStore
+
+    if kept:
+        return FaissVectorStore.from_persist_dir(kept)
+    return FaissVectorStore(faiss_index=faiss.IndexFlatIP(512))
+
+
+def build(material: Material, folder: Path, *, in_faiss: bool) -> None:
     from llama_index.core import StorageContext, VectorStoreIndex
     from llama_index.core.schema import TextNode
     from llama_index.retrievers.bm25 import BM25Retriever
-    from llama_index.vector_stores.faiss import FaissVectorStore
 
     passages, vectors = material.passages(), material.vectors()
     nodes = [
         TextNode(id_=passage.id, text=passage.words, embedding=vector.tolist())
         for passage, vector in zip(passages, vectors, strict=True)
     ]
-    storage = StorageContext.from_defaults(vector_store=FaissVectorStore(faiss_index=faiss.IndexFlatIP(512)))
+    storage = StorageContext.from_defaults(vector_store=_faiss_store() if in_faiss else None)
     index = VectorStoreIndex(nodes, storage_context=storage, embed_model=_embedding({}))
     index.storage_context.persist(str(folder / "storage"))
     for node in nodes:
@@ -45,21 +54,18 @@ def build(material: Material, folder: Path) -> None:
     keywords.persist(str(folder / "bm25"))
 
 
-def open_(material: Material, folder: Path) -> Answer:
-    import jieba
+def _hybrid(folder: Path, looked_up: dict[str, Any], in_faiss: bool) -> Any:
     from llama_index.core import StorageContext, load_index_from_storage
     from llama_index.core.llms import MockLLM
     from llama_index.core.retrievers import QueryFusionRetriever
     from llama_index.retrievers.bm25 import BM25Retriever
-    from llama_index.vector_stores.faiss import FaissVectorStore
 
-    looked_up: dict[str, Any] = {}
     kept = str(folder / "storage")
-    storage = StorageContext.from_defaults(vector_store=FaissVectorStore.from_persist_dir(kept), persist_dir=kept)
+    storage = StorageContext.from_defaults(vector_store=_faiss_store(kept) if in_faiss else None, persist_dir=kept)
     index = load_index_from_storage(storage, embed_model=_embedding(looked_up))
     keywords = BM25Retriever.from_persist_dir(str(folder / "bm25"))
     keywords.token_pattern, keywords.skip_stemming = WORD, True  # what it was built with, and does not keep
-    hybrid = QueryFusionRetriever(
+    return QueryFusionRetriever(
         [index.as_retriever(similarity_top_k=TOP_K), keywords],
         llm=MockLLM(),  # never asked: there is one query
         num_queries=1,
@@ -67,6 +73,13 @@ def open_(material: Material, folder: Path) -> Answer:
         mode="reciprocal_rerank",
         use_async=False,
     )
+
+
+def open_(material: Material, folder: Path, *, in_faiss: bool) -> Answer:
+    import jieba
+
+    looked_up: dict[str, Any] = {}
+    hybrid = _hybrid(folder, looked_up, in_faiss)
 
     def answer(questions: Sequence[Question]) -> list[list[str]]:
         found = []
@@ -79,7 +92,11 @@ def open_(material: Material, folder: Path) -> Answer:
     return answer
 
 
-MODULES = ("jieba", "llama_index.core", "llama_index.retrievers.bm25", "llama_index.vector_stores.faiss", "faiss")
+def _contender(in_faiss: bool, *modules: str) -> Contender:
+    return Contender(partial(build, in_faiss=in_faiss), partial(open_, in_faiss=in_faiss), modules)
+
+
+MODULES = ("jieba", "llama_index.core", "llama_index.retrievers.bm25")
 
 if __name__ == "__main__":
-    main(Contender(build, open_, MODULES))
+    main(_contender(False, *MODULES), tuned=_contender(True, *MODULES, "llama_index.vector_stores.faiss", "faiss"))

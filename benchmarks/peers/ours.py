@@ -79,7 +79,17 @@ def open_(material: Material, folder: Path) -> Answer:
     return answer
 
 
-MODULES = ("qianxun.engine", "qianxun.index.embedded", "faiss", "tantivy", "rjieba", "sqlalchemy.dialects.sqlite")
+MODULES = (
+    "qianxun.engine",
+    "qianxun.index.embedded",
+    "faiss",
+    "tantivy",
+    "rjieba",
+    "opencc",
+    "pypinyin",
+    "sqlite3",
+    "sqlalchemy.dialects.sqlite",
+)
 
 if __name__ == "__main__":
     main(Contender(build, open_, MODULES))
