@@ -45,7 +45,8 @@ async def recall_kept(
     check_text(text)
     started = time.perf_counter()
     params = params_of(options)
-    key = cache_key(base.id, text, params, await generation_of(base, base.serving))
+    generation = await generation_of(base, base.serving)
+    key = cache_key(base.id, text, params, generation)
     # What a language model would say this time nobody knows, nor whether another has taken its name.
     is_repeatable = not base.about.config.get("rewrite_model")
     kept = await remembered(cache, key, text) if is_repeatable else None
@@ -58,22 +59,28 @@ async def recall_kept(
             from_cache=True,
         )
     else:
-        answer = await recall(base, text, options)
+        answer = await recall(base, text, options, generation)
         # Under the state it was made from, which may be a later one than that of the question.
         if is_repeatable and answer.generation is not None:
-            await remember(cache, cache_key(base.id, text, params, answer.generation), answer, seconds)
+            if answer.generation != generation:
+                key = cache_key(base.id, text, params, answer.generation)
+            await remember(cache, key, answer, seconds)
     journal.note(base.id, answer, params)
     return answer
 
 
-async def recall(base: OpenBase, text: str, options: RecallOptions) -> Recall:
-    """The best chunks for a query, best first, each with its score and where that comes from."""
+async def recall(base: OpenBase, text: str, options: RecallOptions, generation: Generation | None = None) -> Recall:
+    """The best chunks for a query, best first, each with its score and where that comes from.
+
+    ``generation`` is the state of the base, where it has just been read.
+    """
     check_text(text)
     check(options)
     started = time.perf_counter()
     for _ in range(TRIES):
         with base.serving.lent() as serving:
-            traced = await trace(base, serving, text, options)
+            traced = await trace(base, serving, text, options, generation=generation)
+        generation = None
         if traced.is_settled or time.perf_counter() - started > options.arm_seconds:
             break
     return replace(answer_of(text, options, traced), seconds=time.perf_counter() - started)
@@ -123,12 +130,19 @@ def answer_of(text: str, options: RecallOptions, traced: Traced) -> Recall:
 
 
 async def trace(
-    base: OpenBase, serving: Serving, text: str, options: RecallOptions, rewritings: Sequence[str] | None = None
+    base: OpenBase,
+    serving: Serving,
+    text: str,
+    options: RecallOptions,
+    rewritings: Sequence[str] | None = None,
+    generation: Generation | None = None,
 ) -> Traced:
-    """One search, step by step. Given its ``rewritings``, no model is asked for them."""
+    """One search, step by step. Given its ``rewritings``, no model is asked for them; given the ``generation``, as
+    read just before, the records are not asked for it again."""
     steps = Steps()
     options = await weighed(serving, options)
-    generation = await generation_of(base, serving)
+    if generation is None or not _is_of(generation, serving):
+        generation = await generation_of(base, serving)
     with steps.timed("rewrite"):
         asked = await asked_for(base, serving, text, options, rewritings)
     depth, arms = DEPTH, ARMS[options.mode]
@@ -194,6 +208,12 @@ async def generation_of(base: OpenBase, serving: Serving) -> Generation:
     stamp = serving.index.stamp
     records = await asyncio.to_thread(_generation, base)
     return Generation(records, await serving.index.watermark(), stamp.model, stamp.analysis)
+
+
+def _is_of(generation: Generation, serving: Serving) -> bool:
+    """False where another index has taken the place of the one that was asked."""
+    stamp = serving.index.stamp
+    return (generation.model, generation.analysis) == (stamp.model, stamp.analysis)
 
 
 def _generation(base: OpenBase) -> int:
