@@ -83,7 +83,17 @@ async def recall(base: OpenBase, text: str, options: RecallOptions, generation: 
         generation = None
         if traced.is_settled or time.perf_counter() - started > options.arm_seconds:
             break
-    return replace(answer_of(text, options, traced), seconds=time.perf_counter() - started)
+    answer = answer_of(text, options, traced)
+    found = answer.found if traced.is_settled else tuple(newest_only(answer.found))
+    return replace(answer, found=found, seconds=time.perf_counter() - started)
+
+
+def newest_only(found: Sequence[Found]) -> list[Found]:
+    """The results without those of a version that another result of the same document has replaced."""
+    newest: dict[str, int] = {}
+    for each in found:
+        newest[each.chunk.doc_id] = max(each.chunk.generation, newest.get(each.chunk.doc_id, 0))
+    return [each for each in found if each.chunk.generation == newest[each.chunk.doc_id]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +121,8 @@ class Traced:
     degraded: tuple[Degraded, ...]
     steps: tuple[StepTime, ...]
     generation: Generation
-    # False: a hit was of record no more, and the index has moved since it was asked. The version that took the place
-    # of that hit is there to be found.
+    # False: the index has moved since it was asked, and a hit was of record no more, or two versions of a document
+    # were found, because its arms are asked one after another. The version that took the place is there to be found.
     is_settled: bool
 
 
@@ -168,7 +178,7 @@ async def trace(
         degraded=tuple(dict.fromkeys(degraded)),
         steps=(*heard.steps, *steps.done),
         generation=generation,
-        is_settled=not (pool.dropped and has_moved),
+        is_settled=not (has_moved and (pool.dropped or newest_only(judged) != judged)),
     )
 
 

@@ -1,0 +1,448 @@
+"""One arm fails, hangs or talks rubbish; the others answer in time, and the answer says what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qianxun.errors import BadFilter, BadModelReply, IndexUnusable, ModelUnavailable, RecallFailed, RetrieverUnavailable
+from qianxun.pipelines.arms import sound, standard_arms
+from qianxun.pipelines.model_threads import Lane, ModelThreads
+from qianxun.settings import Search
+from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.types import Query, Ranking, Recall
+from tests.pipelines.asked import FakeRerank, HungEmbedding, Opened, near_ties
+
+SECONDS = 0.5  # the arms' deadline in these tests
+PATIENT = 20.0  # what no answer may take, on a busy machine too
+SEARCH = Search(arm_seconds=SECONDS, rerank_seconds=SECONDS, rewrite_seconds=SECONDS, cache_entries=0)
+QUERY = "住院的报销比例"
+
+Answer = Callable[[Query, int], Awaitable[Any]]
+
+
+@dataclass
+class Bad:
+    """An arm that answers as the test says."""
+
+    name: str
+    answer: Answer
+
+    async def search(self, query: Query, limit: int) -> Any:
+        return await self.answer(query, limit)
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    with Opened(tmp_path_factory.mktemp("arms"), near_ties(), search=SEARCH) as held:
+        yield held
+
+
+@pytest.fixture(autouse=True)
+def whole(shelf: Opened) -> Iterator[None]:
+    yield
+    shelf.run(shelf.engine.base(shelf.kb)).arms = None
+
+
+def with_bad(shelf: Opened, *bad: Bad) -> None:
+    """The real arms, but for those of the same name."""
+    names = {each.name for each in bad}
+
+    def arms(base: Any, serving: Any) -> Any:
+        return [*bad, *(arm for arm in standard_arms(base, serving) if arm.name not in names)]
+
+    shelf.run(shelf.engine.base(shelf.kb)).arms = arms
+
+
+def timely(shelf: Opened, query: str = QUERY, **options: Any) -> Recall:
+    started = time.monotonic()
+    recall = shelf.ask(query, **options)
+    assert time.monotonic() - started < PATIENT
+    return recall
+
+
+def raising(error: BaseException) -> Answer:
+    async def answer(query: Query, limit: int) -> Any:
+        raise error
+
+    return answer
+
+
+def giving(*columns: Any) -> Answer:
+    async def answer(query: Query, limit: int) -> Any:
+        return Ranking(*columns)
+
+    return answer
+
+
+async def hanging(query: Query, limit: int) -> Any:
+    await asyncio.Event().wait()
+
+
+async def stubborn(query: Query, limit: int) -> Any:
+    """Will not be cancelled; ends by itself some time after the test."""
+    until = asyncio.get_running_loop().time() + 4 * SECONDS
+    while asyncio.get_running_loop().time() < until:
+        try:
+            await asyncio.sleep(0.05)
+        except asyncio.CancelledError:
+            continue
+    raise ValueError("after everybody has gone")
+
+
+async def too_many(query: Query, limit: int) -> Any:
+    return Ranking.of([(key, 0.5) for key in range(1, limit + 2)])
+
+
+def ints(*keys: int) -> Any:
+    return np.array(keys, dtype=np.int64)
+
+
+BAD: dict[str, tuple[Answer, str]] = {
+    "unavailable": (raising(RetrieverUnavailable("远处的索引连不上")), "远处的索引连不上"),
+    "unusable": (raising(IndexUnusable("索引坏了")), "索引坏了"),
+    "any error": (raising(ZeroDivisionError("除以零")), "ZeroDivisionError: 除以零"),
+    "cancels itself": (raising(asyncio.CancelledError()), "中途停下"),
+    "hangs": (hanging, "0.5 秒内没有答复"),
+    "will not be cancelled": (stubborn, "0.5 秒内没有答复"),
+    "nan": (giving(ints(1, 2), np.array([0.5, np.nan])), "非数"),
+    "inf": (giving(ints(1), np.array([np.inf])), "非数"),
+    "above one": (giving(ints(1), np.array([1.5])), "不在 0 到 1 之间"),
+    "below zero": (giving(ints(1), np.array([-0.1])), "不在 0 到 1 之间"),
+    "too many": (too_many, "最多应为 200"),
+    "twice the same": (giving(ints(1, 1), np.array([0.5, 0.4])), "给了两次"),
+    "float keys": (giving(np.array([1.0, 2.0]), np.array([0.5, 0.4])), "int64"),
+    "text for scores": (giving(ints(1), np.array(["高"])), "浮点数"),
+    "fewer scores": (giving(ints(1, 2), np.array([0.5])), "对不上"),
+    "fewer raw scores": (giving(ints(1, 2), np.array([0.5, 0.4]), 1.0, np.array([3.0])), "对不上"),
+    "raw nan": (giving(ints(1), np.array([0.5]), 1.0, np.array([np.nan])), "原始分数"),
+    "a table": (giving(np.ones((2, 2), dtype=np.int64), np.ones((2, 2))), "对不上"),
+    "no ranking": (raising(AttributeError("keys")), "AttributeError"),
+}
+
+
+@pytest.mark.parametrize("name", ["vector", "keyword"])
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_arm_is_named_and_the_others_answer(shelf: Opened, name: str, case: str) -> None:
+    answer, reason = BAD[case]
+    with_bad(shelf, Bad(name, answer))
+    recall = timely(shelf)
+    assert [each.part for each in recall.degraded] == [name]
+    assert reason in recall.degraded[0].reason
+    assert recall.found[0].chunk.text.startswith("住院的报销比例")
+    other = "keyword" if name == "vector" else "vector"
+    assert all(set(each.arms) == {other} for each in recall.found)
+
+
+def test_what_is_no_ranking_at_all_is_named(shelf: Opened) -> None:
+    async def answer(query: Query, limit: int) -> Any:
+        return None
+
+    with_bad(shelf, Bad("keyword", answer))
+    assert "AttributeError" in timely(shelf).degraded[0].reason
+
+
+def test_keys_that_no_chunk_has_are_left_out_and_said(shelf: Opened) -> None:
+    async def answer(query: Query, limit: int) -> Any:
+        return Ranking.of([(10**9 + row, 1.0 / (row + 1)) for row in range(limit)])
+
+    with_bad(shelf, Bad("keyword", answer))
+    recall = timely(shelf)
+    assert recall.found
+    assert {each.chunk.key for each in recall.found} < set(range(1, 1000))
+    assert [each.part for each in recall.degraded] == ["keyword"]
+    assert "记录里没有" in recall.degraded[0].reason
+
+
+def test_keys_of_another_base_are_left_out_and_said(shelf: Opened) -> None:
+    other = shelf.run(shelf.engine.create_knowledge_base("别人的", model="none")).id
+    shelf.run(shelf.engine.add_documents(other, near_ties()[:3]))
+    keys = [chunk.key for chunk in shelf.run(shelf.engine.chunks(other, "d00"))]
+    with_bad(shelf, Bad("keyword", giving(ints(*keys), np.ones(len(keys)))))
+    recall = timely(shelf)
+    assert recall.found
+    assert not {each.chunk.key for each in recall.found} & set(keys)
+    assert [each.part for each in recall.degraded] == ["keyword"]
+
+
+@pytest.mark.parametrize("fusion", ["weighted", "min_max", "rrf"])
+def test_unsorted_hits_are_put_in_order(shelf: Opened, fusion: str) -> None:
+    with_bad(shelf, Bad("keyword", giving(ints(7, 3, 5), np.array([0.2, 0.9, 0.4]))))
+    recall = timely(shelf, mode="fulltext", fusion=fusion)
+    assert recall.degraded == ()
+    assert [each.chunk.key for each in recall.found][:2] == [3, 5]
+    assert [each.arms["keyword"].rank for each in recall.found][:2] == [1, 2]
+
+
+def test_a_sound_ranking_passes_as_it_is() -> None:
+    ranking = Ranking.of([(1, 0.5), (2, 0.5), (9, 0.0)])
+    assert sound(ranking, "keyword", 3) is ranking
+
+
+def test_when_every_arm_fails_each_is_named(shelf: Opened) -> None:
+    with_bad(
+        shelf,
+        Bad("vector", raising(RetrieverUnavailable("甲坏了"))),
+        Bad("keyword", raising(RetrieverUnavailable("甲坏了"))),
+        Bad("qa", hanging),
+    )
+    with pytest.raises(RecallFailed, match=r"vector：甲坏了；keyword：甲坏了；qa：0.5 秒内没有答复"):
+        shelf.ask(QUERY)
+
+
+def test_no_arm_for_a_mode_is_a_clear_failure(shelf: Opened) -> None:
+    shelf.run(shelf.engine.base(shelf.kb)).arms = lambda base, serving: [Bad("vector", hanging)]
+    with pytest.raises(RecallFailed, match="没有一路"):
+        shelf.ask(QUERY, mode="fulltext")
+
+
+def test_a_bad_request_is_refused_and_not_an_arm_lost(shelf: Opened) -> None:
+    with_bad(shelf, Bad("vector", raising(BadFilter("没有这个字段"))))
+    with pytest.raises(BadFilter):
+        shelf.ask(QUERY)
+
+
+# ── models ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class Scripted(HashEmbedding):
+    """Answers queries with what it is told."""
+
+    said: Any = None
+
+    def embed_query(self, text: str) -> Any:
+        if isinstance(self.said, BaseException):
+            raise self.said
+        return self.said
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        np.ones(63, np.float32),
+        np.ones((1, 64), np.float32),
+        np.full(64, np.nan, np.float32),
+        np.full(64, np.inf, np.float32),
+        None,
+        "向量",
+        ModelUnavailable("连不上"),
+        RuntimeError("显存不足"),
+        StopIteration(),
+    ],
+    ids=["short", "table", "nan", "inf", "none", "text", "unavailable", "error", "stop"],
+)
+def test_a_bad_vector_of_the_query_costs_its_arms_and_is_told_once(tmp_path: Path, said: Any) -> None:
+    model = Scripted()
+    with Opened(tmp_path, near_ties()[:10], model, search=SEARCH) as held:
+        model.said = said
+        recall = timely(held)
+        assert recall.found
+        assert [each.part for each in recall.degraded] == ["vector"]
+        assert recall.degraded[0].reason
+        with pytest.raises(RecallFailed, match="vector"):
+            held.ask(QUERY, mode="vector")
+
+
+def test_a_model_that_hangs_for_ever_starves_nobody(tmp_path: Path) -> None:
+    """Twelve searches in a row, each left hanging by the model: words answer every time. Then the model comes back."""
+    model = HungEmbedding()
+    other = FakeRerank("other", 0.3)
+    with Opened(tmp_path, near_ties()[:10], model, other, search=SEARCH) as held:
+        for _ in range(12):
+            recall = timely(held, rerank="other")
+            assert recall.found[0].source == "keyword"
+            assert [each.part for each in recall.degraded] == ["vector"]  # the reranker has threads of its own
+            assert recall.found[0].rerank is not None
+        assert model.calls <= 8  # after that nobody asks it, and nobody waits for it
+        model.hangs = False
+        model.released.set()
+        deadline = time.monotonic() + PATIENT
+        while timely(held).degraded and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert timely(held).degraded == ()
+
+
+def test_an_engine_closes_while_a_model_hangs(tmp_path: Path) -> None:
+    model = HungEmbedding()
+    with Opened(tmp_path, near_ties()[:3], model, search=SEARCH) as held:
+        assert timely(held).degraded
+        started = time.monotonic()
+    assert time.monotonic() - started < PATIENT
+    model.released.set()
+
+
+PROGRAM = """
+import asyncio, sys, threading
+from qianxun.engine import Engine
+from qianxun.settings import Search, Settings
+from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.types import Document
+
+class Hung(HashEmbedding):
+    def embed_query(self, text):
+        threading.Event().wait()
+
+async def main():
+    told = Settings(data=sys.argv[1], search=Search(arm_seconds=0.3))
+    async with Engine.open(settings=told, models={"fake-64": Hung()}) as engine:
+        kb = await engine.create_knowledge_base("医保", model="fake-64")
+        await engine.add_documents(kb.id, [Document("d", "住院的报销比例")])
+        for _ in range(3):
+            recall = await engine.retrieve(kb.id, "报销比例")
+            print(recall.found[0].chunk.doc_id, recall.degraded[0].part)
+
+asyncio.run(main())
+"""
+
+
+def test_a_hung_model_does_not_keep_the_process_alive(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "d vector\n" * 3, "")
+
+
+@pytest.mark.parametrize(
+    ("act", "reason"),
+    [
+        (lambda passages: [0.5], "10 个分数"),
+        (lambda passages: [float("nan")] * len(passages), "非数"),
+        (lambda passages: [2.0] * len(passages), "不在 0 到 1"),
+        (lambda passages: ["高"] * len(passages), "TypeError"),
+        (lambda passages: None, "TypeError"),
+        (lambda passages: 1 / 0, "ZeroDivisionError"),
+        (lambda passages: threading.Event().wait(3 * SECONDS), "0.5 秒内没有重排完"),
+    ],
+)
+def test_a_bad_reranker_leaves_the_fused_order(tmp_path: Path, act: Any, reason: str) -> None:
+    with Opened(tmp_path, near_ties()[:10], FakeRerank("bad", 0.3, act), search=SEARCH) as held:
+        recall = timely(held, rerank="bad")
+        assert [each.part for each in recall.degraded] == ["rerank"]
+        assert reason in recall.degraded[0].reason
+        assert [(each.chunk.key, each.score) for each in recall.found] == [
+            (each.chunk.key, each.score) for each in timely(held).found
+        ]
+
+
+@pytest.mark.parametrize("share", [0.0, -1.0, 1.5, float("nan")])
+def test_a_reranker_with_an_impossible_share_leaves_the_fused_order(tmp_path: Path, share: float) -> None:
+    with Opened(tmp_path, near_ties()[:5], FakeRerank("bad", share), search=SEARCH) as held:
+        recall = timely(held, rerank="bad")
+        assert recall.found
+        assert "share" in recall.degraded[0].reason
+
+
+# ── threads ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_lane_gives_the_place_of_a_call_nobody_waits_for_to_the_next() -> None:
+    lane, gate = Lane("test", 1, 2), threading.Event()
+    stuck = [lane.submit(gate.wait)]
+    _until(stuck[0].running)
+    waiting = lane.submit(int, "7")
+    assert not stuck[0].cancel()
+    assert waiting.result(PATIENT) == 7
+    stuck.append(lane.submit(gate.wait))
+    _until(stuck[1].running)
+    stuck[1].cancel()
+    with pytest.raises(ModelUnavailable, match="2 次调用没有返回"):
+        lane.submit(int, "8")
+    gate.set()
+    assert all(each.result(PATIENT) for each in stuck)
+    _until(lambda: lane._stuck == 0)
+    assert lane.submit(int, "9").result(PATIENT) == 9
+    lane.shutdown()
+    with pytest.raises(RuntimeError, match="closed"):
+        lane.submit(int, "10")
+
+
+def test_a_lane_runs_no_more_than_it_may_at_once_and_reuses_its_threads() -> None:
+    lane = Lane("test", 3)
+    running, most, lock, seen = 0, 0, threading.Lock(), set()
+
+    def work(number: int) -> int:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+            seen.add(threading.get_ident())
+        time.sleep(0.001)
+        with lock:
+            running -= 1
+        return number
+
+    assert [each.result(PATIENT) for each in [lane.submit(work, number) for number in range(100)]] == list(range(100))
+    assert most <= 3
+    assert len(seen) <= 3
+    lane.shutdown()
+
+
+def test_what_waits_when_a_lane_ends_is_cancelled() -> None:
+    threads, gate = ModelThreads(1), threading.Event()
+    lane = threads.lane("test")
+    running = lane.submit(gate.wait)
+    _until(running.running)
+    waiting = lane.submit(int, "7")
+    threads.shutdown()
+    assert waiting.cancelled()
+    gate.set()
+    assert running.result(PATIENT)
+    with pytest.raises(RuntimeError):
+        threads.lane("another").submit(int)
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENT
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+# ── cancellation ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_cancelled_search_leaves_nothing_behind(shelf: Opened) -> None:
+    complaints: list[dict[str, Any]] = []
+    shelf.loop.set_exception_handler(lambda loop, context: complaints.append(context))
+
+    async def story(pause: float) -> None:
+        task = asyncio.create_task(shelf.engine.retrieve(shelf.kb, QUERY))
+        await asyncio.sleep(pause)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    async def failing_late(query: Query, limit: int) -> Any:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("while being cancelled")
+
+    try:
+        for answer in (hanging, failing_late):
+            with_bad(shelf, Bad("vector", answer), Bad("keyword", hanging))
+            for pause in (0.0, 0.001, 0.05):
+                shelf.run(story(pause))
+                assert not {task for task in asyncio.all_tasks(shelf.loop) if "_write_soon" not in str(task)}
+        gc.collect()
+        assert complaints == []
+    finally:
+        shelf.loop.set_exception_handler(None)
+    serving = shelf.run(shelf.engine.base(shelf.kb)).serving
+    assert serving.searches == 0
+
+
+def test_sound_refuses_what_it_must() -> None:
+    with pytest.raises(BadModelReply, match="keyword"):
+        sound(Ranking(ints(1), np.array([float("nan")])), "keyword", 10)
