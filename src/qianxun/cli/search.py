@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from qianxun.cli.session import BaseOption, JsonFlag, find_base, session_of, with_engine
+from qianxun.cli.explain import (
+    ARMS,
+    PARTS,
+    command_for,
+    described_arms,
+    described_sum,
+    described_why,
+    named,
+    place_of,
+    show_asked,
+    show_hit,
+    show_why,
+    sums_of,
+)
+from qianxun.cli.session import BaseOption, JsonFlag, find_base, program, quoted, session_of, with_engine
 from qianxun.cli.voice import note, out, print_folded, print_json, say
+from qianxun.errors import BadInput
 
 if TYPE_CHECKING:
     from qianxun.engine import Engine
+    from qianxun.pipelines.explanation import Explained, Explanation
     from qianxun.types import Filter, Found, KnowledgeBase, Recall
 
 SNIPPET = 120  # characters shown of a prose chunk, and of a table's row
 ROWS = 3
-ARM_NAMES = {"vector": ("语义", "vector"), "keyword": ("词语", "keyword")}
+NO_RERANK = "none"
 
 
 class Mode(StrEnum):
     hybrid = "hybrid"
     vector = "vector"
     fulltext = "fulltext"
+
+
+class Fusion(StrEnum):
+    weighted = "weighted"
+    min_max = "min_max"
+    rrf = "rrf"
 
 
 def search(
@@ -43,29 +65,128 @@ def search(
         list[str] | None, typer.Option("--type", metavar="T", help="只找这些类型 · only these types")
     ] = None,
     tag: Annotated[list[str] | None, typer.Option(metavar="X", help="只找有其中之一标签的 · with one of them")] = None,
+    fusion: Annotated[Fusion | None, typer.Option(help="怎样合成一个分数 · how scores become one")] = None,
+    weights: Annotated[
+        str | None, typer.Option(metavar="W", help="各路的权重，如 vector=.7,keyword=.3 · how much each arm counts")
+    ] = None,
+    rerank: Annotated[
+        str | None, typer.Option(metavar="NAME", help="重排模型，如 maxsim；none 为不重排 · the reranker, or none")
+    ] = None,
+    fuzzy: Annotated[
+        bool | None, typer.Option("--fuzzy/--no-fuzzy", help="要不要模糊匹配与谐音更正 · fuzzy matches too")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="画出分数的来历 · draw where scores come from")] = False,
+    why: Annotated[
+        str | None, typer.Option(metavar="CHUNK_ID", help="这一块为什么（没）返回 · why this chunk is (not) returned")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """检索知识库 · search a knowledge base"""
-    where = _filter(user, project, content_type or (), tag or ())
-
-    async def work(engine: Engine) -> tuple[KnowledgeBase, Recall]:
-        base = await find_base(engine, kb)
-        return base, await engine.retrieve(
-            base.id, query, top_k=top_k, mode=mode.value, threshold=threshold, where=where, doc_ids=tuple(doc or ())
-        )
-
-    base, answer = with_engine(session_of(context).settings(), work)
+    chosen = {
+        "mode": mode.value,
+        "top_k": top_k,
+        "threshold": threshold,
+        "where": _filter(user, project, content_type or (), tag or ()),
+        "doc_ids": tuple(doc or ()),
+        "fusion": fusion.value if fusion else None,
+        "weights": _weights(weights) if weights is not None else None,
+        "rerank": "" if rerank == NO_RERANK else rerank,
+        "fuzzy": fuzzy,
+    }
+    request = Request(query, kb, {name: value for name, value in chosen.items() if value is not None}, explain, why)
+    session = session_of(context)
+    settings = session.settings()
+    base, answer, told = with_engine(settings, lambda engine: _searched(engine, request))
+    start = program(settings) + (f" --config {quoted(str(session.config))}" if session.config else "")
     if as_json:
-        print_json(described(base, answer, doc or ()))
-        return
+        print_json(_explained_json(start, request, described(base, answer, doc or ()), told))
+    elif why is not None and told is not None and told.chunk is not None and not explain:
+        show_why(out(), told.chunk, request.command(start, told.chunk))
+        show_degraded(answer)
+    else:
+        _show_all(start, request, base, answer, told)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for on the command line; ``options`` as `Engine.retrieve` takes them, where they were given."""
+
+    query: str
+    kb: str
+    options: Mapping[str, Any]
+    explain: bool
+    why: str | None
+
+    @property
+    def is_narrowed(self) -> bool:
+        from qianxun.types import EVERYTHING
+
+        return bool(self.options["doc_ids"]) or self.options["where"] != EVERYTHING
+
+    def command(self, start: str, chunk: Explanation) -> str:
+        """The search that returns the chunk; none where no change does, or none is needed."""
+        if not chunk.changes:
+            return ""
+        return command_for(start, self.query, self.kb, {**self.options, **chunk.changes})
+
+
+async def _searched(engine: Engine, request: Request) -> tuple[KnowledgeBase, Recall, Explained | None]:
+    base = await find_base(engine, request.kb)
+    answer = await engine.retrieve(base.id, request.query, **request.options)
+    if not request.explain and request.why is None:
+        return base, answer, None
+    return base, answer, await engine.explain(base.id, request.query, request.why or "", **request.options)
+
+
+def _weights(given: str) -> dict[str, float]:
+    """``vector=.7,keyword=.3``"""
+    try:
+        pairs = [part.split("=", 1) for part in given.split(",") if part.strip()]
+        return {name.strip(): float(weight) for name, weight in pairs}
+    except ValueError as error:
+        raise BadInput(
+            say(f"看不懂权重 {given!r}", f"These weights cannot be read: {given!r}"),
+            hint=say("写成 vector=.7,keyword=.3", "Write them as vector=.7,keyword=.3"),
+        ) from error
+
+
+def _show_all(start: str, request: Request, base: KnowledgeBase, answer: Recall, told: Explained | None) -> None:
     console = out()
-    show(console, answer)
+    if told is None:
+        show(console, answer)
+    else:
+        _show_explained(console, answer, told)
     show_degraded(answer)
     if answer.found:
         console.print(_count(answer), style="dim")
     else:
-        narrowed = bool(doc or user or project or content_type or tag)
-        console.print(_advice(base, answer, narrowed=narrowed), markup=False, soft_wrap=True)
+        console.print(_advice(base, answer, narrowed=request.is_narrowed), markup=False, soft_wrap=True)
+    if told is not None and told.chunk is not None:
+        console.print()
+        show_why(console, told.chunk, request.command(start, told.chunk))
+
+
+def _show_explained(console: Console, answer: Recall, told: Explained) -> None:
+    sums = sums_of(told)
+    show_asked(console, answer)
+    for rank, hit in enumerate(answer.found, 1):
+        print_folded(console, _title(rank, hit, with_arms=False), 10, hanging=10)
+        show_hit(console, hit, sums.get(hit.chunk.chunk_id))
+        print_folded(console, excerpt(hit, answer.query), 4)
+        console.print()
+
+
+def _explained_json(start: str, request: Request, document: dict[str, Any], told: Explained | None) -> dict[str, Any]:
+    if told is None:
+        return document
+    if request.explain:
+        sums = sums_of(told)
+        for chunk in document["chunks"]:
+            figures = sums.get(chunk["chunk_id"])
+            chunk["explain"] = described_sum(figures) if figures is not None else None
+    if told.chunk is not None:
+        document["why"] = described_why(told.chunk, request.command(start, told.chunk))
+    return document
 
 
 def _count(answer: Recall) -> str:
@@ -88,23 +209,22 @@ def _filter(user: str | None, project: str | None, types: Sequence[str], tags: S
 
 
 def described(base: KnowledgeBase, answer: Recall, doc_ids: Sequence[str]) -> dict[str, Any]:
-    from qianxun.answer.matching import telling_words
-
-    words = telling_words(answer.query)
     return {
         "knowledge_base_id": base.id,
+        "trace_id": answer.trace_id,
         "query": answer.query,
+        "queries": list(answer.queries),
         "retrieval_mode": answer.mode,
         "doc_ids": list(doc_ids),
         "time_cost_ms": round(answer.seconds * 1000),
+        "from_cache": answer.from_cache,
+        "tier": answer.tier,
         "degraded": [{"part": part.part, "reason": part.reason} for part in answer.degraded],
-        "chunks": [_chunk(hit, words) for hit in answer.found],
+        "chunks": [_chunk(hit) for hit in answer.found],
     }
 
 
-def _chunk(hit: Found, words: Sequence[str]) -> dict[str, Any]:
-    from qianxun.answer.matching import spans
-
+def _chunk(hit: Found) -> dict[str, Any]:
     chunk, told = hit.chunk, hit.chunk.attributes
     return {
         "chunk_id": chunk.chunk_id,
@@ -113,8 +233,12 @@ def _chunk(hit: Found, words: Sequence[str]) -> dict[str, Any]:
         "content": chunk.text,
         "score": hit.score,
         "source": hit.source,
-        "arms": {arm: {"rank": by.rank, "raw": by.raw, "score": by.score} for arm, by in hit.arms.items()},
-        "highlights": list(dict.fromkeys(chunk.text[start:end] for start, end in spans(chunk.text, words))),
+        "tier": hit.tier,
+        "arms": described_arms(hit.arms),
+        "rerank_score": hit.rerank,
+        "matched": list(hit.matched),
+        "coverage": hit.coverage,
+        "highlights": list(hit.highlights),
         "kind": chunk.kind,
         "headings": list(chunk.headings),
         "page": chunk.page,
@@ -139,23 +263,21 @@ def show(console: Console, answer: Recall) -> None:
 def show_degraded(answer: Recall) -> None:
     """Says aloud what could not take part."""
     for part in answer.degraded:
-        arm = say(*ARM_NAMES.get(part.part, (part.part, part.part)))
-        note(say(f"! {arm}检索没能参加：{part.reason}", f"! The {arm} arm did not take part: {part.reason}"), "yellow")
+        if part.part in ARMS:
+            arm = named(ARMS, part.part)
+            told = say(f"! {arm}检索没能参加：{part.reason}", f"! The {arm} arm did not take part: {part.reason}")
+        else:
+            told = f"! {named(PARTS, part.part)}{say('：', ': ')}{part.reason}"
+        note(told, "yellow")
 
 
-def _title(rank: int, hit: Found) -> Text:
-    chunk = hit.chunk
-    arms = "  ".join(f"{say(*ARM_NAMES.get(arm, (arm, arm)))} {by.score:.2f}" for arm, by in hit.arms.items())
+def _title(rank: int, hit: Found, *, with_arms: bool = True) -> Text:
     title = Text(f"{rank:>2}  ")
-    title.append(f"{hit.score:.2f}", style="bold green")
-    title.append(f"  {arms}  ", style="dim")
-    title.append(chunk.doc_name or chunk.doc_id, style="bold cyan")
-    headings = [heading for heading in chunk.headings if heading != Path(chunk.doc_name).stem]
-    if headings:
-        title.append(" › " + " › ".join(headings), style="cyan")
-    if chunk.page is not None:
-        title.append(say(f"  第 {chunk.page} 页", f"  p. {chunk.page}"), style="dim")
-    return title
+    title.append(f"{hit.score:.2f}  ", style="bold green")
+    if with_arms:
+        arms = "  ".join(f"{named(ARMS, arm)} {by.score:.2f}" for arm, by in hit.arms.items())
+        title.append(f"{arms}  ", style="dim")
+    return title.append_text(place_of(hit.chunk))
 
 
 def excerpt(hit: Found, query: str) -> Text:

@@ -7,6 +7,7 @@ from typing import Any
 
 from qianxun.pipelines.explanation import Explanation
 from qianxun.pipelines.options import RecallOptions
+from qianxun.rank.tiers import FUZZY, STRICT
 from qianxun.types import And, Chunk, Eq, Everything, Filter, In, Not, Or, Range
 
 SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
@@ -69,9 +70,7 @@ def reason_for(known: Explanation, options: RecallOptions, chunk: Chunk) -> str:
         case "filter":
             return "被过滤条件排除：" + "；".join(map(told_filter, known.failing))
         case "recall":
-            if not known.arms:
-                return "没有一路检索找到它：与问题没有共同的词语或字" + _without(known)
-            return "没有一路检索把它排进候选（每路最多取 200 个）" + _without(known)
+            return "没有一路检索把它排进候选" + ("" if known.arms else "：与问题没有共同的词语或字")
         case "fuse":
             return "融合后的分数是零，不算找到：找到它的那一路权重为零，或自己就给了零分"
         case "threshold":
@@ -83,13 +82,9 @@ def reason_for(known: Explanation, options: RecallOptions, chunk: Chunk) -> str:
     return f"排在第 {known.rank}，只要了前 {options.top_k} 条"
 
 
-def _without(known: Explanation) -> str:
-    return "".join(f"；{each.part} 没能参加：{each.reason}" for each in known.degraded)
-
-
 def _of_tier(known: Explanation) -> str:
     alike = "" if known.similarity is None else f"相似度 {known.similarity:.2f}，"
-    facts = f"{alike}覆盖了问题的 {known.coverage:.0%}"
     if known.tier is None:
-        return f"与问题无关：{facts}，没有共同的字，没有一层接纳它"
-    return f"只够模糊匹配，而这次不许模糊：{facts}（严格匹配要相似度高于 0.7、覆盖过半）"
+        return f"没有一层接纳它：{alike}与问题没有共同的字（模糊匹配要相似度 {FUZZY:g}，或有共同的字）"
+    facts = f"{alike}覆盖问题的 {known.coverage:.0%}"
+    return f"只够模糊匹配，而这次不许模糊：{facts}（严格匹配要相似度高于 {STRICT:g}、覆盖过半）"

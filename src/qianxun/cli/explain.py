@@ -1,0 +1,321 @@
+"""`qianxun search --explain` and `--why`: where scores come from, drawn for people and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from qianxun.cli.session import quoted
+from qianxun.cli.voice import print_folded, say
+
+if TYPE_CHECKING:
+    from qianxun.pipelines.explanation import Explained, Explanation, Sum
+    from qianxun.types import ArmScore, Chunk, Filter, Found, Recall, StepTime
+
+INDENT = 4
+WIDEST = 32  # cells of a full bar
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+ARMS = {"vector": ("语义", "vector"), "keyword": ("词语", "keyword"), "qa": ("问答", "questions")}
+RAW = {"vector": ("余弦", "cosine"), "keyword": ("BM25", "BM25"), "qa": ("余弦", "cosine")}
+COLOURS = {"vector": "cyan", "keyword": "yellow", "qa": "magenta", "rerank": "blue"}
+TIERS = {"strict": ("严格", "strict"), "document": ("指定文档", "document"), "fuzzy": ("模糊", "fuzzy")}
+STEPS = {
+    "rewrite": ("分析", "analyse"),
+    "fuse": ("融合", "fuse"),
+    "rerank": ("重排", "rerank"),
+    "judge": ("判定", "judge"),
+    **{f"recall.{arm}": names for arm, names in ARMS.items()},
+}
+PARTS = {
+    "rerank": ("重排", "Rerank"),
+    "rewrite": ("改写", "Rewriting"),
+    "document": ("文档", "Document"),
+}  # what else of a search may be degraded
+FUSIONS = {
+    "weighted": ("加权", "weighted"),
+    "min_max": ("加权（各路先拉伸到 0–1）", "weighted, each side stretched to 0–1"),
+    "rrf": ("按名次（61 ÷ (60 + 名次)）", "by rank, 61 ÷ (60 + rank)"),
+}
+
+
+def place_of(chunk: Chunk) -> Text:
+    """The document, the headings that are not its name, the page."""
+    place = Text(chunk.doc_name or chunk.doc_id, style="bold cyan")
+    headings = [heading for heading in chunk.headings if heading != Path(chunk.doc_name).stem]
+    if headings:
+        place.append(" › " + " › ".join(headings), style="not bold")
+    if chunk.page is not None:
+        place.append(say(f"  第 {chunk.page} 页", f"  p. {chunk.page}"), style="dim")
+    return place
+
+
+def named(names: Mapping[str, tuple[str, str]], key: str) -> str:
+    return say(*names.get(key, (key, key)))
+
+
+# ── a search ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def show_asked(console: Console, answer: Recall) -> None:
+    """What was searched for, and how long each step took."""
+    first, *others = answer.queries or (answer.query,)
+    told = Text(say("搜索 ", "Searched for ") + first, style="bold")
+    if others:
+        told.append(say("　也按这样的说法：", "; also as: ") + say("；", "; ").join(others), style="not bold")
+    print_folded(console, told, 0)
+    times = Text(say(f"用时 {_ms(answer.seconds)} 毫秒", f"{_ms(answer.seconds)} ms"), style="dim")
+    if answer.from_cache:
+        times.append(say("（来自缓存）", " (from the cache)"))
+    elif answer.steps:
+        times.append(say("：", ": ") + " · ".join(map(_step, sorted(answer.steps, key=_turn))))
+    print_folded(console, times, 0)
+    console.print()
+
+
+def _turn(step: StepTime) -> int:
+    known = ("rewrite", "recall", "fuse", "rerank", "judge")
+    name = step.name.partition(".")[0]
+    return known.index(name) if name in known else len(known)
+
+
+def _step(step: StepTime) -> str:
+    count = say(f"（{step.count} 个）", f" ({step.count} found)") if step.count else ""
+    return f"{named(STEPS, step.name)} {_ms(step.seconds)}{count}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.0f}" if seconds >= 0.01 else f"{seconds * 1000:.1f}"
+
+
+def show_hit(console: Console, hit: Found, figures: Sum | None) -> None:
+    """Below a result's title: its arms as bars, the sum in figures, its tier and the words it holds."""
+    _line(console, say("编号", "id"), hit.chunk.chunk_id)
+    _bars(console, hit.arms, hit.rerank)
+    if figures is not None:
+        _line(console, say("得分", "score"), formula(figures))
+    _line(console, say("层级", "tier"), _tier(hit.tier, hit.matched, hit.coverage))
+
+
+def _bars(console: Console, arms: Mapping[str, ArmScore], rerank: float | None) -> None:
+    rows = [(named(ARMS, arm), by.score, _place(arm, by), COLOURS.get(arm, "white")) for arm, by in arms.items()]
+    if rerank is not None:
+        rows.append((say("重排", "rerank"), rerank, "", COLOURS["rerank"]))
+    label = max((cell_len(name) for name, *_ in rows), default=0)
+    told = max((cell_len(place) for _, _, place, _ in rows), default=0)
+    width = max(5, min(WIDEST, console.width - INDENT - label - 1 - 6 - 2 - told))
+    for name, score, place, colour in rows:
+        line = Text(" " * INDENT + _padded(name, label) + " ")
+        line.append(bar(score, width), style=colour)
+        line.append(f" {score:.2f}", style="bold")
+        line.append(f"  {place}".rstrip(), style="dim")
+        console.print(line, no_wrap=True, overflow="ellipsis")
+
+
+def bar(score: float, width: int) -> str:
+    """So many cells for a score of 1; anything above zero is seen."""
+    eighths = round(min(max(score, 0.0), 1.0) * width * 8)
+    eighths = max(eighths, 1) if score > 0.0 else 0
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (EIGHTHS[rest] if rest else "")).ljust(width, " ")
+
+
+def _place(arm: str, by: ArmScore) -> str:
+    rank = say(f"第 {by.rank} 名", f"rank {by.rank}") if by.rank else say("候选之外", "not found")
+    return f"{_padded(rank, 9)} {named(RAW, arm)} {by.raw:.{2 if arm == 'keyword' else 3}f}"
+
+
+def _padded(name: str, cells: int) -> str:
+    return name + " " * (cells - cell_len(name))
+
+
+def _line(console: Console, label: str, told: str) -> None:
+    hanging = cell_len(label) + 1
+    print_folded(console, Text.assemble((label + " ", "dim"), told), INDENT + hanging, hanging=hanging)
+
+
+def formula(figures: Sum) -> str:
+    """The sum in figures, a line for each step: what a reader can check with a pocket calculator."""
+    total = sum(vote.weight for vote in figures.votes.values()) or 1.0
+    counted = [(side, vote) for side, vote in figures.votes.items() if vote.weight > 0.0]
+    terms = [f"{named(ARMS, side)} {vote.weight / total:.2f}×{vote.score:.3f}" for side, vote in counted]
+    lines = [f"{named(FUSIONS, figures.fusion)}  {' + '.join(terms)} = {figures.fused:.3f}"]
+    if figures.rerank is not None:
+        read = f"{1.0 - figures.share:.2f}×{figures.fused:.3f} + {figures.share:.2f}×{figures.rerank:.3f}"
+        lines.append(f"{say('重排', 'reranked')}  {read} = {figures.total:.3f}")
+    elif figures.share:
+        behind = say("没有读到，排在读过的之后", "not read; behind what was")
+        lines.append(f"{say('重排', 'reranked')}  {behind}：≤ {1.0 - figures.share:.2f}×{figures.fused:.3f}")
+    if abs(figures.shown - figures.total) > 5e-4:
+        lines.append(f"{say('校准', 'calibrated')}  {figures.total:.3f} → {figures.shown:.3f}")
+    return "\n".join(lines)
+
+
+def _tier(tier: str | None, matched: Sequence[str], coverage: float) -> str:
+    told = named(TIERS, tier) if tier else say("没有一层接纳", "let in by none")
+    if not matched:
+        return told + say("，没有共同的词", ", no word in common")
+    words = say("、", ", ").join(matched)
+    return told + say(f"，命中 {words}（占问题的 {coverage:.0%}）", f", matches {words} ({coverage:.0%} of the query)")
+
+
+# ── why ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def show_why(console: Console, why: Explanation, command: str) -> None:
+    """One chunk: what became of it, its figures, and the command that returns it."""
+    title = Text(why.chunk_id, style="bold")
+    if why.chunk is not None:
+        title.append("  ").append_text(place_of(why.chunk))
+    print_folded(console, title, 0)
+    mark = ("✓", "green") if why.is_returned else ("✗", "red")
+    print_folded(console, Text.assemble(mark, " " + say(why.reason, _english(why))), 2, hanging=2)
+    _bars(console, why.arms, why.sum.rerank if why.sum else None)
+    if why.sum is not None:
+        _line(console, say("得分", "score"), formula(why.sum))
+    if why.tier is not None or why.matched:
+        _line(console, say("层级", "tier"), _tier(why.tier, why.matched, why.coverage))
+    if command:
+        told = say("→ 这样会返回它：", "→ This returns it: ") + "；".join(_change(*one) for one in why.changes.items())
+        print_folded(console, Text(told), 2, hanging=2)
+        console.print(f"  {command}", style="green", markup=False, soft_wrap=True)
+    elif why.hint:
+        print_folded(console, Text(f"→ {why.hint}"), 2, hanging=2)
+
+
+def _change(name: str, value: Any) -> str:
+    from qianxun.pipelines.reasons import told_filter
+    from qianxun.types import EVERYTHING
+
+    match name:
+        case "top_k":
+            return say(f"至少要 {value} 条", f"at least {value} results")
+        case "threshold":
+            return say(f"阈值不高于 {value:.4f}", f"a threshold of at most {value:.4f}")
+        case "fuzzy":
+            return say("允许模糊匹配", "fuzzy matches allowed")
+        case "where":
+            if value == EVERYTHING:
+                return say("去掉过滤条件", "no filter")
+            return say(f"过滤条件放宽为 {told_filter(value)}", f"the filter loosened to {told_filter(value)}")
+        case "doc_ids":
+            return say(f"在这些文档里找：{'、'.join(value)}", f"in these documents: {', '.join(value)}")
+        case "rerank":
+            return say("不重排", "no reranker")
+        case "mode":
+            return say("两路一起找", "both ways of searching")
+    return say(f"{name} 改为 {value}", f"{name} = {value}")
+
+
+def _english(why: Explanation) -> str:
+    return {
+        "returned": f"returned, place {why.rank}",
+        "records": f"not of record: {why.status}　{why.reason}",
+        "index": "of record, but not in the index",
+        "filter": f"kept out by the filter　{why.reason}",
+        "recall": "not among the candidates of any arm",
+        "fuse": "found by an arm that counts for nothing here: its fused score is zero",
+        "threshold": f"its score of {why.score or 0:.4f} is below the threshold",
+        "tier": f"not let in: {why.coverage:.0%} of the query matched" + _alike(why),
+        "rerank": f"place {why.rank_before} before the reranker, {why.rank} after it",
+        "top_k": f"place {why.rank}, behind the results asked for",
+    }[why.step]
+
+
+def _alike(why: Explanation) -> str:
+    return "" if why.similarity is None else f", similarity {why.similarity:.2f}"
+
+
+def command_for(start: str, query: str, kb: str, options: Mapping[str, Any]) -> str:
+    """The command that searches with these options of `Engine.retrieve`."""
+    words = [start, "search", *([] if query.startswith("-") else [quoted(query)]), "--kb", quoted(kb)]
+    for name, value in options.items():
+        words += _flags(name, value)
+    return " ".join(words + (["--", quoted(query)] if query.startswith("-") else []))
+
+
+def _flags(name: str, value: Any) -> list[str]:
+    match name:
+        case "where":
+            return _filter_flags(value)
+        case "doc_ids":
+            return [word for doc_id in value for word in ("--doc", quoted(doc_id))]
+        case "fuzzy":
+            return ["--fuzzy" if value else "--no-fuzzy"]
+        case "threshold":
+            return ["--threshold", f"{math.floor(value * 10_000) / 10_000:g}"] if value else []
+        case "weights":
+            return ["--weights", ",".join(f"{side}={weight!r}" for side, weight in value.items())]
+        case "rerank":
+            return ["--rerank", quoted(value) if value else "none"]
+        case "mode" if value == "hybrid":
+            return []
+    return [f"--{name.replace('_', '-')}", quoted(str(value))]
+
+
+def _filter_flags(where: Filter) -> list[str]:
+    """Of the filters that this command line can say."""
+    from qianxun.types import And, Eq, In
+
+    flags = {"user_id": "--user", "project_id": "--project", "content_type": "--type", "tags": "--tag"}
+    words: list[str] = []
+    for part in where.parts if isinstance(where, And) else (where,):
+        if isinstance(part, Eq | In):
+            values = part.values if isinstance(part, In) else (part.value,)
+            words += [word for value in values for word in (flags[part.field], quoted(str(value)))]
+    return words
+
+
+# ── JSON ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def described_sum(figures: Sum) -> dict[str, Any]:
+    return {
+        "fusion": figures.fusion,
+        "votes": {side: {"weight": vote.weight, "score": vote.score} for side, vote in figures.votes.items()},
+        "fused": figures.fused,
+        "rerank": figures.rerank,
+        "rerank_share": figures.share,
+        "total": figures.total,
+        "score": figures.shown,
+    }
+
+
+def described_why(why: Explanation, command: str) -> dict[str, Any]:
+    from qianxun.pipelines.parameters import written_filter
+
+    changes = {name: written_filter(value) if name == "where" else value for name, value in why.changes.items()}
+    return {
+        "chunk_id": why.chunk_id,
+        "returned": why.is_returned,
+        "step": why.step,
+        "reason": say(why.reason, _english(why)),
+        "hint": why.hint,
+        "rank": why.rank,
+        "rank_before": why.rank_before,
+        "score": why.score,
+        "tier": why.tier,
+        "similarity": why.similarity,
+        "coverage": why.coverage,
+        "matched": list(why.matched),
+        "arms": described_arms(why.arms),
+        "explain": described_sum(why.sum) if why.sum is not None else None,
+        "failing": [written_filter(part) for part in why.failing],
+        "status": why.status,
+        "changes": changes,
+        "command": command,
+    }
+
+
+def described_arms(arms: Mapping[str, ArmScore]) -> dict[str, Any]:
+    return {arm: {"rank": by.rank, "raw": by.raw, "score": by.score} for arm, by in arms.items()}
+
+
+def sums_of(told: Explained) -> dict[str, Sum]:
+    """By chunk: the answer that is shown was searched for beside the one that is explained."""
+    return {found.chunk.chunk_id: figures for found, figures in zip(told.answer.found, told.sums, strict=True)}
