@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -15,6 +16,11 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 HANDBOOK = "# 员工手册\n\n## 医疗\n\n住院费用在职职工报销 85%，退休职工报销 90%。门诊费用报销 60%。\n"
 RATES = "类别,报销比例\n住院,85%\n门诊,60%\n"
+LABELLED = {
+    "corpus.jsonl": '{"_id": "d1", "text": "住院费用报销 85%。"}\n{"_id": "d2", "text": "门诊费用报销 60%。"}\n',
+    "queries.jsonl": '{"_id": "q1", "text": "住院能报多少"}\n',
+    "qrels.tsv": "q1\td1\t1\n",
+}
 
 
 def blocks(language: str) -> list[str]:
@@ -29,20 +35,47 @@ def environment() -> dict[str, str]:
 def prepare(folder: Path) -> None:
     (folder / "手册.md").write_text(HANDBOOK, "utf-8")
     (folder / "报销比例.csv").write_text(RATES, "utf-8")
+    (folder / "评测集").mkdir()
+    for name, content in LABELLED.items():
+        (folder / "评测集" / name).write_text(content, "utf-8")
+
+
+# All commands in one process: each by itself would spend most of its time on imports.
+COMMANDS = """
+import contextlib, io, json, sys
+from qianxun.cli import main
+told = []
+for words in json.load(sys.stdin):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(words)
+    told.append([code, out.getvalue(), err.getvalue()])
+print(json.dumps(told))
+"""
 
 
 def test_every_command_runs(tmp_path: Path) -> None:
     prepare(tmp_path)
-    commands = [line for block in blocks("bash") for line in block.splitlines() if line]
-    assert commands[0] == "make demo"  # tests/test_demo.py runs what it runs
-    shown = {}
-    for command in commands[1:]:
-        run = subprocess.run(
-            shlex.split(command), cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120
-        )
-        assert run.returncode == 0, f"{command}\n{run.stdout}\n{run.stderr}"
-        shown[command] = run.stdout
-    assert any("85%" in output for command, output in shown.items() if "search" in command)
+    first, *commands = [shlex.split(line) for block in blocks("bash") for line in block.splitlines() if line]
+    assert first == ["make", "demo"]  # tests/test_demo.py runs what it runs
+    assert {program for program, *_ in commands} == {"qianxun"}
+    run = subprocess.run(
+        [sys.executable, "-c", COMMANDS],
+        input=json.dumps([words for _, *words in commands]),
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr
+    shown: dict[str, str] = {}
+    for (_, *words), (code, out, err) in zip(commands, json.loads(run.stdout), strict=True):
+        assert code == 0, f"{words}\n{out}\n{err}"
+        shown[words[0]] = shown.get(words[0], "") + out
+    assert "85%" in shown["search"]
+    assert "逐字节相同" in shown["replay"]
+    assert "nDCG@10" in shown["eval"]
 
 
 def test_the_program_runs(tmp_path: Path) -> None:
