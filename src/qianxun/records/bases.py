@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Dialect, Row, bindparam, delete, func, insert, select, update
 
 from qianxun.errors import AlreadyThere, BadInput, NotFound
 from qianxun.records import pairs
+from qianxun.records.compiled import Compiled, compiled
 from qianxun.records.counters import allocate
 from qianxun.records.schema import (
     ChunkRow,
@@ -115,9 +117,8 @@ def generation(tx: Connection, knowledge_base: int) -> int:
     The last outbox sequence, still waiting or already applied, plus the number of revisions. Both only grow, so
     that their sum changes whenever one of them does. 0 for a base that is not there.
     """
-    waiting, applied, revisions = tx.execute(
-        _GENERATION, {"base": knowledge_base, "revision": _revision(knowledge_base)}
-    ).one()
+    asked = {"base": knowledge_base, "revision": _revision(knowledge_base)}
+    ((waiting, applied, revisions),) = _generation_query(tx.dialect).rows(tx, asked)
     return max(waiting or 0, applied or 0) + (revisions or 0)
 
 
@@ -125,11 +126,13 @@ def _revision(knowledge_base: int) -> str:
     return f"revision.{knowledge_base}"
 
 
-_GENERATION = select(
-    select(func.max(OutboxRow.sequence)).where(OutboxRow.knowledge_base_id == bindparam("base")).scalar_subquery(),
-    select(KnowledgeBaseRow.indexed_sequence).where(KnowledgeBaseRow.id == bindparam("base")).scalar_subquery(),
-    select(Counter.next).where(Counter.name == bindparam("revision")).scalar_subquery(),
-)  # made once: this stands on the way of every search
+@lru_cache
+def _generation_query(dialect: Dialect) -> Compiled:
+    base = bindparam("base", type_=KnowledgeBaseRow.id.type)
+    waiting = select(func.max(OutboxRow.sequence)).where(OutboxRow.knowledge_base_id == base)
+    applied = select(KnowledgeBaseRow.indexed_sequence).where(KnowledgeBaseRow.id == base)
+    revisions = select(Counter.next).where(Counter.name == bindparam("revision"))
+    return compiled(select(*(each.scalar_subquery() for each in (waiting, applied, revisions))), dialect)
 
 
 def indexed_sequence(tx: Connection, knowledge_base: int) -> int:

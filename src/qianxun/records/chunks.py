@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, bindparam, delete, func, select
+from sqlalchemy import Connection, Dialect, bindparam, delete, func, select
 
 from qianxun.records import pairs, rows
 from qianxun.records.bulk import insert_rows
+from qianxun.records.compiled import Compiled, compiled
 from qianxun.records.counters import allocate
 from qianxun.records.pairs import VECTOR_TYPE, Attached
 from qianxun.records.schema import ChunkRow, DocumentRow, VectorRow, VersionRow
@@ -151,17 +152,17 @@ def by_keys(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[in
     """The chunks that are still of record; a key whose chunk is gone has no entry."""
     found: dict[int, Chunk] = {}
     for part in in_slices(list(keys)):
-        for row in tx.execute(_page_query(), {"knowledge_base": knowledge_base, "keys": part}).all():
+        wanted = {f"key_{at}": key for at, key in enumerate(part)}
+        for row in _page_query(tx.dialect, len(part)).rows(tx, {"knowledge_base": knowledge_base, **wanted}):
             found[row[0]] = _chunk(knowledge_base, row)
     return found
 
 
-@cache
-def _page_query() -> Any:
-    """Built once: to put a statement together takes longer than to run it for ten chunks."""
-    return _joined(*_CHUNK, *_ATTRIBUTES).where(
-        ChunkRow.knowledge_base_id == bindparam("knowledge_base"), ChunkRow.key.in_(bindparam("keys", expanding=True))
-    )
+@lru_cache
+def _page_query(dialect: Dialect, size: int) -> Compiled:
+    keys = [bindparam(f"key_{at}", type_=ChunkRow.key.type) for at in range(size)]
+    asked = ChunkRow.knowledge_base_id == bindparam("knowledge_base")
+    return compiled(_joined(*_CHUNK, *_ATTRIBUTES).where(asked, ChunkRow.key.in_(keys)), dialect)
 
 
 def of_document(tx: Connection, knowledge_base: int, doc_id: str) -> list[Chunk]:
