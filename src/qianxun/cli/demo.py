@@ -239,8 +239,9 @@ def _show_next(console: Console, settings: Settings, seconds: float, model: str)
 def _commands(data: str, model: str) -> Sequence[str]:
     start = f"{called()} --data {quoted(data)}"
     found = [
-        f'{start} search "产假有多少天" --kb {BASE}',
+        f'{start} search "产假有多少天" --kb {BASE} --explain',
         f'{start} search "QH-3005" --kb {BASE} --mode fulltext --json',
+        f"{start} logs",
         f"{start} kb create 我的资料",
         f"{start} add ~/文档 --kb 我的资料",
         f"{start} doctor",
