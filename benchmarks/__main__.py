@@ -46,22 +46,33 @@ BENCHMARKS = (
 )
 
 
-def run(benchmark: Benchmark, quick: bool) -> tuple[int, dict[str, Any]]:
-    """Its exit code and its report."""
+def run(benchmark: Benchmark, quick: bool) -> tuple[int, dict[str, Any] | None]:
+    """Its exit code and its report; no report when it broke, its own words having gone to the error output."""
     arguments = benchmark.quick if quick else benchmark.full
     # Not `check`: a benchmark may exit 1 to say that it missed its target.
     done = subprocess.run([sys.executable, "-m", benchmark.module, *arguments], stdout=subprocess.PIPE, text=True)
-    told: dict[str, Any] = json.loads(done.stdout)
-    return done.returncode, told
+    try:
+        return done.returncode, json.loads(done.stdout)
+    except json.JSONDecodeError:
+        return done.returncode, None
 
 
-def judge(benchmark: Benchmark, code: int, told: dict[str, Any]) -> tuple[bool, str]:
+def judge(benchmark: Benchmark, code: int, told: dict[str, Any] | None) -> tuple[bool, str]:
+    """Whether nothing speaks against it, and the sentence that says so."""
+    if told is None:
+        return False, f"broke, with exit code {code}: MISSED"
+    if not benchmark.measure and not told["judged"]:
+        return code == 0, "so small a sample is held against no target"
     if not benchmark.measure:
-        return code == 0, "its own targets, above" if told["judged"] else "so small a sample is held against no target"
+        return code == 0, f"its own targets, above: {_word(code == 0)}"
     figure = reduce(getitem, benchmark.measure, told)
     bound = f"at most {benchmark.at_most}" if benchmark.at_most < inf else f"at least {benchmark.at_least}"
     held = benchmark.at_least <= figure <= benchmark.at_most
-    return held, f"{'.'.join(benchmark.measure)} = {figure}, {bound}"
+    return held, f"{'.'.join(benchmark.measure)} = {figure}, {bound}: {_word(held)}"
+
+
+def _word(held: bool) -> str:
+    return "met" if held else "MISSED"
 
 
 def main() -> int:
@@ -77,7 +88,7 @@ def main() -> int:
         met, said = judge(benchmark, code, told)
         missed += not met
         print(json.dumps({benchmark.module: told}, ensure_ascii=False, indent=1))
-        print(f"{benchmark.module}: {said}: {'met' if met else 'MISSED'}", flush=True)
+        print(f"{benchmark.module}: {said}", flush=True)
     return 1 if missed else 0
 
 

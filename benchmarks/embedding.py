@@ -25,7 +25,8 @@ import numpy as np
 import onnxruntime
 
 from qianxun.models import card
-from qianxun.models.local import LocalEmbedding, _cores, _padded
+from qianxun.models.local import LocalEmbedding
+from qianxun.models.onnx import _cores, _padded
 
 LIMIT = 1.1
 Feed = dict[str, Any]
@@ -51,7 +52,7 @@ def bare_session(folder: Path, name: str, threads: int) -> Any:
 
 def feeds_in_batches(model: LocalEmbedding, texts: Sequence[str], batch_size: int, by_length: bool) -> list[Feed]:
     """Padded inputs, made beforehand: the bare call pays neither for tokens nor for padding."""
-    encodings = model._tokenizer.encode_batch_fast(list(texts))
+    encodings = model._onnx.encode(texts)
     if by_length:
         encodings = sorted(encodings, key=len, reverse=True)
     return [_padded(encodings[start : start + batch_size]) for start in range(0, len(encodings), batch_size)]

@@ -268,7 +268,7 @@ of the ratios of single passes, so that the two columns before it need not divid
 
 def table(told: dict[str, Any], entries: Sequence[Entry]) -> str:
     again = told["ours"]["reopen"]
-    first = f"| ours | | | 1 | | | | {again['cpu']} | {again['cpu_without_imports']} | {again['megabytes']} |"
+    first = f"| ours | | | 1 | | | | {again['cpu']} | {again['cpu_without_imports']} | {again['megabytes']:.0f} |"
     return "\n".join(
         [HEADER.format(passes=told["passes"]), first, *(_row(entry, told[entry.name]) for entry in entries)]
     )

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import recall, side_by_side
+from benchmarks import embedding, recall, side_by_side
 from benchmarks.__main__ import BENCHMARKS, Benchmark, judge
-from benchmarks.passages import passages
+from benchmarks.__main__ import run as run_benchmark
+from benchmarks.passages import MODEL, passages
 from benchmarks.peers.material import spread
 from benchmarks.side_by_side import BARE, PEERS, Entry, Failed, questions_needed, run, table, verdicts
 
@@ -70,7 +71,22 @@ def test_the_parts_of_a_search_and_what_the_codes_lose_are_measured(tmp_path: Pa
     assert set(told["cpu_ms"]) == {"analyse", "nearest", "match"}
     assert (told["rows"], told["real"]) == (1_500, 1_200)
     (benchmark,) = (each for each in BENCHMARKS if each.module == "benchmarks.recall")
-    assert judge(benchmark, 0, told) == (told["recall@10"] >= 0.95, f"recall@10 = {told['recall@10']}, at least 0.95")
+    held, said = judge(benchmark, 0, told)
+    assert held is (told["recall@10"] >= 0.95)
+    assert f"recall@10 = {told['recall@10']}, at least 0.95" in said
+
+
+@needs_model
+def test_embedding_is_measured_against_the_bare_call() -> None:
+    told = embedding.compare(MODEL, MODEL.name, ["医保报销比例", "住院部在三号楼"], rounds=1)
+    assert told["passages"] == 2
+    assert told["ratio_to_bare"]["cpu"] > 0
+
+
+def test_a_benchmark_that_breaks_counts_as_missed_and_the_others_go_on() -> None:
+    broken = Benchmark("benchmarks.nowhere", (), (), ("ratio",), at_most=1.5)
+    code, told = run_benchmark(broken, quick=True)
+    assert judge(broken, code, told) == (False, "broke, with exit code 1: MISSED")
 
 
 @pytest.mark.parametrize(("figure", "held"), [(0.94, False), (0.95, True), (1.5, True), (1.51, False)])
@@ -82,7 +98,7 @@ def test_a_figure_is_held_against_both_its_bounds(figure: float, held: bool) -> 
 def test_a_sample_too_small_for_targets_is_not_said_to_meet_them() -> None:
     benchmark = Benchmark("side_by_side", (), ())
     assert judge(benchmark, 0, {"judged": False}) == (True, "so small a sample is held against no target")
-    assert judge(benchmark, 1, {"judged": True}) == (False, "its own targets, above")
+    assert judge(benchmark, 1, {"judged": True}) == (False, "its own targets, above: MISSED")
 
 
 def _reopen(whole: float, after_imports: float) -> dict[str, float]:
