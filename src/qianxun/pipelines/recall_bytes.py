@@ -57,9 +57,11 @@ def _fields(value: Any) -> dict[str, Any]:
     return dict(zip(NAMES[kind], GETTERS[kind](value), strict=True))
 
 
-# Made once: json.dumps makes an encoder a call.
-_whole = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_fields).encode
-_sorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_fields, sort_keys=True).encode
+# Made once: json.dumps makes an encoder a call. An answer cannot hold itself, so nobody looks for circles.
+_whole = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"), default=_fields).encode
+_sorted = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, separators=(",", ":"), default=_fields, sort_keys=True
+).encode
 
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────
