@@ -190,6 +190,8 @@ async def _try(engine: Engine, base: KnowledgeBase, one: Try, console: Console, 
         )
         console.print(told, style="yellow")
     else:
+        for other in answer.queries[1:]:
+            console.print(say(f"    也按“{other}”找", f"    also searched for as “{other}”"), style="dim", markup=False)
         show(console, answer)
     if base.embedding_model and not quiet:
         show_degraded(answer)

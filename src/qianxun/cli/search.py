@@ -14,6 +14,7 @@ from rich.text import Text
 from qianxun.cli.explain import (
     ARMS,
     PARTS,
+    TIERS,
     command_for,
     described_arms,
     described_sum,
@@ -276,7 +277,7 @@ def _title(rank: int, hit: Found, *, with_arms: bool = True) -> Text:
     title.append(f"{hit.score:.2f}  ", style="bold green")
     if with_arms:
         arms = "  ".join(f"{named(ARMS, arm)} {by.score:.2f}" for arm, by in hit.arms.items())
-        title.append(f"{arms}  ", style="dim")
+        title.append(f"{named(TIERS, hit.tier)}  {arms}  ", style="dim")
     return title.append_text(place_of(hit.chunk))
 
 
