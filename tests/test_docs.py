@@ -5,6 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from qianxun.models import CARDS
+from qianxun.pipelines.arms import QUESTION_LEAD
+from qianxun.pipelines.configuring import KINDS
+from qianxun.rank.fuse import fitting_weights
+from qianxun.rank.tiers import FUZZY, STRICT
+from qianxun.recall.keyword import CHANCE
 from qianxun.settings import Settings, names
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,6 +38,25 @@ def test_links_between_documents_lead_somewhere() -> None:
     for page in [*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8")):
             assert (page.parent / target).exists(), f"{page.name} → {target}"
+
+
+def test_the_page_on_scores_tells_the_numbers_in_force() -> None:
+    written = (DOCS / "decisions" / "0007-scores.md").read_text("utf-8")
+    (small,) = (each for each in CARDS if each.name == "bge-small-zh-v1.5")
+    limits = (*fitting_weights(0.0).values(), *fitting_weights(1.0).values())
+    curves = (number for pair in (small.calibration, small.hybrid, small.reranked) for number in pair or ())
+    for number in (*curves, STRICT, FUZZY, CHANCE, QUESTION_LEAD, max(limits), fitting_weights(1.0)["vector"]):
+        assert f" {number:g}".replace(" 0.", ".").strip() in written, number
+    for likeness in (0.4, 0.45, 0.5):  # the formula, as it is written there
+        told = re.search(r"`0\.6 − ([\d.]+) · \(均值 − ([\d.]+)\)`", written)
+        assert told is not None
+        expected = 0.6 - float(told[1]) * (likeness - float(told[2]))
+        assert fitting_weights(likeness)["vector"] == pytest.approx(expected, abs=0.006)
+
+
+def test_the_keys_of_a_bases_configuration_are_documented() -> None:
+    written = (DOCS / "operations.md").read_text("utf-8")
+    assert [key for key in KINDS if f"`{key}`" not in written] == []
 
 
 def test_every_decision_has_a_measurement() -> None:
