@@ -83,13 +83,15 @@ async def recall(base: OpenBase, text: str, options: RecallOptions, generation: 
         generation = None
         if traced.is_settled or time.perf_counter() - started > options.arm_seconds:
             break
-    answer = answer_of(text, options, traced)
-    found = answer.found if traced.is_settled else tuple(newest_only(answer.found))
-    return replace(answer, found=found, seconds=time.perf_counter() - started)
+    return replace(answer_of(text, options, traced), seconds=time.perf_counter() - started)
 
 
 def newest_only(found: Sequence[Found]) -> list[Found]:
-    """The results without those of a version that another result of the same document has replaced."""
+    """The results without those of a version that another result of the same document has replaced.
+
+    Both are of record until the index is known to have let go of the old one; and an index just made anew may hold
+    both, until it has caught up with what was written meanwhile.
+    """
     newest: dict[str, int] = {}
     for each in found:
         newest[each.chunk.doc_id] = max(each.chunk.generation, newest.get(each.chunk.doc_id, 0))
@@ -168,17 +170,18 @@ async def trace(
         depth *= 4
         arms = tuple(heard.rankings)  # who failed or was late would be so again
     has_moved = serving is not base.serving or generation.index != await serving.index.watermark()
+    found = newest_only(judged)
     degraded = [*asked.degraded, *told, *failed]
     if pool.dropped and not has_moved:
         degraded += await asyncio.to_thread(strangers, base, pool)
     return Traced(
         asked=asked,
         candidates=candidates,
-        found=tuple(judged),
+        found=tuple(found),
         degraded=tuple(dict.fromkeys(degraded)),
         steps=(*heard.steps, *steps.done),
         generation=generation,
-        is_settled=not (has_moved and (pool.dropped or newest_only(judged) != judged)),
+        is_settled=not (has_moved and (pool.dropped or len(found) < len(judged))),
     )
 
 
