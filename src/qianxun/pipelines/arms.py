@@ -103,10 +103,15 @@ def _is_well(task: asyncio.Future[Any]) -> bool:
 
 async def _dismiss(tasks: Sequence[asyncio.Future[Any]]) -> None:
     """Ends what still runs. An arm that will not end is not waited for; what it says in the end is heard by nobody."""
+    running = [task for task in tasks if not task.done()]
     for task in tasks:
-        task.cancel()
-        task.add_done_callback(_unheard)
-    await asyncio.wait(tasks, timeout=DISMISSED_SECONDS)
+        if task.done():
+            _unheard(task)
+        else:
+            task.cancel()
+            task.add_done_callback(_unheard)
+    if running:
+        await asyncio.wait(running, timeout=DISMISSED_SECONDS)
 
 
 def _unheard(task: asyncio.Future[Any]) -> None:
@@ -177,7 +182,8 @@ async def _listen(
     found: list[Ranking] = []
     for at, query in enumerate(queries):
         if arm.name in WITH_VECTOR:
-            query = replace(query, vector=await asyncio.shield(vectors[at]))
+            vector = vectors[at]
+            query = replace(query, vector=vector.result() if vector.done() else await asyncio.shield(vector))
         found.append(sound(await arm.search(query, depth), arm.name, depth))
     return _Answer(tuple(found), time.perf_counter() - started)
 
