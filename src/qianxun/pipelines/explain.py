@@ -18,7 +18,7 @@ from qianxun.errors import NotFound, RecallFailed
 from qianxun.pipelines.asking import Asked, check_text
 from qianxun.pipelines.base import OpenBase, Serving
 from qianxun.pipelines.explanation import Explained, Explanation, Sum, Vote
-from qianxun.pipelines.judging import Verdict, bench_of, is_cut, is_let_in, put_in_order
+from qianxun.pipelines.judging import Order, Verdict, bench_of, is_cut, is_let_in, put_in_order
 from qianxun.pipelines.options import TOP_K_LIMIT, RecallOptions, check
 from qianxun.pipelines.reasons import hint_for, reason_for, why_not_of_record
 from qianxun.pipelines.recall import (
@@ -69,12 +69,11 @@ async def explained(base: OpenBase, text: str, options: RecallOptions, chunk_id:
         with base.serving.lent() as serving:
             traced = await trace(base, serving, text, options)
             case = _Case(base, serving, text, options, traced)
-            sums = await _sums(case)
             chunk = await _explanation(case, chunk_id) if chunk_id else None
             if traced.generation == await generation_of(base, base.serving):
                 break
-    weights = (await weighed(serving, options)).weights
-    return Explained(answer_of(text, options, traced), weights, sums, chunk)
+    sums = tuple(_sum(traced.candidates, traced.order, traced.options, each) for each in traced.found)
+    return Explained(answer_of(text, options, traced), traced.options.weights, sums, chunk)
 
 
 # ── where a chunk stands when nothing is cut off ─────────────────────────────────────────────────
@@ -108,50 +107,33 @@ class _Place:
     sum: Sum
 
 
-async def _places(
-    case: _Case, asked: Asked, options: RecallOptions, depth: int, *, until: int | None = None, most: int | None = None
-) -> tuple[Candidates, list[_Place]]:
-    """The candidates in the order in which they are judged: to the chunk ``until``, or so many as are let in."""
+async def _place(case: _Case, asked: Asked, options: RecallOptions, chunk: Chunk, depth: int) -> _Place | None:
+    """Where the chunk stands among the candidates, in the order in which they are judged; None: it is not one."""
     options = await weighed(case.serving, options)
     candidates = await gather(case.base, case.serving, asked, options, depth, Steps())
     heard, pool = candidates.heard, candidates.pool
     bench = await bench_of(case.base, case.serving, asked, heard)
     order = await put_in_order(case.base, case.serving, asked, heard, pool, options, Steps())
-    found: list[_Place] = []
-    let_in = 0
+    before = 0
     async for candidate, shown in order.walk(pool, TOP_K_LIMIT):
         verdict = bench.verdict(candidate)
-        is_in = is_let_in(verdict.tier, options)
-        result = bench.result(candidate, shown, verdict)
-        found.append(_Place(result, verdict, let_in + 1, _sum(candidates, options, candidate, shown, order.share)))
-        let_in += is_in
-        if candidate.chunk.key == until or let_in == most:
-            break
-    return candidates, found
+        if candidate.chunk.key == chunk.key:
+            result = bench.result(candidate, shown, verdict)
+            return _Place(result, verdict, before + 1, _sum(candidates, order, options, result))
+        before += is_let_in(verdict.tier, options)
+    return None
 
 
-def _sum(candidates: Candidates, options: RecallOptions, candidate: Found, shown: float, share: float) -> Sum:
+def _sum(candidates: Candidates, order: Order, options: RecallOptions, found: Found) -> Sum:
     votes = {}
     for side, ranking in candidates.heard.scores().items():
-        at = np.flatnonzero(ranking.keys == candidate.chunk.key)
+        at = np.flatnonzero(ranking.keys == found.chunk.key)
         score = float(VOTES[options.fusion](ranking)[at[0]]) if len(at) else 0.0
         votes[side] = Vote(options.weights.get(side, 0.0), score)
-    return Sum(options.fusion, votes, candidate.fused, share, candidate.rerank, candidate.score, shown)
-
-
-async def _sums(case: _Case) -> tuple[Sum, ...]:
-    """Of the results, in their order."""
-    traced, count = case.traced, len(case.traced.found)
-    if not count:
-        return ()
-    _, placed = await _places(case, traced.asked, case.options, traced.candidates.depth, most=count)
-    by_key = {place.found.chunk.key: place.sum for place in placed}
-    return tuple(by_key[each.chunk.key] for each in traced.found)
-
-
-async def _place(case: _Case, asked: Asked, options: RecallOptions, chunk: Chunk, depth: int) -> _Place | None:
-    _, placed = await _places(case, asked, options, depth, until=chunk.key)
-    return placed[-1] if placed and placed[-1].found.chunk.key == chunk.key else None
+    total = (1.0 - order.share) * found.fused + order.share * (found.rerank or 0.0)
+    if found.rerank is None and order.share:  # behind what was read again
+        total = min(total, order.first[-1].score)
+    return Sum(options.fusion, votes, found.fused, order.share, found.rerank, total, found.score)
 
 
 # ── the step that dropped it ─────────────────────────────────────────────────────────────────────

@@ -39,8 +39,8 @@ async def judge(
     pool: Pool,
     options: RecallOptions,
     steps: Steps,
-) -> tuple[list[Found], list[Degraded]]:
-    """The results, best first, at most ``top_k``."""
+) -> tuple[list[Found], Order]:
+    """The results, best first, at most ``top_k``; and the order in which they were judged."""
     bench = await bench_of(base, serving, asked, heard)
     order = await put_in_order(base, serving, asked, heard, pool, options, steps)
     results: list[Found] = []
@@ -53,7 +53,7 @@ async def judge(
                 results.append(bench.result(candidate, shown, verdict))
                 if len(results) == options.top_k:
                     break
-    return results, list(order.degraded)
+    return results, order
 
 
 def is_cut(shown: float, asked: Asked, options: RecallOptions) -> bool:
@@ -96,7 +96,9 @@ class Order:
         for at in range(0, len(keys), size):
             for each in await pool.found(keys[at : at + size]):
                 key = each.chunk.key
-                yield again.get(key) or replace(each, score=before.score(key)), after.score(key)
+                if self.first:
+                    each = again.get(key) or replace(each, score=before.score(key))
+                yield each, after.score(key)
 
     def _scores(self, fused: Ranking) -> Ranking:
         """What was read again, then the rest behind it, whose scores may not rise above those before them."""

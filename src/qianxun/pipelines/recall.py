@@ -23,7 +23,7 @@ from qianxun.pipelines.asking import Asked, ask, check_text
 from qianxun.pipelines.base import OpenBase, Serving
 from qianxun.pipelines.joining import Pool, strangers
 from qianxun.pipelines.journal import Journal
-from qianxun.pipelines.judging import judge
+from qianxun.pipelines.judging import Order, judge
 from qianxun.pipelines.options import ARMS, TOP_K_LIMIT, RecallOptions, check
 from qianxun.pipelines.parameters import params_of
 from qianxun.pipelines.remember import cache_key, remember, remembered
@@ -117,8 +117,10 @@ class Candidates:
 class Traced:
     """Everything a search did, for the answer and for those who ask why."""
 
+    options: RecallOptions  # with their weights
     asked: Asked
     candidates: Candidates
+    order: Order
     found: tuple[Found, ...]
     degraded: tuple[Degraded, ...]
     steps: tuple[StepTime, ...]
@@ -162,7 +164,7 @@ async def trace(
     while True:
         candidates = await gather(base, serving, asked, options, depth, steps, arms)
         heard, pool = candidates.heard, candidates.pool
-        judged, failed = await judge(base, serving, asked, heard, pool, options, steps)
+        judged, order = await judge(base, serving, asked, heard, pool, options, steps)
         told += heard.degraded
         # Not by top_k or threshold: another depth may give other scores.
         if not pool.dropped or candidates.is_all or depth >= DEEPEST or await pool.of_record() >= TOP_K_LIMIT:
@@ -171,12 +173,14 @@ async def trace(
         arms = tuple(heard.rankings)  # who failed or was late would be so again
     has_moved = serving is not base.serving or generation.index != await serving.index.watermark()
     found = newest_only(judged)
-    degraded = [*asked.degraded, *told, *failed]
+    degraded = [*asked.degraded, *told, *order.degraded]
     if pool.dropped and not has_moved:
         degraded += await asyncio.to_thread(strangers, base, pool)
     return Traced(
+        options=options,
         asked=asked,
         candidates=candidates,
+        order=order,
         found=tuple(found),
         degraded=tuple(dict.fromkeys(degraded)),
         steps=(*heard.steps, *steps.done),
