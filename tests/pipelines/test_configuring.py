@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qianxun.engine import Engine
-from qianxun.errors import BadInput, ModelUnavailable, NotFound, QianxunError
+from qianxun.errors import BadInput, IndexUnusable, ModelUnavailable, NotFound, QianxunError
 from qianxun.pipelines.configuring import KINDS, changed, flat, read
 from qianxun.ports import never
 from qianxun.testing.fake_embedding import HashEmbedding
@@ -193,6 +193,23 @@ def test_a_dictionary_is_in_force_for_old_and_new_documents(tmp_path: Path) -> N
         await engine.configure(kb, {"dictionary": None})
         assert base.index.stamp.analysis == before
         assert (await engine.verify(kb)).is_clean
+
+    story_of(tmp_path, story)
+
+
+def test_a_rebuild_that_failed_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(engine: Engine, kb: int) -> None:
+        async def full(*_: Any) -> Any:
+            raise IndexUnusable("磁盘已满")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(engine.backend, "build", full)
+            with pytest.raises(IndexUnusable):
+                await engine.configure(kb, {"dictionary": ["住院报销另定"]})
+        assert (await engine.retrieve(kb, "住院报销")).found  # by the old index
+        await engine.configure(kb, {})
+        base = await engine.base(kb)
+        assert len(await base.index.match(Terms(("住院报销另定",)), 200, EVERYTHING)) == 1
 
     story_of(tmp_path, story)
 
