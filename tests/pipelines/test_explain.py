@@ -32,6 +32,7 @@ from qianxun.types import (
     Filter,
     In,
     IndexBatch,
+    Message,
     Not,
     Or,
     QAPair,
@@ -427,3 +428,72 @@ def test_a_bad_search_is_refused_and_not_explained(room: Room) -> None:
         room.why(room.id("发票"), "报销", top_k=101)
     with pytest.raises(BadQuery):
         room.why(room.id("发票"), "  ")
+
+
+def test_a_reranker_that_fails_leaves_the_fused_sum(tmp_path: Path) -> None:
+    class Mute(Reader):
+        def score(self, query: str, passages: Sequence[str], stop: Callable[[], bool] = never) -> list[float]:
+            raise ModelUnavailable("连不上")
+
+    held = Room(tmp_path, LIBRARY, HashEmbedding(), Mute())
+    try:
+        told = held.run(held.engine.explain(held.kb, "报销比例", held.id("发票"), rerank="reader", top_k=3))
+        assert [part.part for part in told.answer.degraded] == ["rerank"]
+        assert all(each.total == each.fused == each.shown and each.share == 0.0 for each in told.sums)
+        assert told.chunk is not None
+        assert told.chunk.step != "rerank"
+    finally:
+        held.close()
+
+
+def test_a_rewriting_is_asked_for_once(tmp_path: Path) -> None:
+    class Rewriter:
+        name = "rewriter"
+        asked = 0
+
+        def complete(self, messages: Sequence[Message]) -> str:
+            self.asked += 1
+            return f'["门诊的规定", "第 {self.asked} 种说法"]'
+
+    async def work() -> None:
+        model = Rewriter()
+        async with opened(tmp_path, HashEmbedding(), model) as (engine, _):  # type: ignore[arg-type]
+            made = await engine.create_knowledge_base("改写", model="fake-64", config={"rewrite_model": "rewriter"})
+            await engine.add_documents(made.id, LIBRARY)
+            told = await engine.explain(made.id, "报销比例", f"c_{made.id}_发票_0", top_k=1, fuzzy=False)
+            assert model.asked == 1
+            assert told.answer.queries == ("报销比例", "门诊的规定", "第 1 种说法")
+            assert told.chunk is not None
+            assert told.chunk.changes
+
+    asyncio.run(work())
+
+
+def test_explanations_hold_while_the_base_is_written_to(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with opened(tmp_path, HashEmbedding(), Reader()) as (engine, kb):  # type: ignore[arg-type]
+            await engine.add_documents(kb, LIBRARY)
+
+            async def write() -> None:
+                for round_ in range(5):
+                    await engine.add_documents(
+                        kb, [doc("发票", f"第 {round_} 版：发票是报销凭证，比例另定。" * (round_ + 1))]
+                    )
+                    await engine.delete_document(kb, "门诊")
+                    await engine.add_documents(kb, [LIBRARY[1]])
+                    if round_ == 3:
+                        await engine.rebuild(kb)
+
+            writing = asyncio.create_task(write())
+            steps = set()
+            while not writing.done():
+                for doc_id in ("发票", "门诊", "住院"):
+                    told = await engine.explain(kb, "报销比例", f"c_{kb}_{doc_id}_0", rerank="reader", top_k=1)
+                    assert len(told.sums) == len(told.answer.found)
+                    assert told.chunk is not None
+                    steps.add(told.chunk.step)
+            await writing
+            assert steps <= {"returned", "top_k", "rerank", "records", "index", "recall"}
+            assert "returned" in steps
+
+    asyncio.run(work())
