@@ -181,11 +181,20 @@ def show_why(console: Console, why: Explanation, command: str) -> None:
     if why.tier is not None or why.matched:
         _line(console, say("层级", "tier"), _tier(why.tier, why.matched, why.coverage))
     if command:
-        told = say("→ 这样会返回它：", "→ This returns it: ") + "；".join(_change(*one) for one in why.changes.items())
+        told = say("→ 这样会返回它：", "→ This returns it: ") + _changes(why)
         print_folded(console, Text(told), 2, hanging=2)
         console.print(f"  {command}", style="green", markup=False, soft_wrap=True)
     elif why.hint:
         print_folded(console, Text(f"→ {why.hint}"), 2, hanging=2)
+
+
+def _changes(why: Explanation) -> str:
+    if why.chunk is not None and why.changes.get("doc_ids") == (why.chunk.doc_id,):
+        name = why.chunk.doc_name or why.chunk.doc_id
+        alone = say(f"只在它的文档“{name}”里找", f"only in its document “{name}”")
+        others = [_change(*one) for one in why.changes.items() if one[0] != "doc_ids"]
+        return say("；", "; ").join([alone, *others])
+    return say("；", "; ").join(_change(*one) for one in why.changes.items())
 
 
 def _change(name: str, value: Any) -> str:
