@@ -166,7 +166,8 @@ def test_searches_under_writes_and_a_rebuild_see_one_state_each(tmp_path: Path) 
     """Fifty at once, while documents change version, some go, and the index is made anew."""
 
     async def story() -> None:
-        async with Engine.open(settings=Settings(data=str(tmp_path)), models={"fake-64": HashEmbedding()}) as engine:
+        told = Settings(data=str(tmp_path), search=Search(arm_seconds=120.0))  # busy machines are not what is tried
+        async with Engine.open(settings=told, models={"fake-64": HashEmbedding()}) as engine:
             kb = (await engine.create_knowledge_base("医保", model="fake-64")).id
             await engine.add_documents(kb, [_version(number, 0) for number in range(20)])
             gone: set[str] = set()
@@ -189,7 +190,7 @@ def test_searches_under_writes_and_a_rebuild_see_one_state_each(tmp_path: Path) 
                     versions: dict[str, set[int]] = {}
                     for each in recall.found:
                         versions.setdefault(each.chunk.doc_id, set()).add(each.chunk.generation)
-                    assert all(len(held) == 1 for held in versions.values())
+                    assert not [doc_id for doc_id, held in versions.items() if len(held) > 1], recall.generation
                     assert not before & versions.keys()
                     if is_last:
                         return
