@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 RERANKED: Final = 50  # the first so many are read again
 PAGE: Final = 50
+NEAREST: Final = 3  # by the vector arm: related, however little the cosine
 
 
 async def judge(
@@ -200,7 +201,7 @@ class Bench:
         alike = None
         if self.alike:
             alike = max((each.score(chunk.key) for each in self.alike if chunk.key in each), default=self.unlike)
-        meets = bool(held) or "keyword" in candidate.arms or self._shares_a_character(chunk.text)
+        meets = bool(held) or "keyword" in candidate.arms or _is_near(candidate) or self._shares_a_character(chunk.text)
         tier = tier_of(alike, covered, is_named=chunk.doc_id in self.named, meets=meets)
         return Verdict(tier, alike, held, covered)
 
@@ -217,6 +218,11 @@ class Bench:
 
     def _shares_a_character(self, text: str) -> bool:
         return not self.grams.isdisjoint(fold(text))
+
+
+def _is_near(candidate: Found) -> bool:
+    """Among the nearest of all: what is asked in quite other words has no more to show than that."""
+    return "vector" in candidate.arms and 1 <= candidate.arms["vector"].rank <= NEAREST
 
 
 async def bench_of(base: OpenBase, serving: Serving, asked: Asked, heard: Heard) -> Bench:
