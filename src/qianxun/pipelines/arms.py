@@ -41,9 +41,8 @@ class Heard:
     degraded: tuple[Degraded, ...]
     steps: tuple[StepTime, ...]
     vectors: tuple[Vector, ...] = ()  # of the queries, where they were asked for
-    behind: Ranking = field(
-        default_factory=lambda: NOTHING
-    )  # what the vector arm would have said of the others' candidates
+    # What the vector arm would have said of the candidates that only others found.
+    behind: Ranking = field(default_factory=lambda: NOTHING)
 
     @property
     def sides(self) -> tuple[str, ...]:
