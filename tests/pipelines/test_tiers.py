@@ -51,6 +51,14 @@ def test_a_sure_result_is_strict_and_a_distant_one_fuzzy(shelf: Opened) -> None:
     assert set(best.matched) >= {"参保", "职工", "住院", "报销", "比例"}
 
 
+def test_the_nearest_come_though_they_share_no_character_and_nothing_farther_does(shelf: Opened) -> None:
+    """HashEmbedding knows no meaning: ranks by it are as good as random, and that is all this needs."""
+    recall = shelf.ask("qwxyz", mode="vector", top_k=100)
+    assert [each.arms["vector"].rank for each in recall.found] == [1, 2, 3]
+    assert {each.tier for each in recall.found} == {"fuzzy"}
+    assert shelf.ask("qwxyz", mode="vector", top_k=100, fuzzy=False).found == ()
+
+
 def test_where_fuzzy_results_are_not_allowed_only_sure_ones_come(shelf: Opened) -> None:
     loose = shelf.ask("参保职工住院的报销比例", top_k=100)
     sure = shelf.ask("参保职工住院的报销比例", top_k=100, fuzzy=False)
