@@ -68,9 +68,9 @@ PEERS = (
     Entry("lancedb", 20, 20.0),
     Entry("lancedb", 40, tuned=True),
     Entry("langchain", 10, 50.0),
-    Entry("llamaindex", 2, 50.0),
     Entry("llamaindex", 20, tuned=True),
     Entry("haystack", 2, 50.0),
+    Entry("llamaindex", 2, 50.0),
 )
 PERSISTENT = ("txtai", "lancedb", "llamaindex", "haystack")  # LangChain's BM25Retriever cannot be kept
 TARGETS_FROM = 100_000  # passages; below, fixed costs decide
@@ -157,7 +157,11 @@ def built(entry: Entry, material: Path, folder: Path) -> dict[str, Any] | None:
 def reopened(entry: Entry, material: Path, folder: Path, times: int) -> dict[str, float]:
     """Medians over fresh processes."""
     runs = [run(entry, "reopen", material, folder, BUILD_SECONDS) for _ in range(times)]
-    return {name: round(median(each[name] for each in runs), 3) for name in runs[0]}
+    return rounded({name: median(each[name] for each in runs) for name in runs[0]})
+
+
+def rounded(figures: dict[str, float]) -> dict[str, float]:
+    return {name: round(figure, 3) for name, figure in figures.items()}
 
 
 def compared(ours: Served, other: Served, start: int, passes: int) -> dict[str, float]:
@@ -181,7 +185,7 @@ def compared(ours: Served, other: Served, start: int, passes: int) -> dict[str, 
 
 
 def questions_needed(entries: Sequence[Entry], passes: int) -> int:
-    return WARMING * (1 + len(entries)) + passes * sum(entry.asked_of_ours for entry in entries)
+    return 1 + WARMING * (1 + len(entries)) + passes * sum(entry.asked_of_ours for entry in entries)
 
 
 def measure_one(entry: Entry, ours: Served, material: Path, place: Path, start: int, passes: int) -> dict[str, Any]:
@@ -195,7 +199,7 @@ def measure_one(entry: Entry, ours: Served, material: Path, place: Path, start: 
         finally:
             other.close()
         if entry.is_peer:
-            told["reopen"] = reopened(entry, material, folder, 3 if entry.per_pass >= 20 else 1)
+            told["reopen"] = reopened(entry, material, folder, 3) if entry.per_pass >= 20 else rounded(other.opened)
     except Failed as failed:
         return {"failed": str(failed)}
     return told
@@ -211,8 +215,9 @@ def measure(entries: Sequence[Entry], count: int, passes: int, cache: Path = CAC
     told["ours"]["reopen"] = reopened(OURS, material.folder, place / OURS.name, passes)
     ours = Served(OURS, material.folder, place / OURS.name)
     try:
-        ours.ask(0, WARMING)
-        start = WARMING
+        start = 1  # the first question was asked at the opening
+        ours.ask(start, WARMING)
+        start += WARMING
         for entry in entries:
             told[entry.name] = measure_one(entry, ours, material.folder, place, start, passes)
             print(json.dumps({entry.name: told[entry.name]}), file=sys.stderr, flush=True)

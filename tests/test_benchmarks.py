@@ -164,7 +164,7 @@ def test_the_table_shows_ours_in_the_same_passes_and_how_many_they_were() -> Non
 def test_no_two_passes_share_a_question() -> None:
     slow = Entry("haystack", 2, 50.0)
     assert slow.asked_of_ours == 50  # a ratio wants more of ours than a slow peer can be asked
-    assert questions_needed([BARE, slow], passes=3) == 3 * 20 + 3 * (200 + 50)
+    assert questions_needed([BARE, slow], passes=3) == 1 + 3 * 20 + 3 * (200 + 50)
 
 
 def test_a_peer_without_its_environment_is_said_to_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
