@@ -15,6 +15,7 @@ from qianxun.types import (
     Message,
     Query,
     Ranking,
+    Recall,
     Scores,
     TermCounts,
     Terms,
@@ -82,11 +83,11 @@ class Models(Protocol):
 
 
 class Cache(Protocol):
-    """Bytes under a key, for a while. A cache that cannot answer has nothing: it never fails a search."""
+    """Answers under a key, for a while. A cache that cannot answer has nothing: it never fails a search."""
 
-    async def get(self, key: str) -> bytes | None: ...
+    async def get(self, key: str) -> Recall | None: ...
 
-    async def put(self, key: str, value: bytes, seconds: float) -> None: ...
+    async def put(self, key: str, answer: Recall, seconds: float) -> None: ...
 
 
 class Index(Protocol):

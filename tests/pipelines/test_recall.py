@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +16,7 @@ from qianxun.errors import BadFilter, BadQuery, ModelUnavailable, NotFound, Reca
 from qianxun.pipelines import joining
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.options import Mode
-from qianxun.types import And, Chunk, Eq, Filter, In, Not, Or, Range, Recall, Vector
+from qianxun.types import And, Eq, Filter, In, Not, Or, Range, Recall, Vector
 from tests.pipelines.opened import FailingEmbedding, doc, found, opened
 
 T = TypeVar("T")
@@ -121,20 +120,20 @@ def test_a_version_replaced_between_the_index_and_the_records_is_looked_for_agai
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The search is held up after the index has answered with the old version, until that one is gone."""
-    honest, entered, gate = joining._chunks, threading.Event(), threading.Event()
+    honest, entered, gate = joining.read, asyncio.Event(), asyncio.Event()
 
-    def held_up(base: OpenBase, keys: Sequence[int]) -> dict[int, Chunk]:
+    async def held_up(base: OpenBase, *work: Any) -> Any:
         if not entered.is_set():
             entered.set()
-            gate.wait(60)
-        return honest(base, keys)
+            await gate.wait()
+        return await honest(base, *work)
 
     async def story() -> None:
         async with opened(tmp_path) as (engine, kb):
             await engine.add_documents(kb, [doc("d", "旧版的报销比例")])
-            monkeypatch.setattr(joining, "_chunks", held_up)
+            monkeypatch.setattr(joining, "read", held_up)
             searching = asyncio.create_task(found(engine, kb, "报销比例"))
-            await asyncio.to_thread(entered.wait, 60)
+            await asyncio.wait_for(entered.wait(), 60)
             await engine.add_documents(kb, [doc("d", "新版的报销比例")])
             gate.set()
             assert await searching == {"d": "新版的报销比例"}

@@ -1,4 +1,4 @@
-"""A cache in this process: the least recently used goes first."""
+"""A cache in this process: the least recently used goes first. Answers are kept as they are: nothing changes them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from qianxun.types import Recall
+
 MIB = 1024 * 1024
-ENTRY_BYTES = 300  # what an entry costs beside its key and value: dictionary slot, tuple, objects' heads
+ENTRY_BYTES = 2_000  # what an entry costs beside its results
+RESULT_BYTES = 2_500  # what a result costs beside its text: chunk, attributes, arms' scores
 
 
 @dataclass
@@ -19,30 +22,30 @@ class MemoryCache:
     entries: int = 1000
     bytes_limit: int = 64 * MIB
     clock: Callable[[], float] = time.monotonic
-    _held: OrderedDict[str, tuple[float, bytes]] = field(default_factory=OrderedDict, init=False, repr=False)
+    _held: OrderedDict[str, tuple[float, Recall]] = field(default_factory=OrderedDict, init=False, repr=False)
     _bytes: int = field(default=0, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
-    async def get(self, key: str) -> bytes | None:
+    async def get(self, key: str) -> Recall | None:
         with self._lock:
             found = self._held.get(key)
             if found is None:
                 return None
-            until, value = found
+            until, answer = found
             if self.clock() >= until:
                 self._drop(key)
                 return None
             self._held.move_to_end(key)
-            return value
+            return answer
 
-    async def put(self, key: str, value: bytes, seconds: float) -> None:
-        """Replaces what is there. A value that is larger than the whole cache, or lives no time, is not kept."""
+    async def put(self, key: str, answer: Recall, seconds: float) -> None:
+        """Replaces what is there. An answer that is larger than the whole cache, or lives no time, is not kept."""
         with self._lock:
             self._drop(key)
-            size = _size(key, value)
+            size = size_of(key, answer)
             if not seconds > 0 or size > self.bytes_limit:
                 return
-            self._held[key] = (self.clock() + seconds, value)
+            self._held[key] = (self.clock() + seconds, answer)
             self._bytes += size
             while len(self._held) > self.entries or self._bytes > self.bytes_limit:
                 self._drop(next(iter(self._held)))
@@ -57,14 +60,16 @@ class MemoryCache:
 
     @property
     def size(self) -> int:
-        """Bytes held, keys and bookkeeping included."""
+        """Bytes held, about."""
         return self._bytes
 
     def _drop(self, key: str) -> None:
         found = self._held.pop(key, None)
         if found is not None:
-            self._bytes -= _size(key, found[1])
+            self._bytes -= size_of(key, found[1])
 
 
-def _size(key: str, value: bytes) -> int:
-    return 4 * len(key) + len(value) + ENTRY_BYTES
+def size_of(key: str, answer: Recall) -> int:
+    """About what an entry takes: texts at up to four bytes a character, and the objects around them."""
+    texts = sum(len(each.chunk.text) + sum(map(len, each.highlights)) for each in answer.found)
+    return 4 * (len(key) + len(answer.query) + texts) + RESULT_BYTES * len(answer.found) + ENTRY_BYTES

@@ -51,6 +51,7 @@ from qianxun.types import (
 CURRENT = "CURRENT"
 KEYWORDS = "keywords"
 APPLYING = "applying"
+AT_ONCE = 400  # rows that are sooner scored than handed to a thread
 SAMPLE = 2_000  # rows that speak for all of them
 FEW_TERMS = 200  # so many are counted in less time than a thread takes to wake: 3 µs each where they are not known
 PURGE_AFTER = 1_000  # deaths that wait, at most, for a batch that adds something
@@ -120,6 +121,8 @@ class EmbeddedIndex:
         return await asyncio.to_thread(self._count, terms)
 
     async def cosines(self, vector: Vector, keys: Keys) -> Scores:
+        if len(keys) <= AT_ONCE:
+            return self._cosines(vector, keys)
         return await asyncio.to_thread(self._cosines, vector, keys)
 
     async def likeness(self) -> float:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from qianxun.chinese import Analyser
 from qianxun.ingest.chunk import ChunkSplitter
@@ -17,6 +17,7 @@ from qianxun.rank.rerank import RerankCache
 from qianxun.records import Records
 from qianxun.types import IndexStamp, KnowledgeBase
 
+Result = TypeVar("Result")
 Arms: TypeAlias = "Callable[[OpenBase, Serving], Sequence[Retriever]]"
 
 
@@ -90,3 +91,13 @@ def stamp_for(model: EmbeddingModel | None, analyser: Analyser) -> IndexStamp:
     return IndexStamp(
         model=model.name if model else "", dimension=model.dimension if model else 0, analysis=analyser.version
     )
+
+
+async def read(base: OpenBase, work: Callable[..., Result], *arguments: Any) -> Result:
+    """``work(tx, base id, …)``, a short read of the records on the way of a search."""
+
+    def reading() -> Result:
+        with base.records.reading() as tx:
+            return work(tx, base.id, *arguments)
+
+    return reading() if base.records.is_here else await asyncio.to_thread(reading)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from qianxun.pipelines.arms import WITH_VECTOR, Heard
 from qianxun.pipelines.asking import Asked
-from qianxun.pipelines.base import OpenBase
+from qianxun.pipelines.base import OpenBase, read
 from qianxun.rank.calibrate import Curve
 from qianxun.records import chunks, outbox
 from qianxun.types import ArmScore, Chunk, Degraded, Found, Ranking, matches
@@ -37,7 +36,7 @@ class Pool:
         """Those of these candidates that are of record, in this order."""
         unread = [key for key in keys if key not in self._read]
         if unread:
-            held = await asyncio.to_thread(_chunks, self._base, unread)
+            held = await read(self._base, chunks.by_keys, unread)
             self._read |= {key: self._found(held[key]) if self._is_in(held, key) else None for key in unread}
         return [each for key in keys if (each := self._read[key]) is not None]
 
@@ -97,11 +96,6 @@ class ByKey:
         """Zero for a chunk that it does not name."""
         row = self._rows.get(key)
         return 0.0 if row is None else float(self._scores[row])
-
-
-def _chunks(base: OpenBase, keys: Sequence[int]) -> dict[int, Chunk]:
-    with base.records.reading() as tx:
-        return chunks.by_keys(tx, base.id, keys)
 
 
 def strangers(base: OpenBase, pool: Pool) -> list[Degraded]:

@@ -20,7 +20,7 @@ from typing import Final
 from qianxun.errors import IndexUnusable
 from qianxun.pipelines.arms import Heard, completed, hear
 from qianxun.pipelines.asking import Asked, ask, check_text
-from qianxun.pipelines.base import OpenBase, Serving
+from qianxun.pipelines.base import OpenBase, Serving, read
 from qianxun.pipelines.joining import Pool, strangers
 from qianxun.pipelines.journal import Journal
 from qianxun.pipelines.judging import Order, judge
@@ -223,7 +223,7 @@ async def gather(
 
 async def generation_of(base: OpenBase, serving: Serving) -> Generation:
     stamp = serving.index.stamp
-    records = await asyncio.to_thread(_generation, base)
+    records = await read(base, bases.generation)
     return Generation(records, await serving.index.watermark(), stamp.model, stamp.analysis)
 
 
@@ -231,11 +231,6 @@ def _is_of(generation: Generation, serving: Serving) -> bool:
     """False where another index has taken the place of the one that was asked."""
     stamp = serving.index.stamp
     return (generation.model, generation.analysis) == (stamp.model, stamp.analysis)
-
-
-def _generation(base: OpenBase) -> int:
-    with base.records.reading() as tx:
-        return bases.generation(tx, base.id)
 
 
 async def weighed(serving: Serving, options: RecallOptions) -> RecallOptions:

@@ -39,7 +39,18 @@ def answer_bytes(recall: Recall) -> bytes:
 
 
 def digest(recall: Recall) -> str:
-    return hashlib.sha256(answer_bytes(recall)).hexdigest()
+    """Tells answers apart as `answer_bytes` does, for a tenth of the work: a chunk's key stands for its text, since no
+    other text is ever given that key."""
+    told = {name: value for name, value in _fields(recall).items() if name not in (*OF_THE_RUN, "found")}
+    told["steps"] = [(step.name, step.count) for step in recall.steps]
+    found = [_without_text(each) for each in recall.found]
+    return hashlib.sha256(_sorted([told, found]).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _without_text(found: Found) -> list[Any]:
+    arms = [(arm, by.rank, by.raw, by.score) for arm, by in sorted(found.arms.items())]
+    sure = (found.tier, found.matched, found.coverage, found.fused, found.rerank)
+    return [found.chunk.key, found.chunk.chunk_id, found.score, found.source, arms, *sure]
 
 
 # ── writing ──────────────────────────────────────────────────────────────────────────────────────

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Mapping
 from typing import Any
 
-from qianxun.pipelines.recall_bytes import from_bytes, to_bytes
 from qianxun.pipelines.replaying import is_replaying
 from qianxun.ports import Cache
 from qianxun.types import Generation, Recall
-
-log = logging.getLogger(__name__)
 
 VERSION = 1  # of the ranking and of the written form: answers of another version are not ours
 
@@ -32,19 +28,12 @@ def cache_key(knowledge_base: int, query: str, params: Mapping[str, Any], genera
 
 
 async def remembered(cache: Cache, key: str, query: str) -> Recall | None:
-    """The answer kept under a key. A damaged entry, or another query's (md5 can be made to collide), is none."""
-    written = None if is_replaying() else await cache.get(key)
-    if written is None:
-        return None
-    try:
-        found = from_bytes(written)
-    except ValueError as error:
-        log.warning("cache entry %s is not an answer and counts as absent: %s", key, error)
-        return None
-    return found if found.query == query else None
+    """The answer kept under a key; another query's (md5 can be made to collide) is none."""
+    found = None if is_replaying() else await cache.get(key)
+    return found if found is not None and found.query == query else None
 
 
 async def remember(cache: Cache, key: str, recall: Recall, seconds: float) -> None:
     """Keeps an answer. A degraded one is not kept: the next search may be whole again."""
     if not recall.degraded and not recall.from_cache and not is_replaying():
-        await cache.put(key, to_bytes(recall), seconds)
+        await cache.put(key, recall, seconds)
