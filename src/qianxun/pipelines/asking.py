@@ -7,7 +7,7 @@ import logging
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from qianxun.chinese import fold
@@ -70,7 +70,6 @@ async def ask(
     where: Filter,
     doc_ids: Sequence[str],
     *,
-    fuzzy: bool,
     rewrite_seconds: float,
     rewritings: Sequence[str] | None = None,
 ) -> Asked:
@@ -88,19 +87,21 @@ async def ask(
         others, failed = await _rewritten(base, name, text, rewrite_seconds)
         texts += others
         degraded += failed
-    queries = [Query(each, base.analyser.analyse_query(each), None, where) for each in texts]
-    guess = await _guess(base, serving, text) if fuzzy else None
-    if guess is not None:
-        queries.append(Query(guess, base.analyser.analyse_query(guess), None, where))
-    return Asked(tuple(queries), named, 1 if guess is not None else 0, tuple(degraded))
+    queries = tuple(Query(each, base.analyser.analyse_query(each), None, where) for each in texts)
+    return Asked(queries, named, 0, tuple(degraded))
 
 
-async def _guess(base: OpenBase, serving: Serving, text: str) -> str | None:
-    """The query as it may have been meant; none over a damaged index, of which the keyword arm will tell."""
+async def with_guess(base: OpenBase, serving: Serving, asked: Asked) -> Asked:
+    """The same with the query as it may have been meant, where a word was typed by its sound."""
+    own = asked.queries[0]
     try:
-        return await corrections(text, base.analyser, serving.index.count)
-    except IndexUnusable:
-        return None
+        guess = await corrections(own.text, base.analyser, serving.index.count)
+    except IndexUnusable:  # of which the keyword arm tells
+        guess = None
+    if guess is None:
+        return asked
+    meant = Query(guess, base.analyser.analyse_query(guess), None, own.where)
+    return replace(asked, queries=(*asked.queries, meant), corrected=1)
 
 
 async def counted(serving: Serving, words: Sequence[str]) -> TermCounts:

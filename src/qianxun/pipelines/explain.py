@@ -111,7 +111,7 @@ async def _place(case: _Case, asked: Asked, options: RecallOptions, chunk: Chunk
     """Where the chunk stands among the candidates, in the order in which they are judged; None: it is not one."""
     options = await weighed(case.serving, options)
     candidates = await gather(case.base, case.serving, asked, options, depth, Steps())
-    heard, pool = candidates.heard, candidates.pool
+    asked, heard, pool = candidates.asked, candidates.heard, candidates.pool
     bench = await bench_of(case.base, case.serving, asked, heard)
     order = await put_in_order(case.base, case.serving, asked, heard, pool, options, Steps())
     before = 0

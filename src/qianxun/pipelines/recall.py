@@ -19,22 +19,24 @@ from typing import Final
 
 from qianxun.errors import IndexUnusable
 from qianxun.pipelines.arms import Heard, completed, hear
-from qianxun.pipelines.asking import Asked, ask, check_text
+from qianxun.pipelines.asking import Asked, ask, check_text, with_guess
 from qianxun.pipelines.base import OpenBase, Serving, read
 from qianxun.pipelines.joining import Pool, strangers
 from qianxun.pipelines.journal import Journal
-from qianxun.pipelines.judging import Order, judge
+from qianxun.pipelines.judging import Order, judge, sides_of
 from qianxun.pipelines.options import ARMS, TOP_K_LIMIT, RecallOptions, check
 from qianxun.pipelines.parameters import params_of
 from qianxun.pipelines.remember import cache_key, remember, remembered
 from qianxun.pipelines.steps import Steps
 from qianxun.ports import Cache
-from qianxun.rank.fuse import FUSIONS, fitting_weights
+from qianxun.rank.fuse import FUSIONS, fitting_weights, weighted
+from qianxun.rank.tiers import FUZZY
 from qianxun.records import bases
 from qianxun.types import Degraded, Found, Generation, Ranking, Recall, StepTime
 
 DEPTH: Final = 200  # candidates per arm: above every top_k, so that a shorter list is a prefix of a longer one
 DEEPEST: Final = 12_800  # as far as a search goes on when the first candidates are not of record any more
+UNSURE_WORDS: Final = 0.2  # a share: nine of ten right answers have more of the query's words
 TRIES: Final = 5  # under writes without a pause a search may have to look again
 
 
@@ -102,6 +104,7 @@ def newest_only(found: Sequence[Found]) -> list[Found]:
 class Candidates:
     """What the arms found to so great a depth, put into one ranking."""
 
+    asked: Asked
     heard: Heard
     fused: Ranking
     pool: Pool
@@ -163,7 +166,7 @@ async def trace(
     told: list[Degraded] = []
     while True:
         candidates = await gather(base, serving, asked, options, depth, steps, arms)
-        heard, pool = candidates.heard, candidates.pool
+        asked, heard, pool = candidates.asked, candidates.heard, candidates.pool
         judged, order = await judge(base, serving, asked, heard, pool, options, steps)
         told += heard.degraded
         # Not by top_k or threshold: another depth may give other scores.
@@ -198,7 +201,6 @@ async def asked_for(
         text,
         options.where,
         options.doc_ids,
-        fuzzy=options.fuzzy,
         rewrite_seconds=options.rewrite_seconds,
         rewritings=rewritings,
     )
@@ -213,12 +215,34 @@ async def gather(
     steps: Steps,
     arms: Sequence[str] = (),
 ) -> Candidates:
-    """The candidates of these arms, or of every one, fused. ``options`` have their weights."""
-    heard = await hear(base, serving, asked, arms or ARMS[options.mode], depth, options.arm_seconds)
+    """The candidates of these arms, or of every one, fused. ``options`` have their weights.
+
+    Where nothing sure is found, a word may have been typed by its sound: the query is asked again as it may have been
+    meant. Only then, because most such guesses are wrong where the query is right.
+    """
+    arms = arms or ARMS[options.mode]
+    heard = await hear(base, serving, asked, arms, depth, options.arm_seconds)
     with steps.timed("fuse"):
         heard = await completed(serving, asked, heard)
-        fused = FUSIONS[options.fusion](heard.scores(), options.weights)
-    return Candidates(heard, fused, Pool(base, asked, heard, fused), depth)
+    if options.fuzzy and not asked.corrected and is_unsure(base, heard, options):
+        with steps.timed("guess"):
+            guessed = await with_guess(base, serving, asked)
+        if guessed.corrected:
+            asked = guessed
+            heard = await hear(base, serving, asked, arms, depth, options.arm_seconds)
+            heard = await completed(serving, asked, heard)
+    fused = FUSIONS[options.fusion](heard.scores(), options.weights)
+    return Candidates(asked, heard, fused, Pool(base, asked, heard, fused), depth)
+
+
+def is_unsure(base: OpenBase, heard: Heard, options: RecallOptions) -> bool:
+    """Whether the best candidate would not even be a fuzzy result; by words alone, whether it has few of them."""
+    best = weighted(heard.scores(), options.weights).scores[:1]
+    if len(best) == 0:
+        return True
+    if "vector" not in heard.sides:
+        return bool(best[0] < UNSURE_WORDS)
+    return bool(base.curves.fused(sides_of(heard, options))(best)[0] < FUZZY)
 
 
 async def generation_of(base: OpenBase, serving: Serving) -> Generation:
