@@ -14,7 +14,7 @@ from benchmarks import embedding, recall, side_by_side
 from benchmarks.__main__ import BENCHMARKS, Benchmark, judge
 from benchmarks.__main__ import run as run_benchmark
 from benchmarks.passages import MODEL, passages
-from benchmarks.peers.material import spread
+from benchmarks.peers.material import questions, spread
 from benchmarks.side_by_side import BARE, PEERS, Entry, Failed, questions_needed, run, table, verdicts
 
 from tests.shared import needs_data, needs_model
@@ -165,6 +165,16 @@ def test_no_two_passes_share_a_question() -> None:
     slow = Entry("haystack", 2, 50.0)
     assert slow.asked_of_ours == 50  # a ratio wants more of ours than a slow peer can be asked
     assert questions_needed([BARE, slow], passes=3) == 1 + 3 * 20 + 3 * (200 + 50)
+
+
+@needs_data
+def test_there_are_questions_for_every_entry_in_five_passes_and_too_many_are_refused() -> None:
+    needed = questions_needed([BARE, *PEERS], passes=5)
+    asked = questions(needed)
+    assert len(set(asked)) == needed
+    assert asked[:40] == questions(40)
+    with pytest.raises(ValueError, match="ask fewer passes"):
+        questions(1_000_000)
 
 
 def test_a_peer_without_its_environment_is_said_to_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,16 @@ QUESTION_SETS = ("dureader_robust", "cmrc2018")
 
 
 def questions(count: int) -> list[str]:
-    """Real questions of people, no two alike, the sets by turns."""
+    """Real questions of people, no two alike, the sets by turns. Raises ValueError where there are not so many."""
     told = []
     for name in QUESTION_SETS:
         with (SHARED / "data" / "beir" / name / "queries.jsonl").open(encoding="utf-8") as lines:
             told.append([json.loads(line)["text"] for line in lines])
-    mixed = [text for pair in zip(*told, strict=False) for text in pair]
-    return list(dict.fromkeys(mixed))[:count]
+    mixed = [text for pair in zip_longest(*told) for text in pair if text is not None]
+    distinct = list(dict.fromkeys(mixed))
+    if len(distinct) < count:
+        raise ValueError(f"{count} different questions are needed, {len(distinct)} are there: ask fewer passes")
+    return distinct[:count]
 
 
 def embedded(texts: Sequence[str], count: int, kept: Path, model: Any) -> Any:
