@@ -48,9 +48,9 @@ def test_the_page_on_scores_tells_the_numbers_in_force() -> None:
     for number in (*curves, STRICT, FUZZY, CHANCE, QUESTION_LEAD, *limits):
         assert f"{number:g}".removeprefix("0") in written, number
     for likeness in (0.4, 0.45, 0.5):  # the formula, as it is written there
-        told = re.search(r"`0\.6 − ([\d.]+) · \(均值 − ([\d.]+)\)`", written)
+        told = re.search(r"`([\d.]+) − ([\d.]+) · \(均值 − ([\d.]+)\)`", written)
         assert told is not None
-        expected = 0.6 - float(told[1]) * (likeness - float(told[2]))
+        expected = float(told[1]) - float(told[2]) * (likeness - float(told[3]))
         assert fitting_weights(likeness)["vector"] == pytest.approx(expected, abs=0.006)
 
 
