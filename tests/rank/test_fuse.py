@@ -148,7 +148,7 @@ def test_best_of_loses_no_key_whatever_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("likeness", "vector"), [(0.0, 0.67), (0.36, 0.67), (0.46, 0.67 - 1.9 * 0.1), (0.6, 0.35), (1.0, 0.35)]
+    ("likeness", "vector"), [(0.0, 0.7), (0.36, 0.7), (0.46, 0.7 - 2.1 * 0.1), (0.6, 0.34), (1.0, 0.34)]
 )
 def test_the_more_alike_the_chunks_the_less_meaning_counts(likeness: float, vector: float) -> None:
     held = fitting_weights(likeness)

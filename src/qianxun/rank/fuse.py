@@ -35,7 +35,7 @@ def fitting_weights(likeness: float) -> dict[str, float]:
     Where all chunks speak of one matter (tables of annual reports) their vectors lie close together and tell less
     apart than words do; where they speak of many the reverse holds. Measured over ten sets in docs/quality.md.
     """
-    vector = round(min(max(0.67 - 1.9 * (likeness - 0.36), 0.35), 0.67), 2)
+    vector = round(min(max(0.7 - 2.1 * (likeness - 0.36), 0.34), 0.7), 2)
     return {"vector": vector, "keyword": round(1.0 - vector, 2)}
 
 
