@@ -46,6 +46,7 @@ async def recall_kept(
     """`recall`, or the same answer as long as nothing it depends on has changed; either way it is logged."""
     check_text(text)
     started = time.perf_counter()
+    await asyncio.sleep(0)  # an answer from the cache waits for nothing else: others must have their turn
     params = params_of(options)
     generation = await generation_of(base, base.serving)
     key = cache_key(base.id, text, params, generation)
