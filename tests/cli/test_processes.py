@@ -20,6 +20,7 @@ with owned(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """
+FILES = 1500  # enough that a quick machine is still at work when the signal comes
 QIANXUN = (sys.executable, "-c", "import sys; from qianxun.cli import main; sys.exit(main())")
 
 
@@ -47,8 +48,8 @@ def test_a_folder_in_use_names_its_owner_and_doctor_still_works(handbook: Run, t
 def test_after_ctrl_c_the_same_command_goes_on(run: Run, tmp_path: Path) -> None:
     files = tmp_path / "很多"
     files.mkdir()
-    for number in range(400):
-        (files / f"{number:03}.txt").write_text(f"第 {number} 号文件。" + "琥珀、青铜与瓷器。" * 300, "utf-8")
+    for number in range(FILES):
+        (files / f"{number:04}.txt").write_text(f"第 {number} 号文件。" + "琥珀、青铜与瓷器。" * 300, "utf-8")
     assert run("kb", "create", "库").code == 0
     stopped = _interrupted_add(tmp_path)
     assert stopped.returncode == 130, stopped.stderr
@@ -58,11 +59,11 @@ def test_after_ctrl_c_the_same_command_goes_on(run: Run, tmp_path: Path) -> None
     assert run("verify", "--json").json["clean"] is True
     told = run("add", "很多", "--kb", "库", "--json")
     assert told.code == 0
-    assert told.json["added"] + told.json["unchanged"] == 400
+    assert told.json["added"] + told.json["unchanged"] == FILES
     assert told.json["added"] > 0
     verdict = run("verify", "--json").json
     assert verdict["clean"] is True
-    assert verdict["knowledge_bases"][0]["documents"] == 400
+    assert verdict["knowledge_bases"][0]["documents"] == FILES
 
 
 def _interrupted_add(folder: Path) -> subprocess.CompletedProcess[str]:
