@@ -154,7 +154,7 @@ def telling(query: str, spans: Sequence[tuple[int, int]]) -> list[int]:
     """The tokens that carry the question's meaning; all of them where none does.
 
     Left out are marks and words like 的、什么、吗: every passage has something near to those, so they only blur the
-    score (docs/quality.md: with them MaxSim gains a third less).
+    score (docs/quality.md: with them MaxSim gains a fifth less).
     """
     folded = query.lower()
     empty = {at for found in _stop_words().finditer(folded) for at in range(found.start(), found.end())}
