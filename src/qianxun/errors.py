@@ -7,6 +7,9 @@ QianxunError
 │   └── BadQuery              empty, too long, top_k out of bounds
 ├── NotFound                  no such knowledge base, document, chunk, model
 ├── AlreadyThere              the name or id is taken
+├── Unauthorized              no key, or one that is unknown or revoked
+├── Forbidden                 a key that may not do this
+├── Overloaded                too much at once: the same again in a moment may work
 ├── Refused                   a file that was not taken in
 │   ├── UnsupportedFile       no parser for it
 │   ├── TooLarge              over the size, page, cell or memory limit
@@ -62,6 +65,18 @@ class NotFound(QianxunError):
 
 class AlreadyThere(QianxunError):
     word = "already_there"
+
+
+class Unauthorized(QianxunError):
+    word = "unauthorized"
+
+
+class Forbidden(QianxunError):
+    word = "forbidden"
+
+
+class Overloaded(QianxunError):
+    word = "overloaded"
 
 
 class Refused(QianxunError):

@@ -114,6 +114,31 @@ class Parsing:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    host: str = "127.0.0.1"  # any other address wants keys: `qianxun keys create`
+    port: int = 8000
+    body_megabytes: int = 16  # of a JSON body; files are bounded by parsing.file_megabytes
+    recalls_at_once: int = 0  # searches that run side by side; 0: as fits the cores
+    recalls_waiting: int = 256  # … and wait for their turn; beyond, 503
+    request_seconds: float = 60.0  # after which a search or a model test is given up
+    close_seconds: float = 30.0  # for what was accepted to be finished when the service is told to stop
+
+
+@dataclass(frozen=True, slots=True)
+class Outbound:
+    """Where the models that users register may answer. The endpoints of these settings are the operator's own."""
+
+    allow: tuple[str, ...] = ()  # private hosts, addresses or networks, with or without a port: 127.0.0.1:11434
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What registered keys are encrypted with. "": a file in the data folder that only its owner can read."""
+
+    key: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     data: str = "./qianxun-data"
     vectorization: Vectorization = Vectorization()
@@ -125,6 +150,9 @@ class Settings:
     index: IndexSettings = IndexSettings()
     records: RecordsSettings = RecordsSettings()
     parsing: Parsing = Parsing()
+    service: ServiceSettings = ServiceSettings()
+    outbound: Outbound = Outbound()
+    secrets: Secrets = Secrets()
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # "chunking.chunk_size" → where from
 
     @property
@@ -136,7 +164,7 @@ class Settings:
         found: list[tuple[str, Any, str]] = []
         for name in names():
             value = _get(self, name)
-            shown = "******" if name.endswith("api_key") and value else value
+            shown = "******" if name.endswith(("api_key", "secrets.key")) and value else value
             found.append((name, shown, self.origins.get(name, "默认值")))
         return found
 
