@@ -560,6 +560,7 @@ class KnowledgeBase:
     dimension: int = 0
     config: Mapping[str, Any] = field(default_factory=dict)
     created_at: str = ""
+    tenant: str = "local"
 
 
 # ── what goes into the records ───────────────────────────────────────────────────────────────────

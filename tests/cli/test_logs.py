@@ -35,7 +35,7 @@ def searched(*queries: str, seconds: float | None = None) -> None:
                     answer = await engine.retrieve(base.id, query, mode="fulltext", top_k=5)
                 if seconds is not None:
                     object.__setattr__(answer, "seconds", seconds)
-                journal.note(base.id, answer, PARAMS)
+                journal.note(base, answer, PARAMS)
             await journal.close()
 
     asyncio.run(work())

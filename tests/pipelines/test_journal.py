@@ -20,7 +20,7 @@ from qianxun.pipelines.replaying import replaying
 from qianxun.records import Records, bases, logs
 from qianxun.records.database import sqlite_url
 from qianxun.records.logs import LogEntry
-from qianxun.types import Degraded, Generation, Recall, StepTime
+from qianxun.types import Degraded, Generation, KnowledgeBase, Recall, StepTime
 from tests.pipelines.recalls import answer
 
 KB = 1001
@@ -58,7 +58,7 @@ def test_a_recall_is_in_the_log_with_all_it_says_of_itself(records: Records) -> 
 
     async def work() -> None:
         journal = Journal(records)
-        journal.note(KB, recall, PARAMS)
+        journal.note(KnowledgeBase(KB, "库"), recall, PARAMS)
         await journal.flush()
 
     asyncio.run(work())
@@ -73,9 +73,9 @@ def test_closing_writes_what_is_left_and_takes_no_more(records: Records) -> None
     async def work() -> None:
         journal = Journal(records, pause_seconds=60)
         for at in range(1200):
-            journal.note(KB, answer(str(at)), PARAMS)
+            journal.note(KnowledgeBase(KB, "库"), answer(str(at)), PARAMS)
         await journal.close()
-        journal.note(KB, answer("太迟"), PARAMS)
+        journal.note(KnowledgeBase(KB, "库"), answer("太迟"), PARAMS)
         await journal.close()
 
     asyncio.run(work())
@@ -86,7 +86,7 @@ def test_notes_are_written_without_being_asked(records: Records) -> None:
     async def work() -> None:
         journal = Journal(records, pause_seconds=0.01)
         for query in ("一", "二"):
-            journal.note(KB, answer(query), PARAMS)
+            journal.note(KnowledgeBase(KB, "库"), answer(query), PARAMS)
             for _ in range(1000):
                 if query in queries(records):
                     break
@@ -101,7 +101,7 @@ def test_the_oldest_are_dropped_when_too_many_wait(records: Records, caplog: pyt
     async def work() -> Journal:
         journal = Journal(records, bound=3, pause_seconds=60)
         for at in range(10):
-            journal.note(KB, answer(str(at)), PARAMS)
+            journal.note(KnowledgeBase(KB, "库"), answer(str(at)), PARAMS)
         await journal.close()
         return journal
 
@@ -119,10 +119,10 @@ def test_a_failing_database_fails_no_search_and_gets_the_notes_later(
         journal = Journal(records, pause_seconds=60)
         with moved_away(records):
             for query in ("一", "二"):
-                journal.note(KB, answer(query), PARAMS)
+                journal.note(KnowledgeBase(KB, "库"), answer(query), PARAMS)
                 await journal.flush()
         assert queries(records) == []
-        journal.note(KB, answer("三"), PARAMS)
+        journal.note(KnowledgeBase(KB, "库"), answer("三"), PARAMS)
         await journal.flush()
         await journal.close()
 
@@ -149,7 +149,7 @@ def test_a_database_that_stays_away_costs_the_log_only(records: Records, caplog:
         journal = Journal(records, bound=2, pause_seconds=60)
         with moved_away(records):
             for at in range(5):
-                journal.note(KB, answer(str(at)), PARAMS)
+                journal.note(KnowledgeBase(KB, "库"), answer(str(at)), PARAMS)
                 await journal.flush()
             await journal.close()
 
@@ -171,9 +171,9 @@ def test_one_that_cannot_be_written_does_not_take_others_along(
 ) -> None:
     async def work() -> Journal:
         journal = Journal(records, pause_seconds=60)
-        journal.note(KB, answer("一"), PARAMS)
-        journal.note(KB, recall, params)
-        journal.note(KB, answer("二"), PARAMS)
+        journal.note(KnowledgeBase(KB, "库"), answer("一"), PARAMS)
+        journal.note(KnowledgeBase(KB, "库"), recall, params)
+        journal.note(KnowledgeBase(KB, "库"), answer("二"), PARAMS)
         await journal.close()
         return journal
 
@@ -185,7 +185,7 @@ def test_one_that_cannot_be_written_does_not_take_others_along(
 def test_any_query_can_be_logged(records: Records, query: str) -> None:
     async def work() -> None:
         journal = Journal(records)
-        journal.note(KB, answer(query, seconds=math.nan), PARAMS)
+        journal.note(KnowledgeBase(KB, "库"), answer(query, seconds=math.nan), PARAMS)
         await journal.close()
 
     asyncio.run(work())
@@ -200,11 +200,11 @@ def test_a_replay_leaves_no_record_while_others_do(records: Records) -> None:
         async def again() -> None:
             with replaying():
                 await ready.wait()
-                journal.note(KB, answer("重放"), PARAMS)
+                journal.note(KnowledgeBase(KB, "库"), answer("重放"), PARAMS)
 
         task = asyncio.create_task(again())
         await asyncio.sleep(0)
-        journal.note(KB, answer("检索"), PARAMS)
+        journal.note(KnowledgeBase(KB, "库"), answer("检索"), PARAMS)
         ready.set()
         await task
         await journal.close()
@@ -217,7 +217,7 @@ def test_the_log_is_pruned_now_and_then(records: Records) -> None:
     async def work() -> None:
         journal = Journal(records, keep_rows=100, pause_seconds=60)
         for at in range(1600):
-            journal.note(KB, answer(str(at)), PARAMS)
+            journal.note(KnowledgeBase(KB, "库"), answer(str(at)), PARAMS)
         await journal.close()
 
     asyncio.run(work())
@@ -229,7 +229,7 @@ def test_the_log_is_pruned_now_and_then(records: Records) -> None:
 def test_writers_at_the_same_time_lose_nothing(records: Records) -> None:
     async def search(journal: Journal, name: int) -> None:
         for at in range(50):
-            journal.note(KB, answer(f"{name}-{at}"), PARAMS)
+            journal.note(KnowledgeBase(KB, "库"), answer(f"{name}-{at}"), PARAMS)
             if at % 7 == 0:
                 await journal.flush()
             await asyncio.sleep(0)
@@ -249,7 +249,7 @@ def test_a_search_never_waits_for_a_writer(records: Records) -> None:
     async def work(tx: Connection) -> None:
         journal = Journal(records, pause_seconds=0.0)
         for at in range(100):
-            journal.note(KB, answer(str(at)), PARAMS)
+            journal.note(KnowledgeBase(KB, "库"), answer(str(at)), PARAMS)
             await asyncio.sleep(0)
         tx.commit()
         holder.release()

@@ -18,7 +18,7 @@ from qianxun.pipelines.recall_bytes import digest
 from qianxun.pipelines.replaying import is_replaying
 from qianxun.records import Records, logs
 from qianxun.records.logs import LogEntry
-from qianxun.types import Recall
+from qianxun.types import KnowledgeBase, Recall
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ PRUNE_EVERY = 1000  # entries written between two looks at what is too old
 @dataclass(frozen=True, slots=True)
 class _Note:
     at: datetime
-    knowledge_base: int
+    base: KnowledgeBase
     recall: Recall
     params: Mapping[str, Any]
 
@@ -51,11 +51,11 @@ class Journal:
     _has_failed: bool = field(default=False, init=False, repr=False)
     _is_closed: bool = field(default=False, init=False, repr=False)
 
-    def note(self, knowledge_base: int, recall: Recall, params: Mapping[str, Any]) -> None:
+    def note(self, base: KnowledgeBase, recall: Recall, params: Mapping[str, Any]) -> None:
         """Takes note of a recall; ``params`` as `parameters.params_of` writes them. Called in the event loop."""
         if is_replaying() or self._is_closed:
             return
-        self._waiting.append(_Note(datetime.now(UTC), knowledge_base, recall, params))
+        self._waiting.append(_Note(datetime.now(UTC), base, recall, params))
         self._keep_to_bound()
         if self._writer is None or self._writer.done():
             self._writer = asyncio.get_running_loop().create_task(self._write_soon())
@@ -123,7 +123,7 @@ class Journal:
 
     def _entry(self, note: _Note) -> LogEntry | None:
         try:
-            return entry_of(note.knowledge_base, note.recall, note.params, note.at)
+            return entry_of(note.base, note.recall, note.params, note.at)
         except Exception as error:  # as above
             self.dropped += 1
             log.warning("a recall has no written form and is missing from the log: %s", error)
@@ -140,10 +140,11 @@ class Journal:
             self._waiting.popleft()
 
 
-def entry_of(knowledge_base: int, recall: Recall, params: Mapping[str, Any], at: datetime) -> LogEntry:
+def entry_of(base: KnowledgeBase, recall: Recall, params: Mapping[str, Any], at: datetime) -> LogEntry:
     milliseconds = recall.seconds * 1000
     return LogEntry(
-        knowledge_base_id=knowledge_base,
+        knowledge_base_id=base.id,
+        tenant=base.tenant,
         query=recall.query,
         params=params,
         results=tuple((each.chunk.chunk_id, each.score) for each in recall.found),

@@ -41,9 +41,16 @@ TRIES: Final = 5  # under writes without a pause a search may have to look again
 
 
 async def recall_kept(
-    base: OpenBase, text: str, options: RecallOptions, cache: Cache, journal: Journal, seconds: float
+    base: OpenBase,
+    text: str,
+    options: RecallOptions,
+    cache: Cache,
+    journal: Journal,
+    seconds: float,
+    trace_id: str = "",
 ) -> Recall:
-    """`recall`, or the same answer as long as nothing it depends on has changed; either way it is logged."""
+    """`recall`, or the same answer as long as nothing it depends on has changed; either way it is logged, under the
+    ``trace_id`` of the request that asked, or one of its own."""
     check_text(text)
     started = time.perf_counter()
     await asyncio.sleep(0)  # an answer from the cache waits for nothing else: others must have their turn
@@ -56,7 +63,7 @@ async def recall_kept(
     if kept is not None:
         answer = replace(
             kept,
-            trace_id=uuid.uuid4().hex,
+            trace_id=trace_id or uuid.uuid4().hex,
             seconds=time.perf_counter() - started,
             steps=tuple(replace(step, seconds=0.0) for step in kept.steps),  # what they gave, at no time
             from_cache=True,
@@ -68,7 +75,8 @@ async def recall_kept(
             if answer.generation != generation:
                 key = cache_key(base.id, text, params, answer.generation)
             await remember(cache, key, answer, seconds)
-    journal.note(base.id, answer, params)
+        answer = replace(answer, trace_id=trace_id) if trace_id else answer
+    journal.note(base.about, answer, params)
     return answer
 
 

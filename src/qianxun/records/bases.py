@@ -165,4 +165,5 @@ def _base(row: Row[Any]) -> KnowledgeBase:
         dimension=row.dimension,
         config=row.config,
         created_at=row.created_at.isoformat(timespec="seconds"),
+        tenant=row.tenant,
     )
