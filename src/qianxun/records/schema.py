@@ -244,6 +244,7 @@ class RetrievalLogRow(Base):
         Index("ix_retrieval_log_base_created", "knowledge_base_id", "created_at"),
         Index("ix_retrieval_log_created", "created_at"),
         Index("ix_retrieval_log_trace", "trace_id"),
+        Index("ix_retrieval_log_tenant", "tenant", "id"),
     )
 
     id: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
@@ -265,3 +266,8 @@ class RetrievalLogRow(Base):
     results: Mapped[list[Any]] = mapped_column(JSON)
     created_at: Mapped[datetime] = mapped_column(Moment)
     updated_at: Mapped[datetime] = mapped_column(Moment)
+    # What a person thinks of the answer; NULL where nobody has said.
+    rating: Mapped[str | None] = mapped_column(String(8))  # good | bad
+    rated_chunks: Mapped[list[Any] | None] = mapped_column(JSON)
+    comment: Mapped[str | None] = mapped_column(Text)
+    rated_at: Mapped[datetime | None] = mapped_column(Moment)
