@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from typing import Any
 
 from qianxun.cache.memory import MemoryCache
 from qianxun.chinese import Analyser
-from qianxun.errors import BadSettings, IndexUnusable, ModelUnavailable, QianxunError
+from qianxun.errors import BadSettings, IndexUnusable, ModelUnavailable, QianxunError, RecallFailed
 from qianxun.folder import owned
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.limits import MIB, ParseLimits
@@ -33,6 +34,7 @@ from qianxun.pipelines.knowledge_base import KnowledgeBaseManager
 from qianxun.pipelines.model_threads import ModelThreads
 from qianxun.pipelines.options import FusionName, Mode, RecallOptions, check, search_options
 from qianxun.pipelines.recall import recall_kept
+from qianxun.pipelines.steps import Recalled
 from qianxun.pipelines.upkeep import Verdict, catch_up, keep_up, rebuild, verify
 from qianxun.ports import Cache, EmbeddingModel, IndexBackend
 from qianxun.rank.calibrate import UNCALIBRATED, Curves
@@ -76,6 +78,7 @@ class Engine:
     journal: Journal
     # Models have threads of their own: one that hangs takes none from the index, the records or another model.
     model_threads: ModelThreads = field(default_factory=ModelThreads, repr=False)
+    recalled: Callable[[Recalled], None] = _unwatched  # told of every search that has ended, in its own task
     _bases: dict[int, OpenBase] = field(default_factory=dict, repr=False)
     _opened: dict[tuple[str, int], LazyEmbedding] = field(default_factory=dict, repr=False)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
@@ -280,7 +283,16 @@ class Engine:
         return HybridSearchEngine(base, semantic_weight, keyword_weight, fusion, self._recall, options)
 
     async def _recall(self, base: OpenBase, query: str, options: RecallOptions) -> Recall:
-        return await recall_kept(base, query, options, self.cache, self.journal, self.settings.search.cache_seconds)
+        started = time.perf_counter()
+        try:
+            answer = await recall_kept(
+                base, query, options, self.cache, self.journal, self.settings.search.cache_seconds
+            )
+        except RecallFailed:
+            self.recalled(Recalled(options.mode, started, time.perf_counter() - started, None))
+            raise
+        self.recalled(Recalled(options.mode, started, time.perf_counter() - started, answer))
+        return answer
 
     # ── upkeep ───────────────────────────────────────────────────────────────────────────────────
 

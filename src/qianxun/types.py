@@ -470,6 +470,7 @@ class StepTime:
     name: str  # rewrite | arms.vector | fuse | rerank …
     seconds: float
     count: int = 0  # how many went on from here
+    start: float = field(default=0.0, compare=False)  # by this process's `time.perf_counter`; 0: not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ def _heard(
             answer = task.result()
             rankings[arm.name] = best_of(answer.rankings)
             own[arm.name] = best_of(answer.rankings[: len(asked.own)])
-            steps.append(StepTime(f"recall.{arm.name}", answer.seconds, len(rankings[arm.name])))
+            steps.append(StepTime(f"recall.{arm.name}", answer.seconds, len(rankings[arm.name]), answer.started))
     failed = _told_once(failed) if of_the_vector else failed
     if not rankings:
         raise RecallFailed(
@@ -173,6 +173,7 @@ def _reason(arm: Retriever, error: BaseException) -> str:
 class _Answer:
     rankings: tuple[Ranking, ...]  # one per query
     seconds: float
+    started: float
 
 
 async def _listen(
@@ -185,7 +186,7 @@ async def _listen(
             vector = vectors[at]
             query = replace(query, vector=vector.result() if vector.done() else await asyncio.shield(vector))
         found.append(sound(await arm.search(query, depth), arm.name, depth))
-    return _Answer(tuple(found), time.perf_counter() - started)
+    return _Answer(tuple(found), time.perf_counter() - started, started)
 
 
 async def _vector(base: OpenBase, serving: Serving, query: Query) -> Vector:

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Final
 
@@ -55,7 +56,8 @@ class Lane(Executor):
         self._is_closed = False
 
     def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        call = _Call(self, partial(work, *arguments, **named))
+        # In the caller's context, as asyncio.to_thread has it: what is logged there belongs to the caller's trace.
+        call = _Call(self, partial(copy_context().run, work, *arguments, **named))
         with self._changed:
             if self._is_closed:
                 raise RuntimeError("the engine has been closed")

@@ -65,7 +65,7 @@ async def recall_kept(
             kept,
             trace_id=trace_id or uuid.uuid4().hex,
             seconds=time.perf_counter() - started,
-            steps=tuple(replace(step, seconds=0.0) for step in kept.steps),  # what they gave, at no time
+            steps=tuple(replace(step, seconds=0.0, start=0.0) for step in kept.steps),  # what they gave, at no time
             from_cache=True,
         )
     else:

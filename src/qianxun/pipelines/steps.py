@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from qianxun.types import StepTime
+from qianxun.pipelines.options import Mode
+from qianxun.types import Recall, StepTime
 
 
 @dataclass
@@ -20,4 +21,14 @@ class Steps:
         try:
             yield
         finally:
-            self.done.append(StepTime(name, time.perf_counter() - started))
+            self.done.append(StepTime(name, time.perf_counter() - started, start=started))
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A search that has ended: with an answer, or without one because every arm failed."""
+
+    mode: Mode
+    started: float  # as in `StepTime`
+    seconds: float
+    answer: Recall | None
