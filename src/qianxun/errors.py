@@ -23,7 +23,8 @@ QianxunError
 │   └── HashMismatch          weights that are not the pinned ones
 ├── IndexUnusable             missing, corrupt or foreign: rebuild it from the records
 ├── RetrieverUnavailable      one arm of a recall cannot answer
-└── RecallFailed              every arm failed
+├── RecallFailed              every arm failed
+└── ServiceUnavailable        a running service cannot be reached, answers too late, or is no such service
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ class MissingExtra(QianxunError):
     """Raised where an extra's driver would be imported; names the extra to install."""
 
     word = "missing_extra"
+    package = extra = ""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"缺少依赖 {package}", hint=f"请安装：pip install 'qianxun[{extra}]'")
@@ -140,3 +142,23 @@ class RetrieverUnavailable(QianxunError):
 
 class RecallFailed(QianxunError):
     word = "recall_failed"
+
+
+class ServiceUnavailable(QianxunError):
+    word = "service_unavailable"
+
+
+def of_word(word: str, message: str, *, hint: str = "") -> QianxunError:
+    """The error that somebody else raised and told by its ``word``; of no particular kind where that is unknown."""
+    kind = _by_word(QianxunError).get(word, QianxunError)
+    error = kind.__new__(kind)  # not by its own constructor: what that would say has been said
+    QianxunError.__init__(error, message, hint=hint)
+    error.word = word or kind.word
+    return error
+
+
+def _by_word(kind: type[QianxunError]) -> dict[str, type[QianxunError]]:
+    found: dict[str, type[QianxunError]] = {}
+    for below in kind.__subclasses__():
+        found |= _by_word(below)
+    return found | {kind.word: kind}  # one that has no word of its own goes by its parent's
