@@ -6,6 +6,7 @@ from qianxun.models.embedding import SENTENCE_PREFIX, EmbeddingEngine, open_embe
 from qianxun.models.endpoints import ChatEndpoint, RemoteEndpoint, RerankEndpoint
 from qianxun.models.maxsim import MaxSim
 from qianxun.models.pull import PullEvent, pull, standard_sources
+from qianxun.models.reach import Reach, check_url
 from qianxun.models.weights import find_local
 
 __all__ = [
@@ -19,11 +20,13 @@ __all__ = [
     "MaxSim",
     "ModelCard",
     "PullEvent",
+    "Reach",
     "RemoteEndpoint",
     "RerankCard",
     "RerankEndpoint",
     "any_card",
     "card",
+    "check_url",
     "find_local",
     "open_cross_encoder",
     "open_embedding",

@@ -22,6 +22,8 @@ class RemoteChat:
     def __init__(self, endpoint: ChatEndpoint, *, sleep: Callable[[float], None] = time.sleep) -> None:
         if not 0.0 <= endpoint.temperature <= 2.0 or (endpoint.max_tokens is not None and endpoint.max_tokens < 1):
             raise BadInput("temperature 须在 0 到 2 之间，max_tokens 须大于零", hint="请改正对话模型的设置")
+        if endpoint.top_p is not None and not 0.0 < endpoint.top_p <= 1.0:
+            raise BadInput("top_p 须大于 0、不超过 1", hint="请改正对话模型的设置")
         self._endpoint = endpoint
         self._service = ModelService(endpoint, sleep=sleep)
 
@@ -45,6 +47,8 @@ class RemoteChat:
             "temperature": self._endpoint.temperature,
             "stream": False,
         }
+        if self._endpoint.top_p is not None:
+            asked["top_p"] = self._endpoint.top_p
         if self._endpoint.max_tokens is not None:
             asked["max_tokens"] = self._endpoint.max_tokens
         return asked

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
+from qianxun.models.reach import Reach
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -15,12 +17,15 @@ class Endpoint:
     _: KW_ONLY
     api_key: str = field(default="", repr=False)
     name: str = ""  # under which it is known here; the model's own unless told otherwise
-    timeout_seconds: float = 30.0  # for each wait on the service, and for all of a reply once its headers are here
+    # The operator's own endpoints may stand anywhere; an address that a user brought gets `Reach(allow=…)`.
+    reach: Reach = field(default_factory=Reach.anywhere)
+    timeout_seconds: float = 30.0  # of one attempt, from looking up the name to the last byte of the reply
     attempts: int = 4
     backoff_seconds: float = 0.5
     longest_wait_seconds: float = 30.0
-    proxy: str = field(default="", repr=False)
     seed: int = 0  # of the jitter between attempts
+    outages: int = 5  # one after the other, and the service is left alone …
+    pause_seconds: float = 30.0  # … for so long; then one request finds out whether it is back
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,4 +60,5 @@ class ChatEndpoint(Endpoint):
     _: KW_ONLY
     timeout_seconds: float = 60.0
     temperature: float = 0.0
-    max_tokens: int | None = None  # of the reply; the service's own bound unless told otherwise
+    top_p: float | None = None  # the service's own unless told otherwise, as below
+    max_tokens: int | None = None  # of the reply

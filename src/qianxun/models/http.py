@@ -141,7 +141,6 @@ def open_client(endpoint: Endpoint) -> httpx.Client:
         timeout=httpx.Timeout(endpoint.timeout_seconds, connect=min(10.0, endpoint.timeout_seconds)),
         follow_redirects=False,
         trust_env=False,
-        proxy=endpoint.proxy or None,
     )
 
 
