@@ -8,7 +8,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from qianxun.records.schema import Counter
 
-CounterName = Literal["knowledge_base", "document", "chunk", "table", "pair", "outbox", "log"]
+CounterName = Literal["knowledge_base", "document", "chunk", "table", "pair", "outbox", "log", "key", "user_model"]
 FIRST = {"knowledge_base": 1001}
 
 

@@ -271,3 +271,45 @@ class RetrievalLogRow(Base):
     rated_chunks: Mapped[list[Any] | None] = mapped_column(JSON)
     comment: Mapped[str | None] = mapped_column(Text)
     rated_at: Mapped[datetime | None] = mapped_column(Moment)
+
+
+class ApiKeyRow(Base):
+    """A key to the service. The key itself is kept nowhere; a revoked one keeps its row, so that it can be told."""
+
+    __tablename__ = "api_keys"
+    __table_args__ = (UniqueConstraint("digest", name="uq_api_keys_digest"),)
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
+    digest: Mapped[str] = mapped_column(String(64))  # sha256 of the key, which has 256 random bits: no salt is needed
+    tenant: Mapped[str] = mapped_column(String(64))
+    scope: Mapped[str] = mapped_column(String(8))  # read | write
+    name: Mapped[str] = mapped_column(String(200))
+    created_at: Mapped[datetime] = mapped_column(Moment)
+    revoked_at: Mapped[datetime | None] = mapped_column(Moment)
+
+
+class UserModelRow(Base):
+    """A model that a user registered. Its key is sealed (`sealing`) before it comes near SQL."""
+
+    __tablename__ = "user_models"
+    __table_args__ = (Index("ix_user_models_user", "tenant", "user_id", "model_type"),)
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
+    tenant: Mapped[str] = mapped_column(String(64))
+    user_id: Mapped[str] = mapped_column(String(128))
+    config_name: Mapped[str] = mapped_column(String(200))
+    base_url: Mapped[str] = mapped_column(Text)
+    model_name: Mapped[str] = mapped_column(String(200))
+    model_type: Mapped[str] = mapped_column(String(16))
+    model_dim: Mapped[int] = mapped_column(Integer)
+    max_tokens: Mapped[int] = mapped_column(Integer)
+    temperature: Mapped[float] = mapped_column(Double)
+    top_p: Mapped[float] = mapped_column(Double)
+    timeout: Mapped[int] = mapped_column(Integer)  # seconds
+    status: Mapped[int] = mapped_column(Integer)  # 1: in use, 0: disabled
+    is_default: Mapped[int] = mapped_column(Integer)
+    masked_key: Mapped[str] = mapped_column(String(16))
+    sealed_key: Mapped[bytes | None] = mapped_column(LargeBinary)
+    version: Mapped[int] = mapped_column(Integer)  # raised by every change: clients opened for another one are stale
+    created_at: Mapped[datetime] = mapped_column(Moment)
+    updated_at: Mapped[datetime] = mapped_column(Moment)

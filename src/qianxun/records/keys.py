@@ -1,0 +1,111 @@
+"""Keys to the service: 256 random bits, told once, kept as their SHA-256, each for one tenant and one scope."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeAlias
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from qianxun.errors import BadInput, NotFound
+from qianxun.records.counters import allocate
+from qianxun.records.schema import ApiKeyRow
+
+Scope: TypeAlias = Literal["read", "write"]
+SCOPES: Final = ("read", "write")
+PREFIX: Final = "qx_"
+NAME_LIMIT: Final = 200
+_KEY: Final = re.compile(r"qx_[A-Za-z0-9_-]{43}", re.ASCII)
+_TENANT: Final = re.compile(r"[\w.-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """What is known of a key: everything but the key."""
+
+    id: int
+    tenant: str
+    scope: Scope
+    name: str
+    created_at: str
+    revoked_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHolder:
+    """Whom a key lets in, and to do what."""
+
+    id: int
+    tenant: str
+    scope: Scope
+
+
+def create(tx: Connection, tenant: str, scope: Scope, name: str = "") -> tuple[KeyRow, str]:
+    """A new key and, this once, the key itself."""
+    if not _TENANT.fullmatch(tenant):
+        raise BadInput("租户名须为 1–64 个字母、汉字、数字或 . _ -", hint="换一个租户名再试")
+    if scope not in SCOPES:
+        raise BadInput(f"没有名为 {scope!r} 的权限", hint="可用：read、write")
+    if len(name) > NAME_LIMIT or not name.isprintable():
+        raise BadInput(f"密钥的名称须为至多 {NAME_LIMIT} 个可见字符", hint="换一个名称再试")
+    (number,) = allocate(tx, "key", 1)
+    plaintext = PREFIX + secrets.token_urlsafe(32)
+    now = datetime.now(UTC)
+    tx.execute(
+        insert(ApiKeyRow).values(
+            id=number, digest=_digest(plaintext), tenant=tenant, scope=scope, name=name, created_at=now
+        )
+    )
+    return KeyRow(number, tenant, scope, name, _written(now)), plaintext
+
+
+def find(tx: Connection, plaintext: str) -> KeyHolder | None:
+    """Whom this key lets in right now; None for one that is unknown or revoked."""
+    if not _KEY.fullmatch(plaintext):
+        return None
+    found = tx.execute(
+        select(ApiKeyRow.id, ApiKeyRow.tenant, ApiKeyRow.scope).where(
+            ApiKeyRow.digest == _digest(plaintext), ApiKeyRow.revoked_at.is_(None)
+        )
+    ).first()
+    return None if found is None else KeyHolder(found.id, found.tenant, found.scope)
+
+
+def listed(tx: Connection) -> list[KeyRow]:
+    """Every key, the revoked ones too, oldest first."""
+    return [_row(found) for found in tx.execute(select(ApiKeyRow.__table__).order_by(ApiKeyRow.id))]
+
+
+def revoke(tx: Connection, key: int) -> KeyRow:
+    """The key lets nobody in from the moment this commits; once revoked it stays so. Raises NotFound."""
+    tx.execute(
+        update(ApiKeyRow)
+        .where(ApiKeyRow.id == key, ApiKeyRow.revoked_at.is_(None))
+        .values(revoked_at=datetime.now(UTC))
+    )
+    found = tx.execute(select(ApiKeyRow.__table__).where(ApiKeyRow.id == key)).first()
+    if found is None:
+        raise NotFound(f"没有编号为 {key} 的密钥", hint="用 qianxun keys list 查看已有的密钥")
+    return _row(found)
+
+
+def any_live(tx: Connection) -> bool:
+    """Whether there is a key that lets somebody in."""
+    return tx.execute(select(ApiKeyRow.id).where(ApiKeyRow.revoked_at.is_(None)).limit(1)).first() is not None
+
+
+def _digest(plaintext: str) -> str:
+    return hashlib.sha256(plaintext.encode()).hexdigest()
+
+
+def _row(found: Row[Any]) -> KeyRow:
+    revoked = None if found.revoked_at is None else _written(found.revoked_at)
+    return KeyRow(found.id, found.tenant, found.scope, found.name, _written(found.created_at), revoked)
+
+
+def _written(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds")
