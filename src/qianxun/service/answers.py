@@ -1,0 +1,296 @@
+"""What every answer looks like: ``{code, msg, data}``, and for errors ``error``, a stable machine word."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field, ValidationError
+from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
+from sqlalchemy.exc import InterfaceError, OperationalError
+from starlette.exceptions import HTTPException
+
+from qianxun.errors import (
+    AlreadyThere,
+    BadFilter,
+    BadInput,
+    BadQuery,
+    Forbidden,
+    IndexUnusable,
+    MissingExtra,
+    ModelError,
+    NotFound,
+    Overloaded,
+    QianxunError,
+    RecallFailed,
+    Refused,
+    RetrieverUnavailable,
+    TooLarge,
+    Unauthorized,
+    UnsupportedFile,
+)
+
+T = TypeVar("T")
+
+RETRY_SECONDS: Final = 1
+FIELDS: Final = 20  # of one body that are told
+LONGEST: Final = 200  # characters of a caller's own text in an answer
+
+
+class FieldProblem(BaseModel):
+    """One field that is not as it should be."""
+
+    field: str = Field(examples=["retrieval_config.top_k"])
+    reason: str = Field(examples=["应不大于 100"])
+
+
+class Problem(BaseModel):
+    """An error. ``error`` is stable and meant for programs, ``msg`` for people."""
+
+    code: int = Field(description="HTTP 状态码", examples=[404])
+    msg: str = Field(examples=["没有编号为 7 的知识库　用 GET /v1/knowledge-bases 查看已有的知识库"])
+    data: None = None
+    error: str = Field(description="机器可读、不会改变的词", examples=["not_found"])
+    fields: list[FieldProblem] | None = Field(default=None, description="只在 422 时有：哪些字段不对，为什么")
+    trace_id: str | None = Field(default=None, description="只在 500 时有：凭它在日志里找到原因")
+
+
+class Answer(BaseModel, Generic[T]):
+    """The envelope of every answer that is not an error."""
+
+    code: int = Field(default=200, description="与 HTTP 状态码相同")
+    msg: str = "success"
+    data: T
+
+
+class WrongField(BadInput):
+    """A field of a request that only the engine could find wrong: told as other wrong fields are."""
+
+    word = "validation"
+
+    def __init__(self, field: str, reason: str, *, hint: str = "") -> None:
+        super().__init__(f"{field}：{reason}", hint=hint)
+        self.field = field
+        self.reason = reason
+
+
+# ── answers ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def answered(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """The envelope around ``data``, which is JSON already: no model looks at it again."""
+    return as_json({"code": status, "msg": "success", "data": data}, status, headers)
+
+
+def as_json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    try:
+        body = to_json(content, inf_nan_mode="null")
+    except PydanticSerializationError:  # half of a surrogate pair: JSON can say it, UTF-8 cannot
+        body = json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    return Response(body, status, headers, "application/json")
+
+
+DESCRIPTIONS: Final = {
+    400: "请求不合要求，说明里写着怎样改",
+    401: "没有密钥，或密钥无效、已吊销",
+    403: "密钥不许做这件事；未设密钥时，不是从本机发来的请求",
+    404: "没有这样的知识库、文档、日志或模型（包括属于别的租户的）",
+    405: "这个地址没有这种方法",
+    409: "名称或编号已被占用",
+    413: "请求体或文件太大",
+    415: "不支持的文件或请求体类型",
+    422: "字段的值不对，`fields` 逐个说明；或文件读不了",
+    500: "没有料到的错误，凭 `trace_id` 查日志",
+    503: "忙不过来、正在停止，或检索所依赖的部分不可用；过一会儿重试（见 `Retry-After`）",
+    507: "磁盘已满，未写入任何内容；检索照常",
+}
+WORDS: Final = {
+    400: "bad_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "too_large",
+    415: "unsupported_media_type",
+    422: "validation",
+    500: "internal",
+    503: "overloaded",
+    507: "disk_full",
+}
+EVERYWHERE: Final = (401, 403, 500, 503)
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What a route's documentation says of these error statuses and of those that every route may answer."""
+    told = sorted({*statuses, *EVERYWHERE})
+    found: dict[int | str, dict[str, Any]] = {
+        status: {"model": Problem, "description": DESCRIPTIONS[status]} for status in told
+    }
+    found[503]["headers"] = {"Retry-After": {"description": "几秒后再试", "schema": {"type": "integer"}}}
+    return found
+
+
+# ── errors ───────────────────────────────────────────────────────────────────────────────────────
+
+# The first kind that fits counts.
+STATUSES: Final[tuple[tuple[type[QianxunError] | tuple[type[QianxunError], ...], int], ...]] = (
+    ((WrongField, BadQuery, BadFilter), 422),
+    (BadInput, 400),
+    (NotFound, 404),
+    (AlreadyThere, 409),
+    (Unauthorized, 401),
+    (Forbidden, 403),
+    (TooLarge, 413),
+    (UnsupportedFile, 415),
+    (Refused, 422),
+    ((Overloaded, RecallFailed, RetrieverUnavailable, ModelError, IndexUnusable, MissingExtra), 503),
+)
+
+
+def status_of(error: QianxunError) -> int:
+    return next((status for kinds, status in STATUSES if isinstance(error, kinds)), 500)
+
+
+def problem(
+    status: int,
+    message: str,
+    word: str = "",
+    *,
+    hint: str = "",
+    fields: Sequence[FieldProblem] = (),
+    english: bool = False,
+    **more: str,
+) -> Response:
+    """An error as every route tells it. In English the kind of error comes first; the details are the engine's own."""
+    word = word or WORDS.get(status, "error")
+    told = f"{message}　{hint}" if hint else message
+    kind = f"{word.replace('_', ' ').capitalize()}: " if english else ""
+    content: dict[str, Any] = {"code": status, "msg": kind + told, "data": None, "error": word, **more}
+    if fields:
+        content["fields"] = [each.model_dump() for each in fields]
+    headers = {}
+    if status == 503:
+        headers["Retry-After"] = str(RETRY_SECONDS)
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return as_json(content, status, headers)
+
+
+def speaks_english(request: Request) -> bool:
+    return request.headers.get("accept-language", "").lower().startswith("en")
+
+
+def of_error(error: QianxunError, *, english: bool = False) -> Response:
+    fields = [FieldProblem(field=error.field, reason=error.reason)] if isinstance(error, WrongField) else []
+    return problem(status_of(error), error.message, error.word, hint=error.hint, fields=fields, english=english)
+
+
+async def told(request: Request, error: Exception) -> Response:
+    """The answer to whatever a handler raises on purpose."""
+    english = speaks_english(request)
+    if isinstance(error, QianxunError):
+        return of_error(error, english=english)
+    if isinstance(error, RequestValidationError | ValidationError):
+        return wrong_fields(error.errors(), english=english)
+    if isinstance(error, HTTPException):
+        return problem(error.status_code, _said(error), english=english)
+    raise error
+
+
+def _said(error: HTTPException) -> str:
+    """Routing says no more than its status in English."""
+    return {404: "没有这个地址，见 /docs", 405: "这个地址没有这种方法，见 /docs"}.get(error.status_code, error.detail)
+
+
+def unforeseen(error: Exception, trace_id: str) -> Response:
+    """The answer to what nobody raised on purpose: no detail but where to look."""
+    if is_disk_full(error):
+        return problem(507, "磁盘已满，没有写入任何内容", hint="腾出空间后重试；检索照常可用")
+    if isinstance(error, OperationalError | InterfaceError):
+        return problem(503, "数据库暂时不可用", "records_unavailable", hint="稍后重试")
+    return problem(500, "服务内部出错", hint="请把 trace_id 告诉管理员，凭它查日志", trace_id=trace_id)
+
+
+def is_disk_full(error: BaseException) -> bool:
+    return any(
+        (isinstance(each, OSError) and each.errno in (errno.ENOSPC, errno.EDQUOT))
+        or (isinstance(each, sqlite3.Error) and getattr(each, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL)
+        for each in _causes(error)
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+# ── fields ───────────────────────────────────────────────────────────────────────────────────────
+
+# What pydantic says in English, by its type of error.
+REASONS: Final = {
+    "missing": "缺少这个字段",
+    "extra_forbidden": "没有这个字段",
+    "json_invalid": "请求体不是合法的 JSON",
+    "string_type": "应为文字",
+    "string_too_short": "至少 {min_length} 个字符",
+    "string_too_long": "最多 {max_length} 个字符",
+    "string_pattern_mismatch": "形式不对，应符合 {pattern}",
+    "string_unicode": "含有不成对的代理字符",
+    "int_type": "应为整数",
+    "int_parsing": "应为整数",
+    "int_parsing_size": "整数太大",
+    "int_from_float": "应为整数",
+    "float_type": "应为数字",
+    "float_parsing": "应为数字",
+    "finite_number": "应为有限的数字",
+    "bool_type": "应为 true 或 false",
+    "bool_parsing": "应为 true 或 false",
+    "list_type": "应为列表",
+    "too_short": "至少 {min_length} 项",
+    "too_long": "最多 {max_length} 项",
+    "dict_type": "应为键值对",
+    "model_type": "应为键值对",
+    "model_attributes_type": "应为键值对；请求头 Content-Type 应为 application/json",
+    "literal_error": "应为 {expected}",
+    "enum": "应为 {expected}",
+    "greater_than": "应大于 {gt}",
+    "greater_than_equal": "应不小于 {ge}",
+    "less_than": "应小于 {lt}",
+    "less_than_equal": "应不大于 {le}",
+    "none_required": "应为 null",
+}
+
+
+def wrong_fields(errors: Sequence[ErrorDetails | Mapping[str, Any]], *, english: bool = False) -> Response:
+    fields = [FieldProblem(field=_field(each), reason=_reason(each, english)) for each in errors[:FIELDS]]
+    message = "；".join(f"{each.field}：{each.reason}" if each.field else each.reason for each in fields[:3])
+    more = f"，等 {len(errors)} 处" if len(errors) > 3 else ""
+    return problem(422, message + more, fields=fields, english=english)
+
+
+def _field(error: Mapping[str, Any]) -> str:
+    place = [str(part) for part in error["loc"]]
+    if error["type"] == "json_invalid":
+        return "body"
+    if place and place[0] in ("body", "query", "path", "header"):
+        place = place[1:] or place
+    return ".".join(place)[:LONGEST]
+
+
+def _reason(error: Mapping[str, Any], english: bool) -> str:
+    said: str = error["msg"]
+    known = REASONS.get(error["type"])
+    if known is None or english:
+        return said[:LONGEST]
+    try:
+        return known.format(**error.get("ctx", {}))[:LONGEST]
+    except KeyError:
+        return said[:LONGEST]
