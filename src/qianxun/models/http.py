@@ -2,41 +2,60 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from random import Random
 from typing import Any
+from urllib.parse import quote
 
-import httpx
+import httpcore
 
 from qianxun.errors import BadInput, BadModelReply, ModelUnavailable
+from qianxun.models.breaker import Breaker, Outage, Paused, TryAgain
 from qianxun.models.endpoints import Endpoint
+from qianxun.models.reach import ServiceUrl, check_url
+from qianxun.models.wire import Resolve, Wire, system_addresses
 from qianxun.ports import never
 
 USER_AGENT = "qianxun"
 NAP_SECONDS = 0.2  # how long a caller who says stop may be kept waiting between attempts
+LONGEST_HOLD_SECONDS = 300.0  # that a service may ask to be left alone for
 
 
-class _TryAgain(Exception):
-    """This attempt failed in a way that another may mend; ``wait`` is what the server asked for."""
-
-    def __init__(self, reason: str, wait: float | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.wait = wait
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    status: int
+    retry_after: str
+    body: bytes
 
 
 class ModelService:
-    """A remote model's service. Safe to call from several threads at once; close it when done."""
+    """A remote model's service. Safe to call from several threads at once; close it when done.
 
-    def __init__(self, endpoint: Endpoint, *, sleep: Callable[[float], None] = time.sleep) -> None:
-        if endpoint.attempts < 1 or not endpoint.timeout_seconds > 0:
-            raise BadInput("attempts 和 timeout_seconds 必须大于零", hint="请改正模型设置")
+    Follows no redirect, so that the key goes only where its owner sent it, and reads no environment. Every connection
+    goes over a `Wire`, to an address within the endpoint's reach. Raises BadInput for an impossible endpoint.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        resolve: Resolve = system_addresses,
+    ) -> None:
+        if endpoint.attempts < 1 or endpoint.outages < 1 or not endpoint.timeout_seconds > 0:
+            raise BadInput("attempts、outages 和 timeout_seconds 必须大于零", hint="请改正模型设置")
         self._endpoint = endpoint
-        self._client = open_client(endpoint)
+        self._url = check_url(endpoint.base_url, endpoint.reach)
+        self._headers = _headers(self._url, endpoint.api_key)
+        self._pool = _open_pool(self._url, Wire(endpoint.reach, resolve))
+        self._breaker = Breaker(endpoint.outages, endpoint.pause_seconds, clock=clock)
         self._random = Random(endpoint.seed)
         self._sleep = sleep
 
@@ -54,17 +73,21 @@ class ModelService:
             self._heed(stop)
             try:
                 return self._ask_once(path, body, most, stop)
-            except _TryAgain as failure:
+            except Paused as paused:
+                raise self._left_alone(paused) from None
+            except TryAgain as failure:
                 wait = self._wait(attempt, failure)
-                if attempt == self._endpoint.attempts or wait > self._endpoint.longest_wait_seconds:
+                if wait > self._endpoint.longest_wait_seconds:
+                    self._breaker.hold(min(wait, LONGEST_HOLD_SECONDS), failure.reason)
+                if attempt == self._endpoint.attempts or self._breaker.is_open:
                     raise self._unavailable(f"试了 {attempt} 次：{failure.reason}", "请稍后再试") from failure
                 self._rest(wait, stop)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def close(self) -> None:
-        self._client.close()
+        self._pool.close()
 
-    def _wait(self, attempt: int, failure: _TryAgain) -> float:
+    def _wait(self, attempt: int, failure: TryAgain) -> float:
         """Exponential, with jitter so that many clients do not come back together; at least what the server asked."""
         backoff: float = self._endpoint.backoff_seconds * 2 ** (attempt - 1)
         jittered = min(backoff, self._endpoint.longest_wait_seconds) * self._random.uniform(0.5, 1.0)
@@ -82,78 +105,102 @@ class ModelService:
             raise self._unavailable("到了时限，没有等到回复", "请放宽时限，或换用更快的模型服务")
 
     def _ask_once(self, path: str, body: bytes, most: int, stop: Callable[[], bool]) -> bytes:
-        deadline = time.monotonic() + self._endpoint.timeout_seconds
-        try:
-            with self._client.stream("POST", path, content=body) as response:
-                reply = self._read(response, most, deadline, stop)
-        except (httpx.TransportError, httpx.DecodingError) as error:
-            raise _TryAgain(_plain(error)) from error
-        self._check_status(response, reply)
-        return reply
+        with self._breaker.attempt():
+            reply = self._exchange(path, body, most, stop)
+            if reply.status >= 500:
+                raise Outage(self._said(reply), _retry_after(reply.retry_after))
+        self._check_status(reply)
+        return reply.body
 
-    def _read(self, response: httpx.Response, most: int, deadline: float, stop: Callable[[], bool]) -> bytes:
-        """The body, at most ``most`` bytes and before the deadline, however slowly it drips."""
+    def _exchange(self, path: str, body: bytes, most: int, stop: Callable[[], bool]) -> _Reply:
+        due = time.monotonic() + self._endpoint.timeout_seconds
+        extensions = {
+            "timeout": {"connect": due, "write": due, "read": due, "pool": self._endpoint.timeout_seconds},
+            "sni_hostname": self._url.host.removesuffix("."),
+        }
+        url = httpcore.URL(
+            scheme=self._url.scheme, host=self._url.host, port=self._url.port, target=self._url.target(path)
+        )
+        try:
+            with self._pool.stream("POST", url, headers=self._headers, content=body, extensions=extensions) as response:
+                return self._read(response, most, stop)
+        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
+            raise Outage(_plain(error)) from error
+
+    def _read(self, response: httpcore.Response, most: int, stop: Callable[[], bool]) -> _Reply:
+        """The whole reply, at most ``most`` bytes of it."""
+        headers = {name.lower(): value.decode("latin-1") for name, value in response.headers}
+        if headers.get(b"content-encoding", "identity").lower() != "identity":
+            raise self._bad("的回复经过压缩，而请求说明了不要压缩", "请检查 base_url 与它前面的代理")
         read = bytearray()
-        for piece in response.iter_bytes():
+        for piece in response.iter_stream():
             read += piece
             if len(read) > most:
-                raise BadModelReply(
-                    f"模型服务 {self.name} 的回复超过 {most} 字节，已中断", hint="请检查 base_url 是否正确"
-                )
-            if time.monotonic() > deadline:
-                raise _TryAgain("回复超时")
+                raise self._bad(f"的回复超过 {most} 字节，已中断", "请检查 base_url 是否正确")
             self._heed(stop)
-        return bytes(read)
+        return _Reply(response.status, headers.get(b"retry-after", ""), bytes(read))
 
-    def _check_status(self, response: httpx.Response, reply: bytes) -> None:
-        status = response.status_code
+    def _check_status(self, reply: _Reply) -> None:
+        status, said = reply.status, self._said(reply)
         if status == 200:
             return
-        said = self._without_key(reply[:2000].decode("utf-8", "replace"))[:200].strip()
-        if status in (408, 409, 425, 429) or status >= 500:
-            raise _TryAgain(f"HTTP {status} {said}", _retry_after(response.headers.get("retry-after", "")))
-        if status in (401, 403):
-            raise self._unavailable(f"HTTP {status} {said}", "请检查 api_key 是否正确、是否有权使用该模型")
+        if status in (408, 409, 425, 429):
+            raise TryAgain(said, _retry_after(reply.retry_after))
+        if status in (401, 402):  # it would say so to every request until somebody acts
+            self._breaker.hold(self._endpoint.pause_seconds, said)
+        if status in (401, 402, 403):
+            raise self._unavailable(said, "请检查 api_key 是否正确、是否有权使用该模型、是否欠费")
         if 300 <= status < 400:
             raise self._unavailable(f"HTTP {status}：服务要求重定向，已拒绝", "请把 base_url 改为最终地址")
-        raise self._unavailable(f"HTTP {status} {said}", "请检查 base_url、模型名和输入长度")
+        raise self._unavailable(said, "请检查 base_url、模型名和输入长度")
+
+    def _said(self, reply: _Reply) -> str:
+        words = self._without_key(reply.body.decode("utf-8", "replace"))[:200]
+        return f"HTTP {reply.status} {words}".strip()
+
+    def _left_alone(self, paused: Paused) -> ModelUnavailable:
+        until = datetime.now().astimezone() + timedelta(seconds=paused.seconds)
+        reason = f"暂停访问到 {until:%H:%M:%S}，还有 {paused.seconds:.0f} 秒；原因：{paused.reason}"
+        return self._unavailable(reason, "到时会自动再试")
 
     def _unavailable(self, reason: str, hint: str) -> ModelUnavailable:
         return ModelUnavailable(f"模型服务 {self.name} 不可用（{self._without_key(reason)}）", hint=hint)
 
+    def _bad(self, reason: str, hint: str) -> BadModelReply:
+        return BadModelReply(f"模型服务 {self.name} {reason}", hint=hint)
+
     def _without_key(self, text: str) -> str:
-        return text.replace(self._endpoint.api_key, "***") if self._endpoint.api_key else text
+        """Services repeat the key in what they say of it, as it is or as they encode it."""
+        key = self._endpoint.api_key
+        for form in (key, quote(key, safe=""), base64.b64encode(key.encode()).decode().rstrip("=")):
+            text = text.replace(form, "***") if form else text
+        return text
 
 
-def open_client(endpoint: Endpoint) -> httpx.Client:
-    """The only place where a connection to a remote model is set up; what guards addresses belongs here.
-
-    Follows no redirects, so that the key goes only where its owner sent it, and reads no environment.
-    """
-    headers = {"content-type": "application/json", "accept-encoding": "identity", "user-agent": USER_AGENT}
-    if endpoint.api_key:
-        if not (endpoint.api_key.isascii() and endpoint.api_key.isprintable()):
+def _headers(url: ServiceUrl, api_key: str) -> dict[str | bytes, str | bytes]:
+    headers: dict[str | bytes, str | bytes] = {
+        "host": url.authority,
+        "content-type": "application/json",
+        "accept": "application/json",
+        "accept-encoding": "identity",
+        "user-agent": USER_AGENT,
+    }
+    if api_key:
+        if not (api_key.isascii() and api_key.isprintable()):
             raise BadInput("api_key 含有不可用的字符", hint="请重新复制密钥，注意首尾的空白和全角字符")
-        headers["authorization"] = f"Bearer {endpoint.api_key}"
-    return httpx.Client(
-        base_url=_service_url(endpoint.base_url),
-        headers=headers,
-        timeout=httpx.Timeout(endpoint.timeout_seconds, connect=min(10.0, endpoint.timeout_seconds)),
-        follow_redirects=False,
-        trust_env=False,
+        headers["authorization"] = f"Bearer {api_key}"
+    return headers
+
+
+def _open_pool(url: ServiceUrl, wire: Wire) -> httpcore.ConnectionPool:
+    """The only place where connections to remote models are set up."""
+    return httpcore.ConnectionPool(
+        ssl_context=httpcore.default_ssl_context() if url.scheme == "https" else None,
+        max_connections=100,
+        max_keepalive_connections=20,
+        keepalive_expiry=5.0,
+        network_backend=wire,
     )
-
-
-def _service_url(base_url: str) -> httpx.URL:
-    try:
-        url = httpx.URL(base_url.rstrip("/") + "/")
-    except httpx.InvalidURL as error:
-        raise BadInput("base_url 不是合法的地址", hint="例如 https://example.com/v1") from error
-    if url.scheme not in ("http", "https") or not url.host or url.userinfo:
-        raise BadInput(
-            "base_url 必须是不含用户名和密码的 HTTP 地址", hint="例如 https://example.com/v1；密钥请写在 api_key"
-        )
-    return url
 
 
 def _retry_after(header: str) -> float | None:
@@ -171,7 +218,9 @@ def _retry_after(header: str) -> float | None:
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
-def _plain(error: httpx.RequestError) -> str:
-    if isinstance(error, httpx.TimeoutException):
+def _plain(error: Exception) -> str:
+    if isinstance(error, httpcore.TimeoutException):
         return "连接或回复超时"
+    if isinstance(error, httpcore.ProtocolError):  # its text quotes what came instead of HTTP
+        return "连接失败：回复不完整，或不是 HTTP"
     return f"连接失败：{type(error).__name__} {error}".strip()
