@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from qianxun.pipelines.explanation import Explained, Explanation, Sum, Vote
 from qianxun.records.logs import Feedback, LogEntry
+from qianxun.records.user_models import UserModel
 from qianxun.service.filters import read_filters, written_filters
 from qianxun.types import (
     EVERYTHING,
@@ -436,3 +437,38 @@ def _written_feedback(feedback: Feedback) -> dict[str, Any]:
 
 def read_feedback(data: Mapping[str, Any]) -> Feedback:
     return Feedback(data["rating"], tuple(data["chunk_ids"]), data["comment"])
+
+
+# ── registered models ────────────────────────────────────────────────────────────────────────────
+
+# In the order of the seed's UserApiInfo; the key is not among them, only its mask is.
+MODEL_FIELDS: Final = (
+    "base_url", "model_name", "model_type", "model_dim", "max_tokens", "temperature", "top_p", "timeout", "status",
+    "is_default", "created_at", "updated_at",
+)  # fmt: skip
+
+
+def written_model(model: UserModel) -> dict[str, Any]:
+    return {
+        "id": model.id,
+        "user_id": _written_user(model.user_id),
+        "config_name": model.config_name,
+        "api_key": model.masked_key,
+        **{name: getattr(model, name) for name in MODEL_FIELDS},
+    }
+
+
+def read_model(data: Mapping[str, Any]) -> UserModel:
+    return UserModel(
+        id=data["id"],
+        user_id=str(data["user_id"]),
+        config_name=data["config_name"],
+        masked_key=data["api_key"],
+        **{name: data[name] for name in MODEL_FIELDS},
+    )
+
+
+def _written_user(user_id: str) -> int | str:
+    """The seed's users are numbers; "007" is not the number 7."""
+    is_number = user_id.isascii() and user_id.isdigit() and str(int(user_id)) == user_id and int(user_id) < 2**63
+    return int(user_id) if is_number else user_id

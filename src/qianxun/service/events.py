@@ -1,0 +1,110 @@
+"""Document events from another system, over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Body, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from qianxun.pipelines.events import EVENT_ID_LIMIT, EventOutcome, RAGIndexEventHandler
+from qianxun.service.answers import Answer, answered, problem, problems
+from qianxun.service.context import GREATEST, TenantEngine, Writer
+
+DOC_ID_LIMIT: Final = 255
+
+
+class Event(BaseModel):
+    """What the sender knows of the document; fields of its own are passed over."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: Literal["document.created", "document.updated", "document.deleted", "created", "updated", "deleted"]
+    knowledge_base_id: int = Field(ge=1, le=GREATEST, examples=[1001])
+    document_id: str = Field(min_length=1, max_length=DOC_ID_LIMIT, examples=["123"])
+    event_id: str | None = Field(
+        default=None, max_length=EVENT_ID_LIMIT, description="同一个 event_id 只生效一次", examples=["evt-20260101-1"]
+    )
+    generation: int | None = Field(
+        default=None, ge=1, lt=2**62, description="文档的版本；迟到的旧版本不生效", examples=[3]
+    )
+    name: str | None = Field(default=None, max_length=512)
+    content: str | None = Field(default=None, description="created 与 updated 必填")
+    format: Literal["text", "html", "markdown"] | None = None
+    content_type: str | None = Field(default=None, max_length=64)
+    user_id: str | None = Field(default=None, max_length=128)
+    project_id: str | None = Field(default=None, max_length=128)
+    tags: list[str] | None = Field(default=None, max_length=1000)
+    metadata: dict[str, Any] | None = None
+
+
+class EventTold(BaseModel):
+    result: Literal["accepted", "unchanged", "duplicate", "stale"] = Field(
+        description="accepted 已记下，随后可检索；unchanged 内容没有变；duplicate 处理过；stale 已有更新的版本"
+    )
+    document_id: str
+    generation: int
+    reason: str
+
+
+EXAMPLES: Final[dict[str, Any]] = {
+    "created": {
+        "summary": "新文档",
+        "value": {
+            "type": "document.created",
+            "event_id": "evt-20260101-1",
+            "knowledge_base_id": 1001,
+            "document_id": "123",
+            "name": "RAG系统设计.md",
+            "content": "# 阈值配置\n相似度阈值默认为 0.7。",
+            "format": "markdown",
+            "content_type": "chapter",
+            "user_id": "7",
+            "project_id": "p1",
+        },
+    },
+    "deleted": {
+        "summary": "删除",
+        "value": {"type": "document.deleted", "knowledge_base_id": 1001, "document_id": "123", "generation": 4},
+    },
+}
+
+
+def routes() -> APIRouter:
+    router = APIRouter(tags=["文档"])
+    router.post(
+        "/v1/events",
+        summary="接收文档事件",
+        status_code=202,
+        response_model=None,
+        dependencies=[Writer],
+        responses={
+            202: {"model": Answer[EventTold], "description": "已持久地记下；索引随后跟上"},
+            **problems(400, 404, 413, 422, 507),
+        },
+    )(receive)
+    return router
+
+
+async def receive(engine: TenantEngine, body: Annotated[Event, Body(openapi_examples=EXAMPLES)]) -> Response:
+    """答复之时事件已持久地记下。重复的、迟到的不改变任何东西；说不通的以 422 退回，原因在 `msg`。"""
+    outcome = await _handled(await engine.events(body.knowledge_base_id), body)
+    if outcome.result == "rejected":
+        return problem(422, outcome.reason, "rejected")
+    told = {
+        "result": outcome.result,
+        "document_id": outcome.document_id,
+        "generation": outcome.generation,
+        "reason": outcome.reason,
+    }
+    return answered(told, 202)
+
+
+async def _handled(handler: RAGIndexEventHandler, event: Event) -> EventOutcome:
+    data = event.model_dump(exclude={"type"}, exclude_none=True)
+    match event.type.removeprefix("document."):
+        case "created":
+            return await handler.handle_document_created(data)
+        case "updated":
+            return await handler.handle_document_updated(data)
+    return await handler.handle_document_deleted(data)
