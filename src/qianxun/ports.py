@@ -25,6 +25,9 @@ from qianxun.types import (
 )
 
 
+ChatKind: TypeAlias = Literal["chat", "qa", "rewrite", "vision"]
+
+
 def never() -> bool:
     return False
 
@@ -78,8 +81,8 @@ class Models(Protocol):
     def rerank(self, name: str, embedding: EmbeddingModel | None) -> RerankModel:
         """``maxsim`` compares the token vectors of ``embedding``. Raises NotFound or ModelUnavailable."""
 
-    def chat(self, name: str) -> ChatModel:
-        """Raises NotFound or ModelUnavailable."""
+    def chat(self, name: str, kind: ChatKind = "chat") -> ChatModel:
+        """``kind`` is what it is for: a user may have a default for each. Raises NotFound or ModelUnavailable."""
 
 
 class Cache(Protocol):

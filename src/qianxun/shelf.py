@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from qianxun.errors import ModelUnavailable, NotFound
 from qianxun.models import RERANK_CARDS, ChatEndpoint, MaxSim, RerankEndpoint, open_cross_encoder
-from qianxun.ports import ChatModel, EmbeddingModel, RerankModel
+from qianxun.pipelines.model_registry import Registry, is_ref
+from qianxun.ports import ChatKind, ChatModel, EmbeddingModel, RerankModel
 from qianxun.settings import Settings
 
 MAXSIM = "maxsim"
+DEFAULT = "default"  # the default, among the registered models, of whoever owns the base
 # How much MaxSim decides beside the fused score (docs/quality.md): more of it would cost questions that need two
 # passages, less would gain less.
 MAXSIM_SHARE = 0.17
@@ -23,7 +26,10 @@ Model = TypeVar("Model")
 
 
 class Shelf:
-    """Implements `ports.Models`. An opened model is kept for the next request that asks for it by the same name."""
+    """What all tenants have; implements `ports.Models`.
+
+    An opened model is kept for the next request that asks for it by the same name.
+    """
 
     def __init__(self, settings: Settings, folders: list[Path], brought: Mapping[str, Any]) -> None:
         self._settings = settings
@@ -48,7 +54,8 @@ class Shelf:
         known = "、".join([MAXSIM, *self._brought, *filter(None, [told.model]), *(card.name for card in RERANK_CARDS)])
         raise NotFound(f"没有名为“{name}”的重排模型", hint=f"可用：{known}")
 
-    def chat(self, name: str) -> ChatModel:
+    def chat(self, name: str, kind: ChatKind = "chat") -> ChatModel:
+        """The settings know one endpoint for every kind."""
         if name in self._brought:
             brought: ChatModel = self._brought[name]
             return brought
@@ -86,3 +93,54 @@ class Shelf:
                 if hasattr(model, "close"):
                     model.close()
             self._opened.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnShelf:
+    """What one base sees: the models of its own tenant, then what all have. Implements `ports.Models`.
+
+    ``owner`` is asked for every lookup, and so is what is registered.
+    """
+
+    shelf: Shelf
+    registry: Registry  # of the base's tenant
+    owner: Callable[[], str]
+
+    def rerank(self, name: str, embedding: EmbeddingModel | None) -> RerankModel:
+        """A registered model that is gone is unavailable: a search goes on without it."""
+        name = self._meant(name, ("rerank",))
+        return _there(self.registry.rerank, name) if is_ref(name) else self.shelf.rerank(name, embedding)
+
+    def chat(self, name: str, kind: ChatKind = "chat") -> ChatModel:
+        name = self._meant(name, (kind, "chat"))
+        return _there(self.registry.chat, name) if is_ref(name) else self.shelf.chat(name)
+
+    def check_rerank(self, name: str, embedding: EmbeddingModel | None) -> None:
+        """Raises NotFound or ModelUnavailable for a name that could not be used now; `default` is nobody's yet."""
+        if is_ref(name):
+            self.registry.rerank(name)
+        elif name != DEFAULT:
+            self.shelf.rerank(name, embedding)
+
+    def check_chat(self, name: str) -> None:
+        if is_ref(name):
+            self.registry.chat(name)
+        elif name != DEFAULT:
+            self.shelf.chat(name)
+
+    def _meant(self, name: str, types: tuple[str, ...]) -> str:
+        if name != DEFAULT:
+            return name
+        owner = self.owner()
+        found = [model for kind in types if (model := self.registry.default(owner, kind)) is not None]
+        if not found:
+            whose = f"用户 {owner}" if owner else "知识库的所有者"
+            raise ModelUnavailable(f"{whose}没有默认的 {types[0]} 模型", hint="登记一个并设为默认，或写明用哪个模型")
+        return found[0].ref
+
+
+def _there(find: Callable[[str], Model], ref: str) -> Model:
+    try:
+        return find(ref)
+    except NotFound as error:
+        raise ModelUnavailable(f"登记的模型 {ref} 已被删去", hint="换一个模型，或重新登记") from error

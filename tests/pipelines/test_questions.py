@@ -16,7 +16,7 @@ from qianxun.errors import ModelUnavailable, NotFound
 from qianxun.models import ChatEndpoint
 from qianxun.models.chat import RemoteChat
 from qianxun.pipelines import indexing
-from qianxun.ports import ChatModel, EmbeddingModel, RerankModel
+from qianxun.ports import ChatKind, ChatModel, EmbeddingModel, RerankModel
 from qianxun.rank.calibrate import clipped
 from qianxun.recall.qa import QARetriever
 from qianxun.records import bases, chunks, pairs
@@ -316,7 +316,7 @@ class Chats:
     def rerank(self, name: str, embedding: EmbeddingModel | None) -> RerankModel:
         raise NotFound(name)
 
-    def chat(self, name: str) -> ChatModel:
+    def chat(self, name: str, kind: ChatKind = "chat") -> ChatModel:
         if name != "出题":
             raise NotFound(f"没有模型 {name}")
         return self.model

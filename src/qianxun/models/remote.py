@@ -18,6 +18,7 @@ from qianxun.types import Vector, Vectors
 
 BYTES_PER_NUMBER = 32  # a generous JSON rendering of one float; bounds what a reply may weigh
 SPARE_BYTES = 1 << 20
+LARGEST_VECTOR = 4 << 20  # bytes of a reply with one vector, of whatever dimension
 
 
 class RemoteEmbedding:
@@ -43,6 +44,13 @@ class RemoteEmbedding:
     def embed_query(self, text: str) -> Vector:
         row: Vector = self._embed([self._endpoint.query_prefix + text])[0]
         return row
+
+    def measured(self, text: str) -> int:
+        """The dimension of the vector that comes back for a text, whatever it should be."""
+        body = self._service.ask("embeddings", _asked(self._endpoint, [text]), LARGEST_VECTOR)
+        rows = _read_rows(body, self.name)
+        dimension = rows.shape[1] if rows.ndim == 2 else self.dimension
+        return int(unit_rows(rows, 1, dimension, self.name).shape[1])
 
     def close(self) -> None:
         self._service.close()

@@ -208,7 +208,7 @@ async def _rewritten(base: OpenBase, name: str, text: str, seconds: float) -> tu
 def _put_otherwise(models: Models | None, name: str, text: str) -> tuple[str, ...]:
     if models is None:
         raise ModelUnavailable(f"没有名为“{name}”的改写模型", hint="在设置中登记它，或去掉知识库的 rewrite_model")
-    return rewritten(models.chat(name), text)
+    return rewritten(models.chat(name, "rewrite"), text)
 
 
 async def in_model_thread(base: OpenBase, kind: str, work: Callable[..., Any], *arguments: Any) -> Any:

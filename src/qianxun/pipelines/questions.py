@@ -51,7 +51,7 @@ def asker(base: OpenBase, warn: Warn = _silent) -> Ask | None:
 def _model(base: OpenBase, name: str) -> ChatModel:
     if base.models is None:
         raise NotFound(f"没有名为“{name}”的 qa 模型", hint="在设置中登记这个模型，或去掉知识库的 qa_model")
-    return base.models.chat(name)
+    return base.models.chat(name, "qa")
 
 
 def _made(
