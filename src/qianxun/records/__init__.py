@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, Engine
 
-from qianxun.records.database import open_database
+from qianxun.records.database import for_writing, open_database
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Records:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction: durable when the block ends, undone when it raises."""
-        with self._writer, self.engine.begin() as connection:
+        with self._writer, for_writing(self.engine).begin() as connection:
             yield connection
 
     @property

@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+WRITING = "qianxun_writing"
 
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one a call
 _decode = json.JSONDecoder().decode
@@ -39,11 +40,24 @@ def open_database(url: str) -> Engine:
 
 
 def connect(url: str) -> Engine:
-    engine = create_engine(url, json_serializer=_dumps, json_deserializer=_loads)
+    # Parameters hold what people wrote: an error that quotes them would carry it into logs.
+    engine = create_engine(url, json_serializer=_dumps, json_deserializer=_loads, hide_parameters=True)
     if make_url(url).get_backend_name() == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def for_writing(engine: Engine) -> Engine:
+    """The same engine, whose transactions are writers from their first statement."""
+    return engine.execution_options(**{WRITING: True})
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A transaction that has read and then writes fails at once, without waiting, when another process (`qianxun keys`
+    # beside a service) wrote in between; one that is a writer from the start waits for its turn.
+    is_writing = connection.get_execution_options().get(WRITING, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _record: Any) -> None:
@@ -64,12 +78,12 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: Any) -> None:
 
 
 def migrate(engine: Engine, revision: str = "head") -> None:
-    with engine.begin() as connection:
+    with for_writing(engine).begin() as connection:
         command.upgrade(_alembic(connection), revision)
 
 
 def downgrade(engine: Engine, revision: str) -> None:
-    with engine.begin() as connection:
+    with for_writing(engine).begin() as connection:
         command.downgrade(_alembic(connection), revision)
 
 
