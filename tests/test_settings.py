@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qianxun.errors import BadSettings
-from qianxun.settings import load, names, variable_of
+from qianxun.settings import has_span_endpoint, load, names, variable_of
 
 
 def write(folder: Path, text: str, name: str = "qianxun.yaml") -> Path:
@@ -79,3 +79,20 @@ def test_secrets_are_masked() -> None:
 def test_every_setting_has_its_variable() -> None:
     assert variable_of("chunking.chunk_size") == "QIANXUN_CHUNKING_CHUNK_SIZE"
     assert len({variable_of(name) for name in names()}) == len(names())
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}, True),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"}, True),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_SDK_DISABLED": "True"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_TRACES_EXPORTER": "none"}, False),
+    ],
+)
+def test_spans_are_wanted_where_opentelemetrys_variables_say_where_they_go(
+    environment: dict[str, str], expected: bool
+) -> None:
+    assert has_span_endpoint(environment) is expected

@@ -209,6 +209,15 @@ def load(
     return settings
 
 
+def has_span_endpoint(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether OpenTelemetry's own variables say where spans go. Its SDK reads them, and its other ones, itself."""
+    environment = os.environ if environment is None else environment
+    is_off = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    named = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    is_none = environment.get("OTEL_TRACES_EXPORTER", "").lower() == "none"
+    return not (is_off or is_none) and any(environment.get(name) for name in named)
+
+
 def variable_of(name: str) -> str:
     return PREFIX + name.replace(".", "_").upper()
 

@@ -1,0 +1,144 @@
+"""Spans for OpenTelemetry: a request, the search in it, the search's steps. No text of anybody is in them.
+
+Where spans go, which are kept and under which service's name is said by OpenTelemetry's own variables, which its SDK
+reads: ``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_TRACES_SAMPLER``, ``OTEL_SERVICE_NAME`` …
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from qianxun.errors import MissingExtra
+from qianxun.service.tracing import UNMATCHED, Parent, trace_id
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.trace import Span
+
+    from qianxun.pipelines.steps import Recalled
+
+SERVICE: Final = "qianxun"
+FLUSH_MILLISECONDS: Final = 5_000  # for the last spans when the service stops
+
+
+class OpenSpan:
+    """A request's span while it is the current one."""
+
+    __slots__ = ("span", "token")
+
+    def __init__(self, span: Span, token: Any) -> None:
+        self.span, self.token = span, token
+
+
+class Spans:
+    """Made by `open_spans`."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        self._provider = provider
+        self._tracer = provider.get_tracer(SERVICE)
+
+    def begin(self, method: str, parent: Parent | None) -> OpenSpan:
+        """The span of a request, below its caller's. It is the current one until its `end`."""
+        from opentelemetry import context, trace
+
+        above = context.Context() if parent is None else trace.set_span_in_context(_remote(parent), context.Context())
+        span = self._tracer.start_span(method, above, trace.SpanKind.SERVER)
+        return OpenSpan(span, context.attach(trace.set_span_in_context(span, above)))
+
+    def end(self, opened: OpenSpan, method: str, route: str, status: int) -> None:
+        from opentelemetry import context, trace
+
+        span = opened.span
+        if span.is_recording():
+            told: dict[str, str | int] = {"http.request.method": method, "http.response.status_code": status}
+            if route != UNMATCHED:
+                span.update_name(f"{method} {route}")
+                told["http.route"] = route
+            span.set_attributes(told)
+            if status >= 500:
+                span.set_status(trace.StatusCode.ERROR)
+        span.end()
+        context.detach(opened.token)
+
+    def recalled(self, done: Recalled) -> None:
+        """A search and its steps, below the span that is the current one."""
+        from opentelemetry import trace
+
+        if not trace.get_current_span().is_recording():
+            return
+        epoch = time.time_ns() - time.perf_counter_ns()  # from the clock of steps to that of spans
+        begun = epoch + _nanoseconds(done.started)
+        span = self._tracer.start_span("retrieve", start_time=begun, attributes=_attributes(done))
+        if done.answer is None:
+            span.set_status(trace.StatusCode.ERROR)
+        below = trace.set_span_in_context(span)
+        for step in done.answer.steps if done.answer is not None else ():
+            if step.start:  # unknown for an answer from the cache: it took no steps
+                first = epoch + _nanoseconds(step.start)
+                part = self._tracer.start_span(step.name, below, start_time=first, attributes={"rag.count": step.count})
+                part.end(first + _nanoseconds(step.seconds))
+        span.end(begun + _nanoseconds(done.seconds))
+
+    def close(self) -> None:
+        """Sends what is left, and takes no more. Blocks."""
+        self._provider.force_flush(FLUSH_MILLISECONDS)
+        self._provider.shutdown()
+
+
+def open_spans(exporter: SpanExporter | None = None) -> Spans:
+    """Spans to ``exporter``, in batches, off the request's path; without one, over OTLP to where the variables say."""
+    try:
+        from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+
+        if exporter is None:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+            exporter = OTLPSpanExporter()
+    except ImportError as error:
+        raise MissingExtra("opentelemetry-sdk", "otel") from error
+
+    class TraceIds(RandomIdGenerator):
+        """A request that begins a trace is known by one id everywhere."""
+
+        def generate_trace_id(self) -> int:
+            return int(trace_id() or "0", 16) or super().generate_trace_id()
+
+    named = Resource({"service.name": SERVICE}).merge(OTELResourceDetector().detect())
+    provider = TracerProvider(resource=named, id_generator=TraceIds(), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return Spans(provider)
+
+
+def _remote(parent: Parent) -> Span:
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
+
+    return NonRecordingSpan(
+        SpanContext(
+            trace_id=int(parent.trace_id, 16),
+            span_id=int(parent.span_id, 16),
+            is_remote=True,
+            trace_flags=TraceFlags(parent.flags),
+            trace_state=TraceState.from_header([parent.state]) if parent.state else None,
+        )
+    )
+
+
+def _attributes(done: Recalled) -> dict[str, Any]:
+    told: dict[str, Any] = {"rag.mode": done.mode}
+    if (answer := done.answer) is not None:
+        told |= {
+            "rag.results": len(answer.found),
+            "rag.from_cache": answer.from_cache,
+            "rag.tier": answer.tier or "",
+            "rag.degraded": tuple(sorted({each.part for each in answer.degraded})),
+        }
+    return told
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1e9)

@@ -1,0 +1,27 @@
+"""What is watched while the service runs: its requests, the engine's searches and index work."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from qianxun.engine import Engine
+from qianxun.pipelines.steps import Recalled
+from qianxun.service import metrics
+from qianxun.service.spans import Spans
+from qianxun.service.tracing import Traced
+
+
+def watch(app: FastAPI, engine: Engine, spans: Spans | None = None) -> None:
+    """Counts, times, traces and logs from now on. Called when all else is in place: it stands before everything."""
+    numbers = metrics.Metrics(has_cache=engine.settings.search.cache_entries > 0)
+
+    def recalled(done: Recalled) -> None:
+        numbers.recalled(done)
+        if spans is not None:
+            spans.recalled(done)
+
+    engine.recalled = recalled
+    engine.indexed = numbers.indexed
+    app.state.metrics = numbers
+    app.include_router(metrics.routes())
+    app.add_middleware(Traced, metrics=numbers, spans=spans)
