@@ -18,7 +18,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("settings", "registry", "folder"),
     ("shelf",),
     ("engine",),
-    ("workflow", "service", "integrations", "console", "cli"),
+    ("service",),
+    ("client",),  # speaks the service's language: its shapes and filters
+    ("workflow", "integrations", "console", "cli"),
 )
 LAYER_OF = {part: depth for depth, row in enumerate(LAYERS) for part in row}
 
@@ -29,7 +31,7 @@ DRIVERS = {
     "onnxruntime": {"models/onnx.py"},
     "tokenizers": {"models/onnx.py"},
     "httpcore": {"models/http.py", "models/wire.py"},
-    "httpx": {"models/sources.py"},
+    "httpx": {"models/sources.py", "client"},
     "sentence_transformers": {"models/sentence.py"},
     "rapidocr": {"ingest/parse/ocr.py"},
     "ir_measures": {"evaluation/metrics.py"},

@@ -1,0 +1,315 @@
+"""`Client`: the calls of an `Engine`, answered by a running service."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from qianxun.client.connection import Connection, Patience, Request
+from qianxun.client.reading import (
+    read_accepted,
+    read_base,
+    read_bases,
+    read_document,
+    read_documents,
+    read_statistics,
+)
+from qianxun.client.registered import RegisteredModels
+from qianxun.client.uploads import send_files, sent_file
+from qianxun.client.writing import both, segment, written_document
+from qianxun.errors import BadInput, BadQuery, NotFound, ServiceUnavailable
+from qianxun.pipelines.explanation import Explained
+from qianxun.pipelines.ingest import Labels, Report, Watch
+from qianxun.pipelines.options import FusionName, Mode
+from qianxun.records.logs import Feedback, LogEntry
+from qianxun.service.shapes import read_chunk, read_explained, read_log, read_recall, retrieval_body
+from qianxun.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
+
+T = TypeVar("T")
+
+BASES = "v1/knowledge-bases"
+LOGS = "v1/retrieval-logs"
+PAGE = 100
+
+
+def _unwatched(_: Any) -> None:
+    return None
+
+
+class Client:
+    """``async with Client("http://127.0.0.1:8000", key="qx_…") as client: await client.retrieve(1001, "…")``
+
+    Raises what the engine behind the service raises, and ServiceUnavailable where the service does not answer. Keys of
+    rows (`Chunk.key`, `Accepted.document_key`) do not travel: they are 0 here.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str = "",
+        patience: Patience | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._connection = Connection(url, key, patience or Patience(), transport)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    @property
+    def url(self) -> str:
+        return self._connection.url
+
+    @property
+    def registry(self) -> RegisteredModels:
+        """The models that users registered."""
+        return RegisteredModels(self._ask)
+
+    # ── knowledge bases ──────────────────────────────────────────────────────────────────────────
+
+    async def create_knowledge_base(
+        self,
+        name: str,
+        *,
+        model: str | None = None,
+        kind: str = "documents",
+        config: Mapping[str, Any] | None = None,
+        user_id: str = "",
+    ) -> KnowledgeBase:
+        asked = {"name": name, "kind": kind, "embedding_model": model, "config": config, "user_id": user_id}
+        body = {field: value for field, value in asked.items() if value or field == "name"}
+        return await self._ask(Request("POST", BASES, body), read_base)
+
+    async def knowledge_bases(self, *, limit: int | None = None, after: int = 0) -> tuple[KnowledgeBase, ...]:
+        found: list[KnowledgeBase] = []
+        while limit is None or len(found) < limit:
+            asked = PAGE if limit is None else min(PAGE, limit - len(found))
+            params = {"limit": str(asked), "after": str(found[-1].id if found else after)}
+            page = await self._ask(Request("GET", BASES, params=params), read_bases)
+            found += page
+            if len(page) < asked:
+                break
+        return tuple(found)
+
+    async def knowledge_base(self, name_or_id: str | int) -> KnowledgeBase:
+        """By id, or by name."""
+        if isinstance(name_or_id, int):
+            return await self._ask(Request("GET", f"{BASES}/{name_or_id}"), read_base)
+        for base in await self.knowledge_bases():
+            if base.name == name_or_id:
+                return base
+        raise NotFound(f"没有名为“{name_or_id}”的知识库", hint="用 qianxun kb list 查看已有的知识库")
+
+    async def rename(self, knowledge_base: int, name: str) -> KnowledgeBase:
+        return await self._change(knowledge_base, {"name": name})
+
+    async def configure(
+        self, knowledge_base: int, changes: Mapping[str, Any], *, watch: Callable[[int], None] = _unwatched
+    ) -> KnowledgeBase:
+        """As `Engine.configure`; ``watch`` is told of an index that was made anew once it is."""
+        told = await self._change(knowledge_base, {"config": dict(changes)})
+        if "dictionary" in changes:
+            watch((await self.statistics(knowledge_base))["chunks"])
+        return told
+
+    async def _change(self, knowledge_base: int, changes: Mapping[str, Any]) -> KnowledgeBase:
+        request = Request("PATCH", f"{BASES}/{knowledge_base}", changes, takes_long=True)
+        return await self._ask(request, read_base)
+
+    async def delete_knowledge_base(self, knowledge_base: int) -> None:
+        await self._connection.ask(Request("DELETE", f"{BASES}/{knowledge_base}", takes_long=True))
+
+    async def statistics(self, knowledge_base: int) -> dict[str, int]:
+        return await self._ask(Request("GET", f"{BASES}/{knowledge_base}"), read_statistics)
+
+    # ── documents ────────────────────────────────────────────────────────────────────────────────
+
+    async def add(
+        self,
+        knowledge_base: int,
+        paths: Sequence[str | Path],
+        *,
+        labels: Labels | None = None,
+        watch: Watch = _unwatched,
+    ) -> Report:
+        """Files and folders of this machine in; searchable when it returns. Unchanged files are passed over.
+
+        A file is known by its path, as it is to an engine: the same path on another machine is the same document.
+        """
+        return await send_files(self, knowledge_base, [Path(path) for path in paths], labels or Labels(), watch)
+
+    async def add_file(
+        self,
+        knowledge_base: int,
+        path: Path,
+        *,
+        name: str,
+        doc_id: str = "",
+        labels: Labels | None = None,
+        wait: bool = True,
+    ) -> Accepted:
+        """One file in, read piece by piece. Raises a kind of Refused for one that cannot be taken in."""
+        documents = f"{BASES}/{knowledge_base}/documents"
+        request = sent_file(documents, path, name=name, doc_id=doc_id, labels=labels or Labels(), wait=wait)
+        return await self._ask(request, read_accepted)
+
+    async def add_documents(
+        self, knowledge_base: int, batch: Sequence[Document], *, wait: bool = True
+    ) -> list[Accepted]:
+        """Documents in, one after the other. With ``wait`` they are searchable when it returns."""
+        documents = f"{BASES}/{knowledge_base}/documents"
+        found = []
+        for one in batch:
+            request = Request(
+                "PUT",
+                f"{documents}/{segment(one.id)}",
+                written_document(one),
+                params={"wait": str(wait).lower()},
+                takes_long=True,
+            )
+            found.append(await self._ask(request, read_accepted))
+        return found
+
+    async def document(self, knowledge_base: int, doc_id: str) -> DocumentState:
+        return await self._ask(Request("GET", _document(knowledge_base, doc_id)), read_document)
+
+    async def documents(self, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]:
+        found: list[DocumentState] = []
+        while len(found) < limit:
+            asked = min(PAGE, limit - len(found))
+            params = {"limit": str(asked), "after": found[-1].doc_id if found else after}
+            request = Request("GET", f"{BASES}/{knowledge_base}/documents", params=params)
+            page = await self._ask(request, read_documents)
+            found += page
+            if len(page) < asked:
+                break
+        return found
+
+    async def chunks(self, knowledge_base: int, doc_id: str) -> list[Chunk]:
+        request = Request("GET", f"{_document(knowledge_base, doc_id)}/chunks")
+        return await self._ask(request, lambda data: [read_chunk(each) for each in data["chunks"]])
+
+    async def delete_document(self, knowledge_base: int, doc_id: str) -> bool:
+        """Answers whether there was such a document. It cannot be returned from now on."""
+        await self.knowledge_base(knowledge_base)
+        try:
+            await self._connection.ask(Request("DELETE", _document(knowledge_base, doc_id)))
+        except NotFound:
+            return False
+        return True
+
+    # ── recall ───────────────────────────────────────────────────────────────────────────────────
+
+    async def retrieve(
+        self,
+        knowledge_base: int,
+        query: str,
+        *,
+        top_k: int | None = None,
+        mode: Mode = "hybrid",
+        threshold: float = 0.0,
+        where: Filter = EVERYTHING,
+        doc_ids: Sequence[str] = (),
+        fusion: FusionName | None = None,
+        weights: Mapping[str, float] | None = None,
+        rerank: str | None = None,
+        fuzzy: bool | None = None,
+        trace_id: str = "",
+    ) -> Recall:
+        """The chunks that answer a query, best first. What is left out is the base's choice, then the service's."""
+        body = retrieval_body(
+            query,
+            top_k=top_k,
+            mode=mode,
+            threshold=threshold,
+            where=where,
+            doc_ids=doc_ids,
+            fusion=fusion,
+            weights=both(weights),
+            rerank=rerank,
+            fuzzy=fuzzy,
+        )
+        return await self._ask(_search(f"v1/retrieval/{knowledge_base}", body, trace_id), read_recall)
+
+    async def explain(self, knowledge_base: int, query: str, chunk_id: str = "", **options: Any) -> Explained:
+        """How each result of `retrieve` with these options came by its score; and why the chunk is, or is not, one."""
+        asked = options | {"weights": both(options.get("weights"))}
+        body = retrieval_body(query, **asked) | ({"chunk_id": chunk_id} if chunk_id else {})
+        return await self._ask(_search(f"v1/explain/{knowledge_base}", body), read_explained)
+
+    # ── the log ──────────────────────────────────────────────────────────────────────────────────
+
+    async def logs(
+        self,
+        *,
+        knowledge_base: int | None = None,
+        zero: bool = False,
+        slow_ms: float | None = None,
+        limit: int = 50,
+        before: int | None = None,
+    ) -> list[LogEntry]:
+        """The newest first."""
+        narrowed = {"knowledge_base_id": knowledge_base, "zero": "true" if zero else None, "slow_ms": slow_ms}
+        found: list[LogEntry] = []
+        while len(found) < limit:
+            asked = min(PAGE, limit - len(found))
+            told = narrowed | {"limit": asked, "before": found[-1].id if found else before}
+            params = {name: str(value) for name, value in told.items() if value is not None}
+            page = await self._ask(Request("GET", LOGS, params=params), _logs)
+            found += page
+            if len(page) < asked:
+                break
+        return found
+
+    async def log(self, log_id: int) -> LogEntry:
+        return await self._ask(Request("GET", f"{LOGS}/{log_id}"), read_log)
+
+    async def feedback(self, log_id: int, feedback: Feedback) -> LogEntry:
+        body = {"rating": feedback.rating, "chunk_ids": list(feedback.chunk_ids), "comment": feedback.comment}
+        return await self._ask(Request("POST", f"{LOGS}/{log_id}/feedback", body, repeatable=True), read_log)
+
+    # ── asking ───────────────────────────────────────────────────────────────────────────────────
+
+    async def _ask(self, request: Request, read: Callable[[Any], T]) -> T:
+        data = await self._connection.ask(request)
+        try:
+            return read(data)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ServiceUnavailable(
+                f"看不懂服务 {self.url} 的回答（{type(error).__name__}：{error}）", hint="两边的版本要一致"
+            ) from error
+
+
+def _document(knowledge_base: int, doc_id: str) -> str:
+    return f"{BASES}/{knowledge_base}/documents/{segment(doc_id)}"
+
+
+def _search(path: str, body: Mapping[str, Any], trace_id: str = "") -> Request:
+    return Request("POST", path, body, headers=_traced(trace_id), repeatable=True, mistake=BadQuery.word)
+
+
+def _traced(trace_id: str) -> dict[str, str]:
+    """The header that carries a trace (https://www.w3.org/TR/trace-context-1/)."""
+    if not trace_id:
+        return {}
+    if not re.fullmatch("(?!0{32})[0-9a-f]{32}", trace_id):
+        raise BadInput(f"trace_id 为 {trace_id[:80]!r}", hint="应为 32 位小写的十六进制数，不全为零")
+    return {"traceparent": f"00-{trace_id}-{secrets.token_hex(8)}-01"}
+
+
+def _logs(data: Any) -> list[LogEntry]:
+    return [read_log(each) for each in data["list"]]

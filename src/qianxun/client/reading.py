@@ -1,0 +1,62 @@
+"""Bases, documents and log entries as the service tells them. Searches are read by `qianxun.service.shapes`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from qianxun.types import Accepted, DocumentState, KnowledgeBase
+
+Read = Mapping[str, Any]
+
+
+def read_base(data: Read) -> KnowledgeBase:
+    return KnowledgeBase(
+        id=data["id"],
+        name=data["name"],
+        kind=data["kind"],
+        embedding_model=data["embedding_model"],
+        dimension=data["dimension"],
+        config=dict(data["config"]),
+        created_at=data["created_at"],
+    )
+
+
+def read_bases(data: Read) -> list[KnowledgeBase]:
+    return [read_base(each) for each in data["knowledge_bases"]]
+
+
+def read_statistics(data: Read) -> dict[str, int]:
+    return {str(name): int(count) for name, count in data["statistics"].items()}
+
+
+def read_accepted(data: Read) -> Accepted:
+    """As many chunk keys as there are chunks; which they are is the service's own affair."""
+    return Accepted(
+        doc_id=data["doc_id"],
+        document_key=0,
+        generation=data["generation"],
+        outcome=data["outcome"],
+        chunk_keys=range(data["chunks"]),
+    )
+
+
+def read_document(data: Read) -> DocumentState:
+    return DocumentState(
+        doc_id=data["doc_id"],
+        name=data["name"],
+        status=data["status"],
+        generation=data["generation"],
+        served=data["served"],
+        attempts=data["attempts"],
+        reason=data["reason"],
+        content_type=data["content_type"],
+        user_id=data["user_id"],
+        project_id=data["project_id"],
+        chunks=data["chunks"],
+        updated_at=data["updated_at"],
+    )
+
+
+def read_documents(data: Read) -> list[DocumentState]:
+    return [read_document(each) for each in data["documents"]]
