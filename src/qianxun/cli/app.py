@@ -12,13 +12,13 @@ from qianxun.cli.demo import demo
 from qianxun.cli.doctor import doctor
 from qianxun.cli.documents import add, delete
 from qianxun.cli.evaluate import evaluate
+from qianxun.cli.keys import app as keys
 from qianxun.cli.logs import logs, replay
 from qianxun.cli.models import app as models
 from qianxun.cli.search import search
-from qianxun.cli.session import Session
+from qianxun.cli.session import Session, refuse_url
 from qianxun.cli.upkeep import rebuild, verify
-from qianxun.cli.voice import Language, out, say, speak
-from qianxun.errors import BadInput
+from qianxun.cli.voice import Language, out, speak
 
 app = typer.Typer(
     name="qianxun",
@@ -28,6 +28,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+# These work on the data folder itself, or start the service.
+FOLDER_COMMANDS = frozenset(("verify", "rebuild", "demo", "replay", "eval", "keys", "serve", "mcp"))
 
 
 def _version(wanted: bool) -> None:
@@ -51,19 +54,28 @@ def options(
         Path | None, typer.Option(metavar="FILE", help="设置文件（YAML/JSON） · the settings file")
     ] = None,
     lang: Annotated[Language, typer.Option(help="说中文或英文 · the language of messages")] = Language.zh,
-    url: Annotated[str | None, typer.Option(metavar="URL", help="连接运行中的服务 · talk to a running service")] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="改为连接运行中的服务 · talk to a running service", show_default=False),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            envvar="QIANXUN_KEY",
+            help="服务的密钥；写在环境变量里别人看不到 · the service's key, better in the variable",
+            show_default=False,
+        ),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="把日志与出错位置写到标准错误 · logs on stderr")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="版本号 · the version")
     ] = False,
 ) -> None:
     speak(lang)
-    if url is not None:
-        raise BadInput(
-            say("这个版本还没有 HTTP 服务，--url 暂时不能用", "This version has no HTTP service for --url yet"),
-            hint=say("去掉 --url，用 --data 直接打开数据目录", "Leave it out and open the data folder with --data"),
-        )
-    context.obj = Session(data, config, verbose)
+    context.obj = Session(data, config, verbose, url or "", key or "")
+    if context.invoked_subcommand in FOLDER_COMMANDS:
+        refuse_url(context.obj, context.invoked_subcommand)
 
 
 app.add_typer(bases, name="kb")
@@ -71,3 +83,4 @@ for command in (add, search, delete, verify, rebuild, doctor, demo, logs, replay
     app.command()(command)
 app.command("eval")(evaluate)
 app.add_typer(models, name="models")
+app.add_typer(keys, name="keys")

@@ -7,11 +7,13 @@ import re
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Dialect, Row, bindparam, insert, select, update
 
 from qianxun.errors import BadInput, NotFound
+from qianxun.records.compiled import Compiled, compiled
 from qianxun.records.counters import allocate
 from qianxun.records.schema import ApiKeyRow
 
@@ -19,6 +21,7 @@ Scope: TypeAlias = Literal["read", "write"]
 SCOPES: Final = ("read", "write")
 PREFIX: Final = "qx_"
 NAME_LIMIT: Final = 200
+LARGEST_ID: Final = (1 << 63) - 1
 _KEY: Final = re.compile(r"qx_[A-Za-z0-9_-]{43}", re.ASCII)
 _TENANT: Final = re.compile(r"[\w.-]{1,64}")
 
@@ -67,12 +70,16 @@ def find(tx: Connection, plaintext: str) -> KeyHolder | None:
     """Whom this key lets in right now; None for one that is unknown or revoked."""
     if not _KEY.fullmatch(plaintext):
         return None
-    found = tx.execute(
-        select(ApiKeyRow.id, ApiKeyRow.tenant, ApiKeyRow.scope).where(
-            ApiKeyRow.digest == _digest(plaintext), ApiKeyRow.revoked_at.is_(None)
-        )
-    ).first()
-    return None if found is None else KeyHolder(found.id, found.tenant, found.scope)
+    found = _live(tx.dialect).rows(tx, {"digest": _digest(plaintext)})
+    return KeyHolder(*found[0]) if found else None
+
+
+@lru_cache
+def _live(dialect: Dialect) -> Compiled:
+    """Asked by every request."""
+    live = (ApiKeyRow.digest == bindparam("digest", type_=ApiKeyRow.digest.type)) & ApiKeyRow.revoked_at.is_(None)
+    told: tuple[Any, ...] = (ApiKeyRow.id, ApiKeyRow.tenant, ApiKeyRow.scope)
+    return compiled(select(*told).where(live), dialect)
 
 
 def listed(tx: Connection) -> list[KeyRow]:
@@ -82,14 +89,12 @@ def listed(tx: Connection) -> list[KeyRow]:
 
 def revoke(tx: Connection, key: int) -> KeyRow:
     """The key lets nobody in from the moment this commits; once revoked it stays so. Raises NotFound."""
-    tx.execute(
-        update(ApiKeyRow)
-        .where(ApiKeyRow.id == key, ApiKeyRow.revoked_at.is_(None))
-        .values(revoked_at=datetime.now(UTC))
-    )
+    key = key if 0 < key <= LARGEST_ID else 0  # drivers refuse larger numbers in their own way
+    live = (ApiKeyRow.id == key) & ApiKeyRow.revoked_at.is_(None)
+    tx.execute(update(ApiKeyRow).where(live).values(revoked_at=datetime.now(UTC)))
     found = tx.execute(select(ApiKeyRow.__table__).where(ApiKeyRow.id == key)).first()
     if found is None:
-        raise NotFound(f"没有编号为 {key} 的密钥", hint="用 qianxun keys list 查看已有的密钥")
+        raise NotFound("没有这个编号的密钥", hint="用 qianxun keys list 查看已有的密钥")
     return _row(found)
 
 

@@ -293,8 +293,8 @@ def _revise(tx: Connection, tenant: str) -> None:
 
 def _model(row: Row[Any]) -> UserModel:
     moments: dict[str, Any] = {"created_at": _written(row.created_at), "updated_at": _written(row.updated_at)}
-    plain: dict[str, Any] = {each.name: getattr(row, each.name) for each in fields(UserModel) if each.name not in moments}
-    return UserModel(**plain, **moments)
+    names = [each.name for each in fields(UserModel)]
+    return UserModel(**({name: getattr(row, name) for name in names} | moments))
 
 
 def _written(moment: datetime) -> str:
