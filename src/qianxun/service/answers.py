@@ -34,6 +34,7 @@ from qianxun.errors import (
     Unauthorized,
     UnsupportedFile,
 )
+from qianxun.service.filters import BadFilterField
 
 T = TypeVar("T")
 
@@ -186,7 +187,9 @@ def speaks_english(request: Request) -> bool:
 
 
 def of_error(error: QianxunError, *, english: bool = False) -> Response:
-    fields = [FieldProblem(field=error.field, reason=error.reason)] if isinstance(error, WrongField) else []
+    fields = []
+    if isinstance(error, WrongField | BadFilterField):
+        fields = [FieldProblem(field=error.field, reason=error.reason)]
     return problem(status_of(error), error.message, error.word, hint=error.hint, fields=fields, english=english)
 
 
