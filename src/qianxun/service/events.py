@@ -76,12 +76,9 @@ def routes() -> APIRouter:
         "/v1/events",
         summary="接收文档事件",
         status_code=202,
-        response_model=None,
+        response_model=Answer[EventTold],
+        responses=problems(400, 404, 413, 422, 507),
         dependencies=[Writer],
-        responses={
-            202: {"model": Answer[EventTold], "description": "已持久地记下；索引随后跟上"},
-            **problems(400, 404, 413, 422, 507),
-        },
     )(receive)
     return router
 

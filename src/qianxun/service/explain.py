@@ -99,11 +99,8 @@ def routes() -> APIRouter:
     router.post(
         "/v1/explain/{knowledge_base_id}",
         summary="为什么返回，或没有返回",
-        response_model=None,
-        responses={
-            200: {"model": Answer[ExplainedTold], "description": "片段的去向、分数的来历、最少的改动"},
-            **problems(400, 404, 413, 422),
-        },
+        response_model=Answer[ExplainedTold],
+        responses=problems(400, 404, 413, 422),
     )(explain)
     return router
 

@@ -86,24 +86,21 @@ def routes() -> APIRouter:
     router.get(
         "/v1/retrieval-logs",
         summary="检索记录，新的在前",
-        response_model=None,
-        responses={200: {"model": Answer[LogPage], "description": "一页记录"}, **problems(404, 422)},
+        response_model=Answer[LogPage],
+        responses=problems(404, 422),
     )(listed)
     router.get(
         "/v1/retrieval-logs/{log_id}",
         summary="一条检索记录",
-        response_model=None,
-        responses={200: {"model": Answer[LogTold], "description": "这条记录"}, **problems(404, 422)},
+        response_model=Answer[LogTold],
+        responses=problems(404, 422),
     )(one)
     router.post(
         "/v1/retrieval-logs/{log_id}/feedback",
         summary="评价一次检索",
-        response_model=None,
+        response_model=Answer[LogTold],
+        responses=problems(400, 404, 413, 422, 507),
         dependencies=[Writer],
-        responses={
-            200: {"model": Answer[LogTold], "description": "记录及其评价；再次评价则取代前一次"},
-            **problems(400, 404, 413, 422, 507),
-        },
     )(feedback)
     return router
 

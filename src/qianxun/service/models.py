@@ -13,6 +13,7 @@ from qianxun.models.reach import check_url
 from qianxun.pipelines.model_registry import NewModel
 from qianxun.records.user_models import LONGEST_KEY
 from qianxun.service.answers import Answer, WrongField, answered, problems
+from qianxun.service.bases import Deleted
 from qianxun.service.context import GREATEST, TenantEngine, Writer, attention
 from qianxun.service.shapes import written_model
 
@@ -100,10 +101,6 @@ class ModelList(BaseModel):
     list: list[ModelTold]
 
 
-class ModelGone(BaseModel):
-    id: int
-
-
 class TrialTold(BaseModel):
     ok: bool
     reason: str = Field(description="哪里不对、怎样改；没有问题则为空", examples=["服务拒绝了密钥（401）"])
@@ -143,43 +140,41 @@ CHANGES: Final[dict[str, Any]] = {
 
 
 def routes() -> APIRouter:
-    router = APIRouter(tags=["模型"])
-    told: dict[str, Any] = {"response_model": None}
-    one = {"model": Answer[ModelTold], "description": "登记的模型，密钥为掩码"}
+    router = APIRouter(prefix="/user/api/{user_id}", tags=["模型"])
     router.get(
-        "/user/api/{user_id}/{model_type}",
+        "/{model_type}",
         summary="一个用户某一类型的模型",
-        responses={200: {"model": Answer[ModelList], "description": "按登记的先后"}, **problems(400, 422)},
-        **told,
+        response_model=Answer[ModelList],
+        responses=problems(400, 422),
     )(listed)
     router.post(
-        "/user/api/{user_id}",
+        "",
         summary="登记模型",
         status_code=201,
+        response_model=Answer[ModelTold],
+        responses=problems(400, 413, 422, 507),
         dependencies=[Writer],
-        responses={201: one, **problems(400, 413, 422, 507)},
-        **told,
     )(add)
     router.patch(
-        "/user/api/{user_id}/{id}",
+        "/{id}",
         summary="修改模型",
+        response_model=Answer[ModelTold],
+        responses=problems(400, 404, 413, 422, 507),
         dependencies=[Writer],
-        responses={200: one, **problems(400, 404, 413, 422, 507)},
-        **told,
     )(change)
     router.delete(
-        "/user/api/{user_id}/{id}",
+        "/{id}",
         summary="删去模型",
+        response_model=Answer[Deleted],
+        responses=problems(400, 404, 422, 507),
         dependencies=[Writer],
-        responses={200: {"model": Answer[ModelGone], "description": "已删去"}, **problems(400, 404, 422, 507)},
-        **told,
     )(remove)
     router.post(
-        "/user/api/{user_id}/{id}/test",
+        "/{id}/test",
         summary="试一次模型",
+        response_model=Answer[TrialTold],
+        responses=problems(400, 404, 422),
         dependencies=[Writer],
-        responses={200: {"model": Answer[TrialTold], "description": "试的结果"}, **problems(400, 404, 422)},
-        **told,
     )(test)
     return router
 
@@ -219,7 +214,7 @@ async def change(
 async def remove(engine: TenantEngine, user_id: UserId, id: ModelId) -> Response:
     """用它的知识库照常检索，但少了它这一路，`degraded` 会说明。"""
     await engine.registry.remove(user_id, id)
-    return answered({"id": id})
+    return answered({"deleted": True})
 
 
 async def test(request: Request, engine: TenantEngine, user_id: UserId, id: ModelId) -> Response:

@@ -280,8 +280,8 @@ def routes() -> APIRouter:
     router.post(
         "/v1/retrieval/{knowledge_base_id}",
         summary="检索知识库",
-        response_model=None,
-        responses={200: {"model": Answer[Retrieved], "description": "结果，好的在前"}, **problems(400, 404, 413, 422)},
+        response_model=Answer[Retrieved],
+        responses=problems(400, 404, 413, 422),
     )(retrieve)
     return router
 
