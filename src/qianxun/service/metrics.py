@@ -17,15 +17,14 @@ from qianxun.pipelines.base import IndexTime
 from qianxun.pipelines.options import ARMS
 from qianxun.pipelines.steps import Recalled
 from qianxun.service.context import service_of
+from qianxun.service.tracing import OTHER
 
 log = logging.getLogger(__name__)
 
-OTHER: Final = "other"
 TOTAL: Final = "total"
 ARM_NAMES: Final = ("vector", "keyword", "qa")
 STAGES: Final = ("rewrite", *(f"recall.{arm}" for arm in ARM_NAMES), "fuse", "guess", "rerank", "judge", TOTAL)
 PARTS: Final = (*ARM_NAMES, "rewrite", "rerank", "document")
-METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 SEARCH_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 INDEX_SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
@@ -99,8 +98,8 @@ class Metrics:
         self._unindexed.inc(done.failed)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request has ended. ``route`` is a template."""
-        self._answered.labels(method if method in METHODS else OTHER, route, status).inc()
+        """A request has ended. ``route`` is a template, ``method`` a known one."""
+        self._answered.labels(method, route, status).inc()
         self._request_seconds.labels(route).observe(seconds)
 
     def waiting(self, depth: float) -> None:

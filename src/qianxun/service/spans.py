@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from qianxun.errors import MissingExtra
-from qianxun.service.tracing import UNMATCHED, Parent, trace_id
+from qianxun.service.tracing import OTHER, Parent, trace_id
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qianxun.pipelines.steps import Recalled
 
 SERVICE: Final = "qianxun"
+DRIFT_NANOSECONDS: Final = 50_000_000  # of the wall clock, after which spans follow it
 FLUSH_MILLISECONDS: Final = 5_000  # for the last spans when the service stops
 
 
@@ -38,13 +39,14 @@ class Spans:
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
         self._tracer = provider.get_tracer(SERVICE)
+        self._epoch = 0
 
-    def begin(self, method: str, parent: Parent | None) -> OpenSpan:
+    def begin(self, parent: Parent | None) -> OpenSpan:
         """The span of a request, below its caller's. It is the current one until its `end`."""
         from opentelemetry import context, trace
 
         above = context.Context() if parent is None else trace.set_span_in_context(_remote(parent), context.Context())
-        span = self._tracer.start_span(method, above, trace.SpanKind.SERVER)
+        span = self._tracer.start_span("HTTP", above, trace.SpanKind.SERVER, start_time=self._now())
         return OpenSpan(span, context.attach(trace.set_span_in_context(span, above)))
 
     def end(self, opened: OpenSpan, method: str, route: str, status: int) -> None:
@@ -52,14 +54,13 @@ class Spans:
 
         span = opened.span
         if span.is_recording():
-            told: dict[str, str | int] = {"http.request.method": method, "http.response.status_code": status}
-            if route != UNMATCHED:
-                span.update_name(f"{method} {route}")
-                told["http.route"] = route
-            span.set_attributes(told)
+            verb = "HTTP" if method == OTHER else method
+            span.update_name(verb if route == OTHER else f"{verb} {route}")
+            told = {"http.request.method": "_OTHER" if method == OTHER else method, "http.route": route}
+            span.set_attributes({**told, "http.response.status_code": status})
             if status >= 500:
                 span.set_status(trace.StatusCode.ERROR)
-        span.end()
+        span.end(self._now())
         context.detach(opened.token)
 
     def recalled(self, done: Recalled) -> None:
@@ -68,18 +69,25 @@ class Spans:
 
         if not trace.get_current_span().is_recording():
             return
-        epoch = time.time_ns() - time.perf_counter_ns()  # from the clock of steps to that of spans
-        begun = epoch + _nanoseconds(done.started)
+        begun = self._epoch + _nanoseconds(done.started)
         span = self._tracer.start_span("retrieve", start_time=begun, attributes=_attributes(done))
         if done.answer is None:
             span.set_status(trace.StatusCode.ERROR)
         below = trace.set_span_in_context(span)
         for step in done.answer.steps if done.answer is not None else ():
             if step.start:  # unknown for an answer from the cache: it took no steps
-                first = epoch + _nanoseconds(step.start)
+                first = self._epoch + _nanoseconds(step.start)
                 part = self._tracer.start_span(step.name, below, start_time=first, attributes={"rag.count": step.count})
                 part.end(first + _nanoseconds(step.seconds))
         span.end(begun + _nanoseconds(done.seconds))
+
+    def _now(self) -> int:
+        """The time of day by the clock of the steps, so that what lies in a span lies in it to the microsecond."""
+        steady = time.perf_counter_ns()
+        epoch = time.time_ns() - steady
+        if abs(epoch - self._epoch) > DRIFT_NANOSECONDS:
+            self._epoch = epoch
+        return self._epoch + steady
 
     def close(self) -> None:
         """Sends what is left, and takes no more. Blocks."""

@@ -21,12 +21,13 @@ from qianxun.service.answers import unforeseen
 
 if TYPE_CHECKING:
     from qianxun.service.metrics import Metrics
-    from qianxun.service.spans import Spans
+    from qianxun.service.spans import OpenSpan, Spans
 
 log = logging.getLogger(__name__)
 requests = logging.getLogger("qianxun.service.requests")
 
-UNMATCHED: Final = "other"  # the route of what no route took, or what was turned away before
+OTHER: Final = "other"  # the route of what no route took or was turned away before; an odd method
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 GONE: Final = 499  # the status of a request whose client did not wait for an answer; never sent
 
 # https://www.w3.org/TR/trace-context-1/#traceparent-header: a version after 00 may have more to say at the end.
@@ -79,7 +80,7 @@ class Traced:
         exchange = _Exchange(parent.trace_id if parent else new_trace_id(), send)
         scope.setdefault("state", {})["trace_id"] = exchange.trace_id
         token = _trace_id.set(exchange.trace_id)
-        span = self._spans.begin(scope["method"], parent) if self._spans is not None else None
+        span = self._spans.begin(parent) if self._spans is not None else None
         self._metrics.in_flight.inc()
         try:
             await self._app(scope, receive, exchange.send)
@@ -90,23 +91,24 @@ class Traced:
             await unforeseen(error, exchange.trace_id)(scope, receive, exchange.send)
         finally:
             self._metrics.in_flight.dec()
-            self._told(scope, exchange)
-            if self._spans is not None and span is not None:
-                self._spans.end(span, scope["method"], route_of(scope), exchange.status or GONE)
+            self._tell(scope, exchange, span)
             _trace_id.reset(token)
 
-    def _told(self, scope: Scope, exchange: _Exchange) -> None:
-        route, status = route_of(scope), exchange.status or GONE
+    def _tell(self, scope: Scope, exchange: _Exchange, span: OpenSpan | None) -> None:
+        method, route, status = method_of(scope), route_of(scope), exchange.status or GONE
         seconds = time.perf_counter() - exchange.started
-        self._metrics.answered(scope["method"], route, status, seconds)
+        self._metrics.answered(method, route, status, seconds)
+        if self._spans is not None and span is not None:
+            self._spans.end(span, method, route, status)
         level = logging.INFO if status < 500 else logging.ERROR if status == 500 else logging.WARNING
         if requests.isEnabledFor(level):
+            tenant = str(scope["state"].get("tenant", ""))
             about = {
-                "tenant": str(scope["state"].get("tenant", "")),
-                "method": scope["method"],
+                "tenant": tenant,
+                "method": method,
                 "route": route,
                 "status": status,
-                "ms": round(seconds * 1000, 2),
+                "ms": round(seconds * 1e3, 2),
             }
             requests.log(level, "request", extra={"about": about})
 
@@ -129,6 +131,11 @@ class _Exchange:
         await self._send(message)
 
 
+def method_of(scope: Scope) -> str:
+    method: str = scope["method"]
+    return method if method in METHODS else OTHER
+
+
 def route_of(scope: Scope) -> str:
     """The template of the route that took the request, such as ``/v1/retrieval/{knowledge_base_id}``."""
-    return str(getattr(scope.get("route"), "path", "") or UNMATCHED)
+    return str(getattr(scope.get("route"), "path", "") or OTHER)

@@ -1,0 +1,256 @@
+"""Spans lie where the time went: a request, the search in it, the search's steps, below the caller's own span."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from qianxun import Document, Engine
+from qianxun.errors import MissingExtra, RecallFailed
+from qianxun.service.metrics import Metrics
+from qianxun.service.spans import Spans, open_spans
+from qianxun.service.tracing import Traced
+from qianxun.testing.fake_embedding import HashEmbedding
+from tests.service.watched import SPAN, TRACE, TRACEPARENT, client, small_app
+
+QUERY = "医保报销比例是多少"
+
+
+class Kept:
+    """Spans, and what became of them."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self.spans: Spans = open_spans(self._exporter)
+
+    def finished(self) -> dict[str, ReadableSpan]:
+        self.spans.close()
+        found = self._exporter.get_finished_spans()
+        by_name = {span.name: span for span in found}
+        assert len(by_name) == len(found)
+        return by_name
+
+
+@pytest.fixture
+def kept() -> Iterator[Kept]:
+    held = Kept()
+    yield held
+    held.spans.close()
+
+
+class Down(HashEmbedding):
+    def embed_query(self, text: str) -> Any:
+        raise RuntimeError("down")
+
+
+class Reader:
+    name = "reader"
+    share = 0.5
+
+    def score(self, query: str, passages: Sequence[str], stop: Any = None) -> Sequence[float]:
+        return [0.5] * len(passages)
+
+
+async def _searching(folder: Path, spans: Spans, model: Any, *queries: str, mode: Any = "hybrid") -> None:
+    """Each query in one request of its own."""
+    async with Engine.open(folder, models={model.name: model, "reader": Reader()}, background=False) as engine:
+        base = await engine.create_knowledge_base("库", model=model.name)
+        await engine.add_documents(base.id, [Document("a", "医保报销比例为百分之七十。住院另算。")])
+        engine.recalled = spans.recalled
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            try:
+                await engine.retrieve(base.id, scope["query"], mode=mode, rerank="reader")
+            except RecallFailed:
+                await send({"type": "http.response.start", "status": 503, "headers": []})
+
+        async def send(message: Any) -> None:
+            pass
+
+        async def receive() -> Any:
+            raise AssertionError("there is no body")
+
+        for query in queries:
+            scope = {
+                "type": "http",
+                "method": "POST",
+                "headers": [(b"traceparent", TRACEPARENT.encode())],
+                "query": query,
+            }
+            await Traced(app, Metrics(), spans)(scope, receive, send)
+
+
+def _within(inner: ReadableSpan, outer: ReadableSpan) -> bool:
+    begin, first, last, end = outer.start_time, inner.start_time, inner.end_time, outer.end_time
+    rounding = 1_000  # nanoseconds: steps are timed in seconds
+    return begin - rounding <= first <= last <= end + rounding  # type: ignore[operator]
+
+
+def test_a_search_lies_in_its_request_and_its_steps_in_the_search(kept: Kept, tmp_path: Path) -> None:
+    asyncio.run(_searching(tmp_path, kept.spans, HashEmbedding(), QUERY))
+    found = kept.finished()
+    steps = {"rewrite", "recall.vector", "recall.keyword", "recall.qa", "fuse", "rerank", "judge"}
+    assert {"POST", "retrieve", *steps} <= set(found)
+    request, search = found["POST"], found["retrieve"]
+    assert request.parent is not None
+    assert (f"{request.parent.trace_id:032x}", f"{request.parent.span_id:016x}") == (TRACE, SPAN)
+    assert request.parent.is_remote
+    assert search.parent is not None
+    assert search.parent.span_id == request.context.span_id
+    assert _within(search, request)
+    for name in steps:
+        step = found[name]
+        assert step.parent is not None
+        assert step.parent.span_id == search.context.span_id
+        assert _within(step, search), name
+    assert found["rewrite"].end_time <= found["recall.keyword"].start_time  # type: ignore[operator]
+    assert found["recall.keyword"].end_time <= found["judge"].start_time  # type: ignore[operator]
+    assert {f"{span.context.trace_id:032x}" for span in found.values()} == {TRACE}
+
+
+def test_they_tell_numbers_and_no_text(kept: Kept, tmp_path: Path) -> None:
+    asyncio.run(_searching(tmp_path, kept.spans, HashEmbedding(), QUERY))
+    found = kept.finished()
+    assert found["retrieve"].attributes == {
+        "rag.mode": "hybrid",
+        "rag.results": 1,
+        "rag.from_cache": False,
+        "rag.tier": "fuzzy",
+        "rag.degraded": (),
+    }
+    assert found["recall.keyword"].attributes == {"rag.count": 1}
+    assert not any("医保" in span.to_json() for span in found.values())
+
+
+def test_a_part_that_is_missing_is_named_and_a_failed_search_is_an_error(kept: Kept, tmp_path: Path) -> None:
+    asyncio.run(_searching(tmp_path / "a", kept.spans, Down(), QUERY))
+    assert kept.finished()["retrieve"].attributes["rag.degraded"] == ("vector",)  # type: ignore[index]
+    failing = Kept()
+    asyncio.run(_searching(tmp_path / "b", failing.spans, Down(), QUERY, mode="vector"))
+    found = failing.finished()
+    assert set(found) == {"POST", "retrieve"}
+    assert found["retrieve"].status.status_code is StatusCode.ERROR
+    assert found["POST"].status.status_code is StatusCode.ERROR
+
+
+def test_an_answer_from_the_cache_took_no_steps(tmp_path: Path) -> None:
+    exporter = InMemorySpanExporter()
+    spans = open_spans(exporter)
+    asyncio.run(_searching(tmp_path, spans, HashEmbedding(), QUERY, QUERY))
+    spans.close()
+    searches = [span for span in exporter.get_finished_spans() if span.name == "retrieve"]
+    assert [span.attributes["rag.from_cache"] for span in searches] == [False, True]  # type: ignore[index]
+    assert len([span for span in exporter.get_finished_spans() if span.name == "fuse"]) == 1
+
+
+async def _get(kept: Kept, path: str, **headers: str) -> str:
+    async with client(small_app(spans=kept.spans), **headers) as asking:
+        return (await asking.get(path)).headers["x-trace-id"]
+
+
+def test_a_request_that_begins_a_trace_is_known_by_the_same_id_everywhere(kept: Kept) -> None:
+    trace = asyncio.run(_get(kept, "/well/医保?query=糖尿病"))
+    (span,) = kept.finished().values()
+    assert f"{span.context.trace_id:032x}" == trace
+    assert (span.name, span.kind, span.parent) == ("GET /well/{name}", SpanKind.SERVER, None)
+    told = {"http.request.method": "GET", "http.response.status_code": 200, "http.route": "/well/{name}"}
+    assert span.attributes == told
+    assert span.status.status_code is StatusCode.UNSET
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "status"),
+    [("/nowhere", "GET", StatusCode.UNSET), ("/broken", "GET /broken", StatusCode.ERROR)],
+)
+def test_only_the_services_own_faults_are_errors(kept: Kept, path: str, name: str, status: StatusCode) -> None:
+    asyncio.run(_get(kept, path))
+    assert {key: span.status.status_code for key, span in kept.finished().items()} == {name: status}
+
+
+def test_a_caller_that_keeps_no_spans_is_heeded(kept: Kept) -> None:
+    assert asyncio.run(_get(kept, "/well/a", traceparent=f"00-{TRACE}-{SPAN}-00")) == TRACE
+    assert kept.finished() == {}
+
+
+def test_what_other_systems_say_is_handed_on(kept: Kept) -> None:
+    asyncio.run(_get(kept, "/well/a", traceparent=TRACEPARENT, tracestate="vendor=1,=bad"))
+    (span,) = kept.finished().values()
+    assert span.context.trace_state.get("vendor") in ("1", None)
+
+
+def test_an_odd_method_does_not_make_a_name(kept: Kept) -> None:
+    async def ask() -> None:
+        async with client(small_app(spans=kept.spans)) as asking:
+            await asking.request("WHATEVER", "/nowhere")
+
+    asyncio.run(ask())
+    assert set(kept.finished()) == {"HTTP"}
+
+
+# ── where they go ────────────────────────────────────────────────────────────────────────────────
+
+
+class Collector(ThreadingHTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Collecting)
+        self.received: list[tuple[str, ExportTraceServiceRequest]] = []
+
+
+class _Collecting(BaseHTTPRequestHandler):
+    server: Collector
+
+    def do_POST(self) -> None:
+        sent = ExportTraceServiceRequest.FromString(self.rfile.read(int(self.headers["content-length"])))
+        self.server.received.append((self.path, sent))
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_they_reach_a_collector_under_the_name_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Collector() as collector:
+        threading.Thread(target=collector.serve_forever, daemon=True).start()
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_port}")
+        monkeypatch.setenv("OTEL_SERVICE_NAME", "recall-eu")
+        held = Kept()
+        held.spans = open_spans()
+        asyncio.run(_get(held, "/well/a"))
+        held.spans.close()
+        collector.shutdown()
+    ((path, sent),) = collector.received
+    assert path == "/v1/traces"
+    (group,) = sent.resource_spans
+    assert [each.value.string_value for each in group.resource.attributes if each.key == "service.name"] == [
+        "recall-eu"
+    ]
+    assert [span.name for span in group.scope_spans[0].spans] == ["GET /well/{name}"]
+
+
+def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    with pytest.raises(MissingExtra, match=r"qianxun\[otel\]"):
+        open_spans()
+
+
+def test_without_spans_the_sdk_is_not_even_imported() -> None:
+    program: Sequence[str] = [
+        "import sys, qianxun.service.watching, qianxun.service.app",
+        "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])",
+    ]
+    done = subprocess.run([sys.executable, "-c", "\n".join(program)], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
