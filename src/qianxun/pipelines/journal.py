@@ -8,6 +8,7 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -58,7 +59,8 @@ class Journal:
         self._waiting.append(_Note(datetime.now(UTC), base, recall, params))
         self._keep_to_bound()
         if self._writer is None or self._writer.done():
-            self._writer = asyncio.get_running_loop().create_task(self._write_soon())
+            # It writes for many: in a context of its own, lest it log under the trace of whoever was first.
+            self._writer = asyncio.get_running_loop().create_task(self._write_soon(), context=Context())
 
     async def flush(self) -> None:
         """Writes what is waiting. What the database does not take now waits for the next time."""
