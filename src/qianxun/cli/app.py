@@ -18,7 +18,8 @@ from qianxun.cli.models import app as models
 from qianxun.cli.search import search
 from qianxun.cli.session import Session, refuse_url
 from qianxun.cli.upkeep import rebuild, verify
-from qianxun.cli.voice import Language, out, speak
+from qianxun.cli.voice import Language, out, say, speak
+from qianxun.errors import BadInput
 
 app = typer.Typer(
     name="qianxun",
@@ -29,8 +30,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# These work on the data folder itself, or start the service.
-FOLDER_COMMANDS = frozenset(("verify", "rebuild", "demo", "replay", "eval", "keys", "serve", "mcp"))
+# These work on the data folder itself; those of the first row want it for themselves.
+ALONE = frozenset(("verify", "rebuild", "replay"))
+BESIDE = frozenset(("demo", "eval", "keys", "serve"))
 
 
 def _version(wanted: bool) -> None:
@@ -73,9 +75,23 @@ def options(
     ] = False,
 ) -> None:
     speak(lang)
-    context.obj = Session(data, config, verbose, url or "", key or "")
-    if context.invoked_subcommand in FOLDER_COMMANDS:
-        refuse_url(context.obj, context.invoked_subcommand)
+    context.obj = Session(data, config, verbose, _address(url, data), key or "")
+    if (command := context.invoked_subcommand) in ALONE | BESIDE:
+        refuse_url(context.obj, command, alone=command in ALONE)
+
+
+def _address(url: str | None, data: str | None) -> str:
+    """An empty address is a slip: the command would quietly work on another library than the one that was meant."""
+    if url is None:
+        return ""
+    if not url.strip():
+        raise BadInput(say("--url 是空的", "--url is empty"), hint=say("例如 --url http://127.0.0.1:8000", ""))
+    if data is not None:
+        raise BadInput(
+            say("--url 与 --data 只能给一个", "Give either --url or --data"),
+            hint=say("要服务里的，去掉 --data；要本机目录里的，去掉 --url", "Leave one of them out"),
+        )
+    return url.strip()
 
 
 app.add_typer(bases, name="kb")

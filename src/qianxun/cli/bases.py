@@ -10,12 +10,11 @@ import typer
 from rich.table import Table
 
 from qianxun.cli.configuration import changes_of, config_lines, set_config
-from qianxun.cli.session import JsonFlag, find_base, has_records, program, session_of, with_engine
+from qianxun.cli.session import JsonFlag, Library, Session, find_base, has_records, quoted, session_of, with_library
 from qianxun.cli.voice import note, out, print_json, say
 from qianxun.errors import BadInput
 
 if TYPE_CHECKING:
-    from qianxun.engine import Engine
     from qianxun.types import DocumentState, KnowledgeBase
 
 app = typer.Typer(help="知识库 · knowledge bases", no_args_is_help=True)
@@ -50,29 +49,35 @@ def create(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    settings = session_of(context).settings()
+    session = session_of(context)
     changes = changes_of(config or (), {})
 
-    async def work(engine: Engine) -> KnowledgeBase:
-        return await engine.create_knowledge_base(name, model=model, kind=kind.value, config=changes)
+    async def work(library: Library) -> KnowledgeBase:
+        return await library.create_knowledge_base(name, model=model, kind=kind.value, config=changes)
 
-    base = with_engine(settings, work, may_create=True)
+    base = with_library(session, work, may_create=True)
     if as_json:
         print_json(described(base))
         return
     out().print(say(f"[green]✓[/] 已创建知识库“{base.name}”", f"[green]✓[/] Created “{base.name}”") + _with_model(base))
-    wanted = model or settings.vectorization.model
-    if not base.embedding_model and wanted != "none":
-        note(_without_model(program(settings), base.name, wanted), "yellow")
-    start = program(settings)
-    note(say(f"下一步：{start} add 文件或目录 --kb {base.name}", f"Next: {start} add PATH --kb {base.name}"))
+    if not session.url:
+        _say_what_is_missing(session, base, model)
+    start, name = session.start, quoted(base.name)
+    note(say(f"下一步：{start} add 文件或目录 --kb {name}", f"Next: {start} add PATH --kb {name}"))
 
 
-def _without_model(start: str, base: str, model: str) -> str:
-    commands = f"\n  {start} models pull {model}\n  {start} rebuild --kb {base} --model {model}"
-    return say(
-        f"! 模型 {model} 还没有下载，这个知识库只按词语检索。要按意思检索：{commands}",
-        f"! The model {model} is not here: this base is searched by words only. To search by meaning:{commands}",
+def _say_what_is_missing(session: Session, base: KnowledgeBase, model: str | None) -> None:
+    wanted = model or session.settings().vectorization.model
+    if base.embedding_model or wanted == "none":
+        return
+    start = session.start
+    commands = f"\n  {start} models pull {wanted}\n  {start} rebuild --kb {quoted(base.name)} --model {wanted}"
+    note(
+        say(
+            f"! 模型 {wanted} 还没有下载，这个知识库只按词语检索。要按意思检索：{commands}",
+            f"! The model {wanted} is not here: this base is searched by words only. To search by meaning:{commands}",
+        ),
+        "yellow",
     )
 
 
@@ -86,16 +91,16 @@ def _with_model(base: KnowledgeBase) -> str:
 
 @app.command("list", help="列出知识库 · list the knowledge bases")
 def list_bases(context: typer.Context, as_json: JsonFlag = False) -> None:
-    settings = session_of(context).settings()
-    found = with_engine(settings, _counted) if has_records(settings) else []
+    session = session_of(context)
+    found = with_library(session, _counted) if session.url or has_records(session.settings()) else []
     if as_json:
         print_json({"knowledge_bases": found})
         return
     if not found:
         out().print(
             say(
-                f"{settings.folder} 里还没有知识库。新建一个：{program(settings)} kb create 手册",
-                f"No knowledge base in {settings.folder} yet. Create one: {program(settings)} kb create handbook",
+                f"{session.place} 里还没有知识库。新建一个：{session.start} kb create 手册",
+                f"No knowledge base in {session.place} yet. Create one: {session.start} kb create handbook",
             ),
             markup=False,
         )
@@ -112,8 +117,8 @@ def list_bases(context: typer.Context, as_json: JsonFlag = False) -> None:
     out().print(table)
 
 
-async def _counted(engine: Engine) -> list[dict[str, Any]]:
-    return [described(base, await engine.statistics(base.id)) for base in await engine.knowledge_bases()]
+async def _counted(library: Library) -> list[dict[str, Any]]:
+    return [described(base, await library.statistics(base.id)) for base in await library.knowledge_bases()]
 
 
 def described(base: KnowledgeBase, counts: dict[str, int] | None = None) -> dict[str, Any]:
@@ -141,8 +146,8 @@ def described(base: KnowledgeBase, counts: dict[str, int] | None = None) -> dict
 
 @app.command(help="看一个知识库里有什么 · show what is in one")
 def show(context: typer.Context, name: NameArgument, as_json: JsonFlag = False) -> None:
-    settings = session_of(context).settings()
-    about, held = with_engine(settings, lambda engine: _contents(engine, name))
+    session = session_of(context)
+    about, held = with_library(session, lambda library: _contents(library, session.start, name))
     if as_json:
         print_json({**about, "items": [asdict(state) for state in held]})
         return
@@ -161,12 +166,12 @@ def show(context: typer.Context, name: NameArgument, as_json: JsonFlag = False) 
         console.print(_listing(held))
 
 
-async def _contents(engine: Engine, name: str) -> tuple[dict[str, Any], list[DocumentState]]:
-    base = await find_base(engine, name)
+async def _contents(library: Library, start: str, name: str) -> tuple[dict[str, Any], list[DocumentState]]:
+    base = await find_base(library, name, start)
     held: list[DocumentState] = []
-    while page := await engine.documents(base.id, limit=PAGE, after=held[-1].doc_id if held else ""):
+    while page := await library.documents(base.id, limit=PAGE, after=held[-1].doc_id if held else ""):
         held += page
-    return described(base, await engine.statistics(base.id)), _shown(held)
+    return described(base, await library.statistics(base.id)), _shown(held)
 
 
 def _shown(held: list[DocumentState]) -> list[DocumentState]:
@@ -198,8 +203,8 @@ def delete_base(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="不再询问 · do not ask")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    settings = session_of(context).settings()
-    about, _ = with_engine(settings, lambda engine: _contents(engine, name))
+    session = session_of(context)
+    about, _ = with_library(session, lambda library: _contents(library, session.start, name))
     if as_json and not yes:
         raise BadInput(
             say("--json 不会询问，所以不删除", "--json does not ask, so nothing is deleted"),
@@ -211,7 +216,7 @@ def delete_base(
             f"This deletes “{about['name']}” with its {about['documents']} documents, for good. Go on?",
         )
         typer.confirm(question, abort=True, err=True)
-    with_engine(settings, lambda engine: engine.delete_knowledge_base(about["id"]))
+    with_library(session, lambda library: library.delete_knowledge_base(about["id"]))
     if as_json:
         print_json({"deleted": about["name"], "documents": about["documents"]})
         return

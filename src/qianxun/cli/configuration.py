@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qianxun.cli.session import JsonFlag, find_base, session_of, with_engine
+from qianxun.cli.session import JsonFlag, Library, find_base, session_of, with_library
 from qianxun.cli.voice import out, print_json, say
 from qianxun.errors import BadInput
 
 if TYPE_CHECKING:
-    from qianxun.engine import Engine
     from qianxun.types import KnowledgeBase
 
 _ASSIGNMENT = re.compile(r"\s*([\w.]+?)\s*(\+=|-=|=)(.*)", re.S)
@@ -34,13 +33,15 @@ def set_config(
 ) -> None:
     """改知识库的配置，立即生效 · configure a base, at once"""
 
-    async def work(engine: Engine) -> tuple[KnowledgeBase, KnowledgeBase, int]:
-        before = await find_base(engine, name)
+    session = session_of(context)
+
+    async def work(library: Library) -> tuple[KnowledgeBase, KnowledgeBase, int]:
+        before = await find_base(library, name, session.start)
         chunks: list[int] = []
-        after = await engine.configure(before.id, changes_of(assignments, before.config), watch=chunks.append)
+        after = await library.configure(before.id, changes_of(assignments, before.config), watch=chunks.append)
         return before, after, sum(chunks)
 
-    before, after, rebuilt = with_engine(session_of(context).settings(), work)
+    before, after, rebuilt = with_library(session, work)
     if as_json:
         print_json({"name": after.name, "config": dict(after.config), "rebuilt_chunks": rebuilt})
         return

@@ -15,14 +15,22 @@ import typer
 from rich.markup import escape
 
 from qianxun.cli.progress import AddProgress, bars, waiting
-from qianxun.cli.session import BaseOption, JsonFlag, called, find_base, program, quoted, session_of, with_engine
+from qianxun.cli.session import (
+    BaseOption,
+    JsonFlag,
+    Library,
+    Session,
+    called,
+    find_base,
+    quoted,
+    session_of,
+    with_library,
+)
 from qianxun.cli.voice import Stopped, note, out, print_json, say
 from qianxun.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
-    from qianxun.engine import Engine
     from qianxun.pipelines.ingest import Labels, Report
-    from qianxun.settings import Settings
     from qianxun.types import MetadataValue
 
 
@@ -42,7 +50,7 @@ def add(
 
     labels = Labels(user, project, content_type, tuple(tag or ()), metadata_of(meta or ()))
     started = time.perf_counter()
-    report = _take(session_of(context).settings(), kb, paths, labels, quiet=as_json)
+    report = _take(session_of(context), kb, paths, labels, quiet=as_json)
     seconds = time.perf_counter() - started
     if as_json:
         print_json(described(report, seconds))
@@ -51,36 +59,49 @@ def add(
     return 1 if report.refused or report.waiting else 0
 
 
-def _take(settings: Settings, kb: str, paths: Sequence[Path], labels: Labels, *, quiet: bool) -> Report:
+def _take(session: Session, kb: str, paths: Sequence[Path], labels: Labels, *, quiet: bool) -> Report:
     with bars() as shown:
         progress = AddProgress(None if quiet else shown, silent=quiet)
         try:
-            return with_engine(settings, lambda engine: take(engine, kb, paths, labels, progress))
+            return with_library(session, lambda library: take(library, session.start, kb, paths, labels, progress))
         except KeyboardInterrupt:
             if shown is not None:
                 shown.stop()
             raise Stopped(_interrupted(progress)) from None
 
 
-async def take(engine: Engine, kb: str, paths: Sequence[Path], labels: Labels, progress: AddProgress) -> Report:
-    """`engine.add`, stopped soon after it is cancelled; tells how many documents still wait for their model."""
-    base = await find_base(engine, kb)
+async def take(
+    library: Library, start: str, kb: str, paths: Sequence[Path], labels: Labels, progress: AddProgress
+) -> Report:
+    """`Library.add`, stopped soon after it is cancelled; tells how many documents still wait for their model."""
+    base = await find_base(library, kb, start)
     try:
-        report = await engine.add(base.id, paths, labels=labels, watch=progress)
+        report = await library.add(base.id, paths, labels=labels, watch=progress)
     except asyncio.CancelledError:
         progress.stop()
         raise
-    counts = await engine.statistics(base.id)
+    counts = await library.statistics(base.id)
     return replace(report, waiting=counts.get("pending", 0) + counts.get("retrying", 0))
 
 
 def _interrupted(progress: AddProgress) -> str:
-    again = " ".join([called(), *map(quoted, sys.argv[1:])])
+    again = " ".join([called(), *map(quoted, without_key(sys.argv[1:]))])
     return say(
         f"已停下。{progress.safe} 个文件已经入库并可检索，数据完好；再运行同一条命令就从这里继续：\n  {again}",
         f"Stopped. {progress.safe} files are in and searchable, nothing is damaged; "
         f"the same command goes on from here:\n  {again}",
     )
+
+
+def without_key(arguments: Sequence[str]) -> list[str]:
+    """What was typed, but for the key to a service: that is shown nowhere."""
+    shown: list[str] = []
+    for at, argument in enumerate(arguments):
+        if at and arguments[at - 1] == "--key":
+            shown.append("…")
+        else:
+            shown.append("--key=…" if argument.startswith("--key=") else argument)
+    return shown
 
 
 def metadata_of(pairs: Sequence[str]) -> dict[str, MetadataValue]:
@@ -143,17 +164,18 @@ def delete(
     as_json: JsonFlag = False,
 ) -> None:
     """删除一个文档，立即生效 · delete one document, at once"""
-    with_engine(session_of(context).settings(), lambda engine: _delete(engine, kb, doc_id))
+    session = session_of(context)
+    with_library(session, lambda library: _delete(library, session.start, kb, doc_id))
     if as_json:
         print_json({"deleted": doc_id})
         return
     out().print(say(f"[green]✓[/] 已删除 {escape(doc_id)}", f"[green]✓[/] Deleted {escape(doc_id)}"))
 
 
-async def _delete(engine: Engine, kb: str, doc_id: str) -> None:
-    base = await find_base(engine, kb)
-    if not await engine.delete_document(base.id, doc_id):
-        listing = f"{program(engine.settings)} kb show {quoted(base.name)}"
+async def _delete(library: Library, start: str, kb: str, doc_id: str) -> None:
+    base = await find_base(library, kb, start)
+    if not await library.delete_document(base.id, doc_id):
+        listing = f"{start} kb show {quoted(base.name)}"
         raise NotFound(
             say(f"“{base.name}”里没有文档 {doc_id}", f"There is no document {doc_id} in “{base.name}”"),
             hint=say(f"查看文档编号：{listing}", f"See the ids: {listing}"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from qianxun.cli.search import described as described_search
 from qianxun.cli.search import show, show_degraded
-from qianxun.cli.session import JsonFlag, find_base, program, session_of, with_engine
+from qianxun.cli.session import JsonFlag, Library, find_base, session_of, with_engine, with_library
 from qianxun.cli.voice import note, out, print_json, say
 
 if TYPE_CHECKING:
@@ -46,8 +45,8 @@ def logs(
 ) -> None:
     """检索记录，新的在前；用来找出没结果的和慢的 · the log of searches, newest first"""
     bound = (SLOW_MS if over is None else over) if slow or over is not None else None
-    settings = session_of(context).settings()
-    names, found = with_engine(settings, lambda engine: _listed(engine, kb, zero, bound, limit))
+    session = session_of(context)
+    names, found = with_library(session, lambda library: _listed(library, session.start, kb, zero, bound, limit))
     if as_json:
         print_json({"logs": [described(entry, names) for entry in found]})
         return
@@ -55,23 +54,19 @@ def logs(
         out().print(_nothing(zero, bound), markup=False)
         return
     out().print(_table(found, names))
-    again = f"{program(settings)} replay {found[0].id}"
+    if session.url:
+        return  # a replay wants the folder itself
+    again = f"{session.start} replay {found[0].id}"
     note(say(f"重放其中一条，看结果是否还一样：{again}", f"Run one again and compare: {again}"))
 
 
 async def _listed(
-    engine: Engine, kb: str | None, zero: bool, slow_ms: float | None, limit: int
+    library: Library, start: str, kb: str | None, zero: bool, slow_ms: float | None, limit: int
 ) -> tuple[dict[int, str], list[LogEntry]]:
-    from qianxun.records import logs as log
-
-    base = await find_base(engine, kb) if kb is not None else None
-    names = {each.id: each.name for each in await engine.knowledge_bases()}
-
-    def read() -> list[LogEntry]:
-        with engine.records.reading() as tx:
-            return log.listed(tx, knowledge_base=base.id if base else None, zero=zero, slow_ms=slow_ms, limit=limit)
-
-    return names, await asyncio.to_thread(read)
+    base = await find_base(library, kb, start) if kb is not None else None
+    names = {each.id: each.name for each in await library.knowledge_bases()}
+    found = await library.logs(knowledge_base=base.id if base else None, zero=zero, slow_ms=slow_ms, limit=limit)
+    return names, found
 
 
 def _nothing(zero: bool, slow_ms: float | None) -> str:
@@ -187,13 +182,8 @@ async def _replayed(engine: Engine, log_id: int) -> Replayed:
     from qianxun.pipelines.parameters import arguments_of
     from qianxun.pipelines.recall_bytes import digest
     from qianxun.pipelines.replaying import replaying
-    from qianxun.records import logs as log
 
-    def read() -> LogEntry:
-        with engine.records.reading() as tx:
-            return log.get(tx, log_id)
-
-    entry = await asyncio.to_thread(read)
+    entry = await engine.log(log_id)
     base = await engine.knowledge_base(entry.knowledge_base_id)
     with replaying():
         answer = await engine.retrieve(base.id, entry.query, **arguments_of(entry.params))

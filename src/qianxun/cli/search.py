@@ -26,12 +26,11 @@ from qianxun.cli.explain import (
     show_why,
     sums_of,
 )
-from qianxun.cli.session import BaseOption, JsonFlag, find_base, program, quoted, session_of, with_engine
+from qianxun.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
 from qianxun.cli.voice import note, out, print_folded, print_json, say
 from qianxun.errors import BadInput
 
 if TYPE_CHECKING:
-    from qianxun.engine import Engine
     from qianxun.pipelines.explanation import Explained, Explanation
     from qianxun.types import Filter, Found, KnowledgeBase, Recall
 
@@ -96,9 +95,8 @@ def search(
     }
     request = Request(query, kb, {name: value for name, value in chosen.items() if value is not None}, explain, why)
     session = session_of(context)
-    settings = session.settings()
-    base, answer, told = with_engine(settings, lambda engine: _searched(engine, request))
-    start = program(settings) + (f" --config {quoted(str(session.config))}" if session.config else "")
+    base, answer, told = with_library(session, lambda library: _searched(library, session.start, request))
+    start = session.start + (f" --config {quoted(str(session.config))}" if session.config else "")
     if as_json:
         print_json(_explained_json(start, request, described(base, answer, doc or ()), told))
     elif why is not None and told is not None and told.chunk is not None and not explain:
@@ -131,12 +129,12 @@ class Request:
         return command_for(start, self.query, self.kb, {**self.options, **chunk.changes})
 
 
-async def _searched(engine: Engine, request: Request) -> tuple[KnowledgeBase, Recall, Explained | None]:
-    base = await find_base(engine, request.kb)
-    answer = await engine.retrieve(base.id, request.query, **request.options)
+async def _searched(library: Library, start: str, request: Request) -> tuple[KnowledgeBase, Recall, Explained | None]:
+    base = await find_base(library, request.kb, start)
+    answer = await library.retrieve(base.id, request.query, **request.options)
     if not request.explain and request.why is None:
         return base, answer, None
-    return base, answer, await engine.explain(base.id, request.query, request.why or "", **request.options)
+    return base, answer, await library.explain(base.id, request.query, request.why or "", **request.options)
 
 
 def _weights(given: str) -> dict[str, float]:
@@ -161,7 +159,7 @@ def _show_all(start: str, request: Request, base: KnowledgeBase, answer: Recall,
     if answer.found:
         console.print(_count(answer), style="dim")
     else:
-        console.print(_advice(base, answer, narrowed=request.is_narrowed), markup=False, soft_wrap=True)
+        console.print(_advice(start, base, answer, narrowed=request.is_narrowed), markup=False, soft_wrap=True)
     if told is not None and told.chunk is not None:
         console.print()
         show_why(console, told.chunk, request.command(start, told.chunk))
@@ -323,7 +321,7 @@ def _rows(text: str, query: str) -> str:
     return "\n".join(line if len(line) <= SNIPPET else line[:SNIPPET] + "…" for line in shown)
 
 
-def _advice(base: KnowledgeBase, answer: Recall, *, narrowed: bool) -> str:
+def _advice(start: str, base: KnowledgeBase, answer: Recall, *, narrowed: bool) -> str:
     tips = []
     if narrowed:
         tips.append(say("去掉过滤条件再试", "try without the filters"))
@@ -331,14 +329,15 @@ def _advice(base: KnowledgeBase, answer: Recall, *, narrowed: bool) -> str:
         tips.append(
             say(
                 "这个知识库只按词语检索：换一个原文里的说法，或装上模型后 qianxun rebuild --kb "
-                f"{base.name} --model bge-small-zh-v1.5",
+                f"{quoted(base.name)} --model bge-small-zh-v1.5",
                 "this base is searched by words only: use words of the text, or pull a model and run qianxun rebuild "
-                f"--kb {base.name} --model bge-small-zh-v1.5",
+                f"--kb {quoted(base.name)} --model bge-small-zh-v1.5",
             )
         )
     elif answer.mode != "hybrid":
         tips.append(say("用 --mode hybrid 两路一起找", "search both ways with --mode hybrid"))
     tips.append(say("降低 --threshold，或换个说法", "lower --threshold, or say it differently"))
-    tips.append(say(f"看看里面有什么：qianxun kb show {base.name}", f"see what is in it: qianxun kb show {base.name}"))
+    show_it = f"{start} kb show {quoted(base.name)}"
+    tips.append(say(f"看看里面有什么：{show_it}", f"see what is in it: {show_it}"))
     head = say("没有找到。可以试试：", "Nothing found. You could:")
     return head + "".join(f"\n  · {tip}" for tip in tips)

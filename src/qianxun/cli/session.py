@@ -1,4 +1,4 @@
-"""What the commands share: the settings in force, the engine, and how a base is found by name."""
+"""What the commands share: the data folder or the service they work on, and how a base is found by name."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, TypeVar
 
 import typer
 
 from qianxun.cli.voice import say
-from qianxun.errors import NotFound
+from qianxun.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
     from qianxun.engine import Engine
+    from qianxun.pipelines.explanation import Explained
+    from qianxun.pipelines.ingest import Labels, Report, Watch
+    from qianxun.pipelines.options import FusionName, Mode
+    from qianxun.records.logs import LogEntry
     from qianxun.settings import Settings
-    from qianxun.types import KnowledgeBase
+    from qianxun.types import DocumentState, Filter, KnowledgeBase, Recall
 
 T = TypeVar("T")
 
@@ -32,6 +36,45 @@ JsonFlag: TypeAlias = Annotated[
 BaseOption: TypeAlias = Annotated[str, typer.Option("--kb", metavar="NAME", help="知识库的名称 · the knowledge base")]
 
 
+class Library(Protocol):
+    """What the commands need: an engine over a data folder has it, and so has a client of a running service."""
+
+    async def create_knowledge_base(
+        self, name: str, *, model: str | None = None, kind: str = "documents", config: Mapping[str, Any] | None = None
+    ) -> KnowledgeBase: ...
+    async def knowledge_bases(self) -> tuple[KnowledgeBase, ...]: ...
+    async def knowledge_base(self, name_or_id: str | int) -> KnowledgeBase: ...
+    async def configure(
+        self, knowledge_base: int, changes: Mapping[str, Any], *, watch: Callable[[int], None]
+    ) -> KnowledgeBase: ...
+    async def delete_knowledge_base(self, knowledge_base: int) -> None: ...
+    async def statistics(self, knowledge_base: int) -> dict[str, int]: ...
+    async def add(
+        self, knowledge_base: int, paths: Sequence[str | Path], *, labels: Labels | None = None, watch: Watch
+    ) -> Report: ...
+    async def documents(self, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]: ...
+    async def delete_document(self, knowledge_base: int, doc_id: str) -> bool: ...
+    async def retrieve(
+        self,
+        knowledge_base: int,
+        query: str,
+        *,
+        top_k: int | None = None,
+        mode: Mode = "hybrid",
+        threshold: float = 0.0,
+        where: Filter = ...,
+        doc_ids: Sequence[str] = (),
+        fusion: FusionName | None = None,
+        weights: Mapping[str, float] | None = None,
+        rerank: str | None = None,
+        fuzzy: bool | None = None,
+    ) -> Recall: ...
+    async def explain(self, knowledge_base: int, query: str, chunk_id: str = "", **options: Any) -> Explained: ...
+    async def logs(
+        self, *, knowledge_base: int | None = None, zero: bool = False, slow_ms: float | None = None, limit: int = 50
+    ) -> list[LogEntry]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """The global options, as every command gets them."""
@@ -39,11 +82,23 @@ class Session:
     data: str | None = None
     config: Path | None = None
     verbose: bool = False
+    url: str = ""  # of a service; "": the data folder itself
+    key: str = field(default="", repr=False)
 
     def settings(self) -> Settings:
         from qianxun.settings import load
 
         return load(file=self.config, arguments={"data": self.data})
+
+    @property
+    def start(self) -> str:
+        """What suggested commands begin with. Never with the key."""
+        return f"{called()} --url {quoted(self.url)}" if self.url else program(self.settings())
+
+    @property
+    def place(self) -> str:
+        """Where the knowledge bases are, for people."""
+        return self.url or str(self.settings().folder)
 
 
 def session_of(context: typer.Context) -> Session:
@@ -54,6 +109,38 @@ def session_of(context: typer.Context) -> Session:
 def has_records(settings: Settings) -> bool:
     """Whether there is anything in the data folder; asking does not create it."""
     return bool(settings.records.url) or (settings.folder / DATABASE).exists()
+
+
+def with_library(session: Session, work: Callable[[Library], Awaitable[T]], *, may_create: bool = False) -> T:
+    """Does the work with the service of ``--url``, or with the data folder as `with_engine` does."""
+    if session.url:
+        return asyncio.run(_connected(session, work))
+    return with_engine(session.settings(), work, may_create=may_create)
+
+
+async def _connected(session: Session, work: Callable[[Library], Awaitable[T]]) -> T:
+    from qianxun.client import Client
+
+    async with Client(session.url, key=session.key) as client:
+        return await work(client)
+
+
+def refuse_url(session: Session, command: str, *, alone: bool = False) -> None:
+    """Raises BadInput where a command that works on files of its own machine was pointed at a service.
+
+    ``alone``: it wants the data folder for itself, so that the service must be stopped for it.
+    """
+    if not session.url:
+        return
+    stop = say("；服务正用着那个目录，要先停下它", "; stop the service first, which owns the folder") if alone else ""
+    raise BadInput(
+        say(f"{command} 不能经过 --url：它直接在数据目录或本机上做事", f"{command} cannot go through --url"),
+        hint=say(
+            "在服务所在的机器上运行它，去掉 --url，用 --data 指明数据目录",
+            "Run it where the service runs, with --data in place of --url",
+        )
+        + stop,
+    )
 
 
 def with_engine(settings: Settings, work: Callable[[Engine], Awaitable[T]], *, may_create: bool = False) -> T:
@@ -96,17 +183,17 @@ def called() -> str:
     return quoted(os.path.relpath(own))
 
 
-async def find_base(engine: Engine, name: str) -> KnowledgeBase:
-    """By name, then by number. Raises NotFound with the names that exist."""
+async def find_base(library: Library, name: str, start: str) -> KnowledgeBase:
+    """By name, then by number. Raises NotFound with the names that exist; suggestions begin with ``start``."""
     try:
-        return await engine.knowledge_base(name)
+        return await library.knowledge_base(name)
     except NotFound as error:
-        known = await engine.knowledge_bases()
+        known = await library.knowledge_bases()
         numbered = [base for base in known if str(base.id) == name]
         if numbered:
             return numbered[0]
         names = "、".join(base.name for base in known)
-        create = f"{program(engine.settings)} kb create {quoted(name)}"
+        create = f"{start} kb create {quoted(name)}"
         raise NotFound(
             say(f"没有名为“{name}”的知识库", f"There is no knowledge base “{name}”"),
             hint=(say(f"已有：{names}；", f"There are: {names}. ") if names else "")

@@ -9,12 +9,13 @@ import typer
 from rich.markup import escape
 
 from qianxun.cli.progress import counting
-from qianxun.cli.session import BaseOption, JsonFlag, find_base, session_of, with_engine
+from qianxun.cli.session import BaseOption, JsonFlag, find_base, program, session_of, with_engine
 from qianxun.cli.voice import note, out, print_json, say
 
 if TYPE_CHECKING:
     from qianxun.engine import Engine
     from qianxun.pipelines.upkeep import Finding, Verdict
+    from qianxun.types import KnowledgeBase
 
 KINDS = {
     "missing_in_index": ("索引里缺少", "missing in the index"),
@@ -43,8 +44,12 @@ def verify(
 
 
 async def _verdicts(engine: Engine, kb: str | None) -> list[Verdict]:
-    chosen = await engine.knowledge_bases() if kb is None else (await find_base(engine, kb),)
+    chosen = await engine.knowledge_bases() if kb is None else (await _base(engine, kb),)
     return [await engine.verify(base.id) for base in chosen]
+
+
+async def _base(engine: Engine, kb: str) -> KnowledgeBase:
+    return await find_base(engine, kb, program(engine.settings))
 
 
 def _told(verdict: Verdict) -> dict[str, Any]:
@@ -90,7 +95,7 @@ def rebuild(
     """从记录重建索引；期间旧索引照常可用 · make the index anew from the records"""
 
     async def work(engine: Engine) -> tuple[str, str, int]:
-        base = await find_base(engine, kb)
+        base = await _base(engine, kb)
         counts = await engine.statistics(base.id)
         with counting(say("重建", "rebuilding"), counts["chunks"], say("块", "chunks")) as follow:
             total = await engine.rebuild(base.id, model=model, watch=follow)

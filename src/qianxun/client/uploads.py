@@ -28,14 +28,17 @@ class Receiver(Protocol):
 
 def sent_file(documents: str, path: Path, *, name: str, doc_id: str, labels: Labels, wait: bool) -> Request:
     """The request that sends a file; opened, and checked to be there, when it is sent."""
-    told = written_labels(labels).items()
-    fields = {name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for name, value in told}
+    told = {"name": name, **written_labels(labels)}
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"文件名 {name!r} 不是合法的文字", hint="改名后再上传") from error
     return Request(
         "PUT" if doc_id else "POST",
         f"{documents}/{segment(doc_id)}" if doc_id else documents,
         params={"wait": str(wait).lower()},
         upload=Upload(name, partial(_opened, path)),
-        fields=fields,
+        fields={key: value if isinstance(value, str) else json.dumps(value) for key, value in told.items()},
         takes_long=True,
     )
 
