@@ -44,8 +44,10 @@ def test_a_reply_is_its_text() -> None:
         assert (asked["model"], asked["temperature"], asked["stream"]) == ("qwen", 0.0, False)
         assert "max_tokens" not in asked
         assert service.headers[0]["authorization"] == f"Bearer {KEY}"
-    with remote(says("好"), max_tokens=50, temperature=0.3, name="改写") as (model, service):
+        assert "top_p" not in asked
+    with remote(says("好"), max_tokens=50, temperature=0.3, top_p=0.9, name="改写") as (model, service):
         model.complete(MESSAGES)
+        assert service.asked[0]["top_p"] == 0.9
         assert (service.asked[0]["max_tokens"], service.asked[0]["temperature"], model.name) == (50, 0.3, "改写")
 
 
@@ -101,7 +103,11 @@ def test_the_key_shows_nowhere() -> None:
 
 
 def test_impossible_settings_are_refused() -> None:
-    for changes in ({"temperature": -1.0}, {"temperature": float("nan")}, {"max_tokens": 0}, {"attempts": 0}):
+    odd = float("nan")
+    for changes in (
+        {"temperature": -1.0}, {"temperature": odd}, {"top_p": 0.0}, {"top_p": 1.5}, {"top_p": odd}, {"max_tokens": 0},
+        {"attempts": 0},
+    ):  # fmt: skip
         with pytest.raises(BadInput):
             RemoteChat(replace(ChatEndpoint("https://example.com/v1", "qwen"), **changes))  # type: ignore[arg-type]
     with remote(says("好")) as (model, _), pytest.raises(BadInput):

@@ -52,6 +52,7 @@ LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopb
 _LABEL = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*\.?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_BRACKETED = re.compile(r"\[[^\[\]]*\](:[0-9]*)?")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")  # URL parsers drop or turn these, each in its own way
 
 
@@ -184,9 +185,9 @@ def read_url(base_url: str) -> ServiceUrl:
 def _host(parts: SplitResult) -> str:
     """The host in ASCII. Raises ValueError (UnicodeError is one) for what is neither a name nor an address."""
     host = parts.hostname or ""
-    if parts.netloc.rpartition("@")[2].startswith("["):
-        if "%" in host:
-            raise ValueError("zone")
+    if "[" in parts.netloc or "]" in parts.netloc:
+        if "%" in host or not _BRACKETED.fullmatch(parts.netloc):
+            raise ValueError("zone, or text around the brackets")
         return str(IPv6Address(host))
     ascii_host = host if host.isascii() else host.encode("idna").decode("ascii").lower()
     if ascii_host and not (_NAME.fullmatch(ascii_host) and len(ascii_host) <= 253):
@@ -205,17 +206,17 @@ def as_address(host: str) -> Address | None:
 def read_rule(line: str) -> Rule:
     """Raises BadSettings."""
     text = line.strip().lower()
-    bracketed = re.fullmatch(r"\[([^\]]*)\](?::([0-9]+))?", text)
-    plain = re.fullmatch(r"([^:]*)(?::([0-9]+))?", text)
-    found = bracketed or plain
+    bracketed = re.fullmatch(r"\[([^\[\]]*)\](?::([0-9]{1,5}))?", text)
+    found = bracketed or re.fullmatch(r"([^:]*)(?::([0-9]{1,5}))?", text)
     place, port = (found[1], int(found[2]) if found[2] else None) if found else (text, None)
     network = _network(place)
-    named = network is None and not bracketed and _NAME.fullmatch(place)
-    if (network is None and (not named or _NUMBER.fullmatch(place.rpartition(".")[2]))) or not 0 < (port or 1) < 65536:
+    name = "" if network or bracketed else place.removesuffix(".")
+    understood = network is not None or (_NAME.fullmatch(name) and not _NUMBER.fullmatch(name.rpartition(".")[2]))
+    if not understood or not (port is None or 0 < port < 65536):
         raise BadSettings(
             f"outbound.allow 里的“{line}”不是主机、地址或网段", hint="例如 127.0.0.1:11434、10.0.0.0/8、[fd00::/8]:8000"
         )
-    return Rule(name="" if network else place.removesuffix("."), network=network, port=port)
+    return Rule(name, network, port)
 
 
 def _network(place: str) -> Network | None:
