@@ -68,7 +68,7 @@ def small_app(metrics: Metrics | None = None, spans: Spans | None = None) -> Fas
 
 def client(app: Any, **headers: str) -> httpx.AsyncClient:
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    return httpx.AsyncClient(transport=transport, base_url="http://service", headers=headers)
+    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers)
 
 
 @contextmanager
