@@ -6,10 +6,11 @@ DEMO_DATA ?= qianxun-data
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench quality torture lock clean
+.PHONY: help demo serve test lint format bench quality torture lock clean
 
 help:
 	@echo "make demo     装好并带你走一遍：建库、入库、检索、带出处的回答"
+	@echo "make serve    装好并启动 HTTP 服务，在 http://127.0.0.1:8000"
 	@echo "make test     装好并跑全部检查与测试"
 	@echo "make lint     只跑 ruff 与 mypy"
 	@echo "make bench    性能对照（输出比值）"
@@ -26,13 +27,21 @@ $(VENV)/.core: requirements/core.txt pyproject.toml | $(BIN)/python
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.txt pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+$(VENV)/.service: requirements/service.txt pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --require-hashes -r requirements/service.txt
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/.core
 
+$(VENV)/.dev: requirements/dev.txt pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@ $(VENV)/.core $(VENV)/.service
+
 demo: $(VENV)/.core
 	@$(BIN)/qianxun --data $(DEMO_DATA) demo
+
+serve: $(VENV)/.service
+	@$(BIN)/qianxun --data $(DEMO_DATA) serve
 
 test: lint
 	$(BIN)/python -m pytest

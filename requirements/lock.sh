@@ -9,4 +9,5 @@ compile() {
         --no-annotate --quiet --group build "$@" --output-file "requirements/$out"
 }
 compile core.txt
+compile service.txt --extra service --extra office --extra pdf
 compile dev.txt --group dev --extra all

@@ -16,6 +16,7 @@ from qianxun.cli.keys import app as keys
 from qianxun.cli.logs import logs, replay
 from qianxun.cli.models import app as models
 from qianxun.cli.search import search
+from qianxun.cli.serve import serve
 from qianxun.cli.session import Session, refuse_url
 from qianxun.cli.upkeep import rebuild, verify
 from qianxun.cli.voice import Language, out, say, speak
@@ -95,7 +96,7 @@ def _address(url: str | None, data: str | None) -> str:
 
 
 app.add_typer(bases, name="kb")
-for command in (add, search, delete, verify, rebuild, doctor, demo, logs, replay):
+for command in (add, search, delete, verify, rebuild, doctor, demo, logs, replay, serve):
     app.command()(command)
 app.command("eval")(evaluate)
 app.add_typer(models, name="models")

@@ -4,44 +4,62 @@ from __future__ import annotations
 
 import os
 from importlib.metadata import version
+from typing import Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from qianxun.engine import Engine
 from qianxun.errors import QianxunError
-from qianxun.service import answers, health
+from qianxun.service import answers, bases, documents, events, explain, health, logs, models, pages, retrieval
 from qianxun.service.context import Service
 from qianxun.service.guard import Guard
 from qianxun.service.turns import ClientLeft, Turns
+from qianxun.service.watching import watch
 from qianxun.settings import Settings
+
+ABOUT: Final = """千寻的召回服务：知识库与文档的管理，向量、全文与混合检索，排序的解释，模型登记，检索日志。
+
+- 每个回答都是 `{code, msg, data}`；出错时多一个不会改变的 `error`，字段不对时还有 `fields`。
+- 密钥写在 `Authorization: Bearer qx_…` 或 `X-API-Key` 里；一个密钥都没有时，只服务本机。
+- 每个回答都带 `X-Trace-Id`；请求头 `traceparent` 会被沿用。"""
 
 
 def create_app(engine: Engine, settings: Settings) -> FastAPI:
     """The service over an engine that is open. It neither opens nor closes anything itself."""
-    service = Service(engine, settings, _turns(settings))
+    service = Service(engine, settings, _recalls(settings), _writes(settings))
     app = FastAPI(
         title="千寻 Qianxun",
         version=version("qianxun"),
         summary="中文优先的 RAG 召回服务 · Chinese-first recall for RAG",
+        description=ABOUT,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
     app.state.service = service
-    for kind in (QianxunError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, answers.told)
-    app.add_exception_handler(ClientLeft, _nobody)
-    app.include_router(health.routes())
+    for raised in (QianxunError, RequestValidationError, HTTPException):
+        app.add_exception_handler(raised, answers.told)
+    for left in (ClientLeft, ClientDisconnect):
+        app.add_exception_handler(left, _nobody)
+    for part in (bases, documents, retrieval, explain, events, logs, models, health, pages):
+        app.include_router(part.routes())
     app.add_middleware(Guard, service=service)
+    watch(app, engine)
     return app
 
 
-def _turns(settings: Settings) -> Turns:
+def _recalls(settings: Settings) -> Turns:
     service = settings.service
     at_once = service.recalls_at_once or 4 * (os.cpu_count() or 1)
     return Turns(at_once, service.recalls_waiting, service.request_seconds)
+
+
+def _writes(settings: Settings) -> Turns:
+    """Fewer than there are threads for the records and the index, so that searches find one while documents come in."""
+    return Turns(max(2, os.cpu_count() or 1), settings.service.recalls_waiting, None)
 
 
 async def _nobody(_request: Request, _error: Exception) -> Response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request
@@ -15,7 +15,17 @@ from qianxun.settings import Settings
 
 GREATEST = 2**63 - 1  # what the records can hold
 
+DOC_ID_LIMIT = 255
+
 BaseId = Annotated[int, Path(description="知识库的编号", ge=1, le=GREATEST, examples=[1001])]
+
+
+@dataclass
+class Readiness:
+    """How far the service is with opening the indexes that were there when it started."""
+
+    to_open: int = 0
+    unusable: int = 0  # that could not be opened; a request for one of them says why
 
 
 @dataclass(frozen=True)
@@ -24,7 +34,9 @@ class Service:
 
     engine: Engine  # as it was opened: of the local tenant
     settings: Settings
-    turns: Turns
+    turns: Turns  # of recalls
+    writes: Turns  # of documents on their way in
+    readiness: Readiness = field(default_factory=Readiness)
 
 
 def service_of(request: Request) -> Service:
@@ -55,7 +67,7 @@ def turn(request: Request) -> AbstractAsyncContextManager[None]:
 
 
 def attention(request: Request) -> AbstractAsyncContextManager[None]:
-    """Around other work that a client waits for: cancelled when it leaves, but bound to no turn."""
+    """Around other work that a client waits for: cancelled when it leaves or takes too long, but bound to no turn."""
     return attended(request, service_of(request).settings.service.request_seconds)
 
 

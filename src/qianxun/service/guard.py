@@ -1,41 +1,244 @@
-"""The first to see a request: who asks, for which tenant, and how large a body may be. Nothing is read before."""
+"""The first to see a request: who asks, for which tenant, what for, and how large a body may be.
+
+All of that is known before a byte of the body is read. Without any key the service is for whoever sits at this
+machine: requests of other machines, and of web pages that a browser here was lured to, are refused.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
 import logging
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Final, TypeVar
 
+from sqlalchemy import Connection
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from qianxun.errors import Forbidden, QianxunError, Unauthorized
+from qianxun.ingest.limits import MIB
+from qianxun.records import Records, keys
 from qianxun.records.bases import LOCAL_TENANT
-from qianxun.service.answers import unforeseen
+from qianxun.service.answers import of_error, problem, unforeseen
 from qianxun.service.context import Service
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
+OPEN: Final = frozenset({"/healthz", "/readyz"})  # for whoever asks
+# What a read key may ask for with POST; with GET it may ask for everything.
+READING: Final = ("/v1/retrieval/", "/v1/recall/", "/v1/query/", "/v1/explain/")
+UPLOADED: Final = re.compile(r"/v1/knowledge-bases/[^/]+/documents(/.*)?", re.DOTALL)
+FORM_BYTES: Final = MIB  # that a form may have beside its file
+BODIES: Final = 16  # of the largest size that are held at once
+
+_SECURE: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+
+Headers = Mapping[bytes, bytes]
+
 
 class Guard:
-    """Pure ASGI: it stands before the routes, so that a body is only read for those who may send it."""
+    """Pure ASGI, in front of the routes."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app = app
-        self.service = service
+        self.records = service.engine.records
+        self.body_bytes = service.settings.service.body_megabytes * MIB
+        self.file_bytes = service.settings.parsing.file_megabytes * MIB + FORM_BYTES
+        self.held = _Held(BODIES * self.body_bytes)
+        self._has_keys = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return await self.app(scope, receive, send)
-        state = scope.setdefault("state", {})
-        state["tenant"], state["access"] = LOCAL_TENANT, "write"
-        started = False
-
-        async def sending(message: Message) -> None:
-            nonlocal started
-            started = started or message["type"] == "http.response.start"
-            await send(message)
-
+            await self.app(scope, receive, send)
+            return
+        headers: Headers = dict(scope["headers"])
+        answer = _Outgoing(send)
         try:
-            await self.app(scope, receive, sending)
+            await self._admit(scope, headers)
+            await self._bounded(scope, headers, receive, answer)
+        except QianxunError as error:  # of this page: the routes have told theirs
+            english = headers.get(b"accept-language", b"").lower().startswith(b"en")
+            await of_error(error, english=english)(scope, receive, answer)
         except Exception as error:  # the outer door: told without detail, its place in the log
             log.exception("unforeseen")
-            if started:
+            if answer.has_begun:
                 raise
-            await unforeseen(error, state.get("trace_id", ""))(scope, receive, send)
+            await unforeseen(error, scope["state"].get("trace_id", ""))(scope, receive, answer)
+
+    # ── who ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def _admit(self, scope: Scope, headers: Headers) -> None:
+        """Notes tenant and access in the request's state. Raises Unauthorized or Forbidden."""
+        state = scope.setdefault("state", {})
+        state["tenant"], state["access"] = "", ""
+        if scope["path"] in OPEN:
+            return
+        key = _key(headers)
+        if key is not None:
+            holder = await self._read(lambda tx: keys.find(tx, key))
+            if holder is None:
+                raise Unauthorized("密钥无效或已吊销", hint="用 qianxun keys create 签发新的密钥")
+            state["tenant"], state["access"] = holder.tenant, holder.scope
+        elif await self._wants_key():
+            raise Unauthorized("需要密钥", hint="写在请求头里：Authorization: Bearer qx_…（qianxun keys create 签发）")
+        else:
+            _check_is_local(scope, headers)
+            state["tenant"], state["access"] = LOCAL_TENANT, "write"
+        if state["access"] != "write" and not _is_reading(scope):
+            raise Forbidden("这个密钥只能检索与查看", hint="换用可写的密钥：qianxun keys create --scope write")
+
+    async def _wants_key(self) -> bool:
+        """Once there has been a key. That the last one was revoked opens no door."""
+        if not self._has_keys:
+            self._has_keys = bool(await self._read(keys.listed))
+        return self._has_keys
+
+    async def _read(self, work: Callable[[Connection], T]) -> T:
+        """A short read of the records, anew for every request: what was revoked a moment ago opens nothing now."""
+        if self.records.is_here:
+            return _reading(self.records, work)
+        return await asyncio.to_thread(_reading, self.records, work)
+
+    # ── how much ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _bounded(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+        told = headers.get(b"content-length", b"")
+        if not told and b"transfer-encoding" not in headers:
+            await self.app(scope, receive, send)
+            return
+        is_file = headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
+        if is_file and UPLOADED.fullmatch(scope["path"]):
+            body = _Body(receive, self.file_bytes, None)
+        else:
+            body = _Body(receive, self.body_bytes, self.held)
+        if told.isdigit() and int(told) > body.most:
+            await body.too_large()(scope, receive, send)
+            return
+        try:
+            await self.app(scope, body, send)
+        finally:
+            body.let_go()
+
+
+class _Held:
+    """Bytes of bodies that are in memory now, of all requests together."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.bytes = 0
+
+
+class _Body:
+    """A body on its way in, counted as it comes; an uploaded file goes to the disk and is not ``held``."""
+
+    __slots__ = ("_held", "_receive", "bytes", "most")
+
+    def __init__(self, receive: Receive, most: int, held: _Held | None) -> None:
+        self._receive, self._held = receive, held
+        self.most = most
+        self.bytes = 0
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request" and (came := len(message.get("body", b""))):
+            self.bytes += came
+            if self._held is not None:
+                self._held.bytes += came
+                if self._held.bytes > self._held.most:
+                    raise HTTPException(503, "同时收到的请求体太多　稍后重试")
+            if self.bytes > self.most:  # as an HTTPException: what reads bodies lets nothing else through
+                raise HTTPException(413, self._said())
+        return message
+
+    def too_large(self) -> ASGIApp:
+        return problem(413, self._said())
+
+    def let_go(self) -> None:
+        if self._held is not None:
+            self._held.bytes -= self.bytes
+
+    def _said(self) -> str:
+        return f"请求体超过 {self.most / MIB:g} MB 的上限　分成几次提交，或调高 service.body_megabytes"
+
+
+class _Outgoing:
+    """An answer on its way out: what every one says to browsers, and whether it has begun."""
+
+    __slots__ = ("_send", "has_begun")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.has_begun = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_begun = True
+            message["headers"] = [*message.get("headers", ()), *_SECURE]
+        await self._send(message)
+
+
+def _reading(records: Records, work: Callable[[Connection], T]) -> T:
+    with records.reading() as tx:
+        return work(tx)
+
+
+def _key(headers: Headers) -> str | None:
+    """The key that was sent, whether or not it is one; None where there is none."""
+    told = headers.get(b"authorization")
+    if told is not None:
+        kind, _, key = told.partition(b" ")
+        return key.strip().decode("latin-1") if kind.lower() == b"bearer" else ""
+    told = headers.get(b"x-api-key")
+    return None if told is None else told.strip().decode("latin-1")
+
+
+def _is_reading(scope: Scope) -> bool:
+    return scope["method"] in ("GET", "HEAD") or (scope["method"] == "POST" and scope["path"].startswith(READING))
+
+
+# ── without keys: this machine only ──────────────────────────────────────────────────────────────
+
+
+def _check_is_local(scope: Scope, headers: Headers) -> None:
+    """Raises Forbidden for a request that did not begin at this machine.
+
+    A browser tells where it believes to be (``Host``; another name that leads here is DNS rebinding) and which page
+    asks (``Origin``; a foreign page may send forms without being allowed to read the answer).
+    """
+    hint = "从本机用 http://127.0.0.1 访问；要从别处访问，先用 qianxun keys create 签发密钥"
+    ends = (scope.get("client"), scope.get("server"))
+    if any(end is not None and end[0] and not is_loopback(end[0]) for end in ends):
+        raise Forbidden("还没有密钥，只接受本机的请求", hint=hint)
+    host = headers.get(b"host", b"").decode("latin-1")
+    if not is_loopback(_without_port(host)):
+        raise Forbidden("还没有密钥，只接受以本机地址发来的请求（请求头 Host）", hint=hint)
+    origin = headers.get(b"origin")
+    if origin is not None and origin.decode("latin-1").lower() not in (
+        f"http://{host}".lower(),
+        f"https://{host}".lower(),
+    ):
+        raise Forbidden("还没有密钥，不接受别的网页发来的请求（请求头 Origin）", hint=hint)
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+@lru_cache(maxsize=1024)
+def is_loopback(host: str) -> bool:
+    """Whether an address, or a name that means one by definition, is this machine's own."""
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)

@@ -22,7 +22,7 @@ class ClientLeft(Exception):
 class Turns:
     """A bounded number of turns; beyond it a bounded queue, first come first served; beyond that, Overloaded."""
 
-    def __init__(self, at_once: int, waiting: int, seconds: float) -> None:
+    def __init__(self, at_once: int, waiting: int, seconds: float | None) -> None:
         self.at_once = at_once
         self.most_waiting = waiting
         self.seconds = seconds
@@ -46,9 +46,9 @@ class Turns:
     async def turn(self, request: Request) -> AsyncIterator[None]:
         """Waits for a turn. Raises Overloaded at once where too many wait, and once the time is over."""
         if self.is_closed:
-            raise Overloaded("服务正在停止，不再接受新的检索", hint="稍后重试，或换一个实例")
+            raise Overloaded("服务正在停止，不再接受新的请求", hint="稍后重试，或换一个实例")
         if not self._free and len(self._queue) >= self.most_waiting:
-            raise Overloaded("同时进行的检索太多", hint="稍后重试")
+            raise Overloaded("同时进行的请求太多", hint="稍后重试")
         async with attended(request, self.seconds):
             await self._enter()
             try:
@@ -82,10 +82,10 @@ class Turns:
 
 
 @asynccontextmanager
-async def attended(request: Request, seconds: float) -> AsyncIterator[None]:
+async def attended(request: Request, seconds: float | None) -> AsyncIterator[None]:
     """Cancels the block when its client leaves (raises ClientLeft) or after so many seconds (raises Overloaded).
 
-    The body must have been read: what comes after it can only be the client's leaving.
+    None: it may take as long as it takes. The body must have been read: what comes after it is the client's leaving.
     """
     task = asyncio.current_task()
     assert task is not None, "a handler runs in a task"
@@ -95,10 +95,10 @@ async def attended(request: Request, seconds: float) -> AsyncIterator[None]:
     watchers: list[asyncio.Task[None]] = []
 
     async def watch() -> None:
-        ended.append(await _ending(request, seconds - WATCHED_AFTER))
+        ended.append(await _ending(request, seconds))
         task.cancel()
 
-    timer = loop.call_later(min(WATCHED_AFTER, seconds), lambda: watchers.append(loop.create_task(watch())))
+    timer = loop.call_later(WATCHED_AFTER, lambda: watchers.append(loop.create_task(watch())))
     try:
         yield
     except asyncio.CancelledError:
@@ -111,11 +111,11 @@ async def attended(request: Request, seconds: float) -> AsyncIterator[None]:
             watcher.cancel()
 
 
-async def _ending(request: Request, seconds: float) -> Exception:
+async def _ending(request: Request, seconds: float | None) -> Exception:
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(None if seconds is None else seconds - WATCHED_AFTER):
             while (await request.receive())["type"] != "http.disconnect":
                 pass
     except TimeoutError:
-        return Overloaded(f"超过 {seconds + WATCHED_AFTER:g} 秒仍未完成，已放弃", hint="稍后重试，或缩小范围")
+        return Overloaded(f"超过 {seconds:g} 秒仍未完成，已放弃", hint="稍后重试，或缩小范围")
     return ClientLeft()

@@ -1,0 +1,180 @@
+"""`qianxun serve`: binds, opens the engine, answers until it is told to stop, and finishes what it accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from qianxun.engine import Engine
+from qianxun.errors import BadInput, Forbidden
+from qianxun.records import keys
+from qianxun.service import uploads
+from qianxun.service.app import create_app
+from qianxun.service.context import Service
+from qianxun.service.guard import is_loopback
+from qianxun.service.health import open_indexes
+from qianxun.settings import Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+log = logging.getLogger(__name__)
+
+STOPPED_BY = (signal.SIGINT, signal.SIGTERM)
+
+
+def _untold(_: str) -> None:
+    return None
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The quickest loop there is here."""
+    if find_spec("uvloop") is None:
+        return asyncio.new_event_loop()
+    import uvloop
+
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+async def serve(settings: Settings, listening: Callable[[str], None] = _untold) -> None:
+    """Serves until SIGINT or SIGTERM. ``listening`` is told the address once requests are answered.
+
+    Raises BadInput where the address cannot be had, Forbidden where it is not this machine's own and there is no key,
+    FolderInUse where another process has the data folder.
+    """
+    with bound(settings.service.host, settings.service.port) as taken:
+        async with Engine.open(settings=settings) as engine:
+            check_address(engine, taken)
+            await asyncio.to_thread(uploads.sweep, settings.folder)
+            app = create_app(engine, settings)
+            server = Server(app, settings, listening)
+            with _told_by_signals(server.stop):
+                opening = asyncio.create_task(open_indexes(app.state.service))
+                try:
+                    await server.serve(sockets=[taken])
+                finally:
+                    opening.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await opening
+
+
+# ── the address ──────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def bound(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket of this address. Raises BadInput, saying what to do, where it cannot be had."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError, OverflowError) as error:
+        raise BadInput(f"找不到地址 {host}", hint="用 --host 127.0.0.1，或本机的另一个地址") from error
+    family, *_, address = sorted(found, key=lambda each: each[0] != socket.AF_INET)[0]
+    taken = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind(address)
+            taken.listen(2048)
+        except (OSError, OverflowError) as error:
+            raise _not_to_be_had(host, port, error) from error
+        taken.setblocking(False)
+        yield taken
+    finally:
+        taken.close()
+
+
+def _not_to_be_had(host: str, port: int, error: OSError | OverflowError) -> BadInput:
+    kind = getattr(error, "errno", None)
+    if kind == errno.EADDRINUSE:
+        return BadInput(f"{host} 的端口 {port} 已被占用", hint="换一个端口：--port 8001；或停掉占用它的程序")
+    if kind == errno.EACCES:
+        return BadInput(f"没有权限使用端口 {port}", hint="用 1024 以上的端口：--port 8000")
+    if kind == errno.EADDRNOTAVAIL:
+        return BadInput(f"{host} 不是本机的地址", hint="用 --host 127.0.0.1，或本机的另一个地址")
+    return BadInput(f"不能在 {host}:{port} 上监听：{error}", hint="换一个地址或端口")
+
+
+def check_address(engine: Engine, taken: socket.socket) -> None:
+    """Without a key only this machine is served."""
+    address = str(taken.getsockname()[0])
+    if is_loopback(address):
+        return
+    with engine.records.reading() as tx:
+        has_keys = keys.any_live(tx)
+    if not has_keys:
+        raise Forbidden(
+            f"还没有密钥，不能在 {address} 上提供服务：任何人都能读写",
+            hint="先签发密钥：qianxun keys create --tenant local；或只在本机使用：--host 127.0.0.1",
+        )
+
+
+def url_of(taken: socket.socket) -> str:
+    host, port = taken.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+# ── the server ───────────────────────────────────────────────────────────────────────────────────
+
+
+class Server(uvicorn.Server):
+    """uvicorn with our signals: it neither takes them itself nor raises them again when it is done."""
+
+    def __init__(self, app: FastAPI, settings: Settings, listening: Callable[[str], None] = _untold) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="httptools",
+                ws="none",
+                loop="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,  # who asks is who connects: a header may say anything
+                server_header=False,
+                timeout_graceful_shutdown=max(1, round(settings.service.close_seconds)),
+            )
+        )
+        self.service: Service = app.state.service
+        self._listening = listening
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        for each in sockets or ():
+            log.info("listening on %s", url_of(each))
+            self._listening(url_of(each))
+
+    def stop(self) -> None:
+        """No new connection, no new recall; a second time, what is still running is cut off."""
+        self.service.turns.close()
+        self.service.writes.close()
+        self.handle_exit(signal.SIGINT, None)
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        return nullcontext()
+
+
+@contextmanager
+def _told_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Within the block Ctrl-C and SIGTERM call ``stop``. Only the main thread hears them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    for each in STOPPED_BY:
+        loop.add_signal_handler(each, stop)
+    try:
+        yield
+    finally:
+        for each in STOPPED_BY:
+            loop.remove_signal_handler(each)
