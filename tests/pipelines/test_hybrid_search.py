@@ -14,6 +14,7 @@ from qianxun.engine import Engine
 from qianxun.errors import BadQuery, RecallFailed
 from qianxun.pipelines.hybrid_search import HybridSearchEngine
 from qianxun.records import logs
+from qianxun.records.bases import LOCAL_TENANT
 from tests.pipelines.opened import doc, opened
 
 OWN: dict[str, Any] = {"user_id": "张三", "project_id": "长篇"}
@@ -143,7 +144,7 @@ def test_the_engines_own_are_logged_and_cached_apart_by_owner(tmp_path: Path) ->
         assert {one.document_id for one in theirs} == {"他人"}
         await engine.journal.flush()
         with engine.records.reading() as tx:
-            logged = logs.listed(tx, knowledge_base=kb)
+            logged = logs.listed(tx, tenant=LOCAL_TENANT, knowledge_base=kb)
         assert [row.from_cache for row in sorted(logged, key=lambda row: row.id)] == [False, True, False]
 
     over_the_library(tmp_path, story)

@@ -18,6 +18,7 @@ from qianxun.pipelines.journal import Journal
 from qianxun.pipelines.recall_bytes import digest
 from qianxun.pipelines.replaying import replaying
 from qianxun.records import Records, bases, logs
+from qianxun.records.bases import LOCAL_TENANT
 from qianxun.records.database import sqlite_url
 from qianxun.records.logs import LogEntry
 from qianxun.types import Degraded, Generation, KnowledgeBase, Recall, StepTime
@@ -31,14 +32,14 @@ PARAMS = {"mode": "hybrid", "top_k": 5}
 def records(tmp_path: Path) -> Iterator[Records]:
     opened = Records.open(sqlite_url(tmp_path / "records.db"))
     with opened.writing() as tx:
-        bases.create(tx, "医保")
+        bases.create(tx, "医保", tenant=LOCAL_TENANT)
     yield opened
     opened.close()
 
 
 def held(records: Records) -> list[LogEntry]:
     with records.reading() as tx:
-        return list(reversed(logs.listed(tx, limit=10_000)))
+        return list(reversed(logs.listed(tx, tenant=LOCAL_TENANT, limit=10_000)))
 
 
 def queries(records: Records) -> list[str]:

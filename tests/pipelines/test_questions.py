@@ -20,6 +20,7 @@ from qianxun.ports import ChatKind, ChatModel, EmbeddingModel, RerankModel
 from qianxun.rank.calibrate import clipped
 from qianxun.recall.qa import QARetriever
 from qianxun.records import bases, chunks, pairs
+from qianxun.records.bases import LOCAL_TENANT
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import EVERYTHING, Document, Eq, Filter, IndexBatch, QAPair, Query, Terms, Vectors
 from tests.models.embedding_service import Answer, Exchange, Service, says, serving, status
@@ -334,7 +335,7 @@ async def base_with(engine: Engine, chat: ChatModel | None, name: str = "出题"
     about = await engine.create_knowledge_base("出题库", model="fake-64")
     kb = about.id
     with engine.records.writing() as tx:  # the engine itself would look for the model first
-        bases.change_config(tx, kb, {**about.config, "qa_model": name})
+        bases.change_config(tx, kb, {**about.config, "qa_model": name}, tenant=LOCAL_TENANT)
     (await engine.base(kb)).models = Chats(chat) if chat is not None else None
     return kb
 

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from qianxun.errors import AlreadyThere, BadInput, NotFound
 from qianxun.records import Records, bases, chunks, documents, listing, outbox
+from qianxun.records.bases import LOCAL_TENANT
 from qianxun.records.counters import allocate
 from qianxun.records.database import sqlite_url
 from qianxun.types import (
@@ -33,7 +34,7 @@ from qianxun.types import (
 def records(tmp_path: Path) -> Iterator[Records]:
     opened = Records.open(sqlite_url(tmp_path / "records.db"))
     with opened.writing() as tx:
-        bases.create(tx, "医保")
+        bases.create(tx, "医保", tenant=LOCAL_TENANT)
     yield opened
     opened.close()
 
@@ -65,14 +66,14 @@ def texts(tx: Connection, doc_id: str = "d") -> list[str]:
 
 def test_knowledge_bases_are_numbered_from_1001_and_names_are_taken_once(records: Records) -> None:
     with records.writing() as tx:
-        assert bases.by_name(tx, "医保").id == 1001
-        assert bases.create(tx, "小说").id == 1002
+        assert bases.by_name(tx, "医保", tenant=LOCAL_TENANT).id == 1001
+        assert bases.create(tx, "小说", tenant=LOCAL_TENANT).id == 1002
         with pytest.raises(AlreadyThere):
-            bases.create(tx, " 医保 ")
+            bases.create(tx, " 医保 ", tenant=LOCAL_TENANT)
         with pytest.raises(BadInput):
-            bases.create(tx, "　")
+            bases.create(tx, "　", tenant=LOCAL_TENANT)
         with pytest.raises(NotFound, match="qianxun kb create"):
-            bases.by_name(tx, "没有")
+            bases.by_name(tx, "没有", tenant=LOCAL_TENANT)
 
 
 def test_counters_never_give_a_number_twice_even_after_deletes(records: Records) -> None:
@@ -235,11 +236,11 @@ def test_events_are_noted_once(records: Records) -> None:
 
 def test_removing_a_base_removes_everything_in_it_and_nothing_else(records: Records) -> None:
     with records.writing() as tx:
-        other = bases.create(tx, "另一个").id
+        other = bases.create(tx, "另一个", tenant=LOCAL_TENANT).id
         accept(tx, offer("一", ready=True))
         documents.accept(tx, other, [offer("二", ready=True)])
-        bases.remove(tx, KB)
-        assert [base.id for base in bases.every(tx)] == [other]
+        bases.remove(tx, KB, tenant=LOCAL_TENANT)
+        assert [base.id for base in bases.every(tx, tenant=LOCAL_TENANT)] == [other]
         assert chunks.count(tx, KB) == 0
         assert chunks.count(tx, other) == 1
 

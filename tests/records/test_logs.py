@@ -16,6 +16,7 @@ from sqlalchemy import Connection, select
 
 from qianxun.errors import NotFound
 from qianxun.records import Records, bases, documents, logs, outbox
+from qianxun.records.bases import LOCAL_TENANT
 from qianxun.records.database import sqlite_url
 from qianxun.records.logs import LogEntry
 from qianxun.records.schema import RetrievalLogRow
@@ -29,8 +30,8 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 def records(tmp_path: Path) -> Iterator[Records]:
     opened = Records.open(sqlite_url(tmp_path / "records.db"))
     with opened.writing() as tx:
-        bases.create(tx, "医保")
-        bases.create(tx, "手册")
+        bases.create(tx, "医保", tenant=LOCAL_TENANT)
+        bases.create(tx, "手册", tenant=LOCAL_TENANT)
     yield opened
     opened.close()
 
@@ -60,7 +61,7 @@ def test_an_entry_comes_back_as_it_was(records: Records) -> None:
     )
     (number,) = written(records, whole)
     with records.reading() as tx:
-        assert logs.get(tx, number) == replace(whole, id=number)
+        assert logs.get(tx, number, tenant=LOCAL_TENANT) == replace(whole, id=number)
 
 
 HOSTILE = st.text(st.characters(), max_size=30) | st.sampled_from(
@@ -76,7 +77,7 @@ HOSTILE = st.text(st.characters(), max_size=30) | st.sampled_from(
 def test_hostile_texts_come_back_as_they_were(records: Records, query: str, params: dict[str, Any]) -> None:
     (number,) = written(records, entry(query, params=params, degraded=(Degraded("vector", query),)))
     with records.reading() as tx:
-        found = logs.get(tx, number)
+        found = logs.get(tx, number, tenant=LOCAL_TENANT)
     assert (found.query, dict(found.params), found.degraded) == (query, params, (Degraded("vector", query),))
 
 
@@ -85,13 +86,13 @@ def test_a_long_query_is_cut_in_the_column_only(records: Records) -> None:
     with records.reading() as tx:
         column = tx.execute(select(RetrievalLogRow.query).where(RetrievalLogRow.id == number)).scalar_one()
         assert column == "医" * 2048
-        assert logs.get(tx, number).query == "医" * 3000
+        assert logs.get(tx, number, tenant=LOCAL_TENANT).query == "医" * 3000
 
 
 def test_long_short_fields_are_cut_to_their_columns(records: Records) -> None:
     (number,) = written(records, entry(trace_id="t" * 500))
     with records.reading() as tx:
-        assert logs.get(tx, number).trace_id == "t" * 64
+        assert logs.get(tx, number, tenant=LOCAL_TENANT).trace_id == "t" * 64
 
 
 def test_the_list_is_newest_first_and_narrows(records: Records) -> None:
@@ -105,7 +106,7 @@ def test_the_list_is_newest_first_and_narrows(records: Records) -> None:
 
     def asked(**told: Any) -> list[str]:
         with records.reading() as tx:
-            return [each.query for each in logs.listed(tx, **told)]
+            return [each.query for each in logs.listed(tx, **{"tenant": LOCAL_TENANT, **told})]
 
     assert asked() == ["四", "三", "二", "一"]
     assert asked(knowledge_base=1002) == ["四"]
@@ -121,7 +122,7 @@ def test_an_entry_that_is_not_there_is_said_so(records: Records) -> None:
     (number,) = written(records, entry())
     with records.reading() as tx:
         with pytest.raises(NotFound, match="999"):
-            logs.get(tx, 999)
+            logs.get(tx, 999, tenant=LOCAL_TENANT)
         with pytest.raises(NotFound):
             logs.get(tx, number, tenant="another")
 
@@ -131,7 +132,7 @@ def test_the_log_forgets_by_age_and_by_number(records: Records) -> None:
     with records.writing() as tx:
         assert logs.prune(tx, 30, 100, now=NOW) == 9
         assert logs.prune(tx, 30, 5, now=NOW) == 25
-        assert [each.query for each in logs.listed(tx)] == ["39", "38", "37", "36", "35"]
+        assert [each.query for each in logs.listed(tx, tenant=LOCAL_TENANT)] == ["39", "38", "37", "36", "35"]
         assert logs.prune(tx, 30, 5, now=NOW) == 0
         assert logs.prune(tx, 30, 0, now=NOW) == 5
         assert logs.prune(tx, 30, 0, now=NOW) == 0
@@ -147,9 +148,9 @@ def test_numbers_are_not_used_again(records: Records) -> None:
 def test_the_log_of_a_base_goes_with_it_and_late_entries_do_not_come_back(records: Records) -> None:
     written(records, entry(), entry(knowledge_base_id=1002))
     with records.writing() as tx:
-        bases.remove(tx, KB)
+        bases.remove(tx, KB, tenant=LOCAL_TENANT)
         assert logs.append(tx, [entry("迟到"), entry("还在", knowledge_base_id=1002)]) == 1
-        assert [each.query for each in logs.listed(tx)] == ["还在", "住院报销比例"]
+        assert [each.query for each in logs.listed(tx, tenant=LOCAL_TENANT)] == ["还在", "住院报销比例"]
 
 
 # ── the generation of a base ─────────────────────────────────────────────────────────────────────
@@ -180,7 +181,7 @@ WRITES: list[tuple[str, Any]] = [
     ("add again", add("甲")),
     ("delete by event", lambda tx: documents.remove(tx, KB, "d", 99)),
     ("add by event", lambda tx: documents.accept(tx, KB, [offer("丁", ready=True, generation=100)])),
-    ("another model", lambda tx: bases.change_model(tx, KB, "bge", 512)),
+    ("another model", lambda tx: bases.change_model(tx, KB, "bge", 512, tenant=LOCAL_TENANT)),
     ("rebuilt", lambda tx: bases.revise(tx, KB)),
     ("rebuilt again", lambda tx: bases.revise(tx, KB)),
 ]

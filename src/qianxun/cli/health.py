@@ -115,7 +115,7 @@ def _bases(settings: Settings) -> tuple[BaseHealth, ...]:
     engine = connect(settings.records.url or sqlite_url(settings.folder / DATABASE))
     try:
         with engine.begin() as tx:
-            return tuple(_base(tx, about, settings) for about in bases.every(tx))
+            return tuple(_base(tx, about, settings) for about in bases.of_all_tenants(tx))
     finally:
         engine.dispose()
 

@@ -14,11 +14,25 @@ from qianxun.pipelines.model_threads import ModelThreads
 from qianxun.ports import EmbeddingModel, Index, IndexBackend, Models, Retriever
 from qianxun.rank.calibrate import UNCALIBRATED, Curves
 from qianxun.rank.rerank import RerankCache
-from qianxun.records import Records
+from qianxun.records.tenancy import BaseRecords
 from qianxun.types import IndexStamp, KnowledgeBase
 
 Result = TypeVar("Result")
 Arms: TypeAlias = "Callable[[OpenBase, Serving], Sequence[Retriever]]"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTime:
+    """One piece of index work that is done: changes of so many documents made ready and put into the index."""
+
+    knowledge_base: int
+    documents: int
+    seconds: float
+    failed: int = 0  # of the documents: they are tried again later, or quarantined
+
+
+def _unheard(_: IndexTime) -> None:
+    return None
 
 
 @dataclass
@@ -55,7 +69,7 @@ class OpenBase:
     """Not frozen: a rebuild puts another `Serving` in place under running searches."""
 
     about: KnowledgeBase
-    records: Records
+    records: BaseRecords  # as the base's tenant sees it
     backend: IndexBackend
     serving: Serving
     splitter: ChunkSplitter
@@ -66,6 +80,7 @@ class OpenBase:
     rerank_cache: RerankCache = field(default_factory=RerankCache)
     model_threads: ModelThreads | None = None  # None: those of the event loop
     arms: Arms | None = None  # None: the standard ones
+    indexed: Callable[[IndexTime], None] = _unheard  # told of each piece of index work
     # One indexer at a time; searches do not take it.
     indexing: asyncio.Lock = field(default_factory=asyncio.Lock)
     configuring: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -25,6 +25,7 @@ KINDS: Final[Mapping[str, str]] = {
     "dictionary": "词的列表",
     "qa_model": "模型名",
     "rewrite_model": "模型名",
+    "user_id": "用户编号",
     "search.top_k": "整数",
     "search.fusion": "weighted、min_max 或 rrf",
     "search.weights.vector": "数字",
@@ -118,7 +119,7 @@ def _checked(name: str, value: Any) -> Any:
         return value
     if _is_list(name):
         return _dictionary(value)
-    if kind in ("模型名", KINDS["search.fusion"]) and isinstance(value, str) and _is_name(value):
+    if kind in ("模型名", "用户编号", KINDS["search.fusion"]) and isinstance(value, str) and _is_name(value):
         return value
     raise _wrong(name, value)
 
@@ -189,6 +190,8 @@ async def configure(base: OpenBase, changes: Mapping[str, Any], on_chunks: Calla
 
 
 def _keep(base: OpenBase, changes: Mapping[str, Any]) -> KnowledgeBase:
+    tenant = base.about.tenant
     with base.records.writing() as tx:
-        bases.change_config(tx, base.id, changed(bases.get(tx, base.id).config, changes))
-        return bases.get(tx, base.id)
+        kept = changed(bases.get(tx, base.id, tenant=tenant).config, changes)
+        bases.change_config(tx, base.id, kept, tenant=tenant)
+        return bases.get(tx, base.id, tenant=tenant)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,7 +20,7 @@ from typing import Any, TypeAlias
 
 from qianxun.chinese import index_grams
 from qianxun.errors import ModelError, ModelUnavailable, NotFound
-from qianxun.pipelines.base import OpenBase
+from qianxun.pipelines.base import IndexTime, OpenBase
 from qianxun.pipelines.collecting import paused_collection
 from qianxun.pipelines.prepare import embed, prepare
 from qianxun.pipelines.questions import asker
@@ -51,6 +52,7 @@ class Fresh:
     dimension: int
     analysis: str
     entries: Mapping[Version, Sequence[IndexEntry]]
+    seconds: float = 0.0  # that it took to make them ready
 
     def suits(self, base: OpenBase) -> bool:
         """A rebuild may have changed the model, or the dictionary, since."""
@@ -59,6 +61,11 @@ class Fresh:
             base.model.dimension if base.model else 0,
             base.analyser.version,
         )
+
+    def share(self, rows: Sequence[Work]) -> float:
+        """How much of it these rows are."""
+        own = sum((row.document_key, row.generation) in self.entries for row in rows)
+        return own / len(self.entries) if own else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +93,22 @@ async def drain(
                 rows = list(takewhile(lambda row: not row.is_unprepared, rows))
             if not rows:
                 return Drained(applied, failed)
-            if any(row.is_unprepared for row in rows):
-                failures = await _prepare_rows(base, rows)
-                rows = await asyncio.to_thread(_as_they_are_now, base, rows)
-                failed += failures
-                applied -= failures
-            await unbroken(_apply(base, rows, fresh))
-            applied += len(rows)
+            failures = await _drain_rows(base, rows, fresh)
+            failed += failures
+            applied += len(rows) - failures
+
+
+async def _drain_rows(base: OpenBase, rows: Sequence[Work], fresh: Fresh | None) -> int:
+    """Makes these rows ready and applies them; answers how many documents failed."""
+    started = time.perf_counter()
+    failures = 0
+    if any(row.is_unprepared for row in rows):
+        failures = await _prepare_rows(base, rows)
+        rows = await asyncio.to_thread(_as_they_are_now, base, rows)
+    await unbroken(_apply(base, rows, fresh))
+    seconds = time.perf_counter() - started + (fresh.share(rows) * fresh.seconds if fresh is not None else 0.0)
+    base.indexed(IndexTime(base.id, len({row.document_key for row in rows}), seconds, failures))
+    return failures
 
 
 def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work]:

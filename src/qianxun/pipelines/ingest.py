@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from qianxun.errors import BadInput, MissingExtra, ModelError, Refused
+from qianxun.errors import BadInput, MissingExtra, ModelError, Refused, Unreadable
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.sandbox import ParserPool
 from qianxun.ingest.sources import Refusal, Source, discover
@@ -38,6 +40,7 @@ BATCH_DOCUMENTS = 5_000  # stored in one transaction and indexed in one commit
 BATCH_CHARACTERS = 2_000_000  # … or so many characters, which must fit in memory several times over
 BATCH_SECONDS = 3.0  # … or what was prepared in that time
 AHEAD = 8  # files parsed or waiting for a parser while the one before them is taken in
+NAME_BYTES, SUFFIX_BYTES = 180, 20  # of an uploaded file's name: every file system takes as much
 PARSER_VERSION = "1"  # part of a file's fingerprint: a better parser reads unchanged files again
 
 
@@ -189,14 +192,20 @@ async def _parse_all(
 
 async def _parse(source: Source, mark: str, parsers: ParserPool, labels: Labels) -> _Parsed:
     try:
-        parsed = await parsers.parse(source.path)
-        document = await asyncio.to_thread(_document, source, parsed, labels)
-        documents.check(document)
+        document, warnings = await _read_file(source, parsers, labels)
     except (Refused, MissingExtra, BadInput) as error:
         return _Parsed(Refusal(source.path, str(error)))
+    return _Parsed(Submission(document, mark), tuple(f"{source.name}：{warning}" for warning in warnings))
+
+
+async def _read_file(source: Source, parsers: ParserPool, labels: Labels) -> tuple[Document, tuple[str, ...]]:
+    """The document that a file holds, and what its parser has to say of it. Raises Refused, MissingExtra, BadInput."""
+    parsed = await parsers.parse(source.path)
+    document = await asyncio.to_thread(_document, source, parsed, labels)
+    documents.check(document)
     if not document.content:
-        return _Parsed(Refusal(source.path, "文件中没有可用的文字；若是扫描件，请确认图像清晰后重试"))
-    return _Parsed(Submission(document, mark), tuple(f"{source.name}：{warning}" for warning in parsed.warnings))
+        raise Unreadable(f"{source.name}：没有可用的文字", hint="若是扫描件，请确认图像清晰后重试")
+    return document, parsed.warnings
 
 
 def _document(source: Source, parsed: ParsedFile, labels: Labels) -> Document:
@@ -215,6 +224,63 @@ def _document(source: Source, parsed: ParsedFile, labels: Labels) -> Document:
         pairs=parsed.pairs,
         source=str(source.path),
     )
+
+
+# ── one uploaded file ────────────────────────────────────────────────────────────────────────────
+
+
+async def take_file(
+    base: OpenBase, path: Path, parsers: ParserPool, labels: Labels, *, name: str, doc_id: str = "", wait: bool = True
+) -> Accepted:
+    """One file that lies at ``path`` and that people know by its ``name``. Raises Refused, MissingExtra, BadInput.
+
+    Without a ``doc_id`` the same name of the same owner is the same document, which the file replaces.
+    """
+    source = await asyncio.to_thread(_uploaded, path, name, doc_id or upload_id(name, labels))
+    mark = fingerprint(base, source.fingerprint, name, PARSER_VERSION, labels)
+    known = await asyncio.to_thread(_head, base, source.id)
+    if known is not None and known.status == "indexed" and known.fingerprint == mark:
+        return Accepted(source.id, known.key, known.generation, "unchanged")
+    with TemporaryDirectory(prefix="qianxun-") as folder:
+        # Parsers go by the name: its extension says what to try, its stem what an unnamed table is called.
+        link = Path(folder) / _file_name(name)
+        link.symlink_to(source.path)
+        document, _ = await _read_file(replace(source, path=link), parsers, labels)
+    offered = Submission(replace(document, source=name), mark)
+    (accepted,) = await (_take(base, _one(offered), _unwatched) if wait else accept(base, [offered]))
+    return accepted
+
+
+def upload_id(name: str, labels: Labels) -> str:
+    """The id of an uploaded document: one name, of one user's one project, is one document."""
+    return hashlib.blake2b(repr((labels.user_id, labels.project_id, name)).encode(), digest_size=10).hexdigest()
+
+
+def _uploaded(path: Path, name: str, doc_id: str) -> Source:
+    if not _file_name(name):
+        raise BadInput("上传的文件没有名称", hint="给出带扩展名的文件名")
+    found = next(discover([path]), None) if path.is_file() else None
+    if not isinstance(found, Source):
+        raise Unreadable(f"{name}：{found.reason if found else '文件不见了'}", hint="请重新上传")
+    return replace(found, path=path.absolute(), name=name, id=doc_id)
+
+
+def _file_name(name: str) -> str:
+    """The last part of a name as one that a folder can hold: nothing in it leads out of the folder."""
+    last = name.replace("\\", "/").rsplit("/", 1)[-1]
+    shown = "".join(sign for sign in last if sign.isprintable()).strip(". ")
+    stem, suffix = os.path.splitext(shown)
+    kept = stem.encode("utf-8", "ignore")[:NAME_BYTES].decode("utf-8", "ignore")
+    return kept + suffix.encode("utf-8", "ignore")[:SUFFIX_BYTES].decode("utf-8", "ignore")
+
+
+def _head(base: OpenBase, doc_id: str) -> documents.Head | None:
+    with base.records.reading() as tx:
+        return documents.heads(tx, base.id, [doc_id]).get(doc_id)
+
+
+async def _one(offered: Submission) -> AsyncIterator[Submission]:
+    yield offered
 
 
 # ── documents ────────────────────────────────────────────────────────────────────────────────────
@@ -260,10 +326,12 @@ async def _take(base: OpenBase, offered: AsyncIterator[Submission], watch: Watch
     accepted: list[Accepted] = []
     ready: list[Submission] = []
     applying: asyncio.Task[Drained] | None = None
-    since = time.monotonic()
+    since, spent = time.monotonic(), 0.0
     try:
         async for group, is_last in _grouped(offered):
+            started = time.monotonic()
             ready += await _ready(base, group, watch)
+            spent += time.monotonic() - started
             if not (is_last or _is_due(ready, since)):
                 continue
             stored, upto = await asyncio.to_thread(_accept, base, ready)
@@ -272,8 +340,8 @@ async def _take(base: OpenBase, offered: AsyncIterator[Submission], watch: Watch
             fresh = await asyncio.to_thread(_fresh, base, ready, stored)
             if applying is not None:
                 await applying
-            applying = asyncio.create_task(keep_up(base, fresh, upto=upto))
-            ready, since = [], time.monotonic()
+            applying = asyncio.create_task(keep_up(base, replace(fresh, seconds=spent), upto=upto))
+            ready, since, spent = [], time.monotonic(), 0.0
         if applying is not None:
             await applying
     finally:

@@ -121,9 +121,9 @@ def _change_model(base: OpenBase, model: EmbeddingModel | None) -> None:
         if (base.about.embedding_model, base.about.dimension) == (name, dimension):
             bases.revise(tx, base.id)  # another index may answer otherwise
             return
-        bases.change_model(tx, base.id, name, dimension)
+        bases.change_model(tx, base.id, name, dimension, tenant=base.about.tenant)
         chunks.drop_other_vectors(tx, base.id, name)
-        base.about = bases.get(tx, base.id)
+        base.about = bases.get(tx, base.id, tenant=base.about.tenant)
 
 
 # ── verify ───────────────────────────────────────────────────────────────────────────────────────

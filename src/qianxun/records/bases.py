@@ -1,8 +1,11 @@
-"""Knowledge bases."""
+"""Knowledge bases. Each belongs to a tenant, and nobody who is not told whose a base is finds it.
+
+A base of another tenant and one that never was are the same to a caller: NotFound, in the same words.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -26,28 +29,33 @@ from qianxun.records.schema import (
     VectorRow,
     VersionRow,
 )
+from qianxun.records.slices import in_slices
 from qianxun.types import KnowledgeBase
 
 LOCAL_TENANT = "local"
 NAME_LIMIT = 200
+TENANT_LIMIT = 64
+
+
+def check_tenant(tenant: str) -> str:
+    """The tenant's name, if it can be one. Raises BadInput."""
+    if not tenant or len(tenant) > TENANT_LIMIT or not tenant.isprintable() or tenant != tenant.strip():
+        raise BadInput(f"租户名须为 1–{TENANT_LIMIT} 个可见字符，首尾没有空格", hint="换一个名称再试")
+    return tenant
 
 
 def create(
     tx: Connection,
     name: str,
     *,
+    tenant: str,
     kind: str = "documents",
     embedding_model: str = "",
     dimension: int = 0,
     config: Mapping[str, Any] | None = None,
-    tenant: str = LOCAL_TENANT,
 ) -> KnowledgeBase:
-    """A new, empty knowledge base."""
-    name = name.strip()
-    if not name or len(name) > NAME_LIMIT or not name.isprintable():
-        raise BadInput(f"知识库名称须为 1–{NAME_LIMIT} 个可见字符", hint="换一个名称再试")
-    if tx.execute(select(KnowledgeBaseRow.id).filter_by(tenant=tenant, name=name)).first():
-        raise AlreadyThere(f"知识库“{name}”已存在", hint="换一个名称，或直接使用它")
+    """A new, empty knowledge base. Its name is the only one of its kind within the tenant."""
+    name = _free_name(tx, name, check_tenant(tenant))
     (number,) = allocate(tx, "knowledge_base", 1)
     now = datetime.now(UTC)
     tx.execute(
@@ -67,41 +75,96 @@ def create(
     return get(tx, number, tenant=tenant)
 
 
-def get(tx: Connection, knowledge_base: int, *, tenant: str = LOCAL_TENANT) -> KnowledgeBase:
-    row = tx.execute(_select().filter_by(id=knowledge_base, tenant=tenant)).first()
-    if row is None:
-        raise NotFound(f"没有编号为 {knowledge_base} 的知识库", hint="用 qianxun kb list 查看已有的知识库")
-    return _base(row)
+def _free_name(tx: Connection, name: str, tenant: str, but: int = 0) -> str:
+    """The name as it is kept. Raises AlreadyThere when a base of the tenant ``but`` that one has it."""
+    name = name.strip()
+    if not name or len(name) > NAME_LIMIT or not name.isprintable():
+        raise BadInput(f"知识库名称须为 1–{NAME_LIMIT} 个可见字符", hint="换一个名称再试")
+    taken = select(KnowledgeBaseRow.id).filter_by(tenant=tenant, name=name).where(KnowledgeBaseRow.id != but)
+    if tx.execute(taken).first():
+        raise AlreadyThere(f"知识库“{name}”已存在", hint="换一个名称，或直接使用它")
+    return name
 
 
-def by_name(tx: Connection, name: str, *, tenant: str = LOCAL_TENANT) -> KnowledgeBase:
+def require(tx: Connection, knowledge_base: int, *, tenant: str) -> None:
+    """Raises NotFound unless the tenant has such a base. Stands before every transaction on what is in a base."""
+    if not is_key(knowledge_base) or not _required(tx.dialect).rows(tx, {"base": knowledge_base, "tenant": tenant}):
+        raise missing(knowledge_base)
+
+
+@lru_cache
+def _required(dialect: Dialect) -> Compiled:
+    base = KnowledgeBaseRow.id == bindparam("base", type_=KnowledgeBaseRow.id.type)
+    tenant = KnowledgeBaseRow.tenant == bindparam("tenant", type_=KnowledgeBaseRow.tenant.type)
+    return compiled(select(KnowledgeBaseRow.id).where(base, tenant), dialect)
+
+
+def is_key(number: int) -> bool:
+    """Whether a database can hold it; some drivers fail on what it cannot."""
+    return 0 <= number < 2**63
+
+
+def missing(knowledge_base: int) -> NotFound:
+    return NotFound(f"没有编号为 {knowledge_base} 的知识库", hint="用 qianxun kb list 查看已有的知识库")
+
+
+def get(tx: Connection, knowledge_base: int, *, tenant: str) -> KnowledgeBase:
+    require(tx, knowledge_base, tenant=tenant)
+    return _base(tx.execute(_select().filter_by(id=knowledge_base, tenant=tenant)).one())
+
+
+def by_name(tx: Connection, name: str, *, tenant: str) -> KnowledgeBase:
     row = tx.execute(_select().filter_by(name=name.strip(), tenant=tenant)).first()
     if row is None:
         raise NotFound(f"没有名为“{name}”的知识库", hint=f"先创建：qianxun kb create {name}")
     return _base(row)
 
 
-def every(tx: Connection, *, tenant: str = LOCAL_TENANT) -> tuple[KnowledgeBase, ...]:
-    rows = tx.execute(_select().filter_by(tenant=tenant).order_by(KnowledgeBaseRow.id))
+def every(tx: Connection, *, tenant: str, limit: int | None = None, after: int = 0) -> tuple[KnowledgeBase, ...]:
+    """The tenant's bases in the order of their ids, a page at a time."""
+    if not is_key(after):
+        return ()
+    own = _select().filter_by(tenant=tenant).where(KnowledgeBaseRow.id > after)
+    rows = tx.execute(own.order_by(KnowledgeBaseRow.id).limit(limit))
     return tuple(_base(row) for row in rows)
 
 
-def change_model(tx: Connection, knowledge_base: int, model: str, dimension: int) -> None:
-    tx.execute(
-        update(KnowledgeBaseRow)
-        .where(KnowledgeBaseRow.id == knowledge_base)
-        .values(embedding_model=model, dimension=dimension, updated_at=datetime.now(UTC))
-    )
+def of_all_tenants(tx: Connection) -> tuple[KnowledgeBase, ...]:
+    """For the operator, and for what works behind everybody's back; never for a request."""
+    return tuple(_base(row) for row in tx.execute(_select().order_by(KnowledgeBaseRow.id)))
+
+
+def tenants(tx: Connection, knowledge_bases: Iterable[int]) -> dict[int, str]:
+    """Base → its tenant, of those that are there."""
+    found: dict[int, str] = {}
+    query = select(KnowledgeBaseRow.id, KnowledgeBaseRow.tenant)
+    for part in in_slices(sorted(knowledge_bases)):
+        found.update((row.id, row.tenant) for row in tx.execute(query.where(KnowledgeBaseRow.id.in_(part))))
+    return found
+
+
+def rename(tx: Connection, knowledge_base: int, name: str, *, tenant: str) -> KnowledgeBase:
+    """Gives a base another name; nothing else changes."""
+    require(tx, knowledge_base, tenant=tenant)
+    _change(tx, knowledge_base, tenant, name=_free_name(tx, name, tenant, knowledge_base))
+    return get(tx, knowledge_base, tenant=tenant)
+
+
+def change_model(tx: Connection, knowledge_base: int, model: str, dimension: int, *, tenant: str) -> None:
+    _change(tx, knowledge_base, tenant, embedding_model=model, dimension=dimension)
     revise(tx, knowledge_base)
 
 
-def change_config(tx: Connection, knowledge_base: int, config: Mapping[str, Any]) -> None:
-    tx.execute(
-        update(KnowledgeBaseRow)
-        .where(KnowledgeBaseRow.id == knowledge_base)
-        .values(config=dict(config), updated_at=datetime.now(UTC))
-    )
+def change_config(tx: Connection, knowledge_base: int, config: Mapping[str, Any], *, tenant: str) -> None:
+    _change(tx, knowledge_base, tenant, config=dict(config))
     revise(tx, knowledge_base)
+
+
+def _change(tx: Connection, knowledge_base: int, tenant: str, **values: Any) -> None:
+    own = (KnowledgeBaseRow.id == knowledge_base) & (KnowledgeBaseRow.tenant == tenant)
+    changed = tx.execute(update(KnowledgeBaseRow).where(own).values(**values, updated_at=datetime.now(UTC)))
+    if not changed.rowcount:
+        raise missing(knowledge_base)
 
 
 def revise(tx: Connection, knowledge_base: int) -> None:
@@ -141,8 +204,9 @@ def indexed_sequence(tx: Connection, knowledge_base: int) -> int:
     return int(found or 0)
 
 
-def remove(tx: Connection, knowledge_base: int) -> None:
+def remove(tx: Connection, knowledge_base: int, *, tenant: str) -> None:
     """The knowledge base and everything in it."""
+    require(tx, knowledge_base, tenant=tenant)
     chunk_keys = select(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base)
     tx.execute(delete(VectorRow).where(VectorRow.chunk_key.in_(chunk_keys)))
     pairs.remove(tx, PairRow.knowledge_base_id == knowledge_base)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, update
 
 from qianxun.errors import BadInput, NotFound
 from qianxun.records import pairs, rows
@@ -25,7 +25,7 @@ from qianxun.records.bulk import insert_rows
 from qianxun.records.chunks import remove_chunks, remove_older_chunks, write_chunks
 from qianxun.records.counters import CounterName, allocate
 from qianxun.records.outbox import append
-from qianxun.records.schema import ChunkRow, DocumentRow, PairRow, TableRow, VersionRow
+from qianxun.records.schema import ChunkRow, DocumentRow, KnowledgeBaseRow, PairRow, TableRow, VersionRow
 from qianxun.records.slices import in_slices
 from qianxun.types import Accepted, Document, Outcome, Prepared, Submission
 
@@ -345,6 +345,17 @@ def next_retry(tx: Connection, knowledge_base: int) -> datetime | None:
         .order_by(DocumentRow.retry_at)
         .limit(1)
     ).scalar()
+
+
+def retries(tx: Connection) -> dict[int, datetime]:
+    """Base → when its next document is to be tried again, for the bases of all tenants."""
+    soonest = (  # base by base, for the sake of their index: there may be very many documents
+        select(func.min(DocumentRow.retry_at))
+        .where(DocumentRow.knowledge_base_id == KnowledgeBaseRow.id, DocumentRow.status == "retrying")
+        .scalar_subquery()
+    )
+    found = tx.execute(select(KnowledgeBaseRow.id, soonest))
+    return {base: moment for base, moment in found if moment is not None}
 
 
 # ── delete ───────────────────────────────────────────────────────────────────────────────────────

@@ -6,16 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from sqlalchemy import Connection, Row, delete, func, select
+from sqlalchemy import Connection, Row, delete, func, select, update
 
-from qianxun.errors import NotFound
-from qianxun.records.bases import LOCAL_TENANT
+from qianxun.errors import BadInput, NotFound
+from qianxun.records.bases import LOCAL_TENANT, is_key, require, tenants
 from qianxun.records.bulk import insert_rows
 from qianxun.records.counters import allocate
-from qianxun.records.schema import KnowledgeBaseRow, RetrievalLogRow
-from qianxun.records.slices import in_slices
+from qianxun.records.schema import RetrievalLogRow
 from qianxun.types import Degraded, StepTime
 
 QUERY_LIMIT = 2048
@@ -25,6 +24,21 @@ COLUMNS = (
     "id", "tenant", "knowledge_base_id", "trace_id", "query", "retrieval_params", "mode", "tier", "chunk_count", "zero",
     "time_cost_ms", "from_cache", "generation", "digest", "steps", "degraded", "results", "created_at", "updated_at",
 )  # fmt: skip
+
+Rating: TypeAlias = Literal["good", "bad"]
+RATINGS: tuple[Rating, ...] = ("good", "bad")
+COMMENT_LIMIT = 2_000
+CHUNKS_LIMIT = 100  # as many as a recall can return
+CHUNK_ID_LIMIT = 300  # c_, a base, a document's id, a position
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What a person thinks of an answer. ``chunk_ids``: those it is about, or those that should have been found."""
+
+    rating: Rating
+    chunk_ids: tuple[str, ...] = ()
+    comment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +61,13 @@ class LogEntry:
     from_cache: bool = False
     tenant: str = field(default=LOCAL_TENANT)
     id: int = 0
+    feedback: Feedback | None = None
 
 
 def append(tx: Connection, entries: Sequence[LogEntry]) -> int:
     """Writes entries in order; answers how many. Those whose base has been removed meanwhile go with it."""
-    alive = _alive(tx, {entry.knowledge_base_id for entry in entries})
-    kept = [entry for entry in entries if entry.knowledge_base_id in alive]
+    owners = tenants(tx, {entry.knowledge_base_id for entry in entries})
+    kept = [entry for entry in entries if owners.get(entry.knowledge_base_id) == entry.tenant]
     if not kept:
         return 0
     now = datetime.now(UTC)
@@ -63,8 +78,9 @@ def append(tx: Connection, entries: Sequence[LogEntry]) -> int:
     return len(kept)
 
 
-def get(tx: Connection, log_id: int, *, tenant: str = LOCAL_TENANT) -> LogEntry:
-    row = tx.execute(select(RetrievalLogRow.__table__).filter_by(id=log_id, tenant=tenant)).first()
+def get(tx: Connection, log_id: int, *, tenant: str) -> LogEntry:
+    own = select(RetrievalLogRow.__table__).filter_by(id=log_id, tenant=tenant)
+    row = tx.execute(own).first() if is_key(log_id) else None
     if row is None:
         raise NotFound(f"没有编号为 {log_id} 的检索记录", hint="用 qianxun logs 查看；太旧的记录已被清理")
     return _entry(row)
@@ -73,24 +89,52 @@ def get(tx: Connection, log_id: int, *, tenant: str = LOCAL_TENANT) -> LogEntry:
 def listed(
     tx: Connection,
     *,
+    tenant: str,
     knowledge_base: int | None = None,
     zero: bool = False,
     slow_ms: float | None = None,
     limit: int = 50,
     before: int | None = None,
-    tenant: str = LOCAL_TENANT,
 ) -> list[LogEntry]:
-    """The newest first. ``before`` is the id at which the last page ended."""
+    """The newest first. ``before`` is the id at which the last page ended. NotFound for a base that is not theirs."""
     query = select(RetrievalLogRow.__table__).where(RetrievalLogRow.tenant == tenant)
     if knowledge_base is not None:
+        require(tx, knowledge_base, tenant=tenant)
         query = query.where(RetrievalLogRow.knowledge_base_id == knowledge_base)
     if zero:
         query = query.where(RetrievalLogRow.zero.is_(True))
     if slow_ms is not None:
         query = query.where(RetrievalLogRow.time_cost_ms > slow_ms)
-    if before is not None:
+    if before is not None and is_key(before):
         query = query.where(RetrievalLogRow.id < before)
     return [_entry(row) for row in tx.execute(query.order_by(RetrievalLogRow.id.desc()).limit(limit))]
+
+
+def rate(tx: Connection, log_id: int, feedback: Feedback, *, tenant: str) -> LogEntry:
+    """Keeps what a person thinks of an answer; it takes the place of what was said before."""
+    check_feedback(feedback)
+    get(tx, log_id, tenant=tenant)
+    now = datetime.now(UTC)
+    said: dict[str, Any] = {
+        "rating": feedback.rating,
+        "rated_chunks": _storable(list(feedback.chunk_ids)),
+        "comment": _shown(feedback.comment),
+        "rated_at": now,
+        "updated_at": now,
+    }
+    own = (RetrievalLogRow.id == log_id) & (RetrievalLogRow.tenant == tenant)
+    tx.execute(update(RetrievalLogRow).where(own).values(**said))
+    return get(tx, log_id, tenant=tenant)
+
+
+def check_feedback(feedback: Feedback) -> None:
+    """Raises BadInput for what cannot be kept."""
+    if feedback.rating not in RATINGS:
+        raise BadInput(f"评价 {str(feedback.rating)[:40]!r} 不对", hint=f"应为 {' 或 '.join(RATINGS)}")
+    if len(feedback.comment) > COMMENT_LIMIT:
+        raise BadInput(f"评语不得超过 {COMMENT_LIMIT} 个字符", hint="缩短后再提交")
+    if len(feedback.chunk_ids) > CHUNKS_LIMIT or any(len(each) > CHUNK_ID_LIMIT for each in feedback.chunk_ids):
+        raise BadInput(f"评价最多涉及 {CHUNKS_LIMIT} 个片段", hint="chunk_ids 中写检索结果里的 chunk_id")
 
 
 def prune(tx: Connection, keep_days: float, keep_rows: int, *, now: datetime | None = None) -> int:
@@ -107,13 +151,6 @@ def prune(tx: Connection, keep_days: float, keep_rows: int, *, now: datetime | N
         ).scalar_one()
         gone += tx.execute(delete(RetrievalLogRow).where(RetrievalLogRow.id <= edge)).rowcount
     return gone
-
-
-def _alive(tx: Connection, knowledge_bases: set[int]) -> set[int]:
-    found: set[int] = set()
-    for part in in_slices(sorted(knowledge_bases)):
-        found.update(tx.execute(select(KnowledgeBaseRow.id).where(KnowledgeBaseRow.id.in_(part))).scalars())
-    return found
 
 
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────────
@@ -152,7 +189,12 @@ def _entry(row: Row[Any]) -> LogEntry:
         degraded=tuple(Degraded(one["part"], one["reason"]) for one in _restored(row.degraded)),
         results=tuple((chunk_id, score) for chunk_id, score in _restored(row.results)),
         created_at=row.created_at,
+        feedback=_feedback(row) if row.rating is not None else None,
     )
+
+
+def _feedback(row: Row[Any]) -> Feedback:
+    return Feedback(row.rating, tuple(_restored(row.rated_chunks or [])), row.comment or "")
 
 
 def _shown(text: str, limit: int | None = None) -> str:

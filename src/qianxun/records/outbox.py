@@ -72,6 +72,16 @@ def depth(tx: Connection, knowledge_base: int) -> int:
     ).scalar_one()
 
 
+def depth_of_all(tx: Connection) -> int:
+    """How many changes the indexes of all bases, of all tenants, have still to see."""
+    return tx.execute(select(func.count()).select_from(OutboxRow)).scalar_one()
+
+
+def busy(tx: Connection) -> set[int]:
+    """The bases that have work waiting, whosever they are."""
+    return set(tx.execute(select(OutboxRow.knowledge_base_id).distinct()).scalars())
+
+
 def last_sequence(tx: Connection) -> int:
     """The last sequence given out to any base: no index of these records can know more."""
     following = tx.execute(select(Counter.next).where(Counter.name == "outbox")).scalar()
