@@ -11,8 +11,13 @@ from typing import Any, TypeVar
 
 from qianxun.errors import ModelUnavailable, NotFound
 from qianxun.models import RERANK_CARDS, ChatEndpoint, MaxSim, RerankEndpoint, open_cross_encoder
+from qianxun.models.reach import Reach
 from qianxun.pipelines.model_registry import Registry, is_ref
+from qianxun.pipelines.model_threads import ModelThreads
 from qianxun.ports import ChatKind, ChatModel, EmbeddingModel, RerankModel
+from qianxun.records import Records
+from qianxun.records.bases import LOCAL_TENANT
+from qianxun.records.sealing import FILE_NAME, Sealing
 from qianxun.settings import Settings
 
 MAXSIM = "maxsim"
@@ -95,6 +100,16 @@ class Shelf:
             self._opened.clear()
 
 
+def open_registry(settings: Settings, records: Records, threads: ModelThreads) -> Registry:
+    """The models that users of the local tenant registered; `Registry.of` has those of others."""
+    sealing = Sealing(settings.secrets.key, settings.folder / FILE_NAME)
+    return Registry(records, sealing, LOCAL_TENANT, Reach(allow=settings.outbound.allow), threads)
+
+
+def _nobody() -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class OwnShelf:
     """What one base sees: the models of its own tenant, then what all have. Implements `ports.Models`.
@@ -104,7 +119,7 @@ class OwnShelf:
 
     shelf: Shelf
     registry: Registry  # of the base's tenant
-    owner: Callable[[], str]
+    owner: Callable[[], str] = _nobody
 
     def rerank(self, name: str, embedding: EmbeddingModel | None) -> RerankModel:
         """A registered model that is gone is unavailable: a search goes on without it."""
