@@ -235,10 +235,12 @@ class Engine:
 
     def _check_models(self, config: Mapping[str, Any], embedding: EmbeddingModel | None) -> None:
         """A name that no model has would make every search fail, or every document go without questions."""
+        own = OwnShelf(self.shelf, self.registry)
         for name, value in flat(config).items():
-            if name in MODEL_KEYS and isinstance(value, str):
-                own = OwnShelf(self.shelf, self.registry)
-                _ = own.check_rerank(value, embedding) if name == "search.rerank" else own.check_chat(value)
+            if name == "search.rerank" and isinstance(value, str):
+                own.check_rerank(value, embedding)
+            elif name in MODEL_KEYS and isinstance(value, str):
+                own.check_chat(value)
 
     async def knowledge_bases(self, *, limit: int | None = None, after: int = 0) -> tuple[KnowledgeBase, ...]:
         """In the order of their ids; ``after`` is the id at which the last page ended."""
