@@ -16,7 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("ingest", "records", "index", "cache", "recall", "rank", "graph", "answer", "models", "evaluation", "testing"),
     ("pipelines",),
     ("settings", "registry", "folder"),
-    ("shelf",),
+    ("shelf", "embeddings"),
     ("engine",),
     ("service",),
     ("client",),  # speaks the service's language: its shapes and filters

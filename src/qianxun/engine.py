@@ -7,21 +7,20 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
 
 from qianxun.cache.memory import MemoryCache
-from qianxun.chinese import Analyser
-from qianxun.errors import BadSettings, IndexUnusable, ModelUnavailable, RecallFailed
+from qianxun.embeddings import Embeddings, model_folders
+from qianxun.errors import RecallFailed
 from qianxun.folder import owned
-from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.limits import MIB, ParseLimits
 from qianxun.ingest.sandbox import ParserPool
-from qianxun.models import CARDS, SENTENCE_PREFIX, RemoteEndpoint, card, find_local, open_embedding
-from qianxun.models.lazy import LazyEmbedding
-from qianxun.pipelines.base import IndexTime, OpenBase, Serving, stamp_for
-from qianxun.pipelines.configuring import MODEL_KEYS, changed, configure, flat
+from qianxun.pipelines.base import IndexTime, OpenBase
+from qianxun.pipelines.configuring import changed, configure
 from qianxun.pipelines.events import RAGIndexEventHandler
 from qianxun.pipelines.explain import explained
 from qianxun.pipelines.explanation import Explained
@@ -31,15 +30,14 @@ from qianxun.pipelines.indexing import Drained, retry_due
 from qianxun.pipelines.ingest import Labels, Report, Watch, accept, submission, take, take_file, take_files
 from qianxun.pipelines.journal import Journal
 from qianxun.pipelines.knowledge_base import KnowledgeBaseManager
-from qianxun.pipelines.model_registry import RegisteredEmbedding, Registry, is_ref
+from qianxun.pipelines.model_registry import Registry, is_ref
 from qianxun.pipelines.model_threads import ModelThreads
-from qianxun.pipelines.open_bases import OpenBases
+from qianxun.pipelines.open_bases import OpenBases, first_index, open_base
 from qianxun.pipelines.options import FusionName, Mode, RecallOptions, check, search_options
 from qianxun.pipelines.recall import recall_kept
 from qianxun.pipelines.steps import Recalled
-from qianxun.pipelines.upkeep import Verdict, catch_up, keep_up, rebuild, verify
+from qianxun.pipelines.upkeep import Verdict, keep_up, rebuild, verify
 from qianxun.ports import Cache, EmbeddingModel, IndexBackend
-from qianxun.rank.calibrate import UNCALIBRATED, Curves
 from qianxun.records import Records, bases, chunks, listing, logs, outbox
 from qianxun.records.bases import LOCAL_TENANT
 from qianxun.records.database import sqlite_url
@@ -48,23 +46,14 @@ from qianxun.records.tenancy import BaseRecords
 from qianxun.registry import create_index_backend
 from qianxun.settings import Settings, load
 from qianxun.shelf import OwnShelf, Shelf, open_registry
-from qianxun.types import (
-    EVERYTHING,
-    Accepted,
-    Chunk,
-    Document,
-    DocumentState,
-    Filter,
-    KnowledgeBase,
-    Recall,
-)
+from qianxun.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
 
 log = logging.getLogger(__name__)
 
-NO_MODEL = "none"
+Result = TypeVar("Result")
 
 
-def _unwatched(_: Any) -> None:
+def _nothing(_: Any) -> None:
     return None
 
 
@@ -72,8 +61,8 @@ def _unwatched(_: Any) -> None:
 class _Hooks:
     """Who wants to know. One value for all tenants, so that a hook set late, or on one of them, hears of all."""
 
-    recalled: Callable[[Recalled], None] = _unwatched
-    indexed: Callable[[IndexTime], None] = _unwatched
+    recalled: Callable[[Recalled], None] = _nothing
+    indexed: Callable[[IndexTime], None] = _nothing
 
 
 @dataclass
@@ -87,8 +76,8 @@ class Engine:
     records: Records
     backend: IndexBackend
     parsers: ParserPool
-    models: Mapping[str, Any]  # beside the cards: embedding, rerank and chat models that the caller brings along
-    shelf: Shelf
+    embeddings: Embeddings
+    shelf: Shelf  # rerank and chat models
     registered: Registry  # models of users; `registry` has this tenant's
     cache: Cache
     journal: Journal
@@ -97,7 +86,6 @@ class Engine:
     tenant: str = LOCAL_TENANT
     # Every part is one and the same for all tenants: a field that `of` should not copy by reference has no place here.
     _bases: OpenBases = field(default_factory=OpenBases, repr=False)
-    _opened: dict[tuple[str, int], LazyEmbedding] = field(default_factory=dict, repr=False)
     _work: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
     _hooks: _Hooks = field(default_factory=_Hooks, repr=False)
 
@@ -136,8 +124,7 @@ class Engine:
         self.model_threads.shutdown()
         self.shelf.close()
         self.registered.clients.close()
-        for model in self._opened.values():
-            model.close()
+        self.embeddings.close()
         self.records.close()
 
     # ── tenants and hooks ────────────────────────────────────────────────────────────────────────
@@ -184,44 +171,33 @@ class Engine:
 
         ``user_id`` is its owner, whose registered models are the base's defaults.
         """
-        chosen, dimension = await asyncio.to_thread(self._choose_model, model, user_id)
-        chunking = self.settings.chunking
-        standard = {
-            "chunk_size": chunking.chunk_size,
-            "chunk_overlap": chunking.chunk_overlap,
-            "by_meaning": chunking.by_meaning,
-        }
-        kept = changed(standard, {**(config or {}), **({"user_id": user_id} if user_id else {})})
-        await asyncio.to_thread(self._check_models, kept, self._model(chosen, dimension))
-
-        told = {"kind": kind, "embedding_model": chosen, "dimension": dimension, "config": kept}
-        created: KnowledgeBase = await self._write(bases.create, name, tenant=self.tenant, **told)
+        chosen, dimension = await asyncio.to_thread(self.embeddings.choose, model, self.registry, user_id)
+        kept = changed(asdict(self.settings.chunking), {**(config or {}), **({"user_id": user_id} if user_id else {})})
+        await asyncio.to_thread(OwnShelf(self.shelf, self.registry).check, kept, self._model(chosen, dimension))
+        told: dict[str, Any] = {"kind": kind, "embedding_model": chosen, "dimension": dimension, "config": kept}
+        created = await self.records.write(lambda tx: bases.create(tx, name, tenant=self.tenant, **told))
         await self._bases.alone(created.id, lambda: self._build(created))
         return created
 
     async def _build(self, about: KnowledgeBase) -> None:
         """The first index of a new base, unless somebody has opened the base, or removed it, before it came to that."""
-        if self._bases.get(about.id) is not None or about.id not in await self._read(bases.tenants, [about.id]):
-            return
-        analyser = Analyser(about.config.get("dictionary", ()))
-        built = await self.backend.build(about.id, stamp_for(self._model_of(about), analyser))
-        await self.backend.switch(about.id, built)
-        await built.close()
+        is_there = bool(await self.records.read(lambda tx: bases.tenants(tx, [about.id])))
+        if is_there and self._bases.get(about.id) is None:
+            await first_index(about, self.backend, self._model(about.embedding_model, about.dimension))
 
     async def rename(self, knowledge_base: int, name: str) -> KnowledgeBase:
         """Gives the base another name. Raises AlreadyThere when another base of the tenant has it."""
         base = await self.base(knowledge_base)
 
-        def write() -> KnowledgeBase:
-            with base.records.writing() as tx:
-                base.about = bases.rename(tx, base.id, name, tenant=self.tenant)
-                return base.about
+        def renamed(tx: Connection) -> KnowledgeBase:
+            base.about = bases.rename(tx, base.id, name, tenant=self.tenant)
+            return base.about
 
         async with base.configuring:
-            return await asyncio.to_thread(write)
+            return await base.records.write(renamed)
 
     async def configure(
-        self, knowledge_base: int, changes: Mapping[str, Any], *, watch: Any = _unwatched
+        self, knowledge_base: int, changes: Mapping[str, Any], *, watch: Any = _nothing
     ) -> KnowledgeBase:
         """Changes a base's configuration, at once: ``{"search.fusion": "rrf", "search.weights": None}``.
 
@@ -229,38 +205,28 @@ class Engine:
         work. A changed dictionary makes the index anew before this returns.
         """
         base = await self.base(knowledge_base)
-        await asyncio.to_thread(self._check_models, changes, base.model)
+        await asyncio.to_thread(OwnShelf(self.shelf, self.registry).check, changes, base.model)
         with self._using(base):
             return await configure(base, changes, watch)
 
-    def _check_models(self, config: Mapping[str, Any], embedding: EmbeddingModel | None) -> None:
-        """A name that no model has would make every search fail, or every document go without questions."""
-        own = OwnShelf(self.shelf, self.registry)
-        for name, value in flat(config).items():
-            if name == "search.rerank" and isinstance(value, str):
-                own.check_rerank(value, embedding)
-            elif name in MODEL_KEYS and isinstance(value, str):
-                own.check_chat(value)
-
     async def knowledge_bases(self, *, limit: int | None = None, after: int = 0) -> tuple[KnowledgeBase, ...]:
         """In the order of their ids; ``after`` is the id at which the last page ended."""
-        found: tuple[KnowledgeBase, ...] = await self._read(bases.every, tenant=self.tenant, limit=limit, after=after)
-        return found
+        return await self.records.read(lambda tx: bases.every(tx, tenant=self.tenant, limit=limit, after=after))
 
     async def knowledge_base(self, name_or_id: str | int) -> KnowledgeBase:
         """By id, or by name."""
-        find = bases.get if isinstance(name_or_id, int) else bases.by_name
-        found: KnowledgeBase = await self._read(find, name_or_id, tenant=self.tenant)
-        return found
+        if isinstance(name_or_id, int):
+            return await self.records.read(lambda tx: bases.get(tx, name_or_id, tenant=self.tenant))
+        return await self.records.read(lambda tx: bases.by_name(tx, name_or_id, tenant=self.tenant))
 
     async def delete_knowledge_base(self, knowledge_base: int) -> None:
         """The base with everything in it. Nothing of it can be returned from now on."""
-        await self._read(bases.require, knowledge_base, tenant=self.tenant)  # a stranger waits for nothing
+        await self._own(knowledge_base).read(_nothing)  # a stranger waits for nothing
         await self._bases.alone(knowledge_base, lambda: self._remove(knowledge_base))
 
     async def _remove(self, knowledge_base: int) -> None:
         # The records first: whatever works on the base finds it gone with its next transaction, and lets go.
-        await self._write(bases.remove, knowledge_base, tenant=self.tenant)
+        await self.records.write(lambda tx: bases.remove(tx, knowledge_base, tenant=self.tenant))
         base = self._bases.get(knowledge_base)
         if base is not None:
             self._bases.forget(knowledge_base)
@@ -270,8 +236,7 @@ class Engine:
 
     async def statistics(self, knowledge_base: int) -> dict[str, int]:
         """How many documents stand in which state, how many chunks and tables there are."""
-        found: dict[str, int] = await self._read_base(listing.tally, knowledge_base)
-        return found
+        return await self._own(knowledge_base).read(lambda tx: listing.tally(tx, knowledge_base))
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────
 
@@ -281,7 +246,7 @@ class Engine:
         paths: Sequence[str | Path],
         *,
         labels: Labels | None = None,
-        watch: Watch = _unwatched,
+        watch: Watch = _nothing,
     ) -> Report:
         """Files and folders in; searchable when it returns. Unchanged files are passed over."""
         base = await self.base(knowledge_base)
@@ -331,18 +296,16 @@ class Engine:
             return await KnowledgeBaseManager(base).delete_document(doc_id)
 
     async def document(self, knowledge_base: int, doc_id: str) -> DocumentState:
-        found: DocumentState = await self._read_base(listing.state, knowledge_base, doc_id)
-        return found
+        return await self._own(knowledge_base).read(lambda tx: listing.state(tx, knowledge_base, doc_id))
 
     async def documents(self, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]:
         """In the order of their ids; ``after`` is the id at which the last page ended."""
-        found: list[DocumentState] = await self._read_base(listing.states, knowledge_base, limit=limit, after=after)
-        return found
+        own = self._own(knowledge_base)
+        return await own.read(lambda tx: listing.states(tx, knowledge_base, limit=limit, after=after))
 
     async def chunks(self, knowledge_base: int, doc_id: str) -> list[Chunk]:
         """The chunks that serve, in the order of the text."""
-        found: list[Chunk] = await self._read_base(chunks.of_document, knowledge_base, doc_id)
-        return found
+        return await self._own(knowledge_base).read(lambda tx: chunks.of_document(tx, knowledge_base, doc_id))
 
     async def events(self, knowledge_base: int) -> RAGIndexEventHandler:
         """Takes document events for one base."""
@@ -427,20 +390,19 @@ class Engine:
     ) -> list[LogEntry]:
         """What was searched for, the newest first; ``before`` is the id at which the last page ended."""
         await self.journal.flush()  # what was searched for a moment ago is among them
-        asked = {"knowledge_base": knowledge_base, "zero": zero, "slow_ms": slow_ms, "limit": limit, "before": before}
-        found: list[LogEntry] = await self._read(logs.listed, tenant=self.tenant, **asked)
-        return found
+        asked: dict[str, Any] = {"zero": zero, "slow_ms": slow_ms, "limit": limit, "before": before}
+        return await self.records.read(
+            lambda tx: logs.listed(tx, tenant=self.tenant, knowledge_base=knowledge_base, **asked)
+        )
 
     async def log(self, log_id: int) -> LogEntry:
         await self.journal.flush()
-        found: LogEntry = await self._read(logs.get, log_id, tenant=self.tenant)
-        return found
+        return await self.records.read(lambda tx: logs.get(tx, log_id, tenant=self.tenant))
 
     async def feedback(self, log_id: int, feedback: Feedback) -> LogEntry:
         """Keeps what a person thinks of an answer, in the place of what was said of it before."""
         await self.journal.flush()
-        rated: LogEntry = await self._write(logs.rate, log_id, feedback, tenant=self.tenant)
-        return rated
+        return await self.records.write(lambda tx: logs.rate(tx, log_id, feedback, tenant=self.tenant))
 
     # ── upkeep ───────────────────────────────────────────────────────────────────────────────────
 
@@ -449,12 +411,12 @@ class Engine:
         with self._using(base):
             return await verify(base)
 
-    async def rebuild(self, knowledge_base: int, *, model: str | None = None, watch: Any = _unwatched) -> int:
+    async def rebuild(self, knowledge_base: int, *, model: str | None = None, watch: Any = _nothing) -> int:
         """Makes the index anew; with ``model``, under another model ("none": without one)."""
         base = await self.base(knowledge_base)
         wanted = base.model
         if model is not None:
-            chosen, dimension = await asyncio.to_thread(self._choose_model, model)
+            chosen, dimension = await asyncio.to_thread(self.embeddings.choose, model, self.registry)
             wanted = self._model(chosen, dimension)
         with self._using(base):
             return await rebuild(base, wanted, watch)
@@ -468,8 +430,7 @@ class Engine:
 
     async def queue_depth(self) -> int:
         """How many changes wait for their index, in the bases of all tenants."""
-        depth: int = await self._read(outbox.depth_of_all)
-        return depth
+        return await self.records.read(outbox.depth_of_all)
 
     def wake(self) -> None:
         """There is work for the indexer."""
@@ -484,7 +445,7 @@ class Engine:
         """The base, opened: its index is there, sound, and caught up with what the records hold ready."""
         held = self._bases.get(knowledge_base)
         if held is None:
-            await self._read(bases.require, knowledge_base, tenant=self.tenant)  # a stranger waits for nothing
+            await self._own(knowledge_base).read(_nothing)  # a stranger waits for nothing
             held = await self._bases.opened(knowledge_base, lambda: self._open_base(knowledge_base))
         if held.about.tenant != self.tenant:
             raise bases.missing(knowledge_base)
@@ -506,137 +467,30 @@ class Engine:
         if not self._bases.holds(base):
             raise bases.missing(base.id)
 
+    def _own(self, knowledge_base: int) -> BaseRecords:
+        """What is in a base, in transactions that begin with whose it is."""
+        return BaseRecords(self.records, knowledge_base, self.tenant)
+
     async def _open_base(self, knowledge_base: int) -> OpenBase:
-        about: KnowledgeBase = await self._read(bases.get, knowledge_base, tenant=self.tenant)
-        config = about.config
-        analyser = Analyser(config.get("dictionary", ()))
-        model = self._model_of(about)
-        stamp = stamp_for(model, analyser)
-        unusable = ""
-        try:
-            index = await self.backend.open(about.id, stamp)
-        except IndexUnusable as error:
-            unusable = str(error)
-            index = await self.backend.build(about.id, stamp)
-        base = OpenBase(
-            about=about,
-            records=BaseRecords(self.records, about.id, about.tenant),
-            backend=self.backend,
-            serving=Serving(index, model),
-            splitter=ChunkSplitter(config["chunk_size"], config["chunk_overlap"]),
-            analyser=analyser,
-            by_meaning=bool(config.get("by_meaning")) and model is not None,
-            models=OwnShelf(self.shelf, self.registry, lambda: str(base.about.config.get("user_id", ""))),
-            curves=self._curves(about.embedding_model),
+        about = await self.records.read(lambda tx: bases.get(tx, knowledge_base, tenant=self.tenant))
+
+        def owner() -> str:  # as it is now, not as it was on opening
+            held = self._bases.get(knowledge_base)
+            return str((held.about if held else about).config.get("user_id", ""))
+
+        return await open_base(
+            about,
+            self._own(about.id),
+            self.backend,
+            self._model(about.embedding_model, about.dimension),
+            models=OwnShelf(self.shelf, self.registry, owner),
+            curves=self.embeddings.curves(about.embedding_model),
             model_threads=self.model_threads,
             indexed=lambda done: self._hooks.indexed(done),
         )
-        try:
-            if unusable:
-                log.warning("index of base %s is rebuilt from the records: %s", about.id, unusable)
-                await rebuild(base, model)
-            await catch_up(base)
-        except BaseException:
-            await base.serving.retire()
-            raise
-        return base
-
-    # ── models ───────────────────────────────────────────────────────────────────────────────────
-
-    def _choose_model(self, asked: str | None, owner: str = "") -> tuple[str, int]:
-        """(name, dimension) for a base; ("", 0) where there is no model. Nothing asked: the owner's default first."""
-        if asked is None and owner and (default := self.registry.default(owner, "embedding")) is not None:
-            asked = default.ref
-        if asked is not None and is_ref(asked):
-            return asked, self.registry.embedding(asked).dimension
-        vectors = self.settings.vectorization
-        name = asked or vectors.model
-        if name == NO_MODEL:
-            return "", 0
-        if name in self.models:
-            return name, self.models[name].dimension
-        if vectors.base_url and name == vectors.model:
-            if vectors.dimension < 1:
-                raise BadSettings(
-                    "设置了 vectorization.base_url，却没有向量的维度", hint="再设置 vectorization.dimension"
-                )
-            return name, vectors.dimension
-        if name.startswith(SENTENCE_PREFIX):
-            return name, open_model(self.settings, name).dimension  # only the model itself knows
-        known = card(name)
-        if find_local(name, self._model_folders()) is None:
-            if asked:
-                raise ModelUnavailable(f"模型 {name} 还没有下载", hint=f"先运行 qianxun models pull {name}")
-            log.warning("模型 %s 还没有下载，知识库只按词语检索；可运行 qianxun models pull %s", name, name)
-            return "", 0
-        return known.name, known.dimension
-
-    def _model_of(self, about: KnowledgeBase) -> EmbeddingModel | None:
-        return self._model(about.embedding_model, about.dimension)
 
     def _model(self, name: str, dimension: int) -> EmbeddingModel | None:
-        if not name:
-            return None
-        if is_ref(name):
-            return RegisteredEmbedding(self.registry, name, dimension)
-        held = self._opened.get((name, dimension))
-        if held is None:  # one for all bases: its weights are loaded once
-            held = LazyEmbedding(name, dimension, lambda: self.models.get(name) or open_model(self.settings, name))
-            self._opened[name, dimension] = held
-        return held
-
-    def _curves(self, model: str) -> Curves:
-        """What a model's scores mean: as fitted for it by the user, or on its card; else as they are."""
-        vectors = self.settings.vectorization
-        known = next((row for row in CARDS if row.name == model), None)
-        curves = Curves(known.calibration, known.hybrid, known.reranked) if known is not None else UNCALIBRATED
-        if vectors.calibration_slope > 0.0 and model == vectors.model:
-            return replace(curves, cosine=(vectors.calibration_midpoint, vectors.calibration_slope))
-        return curves
-
-    def _model_folders(self) -> list[Path]:
-        return model_folders(self.settings)
-
-    # ── transactions ─────────────────────────────────────────────────────────────────────────────
-
-    async def _read(self, work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        return await asyncio.to_thread(_within, self.records.reading, work, *arguments, **named)
-
-    async def _write(self, work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        return await asyncio.to_thread(_within, self.records.writing, work, *arguments, **named)
-
-    async def _read_base(self, work: Callable[..., Any], knowledge_base: int, *arguments: Any, **named: Any) -> Any:
-        """``work`` on what is in a base, in a transaction that begins with whose it is."""
-        theirs = BaseRecords(self.records, knowledge_base, self.tenant)
-        return await asyncio.to_thread(_within, theirs.reading, work, knowledge_base, *arguments, **named)
-
-
-def _within(transaction: Callable[[], Any], work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    with transaction() as tx:
-        return work(tx, *arguments, **named)
-
-
-def model_folders(settings: Settings) -> list[Path]:
-    """Where model files are looked for: the folders of the settings, then where `models pull` puts them."""
-    vectors = settings.vectorization
-    return [Path(folder).expanduser() for folder in (*vectors.model_folders, vectors.model_home)]
-
-
-def open_model(settings: Settings, name: str) -> EmbeddingModel:
-    """The embedding model that a name means under these settings."""
-    vectors = settings.vectorization
-    if vectors.base_url and name == vectors.model:
-        return open_embedding(
-            RemoteEndpoint(
-                base_url=vectors.base_url,
-                model=name,
-                dimension=vectors.dimension,
-                api_key=vectors.api_key,
-                batch_size=vectors.batch_size,
-                timeout_seconds=vectors.timeout_seconds,
-            )
-        )
-    return open_embedding(name, folders=model_folders(settings), threads=vectors.threads, device=vectors.device)
+        return self.embeddings.get(name, dimension, self.registry)
 
 
 def _wire(settings: Settings, folder: Path, models: Mapping[str, Any]) -> Engine:
@@ -651,7 +505,7 @@ def _wire(settings: Settings, folder: Path, models: Mapping[str, Any]) -> Engine
             settings.index.backend, root=folder / "index", exact_limit=settings.index.exact_limit
         ),
         parsers=ParserPool(parsing.workers, limits),
-        models=models,
+        embeddings=Embeddings(settings, models),
         shelf=Shelf(settings, model_folders(settings), models),
         registered=open_registry(settings, records, threads),
         model_threads=threads,

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from qianxun.errors import ModelUnavailable, NotFound
 from qianxun.models import RERANK_CARDS, ChatEndpoint, MaxSim, RerankEndpoint, open_cross_encoder
 from qianxun.models.reach import Reach
+from qianxun.pipelines.configuring import MODEL_KEYS, flat
 from qianxun.pipelines.model_registry import Registry, is_ref
 from qianxun.pipelines.model_threads import ModelThreads
 from qianxun.ports import ChatKind, ChatModel, EmbeddingModel, RerankModel
@@ -129,6 +130,14 @@ class OwnShelf:
     def chat(self, name: str, kind: ChatKind = "chat") -> ChatModel:
         name = self._meant(name, (kind, "chat"))
         return _there(self.registry.chat, name) if is_ref(name) else self.shelf.chat(name)
+
+    def check(self, config: Mapping[str, Any], embedding: EmbeddingModel | None) -> None:
+        """A name that no model has would make every search fail, or every document go without questions."""
+        for name, value in flat(config).items():
+            if name == "search.rerank" and isinstance(value, str):
+                self.check_rerank(value, embedding)
+            elif name in MODEL_KEYS and isinstance(value, str):
+                self.check_chat(value)
 
     def check_rerank(self, name: str, embedding: EmbeddingModel | None) -> None:
         """Raises NotFound or ModelUnavailable for a name that could not be used now; `default` is nobody's yet."""

@@ -124,7 +124,7 @@ def _get_model(settings: Settings, console: Console, *, quiet: bool) -> str:
 
 
 def _local_or_fetched(settings: Settings, name: str, *, quiet: bool) -> Path:
-    from qianxun.engine import model_folders
+    from qianxun.embeddings import model_folders
     from qianxun.models import find_local
 
     return find_local(name, model_folders(settings)) or fetch(settings, name, quiet=quiet)

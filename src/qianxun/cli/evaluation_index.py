@@ -48,7 +48,7 @@ class Built:
 
 def model_of(settings: Settings) -> str:
     """The model that a base gets under these settings; "" where there is none."""
-    from qianxun.engine import NO_MODEL, model_folders
+    from qianxun.embeddings import NO_MODEL, model_folders
     from qianxun.models import SENTENCE_PREFIX, card, find_local
 
     vectors = settings.vectorization

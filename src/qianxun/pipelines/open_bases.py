@@ -3,12 +3,67 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from qianxun.pipelines.base import OpenBase
+from qianxun.chinese import Analyser
+from qianxun.errors import IndexUnusable
+from qianxun.ingest.chunk import ChunkSplitter
+from qianxun.pipelines.base import OpenBase, Serving, stamp_for
+from qianxun.pipelines.upkeep import catch_up, rebuild
+from qianxun.ports import EmbeddingModel, IndexBackend
+from qianxun.records.tenancy import BaseRecords
+from qianxun.types import KnowledgeBase
+
+log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+
+
+async def first_index(about: KnowledgeBase, backend: IndexBackend, model: EmbeddingModel | None) -> None:
+    """An empty index for a new base."""
+    analyser = Analyser(about.config.get("dictionary", ()))
+    built = await backend.build(about.id, stamp_for(model, analyser))
+    await backend.switch(about.id, built)
+    await built.close()
+
+
+async def open_base(
+    about: KnowledgeBase, records: BaseRecords, backend: IndexBackend, model: EmbeddingModel | None, **parts: Any
+) -> OpenBase:
+    """The base with its index, which is sound and caught up with the records when this returns.
+
+    ``parts`` are the other fields of `OpenBase` that do not come from the base itself.
+    """
+    config = about.config
+    analyser = Analyser(config.get("dictionary", ()))
+    stamp = stamp_for(model, analyser)
+    unusable = ""
+    try:
+        index = await backend.open(about.id, stamp)
+    except IndexUnusable as error:
+        unusable = str(error)
+        index = await backend.build(about.id, stamp)
+    base = OpenBase(
+        about=about,
+        records=records,
+        backend=backend,
+        serving=Serving(index, model),
+        splitter=ChunkSplitter(config["chunk_size"], config["chunk_overlap"]),
+        analyser=analyser,
+        by_meaning=bool(config.get("by_meaning")) and model is not None,
+        **parts,
+    )
+    try:
+        if unusable:
+            log.warning("index of base %s is rebuilt from the records: %s", about.id, unusable)
+            await rebuild(base, model)
+        await catch_up(base)
+    except BaseException:
+        await base.serving.retire()
+        raise
+    return base
 
 
 class OpenBases:

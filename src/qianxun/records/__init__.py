@@ -5,14 +5,18 @@ The functions of this package take an open transaction; `Records` opens them.
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
 
 from qianxun.records.database import for_writing, open_database
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,24 @@ class Records:
         """A transaction: durable when the block ends, undone when it raises."""
         with self._writer, for_writing(self.engine).begin() as connection:
             yield connection
+
+    async def read(self, work: Callable[[Connection], Result]) -> Result:
+        """``work`` in a reading transaction, in a thread."""
+
+        def reading() -> Result:
+            with self.reading() as tx:
+                return work(tx)
+
+        return await asyncio.to_thread(reading)
+
+    async def write(self, work: Callable[[Connection], Result]) -> Result:
+        """``work`` in a writing transaction, in a thread."""
+
+        def writing() -> Result:
+            with self.writing() as tx:
+                return work(tx)
+
+        return await asyncio.to_thread(writing)
 
     @property
     def is_here(self) -> bool:

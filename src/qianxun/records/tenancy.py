@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
 from qianxun.records import Records, bases
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,16 @@ class BaseRecords:
         with self.records.writing() as tx:
             bases.require(tx, self.knowledge_base, tenant=self.tenant)
             yield tx
+
+    async def read(self, work: Callable[[Connection], Result]) -> Result:
+        return await self.records.read(lambda tx: self._checked(tx, work))
+
+    async def write(self, work: Callable[[Connection], Result]) -> Result:
+        return await self.records.write(lambda tx: self._checked(tx, work))
+
+    def _checked(self, tx: Connection, work: Callable[[Connection], Result]) -> Result:
+        bases.require(tx, self.knowledge_base, tenant=self.tenant)
+        return work(tx)
 
     @property
     def is_here(self) -> bool:
