@@ -81,6 +81,9 @@ class RetrievalConfig(_Asked):
     )
     fuzzy: bool | None = Field(default=None, description="要不要宽松匹配的结果；不写则用知识库或服务的配置")
     hybrid_strategy: HybridStrategy | None = None
+    as_written: bool = Field(
+        default=False, description="true：全文检索也照这里写的阈值、融合与重排来；false：全文检索只用 top_k"
+    )
 
 
 class Search(_Asked):
@@ -109,7 +112,7 @@ class Search(_Asked):
         told = _strategy(strategy)  # checked in every mode, used where it means something
         chosen: dict[str, Any] = {"mode": self.retrieval_mode, "top_k": config.top_k, "fuzzy": config.fuzzy}
         chosen |= {"where": read_filters(self.filters), "doc_ids": tuple(self.doc_ids or ())}
-        if self.retrieval_mode == "fulltext":  # words alone decide: no threshold, no fusion, no reranker
+        if self.retrieval_mode == "fulltext" and not config.as_written:  # words alone: no threshold, no reranker
             return chosen | {"rerank": ""}
         return chosen | told | {"threshold": config.score_threshold or 0.0}
 

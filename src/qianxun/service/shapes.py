@@ -53,6 +53,7 @@ def retrieval_body(
         "score_threshold": threshold or None,
         "fuzzy": fuzzy,
         "hybrid_strategy": _given(strategy) or None,
+        "as_written": True if mode == "fulltext" else None,  # an engine heeds its options in every mode
     }
     body = {
         "query": query,
