@@ -256,13 +256,31 @@ def test_a_probe_that_the_caller_stops_leaves_the_way_free() -> None:
         exchange.send(b" ", content_length="100")
         exchange.service.released.wait(10)
 
-    with asking(status(500), drip, well, outages=1) as (client, _, clock):
+    with asking(status(500), drip, well, outages=1) as (client, service, clock):
         unavailable(client)
         clock.now += 30
-        asked = iter([False, True])
         with pytest.raises(ModelUnavailable, match="时限"):
-            client.ask("embeddings", {"input": ["医保"]}, 1 << 20, lambda: next(asked))
+            client.ask("embeddings", {"input": ["医保"]}, 1 << 20, lambda: len(service.asked) == 2)
         ask(client)
+
+
+def test_a_service_that_is_too_slow_for_its_callers_again_and_again_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def silent(exchange: Exchange) -> None:
+        exchange.service.released.wait(20)
+
+    monkeypatch.setattr("qianxun.models.http.FAIR_SECONDS", 1000.0)
+    with asking(silent, outages=2) as (client, service, _):
+        for number in (1, 2, 3):  # who allows it no time learns nothing of it
+            with pytest.raises(ModelUnavailable, match="时限"):
+                client.ask("embeddings", {}, 100, lambda number=number: len(service.asked) == number)
+        monkeypatch.setattr("qianxun.models.http.FAIR_SECONDS", 0.0)
+        for number in (4, 5):
+            with pytest.raises(ModelUnavailable, match="时限"):
+                client.ask("embeddings", {}, 100, lambda number=number: len(service.asked) == number)
+        assert "暂停访问到" in unavailable(client)
+        assert len(service.asked) == 5
 
 
 def test_a_reply_that_is_too_long_is_no_outage() -> None:

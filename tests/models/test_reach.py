@@ -19,7 +19,7 @@ from qianxun.models import Reach, check_url
 from qianxun.models.endpoints import Endpoint
 from qianxun.models.http import ModelService
 from qianxun.models.reach import is_public, read_rule, read_url
-from qianxun.models.wire import Wire
+from qianxun.models.wire import Moment, Wire
 from tests.models.canary import Canary, canary
 
 PUBLIC = "93.184.215.14"
@@ -286,7 +286,7 @@ def test_the_wire_refuses_by_itself_whatever_the_address_check_before_it_thought
 ) -> None:
     before = bird.hits
     with pytest.raises(ModelUnavailable, match="不允许访问"):
-        Wire(Reach(), resolve).connect_tcp(host, bird.port, time.monotonic() + 3)
+        Wire(Reach(), resolve).connect_tcp(host, bird.port, Moment(time.monotonic() + 3))
     assert (bird.hits, dialled) == (before, [])
 
 

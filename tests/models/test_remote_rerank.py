@@ -122,21 +122,26 @@ def test_a_service_that_stumbles_is_asked_again() -> None:
 
 
 def test_stop_ends_the_waiting() -> None:
-    said: list[bool] = []
-
-    def stop() -> bool:
-        said.append(len(said) >= 4)
-        return said[-1]
-
     with remote(status(429, retry_after="20"), ranks_well) as (model, service, waits):
         with pytest.raises(ModelUnavailable, match="时限"):
-            model.score(QUERY, PASSAGES, stop)
+            model.score(QUERY, PASSAGES, lambda: len(waits) >= 3)
         assert len(service.asked) == 1
         assert sum(waits) < 1.0
     with remote(ranks_well) as (model, service, _):
         with pytest.raises(ModelUnavailable):
             model.score(QUERY, PASSAGES, lambda: True)
         assert service.asked == []
+
+
+def test_stop_ends_the_wait_for_a_reply() -> None:
+    def silent(exchange: Exchange) -> None:
+        exchange.service.released.wait(20)
+
+    with remote(silent, timeout_seconds=20.0) as (model, service, _):
+        with pytest.raises(ModelUnavailable, match="时限"):
+            model.score(QUERY, PASSAGES, lambda: bool(service.asked))
+        assert not service.released.is_set()
+        assert len(service.asked) == 1
 
 
 def test_a_huge_or_dripping_body_is_cut_off() -> None:

@@ -22,7 +22,7 @@ from qianxun.models import Reach
 from qianxun.models.endpoints import Endpoint
 from qianxun.models.http import ModelService
 from qianxun.models.reach import is_public
-from qianxun.models.wire import Wire
+from qianxun.models.wire import Moment, Wire
 from tests.models.canary import REPLY, Canary, canary, whole_request
 from tests.models.embedding_service import Exchange, body, serving, status, well
 
@@ -348,11 +348,11 @@ def test_a_resolver_that_does_not_answer_is_out_of_time() -> None:
 def test_a_request_that_names_no_moment_has_no_time(bird: Canary) -> None:
     with pytest.raises(httpcore.ConnectTimeout):
         Wire(Reach.anywhere()).connect_tcp("127.0.0.1", bird.port)
-    stream = Wire(Reach.anywhere()).connect_tcp("127.0.0.1", bird.port, time.monotonic() + 5)
+    stream = Wire(Reach.anywhere()).connect_tcp("127.0.0.1", bird.port, Moment(time.monotonic() + 5))
     with pytest.raises(httpcore.WriteTimeout):
         stream.write(b"x")
     with pytest.raises(httpcore.ReadTimeout):
-        stream.read(1, time.monotonic() - 1)
+        stream.read(1, Moment(time.monotonic() - 1))
     stream.close()
 
 

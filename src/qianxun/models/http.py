@@ -19,11 +19,11 @@ from qianxun.errors import BadInput, BadModelReply, ModelUnavailable
 from qianxun.models.breaker import Breaker, Outage, Paused, TryAgain
 from qianxun.models.endpoints import Endpoint
 from qianxun.models.reach import ServiceUrl, check_url
-from qianxun.models.wire import Resolve, Wire, system_addresses
+from qianxun.models.wire import NAP_SECONDS, Moment, Resolve, Wire, system_addresses
 from qianxun.ports import never
 
 USER_AGENT = "qianxun"
-NAP_SECONDS = 0.2  # how long a caller who says stop may be kept waiting between attempts
+FAIR_SECONDS = 1.0  # a service that was given less to answer in has not failed
 LONGEST_HOLD_SECONDS = 300.0  # that a service may ask to be left alone for
 
 
@@ -66,7 +66,7 @@ class ModelService:
     def ask(self, path: str, asked: Mapping[str, Any], most: int, stop: Callable[[], bool] = never) -> bytes:
         """The body of the reply to ``asked``, at most ``most`` bytes. Raises ModelUnavailable or BadModelReply.
 
-        ``stop`` is asked before every attempt, and while waiting for the next one or reading a long reply.
+        ``stop`` is asked before every attempt, and while waiting for the reply or for the next one.
         """
         body = json.dumps(asked, ensure_ascii=False).encode()
         for attempt in range(1, self._endpoint.attempts + 1):
@@ -79,6 +79,7 @@ class ModelService:
                 wait = self._wait(attempt, failure)
                 if wait > self._endpoint.longest_wait_seconds:
                     self._breaker.hold(min(wait, LONGEST_HOLD_SECONDS), failure.reason)
+                self._heed(stop)
                 if attempt == self._endpoint.attempts or self._breaker.is_open:
                     raise self._unavailable(f"试了 {attempt} 次：{failure.reason}", "请稍后再试") from failure
                 self._rest(wait, stop)
@@ -113,9 +114,10 @@ class ModelService:
         return reply.body
 
     def _exchange(self, path: str, body: bytes, most: int, stop: Callable[[], bool]) -> _Reply:
-        due = time.monotonic() + self._endpoint.timeout_seconds
+        begun = time.monotonic()
+        over = Moment(begun + self._endpoint.timeout_seconds, stop)
         extensions = {
-            "timeout": {"connect": due, "write": due, "read": due, "pool": self._endpoint.timeout_seconds},
+            "timeout": {"connect": over, "write": over, "read": over, "pool": self._endpoint.timeout_seconds},
             "sni_hostname": self._url.host.removesuffix("."),
         }
         url = httpcore.URL(
@@ -123,11 +125,13 @@ class ModelService:
         )
         try:
             with self._pool.stream("POST", url, headers=self._headers, content=body, extensions=extensions) as response:
-                return self._read(response, most, stop)
+                return self._read(response, most)
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
+            if time.monotonic() - begun < FAIR_SECONDS:
+                self._heed(stop)
             raise Outage(_plain(error)) from error
 
-    def _read(self, response: httpcore.Response, most: int, stop: Callable[[], bool]) -> _Reply:
+    def _read(self, response: httpcore.Response, most: int) -> _Reply:
         """The whole reply, at most ``most`` bytes of it."""
         headers = {name.lower(): value.decode("latin-1") for name, value in response.headers}
         if headers.get(b"content-encoding", "identity").lower() != "identity":
@@ -137,7 +141,6 @@ class ModelService:
             read += piece
             if len(read) > most:
                 raise self._bad(f"的回复超过 {most} 字节，已中断", "请检查 base_url 是否正确")
-            self._heed(stop)
         return _Reply(response.status, headers.get(b"retry-after", ""), bytes(read))
 
     def _check_status(self, reply: _Reply) -> None:

@@ -1,7 +1,7 @@
 """The wire to a remote model: looks a name up, checks every address that it has, connects to what it checked.
 
-httpcore passes what a request calls its timeout through to here, untouched. Here it is not a length but a moment, of
-the monotonic clock, by which the whole exchange is over: so a service that sends one byte a second is out of time, too.
+httpcore passes what a request calls its timeout through to here, untouched. Here it is not a length but a `Moment` by
+which the whole exchange is over: so a service that sends one byte a second is out of time, too.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, TypeAlias
 
@@ -20,8 +21,10 @@ import httpcore
 
 from qianxun.errors import ModelUnavailable
 from qianxun.models.reach import Address, Reach, allow_hint, as_address, unmapped
+from qianxun.ports import never
 
 CONNECT_SECONDS = 10.0  # for one address; another may answer
+NAP_SECONDS = 0.2  # how long a caller who says stop may be kept waiting for a reply
 PIECE = 1 << 16
 
 Resolve: TypeAlias = Callable[[str, int], Sequence[str]]  # raises OSError or UnicodeError
@@ -32,6 +35,20 @@ def system_addresses(host: str, port: int) -> Sequence[str]:
     """What the machine's resolver says, in its order."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     return [str(address[0]) for *_, address in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When an exchange is over: at ``due``, of the monotonic clock, or as soon as the caller says stop."""
+
+    due: float
+    stop: Callable[[], bool] = never
+
+    def left(self, over: type[httpcore.TimeoutException]) -> float:
+        left = self.due - time.monotonic()
+        if left <= 0 or self.stop():
+            raise over("到了时限")
+        return left
 
 
 class Wire(httpcore.NetworkBackend):
@@ -46,7 +63,7 @@ class Wire(httpcore.NetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,
+        timeout: Any = None,
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
@@ -54,7 +71,7 @@ class Wire(httpcore.NetworkBackend):
         addresses = checked(self._addresses(host, port, timeout), host, port, self._reach)
         failure: Exception = httpcore.ConnectError("域名没有地址")
         for address in addresses:
-            seconds = min(CONNECT_SECONDS, _left(timeout, httpcore.ConnectTimeout))
+            seconds = min(CONNECT_SECONDS, _of(timeout).left(httpcore.ConnectTimeout))
             try:
                 stream = self._sockets.connect_tcp(str(address), port, seconds, local_address, socket_options or ())
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
@@ -64,15 +81,15 @@ class Wire(httpcore.NetworkBackend):
         raise failure
 
     def connect_unix_socket(
-        self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
+        self, path: str, timeout: Any = None, socket_options: Iterable[Any] | None = None
     ) -> httpcore.NetworkStream:
         raise httpcore.UnsupportedProtocol("不连接本机套接字")
 
-    def _addresses(self, host: str, port: int, due: float | None) -> Sequence[Address]:
+    def _addresses(self, host: str, port: int, timeout: Any) -> Sequence[Address]:
         literal = as_address(host)
         if literal is not None:
             return [literal]
-        answer = _in_time(lambda: self._resolve(host, port), _left(due, httpcore.ConnectTimeout))
+        answer = _in_time(lambda: self._resolve(host, port), _of(timeout).left(httpcore.ConnectTimeout))
         if isinstance(answer, Exception):
             raise httpcore.ConnectError("域名解析失败") from answer
         return [ip_address(address) for address in answer]
@@ -84,14 +101,20 @@ class Line(httpcore.NetworkStream):
     def __init__(self, stream: httpcore.NetworkStream) -> None:
         self._stream = stream
 
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, _left(timeout, httpcore.ReadTimeout))
+    def read(self, max_bytes: int, timeout: Any = None) -> bytes:
+        moment = _of(timeout)
+        while True:
+            left = moment.left(httpcore.ReadTimeout)
+            try:
+                return self._stream.read(max_bytes, left if moment.stop is never else min(left, NAP_SECONDS))
+            except httpcore.ReadTimeout:
+                continue  # either may have come: `left` knows
 
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+    def write(self, buffer: bytes, timeout: Any = None) -> None:
         line: socket.socket = self._stream.get_extra_info("socket")
         rest = memoryview(buffer)
         while rest:
-            line.settimeout(_left(timeout, httpcore.WriteTimeout))
+            line.settimeout(_of(timeout).left(httpcore.WriteTimeout))
             try:
                 rest = rest[line.send(rest[:PIECE]) :]
             except TimeoutError as error:
@@ -100,9 +123,9 @@ class Line(httpcore.NetworkStream):
                 raise httpcore.WriteError(str(error)) from error
 
     def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: Any = None
     ) -> httpcore.NetworkStream:
-        left = _left(timeout, httpcore.ConnectTimeout)
+        left = _of(timeout).left(httpcore.ConnectTimeout)
         return Line(self._stream.start_tls(ssl_context, server_hostname, left))
 
     def close(self) -> None:
@@ -140,9 +163,6 @@ def _in_time(look_up: Callable[[], Sequence[str]], seconds: float) -> Sequence[s
         raise httpcore.ConnectTimeout("域名解析超时") from None
 
 
-def _left(due: float | None, over: type[httpcore.TimeoutException]) -> float:
-    """Seconds until the moment. A request that names none has none."""
-    left = 0.0 if due is None else due - time.monotonic()
-    if left <= 0:
-        raise over("到了时限")
-    return left
+def _of(timeout: Any) -> Moment:
+    """A request that names no moment has no time."""
+    return timeout if isinstance(timeout, Moment) else Moment(0.0)
