@@ -16,6 +16,7 @@ from qianxun.errors import QianxunError
 from qianxun.service import answers, bases, documents, events, explain, health, logs, models, pages, retrieval
 from qianxun.service.context import Service
 from qianxun.service.guard import Guard
+from qianxun.service.spans import Spans
 from qianxun.service.turns import ClientLeft, Turns
 from qianxun.service.watching import watch
 from qianxun.settings import Settings
@@ -27,7 +28,7 @@ ABOUT: Final = """千寻的召回服务：知识库与文档的管理，向量�
 - 每个回答都带 `X-Trace-Id`；请求头 `traceparent` 会被沿用。"""
 
 
-def create_app(engine: Engine, settings: Settings) -> FastAPI:
+def create_app(engine: Engine, settings: Settings, spans: Spans | None = None) -> FastAPI:
     """The service over an engine that is open. It neither opens nor closes anything itself."""
     service = Service(engine, settings, _recalls(settings), _writes(settings))
     app = FastAPI(
@@ -38,16 +39,19 @@ def create_app(engine: Engine, settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        # Not FastAPI's own spans and records, which hold query strings and refused bodies: see spans.py.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.service = service
     for raised in (QianxunError, RequestValidationError, HTTPException):
         app.add_exception_handler(raised, answers.told)
     for left in (ClientLeft, ClientDisconnect):
         app.add_exception_handler(left, _nobody)
-    for part in (bases, documents, retrieval, explain, events, logs, models, health, pages):
+    # They are looked through in this order for every request: what is asked most stands first.
+    for part in (retrieval, health, bases, documents, explain, events, logs, models, pages):
         app.include_router(part.routes())
     app.add_middleware(Guard, service=service)
-    watch(app, engine)
+    watch(app, engine, spans)  # last, and so before the guard: it sees what that turns away
     return app
 
 

@@ -1,0 +1,142 @@
+"""The real service on a loopback port: uvicorn in this process, beside its engine, or `qianxun serve` in its own."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from qianxun.engine import Engine
+from qianxun.ports import EmbeddingModel
+from qianxun.records import keys
+from qianxun.service.app import create_app
+from qianxun.service.serving import Server, bound, url_of
+from qianxun.settings import load
+from qianxun.testing.fake_embedding import HashEmbedding
+
+MODEL = "fake-64"
+BASES = "/v1/knowledge-bases"
+
+
+@dataclass(frozen=True)
+class Served:
+    """A service that listens, a client of it, and what is behind it."""
+
+    url: str
+    http: httpx.AsyncClient
+    app: FastAPI
+    engine: Engine
+    server: Server
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rsplit(":", 1)[1])
+
+    async def base(self, name: str = "医保") -> int:
+        made = await self.http.post(BASES, json={"name": name, "embedding_model": MODEL})
+        assert made.status_code == 201, made.text
+        number: int = made.json()["data"]["id"]
+        return number
+
+    async def add(self, base: int, doc_id: str, content: str, **more: Any) -> httpx.Response:
+        return await self.http.put(
+            f"{BASES}/{base}/documents/{doc_id}", json={"name": doc_id, "content": content, **more}
+        )
+
+    async def raw(self, *parts: bytes, pause: float = 0.0) -> bytes:
+        """What comes back on one connection to which these bytes are sent, until the service closes it."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(pause)
+        try:
+            return await asyncio.wait_for(reader.read(), 30)
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, told: Mapping[str, Any] | None = None, *models: EmbeddingModel, key: str = ""
+) -> AsyncIterator[Served]:
+    """``told`` are settings by their dotted names."""
+    settings = load(environment={}, arguments={"data": str(folder), **(told or {})}, folder=folder)
+    held = {each.name: each for each in models or (HashEmbedding(),)}
+    async with Engine.open(settings=settings, models=held) as engine:
+        app = create_app(engine, settings)
+        ready = asyncio.Event()
+        server = Server(app, settings, lambda _: ready.set())
+        with bound("127.0.0.1", 0) as taken:
+            url = url_of(taken)
+            running = asyncio.create_task(server.serve(sockets=[taken]))
+            await ready.wait()
+            headers = {"authorization": f"Bearer {key}"} if key else {}
+            try:
+                async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60, trust_env=False) as http:
+                    yield Served(url, http, app, engine, server)
+            finally:
+                server.stop()
+                await running
+
+
+def issue(engine: Engine, tenant: str = "local", scope: keys.Scope = "write") -> tuple[int, str]:
+    """(id, key)"""
+    with engine.records.writing() as tx:
+        row, key = keys.create(tx, tenant, scope)
+    return row.id, key
+
+
+def revoke(engine: Engine, key: int) -> None:
+    with engine.records.writing() as tx:
+        keys.revoke(tx, key)
+
+
+@dataclass
+class Running:
+    """`qianxun serve` as a process."""
+
+    process: subprocess.Popen[str]
+    url: str
+
+    def stop(self, signal: int) -> tuple[int, str]:
+        """(exit code, what it wrote) after this signal."""
+        self.process.send_signal(signal)
+        _, told = self.process.communicate(timeout=60)
+        return self.process.returncode, told
+
+
+@contextmanager
+def running(folder: Path, *arguments: str) -> Iterator[Running]:
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from qianxun.cli import main; sys.exit(main())",
+        "--data",
+        str(folder),
+        "serve",
+        "--port",
+        "0",
+        *arguments,
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8")
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if "http://" in line and line.startswith("千寻"):
+                url = next(word for word in line.split() if word.startswith("http://"))
+                yield Running(process, url)
+                return
+        raise AssertionError(f"it ended with {process.wait()}")
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()

@@ -1,0 +1,315 @@
+"""Who is let in: keys, scopes, tenants, this machine; and how much is read of a body."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+import httpx
+import pytest
+
+from qianxun.service.guard import is_loopback
+from tests.service.served import BASES, MODEL, Served, issue, revoke, serving
+
+OPEN = ("/healthz", "/readyz")
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+def addresses(api: Mapping[str, dict[str, object]]) -> list[tuple[str, str]]:
+    """(method, path) of every route of the OpenAPI document, with some value in every place."""
+    fill = {"knowledge_base_id": "1001", "doc_id": "d", "user_id": "u", "model_type": "chat", "id": "1", "log_id": "1"}
+    found = []
+    for path, methods in api.items():
+        for name, value in fill.items():
+            path = path.replace(f"{{{name}}}", value)
+        assert "{" not in path, path
+        found += [(method.upper(), path) for method in methods]
+    return found
+
+
+def test_once_there_is_a_key_every_route_but_health_wants_one(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        api = (await served.http.get("/openapi.json")).json()["paths"]
+        _, key = issue(served.engine)
+        number, revoked = issue(served.engine)
+        revoke(served.engine, number)
+        wrong: list[dict[str, str]] = [
+            {},
+            bearer(revoked),
+            bearer("qx_" + "A" * 43),
+            bearer("."),
+            bearer(key + "A"),
+            bearer(key[:-1]),
+            {"authorization": f"Basic {key}"},
+            {"authorization": key},
+            bearer("eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZG1pbiJ9."),
+            {"x-api-key": revoked},
+            {"x-api-key": ""},
+            bearer("\xff"),
+        ]
+        asked = [*addresses(api), ("GET", "/docs"), ("GET", "/openapi.json"), ("GET", "/nowhere"), ("PUT", BASES)]
+        for method, path in asked:
+            for headers in wrong:
+                encoded = {name: value.encode("latin-1") for name, value in headers.items()}
+                answer = await served.http.request(method, path, headers=encoded)
+                if path in OPEN:
+                    assert answer.status_code in (200, 405), (method, path, answer.text)
+                else:
+                    assert answer.status_code == 401, (method, path, headers, answer.text)
+                    assert answer.json()["error"] == "unauthorized"
+                    assert answer.headers["www-authenticate"] == "Bearer"
+        assert len(asked) > 20
+        for headers in (bearer(key), {"x-api-key": key}, {"authorization": f"bearer  {key}"}):
+            assert (await served.http.get(BASES, headers=headers)).status_code == 200
+
+    run(tmp_path, story)
+
+
+def test_a_revoked_key_opens_nothing_from_the_next_request_on_even_if_it_was_the_last(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        number, key = issue(served.engine)
+        assert (await served.http.get(BASES, headers=bearer(key))).status_code == 200
+        revoke(served.engine, number)
+        assert (await served.http.get(BASES, headers=bearer(key))).status_code == 401
+        assert (await served.http.get(BASES)).status_code == 401
+
+    run(tmp_path, story)
+
+
+def test_a_read_key_searches_and_looks_and_does_nothing_else(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        base = await served.base()
+        await served.add(base, "a", "住院费用报销比例为85%。")
+        api = (await served.http.get("/openapi.json")).json()["paths"]
+        _, key = issue(served.engine, scope="read")
+        allowed = ("/v1/retrieval/", "/v1/recall/", "/v1/explain/", "/v1/query/")
+        for method, path in addresses(api):
+            answer = await served.http.request(method, path, headers=bearer(key), json={})
+            may = method == "GET" or path.startswith(allowed)
+            assert (answer.status_code != 403) is may, (method, path, answer.text)
+        found = await served.http.post(f"/v1/retrieval/{base}", headers=bearer(key), json={"query": "住院报销"})
+        assert found.json()["data"]["doc_ids"] == ["a"]
+        assert (await served.http.get(f"{BASES}/{base}/documents/a", headers=bearer(key))).status_code == 200
+
+    run(tmp_path, story)
+
+
+def test_a_key_sees_its_own_tenant_alone(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        of = {tenant: bearer(issue(served.engine, tenant)[1]) for tenant in ("甲", "乙")}
+        body = {"name": "医保", "embedding_model": MODEL}
+        ids = {
+            tenant: (await served.http.post(BASES, headers=headers, json=body)).json()["data"]["id"]
+            for tenant, headers in of.items()
+        }
+        for tenant, headers in of.items():
+            listed = (await served.http.get(BASES, headers=headers)).json()["data"]
+            assert [each["id"] for each in listed["knowledge_bases"]] == [ids[tenant]]
+        foreign = await served.http.get(f"{BASES}/{ids['甲']}", headers=of["乙"])
+        absent = await served.http.get(f"{BASES}/99999", headers=of["乙"])
+        assert foreign.status_code == absent.status_code == 404
+        assert foreign.text.replace(str(ids["甲"]), "N") == absent.text.replace("99999", "N")
+
+    run(tmp_path, story)
+
+
+def test_the_key_is_asked_for_before_the_body(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        issue(served.engine)
+        head = b"POST /v1/knowledge-bases HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        told = await asyncio.wait_for(
+            _answer_to(served, head + b"Content-Length: 5000000\r\nExpect: 100-continue\r\n\r\n"), 20
+        )
+        assert told.startswith(b"HTTP/1.1 401")
+
+    run(tmp_path, story)
+
+
+async def _answer_to(served: Served, request: bytes) -> bytes:
+    """The head of the answer to a request that goes no further."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    try:
+        writer.write(request)
+        return await reader.readuntil(b"\r\n\r\n")
+    finally:
+        writer.close()
+
+
+# ── without keys ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"host": "localhost:{port}"}, 200),
+        ({"host": "LOCALHOST"}, 200),
+        ({"host": "[::1]:{port}"}, 200),
+        ({"host": "127.8.9.1"}, 200),
+        ({"host": "evil.example"}, 403),
+        ({"host": "evil.example:{port}"}, 403),
+        ({"host": "127.0.0.1.evil.example"}, 403),
+        ({"host": "localhost.evil.example"}, 403),
+        ({"host": "192.168.1.7:{port}"}, 403),
+        ({"host": "0.0.0.0:{port}"}, 403),
+        ({"host": "169.254.169.254"}, 403),
+        ({"host": ""}, 403),
+        ({"host": "[::ffff:8.8.8.8]"}, 403),
+        ({"host": "2130706433"}, 403),
+        ({"origin": "http://127.0.0.1:{port}"}, 200),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "http://127.0.0.1:1"}, 403),
+        ({"origin": "null"}, 403),
+        ({"x-forwarded-for": "8.8.8.8"}, 200),
+        ({"x-forwarded-host": "evil.example"}, 200),
+        ({"authorization": "Bearer qx_unknown"}, 401),
+    ],
+)
+def test_without_keys_only_requests_that_began_at_this_machine_are_answered(
+    tmp_path: Path, headers: dict[str, str], status: int
+) -> None:
+    async def story(served: Served) -> None:
+        told = {name: value.format(port=served.port) for name, value in headers.items()}
+        for method in ("GET", "POST"):
+            answer = await served.http.request(method, BASES, headers=told)
+            assert answer.status_code == (422 if (method, status) == ("POST", 200) else status), answer.text
+        assert (await served.http.get("/healthz", headers=told)).status_code == 200
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize(("end", "address"), [("client", "10.0.0.5"), ("server", "192.168.0.9")])
+def test_without_keys_another_machine_is_refused_whatever_it_says(tmp_path: Path, end: str, address: str) -> None:
+    async def story(served: Served) -> None:
+        async def as_if(scope, receive, send):  # type: ignore[no-untyped-def]
+            await served.app({**scope, end: (address, 5)}, receive, send)
+
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(as_if), base_url="http://127.0.0.1") as http:
+            answer = await http.get(BASES)
+            assert (answer.status_code, answer.json()["error"]) == (403, "forbidden")
+            issue(served.engine)
+            assert (await http.get(BASES)).status_code == 401
+
+    run(tmp_path, story)
+
+
+def test_a_foreign_page_cannot_send_a_form(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        base = await served.base()
+        form = {"file": ("a.txt", "住院费用报销比例。".encode())}
+        path = f"{BASES}/{base}/documents"
+        assert (await served.http.post(path, files=form, headers={"origin": "https://evil.example"})).status_code == 403
+        assert (await served.http.get(path)).json()["data"]["total"] == 0
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.255.0.1", "::1", "::ffff:127.0.0.1", "localhost", "LocalHost.", "::1%lo"]
+)
+def test_loopback_is_known_in_its_spellings(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", "0.0.0.0", "::", "127.1", "127.0.0.1.", "localhost.evil", "evillocalhost", "::ffff:1.2.3.4", "０.0.0.1"],
+)
+def test_nothing_else_is_loopback(host: str) -> None:
+    assert not is_loopback(host)
+
+
+# ── bodies ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_body_over_the_cap_is_refused_unread(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        base = await served.base()
+        path = f"{BASES}/{base}/documents"
+        large = {"name": "a", "content": "医" * 400_000}  # 1.2 MB
+        answer = await served.http.post(path, json=large)
+        assert (answer.status_code, answer.json()["error"]) == (413, "too_large")
+        head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n".encode()
+        announced = await _answer_to(served, head + b"Content-Length: 99999999999\r\n\r\n")
+        assert announced.startswith(b"HTTP/1.1 413")
+        fits = {"name": "a", "content": "医" * 300_000}
+        assert (await served.http.post(path, json=fits, params={"wait": "false"})).status_code == 201
+
+    run(tmp_path, story, {"service.body_megabytes": 1})
+
+
+@pytest.mark.parametrize("kind", ["application/json", "multipart/form-data; boundary=b"])
+def test_a_body_that_comes_in_chunks_is_counted_as_it_comes(tmp_path: Path, kind: str) -> None:
+    sent = 0
+
+    async def endless():  # type: ignore[no-untyped-def]
+        nonlocal sent
+        yield b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+        for _ in range(40):
+            sent += 1
+            yield b"x" * 500_000
+
+    async def story(served: Served) -> None:
+        base = await served.base()
+        limited = served.app.state.service.settings
+        assert limited.service.body_megabytes == limited.parsing.file_megabytes == 1
+        for path in (f"{BASES}/{base}/documents", BASES, f"/v1/retrieval/{base}"):
+            answer = await served.http.post(path, content=endless(), headers={"content-type": kind})
+            assert (answer.status_code, answer.json()["error"]) == (413, "too_large"), answer.text
+
+    run(tmp_path, story, {"service.body_megabytes": 1, "parsing.file_megabytes": 1})
+    assert not list(tmp_path.glob("uploads/*"))
+
+
+def test_bodies_that_are_held_together_are_bounded_and_let_go(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        base = await served.base()
+        path = f"{BASES}/{base}/documents".encode()
+        head = b"POST " + path + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        head += b"Content-Length: 1000000\r\n\r\n"
+        waiting = []
+        for _ in range(16):  # all but the last byte of each
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(head + b"x" * 999_999)
+            await writer.drain()
+            waiting.append((reader, writer))
+        for _ in range(200):
+            answer = await served.http.post(path.decode(), json={"name": "a", "content": "医" * 330_000})
+            if answer.status_code == 503:
+                break
+            await asyncio.sleep(0.02)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        for _, writer in waiting:
+            writer.close()
+        for _ in range(200):
+            answer = await served.http.post(path.decode(), json={"name": "a", "content": "医保"})
+            if answer.status_code == 201:
+                break
+            await asyncio.sleep(0.02)
+        assert answer.status_code == 201
+
+    run(tmp_path, story, {"service.body_megabytes": 1})
+
+
+def test_every_answer_keeps_browsers_from_guessing_and_keeping(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        for path in ("/healthz", BASES, "/nowhere", "/docs", "/openapi.json", "/metrics"):
+            answer = await served.http.get(path)
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["cache-control"] == "no-store"
+            assert len(answer.headers["x-trace-id"]) == 32
+            assert "server" not in answer.headers
+
+    run(tmp_path, story)
+
+
+def run(folder: Path, story, told: Mapping[str, object] | None = None) -> None:  # type: ignore[no-untyped-def]
+    async def told_story() -> None:
+        async with serving(folder, told) as served:
+            await story(served)
+
+    asyncio.run(told_story())
