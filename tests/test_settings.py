@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,19 @@ def test_a_missing_or_foreign_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "gbk.yaml").write_bytes("data: 数据".encode("gbk"))
     with pytest.raises(BadSettings, match="UTF-8"):
         load(tmp_path / "gbk.yaml", environment={})
+
+
+def test_lists_of_the_environment_are_parted_by_what_their_items_do_not_hold() -> None:
+    folders = os.pathsep.join(["/a b", "/c"])
+    found = load(
+        environment={
+            "QIANXUN_OUTBOUND_ALLOW": "127.0.0.1:11434, [::1]:80,",
+            "QIANXUN_VECTORIZATION_MODEL_FOLDERS": folders,
+        }
+    )
+    assert found.outbound.allow == ("127.0.0.1:11434", "[::1]:80")
+    assert found.vectorization.model_folders == ("/a b", "/c")
+    assert load(environment={"QIANXUN_OUTBOUND_ALLOW": ""}).outbound.allow == ()
 
 
 def test_secrets_are_masked() -> None:

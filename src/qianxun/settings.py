@@ -279,7 +279,9 @@ def _typed(name: str, value: Any, default: Any, origin: str) -> Any:
         if isinstance(default, float):
             return float(value)
         if isinstance(default, tuple):
-            return tuple(value.split(os.pathsep)) if isinstance(value, str) else tuple(str(item) for item in value)
+            # Addresses hold colons, which is what separates folders.
+            parted = value.split("," if name == "outbound.allow" else os.pathsep) if isinstance(value, str) else value
+            return tuple(str(item).strip() for item in parted if str(item).strip())
         if isinstance(value, (dict, list)):
             raise ValueError
         return str(value)
