@@ -388,7 +388,10 @@ class Ranking:
 
     @property
     def hits(self) -> tuple[Hit, ...]:
-        return tuple(map(Hit, self.keys.tolist(), self.scores.tolist()))
+        return self.hits_between(0, len(self))
+
+    def hits_between(self, start: int, end: int) -> tuple[Hit, ...]:
+        return tuple(map(Hit, self.keys[start:end].tolist(), self.scores[start:end].tolist()))
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -10,12 +10,14 @@ MOST = 3
 WINDOW = 50
 
 
-def highlights(text: str, words: Sequence[str], *, most: int = MOST, window: int = WINDOW) -> tuple[str, ...]:
+def highlights(
+    text: str, words: Sequence[str], *, most: int = MOST, window: int = WINDOW, folded: str | None = None
+) -> tuple[str, ...]:
     """At most ``most`` excerpts around matched words, in the text's order; those that would overlap are one.
 
-    Of several, those with the most matched characters are kept.
+    Of several, those with the most matched characters are kept. ``folded``: the text, where that has been done.
     """
-    places = spans(text, [word for word in words if len(word) > 1] or words)
+    places = spans(text, [word for word in words if len(word) > 1] or words, folded)
     merged: list[tuple[Span, int]] = []
     for start, end in places:
         room = max(0, window - (end - start))

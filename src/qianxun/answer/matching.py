@@ -18,11 +18,11 @@ def telling_words(query: str) -> tuple[str, ...]:
     return tuple(longer or words)
 
 
-def spans(text: str, words: Sequence[str]) -> list[Span]:
+def spans(text: str, words: Sequence[str], folded: str | None = None) -> list[Span]:
     """Every place of every word, merged where they touch; 發票 is found as 发票, ＡＢＣ as abc."""
     if not words:
         return []
-    folded, offsets = _aligned(text)
+    folded, offsets = _aligned(text, fold(text) if folded is None else folded)
     return list(_merged((offsets[start], offsets[end]) for start, end in _whole(words, folded)))
 
 
@@ -83,9 +83,8 @@ def _runs_on(left: str, right: str) -> bool:
     return left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
 
 
-def _aligned(text: str) -> tuple[str, Sequence[int]]:
+def _aligned(text: str, folded: str) -> tuple[str, Sequence[int]]:
     """The folded text, and for each of its offsets the one in ``text``."""
-    folded = fold(text)
     if len(folded) == len(text):
         return folded, range(len(text) + 1)
     parts = [fold(character) for character in text]

@@ -81,6 +81,8 @@ class View:
 class EmbeddedIndex:
     """An `Index` in a folder. Any number of readers, one writer at a time."""
 
+    is_here = True
+
     def __init__(self, folder: Path, state: State, options: Options) -> None:
         self.folder = folder
         self._options = options
@@ -106,14 +108,12 @@ class EmbeddedIndex:
     async def nearest(
         self, vector: Vector, limit: int, where: Filter = EVERYTHING, field: VectorField = "content"
     ) -> Ranking:
-        if field == "question" and self._lacks_questions():
-            return self._nearest(vector, limit, where, field)  # known to be nothing: no work for a thread
-        return await asyncio.to_thread(self._nearest, vector, limit, where, field)
+        return self._nearest(vector, limit, where, field)
 
     async def match(
         self, terms: Terms, limit: int, where: Filter = EVERYTHING, require: Literal["all", "any"] = "any"
     ) -> Ranking:
-        return await asyncio.to_thread(self._match, terms, limit, where, require)
+        return self._match(terms, limit, where, require)
 
     async def count(self, terms: Terms) -> TermCounts:
         if self._view.keywords is not None and len(terms.words) + len(terms.grams) <= FEW_TERMS:
@@ -161,7 +161,9 @@ class EmbeddedIndex:
         held, slots = self._places(view.rows)
         found = np.full(len(keys), np.nan)
         if len(held):
-            at = np.minimum(np.searchsorted(held, keys), len(held) - 1)
+            has_gaps = held[-1] - held[0] != len(held) - 1
+            at = np.searchsorted(held, keys) if has_gaps else np.maximum(keys - held[0], 0)
+            at = np.minimum(at, len(held) - 1)
             known = held[at] == keys
             found[known] = vectors.cosines(view.store.vector_rows(view.rows), wanted, slots[at[known]])
         return found
@@ -184,10 +186,6 @@ class EmbeddedIndex:
             holds = bool(rows.with_vector("question").any())
             self._questions = (rows, holds)
         return holds
-
-    def _lacks_questions(self) -> bool:
-        of, holds = self._questions
-        return of is self._view.rows and not holds
 
     def _places(self, rows: Rows) -> tuple[Keys, Column]:
         """The keys of the chunks that have a vector, sorted, and their slots; made once for each state."""

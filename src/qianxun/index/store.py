@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -24,29 +24,32 @@ ANSWERS = 32  # filters whose answers are kept
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rows:
-    """What is in the store at one moment."""
+    """What is in the store at one moment. Masks are made once: every search asks for them, and none changes them."""
 
     columns: Mapping[str, Column]
     live: Mask
+    _masks: dict[str, Mask] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.live)
 
     def in_keywords(self) -> Mask:
-        mask: Mask = self.live & (self.columns["lane"] == CONTENT)
-        return mask
+        if "keywords" not in self._masks:
+            self._masks["keywords"] = self.live & (self.columns["lane"] == CONTENT)
+        return self._masks["keywords"]
 
     def with_vector(self, field: VectorField) -> Mask:
-        mask: Mask = self.live & (self.columns["lane"] == LANES[field]) & (self.columns["vector"] == 1)
-        return mask
+        if field not in self._masks:
+            self._masks[field] = self.live & (self.columns["lane"] == LANES[field]) & (self.columns["vector"] == 1)
+        return self._masks[field]
 
     def dying(self, removed: Sequence[int], entries: Sequence[IndexEntry]) -> Column:
         """The slots that a batch ends: those of removed documents and those whose key comes anew."""
         mask = _among(self.columns["document"], np.array(removed, dtype=np.int64))
-        for field, lane in LANES.items():
-            keys = np.array([entry.key for entry in entries if entry.field == field], dtype=np.int64)
+        for kind, lane in LANES.items():
+            keys = np.array([entry.key for entry in entries if entry.field == kind], dtype=np.int64)
             mask |= _among(self.columns["key"], keys) & (self.columns["lane"] == lane)
         return np.flatnonzero(mask & self.live)
 

@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from qianxun.errors import BadInput, BadModelReply, IndexUnusable, ModelUnavailable, QianxunError, RecallFailed
+from qianxun.errors import (
+    BadInput,
+    BadModelReply,
+    IndexUnusable,
+    ModelUnavailable,
+    QianxunError,
+    RecallFailed,
+    RetrieverUnavailable,
+)
 from qianxun.pipelines.asking import Asked, in_model_thread
-from qianxun.pipelines.base import OpenBase, Serving
+from qianxun.pipelines.base import OpenBase, Serving, read
 from qianxun.ports import Retriever
 from qianxun.rank.calibrate import clipped
 from qianxun.rank.fuse import best_of
@@ -30,6 +38,7 @@ WITH_VECTOR: Final = ("vector", "qa")  # arms that wait for the query's vector
 # query–query set has its middle at .735 (kuake_qtr), those of query–passage sets at .557 and .588 (cmrc2018,
 # dureader_robust). The lead is a cautious part of that.
 QUESTION_LEAD: Final = 0.1
+AT_ONCE_SECONDS: Final = 0.003  # a vector that is here so soon is worth waiting for: one thread less to wake
 DISMISSED_SECONDS: Final = 1.0  # for an arm to end once it was told to
 
 
@@ -61,22 +70,17 @@ def standard_arms(base: OpenBase, serving: Serving) -> tuple[Retriever, ...]:
     """One file each in ``recall/``."""
 
     async def chunk_of(keys: Sequence[int]) -> Mapping[int, int]:
-        return await asyncio.to_thread(_chunks_of, base, keys)
+        return await read(base, pairs.chunks_of, keys)
 
     return (
         DenseRetriever(serving.index, clipped),
         KeywordRetriever(serving.index),
-        QARetriever(serving.index, chunk_of, _led),
+        QARetriever(serving.index, chunk_of, _led, serving.index.is_here and base.records.is_here),
     )
 
 
 def _led(cosines: Scores) -> Scores:
     return clipped(cosines - QUESTION_LEAD)
-
-
-def _chunks_of(base: OpenBase, keys: Sequence[int]) -> dict[int, int]:
-    with base.records.reading() as tx:
-        return pairs.chunks_of(tx, base.id, keys)
 
 
 async def hear(
@@ -88,13 +92,135 @@ async def hear(
         raise RecallFailed("没有一路检索可用", hint=f"这种检索要用到：{'、'.join(names)}")
     wants_vector = any(arm.name in WITH_VECTOR for arm in arms)
     vectors = [asyncio.ensure_future(_vector(base, serving, query)) for query in asked.queries if wants_vector]
-    tasks = [asyncio.ensure_future(_listen(arm, asked.queries, vectors, depth)) for arm in arms]
+    groups: list[_Group] = []
     try:
-        await asyncio.wait(tasks, timeout=seconds)
-        heard = _heard(arms, tasks, asked, seconds, of_the_vector=not all(map(_is_well, vectors)))
+        deadline = time.monotonic() + seconds
+        groups = await _begun(arms, asked.queries, vectors, depth)
+        await asyncio.wait([group.task for group in groups], timeout=deadline - time.monotonic())
+        outcomes = {name: outcome for group in groups for name, outcome in group.outcomes(seconds).items()}
+        heard = _heard(arms, outcomes, asked, of_the_vector=not all(map(_is_well, vectors)))
         return replace(heard, vectors=tuple(each.result() for each in vectors if _is_well(each)))
     finally:
-        await _dismiss([*tasks, *vectors])
+        await _dismiss([*(group.task for group in groups), *vectors])
+
+
+# ── listening ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    rankings: tuple[Ranking, ...]  # one per query
+    seconds: float
+    started: float
+
+
+_Outcome: TypeAlias = "_Answer | BaseException"
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Arms that one task listens to; what each of them said, or raised, in their order."""
+
+    arms: tuple[Retriever, ...]
+    task: asyncio.Future[list[_Outcome]]
+
+    def outcomes(self, seconds: float) -> dict[str, _Outcome]:
+        if not self.task.done():
+            told: list[_Outcome] = [_Silent(f"{seconds:g} 秒内没有答复")] * len(self.arms)
+        elif self.task.cancelled():
+            told = [_Silent("中途停下了，没有答复")] * len(self.arms)
+        else:
+            told = self.task.result()
+        return {arm.name: outcome for arm, outcome in zip(self.arms, told, strict=True)}
+
+
+class _Silent(QianxunError):
+    """An arm that did not answer."""
+
+
+async def _begun(
+    arms: Sequence[Retriever], queries: Sequence[Query], vectors: Sequence[asyncio.Future[Vector]], depth: int
+) -> list[_Group]:
+    """Every arm is being listened to: the ones that are here in as few threads as may be, each other on its own.
+
+    Where the vector is there at once all that are here share a thread; where it takes its time, words do not wait.
+    """
+    here = [arm for arm in arms if getattr(arm, "is_here", False)]
+    groups = [
+        _Group((arm,), asyncio.ensure_future(_listen(arm, queries, vectors, depth))) for arm in arms if arm not in here
+    ]
+    by_words = tuple(arm for arm in here if arm.name not in WITH_VECTOR)
+    by_meaning = tuple(arm for arm in here if arm.name in WITH_VECTOR)
+    if by_meaning and by_words:
+        await asyncio.wait(vectors, timeout=AT_ONCE_SECONDS)
+        if all(map(_is_well, vectors)):
+            by_meaning, by_words = (*by_meaning, *by_words), ()
+    for together in filter(None, (by_meaning, by_words)):
+        asked_of = vectors if together is by_meaning else []
+        groups.append(_Group(together, asyncio.ensure_future(_listen_here(together, queries, asked_of, depth))))
+    return groups
+
+
+async def _listen(
+    arm: Retriever, queries: Sequence[Query], vectors: Sequence[asyncio.Future[Vector]], depth: int
+) -> list[_Outcome]:
+    """One arm, which waits for others: a service, a database."""
+    started = time.perf_counter()
+    try:
+        given = await _with_vectors(queries, vectors if arm.name in WITH_VECTOR else [])
+        found = [sound(await arm.search(query, depth), arm.name, depth) for query in given]
+    except Exception as error:  # the door of an arm, which may be anybody's: told by `_heard`
+        return [error]
+    return [_Answer(tuple(found), time.perf_counter() - started, started)]
+
+
+async def _listen_here(
+    arms: Sequence[Retriever], queries: Sequence[Query], vectors: Sequence[asyncio.Future[Vector]], depth: int
+) -> list[_Outcome]:
+    """Arms that need nothing but the processor, one after another in one thread."""
+    try:
+        given = await _with_vectors(queries, vectors)
+    except Exception as error:  # as above
+        return [error] * len(arms)
+    return await asyncio.to_thread(lambda: [_answer_here(arm, given, depth) for arm in arms])
+
+
+def _answer_here(arm: Retriever, queries: Sequence[Query], depth: int) -> _Outcome:
+    started = time.perf_counter()
+    try:
+        found = [sound(_finished(arm.search(query, depth)), arm.name, depth) for query in queries]
+    except Exception as error:  # as above
+        return error
+    return _Answer(tuple(found), time.perf_counter() - started, started)
+
+
+def _finished(search: Coroutine[Any, Any, Ranking]) -> Ranking:
+    """What a search that never waits comes to."""
+    try:
+        search.send(None)
+    except StopIteration as done:
+        found: Ranking = done.value
+        return found
+    search.close()
+    raise RetrieverUnavailable("这一路说自己不必等待，却在等待", hint="去掉它的 is_here")
+
+
+async def _with_vectors(queries: Sequence[Query], vectors: Sequence[asyncio.Future[Vector]]) -> Sequence[Query]:
+    if not vectors:
+        return queries
+    found = [vector.result() if vector.done() else await asyncio.shield(vector) for vector in vectors]
+    return [replace(query, vector=vector) for query, vector in zip(queries, found, strict=True)]
+
+
+async def _vector(base: OpenBase, serving: Serving, query: Query) -> Vector:
+    if serving.model is None:
+        raise ModelUnavailable("这个知识库没有向量模型，只按词语检索", hint="用 qianxun rebuild --model 为它加上模型")
+    vector: Vector = await in_model_thread(base, "embedding", serving.model.embed_query, query.text)
+    if np.shape(vector) != (serving.model.dimension,) or not np.isfinite(vector).all():
+        raise BadModelReply(
+            f"模型 {serving.model.name} 给出的查询向量不对：应为 {serving.model.dimension} 个数", hint="请检查模型"
+        )
+    return vector
 
 
 def _is_well(task: asyncio.Future[Any]) -> bool:
@@ -119,32 +245,24 @@ def _unheard(task: asyncio.Future[Any]) -> None:
         task.exception()
 
 
-def _heard(
-    arms: Sequence[Retriever],
-    tasks: Sequence[asyncio.Future[_Answer]],
-    asked: Asked,
-    seconds: float,
-    *,
-    of_the_vector: bool,
-) -> Heard:
+# ── what they said ───────────────────────────────────────────────────────────────────────────────
+
+
+def _heard(arms: Sequence[Retriever], outcomes: Mapping[str, _Outcome], asked: Asked, *, of_the_vector: bool) -> Heard:
     rankings: dict[str, Ranking] = {}
     own: dict[str, Ranking] = {}
     failed: list[Degraded] = []
     steps: list[StepTime] = []
-    for arm, task in zip(arms, tasks, strict=True):
-        if not task.done():
-            failed.append(Degraded(arm.name, f"{seconds:g} 秒内没有答复"))
-        elif task.cancelled():
-            failed.append(Degraded(arm.name, "中途停下了，没有答复"))
-        elif isinstance(error := task.exception(), BadInput):
-            raise error  # the request's own fault, whichever arm says it first
-        elif error is not None:
-            failed.append(Degraded(arm.name, _reason(arm, error)))
+    for arm in arms:
+        outcome = outcomes[arm.name]
+        if isinstance(outcome, BadInput):
+            raise outcome  # the request's own fault, whichever arm says it first
+        if isinstance(outcome, BaseException):
+            failed.append(Degraded(arm.name, _reason(arm, outcome)))
         else:
-            answer = task.result()
-            rankings[arm.name] = best_of(answer.rankings)
-            own[arm.name] = best_of(answer.rankings[: len(asked.own)])
-            steps.append(StepTime(f"recall.{arm.name}", answer.seconds, len(rankings[arm.name]), answer.started))
+            rankings[arm.name] = best_of(outcome.rankings)
+            own[arm.name] = best_of(outcome.rankings[: len(asked.own)]) if asked.corrected else rankings[arm.name]
+            steps.append(StepTime(f"recall.{arm.name}", outcome.seconds, len(rankings[arm.name]), outcome.started))
     failed = _told_once(failed) if of_the_vector else failed
     if not rankings:
         raise RecallFailed(
@@ -152,6 +270,23 @@ def _heard(
             hint="按上面的原因处理后重试；qianxun doctor 可以检查环境",
         )
     return Heard(rankings, own, tuple(failed), tuple(steps))
+
+
+def together(heard: Heard, meant: Heard) -> Heard:
+    """What the arms said of the user's own queries, and of a guess at what was meant."""
+    rankings = {
+        arm: best_of(filter(None, (heard.rankings.get(arm), meant.rankings.get(arm))))
+        for arm in dict.fromkeys((*heard.rankings, *meant.rankings))
+    }
+    more = {step.name: step.seconds for step in meant.steps}
+    steps = [replace(step, seconds=step.seconds + more.get(step.name, 0.0)) for step in heard.steps]
+    return Heard(
+        rankings,
+        heard.own,
+        tuple(dict.fromkeys((*heard.degraded, *meant.degraded))),
+        tuple(steps),
+        (*heard.vectors, *meant.vectors),
+    )
 
 
 def _told_once(failed: Sequence[Degraded]) -> list[Degraded]:
@@ -167,37 +302,6 @@ def _reason(arm: Retriever, error: BaseException) -> str:
     # The door of an arm, which may be anybody's: whatever it raises must not take the others down.
     log.error("arm %s failed", arm.name, exc_info=error)
     return f"出错：{type(error).__name__}: {error}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    rankings: tuple[Ranking, ...]  # one per query
-    seconds: float
-    started: float
-
-
-async def _listen(
-    arm: Retriever, queries: Sequence[Query], vectors: Sequence[asyncio.Future[Vector]], depth: int
-) -> _Answer:
-    started = time.perf_counter()
-    found: list[Ranking] = []
-    for at, query in enumerate(queries):
-        if arm.name in WITH_VECTOR:
-            vector = vectors[at]
-            query = replace(query, vector=vector.result() if vector.done() else await asyncio.shield(vector))
-        found.append(sound(await arm.search(query, depth), arm.name, depth))
-    return _Answer(tuple(found), time.perf_counter() - started, started)
-
-
-async def _vector(base: OpenBase, serving: Serving, query: Query) -> Vector:
-    if serving.model is None:
-        raise ModelUnavailable("这个知识库没有向量模型，只按词语检索", hint="用 qianxun rebuild --model 为它加上模型")
-    vector: Vector = await in_model_thread(base, "embedding", serving.model.embed_query, query.text)
-    if np.shape(vector) != (serving.model.dimension,) or not np.isfinite(vector).all():
-        raise BadModelReply(
-            f"模型 {serving.model.name} 给出的查询向量不对：应为 {serving.model.dimension} 个数", hint="请检查模型"
-        )
-    return vector
 
 
 def sound(ranking: Ranking, arm: str, depth: int) -> Ranking:

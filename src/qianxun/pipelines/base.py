@@ -109,10 +109,10 @@ def stamp_for(model: EmbeddingModel | None, analyser: Analyser) -> IndexStamp:
 
 
 async def read(base: OpenBase, work: Callable[..., Result], *arguments: Any) -> Result:
-    """``work(tx, base id, …)``, a short read of the records on the way of a search."""
+    """``work(tx, base id, …)``, a short read of the records on the way of a search, in one statement."""
 
     def reading() -> Result:
-        with base.records.reading() as tx:
+        with base.records.glancing() as tx:
             return work(tx, base.id, *arguments)
 
     return reading() if base.records.is_here else await asyncio.to_thread(reading)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -112,15 +113,16 @@ async def _place(case: _Case, asked: Asked, options: RecallOptions, chunk: Chunk
     options = await weighed(case.serving, options)
     candidates = await gather(case.base, case.serving, asked, options, depth, Steps())
     asked, heard, pool = candidates.asked, candidates.heard, candidates.pool
-    bench = await bench_of(case.base, case.serving, asked, heard)
+    bench = await bench_of(case.base, case.serving, asked, heard, pool)
     order = await put_in_order(case.base, case.serving, asked, heard, pool, options, Steps())
     before = 0
-    async for candidate, shown in order.walk(pool, TOP_K_LIMIT):
-        verdict = bench.verdict(candidate)
-        if candidate.chunk.key == chunk.key:
-            result = bench.result(candidate, shown, verdict)
-            return _Place(result, verdict, before + 1, _sum(candidates, order, options, result))
-        before += is_let_in(verdict.tier, options)
+    async with aclosing(order.walk(pool, TOP_K_LIMIT)) as walk:
+        async for candidate, shown in walk:
+            verdict = bench.verdict(candidate)
+            if candidate.chunk.key == chunk.key:
+                result = bench.result(candidate, shown, verdict)
+                return _Place(result, verdict, before + 1, _sum(candidates, order, options, result))
+            before += is_let_in(verdict.tier, options)
     return None
 
 

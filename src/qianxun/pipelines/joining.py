@@ -24,11 +24,11 @@ class Pool:
         self.candidates = fused.head(int(np.count_nonzero(fused.scores > 0.0)))
         self._fused = ByKey(self.candidates)
         vector = base.curves.vector
-        self._arms = {
+        self.arms = {
             arm: ByKey(ranking, vector) if arm in WITH_VECTOR else ByKey(ranking)
             for arm, ranking in heard.rankings.items()
         }
-        self._behind = ByKey(heard.behind, vector)
+        self.behind = ByKey(heard.behind, vector)
         self._read: dict[int, Found | None] = {}
         self.dropped: list[int] = []  # keys that are not of record
 
@@ -63,15 +63,15 @@ class Pool:
 
     def _found(self, chunk: Chunk) -> Found:
         score = self._fused.score(chunk.key)
-        arms = {arm: by_key.of(chunk.key) for arm, by_key in self._arms.items() if chunk.key in by_key}
+        arms = {arm: by_key.of(chunk.key) for arm, by_key in self.arms.items() if chunk.key in by_key}
         source = "hybrid" if len(arms) > 1 else next(iter(arms))
-        if "vector" not in arms and chunk.key in self._behind:
-            arms["vector"] = replace(self._behind.of(chunk.key), rank=0)
+        if "vector" not in arms and chunk.key in self.behind:
+            arms["vector"] = replace(self.behind.of(chunk.key), rank=0)
         return Found(chunk, score, source, arms, fused=score)
 
     def finders(self) -> dict[str, int]:
         """Arm → how many candidates it gave that are not of record."""
-        return {arm: sum(key in by_key for key in self.dropped) for arm, by_key in self._arms.items()}
+        return {arm: sum(key in by_key for key in self.dropped) for arm, by_key in self.arms.items()}
 
 
 class ByKey:
@@ -83,7 +83,7 @@ class ByKey:
     def __init__(self, ranking: Ranking, calibrate: Curve | None = None) -> None:
         self._scores = ranking.scores if calibrate is None else calibrate(ranking.scores)
         self._raw = ranking.scores if ranking.raw is None else ranking.raw
-        self._rows = {key: row for row, key in enumerate(ranking.keys.tolist())}
+        self._rows = dict(zip(ranking.keys.tolist(), range(len(ranking)), strict=True))
 
     def __contains__(self, key: int) -> bool:
         return key in self._rows

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,7 +23,7 @@ from qianxun.pipelines.options import RecallOptions
 from qianxun.pipelines.steps import Steps
 from qianxun.rank.calibrate import Curve, clipped
 from qianxun.rank.rerank import reranked
-from qianxun.rank.tiers import coverage, matched, rarity, tier_of
+from qianxun.rank.tiers import coverage, matched_in, rarity, tier_of
 from qianxun.types import Degraded, Found, Ranking, Tier
 
 log = logging.getLogger(__name__)
@@ -42,18 +43,19 @@ async def judge(
     steps: Steps,
 ) -> tuple[list[Found], Order]:
     """The results, best first, at most ``top_k``; and the order in which they were judged."""
-    bench = await bench_of(base, serving, asked, heard)
+    bench = await bench_of(base, serving, asked, heard, pool)
     order = await put_in_order(base, serving, asked, heard, pool, options, steps)
     results: list[Found] = []
     with steps.timed("judge"):
-        async for candidate, shown in order.walk(pool, options.top_k):
-            if is_cut(shown, asked, options):
-                break
-            verdict = bench.verdict(candidate)
-            if is_let_in(verdict.tier, options):
-                results.append(bench.result(candidate, shown, verdict))
-                if len(results) == options.top_k:
+        async with aclosing(order.walk(pool, options.top_k)) as candidates:
+            async for candidate, shown in candidates:
+                if is_cut(shown, asked, options):
                     break
+                verdict = bench.verdict(candidate)
+                if is_let_in(verdict.tier, options):
+                    results.append(bench.result(candidate, shown, verdict))
+                    if len(results) == options.top_k:
+                        break
     return results, order
 
 
@@ -87,19 +89,20 @@ class Order:
     share: float = 0.0  # of the reranker
     degraded: tuple[Degraded, ...] = ()
 
-    async def walk(self, pool: Pool, page: int) -> AsyncIterator[tuple[Found, float]]:
+    async def walk(self, pool: Pool, page: int) -> AsyncGenerator[tuple[Found, float], None]:
         """Every candidate with the score it shows, best first, ties by key: two scores may show as one."""
         scores = self._scores(pool.candidates)
         shown = Ranking.ordered(scores.keys, self.curve(scores.scores))
         again = {each.chunk.key: each for each in self.first}
-        before, after = ByKey(scores), ByKey(shown)
-        keys, size = shown.keys.tolist(), min(page + 2, PAGE)
-        for at in range(0, len(keys), size):
-            for each in await pool.found(keys[at : at + size]):
+        before = ByKey(scores) if self.first else None
+        size = min(page + 2, PAGE)
+        for at in range(0, len(shown), size):
+            after = {hit.key: hit.score for hit in shown.hits_between(at, at + size)}
+            for each in await pool.found(list(after)):
                 key = each.chunk.key
-                if self.first:
+                if before is not None:
                     each = again.get(key) or replace(each, score=before.score(key))
-                yield each, after.score(key)
+                yield each, after[key]
 
     def _scores(self, fused: Ranking) -> Ranking:
         """What was read again, then the rest behind it, whose scores may not rise above those before them."""
@@ -181,6 +184,7 @@ class Verdict:
     similarity: float | None  # None where no vector took part
     matched: tuple[str, ...]
     coverage: float
+    folded: str  # the text, as words were looked for in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,28 +200,30 @@ class Bench:
 
     def verdict(self, candidate: Found) -> Verdict:
         chunk = candidate.chunk
-        held = matched(chunk.text, self.words)
+        folded = fold(chunk.text)
+        held = matched_in(folded, self.words)
         covered = max((coverage([word for word in held if word in each], each) for each in self.weights), default=0.0)
         alike = None
         if self.alike:
             alike = max((each.score(chunk.key) for each in self.alike if chunk.key in each), default=self.unlike)
-        meets = bool(held) or "keyword" in candidate.arms or _is_near(candidate) or self._shares_a_character(chunk.text)
+        meets = bool(held) or "keyword" in candidate.arms or _is_near(candidate) or not self.grams.isdisjoint(folded)
         tier = tier_of(alike, covered, is_named=chunk.doc_id in self.named, meets=meets)
-        return Verdict(tier, alike, held, covered)
+        return Verdict(tier, alike, held, covered, folded)
 
     def result(self, candidate: Found, shown: float, verdict: Verdict) -> Found:
         """The candidate with its tier and all that explains it."""
-        return replace(
-            candidate,
-            score=shown,
-            tier=verdict.tier or "fuzzy",
-            matched=verdict.matched,
-            coverage=verdict.coverage,
-            highlights=highlights(candidate.chunk.text, verdict.matched),
+        return Found(
+            candidate.chunk,
+            shown,
+            candidate.source,
+            candidate.arms,
+            verdict.tier or "fuzzy",
+            verdict.matched,
+            verdict.coverage,
+            candidate.fused,
+            candidate.rerank,
+            highlights(candidate.chunk.text, verdict.matched, folded=verdict.folded),
         )
-
-    def _shares_a_character(self, text: str) -> bool:
-        return not self.grams.isdisjoint(fold(text))
 
 
 def _is_near(candidate: Found) -> bool:
@@ -225,12 +231,16 @@ def _is_near(candidate: Found) -> bool:
     return "vector" in candidate.arms and 1 <= candidate.arms["vector"].rank <= NEAREST
 
 
-async def bench_of(base: OpenBase, serving: Serving, asked: Asked, heard: Heard) -> Bench:
+async def bench_of(base: OpenBase, serving: Serving, asked: Asked, heard: Heard, pool: Pool) -> Bench:
     words = tuple(dict.fromkeys(word for query in asked.own for word in query.terms.words))
     rare = rarity(await counted(serving, words))
     calibrate = base.curves.vector
-    asked_of = [ranking for arm, ranking in heard.own.items() if arm in WITH_VECTOR]
-    alike = [ByKey(ranking, calibrate) for ranking in (*asked_of, heard.behind)] if asked_of else []
+    alike = [
+        pool.arms[arm] if own is heard.rankings[arm] else ByKey(own, calibrate)
+        for arm, own in heard.own.items()
+        if arm in WITH_VECTOR
+    ]
+    alike += [pool.behind] if alike else []
     return Bench(
         words=words,
         grams=frozenset(gram for query in asked.own for gram in query.terms.grams if len(gram) == 1),

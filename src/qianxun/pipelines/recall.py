@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from qianxun.errors import IndexUnusable
-from qianxun.pipelines.arms import Heard, completed, hear
+from qianxun.pipelines.arms import Heard, completed, hear, together
 from qianxun.pipelines.asking import Asked, ask, check_text, with_guess
 from qianxun.pipelines.base import OpenBase, Serving, read
 from qianxun.pipelines.joining import Pool, strangers
@@ -32,7 +32,7 @@ from qianxun.ports import Cache
 from qianxun.rank.fuse import FUSIONS, fitting_weights, weighted
 from qianxun.rank.tiers import FUZZY
 from qianxun.records import bases
-from qianxun.types import Degraded, Found, Generation, Ranking, Recall, StepTime
+from qianxun.types import Degraded, Found, Generation, Ranking, Recall, Scores, StepTime
 
 DEPTH: Final = 200  # candidates per arm: above every top_k, so that a shorter list is a prefix of a longer one
 DEEPEST: Final = 12_800  # as far as a search goes on when the first candidates are not of record any more
@@ -53,7 +53,6 @@ async def recall_kept(
     ``trace_id`` of the request that asked, or one of its own."""
     check_text(text)
     started = time.perf_counter()
-    await asyncio.sleep(0)  # an answer from the cache waits for nothing else: others must have their turn
     params = params_of(options)
     generation = await generation_of(base, base.serving)
     key = cache_key(base.id, text, params, generation)
@@ -61,6 +60,7 @@ async def recall_kept(
     is_repeatable = not base.about.config.get("rewrite_model")
     kept = await remembered(cache, key, text) if is_repeatable else None
     if kept is not None:
+        await asyncio.sleep(0)  # nothing else is waited for here, and others must have their turn
         answer = replace(
             kept,
             trace_id=trace_id or uuid.uuid4().hex,
@@ -233,20 +233,22 @@ async def gather(
     heard = await hear(base, serving, asked, arms, depth, options.arm_seconds)
     with steps.timed("fuse"):
         heard = await completed(serving, heard)
-    if options.fuzzy and not asked.corrected and is_unsure(base, heard, options):
+        sides = heard.scores()
+        fused = FUSIONS[options.fusion](sides, options.weights)
+        best = (fused if options.fusion == "weighted" else weighted(sides, options.weights)).scores[:1]
+    if options.fuzzy and not asked.corrected and is_unsure(base, heard, best, options):
         with steps.timed("guess"):
             guessed = await with_guess(base, serving, asked)
         if guessed.corrected:
-            asked = guessed
-            heard = await hear(base, serving, asked, arms, depth, options.arm_seconds)
-            heard = await completed(serving, heard)
-    fused = FUSIONS[options.fusion](heard.scores(), options.weights)
+            meant = replace(guessed, queries=guessed.queries[-guessed.corrected :])
+            heard = together(heard, await hear(base, serving, meant, arms, depth, options.arm_seconds))
+            asked, heard = guessed, await completed(serving, heard)
+            fused = FUSIONS[options.fusion](heard.scores(), options.weights)
     return Candidates(asked, heard, fused, Pool(base, asked, heard, fused), depth)
 
 
-def is_unsure(base: OpenBase, heard: Heard, options: RecallOptions) -> bool:
+def is_unsure(base: OpenBase, heard: Heard, best: Scores, options: RecallOptions) -> bool:
     """Whether the best candidate would not even be a fuzzy result; by words alone, whether it has few of them."""
-    best = weighted(heard.scores(), options.weights).scores[:1]
     if len(best) == 0:
         return True
     if "vector" not in heard.sides:

@@ -35,7 +35,11 @@ def rarity(counts: TermCounts) -> dict[str, float]:
 
 def matched(text: str, words: Iterable[str]) -> tuple[str, ...]:
     """The words of a query that stand in a text, in the query's order."""
-    folded = fold(text)
+    return matched_in(fold(text), words)
+
+
+def matched_in(folded: str, words: Iterable[str]) -> tuple[str, ...]:
+    """`matched`, where the text has been folded already."""
     return tuple(word for word in words if word in folded and stands_in(word, folded))
 
 

@@ -18,6 +18,10 @@ class DenseRetriever:
     calibrate: Callable[[Scores], Scores]
     name: str = "vector"
 
+    @property
+    def is_here(self) -> bool:
+        return self.index.is_here
+
     async def search(self, query: Query, limit: int) -> Ranking:
         if query.vector is None:
             raise RetrieverUnavailable("这个知识库没有向量模型", hint="用 qianxun rebuild --model 为它加上模型")

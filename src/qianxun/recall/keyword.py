@@ -23,6 +23,10 @@ class KeywordRetriever:
     index: Index
     name: str = "keyword"
 
+    @property
+    def is_here(self) -> bool:
+        return self.index.is_here
+
     async def search(self, query: Query, limit: int) -> Ranking:
         if not query.terms.words and not query.terms.grams:
             return NOTHING

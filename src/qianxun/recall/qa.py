@@ -27,6 +27,7 @@ class QARetriever:
     index: Index
     chunk_of: ChunkOf
     calibrate: Callable[[Scores], Scores]
+    is_here: bool = False  # neither the index nor ``chunk_of`` waits
     name: str = "qa"
 
     async def search(self, query: Query, limit: int) -> Ranking:

@@ -37,6 +37,12 @@ class Records:
             yield connection
 
     @contextmanager
+    def glancing(self) -> Iterator[Connection]:
+        """For a single statement, which is consistent by itself: no transaction is begun for one of `compiled`."""
+        with self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction: durable when the block ends, undone when it raises."""
         with self._writer, for_writing(self.engine).begin() as connection:
