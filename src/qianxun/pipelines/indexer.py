@@ -59,8 +59,10 @@ async def keep_indexing(records: Records, woken: asyncio.Event, work: Work) -> N
                 if tenant not in at_work:
                     at_work[tenant] = asyncio.create_task(attend(tenant, base))
             pause = min([due.seconds, *(until - now for until in resting.values())])
+            # Not `wait_for`: on Python 3.11 it forgets a cancellation that comes together with the waking.
             with suppress(TimeoutError):
-                await asyncio.wait_for(woken.wait(), max(pause, SHORTEST_SLEEP))
+                async with asyncio.timeout(max(pause, SHORTEST_SLEEP)):
+                    await woken.wait()
     finally:
         left = list(at_work.values())
         for task in left:
