@@ -13,7 +13,7 @@ from benchmarks.peers.harness import TOP_K, Answer, Contender, Material, Questio
 LONG = 8_000  # no passage is cut: everybody holds the same number of chunks
 
 
-def _squeezed(text: str) -> str:
+def squeezed(text: str) -> str:
     """Ingest tidies blanks and odd characters; what is left names the passage all the same."""
     return "".join(character for character in unicodedata.normalize("NFKC", text) if character.isalnum())
 
@@ -29,7 +29,7 @@ class Precomputed:
     def embed_passages(self, texts: Sequence[str]) -> Any:
         import numpy as np
 
-        return np.stack([self.of[_squeezed(text)] for text in texts])
+        return np.stack([self.of[squeezed(text)] for text in texts])
 
     def embed_query(self, text: str) -> Any:
         return self.asked
@@ -43,7 +43,7 @@ async def _build(material: Material, folder: Path) -> None:
     from qianxun import Document, Engine
 
     passages, model = material.passages(), Precomputed()
-    model.of = {_squeezed(passage.text): vector for passage, vector in zip(passages, material.vectors(), strict=True)}
+    model.of = {squeezed(passage.text): vector for passage, vector in zip(passages, material.vectors(), strict=True)}
     async with Engine.open(folder / "data", models={model.name: model}, background=False) as engine:
         base = await engine.create_knowledge_base(
             "bench", model=model.name, config={"chunk_size": LONG, "chunk_overlap": 0}

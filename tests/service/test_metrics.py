@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +17,10 @@ from qianxun import Document, Engine
 from qianxun.errors import RecallFailed
 from qianxun.pipelines.base import IndexTime
 from qianxun.pipelines.steps import Recalled
-from qianxun.service.app import create_app
 from qianxun.service.metrics import ARM_NAMES, PARTS, STAGES, Metrics
-from qianxun.settings import Settings, load
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import Degraded, Recall, StepTime
-from tests.service.watched import client, small_app
+from tests.service.watched import client, real_app, small_app
 
 QUERY = "医保报销比例是多少"
 SEARCHES = "rag_search_duration_seconds_count"
@@ -149,13 +144,6 @@ class Moody(HashEmbedding):
         return super().embed_query(text)
 
 
-@asynccontextmanager
-async def served(folder: Path, model: Any, settings: Settings | None = None) -> AsyncIterator[tuple[Engine, FastAPI]]:
-    settings = replace(settings or load(environment={}), data=str(folder))
-    async with Engine.open(settings=settings, models={model.name: model}, background=False) as engine:
-        yield engine, create_app(engine, settings)
-
-
 async def _scraped(app: FastAPI, **headers: str) -> str:
     async with client(app, **headers) as asking:
         told = await asking.get("/metrics")
@@ -174,7 +162,7 @@ def _samples(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
 def test_what_the_engine_does_is_told(tmp_path: Path) -> None:
     async def run() -> dict[tuple[str, tuple[str, ...]], float]:
         model = Moody()
-        async with served(tmp_path, model) as (engine, app):
+        async with real_app(tmp_path, model) as (engine, app):
             base = await engine.create_knowledge_base("医保库", model=model.name)
             await engine.add_documents(base.id, [Document("a", "医保报销比例为百分之七十。")])
             await engine.add_documents(base.id, [Document("b", "糖尿病的诊断标准。")], wait=False)
@@ -209,7 +197,7 @@ def test_no_label_holds_what_somebody_wrote(tmp_path: Path) -> None:
 
     async def run() -> str:
         model = Moody(name="kumquat-model")
-        async with served(tmp_path, model) as (engine, app):
+        async with real_app(tmp_path, model) as (engine, app):
             base = await engine.create_knowledge_base("金橘 kumquat", model=model.name)
             await engine.add_documents(base.id, [Document("kumquat", "金橘 loquat", name="金橘.txt")])
             async with client(app) as asking:
@@ -237,7 +225,7 @@ def test_every_stage_of_the_pipeline_has_a_name_here() -> None:
 
 def test_openmetrics_is_spoken_where_it_is_asked_for(tmp_path: Path) -> None:
     async def run() -> tuple[str, str]:
-        async with served(tmp_path, Moody()) as (_, app):
+        async with real_app(tmp_path, Moody()) as (_, app):
             return await _scraped(app), await _scraped(app, accept="application/openmetrics-text; version=1.0.0")
 
     plain, newer = asyncio.run(run())
@@ -250,7 +238,7 @@ def test_the_other_numbers_are_told_while_the_database_is_away(tmp_path: Path, m
         raise OperationalError("select", {}, Exception("no database"))
 
     async def run() -> str:
-        async with served(tmp_path, Moody()) as (_, app):
+        async with real_app(tmp_path, Moody()) as (_, app):
             monkeypatch.setattr(Engine, "queue_depth", away)
             return await _scraped(app)
 

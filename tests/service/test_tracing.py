@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,9 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qianxun import Document
+from qianxun.records import keys
 from qianxun.service.metrics import Metrics
 from qianxun.service.tracing import Parent, Traced, new_trace_id, parent_of, trace_id
-from tests.service.watched import SPAN, TRACE, TRACEPARENT, client, logged, small_app
+from qianxun.testing.fake_embedding import HashEmbedding
+from tests.service.watched import SPAN, TRACE, TRACEPARENT, client, logged, real_app, small_app
 
 # ── traceparent ──────────────────────────────────────────────────────────────────────────────────
 
@@ -194,3 +199,69 @@ def test_threads_log_under_the_trace_of_their_request() -> None:
         told = asyncio.run(_get("/threads"))
     said = {line["message"]: line["trace_id"] for line in lines()}
     assert said == dict.fromkeys(("in a worker thread", "in a model's thread", "request"), told.json())
+
+
+# ── the real service ─────────────────────────────────────────────────────────────────────────────
+
+
+class Talkative(HashEmbedding):
+    """Says something on a thread of its own lane, and fails when told to."""
+
+    def embed_query(self, text: str) -> Any:
+        logging.getLogger("tests.model").warning("a model speaks")
+        raise RuntimeError("down")
+
+
+def test_every_route_is_known_by_its_template_and_every_answer_by_its_trace(tmp_path: Path) -> None:
+    asked: list[tuple[str, str, int]] = []
+
+    async def run() -> None:
+        async with real_app(tmp_path, HashEmbedding()) as (_, app), client(app, traceparent=TRACEPARENT) as asking:
+            for path, methods in app.openapi()["paths"].items():
+                for method in methods:
+                    told = await asking.request(method, re.sub(r"\{[^}]*\}", "7", path))
+                    assert told.headers.get_list("x-trace-id") == [TRACE]
+                    asked.append((method.upper(), path, told.status_code))
+
+    with logged() as lines:
+        asyncio.run(run())
+    seen = [(line["method"], line["route"], line["status"]) for line in lines() if line["message"] == "request"]
+    assert len(asked) > 10
+    assert seen == asked
+
+
+def test_a_request_that_is_turned_away_is_named_and_logged_under_no_tenant(tmp_path: Path) -> None:
+    async def run() -> tuple[httpx.Response, httpx.Response]:
+        async with real_app(tmp_path, HashEmbedding()) as (engine, app), client(app, traceparent=TRACEPARENT) as asking:
+            with engine.records.writing() as tx:
+                _, key = keys.create(tx, "acme", "read")
+            wrong = await asking.get("/metrics", headers={"authorization": "Bearer qx_" + "x" * 43})
+            return wrong, await asking.get("/metrics", headers={"authorization": f"Bearer {key}"})
+
+    with logged() as lines:
+        wrong, right = asyncio.run(run())
+    assert [(told.status_code, told.headers["x-trace-id"]) for told in (wrong, right)] == [(401, TRACE), (200, TRACE)]
+    told = [(line["status"], line["tenant"]) for line in lines() if line["message"] == "request"]
+    assert told == [(401, ""), (200, "acme")]
+    assert "qx_" not in str(lines())
+
+
+def test_one_trace_runs_from_the_request_through_the_models_thread_to_the_log_of_searches(tmp_path: Path) -> None:
+    async def run() -> tuple[dict[str, Any], str]:
+        model = Talkative()
+        async with real_app(tmp_path, model) as (engine, app), client(app, traceparent=TRACEPARENT) as asking:
+            base = await engine.create_knowledge_base("库", model=model.name)
+            await engine.add_documents(base.id, [Document("a", "医保报销比例为百分之七十。")])
+            told = await asking.post(f"/v1/retrieval/{base.id}", json={"query": "医保报销比例"})
+            await engine.journal.flush()
+            (entry,) = await engine.logs()
+            return told.json()["data"], entry.trace_id
+
+    with logged() as lines:
+        data, logged_under = asyncio.run(run())
+    assert (data["trace_id"], logged_under) == (TRACE, TRACE)
+    assert [each["part"] for each in data["degraded"]] == ["vector"]
+    traces = {line["message"]: line.get("trace_id") for line in lines()}
+    assert traces["a model speaks"] == TRACE
+    assert traces["arm vector failed"] == TRACE
+    assert "医保" not in str(lines())

@@ -7,18 +7,23 @@ import io
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
 from fastapi import FastAPI, Query, Response
 from fastapi.responses import StreamingResponse
 
+from qianxun import Engine
 from qianxun.pipelines.model_threads import ModelThreads
+from qianxun.service.app import create_app
 from qianxun.service.log_lines import logs_as_lines
 from qianxun.service.metrics import Metrics
 from qianxun.service.spans import Spans
 from qianxun.service.tracing import Traced, trace_id
+from qianxun.settings import load
 
 log = logging.getLogger("tests.watched")
 
@@ -64,6 +69,13 @@ def small_app(metrics: Metrics | None = None, spans: Spans | None = None) -> Fas
 
     app.add_middleware(Traced, metrics=metrics or Metrics(), spans=spans)
     return app
+
+
+@asynccontextmanager
+async def real_app(folder: Path, model: Any, spans: Spans | None = None) -> AsyncIterator[tuple[Engine, FastAPI]]:
+    settings = replace(load(environment={}), data=str(folder))
+    async with Engine.open(settings=settings, models={model.name: model}, background=False) as engine:
+        yield engine, create_app(engine, settings, spans)
 
 
 def client(app: Any, **headers: str) -> httpx.AsyncClient:

@@ -138,4 +138,4 @@ def method_of(scope: Scope) -> str:
 
 def route_of(scope: Scope) -> str:
     """The template of the route that took the request, such as ``/v1/retrieval/{knowledge_base_id}``."""
-    return str(getattr(scope.get("route"), "path", "") or OTHER)
+    return str(getattr(scope.get("route"), "path_format", "") or OTHER)
