@@ -232,6 +232,8 @@ def test_the_key_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
         {"base_url": "https://user:secret@example.com/v1"},
         {"api_key": "密钥"},
         {"api_key": "sk-1\nx"},
+        {"api_key": "sk-1 "},
+        {"api_key": " sk-1"},
         {"batch_size": 0},
         {"dimension": 0},
         {"attempts": 0},

@@ -23,6 +23,7 @@ from qianxun.models.wire import NAP_SECONDS, Moment, Resolve, Wire, system_addre
 from qianxun.ports import never
 
 USER_AGENT = "qianxun"
+MOST_HEARD = 1 << 16  # bytes of what it says went wrong
 FAIR_SECONDS = 1.0  # a service that was given less to answer in has not failed
 LONGEST_HOLD_SECONDS = 300.0  # that a service may ask to be left alone for
 
@@ -144,9 +145,9 @@ class ModelService:
         return _Reply(response.status, headers.get(b"retry-after", ""), bytes(read))
 
     def _check_status(self, reply: _Reply) -> None:
-        status, said = reply.status, self._said(reply)
-        if status == 200:
+        if (status := reply.status) == 200:
             return
+        said = self._said(reply)
         if status in (408, 409, 425, 429):
             raise TryAgain(said, _retry_after(reply.retry_after))
         if status in (401, 402):  # it would say so to every request until somebody acts
@@ -158,7 +159,7 @@ class ModelService:
         raise self._unavailable(said, "请检查 base_url、模型名和输入长度")
 
     def _said(self, reply: _Reply) -> str:
-        words = self._without_key(reply.body.decode("utf-8", "replace"))[:200]
+        words = self._without_key(reply.body[:MOST_HEARD].decode("utf-8", "replace"))[:200]
         return f"HTTP {reply.status} {words}".strip()
 
     def _left_alone(self, paused: Paused) -> ModelUnavailable:
@@ -189,7 +190,7 @@ def _headers(url: ServiceUrl, api_key: str) -> dict[str | bytes, str | bytes]:
         "user-agent": USER_AGENT,
     }
     if api_key:
-        if not (api_key.isascii() and api_key.isprintable()):
+        if not (api_key.isascii() and api_key.isprintable()) or api_key != api_key.strip():
             raise BadInput("api_key 含有不可用的字符", hint="请重新复制密钥，注意首尾的空白和全角字符")
         headers["authorization"] = f"Bearer {api_key}"
     return headers
