@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import httpx
 
@@ -39,12 +39,19 @@ class Patience:
     longest_pause_seconds: float = 10.0  # a service that asks for more is given up
 
 
+class Pieces(Protocol):
+    """An open file, as far as it takes to send it."""
+
+    def read(self, size: int = -1, /) -> bytes: ...
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Upload:
     """A file on its way: opened anew for every attempt, read piece by piece."""
 
     name: str
-    open: Callable[[], BinaryIO]
+    open: Callable[[], Pieces]
 
 
 @dataclass(frozen=True, slots=True)

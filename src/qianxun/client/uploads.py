@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -43,13 +44,40 @@ def sent_file(documents: str, path: Path, *, name: str, doc_id: str, labels: Lab
     )
 
 
-def _opened(path: Path) -> BinaryIO:
+@dataclass
+class _Steady:
+    """A file for as long as it keeps the length that it was opened with: that was promised to the service."""
+
+    file: BinaryIO
+    name: str
+    length: int
+    at: int = 0
+
+    def read(self, size: int = -1) -> bytes:
+        piece = self.file.read(size)
+        self.at += len(piece)
+        if self.at > self.length or (not piece and self.at < self.length):
+            raise Unreadable(f"{self.name}：文件在上传时变了", hint="等它写完，再上传一次")
+        return piece
+
+    def seek(self, to: int) -> int:
+        self.at = self.file.seek(to)
+        return self.at
+
+    def fileno(self) -> int:
+        return self.file.fileno()
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def _opened(path: Path) -> _Steady:
     try:
-        return path.open("rb")
+        file = path.open("rb")
+        return _Steady(file, path.name, os.fstat(file.fileno()).st_size)
     except OSError as error:
-        raise Unreadable(
-            f"{path.name}：读不了这个文件（{type(error).__name__}）", hint="检查它是否还在、有没有权限"
-        ) from error
+        reason = f"{path.name}：读不了这个文件（{type(error).__name__}）"
+        raise Unreadable(reason, hint="检查它是否还在、有没有权限") from error
 
 
 async def send_files(
