@@ -110,12 +110,12 @@ class Running:
     def stop(self, signal: int) -> tuple[int, str]:
         """(exit code, what it wrote) after this signal."""
         self.process.send_signal(signal)
-        _, told = self.process.communicate(timeout=60)
-        return self.process.returncode, told
+        told, logged = self.process.communicate(timeout=60)
+        return self.process.returncode, told + logged
 
 
 @contextmanager
-def running(folder: Path, *arguments: str) -> Iterator[Running]:
+def running(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Running]:
     command = [
         sys.executable,
         "-c",
@@ -127,10 +127,11 @@ def running(folder: Path, *arguments: str) -> Iterator[Running]:
         "0",
         *arguments,
     ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8")
-    assert process.stderr is not None
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, encoding="utf-8", env=environment)
+    assert process.stdout is not None
     try:
-        for line in process.stderr:
+        for line in process.stdout:
             if "http://" in line and line.startswith("千寻"):
                 url = next(word for word in line.split() if word.startswith("http://"))
                 yield Running(process, url)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qianxun.service.log_lines import QUIET, JsonLines, covered, logs_as_lines
+from qianxun.service.log_lines import OWN, QUIET, JsonLines, covered, logs_as_lines
 from tests.service.watched import logged
 
 KEY = "qx_" + "Ab3-_" * 8 + "xyz"
@@ -91,13 +91,29 @@ def test_warnings_and_libraries_are_in_the_same_form_and_the_talkative_are_quiet
     ]
 
 
+def _state() -> tuple[object, ...]:
+    levels = [logging.getLogger(name).level for name in ("", OWN, *QUIET)]
+    return list(logging.getLogger().handlers), levels, warnings.showwarning
+
+
 def test_afterwards_all_is_as_it_was() -> None:
-    root = logging.getLogger()
-    before = list(root.handlers), root.level, [logging.getLogger(name).level for name in QUIET], warnings.showwarning
+    before = _state()
     with pytest.raises(ZeroDivisionError), logs_as_lines(sys.stderr):
         raise ZeroDivisionError
-    after = list(root.handlers), root.level, [logging.getLogger(name).level for name in QUIET], warnings.showwarning
-    assert after == before
+    assert _state() == before
+
+
+def test_the_service_speaks_where_the_command_line_is_silent() -> None:
+    own = logging.getLogger(OWN)
+    before = own.level
+    own.setLevel(logging.CRITICAL)
+    try:
+        with logged() as lines:
+            logging.getLogger("qianxun.engine").info("said")
+        assert [line["message"] for line in lines()] == ["said"]
+        assert own.level == logging.CRITICAL
+    finally:
+        own.setLevel(before)
 
 
 def test_without_it_nothing_is_set_up() -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
@@ -23,6 +29,7 @@ from qianxun.service.metrics import Metrics
 from qianxun.service.spans import Spans, open_spans
 from qianxun.service.tracing import Traced
 from qianxun.testing.fake_embedding import HashEmbedding
+from tests.service.served import running
 from tests.service.watched import SPAN, TRACE, TRACEPARENT, client, small_app
 
 QUERY = "医保报销比例是多少"
@@ -206,6 +213,7 @@ class Collector(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Collecting)
         self.received: list[tuple[str, ExportTraceServiceRequest]] = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
 
 
 class _Collecting(BaseHTTPRequestHandler):
@@ -222,23 +230,57 @@ class _Collecting(BaseHTTPRequestHandler):
         pass
 
 
-def test_they_reach_a_collector_under_the_name_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def collecting() -> Iterator[Collector]:
     with Collector() as collector:
         threading.Thread(target=collector.serve_forever, daemon=True).start()
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_port}")
+        yield collector
+        collector.shutdown()
+
+
+def _sent(collector: Collector) -> tuple[str, list[str]]:
+    """The service's name, and those of the spans."""
+    (group,) = collector.received[0][1].resource_spans
+    (name,) = (each.value.string_value for each in group.resource.attributes if each.key == "service.name")
+    assert {path for path, _ in collector.received} == {"/v1/traces"}
+    return name, [span.name for span in group.scope_spans[0].spans]
+
+
+def test_they_reach_a_collector_under_the_name_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    with collecting() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         monkeypatch.setenv("OTEL_SERVICE_NAME", "recall-eu")
         held = Kept()
         held.spans = open_spans()
         asyncio.run(_get(held, "/well/a"))
         held.spans.close()
-        collector.shutdown()
-    ((path, sent),) = collector.received
-    assert path == "/v1/traces"
-    (group,) = sent.resource_spans
-    assert [each.value.string_value for each in group.resource.attributes if each.key == "service.name"] == [
-        "recall-eu"
-    ]
-    assert [span.name for span in group.scope_spans[0].spans] == ["GET /well/{name}"]
+    assert _sent(collector) == ("recall-eu", ["GET /well/{name}"])
+
+
+def test_a_service_that_is_stopped_has_sent_its_last_span_and_logged_nothing_but_lines(tmp_path: Path) -> None:
+    with collecting() as collector:
+        environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
+        with running(tmp_path, environment=environment) as service:
+            told = httpx.get(f"{service.url}/healthz", headers={"traceparent": TRACEPARENT}, trust_env=False)
+            service.process.send_signal(signal.SIGTERM)
+            _, logged = service.process.communicate(timeout=60)
+    assert (told.status_code, service.process.returncode) == (200, 0)
+    assert _sent(collector) == ("qianxun", ["GET /healthz"])
+    lines = [json.loads(line) for line in logged.splitlines()]
+    assert [line["trace_id"] for line in lines if line["message"] == "request"] == [TRACE]
+
+
+def test_a_collector_that_is_away_costs_the_service_nothing_but_a_line(tmp_path: Path) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}
+        with running(tmp_path, environment=environment) as service:
+            told = httpx.get(f"{service.url}/healthz", trust_env=False)
+            service.process.send_signal(signal.SIGTERM)
+            _, logged = service.process.communicate(timeout=60)
+    assert (told.status_code, service.process.returncode) == (200, 0)
+    assert "opentelemetry" in {json.loads(line)["logger"].split(".")[0] for line in logged.splitlines()}
 
 
 def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

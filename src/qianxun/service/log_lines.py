@@ -8,14 +8,16 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
 from qianxun.service.tracing import trace_id
 
-QUIET: Final = ("httpx", "httpcore", "uvicorn.access")  # they tell whole addresses, and the service tells its requests
+OWN: Final = "qianxun"  # silenced by the command line, which tells people what they need in its own words
+# They tell whole addresses, or what nobody asked; and of its requests the service tells itself.
+QUIET: Final = ("httpx", "httpcore", "uvicorn.access", "alembic")
 
 _KEY: Final = re.compile(r"\b(qx_|sk-)[\w-]{8,}|(?<=[Bb]earer )[\w.~+/=-]{8,}", re.ASCII)
 # Left as they are by JSON, but ends of lines to some readers, or orders to a terminal.
@@ -68,17 +70,19 @@ def logs_as_lines(stream: TextIO, level: int = logging.INFO) -> Iterator[None]:
     root = logging.getLogger()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
-    before = root.handlers, root.level, {name: logging.getLogger(name).level for name in QUIET}
-    root.handlers, root.level = [handler], root.level
-    root.setLevel(level)
-    for name in QUIET:
-        logging.getLogger(name).setLevel(max(level, logging.WARNING))
+    levels = {"": level, OWN: level, **dict.fromkeys(QUIET, max(level, logging.WARNING))}
+    before = root.handlers, {name: logging.getLogger(name).level for name in levels}
+    root.handlers = [handler]
+    _set(levels)
     logging.captureWarnings(True)
     try:
         yield
     finally:
         logging.captureWarnings(False)
         root.handlers = before[0]
-        root.setLevel(before[1])
-        for name, held in before[2].items():
-            logging.getLogger(name).setLevel(held)
+        _set(before[1])
+
+
+def _set(levels: Mapping[str, int]) -> None:
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
