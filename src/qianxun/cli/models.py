@@ -1,16 +1,24 @@
-"""`qianxun models`: what models there are, fetching one, trying one."""
+"""`qianxun models`: what models there are, fetching one, trying one; registered ones in `registered`."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
+from qianxun.cli.registered import (
+    TenantOption,
+    add_model,
+    registered_models,
+    registered_table,
+    remove_model,
+    try_registered,
+)
 from qianxun.cli.session import JsonFlag, session_of
 from qianxun.cli.voice import err, note, out, print_json, say
 from qianxun.errors import BadInput, NotFound
@@ -25,13 +33,30 @@ SENTENCE = "住院费用可以报销多少？"
 ANSWER = "住院费用的报销比例为百分之八十五。"
 
 
-@app.command("list", help="列出认识的模型，以及在哪里找到 · the cards, and where they were found")
-def list_models(context: typer.Context, as_json: JsonFlag = False) -> None:
-    settings = session_of(context).settings()
-    rows = known_models(settings)
+WhoseOption: TypeAlias = Annotated[
+    str | None, typer.Option("--user", metavar="U", help="登记它的用户 · whose registered models")
+]
+
+
+@app.command("list", help="列出认识的模型和登记的模型 · the cards and where they were found, and registered models")
+def list_models(
+    context: typer.Context, user: WhoseOption = None, tenant: TenantOption = "local", as_json: JsonFlag = False
+) -> None:
+    session = session_of(context)
+    rows = known_models(session.settings())
+    registered = registered_models(session, user, tenant)
     if as_json:
-        print_json({"models": rows})
+        print_json({"models": rows, "registered": registered})
         return
+    _print_known(rows)
+    if registered:
+        out().print()
+        out().print(registered_table(registered))
+    elif session.url and not user:
+        note(say("登记在服务里的模型，加 --user U 查看", "Add --user U to see what is registered with the service"))
+
+
+def _print_known(rows: list[dict[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column(say("模型", "model"))
     table.add_column(say("用途", "kind"))
@@ -50,7 +75,7 @@ def list_models(context: typer.Context, as_json: JsonFlag = False) -> None:
 
 def known_models(settings: Settings) -> list[dict[str, Any]]:
     """Every card, as JSON, with the folder that holds its files."""
-    from qianxun.engine import model_folders
+    from qianxun.embeddings import model_folders
     from qianxun.models import EVERY_CARD, ModelCard, find_local
 
     folders = model_folders(settings)
@@ -135,15 +160,28 @@ class _Watcher:
             self._shown.update(self._task, completed=event.done)
 
 
+app.command("add", help="登记一个远程模型 · register a model behind an HTTP service")(add_model)
+app.command("remove", help="删去一个登记的模型 · remove a registered model")(remove_model)
+
+
 @app.command("test", help="试一个模型：嵌入一句话，或给一问一答打分 · try a model on one sentence or pair")
 def try_model(
     context: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="默认为设置中的模型 · default: the settings'")
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="默认为设置中的；登记的写 user-model:编号 · the settings', or user-model:ID"
+        ),
     ] = None,
+    user: WhoseOption = None,
+    tenant: TenantOption = "local",
     as_json: JsonFlag = False,
 ) -> None:
-    settings = session_of(context).settings()
+    session = session_of(context)
+    if name and name.startswith("user-model:"):
+        _tell_trial(try_registered(session, name, user, tenant), as_json)
+        return
+    settings = session.settings()
     wanted = name or settings.vectorization.model
     if wanted == "none":
         raise BadInput(
@@ -155,6 +193,21 @@ def try_model(
         print_json(told)
         return
     out().print(_said(told))
+
+
+def _tell_trial(told: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(told)
+    elif told["ok"]:
+        spent, dimension = told["seconds"] * 1000, told["dimension"]
+        zh, en = (f"{dimension} 维，", f"{dimension} dimensions, ") if dimension else ("", "")
+        out().print(
+            f"[green]✓[/] {told['model']}" + say(f"：{zh}{spent:.0f} 毫秒", f": {en}answered in {spent:.0f} ms")
+        )
+    else:
+        note(f"✗ {told['model']}：{told['reason']}", "red")
+    if not told["ok"]:
+        raise typer.Exit(1)
 
 
 def _said(told: dict[str, Any]) -> str:
@@ -183,7 +236,7 @@ def _is_reranker(name: str) -> bool:
 
 
 def _try_reranker(settings: Settings, name: str) -> dict[str, Any]:
-    from qianxun.engine import model_folders
+    from qianxun.embeddings import model_folders
     from qianxun.models import open_cross_encoder
 
     vectors = settings.vectorization
@@ -201,7 +254,7 @@ def _try_reranker(settings: Settings, name: str) -> dict[str, Any]:
 
 
 def _try(settings: Settings, name: str) -> dict[str, Any]:
-    from qianxun.engine import open_model
+    from qianxun.embeddings import open_model
 
     started = time.perf_counter()
     model = open_model(settings, name)
