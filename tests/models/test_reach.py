@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Any
 
 import httpcore
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qianxun.errors import BadInput, BadSettings, ModelUnavailable, QianxunError
 from qianxun.models import Reach, check_url
@@ -466,3 +469,19 @@ def test_every_refusal_is_one_of_ours() -> None:
         except QianxunError:
             continue
         pytest.fail(base_url)
+
+
+@given(st.ip_addresses())
+def test_what_passes_for_public_is_global_to_the_library_too(address: IPv4Address | IPv6Address) -> None:
+    assert not is_public(address) or (address.is_global and not address.is_multicast)
+
+
+TYPED = st.text(st.sampled_from("127.0x[]:%@/\\#?１①。ｌlocalhost \t\n国-_") | st.characters(), max_size=40)
+
+
+@given(st.sampled_from(["", "http://", "https://", "http://["]), TYPED)
+def test_whatever_is_typed_is_an_address_in_plain_ascii_or_refused(start: str, typed: str) -> None:
+    with suppress(BadInput):
+        url = check_url(start + typed, Reach.anywhere())
+        assert re.fullmatch(r"[!-~]+", url.authority + url.target("x"))
+        assert "\\" not in url.authority + url.target("x")
