@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 from sqlalchemy.exc import InterfaceError, OperationalError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from qianxun.errors import (
     AlreadyThere,
@@ -40,6 +41,7 @@ T = TypeVar("T")
 
 RETRY_SECONDS: Final = 1
 FIELDS: Final = 20  # of one body that are told
+METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 LONGEST: Final = 200  # characters of a caller's own text in an answer
 
 
@@ -201,13 +203,23 @@ async def told(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError | ValidationError):
         return wrong_fields(error.errors(), english=english)
     if isinstance(error, HTTPException):
-        return problem(error.status_code, _said(error), english=english)
+        answer = problem(error.status_code, _said(error), english=english)
+        if error.status_code == 405:
+            answer.headers["Allow"] = ", ".join(_allowed(request))
+        return answer
     raise error
 
 
 def _said(error: HTTPException) -> str:
     """Routing says no more than its status in English."""
     return {404: "没有这个地址，见 /docs", 405: "这个地址没有这种方法，见 /docs"}.get(error.status_code, error.detail)
+
+
+def _allowed(request: Request) -> list[str]:
+    """The methods of this address: of all its routes, where routing names those of the first alone."""
+    asked = [(method, {**request.scope, "method": method}) for method in METHODS]
+    routes = request.app.router.routes
+    return [method for method, scope in asked if any(route.matches(scope)[0] is Match.FULL for route in routes)]
 
 
 def unforeseen(error: Exception, trace_id: str) -> Response:
