@@ -195,7 +195,7 @@ class Registry:
         return held
 
     def _opened(self, held: Stored, attempts: int | None = None, patience: float | None = None) -> Any:
-        """A new client. Raises ModelUnavailable where its key cannot be opened."""
+        """A new client. Raises ModelUnavailable where its key cannot be opened, or its address is allowed no more."""
         model = held.model
         told: dict[str, Any] = {
             "api_key": self._key(held),
@@ -205,7 +205,10 @@ class Registry:
         }
         if attempts is not None:
             told["attempts"] = attempts
-        return _OPENING.get(model.model_type, _open_chat)(model, told)
+        try:
+            return _OPENING.get(model.model_type, _open_chat)(model, told)
+        except BadInput as error:  # of whoever registered it or set its limits, not of whoever searches
+            raise ModelUnavailable(f"模型 {model.ref} 用不了：{error.message}", hint=error.hint) from error
 
     def _key(self, held: Stored) -> str:
         if held.sealed_key is None:
