@@ -337,8 +337,7 @@ class Engine:
         The answer bears the ``trace_id`` of the request that asked, or one of its own.
         """
         base = await self.base(knowledge_base)
-        if rerank is not None and is_ref(rerank):  # a base's own may be gone meanwhile; one that is asked for is there
-            await asyncio.to_thread(self.registry.find, rerank)
+        await self._check_asked(rerank)
         chosen = {"top_k": top_k, "fusion": fusion, "weights": weights, "rerank": rerank, "fuzzy": fuzzy}
         options = search_options(self.settings.search, base.about.config, chosen)
         options = replace(options, mode=mode, threshold=threshold, where=where, doc_ids=tuple(doc_ids))
@@ -348,9 +347,15 @@ class Engine:
     async def explain(self, knowledge_base: int, query: str, chunk_id: str = "", **options: Any) -> Explained:
         """How each result of `retrieve` with these options came by its score; and why the chunk is, or is not, one."""
         base = await self.base(knowledge_base)
+        await self._check_asked(options.get("rerank"))
         chosen = search_options(self.settings.search, base.about.config, options)
         with self._using(base):
             return await explained(base, query, replace(chosen, doc_ids=tuple(chosen.doc_ids)), chunk_id)
+
+    async def _check_asked(self, rerank: str | None) -> None:
+        """A search goes on without a base's own reranker that was removed; one that is asked for has to be there."""
+        if rerank is not None and is_ref(rerank):
+            await asyncio.to_thread(self.registry.expect, rerank, ("rerank",))
 
     async def hybrid_search(
         self,

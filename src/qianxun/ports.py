@@ -24,7 +24,6 @@ from qianxun.types import (
     Vectors,
 )
 
-
 ChatKind: TypeAlias = Literal["chat", "qa", "rewrite", "vision"]
 
 

@@ -68,22 +68,28 @@ class Clients:
                 return line
         opened = _Line(open_it(), version, uses=1)  # without the lock: a slow one keeps nobody waiting
         with self._lock:
-            line = self._held(model, version)
-            if line is None and not self._is_closed:
-                replaced = self._lines.pop(model, None)
-                self._lines[model] = opened
-                surplus = [replaced] if replaced is not None else []
-                while len(self._lines) > self._kept:
-                    surplus.append(self._lines.popitem(last=False)[1])
-                done = _retired(surplus)
-                line = opened
-            else:
+            if self._is_closed:
+                line, done = None, [opened]
+            elif (line := self._held(model, version)) is not None:  # another thread was quicker
                 done = [opened]
+            else:
+                line, done = opened, self._kept_by(model, opened)
         for each in done:
             each.client.close()
         if line is None:
             raise RuntimeError("the engine has been closed")
         return line
+
+    def _kept_by(self, model: int, opened: _Line) -> list[_Line]:
+        """Keeps a client, unless a later one is there already; answers those to be closed. Holds the lock."""
+        held = self._lines.get(model)
+        if held is not None and held.version > opened.version:
+            return _retired([opened])  # for this call alone
+        surplus = [self._lines.pop(model)] if held is not None else []
+        self._lines[model] = opened
+        while len(self._lines) > self._kept:
+            surplus.append(self._lines.popitem(last=False)[1])
+        return _retired(surplus)
 
     def _held(self, model: int, version: int) -> _Line | None:
         """Holds the lock."""

@@ -26,6 +26,7 @@ CHATTING: Final = ("chat", "qa", "rewrite", "vision")
 TEST_SECONDS: Final = 30.0  # the longest that `test` waits for a reply
 SPARE_SECONDS: Final = 5.0  # … and for its turn
 SENTENCE: Final = "住院费用可以报销多少？"
+TEXTS_AT_ONCE: Final = 10  # that every service takes in one request: some refuse more, and a user cannot say so
 ANSWER: Final = "住院费用的报销比例为百分之八十五。"
 
 Result = TypeVar("Result")
@@ -180,16 +181,21 @@ class Registry:
         """The model's client as it is registered at this moment, for one call."""
         try:
             held = self._usable(ref, types)
-        except (NotFound, ModelUnavailable):
+        except (NotFound, ModelUnavailable):  # removed or disabled by another process, maybe
             self.clients.drop(number_of(ref))
             raise
         with self.clients.lent(held.model.id, held.version, lambda: self._opened(held)) as client:
             yield client
 
-    def _usable(self, ref: str, types: Sequence[str]) -> Stored:
+    def expect(self, ref: str, types: Sequence[str]) -> Stored:
+        """The model, disabled or not. Raises NotFound, or BadInput for one of another type. Blocking."""
         held: Stored = self._read(user_models.stored, number_of(ref))
         if held.model.model_type not in types:
             raise BadInput(f"{ref} 是 {held.model.model_type} 模型，这里要 {'、'.join(types)}", hint="换一个模型")
+        return held
+
+    def _usable(self, ref: str, types: Sequence[str]) -> Stored:
+        held = self.expect(ref, types)
         if not held.model.status:
             raise ModelUnavailable(f"模型 {ref} 已停用", hint="启用它（status 改为 1），或换一个模型")
         return held
@@ -246,6 +252,7 @@ def _amiss(model: UserModel, dimension: int | None) -> str:
 def _open_embedding(model: UserModel, told: dict[str, Any]) -> Any:
     from qianxun.models.remote import RemoteEmbedding  # its HTTP client is slow to import
 
+    told["batch_size"] = TEXTS_AT_ONCE
     return RemoteEmbedding(RemoteEndpoint(model.base_url, model.model_name, model.model_dim, **told))
 
 

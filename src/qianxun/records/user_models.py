@@ -105,8 +105,12 @@ def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _checked(name, value) for name, value in values.items() if name != "api_key"}
 
 
+def is_user(user_id: str) -> bool:
+    return 0 < len(user_id) <= 128 and user_id.isprintable() and user_id == user_id.strip()
+
+
 def check_user(user_id: str) -> str:
-    if not 0 < len(user_id) <= 128 or not user_id.isprintable() or user_id != user_id.strip():
+    if not is_user(user_id):
         raise BadInput("user_id 须为 1–128 个可见字符，首尾没有空格", hint="改正 user_id")
     return user_id
 
@@ -223,7 +227,8 @@ def stored(tx: Connection, tenant: str, number: int, user_id: str | None = None)
     asked = select(UserModelRow.__table__).where(UserModelRow.tenant == tenant, UserModelRow.id == number)
     if user_id is not None:
         asked = asked.where(UserModelRow.user_id == user_id)
-    found = tx.execute(asked).first() if 0 < number <= _LARGEST_ID else None
+    can_be = 0 < number <= _LARGEST_ID and (user_id is None or is_user(user_id))  # what drivers take, too
+    found = tx.execute(asked).first() if can_be else None
     if found is None:
         raise NotFound(f"没有编号为 {number} 的模型", hint="核对编号，或先登记这个模型")
     return Stored(_model(found), found.version, found.sealed_key)
