@@ -16,6 +16,7 @@ from qianxun.engine import Engine
 from qianxun.pipelines.base import IndexTime
 from qianxun.pipelines.options import ARMS
 from qianxun.pipelines.steps import Recalled
+from qianxun.service.answers import problems
 from qianxun.service.context import service_of
 from qianxun.service.tracing import OTHER
 
@@ -120,7 +121,8 @@ def routes() -> APIRouter:
         summary="Prometheus 指标",
         response_class=Response,
         responses={
-            200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus 文本格式"}
+            200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus 文本格式"},
+            **problems(),
         },
     )
     async def metrics(request: Request) -> Response:
