@@ -171,7 +171,7 @@ async def told(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
 
 
 async def change(knowledge_base_id: BaseId, body: BaseChanges, engine: TenantEngine) -> Response:
-    """Both or none: a configuration that is refused takes the new name back."""
+    """改名与改配置一起生效：配置不被接受时，名称也不变。"""
     about = await engine.knowledge_base(knowledge_base_id)
     before = about.name
     if body.name is not None and body.name != before:
@@ -180,10 +180,10 @@ async def change(knowledge_base_id: BaseId, body: BaseChanges, engine: TenantEng
         try:
             about = await engine.configure(knowledge_base_id, body.config)
         except QianxunError as error:
-            if about.name != before and not isinstance(error, NotFound):
+            if about.name != before:
                 await engine.rename(knowledge_base_id, before)
+            await engine.knowledge_base(knowledge_base_id)  # it may be the base itself that is not found
             if isinstance(error, NotFound):
-                await engine.knowledge_base(knowledge_base_id)  # the base itself may be gone
                 raise WrongField("config", error.message, hint=error.hint) from error
             raise
     return answered(written(about))

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, ValidationError
+from starlette.convertors import Convertor, register_url_convertor
 
 from qianxun.engine import Engine
 from qianxun.errors import MissingExtra, NotFound, UnsupportedFile
@@ -180,7 +181,20 @@ def _body() -> dict[str, Any]:
 _EXAMPLES: Final[Mapping[str, Any]] = {"tags": ["2026"], "metadata": {"year": 2026}}
 
 
+class _AnyId(Convertor[str]):
+    """Slashes and line breaks too: an id is whatever its owner chose."""
+
+    regex = r"[\s\S]+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
 def routes() -> APIRouter:
+    register_url_convertor("id", _AnyId())
     router = APIRouter(prefix="/v1/knowledge-bases/{knowledge_base_id}/documents", tags=[TAG])
     taken = problems(400, 404, 413, 415, 422, 507)
     router.post(
@@ -193,9 +207,8 @@ def routes() -> APIRouter:
         dependencies=[Writer],
     )(add)
     router.get("", summary="列出文档", response_model=Answer[DocumentPage], responses=problems(404, 422))(listed)
-    # An id may hold slashes; so this one stands before the next.
-    one = "/{doc_id:path}"
-    router.get(
+    one = "/{doc_id:id}"
+    router.get(  # before the next: an id may hold slashes
         f"{one}/chunks", summary="一个文档的各块", response_model=Answer[ChunkPage], responses=problems(404, 422)
     )(chunks)
     router.get(one, summary="一个文档的状态", response_model=Answer[DocumentTold], responses=problems(404, 422))(told)
