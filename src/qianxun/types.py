@@ -132,6 +132,7 @@ class Text:
 
 
 ChunkKind: TypeAlias = Literal["text", "table"]
+CHUNK_KINDS: tuple[ChunkKind, ...] = ("text", "table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What a filter may ask about a chunk; all of it belongs to the chunk's document."""
+    """What a filter may ask about a chunk; all of it but its ``kind`` belongs to the chunk's document."""
 
     doc_id: str
     user_id: str = ""
@@ -206,6 +207,7 @@ class Attributes:
     content_type: str = ""
     tags: tuple[str, ...] = ()
     metadata: Metadata = field(default_factory=dict)
+    kind: ChunkKind = "text"
 
     def values(self, name: str) -> tuple[Scalar, ...]:
         """The values of a field: ``user_id``, ``tags``, ``metadata.年份`` …; none when it is absent."""
@@ -216,7 +218,7 @@ class Attributes:
             return found if isinstance(found, tuple) else (found,)
         if name == "tags":
             return self.tags
-        if name in ("doc_id", "user_id", "project_id", "content_type"):
+        if name in ("doc_id", "user_id", "project_id", "content_type", "kind"):
             value: str = getattr(self, name)
             return (value,)
         raise KeyError(name)

@@ -18,7 +18,7 @@ from typing import Any
 from qianxun.errors import IndexUnusable
 from qianxun.types import IndexStamp
 
-FORMAT = 2
+FORMAT = 3
 STATE = "state"
 REBUILD = "请运行 qianxun rebuild，从记录重建索引"
 

@@ -1,4 +1,4 @@
-"""What filters ask about: one fact per value of a document's attributes, kept as columns.
+"""What filters ask about: one fact per value of a chunk's attributes, kept as columns.
 
 A fact is found by the hash of its field and value, so equality is one pass over an array of integers whatever the
 field; ranges decode the distinct values of their field and let `qianxun.types.matches` judge them.
@@ -18,7 +18,7 @@ from qianxun.errors import BadFilter
 from qianxun.types import And, Attributes, Eq, Everything, Filter, In, Not, Or, Range, Scalar, matches
 
 FACT = np.dtype([("fact", "<u8"), ("field", "<u8"), ("start", "<u8"), ("owner", "<u4"), ("size", "<u4")])
-PLAIN = ("doc_id", "user_id", "project_id", "content_type")
+PLAIN = ("doc_id", "user_id", "project_id", "content_type", "kind")
 REMEMBERED = 200_000  # values kept in memory so that a repeated one is stored once
 
 Mask = NDArray[np.bool_]

@@ -17,7 +17,7 @@ from qianxun.pipelines.base import OpenBase, Serving
 from qianxun.pipelines.rewriting import rewritten
 from qianxun.ports import Models
 from qianxun.records import listing
-from qianxun.types import Degraded, Everything, Filter, In, Query, TermCounts, Terms, all_of, matches
+from qianxun.types import CHUNK_KINDS, Degraded, Everything, Filter, In, Query, TermCounts, Terms, all_of, matches
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +151,11 @@ def _documents(base: OpenBase, found: re.Match[str], where: Filter) -> tuple[str
             held = called.get(name) or called.get(_plain(name), set())
             if held and not isinstance(where, Everything):
                 seen = listing.attributes(tx, base.id, held)
-                held = {doc_id for doc_id, attributes in seen.items() if matches(where, attributes)}
+                held = {
+                    doc_id
+                    for doc_id, told in seen.items()
+                    if any(matches(where, replace(told, kind=kind)) for kind in CHUNK_KINDS)
+                }
             if held:
                 return name, found.end() if at < _UNQUOTED else found.start(at) + len(name), frozenset(held)
     return _NAME_END.split(written)[0] or written, found.end(), frozenset()

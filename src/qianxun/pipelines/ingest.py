@@ -440,11 +440,17 @@ def _fresh(base: OpenBase, submissions: Sequence[Submission], accepted: Sequence
 
 
 def _material(document: Document, prepared: Prepared, accepted: Accepted) -> Sequence[Material]:
-    """The chunks of one document, all with one value of its attributes, then its questions."""
-    attributes = attributes_from(document)
+    """The chunks of one document, those of a kind with one value of its attributes, then its questions."""
+    attributes = {kind: attributes_from(document, kind) for kind in {piece.kind for piece in prepared.pieces}}
     vectors = prepared.vectors
     found = [
-        Material(key, accepted.document_key, piece.text, None if vectors is None else vectors[at], attributes)
+        Material(
+            key,
+            accepted.document_key,
+            piece.text,
+            None if vectors is None else vectors[at],
+            attributes[piece.kind],
+        )
         for at, (key, piece) in enumerate(zip(accepted.chunk_keys, prepared.pieces, strict=True))
     ]
     return with_questions(found, _attached(prepared, accepted)) if prepared.questions else found

@@ -192,7 +192,7 @@ def _chunk(knowledge_base: int, row: Sequence[Any]) -> Chunk:
         headings=tuple(headings),
         page=page,
         generation=generation,
-        attributes=Attributes(doc_id, user_id, project_id, content_type, tuple(tags), rows.metadata_of(metadata)),
+        attributes=Attributes(doc_id, user_id, project_id, content_type, tuple(tags), rows.metadata_of(metadata), kind),
     )
 
 
@@ -233,19 +233,21 @@ def with_questions(found: list[Material], asked: Sequence[Attached]) -> list[Mat
 
 def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> list[Material]:
     query = (
-        _joined(ChunkRow.key, ChunkRow.document_key, ChunkRow.text, VectorRow.vector, *_ATTRIBUTES)
+        _joined(ChunkRow.key, ChunkRow.document_key, ChunkRow.text, ChunkRow.kind, VectorRow.vector, *_ATTRIBUTES)
         .outerjoin(VectorRow, (VectorRow.chunk_key == ChunkRow.key) & (VectorRow.model == model))
         .where(condition, ChunkRow.generation == DocumentRow.served)
         .order_by(ChunkRow.key)
         .limit(limit)
     )
-    shared: dict[int, Attributes] = {}  # one value per document: an index keeps it once for all its chunks
+    # One value for each kind of chunk of a document: an index keeps it once for all of them.
+    shared: dict[tuple[int, str], Attributes] = {}
     found = []
     for row in tx.execute(query):
-        if row.document_key not in shared:
-            shared[row.document_key] = rows.attributes_of(row.doc_id, row)
+        alike = (row.document_key, row.kind)
+        if alike not in shared:
+            shared[alike] = rows.attributes_of(row.doc_id, row, row.kind)
         vector = None if row.vector is None else np.frombuffer(row.vector, dtype=VECTOR_TYPE)
-        found.append(Material(row.key, row.document_key, row.text, vector, shared[row.document_key]))
+        found.append(Material(row.key, row.document_key, row.text, vector, shared[alike]))
     return found
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import Row
 
 from qianxun.types import (
     Attributes,
+    ChunkKind,
     Column,
     Document,
     Mark,
@@ -115,7 +116,7 @@ def metadata_of(stored: dict[str, Any]) -> Metadata:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
 
 
-def attributes_of(doc_id: str, version: Row[Any]) -> Attributes:
+def attributes_of(doc_id: str, version: Row[Any], kind: ChunkKind = "text") -> Attributes:
     return Attributes(
         doc_id=doc_id,
         user_id=version.user_id,
@@ -123,10 +124,11 @@ def attributes_of(doc_id: str, version: Row[Any]) -> Attributes:
         content_type=version.content_type,
         tags=tuple(version.tags),
         metadata=metadata_of(version.metadata),
+        kind=kind,
     )
 
 
-def attributes_from(document: Document) -> Attributes:
+def attributes_from(document: Document, kind: ChunkKind) -> Attributes:
     return Attributes(
         doc_id=document.id,
         user_id=document.user_id,
@@ -134,4 +136,5 @@ def attributes_from(document: Document) -> Attributes:
         content_type=document.content_type,
         tags=document.tags,
         metadata=document.metadata,
+        kind=kind,
     )

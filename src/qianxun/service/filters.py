@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 from qianxun.errors import BadFilter
 from qianxun.types import EVERYTHING, And, Eq, Everything, Filter, In, Not, Or, Range, Scalar, all_of
 
-FIELDS: Final = ("doc_id", "user_id", "project_id", "content_type", "tags")
+FIELDS: Final = ("doc_id", "user_id", "project_id", "content_type", "kind", "tags")
 METADATA: Final = "metadata."
 BOUNDS: Final[Mapping[str, Literal["ge", "gt", "le", "lt"]]] = {
     "ge": "ge",

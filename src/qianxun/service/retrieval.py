@@ -100,7 +100,7 @@ class Search(_Asked):
         description=(
             "过滤条件，同一层的都要满足：`{字段: 值}` 等于，`{字段: [值…]}` 是其中之一，"
             "`{字段: {ge, gt, le, lt}}` 范围；`and`、`or` 带条件的列表，`not` 带一个条件。"
-            "字段：doc_id、user_id、project_id、content_type、tags、metadata.<字段>"
+            "字段：doc_id、user_id、project_id、content_type、kind（text 或 table）、tags、metadata.<字段>"
         ),
         examples=[{"content_type": ["chapter"]}],
     )

@@ -187,6 +187,7 @@ def read_chunk(data: Mapping[str, Any]) -> Chunk:
             metadata={
                 name: tuple(value) if isinstance(value, list) else value for name, value in data["metadata"].items()
             },
+            kind=data["kind"],
         ),
     )
 
