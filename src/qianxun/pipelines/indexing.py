@@ -15,12 +15,12 @@ import time
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any, TypeAlias
 
 from qianxun.chinese import index_grams
 from qianxun.errors import ModelError, ModelUnavailable, NotFound
-from qianxun.pipelines.base import IndexTime, OpenBase
+from qianxun.pipelines.base import IndexTime, OpenBase, in_preparing_thread
 from qianxun.pipelines.collecting import paused_collection
 from qianxun.pipelines.prepare import embed, prepare
 from qianxun.pipelines.questions import asker
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 BATCH_ROWS = 5_000  # a keyword commit costs the same for many rows as for few
 BATCH_CHUNKS = 20_000  # … but they must fit in memory: fifty long novels, a few hundred megabytes
+ALONG_ROWS = 64  # that others wait for, with one's own: their chunks are read back, which for many takes long
 PREPARE_TOGETHER = 16
 ATTEMPTS = 3  # after that a document is quarantined; an unreachable model is waited for without limit
 FIRST_WAIT = timedelta(seconds=2)
@@ -79,7 +80,7 @@ class Drained:
 async def drain(
     base: OpenBase, fresh: Fresh | None = None, *, upto: int | None = None, preparing: bool = True
 ) -> Drained:
-    """Applies everything in the outbox, or everything ``upto`` a sequence.
+    """Applies everything in the outbox, or everything ``upto`` a sequence and a little of what others made ready since.
 
     ``fresh`` spares reading back chunks that were written a moment ago. Without ``preparing`` it stops before the
     first document that has still to be chunked and embedded: quick enough for opening a base.
@@ -115,7 +116,7 @@ def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work
     """The next rows, as many as fit in memory together."""
     with base.records.reading() as tx:
         rows = outbox.pending(tx, base.id, 0, BATCH_ROWS)
-        rows = [row for row in rows if upto is None or row.sequence <= upto]
+        rows = rows if upto is None else _asked_for(rows, upto)
         held = fresh.entries if fresh is not None else {}
         unread = [row.document_key for row in rows if (row.document_key, row.generation) not in held]
         sizes = chunks.counts(tx, unread)
@@ -125,6 +126,19 @@ def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work
         if taken and total > BATCH_CHUNKS:
             return rows[:taken]
     return rows
+
+
+def _asked_for(rows: Sequence[Work], upto: int) -> list[Work]:
+    """The rows up to a sequence; and, if there are any, the next few that only the index has still to see.
+
+    A commit takes about as long for many rows as for one: of writers that wait in line the first works for those
+    behind it, and they find their work done.
+    """
+    own = list(takewhile(lambda row: row.sequence <= upto, rows))
+    if not own:
+        return []
+    others = islice(rows, len(own), len(own) + ALONG_ROWS)
+    return own + list(takewhile(lambda row: not row.is_unprepared, others))
 
 
 async def _prepare_rows(base: OpenBase, rows: Sequence[Work]) -> int:
@@ -163,7 +177,7 @@ async def _prepared(base: OpenBase, versions: Sequence[Version]) -> Exception | 
     except NotFound as error:
         return error
     try:
-        ready = await asyncio.to_thread(work, found)
+        ready = await in_preparing_thread(base, work, found)
     except Exception as error:  # the outer door of one document: whatever a model throws must not stop the queue
         return error
     await asyncio.to_thread(store, ready)

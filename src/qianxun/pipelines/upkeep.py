@@ -66,9 +66,13 @@ async def rebuild(base: OpenBase, model: EmbeddingModel | None, on_chunks: Progr
     Searches go on with the old index until then; writes wait in the outbox.
     """
     async with base.indexing:
+        # Raises when the base was removed while this waited: nothing would remove an index that is begun now.
+        # The outbox may hold rows that are in the records already: applying those again later changes nothing.
+        sequence = await asyncio.to_thread(_indexed_sequence, base)
         built = await base.backend.build(base.id, stamp_for(model, base.analyser))
         try:
             total = await _fill(base, built, model, on_chunks)
+            await built.apply(IndexBatch(sequence=sequence))
         except BaseException:
             await built.close()
             raise
@@ -86,8 +90,6 @@ async def _switch(base: OpenBase, fresh: Serving) -> None:
 
 
 async def _fill(base: OpenBase, built: Index, model: EmbeddingModel | None, on_chunks: Progress) -> int:
-    # The outbox may hold rows that are in the records already: applying those again later changes nothing.
-    sequence = await asyncio.to_thread(_indexed_sequence, base)
     total = 0
     after = 0
     while page := await asyncio.to_thread(_page, base, model.name if model else "", after):
@@ -97,7 +99,6 @@ async def _fill(base: OpenBase, built: Index, model: EmbeddingModel | None, on_c
         total += len(keys)
         after = keys[-1]
         on_chunks(len(keys))
-    await built.apply(IndexBatch(sequence=sequence))
     return total
 
 
