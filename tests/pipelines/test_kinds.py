@@ -50,7 +50,7 @@ def test_a_document_can_be_named_in_a_search_for_its_tables(tmp_path: Path) -> N
         async with Engine.open(tmp_path, background=False) as engine:
             base = await engine.create_knowledge_base("医保", model="none")
             await engine.add_documents(base.id, [Document("手册", PAGE, name="手册.md", format="markdown")])
-            found = await engine.retrieve(base.id, "@手册 报销比例", where=Eq("kind", "table"))
+            found = await engine.retrieve(base.id, "@手册 报销比例", where=Eq("kind", "table"), mode="fulltext")
             assert kinds(found) == {"table"}
             assert not found.degraded
 
