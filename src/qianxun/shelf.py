@@ -13,7 +13,7 @@ from qianxun.errors import ModelUnavailable, NotFound
 from qianxun.models import RERANK_CARDS, ChatEndpoint, MaxSim, RerankEndpoint, open_cross_encoder
 from qianxun.models.reach import Reach
 from qianxun.pipelines.configuring import MODEL_KEYS, flat
-from qianxun.pipelines.model_registry import Registry, is_ref
+from qianxun.pipelines.model_registry import DEFAULT, Registry, is_ref
 from qianxun.pipelines.model_threads import ModelThreads
 from qianxun.ports import ChatKind, ChatModel, EmbeddingModel, RerankModel
 from qianxun.records import Records
@@ -22,7 +22,6 @@ from qianxun.records.sealing import FILE_NAME, Sealing
 from qianxun.settings import Settings
 
 MAXSIM = "maxsim"
-DEFAULT = "default"  # the default, among the registered models, of whoever owns the base
 # How much MaxSim decides beside the fused score (docs/quality.md): more of it would cost questions that need two
 # passages, less would gain less.
 MAXSIM_SHARE = 0.17

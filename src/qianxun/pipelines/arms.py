@@ -20,8 +20,8 @@ from qianxun.errors import (
     RecallFailed,
     RetrieverUnavailable,
 )
-from qianxun.pipelines.asking import Asked, in_model_thread
-from qianxun.pipelines.base import OpenBase, Serving, read
+from qianxun.pipelines.asking import Asked
+from qianxun.pipelines.base import OpenBase, Serving, in_model_thread, read
 from qianxun.ports import Retriever
 from qianxun.rank.calibrate import clipped
 from qianxun.rank.fuse import best_of
@@ -215,7 +215,8 @@ async def _with_vectors(queries: Sequence[Query], vectors: Sequence[asyncio.Futu
 async def _vector(base: OpenBase, serving: Serving, query: Query) -> Vector:
     if serving.model is None:
         raise ModelUnavailable("这个知识库没有向量模型，只按词语检索", hint="用 qianxun rebuild --model 为它加上模型")
-    vector: Vector = await in_model_thread(base, "embedding", serving.model.embed_query, query.text)
+    embed = serving.model.embed_query
+    vector: Vector = await in_model_thread(base, "embedding", serving.model.name, embed, query.text)
     if np.shape(vector) != (serving.model.dimension,) or not np.isfinite(vector).all():
         raise BadModelReply(
             f"模型 {serving.model.name} 给出的查询向量不对：应为 {serving.model.dimension} 个数", hint="请检查模型"

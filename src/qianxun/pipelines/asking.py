@@ -6,14 +6,14 @@ import asyncio
 import logging
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from qianxun.chinese import fold
 from qianxun.errors import BadQuery, IndexUnusable, ModelUnavailable, QianxunError
 from qianxun.homophones import corrections
-from qianxun.pipelines.base import OpenBase, Serving
+from qianxun.pipelines.base import OpenBase, Serving, in_model_thread
 from qianxun.pipelines.rewriting import rewritten
 from qianxun.ports import Models
 from qianxun.records import listing
@@ -198,7 +198,8 @@ def _beginnings(name: str) -> Iterator[str]:
 async def _rewritten(base: OpenBase, name: str, text: str, seconds: float) -> tuple[list[str], list[Degraded]]:
     """Other ways to put the question, by the base's model, which is looked up for this very request."""
     try:
-        found = await asyncio.wait_for(in_model_thread(base, "chat", _put_otherwise, base.models, name, text), seconds)
+        asking = in_model_thread(base, "chat", name, _put_otherwise, base.models, name, text)
+        found = await asyncio.wait_for(asking, seconds)
     except TimeoutError:
         return [], [Degraded("rewrite", f"{seconds:g} 秒内没有答复，用原来的问题检索")]
     except QianxunError as error:
@@ -213,9 +214,3 @@ def _put_otherwise(models: Models | None, name: str, text: str) -> tuple[str, ..
     if models is None:
         raise ModelUnavailable(f"没有名为“{name}”的改写模型", hint="在设置中登记它，或去掉知识库的 rewrite_model")
     return rewritten(models.chat(name, "rewrite"), text)
-
-
-async def in_model_thread(base: OpenBase, kind: str, work: Callable[..., Any], *arguments: Any) -> Any:
-    """Each kind of model has threads of its own: one that hangs takes none from others, the index or the records."""
-    lane = None if base.model_threads is None else base.model_threads.lane(kind)
-    return await asyncio.get_running_loop().run_in_executor(lane, work, *arguments)

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from qianxun.chinese import Analyser
 from qianxun.ingest.chunk import ChunkSplitter
+from qianxun.pipelines.model_registry import is_registered
 from qianxun.pipelines.model_threads import ModelThreads
 from qianxun.ports import EmbeddingModel, Index, IndexBackend, Models, Retriever
 from qianxun.rank.calibrate import UNCALIBRATED, Curves
@@ -116,3 +117,21 @@ async def read(base: OpenBase, work: Callable[..., Result], *arguments: Any) -> 
             return work(tx, base.id, *arguments)
 
     return reading() if base.records.is_here else await asyncio.to_thread(reading)
+
+
+async def in_model_thread(base: OpenBase, kind: str, model: str, work: Callable[..., Any], *arguments: Any) -> Any:
+    """Each kind of model, and each registered one, has threads of its own.
+
+    One that hangs takes none from others, the index or the records.
+    """
+    lane = None
+    if base.model_threads is not None:
+        whose = f"{base.about.tenant}/{base.about.config.get('user_id', '')}/{model}" if is_registered(model) else ""
+        lane = base.model_threads.lane(kind, whose)
+    return await asyncio.get_running_loop().run_in_executor(lane, work, *arguments)
+
+
+async def in_preparing_thread(base: OpenBase, work: Callable[..., Any], *arguments: Any) -> Any:
+    """For chunking, embedding and the making of questions, which may wait for a service as long as that likes."""
+    names = (base.model_name, str(base.about.config.get("qa_model") or ""))
+    return await in_model_thread(base, "prepare", next(filter(is_registered, names), ""), work, *arguments)

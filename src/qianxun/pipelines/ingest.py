@@ -22,7 +22,7 @@ from qianxun.ingest.assemble import assemble
 from qianxun.ingest.sandbox import ParserPool
 from qianxun.ingest.sources import Refusal, Source, discover
 from qianxun.ingest.structure import read_structure
-from qianxun.pipelines.base import OpenBase
+from qianxun.pipelines.base import OpenBase, in_preparing_thread
 from qianxun.pipelines.collecting import paused_collection
 from qianxun.pipelines.indexing import Drained, Fresh, entries_of
 from qianxun.pipelines.prepare import prepare
@@ -375,7 +375,8 @@ async def _grouped(offered: AsyncIterator[Submission]) -> AsyncIterator[tuple[li
 
 async def _ready(base: OpenBase, submissions: Sequence[Submission], watch: Watch) -> list[Submission]:
     try:
-        return await asyncio.to_thread(_prepare, base, submissions, watch)
+        ready: list[Submission] = await in_preparing_thread(base, _prepare, base, submissions, watch)
+        return ready
     except ModelError as error:
         watch(Step("waiting", len(submissions), reason=str(error)))
         return list(submissions)

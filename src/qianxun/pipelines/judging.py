@@ -16,8 +16,8 @@ from qianxun.answer.highlight import highlights
 from qianxun.chinese import fold
 from qianxun.errors import ModelUnavailable, NotFound, QianxunError
 from qianxun.pipelines.arms import WITH_VECTOR, Heard
-from qianxun.pipelines.asking import Asked, counted, in_model_thread
-from qianxun.pipelines.base import OpenBase, Serving
+from qianxun.pipelines.asking import Asked, counted
+from qianxun.pipelines.base import OpenBase, Serving, in_model_thread
 from qianxun.pipelines.joining import ByKey, Pool
 from qianxun.pipelines.options import RecallOptions
 from qianxun.pipelines.steps import Steps
@@ -160,7 +160,8 @@ async def _read_again(
         return base.rerank_cache.scores(model, query, chunks, lambda: time.monotonic() > late), model.share
 
     try:
-        scores, share = await asyncio.wait_for(in_model_thread(base, "rerank", scored), options.rerank_seconds)
+        reading = in_model_thread(base, "rerank", options.rerank, scored)
+        scores, share = await asyncio.wait_for(reading, options.rerank_seconds)
         return _ReadAgain(reranked(first, scores, share), share), []
     except TimeoutError:
         return None, [Degraded("rerank", f"{options.rerank_seconds:g} 秒内没有重排完，按融合的次序返回")]

@@ -22,6 +22,7 @@ from qianxun.types import Message, Vector, Vectors
 
 __all__ = ["MODEL_TYPES", "REF_PREFIX", "ModelTest", "NewModel", "Registry", "UserModel", "is_ref"]
 
+DEFAULT: Final = "default"  # in place of a name: the default of whoever owns the base
 CHATTING: Final = ("chat", "qa", "rewrite", "vision")
 TEST_SECONDS: Final = 30.0  # the longest that `test` waits for a reply
 SPARE_SECONDS: Final = 5.0  # … and for its turn
@@ -36,6 +37,11 @@ Listed: TypeAlias = list[UserModel]
 def is_ref(name: str) -> bool:
     """Whether a name means a registered model: ``user-model:17``."""
     return name.startswith(REF_PREFIX)
+
+
+def is_registered(name: str) -> bool:
+    """Whether a name means a registered model, by its number or as somebody's default."""
+    return is_ref(name) or name == DEFAULT
 
 
 def number_of(ref: str) -> int:

@@ -13,11 +13,16 @@ from typing import Any, Final
 from qianxun.errors import ModelUnavailable
 
 AT_ONCE: Final = 4  # calls of one kind of model
+AT_ONCE_AFAR: Final = 16  # … of one registered model, whose threads do nothing but wait for a service
 STUCK: Final = 8  # calls that nobody waits for any more and that still run: more of them are not begun
+IDLE_SECONDS: Final = 30.0  # after which a thread without work ends
 
 
 class ModelThreads:
-    """Lanes of threads, one to a kind of model: a language model that hangs takes no thread from an embedding."""
+    """Lanes of threads, one to a kind of model: a language model that hangs takes no thread from an embedding.
+
+    A registered model has lanes of its own: what one user's service does to its callers is nobody else's trouble.
+    """
 
     def __init__(self, at_once: int = AT_ONCE, stuck: int = STUCK) -> None:
         self._at_once, self._most_stuck = at_once, stuck
@@ -25,13 +30,15 @@ class ModelThreads:
         self._lock = threading.Lock()
         self._is_closed = False
 
-    def lane(self, kind: str) -> Lane:
+    def lane(self, kind: str, registered: str = "") -> Lane:
+        """``registered`` names the registered model, where it is one."""
+        name, at_once = (f"{kind}-{registered}", AT_ONCE_AFAR) if registered else (kind, self._at_once)
         with self._lock:
-            if kind not in self._lanes:
-                self._lanes[kind] = Lane(kind, self._at_once, self._most_stuck)
+            if name not in self._lanes:
+                self._lanes[name] = Lane(kind, at_once, self._most_stuck)
                 if self._is_closed:
-                    self._lanes[kind].shutdown()
-            return self._lanes[kind]
+                    self._lanes[name].shutdown()
+            return self._lanes[name]
 
     def shutdown(self) -> None:
         """Takes no more calls and waits for none."""
@@ -48,8 +55,10 @@ class Lane(Executor):
     many are stuck, `submit` raises ModelUnavailable at once: to wait for the same model again would help nobody.
     """
 
-    def __init__(self, kind: str, at_once: int = AT_ONCE, stuck: int = STUCK) -> None:
-        self._kind, self._at_once, self._most_stuck = kind, at_once, stuck
+    def __init__(
+        self, kind: str, at_once: int = AT_ONCE, stuck: int = STUCK, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
+        self._kind, self._at_once, self._most_stuck, self._idle_seconds = kind, at_once, stuck, idle_seconds
         self._waiting: deque[_Call] = deque()
         self._changed = threading.Condition()
         self._threads = self._idle = self._stuck = 0  # threads: without those of stuck calls
@@ -107,9 +116,10 @@ class Lane(Executor):
 
     def _next(self) -> _Call | None:
         with self._changed:
-            while not self._waiting and not self._is_closed:
+            is_wanted = True
+            while not self._waiting and not self._is_closed and is_wanted:
                 self._idle += 1
-                self._changed.wait()
+                is_wanted = self._changed.wait(self._idle_seconds)
                 self._idle -= 1
             if not self._waiting:
                 self._threads -= 1
