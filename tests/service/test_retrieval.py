@@ -11,7 +11,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.service.retrieval import FoundTold, Retrieved, Search
+from qianxun.service.asked import Search
+from qianxun.service.retrieval import FoundTold, Retrieved
 from qianxun.service.shapes import read_recall, retrieval_body, written_recall
 from qianxun.types import EVERYTHING, Document, Eq, In, Not, Or, Range
 from tests.service.asking import Asking, asking
@@ -271,12 +272,18 @@ REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"retrieval_config": {"top_k": 101}}, "retrieval_config.top_k"),
     ({"retrieval_config": {"top_k": 10**30}}, "retrieval_config.top_k"),
     ({"retrieval_config": {"top_k": 2.5}}, "retrieval_config.top_k"),
+    ({"retrieval_config": {"top_k": "5"}}, "retrieval_config.top_k"),
+    ({"retrieval_config": {"top_k": True}}, "retrieval_config.top_k"),
     ({"retrieval_config": {"topk": 5}}, "retrieval_config.topk"),
     ({"retrieval_config": {"score_threshold": -0.1}}, "retrieval_config.score_threshold"),
     ({"retrieval_config": {"score_threshold": 1.01}}, "retrieval_config.score_threshold"),
     ({"retrieval_config": {"score_threshold": "high"}}, "retrieval_config.score_threshold"),
     ({"retrieval_config": {"fuzzy": "perhaps"}}, "retrieval_config.fuzzy"),
+    ({"retrieval_config": {"fuzzy": 1}}, "retrieval_config.fuzzy"),
     (strategy(type="bm25"), f"{STRATEGY}.type"),
+    (strategy(rerank_model_id=True), f"{STRATEGY}.rerank_model_id"),
+    (strategy(rerank_model_id=1.5), f"{STRATEGY}.rerank_model_id"),
+    (strategy(rerank_model_id=["maxsim"]), f"{STRATEGY}.rerank_model_id"),
     (strategy(type="rerank"), f"{STRATEGY}.rerank_model_id"),
     (strategy(type="rerank", rerank_model_id=0), f"{STRATEGY}.rerank_model_id"),
     (strategy(type="rerank", rerank_model_id=None), f"{STRATEGY}.rerank_model_id"),

@@ -9,8 +9,9 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 
 from qianxun.service.answers import Answer, answered, problems
+from qianxun.service.asked import Search
 from qianxun.service.context import BaseId, TenantEngine, trace_id, turn
-from qianxun.service.retrieval import ArmSaid, ChunkTold, DegradedTold, FoundTold, Retrieved, Search
+from qianxun.service.retrieval import ArmSaid, ChunkTold, DegradedTold, FoundTold, Retrieved
 from qianxun.service.shapes import written_explained
 
 CHUNK_ID_LIMIT: Final = 300

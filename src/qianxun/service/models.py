@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Path, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic_core import PydanticCustomError
 
 from qianxun.engine import Engine
 from qianxun.errors import BadInput
 from qianxun.models.reach import check_url
 from qianxun.pipelines.model_registry import NewModel
-from qianxun.records.user_models import LONGEST_KEY
+from qianxun.records.user_models import LONGEST_KEY, check_key
 from qianxun.service.answers import Answer, WrongField, answered, problems
+from qianxun.service.asked import Number
 from qianxun.service.bases import Deleted
 from qianxun.service.context import GREATEST, TenantEngine, Writer, attention
 from qianxun.service.shapes import written_model
@@ -21,7 +25,14 @@ ModelType = Literal["embedding", "chat", "qa", "rewrite", "rerank", "vision"]
 UserId = Annotated[str, Path(description="用户的编号", min_length=1, max_length=128, examples=["7"])]
 ModelId = Annotated[int, Path(description="模型的编号", ge=1, le=GREATEST, examples=[17])]
 
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"\S")]
+
+def _visible(text: str) -> str:
+    if not text.strip() or not text.strip().isprintable():
+        raise PydanticCustomError("visible", "应为可见的字符")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"\S"), AfterValidator(_visible)]
 Url = Annotated[
     str,
     Field(
@@ -32,12 +43,12 @@ Url = Annotated[
     ),
 ]
 Key = Annotated[SecretStr, Field(max_length=LONGEST_KEY, description="只写：加密保存，答复里只有掩码")]
-Dimension = Annotated[int, Field(ge=0, le=65_536, description="向量的维度；embedding 必填")]
-Tokens = Annotated[int, Field(ge=0, le=10_000_000, description="回复的上限；0 为不限")]
-Temperature = Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)]
-TopP = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-Timeout = Annotated[int, Field(ge=1, le=600, description="秒")]
-Switch = Annotated[int, Field(ge=0, le=1)]
+Dimension = Annotated[int, Number, Field(ge=0, le=65_536, description="向量的维度；embedding 必填")]
+Tokens = Annotated[int, Number, Field(ge=0, le=10_000_000, description="回复的上限；0 为不限")]
+Temperature = Annotated[float, Number, Field(ge=0, le=2, allow_inf_nan=False)]
+TopP = Annotated[float, Number, Field(gt=0, le=1, allow_inf_nan=False)]
+Timeout = Annotated[int, Number, Field(ge=1, le=600, description="秒")]
+Switch = Annotated[int, Number, Field(ge=0, le=1)]
 
 
 class ModelAsked(BaseModel):
@@ -193,7 +204,7 @@ async def add(
         raise WrongField("model_dim", "嵌入模型须给出维度", hint="例如 1024")
     _check_reach(engine, body.base_url)
     told = body.model_dump(exclude={"api_key"})
-    made = await engine.registry.add(user_id, NewModel(**told, api_key=_revealed(body.api_key) or ""))
+    made = await engine.registry.add(user_id, NewModel(**told, api_key=_revealed(body.api_key)))
     return answered(written_model(made), 201)
 
 
@@ -224,12 +235,20 @@ async def test(request: Request, engine: TenantEngine, user_id: UserId, id: Mode
     return answered({"ok": told.ok, "reason": told.reason, "seconds": told.seconds, "dimension": told.dimension})
 
 
-def _check_reach(engine: Engine, base_url: str) -> None:
+@contextmanager
+def _naming(field: str) -> Iterator[None]:
+    """Whatever is refused inside is this field's fault."""
     try:
-        check_url(base_url.strip(), engine.registry.reach)
+        yield
     except BadInput as error:
-        raise WrongField("base_url", error.message, hint=error.hint) from error
+        raise WrongField(field, error.message, hint=error.hint) from error
 
 
-def _revealed(key: SecretStr | None) -> str | None:
-    return None if key is None else key.get_secret_value()
+def _check_reach(engine: Engine, base_url: str) -> None:
+    with _naming("base_url"):
+        check_url(base_url.strip(), engine.registry.reach)
+
+
+def _revealed(key: SecretStr | None) -> str:
+    with _naming("api_key"):
+        return check_key(key.get_secret_value()) if key is not None else ""

@@ -1,161 +1,16 @@
-"""Recall over HTTP: what a request may ask, how it becomes the engine's options, and what the answer holds."""
+"""Recall over HTTP: the route, and what its answer holds."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Request, Response
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, Field
 
-from qianxun.pipelines.asking import QUERY_LIMIT
-from qianxun.pipelines.options import TOP_K_LIMIT
-from qianxun.service.answers import Answer, WrongField, answered, problems
-from qianxun.service.context import GREATEST, BaseId, TenantEngine, trace_id, turn
-from qianxun.service.filters import read_filters
-from qianxun.service.shapes import NO_RERANK, rerank_name, written_recall
-
-DOC_IDS_LIMIT: Final = 1000
-DOC_ID_LIMIT: Final = 255
-LARGEST_WEIGHT: Final = 1000.0
-STRATEGY: Final = "retrieval_config.hybrid_strategy"
-
-
-def _not_blank(text: str) -> str:
-    if not text.strip():
-        raise PydanticCustomError("blank", "不能为空，写出要找的内容")
-    return text
-
-
-QueryText = Annotated[
-    str,
-    Field(min_length=1, max_length=QUERY_LIMIT, pattern=r"\S", description="要找的内容；可用 @文档名 指定文档"),
-    AfterValidator(_not_blank),
-]
-DocId = Annotated[str, Field(min_length=1, max_length=DOC_ID_LIMIT)]
-
-
-class _Asked(BaseModel):
-    """An unknown field is more likely a slip of the pen than meant for nobody: it is refused."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-Weight = Annotated[float, Field(ge=0, le=LARGEST_WEIGHT, allow_inf_nan=False)]
-
-
-class Weights(_Asked):
-    """只给一路时，另一路补足到 1；两路都不给，按知识库的内容取合适的权重。"""
-
-    vector: Weight | None = Field(default=None, examples=[0.7])
-    keyword: Weight | None = Field(default=None, examples=[0.3])
-
-
-class HybridStrategy(_Asked):
-    type: Literal["weighted", "rrf", "rerank"] | None = Field(
-        default=None,
-        description="weighted 加权；rrf 按名次；rerank 先融合、再由重排模型精排。不写则用知识库自己的配置",
-    )
-    weights: Weights | None = None
-    rerank_model_id: StrictInt | StrictStr | None = Field(
-        default=None,
-        description="type 为 rerank 时必填：登记的模型的编号，或内置的名称如 maxsim；none 为不重排",
-        examples=[0],
-    )
-    fusion: Literal["weighted", "min_max", "rrf"] | None = Field(
-        default=None, description="重排之前怎样融合；不写则用知识库自己的配置"
-    )
-
-
-class RetrievalConfig(_Asked):
-    top_k: int | None = Field(
-        default=None, ge=1, le=TOP_K_LIMIT, description="最多几条；不写则用知识库或服务的配置（10）", examples=[10]
-    )
-    score_threshold: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        allow_inf_nan=False,
-        description="分数不低于它；不写则不设下限。指定了文档时不起作用；全文检索只用 top_k",
-        examples=[0.6],
-    )
-    fuzzy: bool | None = Field(default=None, description="要不要宽松匹配的结果；不写则用知识库或服务的配置")
-    hybrid_strategy: HybridStrategy | None = None
-    as_written: bool = Field(
-        default=False, description="true：全文检索也照这里写的阈值、融合与重排来；false：全文检索只用 top_k"
-    )
-
-
-class Search(_Asked):
-    """What to search for and how; shared by retrieval and explanation."""
-
-    query: QueryText
-    retrieval_mode: Literal["hybrid", "vector", "fulltext"] = Field(default="hybrid", description="检索方式")
-    retrieval_config: RetrievalConfig | None = None
-    doc_ids: list[DocId] | None = Field(
-        default=None, max_length=DOC_IDS_LIMIT, description="只在这些文档里找；不写或为空则不限"
-    )
-    filters: dict[str, Any] | None = Field(
-        default=None,
-        description=(
-            "过滤条件，同一层的都要满足：`{字段: 值}` 等于，`{字段: [值…]}` 是其中之一，"
-            "`{字段: {ge, gt, le, lt}}` 范围；`and`、`or` 带条件的列表，`not` 带一个条件。"
-            "字段：doc_id、user_id、project_id、content_type、kind（text 或 table）、tags、metadata.<字段>"
-        ),
-        examples=[{"content_type": ["chapter"]}],
-    )
-
-    def options(self) -> dict[str, Any]:
-        """The arguments of `Engine.retrieve`. Raises WrongField or BadFilterField, naming the field."""
-        config = self.retrieval_config or RetrievalConfig()
-        strategy = config.hybrid_strategy or HybridStrategy()
-        told = _strategy(strategy)  # checked in every mode, used where it means something
-        chosen: dict[str, Any] = {"mode": self.retrieval_mode, "top_k": config.top_k, "fuzzy": config.fuzzy}
-        chosen |= {"where": read_filters(self.filters), "doc_ids": tuple(self.doc_ids or ())}
-        if self.retrieval_mode == "fulltext" and not config.as_written:  # words alone: no threshold, no reranker
-            return chosen | {"rerank": ""}
-        return chosen | told | {"threshold": config.score_threshold or 0.0}
-
-
-def _strategy(strategy: HybridStrategy) -> dict[str, Any]:
-    model = _model(strategy)
-    if strategy.type == "rerank" and not model:
-        raise WrongField(f"{STRATEGY}.rerank_model_id", "type 为 rerank 时必填", hint="填登记的模型的编号，或 maxsim")
-    if strategy.type in ("weighted", "rrf"):
-        if strategy.fusion not in (None, strategy.type):
-            raise WrongField(f"{STRATEGY}.fusion", f"与 type 的 {strategy.type} 不一致", hint="去掉其中一个")
-        return {"fusion": strategy.type, "weights": _weights(strategy.weights), "rerank": ""}
-    return {"fusion": strategy.fusion, "weights": _weights(strategy.weights), "rerank": model}
-
-
-def _model(strategy: HybridStrategy) -> str | None:
-    """The reranker's name; "" for none at all, None for the base's own choice."""
-    told = strategy.rerank_model_id
-    if told is None or told == 0 or (isinstance(told, str) and not told.strip()):
-        return None
-    is_sound = 0 < told <= GREATEST if isinstance(told, int) else len(told) <= DOC_ID_LIMIT
-    if not is_sound or (isinstance(told, str) and told.isdigit() and int(told) > GREATEST):
-        raise WrongField(f"{STRATEGY}.rerank_model_id", "不是模型的编号或名称", hint="编号为正整数，名称如 maxsim")
-    return "" if told == NO_RERANK else rerank_name(told)
-
-
-def _weights(told: Weights | None) -> dict[str, float] | None:
-    """With one weight alone the other makes it up to 1: a missing one would silence its arm."""
-    if told is None or (told.vector is None and told.keyword is None):
-        return None
-    given = {
-        name: weight for name, weight in (("vector", told.vector), ("keyword", told.keyword)) if weight is not None
-    }
-    if len(given) == 1:
-        ((name, weight),) = given.items()
-        other = "keyword" if name == "vector" else "vector"
-        if weight > 1:
-            raise WrongField(f"{STRATEGY}.weights.{other}", f"只给了 {name}，另一路补不足到 1", hint="两路都给出")
-        given[other] = round(1.0 - weight, 6)
-    if not any(given.values()):
-        raise WrongField(f"{STRATEGY}.weights", "两路都为零", hint="至少有一路大于零")
-    return given
-
+from qianxun.service.answers import Answer, answered, problems
+from qianxun.service.asked import Search
+from qianxun.service.context import BaseId, TenantEngine, trace_id, turn
+from qianxun.service.shapes import written_recall
 
 # ── the answer ───────────────────────────────────────────────────────────────────────────────────
 
