@@ -95,6 +95,19 @@ def test_any_live_speaks_of_keys_that_let_somebody_in(records: Records) -> None:
     assert not live()
 
 
+def test_any_ever_speaks_of_revoked_ones_too(records: Records) -> None:
+    def ever() -> bool:
+        with records.reading() as tx:
+            return keys.any_ever(tx)
+
+    assert not ever()
+    row, _ = issue(records)
+    assert ever()
+    with records.writing() as tx:
+        keys.revoke(tx, row.id)
+    assert ever()
+
+
 @pytest.mark.parametrize("tenant", ["", " ", "甲" * 65, "甲\n", " 甲", "\x00"])
 def test_a_tenant_has_a_proper_name(records: Records, tenant: str) -> None:
     with pytest.raises(BadInput, match="租户"):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
-from sqlalchemy import Connection, Dialect, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Dialect, Row, bindparam, func, insert, select, update
 
 from qianxun.errors import BadInput, NotFound
 from qianxun.records.compiled import Compiled, compiled
@@ -101,6 +101,17 @@ def revoke(tx: Connection, key: int) -> KeyRow:
 def any_live(tx: Connection) -> bool:
     """Whether there is a key that lets somebody in."""
     return tx.execute(select(ApiKeyRow.id).where(ApiKeyRow.revoked_at.is_(None)).limit(1)).first() is not None
+
+
+def any_ever(tx: Connection) -> bool:
+    """Whether there has been a key at all."""
+    return _first(tx.dialect).rows(tx, {})[0][0] is not None
+
+
+@lru_cache
+def _first(dialect: Dialect) -> Compiled:
+    """Asked by every request, as long as there is no key."""
+    return compiled(select(func.min(ApiKeyRow.id)), dialect)
 
 
 def _digest(plaintext: str) -> str:
