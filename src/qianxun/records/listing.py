@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, func, select
 
 from qianxun.errors import NotFound
 from qianxun.records import rows
-from qianxun.records.schema import ChunkRow, DocumentRow, TableRow, VersionRow
+from qianxun.records.schema import ChunkRow, DocumentRow, OutboxRow, TableRow, VersionRow
 from qianxun.records.slices import in_slices
 from qianxun.types import Attributes, DocumentState
 
@@ -40,13 +40,20 @@ def state(tx: Connection, knowledge_base: int, doc_id: str) -> DocumentState:
     found = row.first()
     if found is None:
         raise NotFound(f"知识库 {knowledge_base} 中没有文档“{doc_id}”", hint="用 qianxun kb show 查看已有的文档")
-    return _state(found)
+    return _state(found, _unseen(tx, knowledge_base))
 
 
 def states(tx: Connection, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]:
     """Documents in the order of their ids, a page at a time; deleted ones are not among them."""
     query = _states().where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.doc_id > after)
-    return [_state(row) for row in tx.execute(query.order_by(DocumentRow.doc_id).limit(limit))]
+    unseen = _unseen(tx, knowledge_base)
+    return [_state(row, unseen) for row in tx.execute(query.order_by(DocumentRow.doc_id).limit(limit))]
+
+
+def _unseen(tx: Connection, knowledge_base: int) -> set[int]:
+    """The documents whose last change the index has still to see."""
+    waiting = select(OutboxRow.document_key).where(OutboxRow.knowledge_base_id == knowledge_base)
+    return set(tx.execute(waiting).scalars())
 
 
 def tally(tx: Connection, knowledge_base: int) -> dict[str, int]:
@@ -85,11 +92,13 @@ def attributes(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> d
     return found
 
 
-def _state(row: Row[Any]) -> DocumentState:
+def _state(row: Row[Any], unseen: Collection[int]) -> DocumentState:
+    """One whose chunks are of record is searchable, and said to be, only when the index has seen them, too."""
+    is_waiting = row.status == "indexed" and row.key in unseen
     return DocumentState(
         doc_id=row.doc_id,
         name=row.name,
-        status=row.status,
+        status="pending" if is_waiting else row.status,
         generation=row.generation,
         served=row.served,
         attempts=row.attempts + row.outages,

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qianxun.engine import Engine
+from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.types import Document
+
+
+def test_a_document_is_said_to_be_searchable_only_when_the_index_has_seen_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its chunks are of record before the index holds them: whoever asks in between is told that it is on its way."""
+    seen: list[str] = []
+
+    async def work() -> None:
+        async with Engine.open(tmp_path, models={"fake-64": HashEmbedding()}, background=False) as engine:
+            base = await engine.create_knowledge_base("手册", model="fake-64")
+            await engine.add_documents(base.id, [Document("a", "年休假为 7 天。")], wait=False)
+            opened = await engine.base(base.id)
+            apply = opened.index.apply
+
+            async def watched(batch: Any) -> None:
+                state = await engine.document(base.id, "a")
+                (listed,) = await engine.documents(base.id)
+                seen.extend((state.status, listed.status, str(state.chunks)))
+                await apply(batch)
+
+            monkeypatch.setattr(opened.index, "apply", watched)
+            await engine.drain(base.id)
+            assert (await engine.document(base.id, "a")).status == "indexed"
+            assert (await engine.retrieve(base.id, "年休假")).found
+
+    asyncio.run(work())
+    assert seen == ["pending", "pending", "1"]
