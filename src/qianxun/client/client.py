@@ -57,7 +57,8 @@ class Client:
         patience: Patience | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._connection = Connection(url, key, patience or Patience(), transport)
+        self._patience = patience or Patience()
+        self._connection = Connection(url, key, self._patience, transport)
 
     async def __aenter__(self) -> Self:
         return self
@@ -150,7 +151,10 @@ class Client:
 
         A file is known by its path, as it is to an engine: the same path on another machine is the same document.
         """
-        return await send_files(self, knowledge_base, [Path(path) for path in paths], labels or Labels(), watch)
+        longest = self._patience.work_seconds
+        return await send_files(
+            self, knowledge_base, [Path(path) for path in paths], labels or Labels(), watch, longest
+        )
 
     async def add_file(
         self,

@@ -5,26 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from qianxun.client.connection import Request, Upload
 from qianxun.client.writing import segment, written_labels
-from qianxun.errors import BadInput, MissingExtra, Refused, Unreadable
+from qianxun.errors import BadInput, MissingExtra, NotFound, Refused, Unreadable
 from qianxun.ingest.sources import Refusal, Source, discover
 from qianxun.pipelines.ingest import Labels, Report, Step, Watch
-from qianxun.types import Accepted
+from qianxun.types import Accepted, DocumentState
 
 AT_ONCE = 4  # enough that the service parses one file while another is on its way
+AHEAD = 256  # files that were sent while an earlier one is not searchable yet: the service indexes them together
+FIRST_LOOK, LAST_LOOK = 0.02, 0.5  # seconds between two looks at a file that is not searchable yet
 
 
 class Receiver(Protocol):
     async def add_file(
         self, knowledge_base: int, path: Path, *, name: str, doc_id: str, labels: Labels, wait: bool
     ) -> Accepted: ...
+    async def document(self, knowledge_base: int, doc_id: str) -> DocumentState: ...
 
 
 def sent_file(documents: str, path: Path, *, name: str, doc_id: str, labels: Labels, wait: bool) -> Request:
@@ -81,65 +87,99 @@ def _opened(path: Path) -> _Steady:
 
 
 async def send_files(
-    receiver: Receiver, knowledge_base: int, paths: Sequence[Path], labels: Labels, watch: Watch
+    receiver: Receiver, knowledge_base: int, paths: Sequence[Path], labels: Labels, watch: Watch, longest: float
 ) -> Report:
-    """Every file at and below the paths. A bad one is refused with its reason and costs nothing but itself."""
+    """Every file at and below the paths. A bad one is refused with its reason and costs nothing but itself.
+
+    Waits for them to be searchable, for none of them longer than ``longest`` seconds.
+    """
     found = await asyncio.to_thread(lambda: list(discover(paths)))
     sources = [item for item in found if isinstance(item, Source)]
     refusals = [item for item in found if isinstance(item, Refusal)]
     report = Report(warnings=tuple(f"{each.path}：{each.reason}" for each in refusals if each.passed_over))
     for refusal in (each for each in refusals if not each.passed_over):
-        report = _with(report, refusal, watch)
+        report = _refused(report, refusal, watch)
     watch(Step("found", len(sources)))
-    async for outcome in _sent(receiver, knowledge_base, sources, labels):
-        watch(Step("parsed", name=outcome.source.name))
-        report = _with(report, outcome.became, watch)
+    async for source, became in _sent(receiver, knowledge_base, sources, labels):
+        if isinstance(became, Refusal):
+            report = _refused(report, became, watch)
+        elif became.outcome in ("created", "updated"):
+            state = await _settled(receiver, knowledge_base, became, 0.0 if report.waiting else longest)
+            report = _added(report, source, state, watch)
+        else:
+            report = replace(report, unchanged=report.unchanged + 1)
+            watch(Step("unchanged"))
+        watch(Step("parsed", name=source.name))
     return report
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    source: Source
-    became: Accepted | Refusal
 
 
 async def _sent(
     receiver: Receiver, knowledge_base: int, sources: Sequence[Source], labels: Labels
-) -> AsyncIterator[_Sent]:
+) -> AsyncIterator[tuple[Source, Accepted | Refusal]]:
     """In the order of the sources, a few on their way at a time."""
-    ahead: list[asyncio.Task[_Sent]] = []
+    turns = asyncio.Semaphore(AT_ONCE)
     waiting = iter(sources)
+    ahead: deque[tuple[Source, asyncio.Task[Accepted | Refusal]]] = deque()
     try:
         while True:
-            for source in waiting:
-                ahead.append(asyncio.create_task(_send(receiver, knowledge_base, source, labels)))
-                if len(ahead) >= AT_ONCE:
-                    break
+            for source in islice(waiting, AHEAD - len(ahead)):
+                ahead.append((source, asyncio.create_task(_send(receiver, knowledge_base, source, labels, turns))))
             if not ahead:
                 return
-            yield await ahead.pop(0)
+            source, task = ahead[0]
+            yield source, await task
+            ahead.popleft()
     finally:
-        for task in ahead:
+        for _, task in ahead:
             task.cancel()
-        await asyncio.gather(*ahead, return_exceptions=True)
+        await asyncio.gather(*(task for _, task in ahead), return_exceptions=True)
 
 
-async def _send(receiver: Receiver, knowledge_base: int, source: Source, labels: Labels) -> _Sent:
+async def _send(
+    receiver: Receiver, knowledge_base: int, source: Source, labels: Labels, turns: asyncio.Semaphore
+) -> Accepted | Refusal:
+    """Sent without waiting for the index, which takes many files at once in little more time than one."""
+    name, doc_id = source.name, source.id
     try:
-        became: Accepted | Refusal = await receiver.add_file(
-            knowledge_base, source.path, name=source.name, doc_id=source.id, labels=labels, wait=True
-        )
+        async with turns:
+            return await receiver.add_file(
+                knowledge_base, source.path, name=name, doc_id=doc_id, labels=labels, wait=False
+            )
     except (Refused, MissingExtra, BadInput) as error:
-        became = Refusal(source.path, str(error))
-    return _Sent(source, became)
+        return Refusal(source.path, str(error))
 
 
-def _with(report: Report, became: Accepted | Refusal, watch: Watch) -> Report:
-    if isinstance(became, Refusal):
-        watch(Step("refused", name=str(became.path), reason=became.reason))
-        return replace(report, refused=(*report.refused, became))
-    if became.outcome not in ("created", "updated"):
-        watch(Step("unchanged"))
-        return replace(report, unchanged=report.unchanged + 1)
+async def _settled(receiver: Receiver, knowledge_base: int, sent: Accepted, longest: float) -> DocumentState | None:
+    """Where the document stands once it is searchable, or as it is after ``longest`` seconds. None: it is gone."""
+    deadline = time.monotonic() + longest
+    pause = FIRST_LOOK
+    while True:
+        try:
+            state = await receiver.document(knowledge_base, sent.doc_id)
+        except NotFound:
+            return None
+        if state.status != "pending" or state.generation > sent.generation or time.monotonic() >= deadline:
+            return state
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LAST_LOOK)
+
+
+def _refused(report: Report, refusal: Refusal, watch: Watch) -> Report:
+    watch(Step("refused", name=str(refusal.path), reason=refusal.reason))
+    return replace(report, refused=(*report.refused, refusal))
+
+
+def _added(report: Report, source: Source, state: DocumentState | None, watch: Watch) -> Report:
+    """Counted once it is stored; said aloud where it is not searchable."""
     watch(Step("added"))
-    return replace(report, added=report.added + 1, chunks=report.chunks + len(became.chunk_keys))
+    report = replace(report, added=report.added + 1)
+    if state is None:
+        return report
+    if state.status == "quarantined":
+        watch(Step("warned", reason=f"{source.name}：{state.reason}"))
+        return replace(report, warnings=(*report.warnings, f"{source.name}：{state.reason}"))
+    if state.status in ("pending", "retrying"):
+        if not report.waiting:
+            watch(Step("waiting", reason=state.reason or "服务还没有为它建好索引"))
+        return replace(report, waiting=report.waiting + 1)
+    return replace(report, chunks=report.chunks + state.chunks)
