@@ -347,6 +347,16 @@ def test_a_client_serves_many_calls_and_an_old_one_closes_once_idle() -> None:
     assert [each.is_closed for each in made] == [True, True]
 
 
+def test_a_call_that_comes_late_with_the_old_version_does_not_push_out_the_new_one() -> None:
+    clients, made = Clients(), list[Client]()
+    with lend(clients, 1, 2, made):
+        pass
+    with lend(clients, 1, 1, made) as late:
+        assert (late.version, late.is_closed) == (1, False)
+    assert [(each.version, each.is_closed) for each in made] == [(2, False), (1, True)]
+    clients.close()
+
+
 def test_a_dropped_client_closes_once_idle() -> None:
     clients, made = Clients(), list[Client]()
     with lend(clients, 1, 1, made):
