@@ -82,8 +82,10 @@ def deep(levels: int) -> dict[str, Any]:
         (deep(DEPTH_LIMIT + 1), "filters" + ".not" * DEPTH_LIMIT),
         ({"tags": ["x"] * (VALUE_LIMIT + 1)}, f"filters.tags[{VALUE_LIMIT}]"),
         ({"or": [{"tags": "x"}] * CONDITION_LIMIT}, f"filters.or[{CONDITION_LIMIT - 1}].tags"),
+        ({"or": [{}] * 100_000}, f"filters.or[{CONDITION_LIMIT - 1}]"),
+        ({"and": [{"or": [{}] * 60}, {"or": [{}] * 60}]}, "filters.and[1].or[37]"),
     ],
-    ids=str,
+    ids=lambda told: str(told)[:50],
 )
 def test_what_cannot_be_asked_is_refused_by_name(written: Any, field: str) -> None:
     with pytest.raises(BadFilter) as refused:

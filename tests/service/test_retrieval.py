@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qianxun.service.asked import Search
+from qianxun.service.filters import FIELDS
 from qianxun.service.retrieval import FoundTold, Retrieved
 from qianxun.service.shapes import read_recall, retrieval_body, written_recall
 from qianxun.types import EVERYTHING, Document, Eq, In, Not, Or, Range
@@ -112,6 +113,31 @@ def test_the_documentation_names_every_field_of_an_answer(tmp_path: Path) -> Non
             assert set(data) == set(Retrieved.model_fields)
             assert set(data["chunks"][0]) == set(FoundTold.model_fields)
             Retrieved.model_validate(data, strict=True)
+
+    asyncio.run(run())
+
+
+def references(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        own = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+        return own.union(*map(references, value.values()))
+    return set().union(*map(references, value)) if isinstance(value, list) else set()
+
+
+def test_the_documentation_tells_the_bounds(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with asking(tmp_path) as at:
+            document = (await at.http.get("/openapi.json")).json()
+            held = document["components"]["schemas"]
+            assert references(document) <= {f"#/components/schemas/{name}" for name in held}
+            assert held["Filters"]["properties"]["not"] == {"$ref": "#/components/schemas/Filters"}
+            assert set(held["Filters"]["properties"]) == {*FIELDS, "and", "or", "not"}
+            top_k = held["RetrievalConfig"]["properties"]["top_k"]["anyOf"][0]
+            assert top_k == {"type": "integer", "minimum": 1, "maximum": 100}
+            threshold = held["RetrievalConfig"]["properties"]["score_threshold"]["anyOf"][0]
+            assert threshold == {"type": "number", "minimum": 0, "maximum": 1}
+            assert held["Search"]["properties"]["query"]["maxLength"] == 2048
+            assert held["Search"]["properties"]["doc_ids"]["anyOf"][0]["maxItems"] == 1000
 
     asyncio.run(run())
 

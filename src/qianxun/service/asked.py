@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -60,7 +59,7 @@ def _a_number(value: Any) -> Any:
 
 
 Number = BeforeValidator(_a_number)
-Weight = Annotated[float, Number, Field(ge=0, le=LARGEST_WEIGHT, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=0, le=LARGEST_WEIGHT, allow_inf_nan=False), Number]
 
 
 def _model_id(value: Any) -> Any:
@@ -121,10 +120,10 @@ class HybridStrategy(_Asked):
 
 
 class RetrievalConfig(_Asked):
-    top_k: Annotated[int, Number, Field(ge=1, le=TOP_K_LIMIT)] | None = Field(
+    top_k: Annotated[int, Field(ge=1, le=TOP_K_LIMIT), Number] | None = Field(
         default=None, description="最多几条；不写则用知识库或服务的配置（10）", examples=[10]
     )
-    score_threshold: Annotated[float, Number, Field(ge=0, le=1, allow_inf_nan=False)] | None = Field(
+    score_threshold: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), Number] | None = Field(
         default=None,
         description="分数不低于它；不写则不设下限。指定了文档时不起作用；全文检索只用 top_k",
         examples=[0.6],
@@ -162,14 +161,12 @@ class Filters(RootModel[dict[str, Any]]):
     """
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, _core: Any, _handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """The grammar of `qianxun.service.filters`; what is too deep or too much in all it cannot say."""
-        inner = {"$ref": "#/components/schemas/Filters"}
+        inner = {"$ref": "#/components/schemas/Filters"}  # where an OpenAPI document keeps it
         several = {"type": "array", "items": inner, "maxItems": CONDITION_LIMIT}
         return {
-            "type": "object",
-            "title": "Filters",
-            "description": inspect.getdoc(cls),
+            **handler(core),
             "properties": {**dict.fromkeys(FIELDS, CONDITION), "and": several, "or": several, "not": inner},
             "patternProperties": {r"^metadata\..": CONDITION},
             "additionalProperties": False,

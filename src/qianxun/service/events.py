@@ -14,10 +14,16 @@ from qianxun.service.context import GREATEST, TenantEngine, Writer
 DOC_ID_LIMIT: Final = 255
 
 
+WANTS_CONTENT: Final[dict[str, Any]] = {
+    "if": {"properties": {"type": {"enum": ["document.deleted", "deleted"]}}},
+    "else": {"properties": {"content": {"type": "string", "pattern": r"\S"}}, "required": ["content"]},
+}
+
+
 class Event(BaseModel):
     """What the sender knows of the document; fields of its own are passed over."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", json_schema_extra=WANTS_CONTENT)
 
     type: Literal["document.created", "document.updated", "document.deleted", "created", "updated", "deleted"]
     knowledge_base_id: int = Field(ge=1, le=GREATEST, examples=[1001])

@@ -63,12 +63,12 @@ class _Reader:
             raise BadFilterField(at, "应为对象", hint='例如 {"content_type": ["chapter"]}')
         if depth > DEPTH_LIMIT:
             raise BadFilterField(at, f"嵌套超过 {DEPTH_LIMIT} 层", hint="把条件写得浅一些")
+        if not written:
+            self._count(at)  # it asks for nothing, and a million of them for a million looks at every chunk
         return all_of(*(self._entry(name, value, f"{at}.{name}", depth) for name, value in written.items()))
 
     def _entry(self, name: str, value: Any, at: str, depth: int) -> Filter:
-        self.conditions += 1
-        if self.conditions > CONDITION_LIMIT:
-            raise BadFilterField(at, f"条件超过 {CONDITION_LIMIT} 个", hint="合并或减少条件")
+        self._count(at)
         if name == "and":
             return And(self._parts(value, at, depth))
         if name == "or":
@@ -77,6 +77,11 @@ class _Reader:
             return Not(self.read(value, at, depth + 1))
         _check_name(name, at)
         return self._condition(name, value, at)
+
+    def _count(self, at: str) -> None:
+        self.conditions += 1
+        if self.conditions > CONDITION_LIMIT:
+            raise BadFilterField(at, f"条件超过 {CONDITION_LIMIT} 个", hint="合并或减少条件")
 
     def _parts(self, value: Any, at: str, depth: int) -> tuple[Filter, ...]:
         if not isinstance(value, list):

@@ -43,16 +43,22 @@ Url = Annotated[
     ),
 ]
 Key = Annotated[SecretStr, Field(max_length=LONGEST_KEY, description="只写：加密保存，答复里只有掩码")]
-Dimension = Annotated[int, Number, Field(ge=0, le=65_536, description="向量的维度；embedding 必填")]
-Tokens = Annotated[int, Number, Field(ge=0, le=10_000_000, description="回复的上限；0 为不限")]
-Temperature = Annotated[float, Number, Field(ge=0, le=2, allow_inf_nan=False)]
-TopP = Annotated[float, Number, Field(gt=0, le=1, allow_inf_nan=False)]
-Timeout = Annotated[int, Number, Field(ge=1, le=600, description="秒")]
-Switch = Annotated[int, Number, Field(ge=0, le=1)]
+Dimension = Annotated[int, Field(ge=0, le=65_536, description="向量的维度；embedding 必填"), Number]
+Tokens = Annotated[int, Field(ge=0, le=10_000_000, description="回复的上限；0 为不限"), Number]
+Temperature = Annotated[float, Field(ge=0, le=2, allow_inf_nan=False), Number]
+TopP = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False), Number]
+Timeout = Annotated[int, Field(ge=1, le=600, description="秒"), Number]
+Switch = Annotated[int, Field(ge=0, le=1), Number]
+
+
+WANTS_DIMENSION: Final[dict[str, Any]] = {
+    "if": {"properties": {"model_type": {"const": "embedding"}}},
+    "then": {"properties": {"model_dim": {"minimum": 1}}, "required": ["model_dim"]},
+}
 
 
 class ModelAsked(BaseModel):
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", protected_namespaces=(), json_schema_extra=WANTS_DIMENSION)
 
     config_name: Name = Field(examples=["我的嵌入模型"])
     base_url: Url
