@@ -67,17 +67,23 @@ def _operation(document: Mapping[str, Any], method: str, path: str, told: Mappin
         path=path,
         parameters={each["name"]: each["in"] for each in told.get("parameters", ())},
         bodies=bodies,
-        fields=dict(_fields(document, schema, "")),
+        fields=dict(_fields(document, schema, "", ())),
         statuses=frozenset(int(status) for status in told["responses"]),
         takes_file=FORM in content,
     )
 
 
-def _fields(document: Mapping[str, Any], schema: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+def _fields(
+    document: Mapping[str, Any], schema: Mapping[str, Any], prefix: str, above: tuple[str, ...]
+) -> Iterator[tuple[str, Any]]:
+    """Where a schema holds itself, once."""
+    if (named := schema.get("$ref", "")) in above:
+        return
+    above = (*above, named) if named else above
     for name, inner in _resolved(document, schema).get("properties", {}).items():
         yield prefix + name, inner
         for option in (inner, *inner.get("anyOf", ())):
-            yield from _fields(document, option, f"{prefix}{name}.")
+            yield from _fields(document, option, f"{prefix}{name}.", above)
 
 
 def _resolved(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
