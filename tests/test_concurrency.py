@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 from qianxun import Document, Engine
 from qianxun.errors import AlreadyThere, NotFound
 from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.types import Accepted
 from tests.pipelines.opened import GatedEmbedding
 
 WRITERS = READERS = 16
@@ -72,15 +73,14 @@ async def _read(engine: Engine, kb: int, ledger: Ledger, reader: int, writing: a
         if doc_id and ledger.live.get(doc_id) == word:
             assert doc_id in found, "what was there before and after the question is not in its answer"
             ledger.seen[doc_id].set()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.03)
 
 
-@pytest.mark.parametrize("background", [True, False])
-def test_added_is_found_and_deleted_is_not_under_many_writers_and_readers(tmp_path: Path, background: bool) -> None:
+def test_added_is_found_and_deleted_is_not_under_many_writers_and_readers(tmp_path: Path) -> None:
     async def story() -> None:
-        async with Engine.open(tmp_path, models=MODEL, background=background) as engine:
+        async with Engine.open(tmp_path, models=MODEL) as engine:
             kb = (await engine.create_knowledge_base("医保", model="fake-64")).id
-            await engine.add_documents(kb, [Document(f"n{at}", f"邻居第{at}篇，讲住院报销。") for at in range(200)])
+            await engine.add_documents(kb, [Document(f"n{at}", f"邻居第{at}篇，讲住院报销。") for at in range(50)])
             ledger = Ledger()
             async with asyncio.TaskGroup() as group:
                 writing = asyncio.gather(*(_write(engine, kb, ledger, at) for at in range(WRITERS)))
@@ -96,6 +96,35 @@ def test_added_is_found_and_deleted_is_not_under_many_writers_and_readers(tmp_pa
 
 async def _finish(writing: Awaitable[object]) -> object:
     return await writing
+
+
+@pytest.mark.parametrize("broken", ["add", "delete"])
+def test_that_check_catches_a_write_that_is_acknowledged_too_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    whole = Engine.add_documents
+
+    async def hasty_add(engine: Engine, kb: int, batch: Sequence[Document]) -> list[Accepted]:
+        return await whole(engine, kb, batch, wait=False)
+
+    async def hasty_delete(engine: Engine, kb: int, doc_id: str) -> bool:
+        return True
+
+    async def story() -> None:
+        async with Engine.open(tmp_path, models=MODEL, background=False) as engine:
+            kb = (await engine.create_knowledge_base("医保", model="fake-64")).id
+            ledger = Ledger()
+            writing = asyncio.create_task(_write(engine, kb, ledger, 1))
+            reading = asyncio.create_task(_read(engine, kb, ledger, 1, writing))
+            with pytest.raises(AssertionError, match="added, and not" if broken == "add" else "deleted, and"):
+                await writing
+            await reading
+
+    if broken == "add":
+        monkeypatch.setattr(Engine, "add_documents", hasty_add)
+    else:
+        monkeypatch.setattr(Engine, "delete_document", hasty_delete)
+    asyncio.run(story())
 
 
 # ── bases that come and go ───────────────────────────────────────────────────────────────────────

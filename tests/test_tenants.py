@@ -263,6 +263,18 @@ def test_the_door_of_the_records_opens_for_the_bases_tenant_alone() -> None:
     records.close()
 
 
+def test_without_that_door_a_stranger_would_see_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control of the tests above: it is the door that keeps strangers out."""
+
+    async def story() -> None:
+        async with shared(tmp_path) as (engine, held):
+            monkeypatch.setattr(bases, "require", lambda *_, **__: None)
+            (chunk,) = await engine.of(TENANTS[1]).chunks(held[TENANTS[0]], "d")
+            assert SECRET in chunk.text
+
+    asyncio.run(story())
+
+
 # Transactions that are about no one base, or look for their tenant themselves.
 OPEN_TO_ALL = {
     "engine.py",  # bases and logs, by tenant

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -32,7 +31,7 @@ from qianxun.pipelines.journal import Journal
 from qianxun.pipelines.knowledge_base import KnowledgeBaseManager
 from qianxun.pipelines.model_registry import Registry, is_ref
 from qianxun.pipelines.model_threads import ModelThreads
-from qianxun.pipelines.open_bases import OpenBases, first_index, open_base
+from qianxun.pipelines.open_bases import OpenBases, open_base
 from qianxun.pipelines.options import FusionName, Mode, RecallOptions, check, search_options
 from qianxun.pipelines.recall import recall_kept
 from qianxun.pipelines.steps import Recalled
@@ -47,8 +46,6 @@ from qianxun.registry import create_index_backend
 from qianxun.settings import Settings, load
 from qianxun.shelf import OwnShelf, Shelf, open_registry
 from qianxun.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
-
-log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -176,14 +173,8 @@ class Engine:
         await asyncio.to_thread(OwnShelf(self.shelf, self.registry).check, kept, self._model(chosen, dimension))
         told: dict[str, Any] = {"kind": kind, "embedding_model": chosen, "dimension": dimension, "config": kept}
         created = await self.records.write(lambda tx: bases.create(tx, name, tenant=self.tenant, **told))
-        await self._bases.alone(created.id, lambda: self._build(created))
+        await self._bases.made(created, self._own(created.id), self.backend, self._model(chosen, dimension))
         return created
-
-    async def _build(self, about: KnowledgeBase) -> None:
-        """The first index of a new base, unless somebody has opened the base, or removed it, before it came to that."""
-        is_there = bool(await self.records.read(lambda tx: bases.tenants(tx, [about.id])))
-        if is_there and self._bases.get(about.id) is None:
-            await first_index(about, self.backend, self._model(about.embedding_model, about.dimension))
 
     async def rename(self, knowledge_base: int, name: str) -> KnowledgeBase:
         """Gives the base another name. Raises AlreadyThere when another base of the tenant has it."""
@@ -221,18 +212,9 @@ class Engine:
 
     async def delete_knowledge_base(self, knowledge_base: int) -> None:
         """The base with everything in it. Nothing of it can be returned from now on."""
-        await self._own(knowledge_base).read(_nothing)  # a stranger waits for nothing
-        await self._bases.alone(knowledge_base, lambda: self._remove(knowledge_base))
-
-    async def _remove(self, knowledge_base: int) -> None:
-        # The records first: whatever works on the base finds it gone with its next transaction, and lets go.
-        await self.records.write(lambda tx: bases.remove(tx, knowledge_base, tenant=self.tenant))
-        base = self._bases.get(knowledge_base)
-        if base is not None:
-            self._bases.forget(knowledge_base)
-            async with base.indexing:
-                await base.serving.retire()
-        await self.backend.drop(knowledge_base)
+        own = self._own(knowledge_base)
+        await own.read(_nothing)  # a stranger waits for nothing
+        await self._bases.removed(own, self.backend)
 
     async def statistics(self, knowledge_base: int) -> dict[str, int]:
         """How many documents stand in which state, how many chunks and tables there are."""
@@ -419,12 +401,9 @@ class Engine:
     async def rebuild(self, knowledge_base: int, *, model: str | None = None, watch: Any = _nothing) -> int:
         """Makes the index anew; with ``model``, under another model ("none": without one)."""
         base = await self.base(knowledge_base)
-        wanted = base.model
-        if model is not None:
-            chosen, dimension = await asyncio.to_thread(self.embeddings.choose, model, self.registry)
-            wanted = self._model(chosen, dimension)
+        chosen = None if model is None else await asyncio.to_thread(self.embeddings.choose, model, self.registry)
         with self._using(base):
-            return await rebuild(base, wanted, watch)
+            return await rebuild(base, base.model if chosen is None else self._model(*chosen), watch)
 
     async def drain(self, knowledge_base: int) -> Drained:
         """Works through what is waiting for the index, retries that are due included."""

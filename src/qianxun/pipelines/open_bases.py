@@ -13,20 +13,13 @@ from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.pipelines.base import OpenBase, Serving, stamp_for
 from qianxun.pipelines.upkeep import catch_up, rebuild
 from qianxun.ports import EmbeddingModel, IndexBackend
+from qianxun.records import bases
 from qianxun.records.tenancy import BaseRecords
 from qianxun.types import KnowledgeBase
 
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-
-
-async def first_index(about: KnowledgeBase, backend: IndexBackend, model: EmbeddingModel | None) -> None:
-    """An empty index for a new base."""
-    analyser = Analyser(about.config.get("dictionary", ()))
-    built = await backend.build(about.id, stamp_for(model, analyser))
-    await backend.switch(about.id, built)
-    await built.close()
 
 
 async def open_base(
@@ -108,8 +101,33 @@ class OpenBases:
         if not done.cancelled():
             done.exception()  # whoever waits for it hears it; a caller that was cancelled need not
 
-    def forget(self, knowledge_base: int) -> None:
-        self._open.pop(knowledge_base, None)
+    async def made(
+        self, about: KnowledgeBase, own: BaseRecords, backend: IndexBackend, model: EmbeddingModel | None
+    ) -> None:
+        """The first index of a new base, unless somebody has opened the base, or removed it, before it came to that."""
+
+        async def make() -> None:
+            if about.id in self._open or not await own.is_there():
+                return
+            built = await backend.build(about.id, stamp_for(model, Analyser(about.config.get("dictionary", ()))))
+            await backend.switch(about.id, built)
+            await built.close()
+
+        await self.alone(about.id, make)
+
+    async def removed(self, own: BaseRecords, backend: IndexBackend) -> None:
+        """The base with everything in it, its index last. Raises NotFound when it is gone already."""
+
+        async def remove() -> None:
+            # The records first: whatever works on the base finds it gone with its next transaction, and lets go.
+            await own.write(lambda tx: bases.remove(tx, own.knowledge_base, tenant=own.tenant))
+            base = self._open.pop(own.knowledge_base, None)
+            if base is not None:
+                async with base.indexing:
+                    await base.serving.retire()
+            await backend.drop(own.knowledge_base)
+
+        await self.alone(own.knowledge_base, remove)
 
     async def close(self) -> None:
         while self._moving:

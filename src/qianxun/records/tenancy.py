@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from qianxun.errors import NotFound
 from qianxun.records import Records, bases
 
 Result = TypeVar("Result")
@@ -50,6 +51,13 @@ class BaseRecords:
 
     async def write(self, work: Callable[[Connection], Result]) -> Result:
         return await self.records.write(lambda tx: self._checked(tx, work))
+
+    async def is_there(self) -> bool:
+        try:
+            await self.read(lambda _: None)
+        except NotFound:
+            return False
+        return True
 
     def _checked(self, tx: Connection, work: Callable[[Connection], Result]) -> Result:
         bases.require(tx, self.knowledge_base, tenant=self.tenant)
