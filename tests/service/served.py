@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +86,14 @@ async def serving(
             finally:
                 server.stop()
                 await running
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(6000):
+        if holds():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it never came to that")
 
 
 def issue(engine: Engine, tenant: str = "local", scope: keys.Scope = "write") -> tuple[int, str]:

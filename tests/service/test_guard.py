@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
-from qianxun.service.guard import is_loopback
-from tests.service.served import BASES, MODEL, Served, issue, revoke, serving
+from qianxun.service.guard import Guard, _Held, is_loopback
+from tests.service.served import BASES, MODEL, Served, issue, revoke, serving, until
 
 OPEN = ("/healthz", "/readyz")
 
@@ -277,22 +278,23 @@ def test_bodies_that_are_held_together_are_bounded_and_let_go(tmp_path: Path) ->
             writer.write(head + b"x" * 999_999)
             await writer.drain()
             waiting.append((reader, writer))
-        for _ in range(200):
-            answer = await served.http.post(path.decode(), json={"name": "a", "content": "医" * 330_000})
-            if answer.status_code == 503:
-                break
-            await asyncio.sleep(0.02)
+        held = _held(served)
+        await until(lambda: held.bytes == 16 * 999_999)
+        answer = await served.http.post(path.decode(), json={"name": "a", "content": "医" * 330_000})
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         for _, writer in waiting:
             writer.close()
-        for _ in range(200):
-            answer = await served.http.post(path.decode(), json={"name": "a", "content": "医保"})
-            if answer.status_code == 201:
-                break
-            await asyncio.sleep(0.02)
-        assert answer.status_code == 201
+        await until(lambda: held.bytes == 0)
+        assert (await served.http.post(path.decode(), json={"name": "a", "content": "医保"})).status_code == 201
 
     run(tmp_path, story, {"service.body_megabytes": 1})
+
+
+def _held(served: Served) -> _Held:
+    layer: Any = served.app.middleware_stack
+    while not isinstance(layer, Guard):
+        layer = vars(layer).get("app") or vars(layer)["_app"]
+    return layer.held
 
 
 def test_every_answer_keeps_browsers_from_guessing_and_keeping(tmp_path: Path) -> None:

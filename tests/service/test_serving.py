@@ -20,8 +20,8 @@ from qianxun.errors import BadInput
 from qianxun.records import Records, keys
 from qianxun.records.database import sqlite_url
 from qianxun.service.serving import bound
-from tests.service.served import BASES, Served, running, serving
-from tests.service.test_turns import GatedQueries, search, until
+from tests.service.served import BASES, Served, running, serving, until
+from tests.service.test_turns import GatedQueries, search
 
 
 def test_it_says_where_it_listens_and_ends_cleanly_on_ctrl_c(

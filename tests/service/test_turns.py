@@ -16,7 +16,7 @@ from qianxun.errors import Overloaded
 from qianxun.service.turns import ClientLeft, Turns, attended
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import Vector
-from tests.service.served import Served, serving
+from tests.service.served import Served, serving, until
 
 
 class Caller:
@@ -201,14 +201,6 @@ class GatedQueries(HashEmbedding):
         self.asked += 1
         assert self.gate.wait(60), "nobody opened the gate"
         return super().embed_query(text)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(6000):
-        if holds():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it never came to that")
 
 
 ONE = {"service.recalls_at_once": 1, "service.recalls_waiting": 1, "search.cache_entries": 0}

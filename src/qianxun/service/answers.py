@@ -104,6 +104,7 @@ DESCRIPTIONS: Final = {
     403: "密钥不许做这件事；未设密钥时，不是从本机发来的请求",
     404: "没有这样的知识库、文档、日志或模型（包括属于别的租户的）",
     405: "这个地址没有这种方法",
+    408: "请求体迟迟没有到齐",
     409: "名称或编号已被占用",
     413: "请求体或文件太大",
     415: "不支持的文件或请求体类型",
@@ -118,6 +119,7 @@ WORDS: Final = {
     403: "forbidden",
     404: "not_found",
     405: "method_not_allowed",
+    408: "request_timeout",
     413: "too_large",
     415: "unsupported_media_type",
     422: "validation",
@@ -130,7 +132,8 @@ EVERYWHERE: Final = (401, 403, 500, 503)
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What a route's documentation says of these error statuses and of those that every route may answer."""
-    told = sorted({*statuses, *EVERYWHERE})
+    with_body = (408,) if 413 in statuses else ()
+    told = sorted({*statuses, *with_body, *EVERYWHERE})
     found: dict[int | str, dict[str, Any]] = {
         status: {"model": Problem, "description": DESCRIPTIONS[status]} for status in told
     }

@@ -34,6 +34,7 @@ OPEN: Final = frozenset({"/healthz", "/readyz"})  # for whoever asks
 READING: Final = ("/v1/retrieval/", "/v1/recall/", "/v1/query/", "/v1/explain/")
 UPLOADED: Final = re.compile(r"/v1/knowledge-bases/[^/]+/documents(/.*)?", re.DOTALL)
 FORM_BYTES: Final = MIB  # that a form may have beside its file
+STALLED_SECONDS: Final = 30.0  # without a byte of a body that was announced
 BODIES: Final = 16  # of the largest size that are held at once
 
 _SECURE: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
@@ -95,7 +96,7 @@ class Guard:
     async def _wants_key(self) -> bool:
         """Once there has been a key. That the last one was revoked opens no door."""
         if not self._has_keys:
-            self._has_keys = bool(await self._read(keys.listed))
+            self._has_keys = await self._read(keys.any_ever)
         return self._has_keys
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
@@ -136,15 +137,21 @@ class _Held:
 class _Body:
     """A body on its way in, counted as it comes; an uploaded file goes to the disk and is not ``held``."""
 
-    __slots__ = ("_held", "_receive", "bytes", "most")
+    __slots__ = ("_held", "_receive", "bytes", "is_whole", "most")
 
     def __init__(self, receive: Receive, most: int, held: _Held | None) -> None:
         self._receive, self._held = receive, held
         self.most = most
         self.bytes = 0
+        self.is_whole = False  # what comes then is the client's leaving, whenever that may be
 
     async def __call__(self) -> Message:
-        message = await self._receive()
+        try:
+            async with asyncio.timeout(None if self.is_whole else STALLED_SECONDS):
+                message = await self._receive()
+        except TimeoutError:
+            raise HTTPException(408, "请求体迟迟没有到齐　检查网络后重试") from None
+        self.is_whole = not message.get("more_body", False)
         if message["type"] == "http.request" and (came := len(message.get("body", b""))):
             self.bytes += came
             if self._held is not None:
@@ -183,7 +190,7 @@ class _Outgoing:
 
 
 def _reading(records: Records, work: Callable[[Connection], T]) -> T:
-    with records.reading() as tx:
+    with records.glancing() as tx:
         return work(tx)
 
 

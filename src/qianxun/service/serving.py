@@ -20,6 +20,7 @@ from qianxun.errors import BadInput, Forbidden
 from qianxun.records import keys
 from qianxun.service import uploads
 from qianxun.service.app import create_app
+from qianxun.service.connection import Connection
 from qianxun.service.context import Service
 from qianxun.service.guard import is_loopback
 from qianxun.service.health import open_indexes
@@ -148,7 +149,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=Connection,
                 ws="none",
                 loop="none",
                 lifespan="off",
