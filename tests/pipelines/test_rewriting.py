@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from qianxun.errors import BadModelReply, BadQuery, ModelUnavailable, NotFound
+from qianxun.pipelines.model_registry import NewModel
 from qianxun.pipelines.options import RecallOptions, check, search_options
 from qianxun.pipelines.rewriting import LONGEST, MOST, rewritten
-from qianxun.settings import ChatSettings, Search, Settings
+from qianxun.settings import ChatSettings, Outbound, Search, Settings
 from qianxun.types import Document
 from tests.models.embedding_service import says, serving, status
 from tests.pipelines.asked import FakeChat, Opened, near_ties
@@ -58,18 +59,30 @@ def test_without_a_configured_model_nobody_is_asked(tmp_path: Path) -> None:
 
 
 def test_a_model_registered_between_two_requests_takes_effect(tmp_path: Path) -> None:
-    with opened(tmp_path, chat('["津贴"]'), search=SEARCH) as held:
-        shelf: dict[str, Any] = held.engine.models  # type: ignore[assignment]
-        assert held.ask(QUERY, mode="fulltext").queries == (QUERY, "津贴")
-        shelf["改写"] = chat('["工资"]')
-        assert held.ask(QUERY, mode="fulltext").queries == (QUERY, "工资")
-        del shelf["改写"]
+    told = Settings(data=str(tmp_path), search=SEARCH, outbound=Outbound(allow=("127.0.0.1",)))
+    with (
+        serving(says('["津贴"]')) as one,
+        serving(says('["工资"]')) as other,
+        opened(tmp_path, name="", settings=told) as held,
+    ):
+        registry = held.engine.registry
+
+        def asked() -> tuple[str, ...]:
+            return held.ask(QUERY, mode="fulltext").queries
+
+        first = held.run(registry.add("7", NewModel("甲", one.url, "m", "rewrite")))
+        held.run(held.engine.configure(held.kb, {"rewrite_model": first.ref}))
+        assert asked() == (QUERY, "津贴")
+        held.run(registry.change("7", first.id, {"base_url": other.url}))
+        assert asked() == (QUERY, "工资")
+        held.run(registry.remove("7", first.id))
         gone = held.ask(QUERY, mode="fulltext")
         assert gone.queries == (QUERY,)
         assert [each.part for each in gone.degraded] == ["rewrite"]
-        assert "改写" in gone.degraded[0].reason
-        shelf["改写"] = chat('["公园"]')
-        assert held.ask(QUERY, mode="fulltext").queries == (QUERY, "公园")
+        assert first.ref in gone.degraded[0].reason
+        second = held.run(registry.add("7", NewModel("乙", one.url, "m", "rewrite")))
+        held.run(held.engine.configure(held.kb, {"rewrite_model": second.ref}))
+        assert asked() == (QUERY, "津贴")
 
 
 def failing(error: BaseException) -> Callable[[], Any]:
