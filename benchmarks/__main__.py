@@ -38,6 +38,7 @@ BENCHMARKS = (
         at_most=1.1,
     ),
     Benchmark("benchmarks.recall", (), ("--quick",), ("recall@10",), at_least=0.95),
+    Benchmark("benchmarks.service", (), ("--count", "3000", "--passes", "1", "--seconds", "1")),
     Benchmark(
         "benchmarks.side_by_side",
         (),

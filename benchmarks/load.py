@@ -16,9 +16,11 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import uvloop
+
+T = TypeVar("T")
 
 QUIET_SECONDS = 30.0  # a connection that says nothing for so long is given up
 
@@ -64,11 +66,17 @@ def request(path: str, question: str) -> bytes:
     return f"{head}\r\n\r\n".encode() + body
 
 
+def begun_at(told: list[T], start: int) -> list[T]:
+    """All of them, from the ``start``-th on and round."""
+    at = start % len(told)
+    return told[at:] + told[:at]
+
+
 async def load(port: int, requests: list[bytes], clients: int, seconds: float, start: int) -> dict[str, Any]:
     """One pass, to its last answer: so nothing is begun that does not count."""
     loop = asyncio.get_running_loop()
     made = [(await loop.create_connection(Client, "127.0.0.1", port))[1] for _ in range(clients)]
-    turns = iter(requests[start:] + requests[:start])
+    turns = iter(begun_at(requests, start))
     waits: list[float] = []
     others: dict[int, int] = {}
     began = last = time.perf_counter()

@@ -25,6 +25,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.load import begun_at
 from benchmarks.passages import SCALE
 from benchmarks.peers.harness import Material, cpu_seconds
 from benchmarks.peers.material import REAL, prepare
@@ -38,6 +39,7 @@ RATIO_AT_LEAST, FROM_CLIENTS = 0.6, 8
 GOODPUT_AT_LEAST = 0.9  # of the peak, with the most clients
 START_SECONDS = 120.0
 WARMING_SECONDS = 1.0
+STRIDE = 137  # questions between the beginnings of two passes
 
 
 # ── the process that serves ──────────────────────────────────────────────────────────────────────
@@ -100,7 +102,7 @@ def _tell(told: dict[str, Any]) -> None:
 
 async def calls(engine: Any, base: int, texts: list[str], clients: int, seconds: float, start: int) -> dict[str, Any]:
     """As `benchmarks.load.load`, without HTTP, and without anybody who watches."""
-    turns = iter(texts[start:] + texts[:start])
+    turns = iter(begun_at(texts, start))
     waits: list[float] = []
     others: dict[int, int] = {}
     watching, engine.recalled = engine.recalled, lambda _: None
@@ -240,11 +242,11 @@ def measure(material: Material, folder: Path, plan: Sequence[int], seconds: floa
 
     try:
         for ask in (server.ask, asker.ask):
-            ask(f"8 {WARMING_SECONDS} 0")
+            ask(f"8 {min(WARMING_SECONDS, seconds)} 0")
         if cache:
             server.ask(f"8 {START_SECONDS} 0")
         for turn, clients in enumerate(plan):
-            line = f"{clients} {seconds} {turn * 137 % QUESTIONS}"
+            line = f"{clients} {seconds} {turn * STRIDE}"
             pair = timed(server.ask, line), timed(asker.ask, line)
             found.setdefault(clients, []).append(pair)
             print(json.dumps({"clients": clients, **level([pair])}), file=sys.stderr, flush=True)
@@ -254,13 +256,13 @@ def measure(material: Material, folder: Path, plan: Sequence[int], seconds: floa
     return {clients: level(pairs) for clients, pairs in found.items()}
 
 
-def run(count: int, passes: int, seconds: float, cache: Path, real: int = REAL) -> dict[str, Any]:
-    material, embedded = prepare(cache, count, QUESTIONS, real)
+def run(count: int, passes: int, seconds: float, cache: Path, questions: int, real: int) -> dict[str, Any]:
+    material, embedded = prepare(cache, count, questions, real)
     folder = cache / f"built-{count}" / OURS.name
     shutil.rmtree(folder, ignore_errors=True)  # of this checkout, not of an earlier one
     built(OURS, material.folder, folder)
     levels = measure(material, folder, CLIENTS * passes, seconds)
-    kept = measure(material, folder, CLIENTS, seconds, cache=2 * QUESTIONS)
+    kept = measure(material, folder, CLIENTS, seconds, cache=2 * questions)
     return {
         "chunks": count,
         "really_embedded": embedded,
@@ -293,13 +295,14 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=CHUNKS, help="chunks")
     parser.add_argument("--passes", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0, help="of one pass")
+    parser.add_argument("--questions", type=int, default=QUESTIONS, help="different ones")
     parser.add_argument("--real", type=int, default=REAL, help="passages embedded with the model")
     parser.add_argument("--cache", type=Path, default=CACHE)
     given = parser.parse_args()
     if not SCALE.exists():
         print(f"no passages to measure with: {SCALE.name} is not beside this checkout", file=sys.stderr)
         return 2
-    told = run(given.count, given.passes, given.seconds, given.cache, given.real)
+    told = run(given.count, given.passes, given.seconds, given.cache, given.questions, given.real)
     print(json.dumps(told, ensure_ascii=False, indent=1))
     print(f"{table(told['levels'])}\n\nWith a cache of answers:\n\n{table(told['with_cache'])}", file=sys.stderr)
     for what, held in told["verdicts"].items():

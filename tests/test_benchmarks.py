@@ -6,13 +6,16 @@ import asyncio
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from benchmarks import embedding, recall, side_by_side
+from benchmarks import embedding, recall, service, side_by_side
 from benchmarks.__main__ import BENCHMARKS, Benchmark, judge
 from benchmarks.__main__ import run as run_benchmark
+from benchmarks.load import Client, begun_at
 from benchmarks.passages import MODEL, passages
 from benchmarks.peers.material import questions, spread
 from benchmarks.side_by_side import BARE, PEERS, Entry, Failed, questions_needed, run, table, verdicts
@@ -59,6 +62,86 @@ def test_the_pipeline_is_measured_beside_the_bare_calls_on_the_same_questions(tm
     assert told["judged"] is False
     assert "medians of 1 passes" in done.stderr
     assert "none is held against this run" in done.stderr
+
+
+@needs_data
+@needs_model
+def test_the_service_is_measured_beside_its_own_engine_in_the_same_run(tmp_path: Path) -> None:
+    sample = ["--count", "300", "--real", "24", "--questions", "40", "--passes", "1", "--seconds", "0.2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.service", *sample, "--cache", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=240,
+    )
+    told = json.loads(done.stdout)
+    assert list(told["levels"]) == list(told["with_cache"]) == ["1", "8", "32", "256"]
+    assert all(level["ratio"] > 0 for level in told["levels"].values())
+    assert sum(level["not_answered"] for level in told["levels"].values()) == 0
+    assert told["judged"] is False
+    assert "none is held against this run" in done.stderr
+    written = (tmp_path / "built-300" / "service.log").read_text(encoding="utf-8").splitlines()
+    asked = [line for line in map(json.loads, written) if line["message"] == "request"]
+    assert {(line["route"], line["status"]) for line in asked} == {("/v1/retrieval/{knowledge_base_id}", 200)}
+
+
+def _levels(**http: float) -> dict[int, dict[str, float]]:
+    return {
+        int(clients[1:]): {"ratio": rate / 100, "http_per_second": rate, "not_answered": 0}
+        for clients, rate in http.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("levels", "held"),
+    [
+        (_levels(_1=30, _8=60, _32=100, _256=90), [True, True, True, True, True]),  # one client alone has no target
+        (_levels(_1=30, _8=59, _32=100, _256=90), [False, True, True, True, True]),
+        (_levels(_1=30, _8=60, _32=100, _256=89), [True, True, True, False, True]),
+    ],
+)
+def test_the_service_is_held_to_its_engine_and_to_its_own_peak(
+    levels: dict[int, dict[str, float]], held: list[bool]
+) -> None:
+    assert [met for _, met in service.verdicts(levels)] == held
+
+
+def test_an_answer_that_was_none_misses_the_target() -> None:
+    levels = _levels(_8=100)
+    levels[8]["not_answered"] = 1
+    assert [met for _, met in service.verdicts(levels)] == [True, True, False]
+
+
+def test_a_pass_is_told_by_its_answers_and_its_slowest() -> None:
+    told = {"waits": [0.001 * each for each in range(1, 201)], "others": {"503": 2}, "seconds": 4.0}
+    found = service.pass_of(told, cpu=1.0)
+    assert (found.answers, found.rate, found.others, found.cpu_ms) == (200, 50.0, 2, 5.0)
+    assert (round(found.p50_ms), round(found.p99_ms)) == (101, 199)
+    assert service.pass_of({"waits": [], "others": {}, "seconds": 0.0}, cpu=1.0).rate == 0
+
+
+@pytest.mark.parametrize("cuts", [(), (5,), (20, 60), (61, 62, 63)])
+def test_the_asker_puts_an_answer_together_from_its_pieces(cuts: tuple[int, ...]) -> None:
+    reply = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\ncontent-length: 4\r\nx: y\r\n\r\nbusy"
+
+    async def ask() -> tuple[int, bytes]:
+        client, sent = Client(), []
+        client.connection_made(SimpleNamespace(write=sent.append))  # type: ignore[arg-type]
+        asking = asyncio.ensure_future(client.ask(b"question"))
+        await asyncio.sleep(0)
+        for start, end in pairwise((0, *cuts, len(reply))):
+            assert not asking.done()
+            client.data_received(reply[start:end])
+        assert sent == [b"question"]
+        return await asking
+
+    assert asyncio.run(ask()) == (503, b"busy")
+
+
+def test_questions_go_round_from_where_a_pass_begins() -> None:
+    assert begun_at(["a", "b", "c"], 4) == ["b", "c", "a"]
 
 
 @needs_data
