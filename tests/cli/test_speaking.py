@@ -35,12 +35,6 @@ def test_errors_are_english_on_request(handbook: Run, files: Path) -> None:
     assert "没有名为" in handbook("kb", "show", "没有").err
 
 
-def test_a_url_is_refused_until_there_is_a_service(run: Run) -> None:
-    failed = run("--url", "http://127.0.0.1:8000", "kb", "list")
-    assert failed.code == 2
-    assert "--url" in failed.err
-
-
 def test_a_wrong_command_is_a_mistake_also_in_json(run: Run) -> None:
     assert run("search", "发票").code == 2
     failed = run("search", "发票", "--json")

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from qianxun.cli.models import known_models
+from qianxun.cli.service_health import doctor_of_service
 from qianxun.cli.session import JsonFlag, session_of
 from qianxun.cli.voice import out, print_json, say
 
@@ -22,7 +23,10 @@ def doctor(context: typer.Context, as_json: JsonFlag = False) -> int:
     """检查环境：设置、数据目录、依赖、模型、知识库 · the state of the set-up"""
     from qianxun.cli.health import examine
 
-    settings = session_of(context).settings()
+    session = session_of(context)
+    if session.url:
+        return doctor_of_service(session, as_json)
+    settings = session.settings()
     health = examine(settings)
     models = known_models(settings)
     if as_json:

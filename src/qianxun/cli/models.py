@@ -19,7 +19,7 @@ from qianxun.cli.registered import (
     remove_model,
     try_registered,
 )
-from qianxun.cli.session import JsonFlag, session_of
+from qianxun.cli.session import JsonFlag, refuse_url, session_of
 from qianxun.cli.voice import err, note, out, print_json, say
 from qianxun.errors import BadInput, NotFound
 
@@ -43,17 +43,23 @@ def list_models(
     context: typer.Context, user: WhoseOption = None, tenant: TenantOption = "local", as_json: JsonFlag = False
 ) -> None:
     session = session_of(context)
-    rows = known_models(session.settings())
+    if session.url and not user:
+        raise BadInput(
+            say("服务里的模型是用户登记的，没有写是谁的", "The models of a service are its users'; whose was not said"),
+            hint=say("写明用户：models list --user U", "Say so: models list --user U"),
+        )
+    rows = [] if session.url else known_models(session.settings())  # of this machine: not the service's affair
     registered = registered_models(session, user, tenant)
     if as_json:
         print_json({"models": rows, "registered": registered})
         return
-    _print_known(rows)
-    if registered:
+    if rows:
+        _print_known(rows)
         out().print()
+    if registered:
         out().print(registered_table(registered))
-    elif session.url and not user:
-        note(say("登记在服务里的模型，加 --user U 查看", "Add --user U to see what is registered with the service"))
+    elif session.url:
+        note(say(f"{user} 还没有登记模型：{session.start} models add --help", f"{user} has registered no model yet"))
 
 
 def _print_known(rows: list[dict[str, Any]]) -> None:
@@ -110,6 +116,7 @@ def pull_model(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
+    refuse_url(session_of(context), "models pull")
     settings = session_of(context).settings()
     if source is not None and not source.is_dir():
         raise BadInput(
@@ -181,6 +188,7 @@ def try_model(
     if name and name.startswith("user-model:"):
         _tell_trial(try_registered(session, name, user, tenant), as_json)
         return
+    refuse_url(session, say("试本机的模型", "Trying a model of this machine"))
     settings = session.settings()
     wanted = name or settings.vectorization.model
     if wanted == "none":

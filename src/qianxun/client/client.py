@@ -13,11 +13,13 @@ import httpx
 
 from qianxun.client.connection import Connection, Patience, Request
 from qianxun.client.reading import (
+    Readiness,
     read_accepted,
     read_base,
     read_bases,
     read_document,
     read_documents,
+    read_readiness,
     read_statistics,
 )
 from qianxun.client.registered import RegisteredModels
@@ -79,6 +81,10 @@ class Client:
     def registry(self) -> RegisteredModels:
         """The models that users registered."""
         return RegisteredModels(self._ask)
+
+    async def readiness(self) -> Readiness:
+        """Raises what keeps the service from taking requests. Asks without a key's help, and shows nothing of it."""
+        return await self._ask(Request("GET", "readyz"), read_readiness)
 
     # ── knowledge bases ──────────────────────────────────────────────────────────────────────────
 

@@ -140,7 +140,7 @@ class Connection:
     async def _send(self, request: Request, bounds: httpx.Timeout, **more: Any) -> httpx.Response:
         headers = dict(request.headers or {})
         if request.body is not None:
-            more["content"] = _written(request.body)
+            more["content"] = _written(request)
             headers["content-type"] = "application/json"
         return await self._client.request(
             request.method,
@@ -180,15 +180,16 @@ class Connection:
         raise of_word(request.mistake if word in MISTAKES else word, message, hint=hint)
 
 
-def _written(body: Any) -> bytes:
-    """As JSON; half of a surrogate pair, which UTF-8 cannot say, is escaped with all the rest."""
+def _written(request: Request) -> bytes:
+    """The body as JSON; half of a surrogate pair, which UTF-8 cannot say, is escaped with all the rest."""
     try:
         try:
-            return json.dumps(body, ensure_ascii=False, allow_nan=False).encode("utf-8")
+            return json.dumps(request.body, ensure_ascii=False, allow_nan=False).encode("utf-8")
         except UnicodeEncodeError:
-            return json.dumps(body, allow_nan=False).encode("ascii")
+            return json.dumps(request.body, allow_nan=False).encode("ascii")
     except (TypeError, ValueError) as error:
-        raise BadInput(f"请求写不成 JSON：{error}", hint="只能有文字、有限的数字、真假、列表与键值对") from error
+        hint = "只能有文字、有限的数字、真假、列表与键值对"
+        raise of_word(request.mistake, f"请求写不成 JSON：{error}", hint=hint) from error
 
 
 # ── addresses and keys ───────────────────────────────────────────────────────────────────────────
@@ -255,4 +256,6 @@ def _was_never_sent(error: httpx.TransportError) -> bool:
 def _plain(error: httpx.TransportError) -> str:
     if isinstance(error, httpx.TimeoutException):
         return "超时"
+    if str(error) == "All connection attempts failed":  # what is left of the system's own words
+        return "那里没有程序应答"
     return str(error) or type(error).__name__

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from qianxun.types import Accepted, DocumentState, KnowledgeBase
 
 Read = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """A service that takes requests."""
+
+    queue_depth: int  # writes that wait for an index
+    unusable: int  # bases whose index could not be opened
 
 
 def read_base(data: Read) -> KnowledgeBase:
@@ -60,3 +69,7 @@ def read_document(data: Read) -> DocumentState:
 
 def read_documents(data: Read) -> list[DocumentState]:
     return [read_document(each) for each in data["documents"]]
+
+
+def read_readiness(data: Read) -> Readiness:
+    return Readiness(data["queue_depth"], data["unusable"])

@@ -1,0 +1,226 @@
+"""The commands with `--url`: the same words, the same output, through the real service."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qianxun.cli import main
+from qianxun.cli.documents import without_key
+from tests.cli.conftest import Outcome, Run
+from tests.service.served import running
+
+
+@pytest.fixture(scope="module")
+def served(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """`qianxun serve` over a copy of the handbook; its address, and the folder that it owns."""
+    data = tmp_path_factory.mktemp("served") / "data"
+    shutil.copytree(filled, data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QIANXUN_VECTORIZATION_MODEL", "none")
+        with running(data) as service:
+            yield service.url, data
+
+
+@pytest.fixture
+def url(served: tuple[str, Path]) -> str:
+    return served[0]
+
+
+def same(here: Outcome, there: Outcome, *left_out: str) -> None:
+    assert here.code == there.code, (here, there)
+    assert settled(here.json, left_out) == settled(there.json, left_out)
+
+
+def settled(told: Any, left_out: tuple[str, ...]) -> Any:
+    """Without what belongs to one run."""
+    if isinstance(told, dict):
+        return {name: settled(value, left_out) for name, value in told.items() if name not in left_out}
+    return [settled(value, left_out) for value in told] if isinstance(told, list) else told
+
+
+OF_THE_RUN = ("trace_id", "time_cost_ms", "from_cache", "seconds", "created_at", "id", "updated_at")
+SEARCHES = (
+    ("QH-2087",),
+    ("发票", "--explain"),
+    ("编号 假期", "--top-k", "1", "--fusion", "rrf"),
+    ("年休假", "--mode", "fulltext", "--threshold", "0.2"),
+    ("住宿", "--type", "没有", "--no-fuzzy"),
+    ("年休假 QH-2087", "--weights", "keyword=1", "--explain", "--top-k", "1"),
+)
+
+
+@pytest.mark.parametrize("words", SEARCHES, ids=lambda words: words[0])
+def test_a_search_says_the_same(handbook: Run, url: str, words: tuple[str, ...]) -> None:
+    asked = ("search", *words, "--kb", "手册")
+    same(handbook(*asked, "--json"), handbook("--url", url, *asked, "--json"), *OF_THE_RUN)
+    here, there = handbook(*asked), handbook("--url", url, *asked)
+    times = re.compile(r"用时 .*|\d+ 毫秒|qianxun --url \S+|qianxun")
+    assert times.sub("", there.out) == times.sub("", here.out)
+    assert there.err == here.err
+
+
+def test_why_a_chunk_is_missing_says_the_same_and_how_to_get_it(handbook: Run, url: str) -> None:
+    first, *_ = handbook("search", "年休假 QH-2087 住宿", "--kb", "手册", "--json").json["chunks"][1:]
+    asked = ("search", "年休假 QH-2087 住宿", "--kb", "手册", "--top-k", "1", "--why", first["chunk_id"])
+    here, there = handbook(*asked, "--json"), handbook("--url", url, *asked, "--json")
+    command = there.json["why"]["command"]
+    assert command.startswith(f"qianxun --url {url} search")
+    same(here, there, *OF_THE_RUN, "command")
+    assert first["chunk_id"] in handbook(*shlex.split(command)[1:], "--json").out
+
+
+LOOKS = (
+    ("kb", "list"),
+    ("kb", "show", "手册"),
+    ("kb", "show", "1001"),
+    ("kb", "show", "没有"),
+    ("delete", "没有", "--kb", "手册"),
+)
+
+
+@pytest.mark.parametrize("words", LOOKS, ids=" ".join)
+def test_what_is_there_is_told_the_same(handbook: Run, url: str, words: tuple[str, ...]) -> None:
+    same(handbook(*words, "--json"), handbook("--url", url, *words, "--json"), "hint", "created_at", "updated_at")
+    assert handbook("--url", url, *words).code == handbook(*words).code
+
+
+def test_a_base_lives_its_whole_life_through_the_service(run: Run, url: str, files: Path) -> None:
+    at = ("--url", url)
+    made = run(*at, "kb", "create", "生命", "--config", "search.top_k=3")
+    assert made.code == 0
+    assert f"qianxun --url {url} add" in made.err
+    assert run(*at, "kb", "create", "生命", "--json").json["error"] == "already_there"
+    bad = files.parent / "坏.pdf"
+    bad.write_bytes(b"no pdf")
+    added = run(*at, "add", files, bad, "--kb", "生命", "--user", "u1", "--meta", "年份=2026", "--json")
+    assert added.code == 1
+    assert [added.json[name] for name in ("added", "unchanged", "chunks")] == [2, 0, 3]
+    assert [Path(one["path"]).name for one in added.json["refused"]] == ["坏.pdf"]
+    again = run(*at, "add", files, "--kb", "生命", "--user", "u1", "--meta", "年份=2026")
+    assert again.code == 0
+    assert "未变 2 个" in again.out
+    found = run(*at, "search", "年休假", "--kb", "生命", "--user", "u1", "--json").json["chunks"][0]
+    assert (found["metadata"]["年份"], found["user_id"]) == (2026, "u1")
+    told = run(*at, "kb", "set", "生命", "search.fusion=rrf", "dictionary+=升降书桌", "--json").json
+    assert (told["config"]["search"], told["rebuilt_chunks"]) == ({"fusion": "rrf", "top_k": 3}, 3)
+    assert "重建索引（3 块）" in run(*at, "kb", "set", "生命", "dictionary=").out
+    assert run(*at, "kb", "set", "生命", "search.fusion=magic").code == 2
+    assert run(*at, "delete", found["doc_id"], "--kb", "生命").code == 0
+    assert run(*at, "delete", found["doc_id"], "--kb", "生命").code == 2
+    assert run(*at, "search", "年休假", "--kb", "生命", "--json").json["chunks"] == []
+    asked = [entry["query"] for entry in run(*at, "logs", "--kb", "生命", "--json").json["logs"]]
+    assert asked == ["年休假", "年休假"]
+    assert [entry["chunk_count"] for entry in run(*at, "logs", "--zero", "--kb", "生命", "--json").json["logs"]] == [0]
+    assert "replay" not in run(*at, "logs").err
+    assert run(*at, "kb", "delete", "生命", "--yes", "--json").json == {"deleted": "生命", "documents": 1}
+    assert run(*at, "kb", "show", "生命").code == 2
+
+
+WRONG = (
+    ["  "],
+    ["发票", "--top-k", "0"],
+    ["发票", "--threshold", "2"],
+    ["发票", "--weights", "smell=1"],
+    ["发票", "--weights", "vector=nan"],
+    ["发票", "--rerank", "没有"],
+    ["发票", "--why", "没有"],
+    ["发票", "--mode", "vector"],
+)
+
+
+@pytest.mark.parametrize("words", WRONG, ids=lambda words: " ".join(words))
+def test_mistakes_are_the_same_mistakes(handbook: Run, url: str, words: list[str]) -> None:
+    asked = ["search", *words, "--kb", "手册", "--json"]
+    here, there = handbook(*asked), handbook("--url", url, *asked)
+    assert (there.code, there.json["error"]) == (here.code, here.json["error"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("verify",),
+        ("rebuild", "--kb", "手册"),
+        ("replay", "1"),
+        ("eval", "评测集"),
+        ("demo",),
+        ("keys", "list"),
+        ("serve",),
+        ("models", "pull", "bge-m3"),
+        ("models", "test"),
+    ],
+    ids=" ".join,
+)
+def test_what_works_on_the_folder_itself_says_so(run: Run, url: str, words: tuple[str, ...]) -> None:
+    failed = run("--url", url, *words)
+    assert failed.code == 2
+    assert "--url" in failed.err
+    assert "--data" in failed.err
+
+
+def test_an_address_is_not_quietly_something_else(run: Run) -> None:
+    for words in (
+        ["--url", ""],
+        ["--url", " "],
+        ["--url", "http://h", "--data", "d"],
+        ["--url", "h:80"],
+        ["--url", "ftp://h"],
+    ):
+        assert run(*words, "kb", "list", "--json").json["error"] == "bad_input", words
+
+
+def test_doctor_looks_at_the_service(run: Run, url: str) -> None:
+    told = run("--url", url, "doctor", "--json")
+    assert (told.code, told.json["ready"], told.json["sound"]) == (0, True, True)
+    assert {"name": "手册", "documents": 2, "chunks": 3}.items() <= told.json["bases"][0].items()
+    assert "手册" in run("--url", url, "doctor").out
+    gone = run("--url", "http://127.0.0.1:9", "doctor", "--json")
+    assert (gone.code, gone.json["ready"]) == (1, False)
+    assert "连不上" in gone.json["trouble"]
+
+
+def test_a_service_that_is_not_there_is_one_clear_line(run: Run) -> None:
+    failed = run("--url", "http://127.0.0.1:9", "kb", "list", "--json")
+    assert (failed.code, failed.json["error"]) == (1, "service_unavailable")
+    assert "http://127.0.0.1:9" in failed.json["message"]
+    assert "The service does not answer" in run("--lang", "en", "--url", "http://127.0.0.1:9", "kb", "list").err
+
+
+def test_the_key_opens_and_is_never_shown(run: Run, served: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last test of this module: from here on the service wants a key."""
+    url, data = served
+    made = json.loads(run("--data", data, "keys", "create", "--scope", "read", "--json").out)
+    key, wrong = made["key"], "qx_" + "0" * 43
+    told = []
+    for words in (["kb", "list"], ["search", "年休假", "--kb", "手册"], ["kb", "create", "新"]):
+        told += [run("--url", url, *words), run("--verbose", "--url", url, "--key", wrong, *words, "--json")]
+        assert [each.code for each in told[-2:]] == [1, 1]
+        assert "密钥" in told[-2].err
+        assert told[-1].json["error"] == "unauthorized"
+    told.append(run("--verbose", "--url", url, "--key", key, "search", "年休假", "--kb", "手册", "--explain"))
+    assert told[-1].code == 0
+    monkeypatch.setenv("QIANXUN_KEY", key)
+    told.append(run("--url", url, "search", "年休假", "--kb", "手册", "--json"))
+    assert told[-1].json["chunks"]
+    told.append(run("--url", url, "kb", "create", "新", "--json"))
+    assert told[-1].json["error"] == "forbidden"
+    told.append(run("--url", url, "doctor"))
+    told.append(run("--help"))
+    assert not [each for each in told if key in each.out + each.err or wrong in each.out + each.err]
+
+
+def test_the_command_to_go_on_with_does_not_show_the_key() -> None:
+    typed = ["--url", "http://h", "--key", "qx_1", "--key=qx_2", "add", "a"]
+    assert without_key(typed) == ["--url", "http://h", "--key", "…", "--key=…", "add", "a"]
+
+
+def test_help_of_the_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert "QIANXUN_KEY" in capsys.readouterr().out
