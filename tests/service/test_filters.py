@@ -15,6 +15,7 @@ from qianxun.service.filters import (
     DEPTH_LIMIT,
     NAME_LIMIT,
     TEXT_LIMIT,
+    TEXTS_LIMIT,
     VALUE_LIMIT,
     BadFilterField,
     read_filters,
@@ -82,6 +83,7 @@ def deep(levels: int) -> dict[str, Any]:
         (deep(DEPTH_LIMIT + 1), "filters" + ".not" * DEPTH_LIMIT),
         ({"tags": ["x"] * (VALUE_LIMIT + 1)}, f"filters.tags[{VALUE_LIMIT}]"),
         ({"or": [{"tags": "x"}] * CONDITION_LIMIT}, f"filters.or[{CONDITION_LIMIT - 1}].tags"),
+        ({"tags": ["x" * TEXT_LIMIT] * 65}, f"filters.tags[{TEXTS_LIMIT // TEXT_LIMIT}]"),
         ({"or": [{}] * 100_000}, f"filters.or[{CONDITION_LIMIT - 1}]"),
         ({"and": [{"or": [{}] * 60}, {"or": [{}] * 60}]}, "filters.and[1].or[37]"),
     ],
@@ -97,7 +99,8 @@ def test_what_cannot_be_asked_is_refused_by_name(written: Any, field: str) -> No
 
 def test_the_bounds_themselves_pass() -> None:
     read_filters(deep(DEPTH_LIMIT))
-    read_filters({"tags": ["x" * TEXT_LIMIT] * VALUE_LIMIT})
+    read_filters({"tags": ["x" * TEXT_LIMIT]})
+    read_filters({"tags": ["x" * (TEXTS_LIMIT // VALUE_LIMIT)] * VALUE_LIMIT})
     read_filters({"or": [{"tags": "x"}] * (CONDITION_LIMIT - 1)})
     read_filters({"metadata." + "n" * (NAME_LIMIT - len("metadata.")): 2**63 - 1})
 

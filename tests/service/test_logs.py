@@ -100,6 +100,25 @@ def test_pages_follow_one_another(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_page_of_long_searches_is_shorter_and_loses_none(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with asking(tmp_path) as at:
+            base = await at.base(*LIBRARY)
+            for number in range(8):
+                body = {"query": f"第{number}次", "doc_ids": [f"{number:03}{each:0250}" for each in range(600)]}
+                assert (await at.post(f"/v1/retrieval/{base}", body)).status_code == 200
+            first = await page(at, limit=100)
+            assert 1 <= len(first["list"]) < 8
+            assert first["next"] == first["list"][-1]["id"]
+            seen, following = queries(first), first["next"]
+            while following is not None:
+                told = await page(at, limit=100, before=following)
+                seen, following = seen + queries(told), told["next"]
+            assert seen == [f"第{number}次" for number in reversed(range(8))]
+
+    asyncio.run(run())
+
+
 def test_feedback_is_kept_with_the_search(tmp_path: Path) -> None:
     async def run() -> None:
         async with asking(tmp_path) as at:
@@ -143,7 +162,7 @@ def test_feedback_that_cannot_be_kept_is_refused_by_name(tmp_path: Path) -> None
 
 WRONG: tuple[dict[str, Any], ...] = (
     {"limit": 0},
-    {"limit": 501},
+    {"limit": 101},
     {"before": 0},
     {"before": 2**63},
     {"slow_ms": -1},

@@ -279,9 +279,9 @@ class Client:
             asked = min(PAGE, limit - len(found))
             told = narrowed | {"limit": asked, "before": found[-1].id if found else before}
             params = {name: str(value) for name, value in told.items() if value is not None}
-            page = await self._ask(Request("GET", LOGS, params=params), _logs)
+            page, following = await self._ask(Request("GET", LOGS, params=params), _logs)
             found += page
-            if len(page) < asked:
+            if following is None:
                 break
         return found
 
@@ -321,5 +321,6 @@ def _traced(trace_id: str) -> dict[str, str]:
     return {"traceparent": f"00-{trace_id}-{secrets.token_hex(8)}-01"}
 
 
-def _logs(data: Any) -> list[LogEntry]:
-    return [read_log(each) for each in data["list"]]
+def _logs(data: Any) -> tuple[list[LogEntry], int | None]:
+    """A page, and where the next begins: a service may give fewer than were asked for."""
+    return [read_log(each) for each in data["list"]], data["next"]

@@ -9,10 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from qianxun.pipelines.events import EVENT_ID_LIMIT, EventOutcome, RAGIndexEventHandler
 from qianxun.service.answers import Answer, answered, problem, problems
+from qianxun.service.asked import DOC_ID_LIMIT, Number
 from qianxun.service.context import GREATEST, TenantEngine, Writer
-
-DOC_ID_LIMIT: Final = 255
-
 
 WANTS_CONTENT: Final[dict[str, Any]] = {
     "if": {"properties": {"type": {"enum": ["document.deleted", "deleted"]}}},
@@ -26,13 +24,13 @@ class Event(BaseModel):
     model_config = ConfigDict(extra="allow", json_schema_extra=WANTS_CONTENT)
 
     type: Literal["document.created", "document.updated", "document.deleted", "created", "updated", "deleted"]
-    knowledge_base_id: int = Field(ge=1, le=GREATEST, examples=[1001])
+    knowledge_base_id: Annotated[int, Field(ge=1, le=GREATEST), Number] = Field(examples=[1001])
     document_id: str = Field(min_length=1, max_length=DOC_ID_LIMIT, examples=["123"])
     event_id: str | None = Field(
         default=None, max_length=EVENT_ID_LIMIT, description="同一个 event_id 只生效一次", examples=["evt-20260101-1"]
     )
-    generation: int | None = Field(
-        default=None, ge=1, lt=2**62, description="文档的版本；迟到的旧版本不生效", examples=[3]
+    generation: Annotated[int, Field(ge=1, lt=2**62), Number] | None = Field(
+        default=None, description="文档的版本；迟到的旧版本不生效", examples=[3]
     )
     name: str | None = Field(default=None, max_length=512)
     content: str | None = Field(default=None, description="created 与 updated 必填")

@@ -31,6 +31,7 @@ DEPTH_LIMIT: Final = 8
 CONDITION_LIMIT: Final = 100
 VALUE_LIMIT: Final = 1000  # of all conditions together
 TEXT_LIMIT: Final = 1024  # characters of a value
+TEXTS_LIMIT: Final = 65_536  # … and of all values together
 NAME_LIMIT: Final = 255  # characters of a field's name
 PLACE_LIMIT: Final = 300  # characters shown of the place that is wrong
 LARGEST: Final = 2**63 - 1
@@ -57,6 +58,7 @@ class _Reader:
 
     conditions: int = 0
     values: int = 0
+    characters: int = 0
 
     def read(self, written: Any, at: str, depth: int) -> Filter:
         if not isinstance(written, Mapping):
@@ -115,6 +117,9 @@ class _Reader:
         if self.values > VALUE_LIMIT:
             raise BadFilterField(at, f"值超过 {VALUE_LIMIT} 个", hint="减少值，或换成范围")
         if isinstance(value, str):
+            self.characters += len(value)
+            if self.characters > TEXTS_LIMIT:
+                raise BadFilterField(at, f"所有的值合起来超过 {TEXTS_LIMIT} 个字符", hint="减少值，或缩短它们")
             return _text(value, at)
         if isinstance(value, bool):
             return value

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from qianxun.records.logs import CHUNK_ID_LIMIT, CHUNKS_LIMIT, COMMENT_LIMIT, Feedback
+from qianxun.records.logs import CHUNK_ID_LIMIT, CHUNKS_LIMIT, COMMENT_LIMIT, Feedback, LogEntry
 from qianxun.service.answers import Answer, answered, problems
 from qianxun.service.context import GREATEST, TenantEngine, Writer
 from qianxun.service.retrieval import DegradedTold, StepTold
 from qianxun.service.shapes import written_log
 
 PAGE: Final = 50
-LARGEST_PAGE: Final = 500
+LARGEST_PAGE: Final = 100
+PAGE_CHARACTERS: Final = 500_000  # of parameters: a search may name a thousand documents
 
 LogId = Annotated[int, Path(description="检索记录的编号", ge=1, le=GREATEST, examples=[42])]
 BaseParameter = Annotated[int | None, Query(ge=1, le=GREATEST, description="只看这个知识库的")]
 ZeroParameter = Annotated[bool, Query(description="只看什么也没找到的")]
 SlowParameter = Annotated[float | None, Query(ge=0, allow_inf_nan=False, description="只看比这更慢的，毫秒")]
-LimitParameter = Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="最多几条")]
+LimitParameter = Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="最多几条；内容太多时一页会少一些，看 next")]
 BeforeParameter = Annotated[int | None, Query(ge=1, le=GREATEST, description="上一页的 next")]
 
 
@@ -115,8 +118,19 @@ async def listed(
 ) -> Response:
     """用来找出没有结果的（`zero=true`）和慢的（`slow_ms=200`）检索。"""
     found = await engine.logs(knowledge_base=knowledge_base_id, zero=zero, slow_ms=slow_ms, limit=limit, before=before)
-    page = [written_log(entry) for entry in found]
-    return answered({"list": page, "next": found[-1].id if len(found) == limit else None})
+    page = list(_fitting(found))
+    is_last = len(page) == len(found) < limit
+    return answered({"list": page, "next": None if is_last or not page else page[-1]["id"]})
+
+
+def _fitting(found: Sequence[LogEntry]) -> Iterator[dict[str, Any]]:
+    """As many as an answer should hold; at least one."""
+    room = PAGE_CHARACTERS
+    for entry in found:
+        room -= len(json.dumps(dict(entry.params)))
+        if room < 0 and entry is not found[0]:
+            return
+        yield written_log(entry)
 
 
 async def one(engine: TenantEngine, log_id: LogId) -> Response:
