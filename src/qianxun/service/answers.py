@@ -214,8 +214,13 @@ async def told(request: Request, error: Exception) -> Response:
 
 
 def _said(error: HTTPException) -> str:
-    """Routing says no more than its status in English."""
-    return {404: "没有这个地址，见 /docs", 405: "这个地址没有这种方法，见 /docs"}.get(error.status_code, error.detail)
+    """Routing and the reading of bodies say no more than their status in English."""
+    known = {
+        400: "请求体读不了　应为 UTF-8 的 JSON",
+        404: "没有这个地址，见 /docs",
+        405: "这个地址没有这种方法，见 /docs",
+    }
+    return known.get(error.status_code, error.detail)
 
 
 def _allowed(request: Request) -> list[str]:
