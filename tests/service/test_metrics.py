@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -245,3 +246,14 @@ def test_the_other_numbers_are_told_while_the_database_is_away(tmp_path: Path, m
     told = _samples(asyncio.run(run()))
     assert math.isnan(told["rag_queue_depth", ()])
     assert told["rag_zero_results_total", ()] == 0
+
+
+def test_the_manual_names_every_number_and_no_other() -> None:
+    manual = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    table = manual.split("<!-- metrics:")[1].split("\n\n")[0]
+    told = re.findall(r"`((?:rag|http)_[a-z_]+)", table)
+    families = [family for family in Metrics().registry.collect() if not family.name.startswith("process_")]
+    held = [f"{each.name}_total" if each.type == "counter" else each.name for each in families]
+    assert sorted(told) == sorted(held)
+    stages = set(re.findall(r"`([a-z.]+)`", table.split("`stage`：")[1].split("。")[0]))
+    assert stages == set(STAGES)

@@ -19,6 +19,7 @@ from qianxun.pipelines.steps import Recalled
 from qianxun.service.answers import problems
 from qianxun.service.context import service_of
 from qianxun.service.tracing import OTHER
+from qianxun.service.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,8 @@ class Metrics:
         self._indexed = Counter("rag_indexed_documents", "Documents that index work was done for", registry=registry)
         self._unindexed = Counter("rag_index_failures", "Documents that could not be made ready", registry=registry)
         self._queue = Gauge("rag_queue_depth", "Writes that wait for the index, as of now", registry=registry)
+        self._recalls = Gauge("rag_recalls_in_flight", "Searches over HTTP that are under way", registry=registry)
+        self._recalls_waiting = Gauge("rag_recalls_waiting", "Searches that wait for their turn", registry=registry)
         self._answered = Counter(
             "http_requests", "Requests answered; 499: the client had gone", ("method", "route", "status"),
             registry=registry,
@@ -103,9 +106,11 @@ class Metrics:
         self._answered.labels(method, route, status).inc()
         self._request_seconds.labels(route).observe(seconds)
 
-    def waiting(self, depth: float) -> None:
-        """So many writes wait for the index; not a number: nobody knows."""
-        self._queue.set(depth)
+    def looked_up(self, queue: float, turns: Turns) -> None:
+        """What is only known by asking, just before it is told. ``queue``: not a number where nobody knows."""
+        self._queue.set(queue)
+        self._recalls.set(turns.running)
+        self._recalls_waiting.set(turns.waiting)
 
     def _count_arms(self, names: Iterable[str]) -> None:
         for name in names:
@@ -128,7 +133,8 @@ def routes() -> APIRouter:
     async def metrics(request: Request) -> Response:
         """检索与索引的用时、结果数、没有结果的次数、失败的各路、缓存命中、排队的写入、各接口的请求数。"""
         held: Metrics = request.app.state.metrics
-        held.waiting(await _depth(service_of(request).engine))
+        service = service_of(request)
+        held.looked_up(await _depth(service.engine), service.turns)
         encode, media_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(held.registry), headers={"content-type": media_type})
 
