@@ -6,14 +6,19 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.service.served import running
 from tests.shared import MODELS
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
+ADDRESS = "http://127.0.0.1:8000"
 HANDBOOK = "# 员工手册\n\n## 医疗\n\n住院费用在职职工报销 85%，退休职工报销 90%。门诊费用报销 60%。\n"
 RATES = "类别,报销比例\n住院,85%\n门诊,60%\n"
 LABELLED = {
@@ -54,38 +59,64 @@ print(json.dumps(told))
 """
 
 
-def test_every_command_runs(tmp_path: Path) -> None:
-    prepare(tmp_path)
-    first, *commands = [shlex.split(line) for block in blocks("bash") for line in block.splitlines() if line]
-    assert first == ["make", "demo"]  # tests/test_demo.py runs what it runs
-    assert {program for program, *_ in commands} == {"qianxun"}
+def run_commands(folder: Path, commands: list[list[str]]) -> dict[str, str]:
+    """What each command printed, by its first word; all of them must succeed."""
+    told = ran(folder, COMMANDS, json.dumps(commands))
+    shown: dict[str, str] = {}
+    for words, (code, out, err) in zip(commands, json.loads(told), strict=True):
+        assert code == 0, f"{words}\n{out}\n{err}"
+        shown[words[0]] = shown.get(words[0], "") + out
+    return shown
+
+
+def ran(folder: Path, program: str, told: str = "") -> str:
     run = subprocess.run(
-        [sys.executable, "-c", COMMANDS],
-        input=json.dumps([words for _, *words in commands]),
-        cwd=tmp_path,
+        [sys.executable, "-c", program],
+        input=told,
+        cwd=folder,
         env=environment(),
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert run.returncode == 0, run.stderr
-    shown: dict[str, str] = {}
-    for (_, *words), (code, out, err) in zip(commands, json.loads(run.stdout), strict=True):
-        assert code == 0, f"{words}\n{out}\n{err}"
-        shown[words[0]] = shown.get(words[0], "") + out
+    return run.stdout
+
+
+def test_every_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(tmp_path)
+    first, *commands = [shlex.split(line) for block in blocks("bash") for line in block.splitlines() if line]
+    assert first == ["make", "demo"]  # tests/test_demo.py runs what it runs
+    assert {program for program, *_ in commands} == {"qianxun"}
+    asked = [words for _, *words in commands]
+    at = asked.index(["serve"])
+    shown = run_commands(tmp_path, asked[:at])
     assert "85%" in shown["search"]
     assert "逐字节相同" in shown["replay"]
     assert "nDCG@10" in shown["eval"]
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+    with running(tmp_path / "qianxun-data") as service:
+        check_service(tmp_path, service.url, asked[at + 1 :])
+
+
+def check_service(folder: Path, url: str, asked: list[list[str]]) -> None:
+    """What the README does with a service, done with this one."""
+    (request,) = blocks("sh")
+    if shutil.which("curl"):
+        curl = subprocess.run(shlex.split(request.replace(ADDRESS, url)), capture_output=True, text=True, check=True)
+        assert "85%" in json.loads(curl.stdout)["data"]["chunks"][0]["content"]
+    _, program = blocks("python")
+    assert "60%" in ran(folder, program.replace(ADDRESS, url))
+    shown = run_commands(folder, [[word.replace(ADDRESS, url) for word in words] for words in asked])
+    assert "85%" in shown["--url"]
+    assert shown["keys"].startswith("qx_")
 
 
 def test_the_program_runs(tmp_path: Path) -> None:
     prepare(tmp_path)
-    (program,) = blocks("python")
-    run = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120
-    )
-    assert run.returncode == 0, run.stderr
-    assert "60%" in run.stdout
+    program, _ = blocks("python")
+    assert "60%" in ran(tmp_path, program)
 
 
 def test_what_make_is_said_to_do_it_can_do() -> None:

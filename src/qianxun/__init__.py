@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from qianxun.client import Client
     from qianxun.engine import Engine
     from qianxun.errors import QianxunError
     from qianxun.pipelines.events import RAGIndexEventHandler
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from qianxun.types import Document
 
 __all__ = [
+    "Client",
     "Document",
     "Engine",
     "HybridSearchEngine",
@@ -32,6 +34,7 @@ __all__ = [
 
 # Looked up on first use: a parser child and `--help` need none of the engine.
 _HOMES = {
+    "Client": "qianxun.client",
     "Document": "qianxun.types",
     "Engine": "qianxun.engine",
     "HybridSearchEngine": "qianxun.pipelines.hybrid_search",
