@@ -37,8 +37,8 @@ class QianxunError(Exception):
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = _tellable(message)
+        self.hint = _tellable(hint)
 
     def __str__(self) -> str:
         return f"{self.message}　{self.hint}" if self.hint else self.message
@@ -146,6 +146,11 @@ class RecallFailed(QianxunError):
 
 class ServiceUnavailable(QianxunError):
     word = "service_unavailable"
+
+
+def _tellable(text: str) -> str:
+    """A message may quote what was said, and that may hold half of a surrogate pair, which nobody can be sent."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def of_word(word: str, message: str, *, hint: str = "") -> QianxunError:
