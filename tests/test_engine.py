@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 
 from qianxun import Document, Engine
-from qianxun.errors import BadSettings, MissingExtra
+from qianxun.errors import BadSettings, MissingExtra, QianxunError
 from qianxun.settings import Settings, load
+from qianxun.types import Eq
 from tests.models.embedding_service import DIMENSION, serving, status, well
 
 KEY = "sk-canary-7f3a"
@@ -79,5 +81,81 @@ def test_a_sentence_transformers_model_names_the_extra_it_needs(tmp_path: Path) 
         async with Engine.open(tmp_path, background=False) as engine:
             with pytest.raises(MissingExtra, match=r"qianxun\[sentence-transformers\]"):
                 await engine.create_knowledge_base("医保", model="sentence-transformers:moka-ai/m3e-base")
+
+    asyncio.run(story())
+
+
+HOSTILE = (
+    "\ud800",
+    "\x00",
+    "a\x00b",
+    "长" * 5_000,
+    "",
+    "'; DROP TABLE chunks; --",
+    "%",
+    "_",
+    "../..",
+    "9" * 5_000,
+    "\u202e",
+)
+Say = Callable[[Engine, int, str], Awaitable[object]]
+TOLD: dict[str, Say] = {
+    "create": lambda engine, kb, text: engine.create_knowledge_base(text, model="none"),
+    "kind": lambda engine, kb, text: engine.create_knowledge_base("种类", model="none", kind=text),
+    "owner": lambda engine, kb, text: engine.create_knowledge_base(f"主{text[:9]!r}", model="none", user_id=text),
+    "model": lambda engine, kb, text: engine.create_knowledge_base("模型", model=text or "?"),
+    "configure": lambda engine, kb, text: engine.configure(kb, {text: 1}),
+    "rewrite_model": lambda engine, kb, text: engine.configure(kb, {"rewrite_model": text}),
+    "rename": lambda engine, kb, text: engine.rename(kb, text),
+    "by name": lambda engine, kb, text: engine.knowledge_base(text),
+    "document": lambda engine, kb, text: engine.document(kb, text),
+    "documents": lambda engine, kb, text: engine.documents(kb, after=text),
+    "chunks": lambda engine, kb, text: engine.chunks(kb, text),
+    "delete": lambda engine, kb, text: engine.delete_document(kb, text),
+    "query": lambda engine, kb, text: engine.retrieve(kb, text),
+    "mention": lambda engine, kb, text: engine.retrieve(kb, f"@{text} 住院"),
+    "doc_ids": lambda engine, kb, text: engine.retrieve(kb, "住院", doc_ids=[text]),
+    "trace_id": lambda engine, kb, text: engine.retrieve(kb, "住院", trace_id=text),
+    "rerank": lambda engine, kb, text: engine.retrieve(kb, "住院", rerank=text),
+    "where": lambda engine, kb, text: engine.retrieve(kb, "住院", where=Eq("user_id", text)),
+    "explain": lambda engine, kb, text: engine.explain(kb, "住院", text),
+    "explain a document": lambda engine, kb, text: engine.explain(kb, "住院", f"c_{kb}_{text}_0"),
+    "explain a position": lambda engine, kb, text: engine.explain(kb, "住院", f"c_{kb}_a_{text}"),
+    "id": lambda engine, kb, text: engine.add_documents(kb, [Document(text, "正文")]),
+    "content": lambda engine, kb, text: engine.add_documents(kb, [Document("c", text)]),
+    "name": lambda engine, kb, text: engine.add_documents(kb, [Document("c", "正文", name=text)]),
+    "metadata": lambda engine, kb, text: engine.add_documents(kb, [Document("c", "正文", metadata={text: text})]),
+    "upload": lambda engine, kb, text: engine.add_file(kb, Path(__file__), name=f"{text}.txt", doc_id=text),
+    "tenant": lambda engine, kb, text: _bases_of(engine, text),
+    "logs": lambda engine, kb, text: engine.logs(limit=-1),
+}
+
+
+async def _bases_of(engine: Engine, tenant: str) -> object:
+    return await engine.of(tenant).knowledge_bases()
+
+
+def test_no_text_breaks_anything_on_any_way(tmp_path: Path) -> None:
+    """Whatever is said is taken, or refused with an error of ours; and the base is sound afterwards."""
+
+    async def story() -> None:
+        async with Engine.open(tmp_path, background=False) as engine:
+            kb = (await engine.create_knowledge_base("医保", model="none")).id
+            await engine.add_documents(kb, DOCUMENTS)
+            for told, say in TOLD.items():
+                for text in HOSTILE:
+                    try:
+                        await say(engine, kb, text)
+                    except QianxunError as error:
+                        str(error).encode()  # can be told
+                    except Exception as error:
+                        raise AssertionError(f"{told} fell over {text[:20]!r}") from error
+            handler = await engine.events(kb)
+            for text in HOSTILE:
+                event = {"document_id": text, "content": text, "event_id": text, "generation": 3}
+                await handler.handle_document_created(event)
+                await handler.handle_document_deleted(event)
+            assert (await engine.verify(kb)).is_clean
+            assert {each.chunk.doc_id for each in (await engine.retrieve(kb, "住院费用")).found} >= {"a"}
 
     asyncio.run(story())

@@ -17,6 +17,7 @@ from qianxun.errors import BadInput
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.ingest import submission
 from qianxun.records import documents, outbox
+from qianxun.records.texts import is_storable
 from qianxun.types import Document, MetadataValue, Scalar
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class RAGIndexEventHandler:
     async def handle_document_deleted(self, event_data: Mapping[str, Any]) -> EventOutcome:
         try:
             document_id = _text(event_data, "document_id", required=True)
+            documents.check_id(document_id)
             generation = _generation(event_data)
             return await self._finish(asyncio.to_thread(self._delete, document_id, generation, event_data))
         except BadInput as error:
@@ -102,14 +104,15 @@ class RAGIndexEventHandler:
 
     def _is_first(self, tx: Any, event_data: Mapping[str, Any]) -> bool:
         event_id = str(event_data.get("event_id") or "")
-        if len(event_id) > EVENT_ID_LIMIT:
-            raise BadInput(f"事件的 event_id 超过 {EVENT_ID_LIMIT} 个字符", hint="缩短后重新发送")
+        if len(event_id) > EVENT_ID_LIMIT or not is_storable(event_id):
+            raise BadInput(f"事件的 event_id 超过 {EVENT_ID_LIMIT} 个字符，或不是文字", hint="改正后重新发送")
         return not event_id or outbox.first_time(tx, self.base.id, event_id)
 
 
 def _rejected(event_data: Mapping[str, Any], error: BadInput) -> EventOutcome:
-    log.error("event rejected: %s (document %r)", error, event_data.get("document_id"))
-    return EventOutcome("rejected", str(event_data.get("document_id", "")), reason=str(error))
+    named = str(event_data.get("document_id", ""))[: documents.ID_LIMIT]
+    log.error("event rejected: %s (document %r)", error, named)
+    return EventOutcome("rejected", named, reason=str(error))
 
 
 def document_of(event_data: Mapping[str, Any]) -> Document:

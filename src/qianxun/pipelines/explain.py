@@ -159,7 +159,7 @@ def _of_record(base: OpenBase, chunk_id: str) -> tuple[Chunk | None, str, str]:
     prefix, (head, _, position) = f"c_{base.id}_", chunk_id.rpartition("_")
     doc_id = head.removeprefix(prefix)
     unknown = NotFound(f"没有片段“{chunk_id}”", hint="检索结果里有片段的编号（--json 的 chunk_id）")
-    if not head.startswith(prefix) or not (position.isascii() and position.isdigit()):
+    if not head.startswith(prefix) or not (position.isascii() and position.isdigit() and len(position) < 10):
         raise unknown
     with base.records.reading() as tx:
         known = documents.heads(tx, base.id, [doc_id]).get(doc_id)

@@ -30,9 +30,11 @@ from qianxun.records.schema import (
     VersionRow,
 )
 from qianxun.records.slices import in_slices
+from qianxun.records.texts import is_storable, storable
 from qianxun.types import KnowledgeBase
 
 LOCAL_TENANT = "local"
+KINDS = ("documents", "examples")
 NAME_LIMIT = 200
 TENANT_LIMIT = 64
 
@@ -55,6 +57,8 @@ def create(
     config: Mapping[str, Any] | None = None,
 ) -> KnowledgeBase:
     """A new, empty knowledge base. Its name is the only one of its kind within the tenant."""
+    if kind not in KINDS:
+        raise BadInput(f"没有种类为 {storable(kind)[:80]!r} 的知识库", hint=f"可用：{'、'.join(KINDS)}")
     name = _free_name(tx, name, check_tenant(tenant))
     (number,) = allocate(tx, "knowledge_base", 1)
     now = datetime.now(UTC)
@@ -114,9 +118,11 @@ def get(tx: Connection, knowledge_base: int, *, tenant: str) -> KnowledgeBase:
 
 
 def by_name(tx: Connection, name: str, *, tenant: str) -> KnowledgeBase:
-    row = tx.execute(_select().filter_by(name=name.strip(), tenant=tenant)).first()
+    own = _select().filter_by(name=name.strip(), tenant=tenant)
+    row = tx.execute(own).first() if is_storable(name) else None
     if row is None:
-        raise NotFound(f"没有名为“{name}”的知识库", hint=f"先创建：qianxun kb create {name}")
+        named = storable(name)[:NAME_LIMIT]
+        raise NotFound(f"没有名为“{named}”的知识库", hint=f"先创建：qianxun kb create {named}")
     return _base(row)
 
 
@@ -125,7 +131,7 @@ def every(tx: Connection, *, tenant: str, limit: int | None = None, after: int =
     if not is_key(after):
         return ()
     own = _select().filter_by(tenant=tenant).where(KnowledgeBaseRow.id > after)
-    rows = tx.execute(own.order_by(KnowledgeBaseRow.id).limit(limit))
+    rows = tx.execute(own.order_by(KnowledgeBaseRow.id).limit(limit if limit is None else max(limit, 0)))
     return tuple(_base(row) for row in rows)
 
 

@@ -16,6 +16,7 @@ from qianxun.records.counters import allocate
 from qianxun.records.pairs import VECTOR_TYPE, Attached
 from qianxun.records.schema import ChunkRow, DocumentRow, VectorRow, VersionRow
 from qianxun.records.slices import in_slices
+from qianxun.records.texts import is_storable
 from qianxun.types import Attributes, Chunk, Keys, Prepared, Vector, VectorField
 
 CHUNK = (
@@ -167,6 +168,8 @@ def _page_query(dialect: Dialect, size: int) -> Compiled:
 
 def of_document(tx: Connection, knowledge_base: int, doc_id: str) -> list[Chunk]:
     """The served chunks of a document, in order."""
+    if not is_storable(doc_id):
+        return []
     query = _joined(*_CHUNK, *_ATTRIBUTES).where(
         DocumentRow.knowledge_base_id == knowledge_base,
         DocumentRow.doc_id == doc_id,

@@ -27,6 +27,7 @@ from qianxun.records.counters import CounterName, allocate
 from qianxun.records.outbox import append
 from qianxun.records.schema import ChunkRow, DocumentRow, KnowledgeBaseRow, PairRow, TableRow, VersionRow
 from qianxun.records.slices import in_slices
+from qianxun.records.texts import is_storable
 from qianxun.types import Accepted, Document, Outcome, Prepared, Submission
 
 ID_LIMIT = 255
@@ -70,7 +71,7 @@ def heads(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[s
         VersionRow.fingerprint,
     ).outerjoin(VersionRow, current)
     found: dict[str, Head] = {}
-    for part in in_slices(list(doc_ids)):
+    for part in in_slices([doc_id for doc_id in doc_ids if is_storable(doc_id)]):
         picked = query.where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.doc_id.in_(part))
         for row in tx.execute(picked):
             found[row.doc_id] = Head(row.key, row.generation, row.served, row.status, row.fingerprint)
@@ -125,33 +126,30 @@ def _accept_wave(tx: Connection, knowledge_base: int, wave: list[Submission]) ->
 
 def check(document: Document) -> None:
     """Raises BadInput when no database could hold the document."""
-    if not document.id or len(document.id) > ID_LIMIT:
-        raise BadInput(f"文档编号须为 1–{ID_LIMIT} 个字符", hint="换一个更短的 doc_id")
+    check_id(document.id)
     for name, told in _told(document):
-        if "\x00" in told or not _is_unicode(told):
+        if not is_storable(told):
             raise BadInput(f"文档的 {name} 含有空字符（NUL）或不成对的代理字符", hint="先去除这些字符再提交")
     for name, limit in FIELD_LIMITS.items():
         if len(getattr(document, name)) > limit:
             raise BadInput(f"{name} 不得超过 {limit} 个字符", hint="缩短后再提交")
 
 
+def check_id(doc_id: str) -> None:
+    """Raises BadInput for what cannot be a document's id."""
+    if not doc_id or len(doc_id) > ID_LIMIT or not is_storable(doc_id):
+        raise BadInput(f"文档编号须为 1–{ID_LIMIT} 个字符，不含空字符（NUL）", hint="换一个更短的 doc_id")
+
+
 def _told(document: Document) -> Iterator[tuple[str, str]]:
     """Every text of a document that a database has to store, under the name of its field."""
-    for name in ("id", "content", "name", "content_type", "user_id", "project_id", "source"):
+    for name in ("content", "name", "content_type", "user_id", "project_id", "source"):
         yield name, getattr(document, name)
     yield from (("tags", tag) for tag in document.tags)
     yield from (("pairs", text) for pair in document.pairs for text in (pair.question, pair.answer))
     for name, value in document.metadata.items():
         yield "metadata", name
         yield from ((f"metadata.{name}", str(item)) for item in (value if isinstance(value, tuple) else (value,)))
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _decide(tx: Connection, wave: list[Submission], known: Mapping[str, Head]) -> list[_Decision]:
@@ -371,6 +369,7 @@ def remove(tx: Connection, knowledge_base: int, doc_id: str, generation: int | N
     now = datetime.now(UTC)
     if head is None:
         if generation is not None:
+            check_id(doc_id)
             _write_tombstone(tx, knowledge_base, doc_id, generation, now)
         return False
     if generation is not None and generation < head.generation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
@@ -11,7 +11,10 @@ from qianxun.errors import NotFound
 from qianxun.records import rows
 from qianxun.records.schema import ChunkRow, DocumentRow, OutboxRow, TableRow, VersionRow
 from qianxun.records.slices import in_slices
+from qianxun.records.texts import is_storable, storable
 from qianxun.types import Attributes, DocumentState
+
+SHOWN = 80  # characters of an id in a message
 
 ATTRIBUTES = (
     VersionRow.user_id,
@@ -36,24 +39,29 @@ def _states() -> Any:
 
 
 def state(tx: Connection, knowledge_base: int, doc_id: str) -> DocumentState:
-    row = tx.execute(_states().where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.doc_id == doc_id))
-    found = row.first()
+    own = _states().where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.doc_id == doc_id)
+    found = tx.execute(own).first() if is_storable(doc_id) else None
     if found is None:
-        raise NotFound(f"知识库 {knowledge_base} 中没有文档“{doc_id}”", hint="用 qianxun kb show 查看已有的文档")
-    return _state(found, _unseen(tx, knowledge_base))
+        named = storable(doc_id)[:SHOWN]
+        raise NotFound(f"知识库 {knowledge_base} 中没有文档“{named}”", hint="用 qianxun kb show 查看已有的文档")
+    return _state(found, _unseen(tx, knowledge_base, [found.key]))
 
 
 def states(tx: Connection, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]:
     """Documents in the order of their ids, a page at a time; deleted ones are not among them."""
-    query = _states().where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.doc_id > after)
-    unseen = _unseen(tx, knowledge_base)
-    return [_state(row, unseen) for row in tx.execute(query.order_by(DocumentRow.doc_id).limit(limit))]
+    query = _states().where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.doc_id > storable(after))
+    found = tx.execute(query.order_by(DocumentRow.doc_id).limit(max(limit, 0))).all()
+    unseen = _unseen(tx, knowledge_base, [row.key for row in found])
+    return [_state(row, unseen) for row in found]
 
 
-def _unseen(tx: Connection, knowledge_base: int) -> set[int]:
-    """The documents whose last change the index has still to see."""
+def _unseen(tx: Connection, knowledge_base: int, document_keys: Sequence[int]) -> set[int]:
+    """Those of the documents whose last change the index has still to see."""
     waiting = select(OutboxRow.document_key).where(OutboxRow.knowledge_base_id == knowledge_base)
-    return set(tx.execute(waiting).scalars())
+    unseen: set[int] = set()
+    for part in in_slices(document_keys):
+        unseen.update(tx.execute(waiting.where(OutboxRow.document_key.in_(part))).scalars())
+    return unseen
 
 
 def tally(tx: Connection, knowledge_base: int) -> dict[str, int]:
@@ -73,6 +81,7 @@ def tally(tx: Connection, knowledge_base: int) -> dict[str, int]:
 def names(tx: Connection, knowledge_base: int, first: Collection[str]) -> list[tuple[str, str]]:
     """(id, name) of the served documents whose id or name begins with one of these characters."""
     version = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.served)
+    first = [letter for letter in first if is_storable(letter)]
     begins = func.substr(VersionRow.name, 1, 1).in_(first) | func.substr(DocumentRow.doc_id, 1, 1).in_(first)
     query = select(DocumentRow.doc_id, VersionRow.name).join(VersionRow, version)
     found = tx.execute(
@@ -86,7 +95,7 @@ def attributes(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> d
     version = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.served)
     query = select(DocumentRow.doc_id, *ATTRIBUTES).join(VersionRow, version)
     found: dict[str, Attributes] = {}
-    for part in in_slices(list(doc_ids)):
+    for part in in_slices([doc_id for doc_id in doc_ids if is_storable(doc_id)]):
         held = tx.execute(query.where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.doc_id.in_(part)))
         found |= {row.doc_id: rows.attributes_of(row.doc_id, row) for row in held}
     return found

@@ -15,6 +15,7 @@ from qianxun.records.bases import LOCAL_TENANT, is_key, require, tenants
 from qianxun.records.bulk import insert_rows
 from qianxun.records.counters import allocate
 from qianxun.records.schema import RetrievalLogRow
+from qianxun.records.texts import storable
 from qianxun.types import Degraded, StepTime
 
 QUERY_LIMIT = 2048
@@ -107,7 +108,7 @@ def listed(
         query = query.where(RetrievalLogRow.time_cost_ms > slow_ms)
     if before is not None and is_key(before):
         query = query.where(RetrievalLogRow.id < before)
-    return [_entry(row) for row in tx.execute(query.order_by(RetrievalLogRow.id.desc()).limit(limit))]
+    return [_entry(row) for row in tx.execute(query.order_by(RetrievalLogRow.id.desc()).limit(max(limit, 0)))]
 
 
 def rate(tx: Connection, log_id: int, feedback: Feedback, *, tenant: str) -> LogEntry:
@@ -198,8 +199,8 @@ def _feedback(row: Row[Any]) -> Feedback:
 
 
 def _shown(text: str, limit: int | None = None) -> str:
-    """As every database can hold it: no NUL, no half of a surrogate pair."""
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")[:limit]
+    """As every database can hold it."""
+    return storable(text)[:limit]
 
 
 def _storable(value: Any) -> Any:
