@@ -408,6 +408,24 @@ def test_registered_models_do_their_work(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_model_of_another_trade_is_the_requests_wrong_field(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with asking(tmp_path) as at:
+            base, number = await at.base(), (await registered(at, "chat"))["id"]
+            body = {
+                "query": QUERY,
+                "retrieval_config": {"hybrid_strategy": {"type": "rerank", "rerank_model_id": number}},
+            }
+            for route in ("retrieval", "explain"):
+                response = await at.post(f"/v1/{route}/{base}", body)
+                assert response.status_code == 422, response.text
+                (wrong,) = response.json()["fields"]
+                assert wrong["field"] == "retrieval_config.hybrid_strategy.rerank_model_id"
+                assert "chat" in wrong["reason"]
+
+    asyncio.run(run())
+
+
 # What all three models do at once.
 FAULTS: dict[str, Mood] = {
     "slow": slow(20),

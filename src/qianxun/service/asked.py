@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -17,6 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from qianxun.errors import BadFilter, BadInput, BadQuery
 from qianxun.pipelines.asking import QUERY_LIMIT
 from qianxun.pipelines.options import TOP_K_LIMIT
 from qianxun.service.answers import WrongField
@@ -111,7 +114,10 @@ class HybridStrategy(_Asked):
     weights: Weights | None = None
     rerank_model_id: ModelRef = Field(
         default=None,
-        description="type 为 rerank 时必填：登记的模型的编号，或内置的名称如 maxsim；none 为不重排",
+        description=(
+            "type 为 rerank 时必填：登记的模型的编号，或内置的名称如 maxsim；"
+            "default 为知识库所有者的默认重排模型，none 为不重排"
+        ),
         examples=[0],
     )
     fusion: Literal["weighted", "min_max", "rrf"] | None = Field(
@@ -197,6 +203,19 @@ class Search(_Asked):
         if self.retrieval_mode == "fulltext" and not config.as_written:  # words alone: no threshold, no reranker
             return chosen | {"rerank": ""}
         return chosen | told | {"threshold": config.score_threshold or 0.0}
+
+
+@contextmanager
+def naming_the_model(options: Mapping[str, Any]) -> Iterator[None]:
+    """Around a search: a model that cannot do what the request wants of it is told as the request's wrong field."""
+    try:
+        yield
+    except (BadQuery, BadFilter):
+        raise
+    except BadInput as error:
+        if not options.get("rerank"):
+            raise
+        raise WrongField(f"{STRATEGY}.rerank_model_id", error.message, hint=error.hint) from error
 
 
 def _strategy(strategy: HybridStrategy) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 
 from qianxun.service.answers import Answer, answered, problems
-from qianxun.service.asked import Search
+from qianxun.service.asked import Search, naming_the_model
 from qianxun.service.context import BaseId, TenantEngine, trace_id, turn
 from qianxun.service.retrieval import ArmSaid, ChunkTold, DegradedTold, FoundTold, Retrieved
 from qianxun.service.shapes import written_explained
@@ -115,7 +115,8 @@ async def explain(
     """检索一次，说明每个结果的分数，以及指定的片段在哪一步被挡下、最少改动什么就会返回它。"""
     options = body.options()
     async with turn(request):
-        told = await engine.explain(knowledge_base_id, body.query, body.chunk_id or "", **options)
+        with naming_the_model(options):
+            told = await engine.explain(knowledge_base_id, body.query, body.chunk_id or "", **options)
     if traced := trace_id(request):
         told = replace(told, answer=replace(told.answer, trace_id=traced))
     return answered(written_explained(knowledge_base_id, told, options))

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 
 from qianxun.service.answers import Answer, answered, problems
-from qianxun.service.asked import Search
+from qianxun.service.asked import Search, naming_the_model
 from qianxun.service.context import BaseId, TenantEngine, trace_id, turn
 from qianxun.service.shapes import written_recall
 
@@ -156,5 +156,6 @@ async def retrieve(
     """
     options = body.options()
     async with turn(request):
-        found = await engine.retrieve(knowledge_base_id, body.query, **options, trace_id=trace_id(request))
+        with naming_the_model(options):
+            found = await engine.retrieve(knowledge_base_id, body.query, **options, trace_id=trace_id(request))
     return answered(written_recall(knowledge_base_id, found))
