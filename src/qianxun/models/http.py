@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -11,19 +10,19 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from random import Random
 from typing import Any
-from urllib.parse import quote
 
 import httpcore
 
 from qianxun.errors import BadInput, BadModelReply, ModelUnavailable
 from qianxun.models.breaker import Breaker, Outage, Paused, TryAgain
+from qianxun.models.covering import without_key
 from qianxun.models.endpoints import Endpoint
 from qianxun.models.reach import ServiceUrl, check_url
 from qianxun.models.wire import NAP_SECONDS, Moment, Resolve, Wire, system_addresses
 from qianxun.ports import never
 
 USER_AGENT = "qianxun"
-MOST_HEARD = 1 << 16  # bytes of what it says went wrong
+MOST_HEARD = 1 << 13  # bytes of what it says went wrong
 FAIR_SECONDS = 1.0  # a service that was given less to answer in has not failed
 LONGEST_HOLD_SECONDS = 300.0  # that a service may ask to be left alone for
 
@@ -159,7 +158,8 @@ class ModelService:
         raise self._unavailable(said, "请检查 base_url、模型名和输入长度")
 
     def _said(self, reply: _Reply) -> str:
-        words = self._without_key(reply.body[:MOST_HEARD].decode("utf-8", "replace"))[:200]
+        heard = reply.body[:MOST_HEARD].decode("utf-8", "replace")
+        words = without_key(heard, self._endpoint.api_key)[:200]
         return f"HTTP {reply.status} {words}".strip()
 
     def _left_alone(self, paused: Paused) -> ModelUnavailable:
@@ -168,17 +168,12 @@ class ModelService:
         return self._unavailable(reason, "到时会自动再试")
 
     def _unavailable(self, reason: str, hint: str) -> ModelUnavailable:
-        return ModelUnavailable(f"模型服务 {self.name} 不可用（{self._without_key(reason)}）", hint=hint)
+        return ModelUnavailable(
+            f"模型服务 {self.name} 不可用（{without_key(reason, self._endpoint.api_key)}）", hint=hint
+        )
 
     def _bad(self, reason: str, hint: str) -> BadModelReply:
         return BadModelReply(f"模型服务 {self.name} {reason}", hint=hint)
-
-    def _without_key(self, text: str) -> str:
-        """Services repeat the key in what they say of it, as it is or as they encode it."""
-        key = self._endpoint.api_key
-        for form in (key, quote(key, safe=""), base64.b64encode(key.encode()).decode().rstrip("=")):
-            text = text.replace(form, "***") if form else text
-        return text
 
 
 def _headers(url: ServiceUrl, api_key: str) -> dict[str | bytes, str | bytes]:
