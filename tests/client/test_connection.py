@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from qianxun import errors
 from qianxun.client import Client, Patience
@@ -279,6 +285,43 @@ def test_connections_are_kept() -> None:
             await client.knowledge_bases()
 
     assert asked(*[NO_BASES] * 5, work=work).connections == 1
+
+
+def test_a_certificate_must_be_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = self_signed(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+
+    async def run() -> None:
+        told = Scripted([NO_BASES])
+        server = await asyncio.start_server(told.talk, "127.0.0.1", 0, ssl=context)
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server:
+            async with Client(url, patience=QUICK) as client:
+                with pytest.raises(ServiceUnavailable, match="SSL_CERT_FILE"):
+                    await client.knowledge_bases()
+            monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+            async with Client(url, patience=QUICK) as client:
+                assert await client.knowledge_bases() == ()
+
+    asyncio.run(run())
+
+
+def self_signed(folder: Path) -> Path:
+    """A certificate of 127.0.0.1 by itself, with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "千寻")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), 7, now - timedelta(1), now + timedelta(1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path = folder / "certificate.pem"
+    path.write_bytes(made.public_bytes(pem) + secret)
+    return path
 
 
 # ── what is sent ─────────────────────────────────────────────────────────────────────────────────

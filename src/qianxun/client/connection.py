@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -89,7 +90,8 @@ class Connection:
             timeout=httpx.Timeout(patience.answer_seconds, connect=patience.connect_seconds),
             limits=httpx.Limits(keepalive_expiry=KEEP_ALIVE_SECONDS),
             follow_redirects=False,  # the key goes only where its owner sent it
-            trust_env=False,
+            trust_env=False,  # no proxy of the surroundings between a machine and itself
+            verify=_certificates(self._base),
             transport=transport,
         )
 
@@ -160,9 +162,10 @@ class Connection:
 
     def _give_up(self, error: httpx.TransportError) -> NoReturn:
         if _was_never_sent(error):
-            raise ServiceUnavailable(
-                f"连不上服务 {self.url}：{_plain(error)}", hint="看看它是否在运行（qianxun serve），地址与端口对不对"
-            ) from error
+            hint = "看看它是否在运行（qianxun serve），地址与端口对不对"
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                hint = "它的证书不受信任：用环境变量 SSL_CERT_FILE 指明签发者的证书"
+            raise ServiceUnavailable(f"连不上服务 {self.url}：{_plain(error)}", hint=hint) from error
         raise ServiceUnavailable(
             f"与服务 {self.url} 的连接断了：{_plain(error)}", hint="请求也许已经生效：先看看结果，再试一次"
         ) from error
@@ -205,6 +208,12 @@ def _service_url(url: str) -> httpx.URL:
     if found.scheme not in ("http", "https") or not found.host or found.query or found.fragment:
         raise BadInput(f"{url!r} 不是合法的服务地址", hint="例如 http://127.0.0.1:8000")
     return found
+
+
+def _certificates(url: httpx.URL) -> ssl.SSLContext | bool:
+    """Whom to believe: the usual authorities, or those of SSL_CERT_FILE. Nobody where nothing is encrypted, since
+    reading their certificates takes longer than a search."""
+    return httpx.create_ssl_context() if url.scheme == "https" else False
 
 
 def _authorization(key: str) -> dict[str, str]:
