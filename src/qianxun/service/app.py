@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -15,7 +15,7 @@ from qianxun.engine import Engine
 from qianxun.errors import QianxunError
 from qianxun.service import answers, bases, documents, events, explain, health, logs, models, pages, retrieval
 from qianxun.service.context import Service
-from qianxun.service.guard import Guard
+from qianxun.service.guard import OPEN, Guard
 from qianxun.service.spans import Spans
 from qianxun.service.turns import ClientLeft, Turns
 from qianxun.service.watching import watch
@@ -28,10 +28,30 @@ ABOUT: Final = """千寻的召回服务：知识库与文档的管理，向量�
 - 每个回答都带 `X-Trace-Id`；请求头 `traceparent` 会被沿用。"""
 
 
+KEYS: Final = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "qianxun keys create 签发的密钥：qx_…"},
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "同一个密钥，另一种写法"},
+}
+
+
+class Application(FastAPI):
+    """FastAPI, with the keys in its document: the guard asks for them before any route is looked for."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            api = super().openapi()
+            api.setdefault("components", {})["securitySchemes"] = KEYS
+            api["security"] = [{"bearer": []}, {"key": []}, {}]  # the last: while there is no key at all
+            for path in OPEN & api["paths"].keys():
+                for operation in api["paths"][path].values():
+                    operation["security"] = []
+        return self.openapi_schema or {}
+
+
 def create_app(engine: Engine, settings: Settings, spans: Spans | None = None) -> FastAPI:
     """The service over an engine that is open. It neither opens nor closes anything itself."""
     service = Service(engine, settings, _recalls(settings), _writes(settings))
-    app = FastAPI(
+    app = Application(
         title="千寻 Qianxun",
         version=version("qianxun"),
         summary="中文优先的 RAG 召回服务 · Chinese-first recall for RAG",

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError
 
-from qianxun.errors import QianxunError
+from qianxun.errors import NotFound
 from qianxun.records import bases
 from qianxun.service.answers import DESCRIPTIONS, Answer, Problem, answered, problem
 from qianxun.service.context import Service, service_of
@@ -66,16 +66,18 @@ async def ready(request: Request) -> Response:
 
 async def open_indexes(service: Service) -> None:
     """Opens the indexes of the bases that are there, so that the first to ask does not wait for it."""
-    engine = service.engine
     found = (await asyncio.to_thread(_all_bases, service))[:OPENED_FIRST]
     service.readiness.to_open = len(found)
     for about in found:
         try:
-            await engine.of(about.tenant).base(about.id)
-        except QianxunError as error:
+            await service.engine.of(about.tenant).base(about.id)
+        except NotFound:
+            pass  # somebody has deleted it meanwhile
+        except Exception:  # the outer door of a task that nobody waits for: the other bases are opened all the same
             service.readiness.unusable += 1
-            log.error("base %s cannot be opened: %s", about.id, error)
-        service.readiness.to_open -= 1
+            log.exception("base %s cannot be opened", about.id)
+        finally:
+            service.readiness.to_open -= 1
 
 
 def _all_bases(service: Service) -> tuple[KnowledgeBase, ...]:
