@@ -37,6 +37,12 @@ DRIVERS = {
     "ir_measures": {"evaluation/metrics.py"},
     "pypinyin": {"homophones.py"},
     "typer": {"cli"},
+    "fastapi": {"service"},
+    "starlette": {"service"},
+    "uvicorn": {"service"},
+    "prometheus_client": {"service/metrics.py"},
+    "opentelemetry": {"service/spans.py"},
+    "cryptography": {"records/sealing.py"},
 }
 
 

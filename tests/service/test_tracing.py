@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from qianxun import Document
 from qianxun.records import keys
 from qianxun.service.metrics import Metrics
-from qianxun.service.tracing import Parent, Traced, new_trace_id, parent_of, trace_id
+from qianxun.service.trace_ids import Parent, new_trace_id, parent_of, trace_id
+from qianxun.service.tracing import Traced
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.service.watched import SPAN, TRACE, TRACEPARENT, client, logged, real_app, small_app
 
@@ -192,6 +193,12 @@ def test_its_level_says_whose_fault_it_was(path: str, level: str, route: str) ->
         asyncio.run(_get(path))
     (line,) = [line for line in lines() if line["message"] == "request"]
     assert (line["level"], line["route"]) == (level, route)
+
+
+def test_an_answer_that_breaks_off_is_said_to_be_cut() -> None:
+    with logged() as lines:
+        asyncio.run(_get("/half"))
+    assert [(line["level"], line["status"], line["cut"]) for line in lines()] == [("ERROR", 200, True)]
 
 
 def test_threads_log_under_the_trace_of_their_request() -> None:

@@ -22,7 +22,8 @@ from qianxun.service.app import create_app
 from qianxun.service.log_lines import logs_as_lines
 from qianxun.service.metrics import Metrics
 from qianxun.service.spans import Spans
-from qianxun.service.tracing import Traced, trace_id
+from qianxun.service.trace_ids import trace_id
+from qianxun.service.tracing import Traced
 from qianxun.settings import load
 
 log = logging.getLogger("tests.watched")

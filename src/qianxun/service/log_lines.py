@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
-from qianxun.service.tracing import trace_id
+from qianxun.service.trace_ids import trace_id
 
 OWN: Final = "qianxun"  # silenced by the command line, which tells people what they need in its own words
 # They tell whole addresses, or what nobody asked; and of its requests the service tells itself.

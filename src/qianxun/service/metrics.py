@@ -18,11 +18,11 @@ from qianxun.pipelines.options import ARMS
 from qianxun.pipelines.steps import Recalled
 from qianxun.service.answers import problems
 from qianxun.service.context import service_of
-from qianxun.service.tracing import OTHER
 from qianxun.service.turns import Turns
 
 log = logging.getLogger(__name__)
 
+OTHER: Final = "other"  # what is not in a closed set
 TOTAL: Final = "total"
 ARM_NAMES: Final = ("vector", "keyword", "qa")
 STAGES: Final = ("rewrite", *(f"recall.{arm}" for arm in ARM_NAMES), "fuse", "guess", "rerank", "judge", TOTAL)

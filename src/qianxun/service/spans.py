@@ -10,7 +10,8 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from qianxun.errors import MissingExtra
-from qianxun.service.tracing import OTHER, Parent, trace_id
+from qianxun.service.metrics import OTHER
+from qianxun.service.trace_ids import Parent, trace_id
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

@@ -1,0 +1,60 @@
+"""The trace of a request: the caller's (W3C ``traceparent``), or one of its own.
+
+It is named in ``X-Trace-Id`` of every answer, in the log of searches and in every line logged meanwhile, also from
+worker threads: they run in a copy of the request's context.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final
+
+# https://www.w3.org/TR/trace-context-1/#traceparent-header: a version after 00 may have more to say at the end.
+_TRACEPARENT: Final = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL)
+_trace_id: ContextVar[str] = ContextVar("trace_id", default="")
+
+
+def trace_id() -> str:
+    """The trace of the request that is being answered, 32 hexadecimal digits; "" outside of any."""
+    return _trace_id.get()
+
+
+@contextmanager
+def within_trace(trace: str) -> Iterator[None]:
+    """What is done in the block, and in threads and tasks that begin there, belongs to this trace."""
+    token = _trace_id.set(trace)
+    try:
+        yield
+    finally:
+        _trace_id.reset(token)
+
+
+def new_trace_id() -> str:
+    return os.urandom(16).hex()
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The span of the caller that a request is a part of."""
+
+    trace_id: str
+    span_id: str
+    flags: int
+    state: str = ""  # of other tracing systems, handed on as it came
+
+
+def parent_of(headers: Sequence[tuple[bytes, bytes]]) -> Parent | None:
+    """What ``traceparent`` names; None where there is none, more than one, or one that is not well formed."""
+    given = [value for name, value in headers if name == b"traceparent"]
+    if len(given) != 1 or (read := _TRACEPARENT.fullmatch(given[0].strip(b" \t"))) is None:
+        return None
+    version, trace, span, flags, more = read.groups()
+    if version == b"ff" or (version == b"00" and more is not None) or not (trace.strip(b"0") and span.strip(b"0")):
+        return None
+    state = b",".join(value for name, value in headers if name == b"tracestate")
+    return Parent(trace.decode(), span.decode(), int(flags, 16), state.decode("latin-1"))
