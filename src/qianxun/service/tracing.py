@@ -57,9 +57,10 @@ class Traced:
         is_failure = status == 500 or exchange.is_cut
         level = logging.ERROR if is_failure else logging.WARNING if status > 500 else logging.INFO
         if requests.isEnabledFor(level):
-            about = {"tenant": str(scope["state"].get("tenant", "")), "method": method, "route": route}
+            about: dict[str, object] = {"tenant": scope["state"].get("tenant", ""), "method": method, "route": route}
             about |= {"status": status, "ms": round(seconds * 1e3, 2)}
-            about |= {"cut": True} if exchange.is_cut else {}
+            if exchange.is_cut:
+                about["cut"] = True
             requests.log(level, "request", extra={"about": about})
 
 
