@@ -184,6 +184,22 @@ def test_documents_wait_for_a_disabled_model_and_come_in_with_it(tmp_path: Path)
     asyncio.run(story())
 
 
+def test_a_base_can_be_told_of_a_model_that_is_disabled_and_of_none_of_another_type(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as engine:
+            off = await register(engine, "https://example.com", "rerank", status=0)
+            chat = await register(engine, "https://example.com", "chat")
+            base = await filled(engine, config={"search.rerank": off.ref, "rewrite_model": "default"})
+            assert set(degraded(await engine.retrieve(base.id, QUESTION))) == {"rewrite", "rerank"}
+            for told in ({"search.rerank": chat.ref}, {"qa_model": off.ref}):
+                with pytest.raises(BadInput, match="模型"):
+                    await engine.configure(base.id, told)
+            with pytest.raises(BadInput, match="embedding"):
+                await engine.create_knowledge_base("库", model=chat.ref)
+
+    asyncio.run(story())
+
+
 def test_a_new_owner_brings_other_defaults(tmp_path: Path) -> None:
     async def story() -> None:
         with serving(says('["甲"]')) as of_seven, serving(says('["乙"]')) as of_eight:

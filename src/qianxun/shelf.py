@@ -13,7 +13,7 @@ from qianxun.errors import ModelUnavailable, NotFound
 from qianxun.models import RERANK_CARDS, ChatEndpoint, MaxSim, RerankEndpoint, open_cross_encoder
 from qianxun.models.reach import Reach
 from qianxun.pipelines.configuring import MODEL_KEYS, flat
-from qianxun.pipelines.model_registry import DEFAULT, Registry, is_ref
+from qianxun.pipelines.model_registry import CHATTING, DEFAULT, Registry, is_ref
 from qianxun.pipelines.model_threads import ModelThreads
 from qianxun.ports import ChatKind, ChatModel, EmbeddingModel, RerankModel
 from qianxun.records import Records
@@ -139,15 +139,18 @@ class OwnShelf:
                 self.check_chat(value)
 
     def check_rerank(self, name: str, embedding: EmbeddingModel | None) -> None:
-        """Raises NotFound or ModelUnavailable for a name that could not be used now; `default` is nobody's yet."""
+        """Raises NotFound, ModelUnavailable or BadInput for a name that cannot be used.
+
+        A registered model that is disabled right now can be, and `default` whoever's it will be.
+        """
         if is_ref(name):
-            self.registry.rerank(name)
+            self.registry.expect(name, ("rerank",))
         elif name != DEFAULT:
             self.shelf.rerank(name, embedding)
 
     def check_chat(self, name: str) -> None:
         if is_ref(name):
-            self.registry.chat(name)
+            self.registry.expect(name, CHATTING)
         elif name != DEFAULT:
             self.shelf.chat(name)
 

@@ -126,8 +126,8 @@ async def in_model_thread(base: OpenBase, kind: str, model: str, work: Callable[
     """
     lane = None
     if base.model_threads is not None:
-        whose = f"{base.about.tenant}/{base.about.config.get('user_id', '')}/{model}" if is_registered(model) else ""
-        lane = base.model_threads.lane(kind, whose)
+        whose = (base.about.tenant, base.about.config.get("user_id", ""), model)
+        lane = base.model_threads.lane(kind, repr(whose) if is_registered(model) else "")
     return await asyncio.get_running_loop().run_in_executor(lane, work, *arguments)
 
 

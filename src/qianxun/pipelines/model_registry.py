@@ -147,7 +147,7 @@ class Registry:
         started = time.perf_counter()
         dimension: int | None = None
         try:
-            lane = self.threads.lane("test", f"{self.tenant}/{user_id}")
+            lane = self.threads.lane("test", repr((self.tenant, user_id)))
             asked = asyncio.get_running_loop().run_in_executor(lane, self._asked_once, held, patience)
             dimension = await asyncio.wait_for(asked, patience + SPARE_SECONDS)
             reason = _amiss(held.model, dimension)
