@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 from qianxun.client import Client, Patience
 from qianxun.client.connection import Connection, Request, Upload
 from qianxun.client.uploads import _opened as uploads_opened
-from qianxun.errors import Forbidden, NotFound, Unauthorized, Unreadable, UnsupportedFile
+from qianxun.errors import Forbidden, ModelUnavailable, NotFound, Unauthorized, Unreadable, UnsupportedFile
+from qianxun.ingest.sources import document_id
 from qianxun.pipelines.ingest import Labels, Report, Step
+from qianxun.testing.fake_embedding import HashEmbedding
 from tests.ingest.hostile import archive
 from tests.service.served import MODEL, issue, serving
 
@@ -122,6 +125,54 @@ def test_a_file_over_the_limit_costs_only_itself(tmp_path: Path) -> None:
             (refusal,) = report.refused
             assert refusal.path.name == "大.txt"
             assert "MB" in refusal.reason
+
+    asyncio.run(work())
+
+
+class Failing(HashEmbedding):
+    """A model that cannot be reached."""
+
+    def embed_passages(self, texts: Sequence[str]) -> Any:
+        raise ModelUnavailable("模型连不上")
+
+
+def test_what_waits_for_its_model_is_told_and_does_not_hold_up_the_rest(tmp_path: Path, files: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path / "data", None, Failing()) as served, Client(served.url) as client:
+            base = await client.create_knowledge_base("手册", model=MODEL)
+            steps: list[Step] = []
+            report = await client.add(base.id, [files / "制度.md", files / "子目录"], watch=steps.append)
+            assert (report.added, report.chunks, report.waiting) == (2, 0, 2)
+            (told,) = [step for step in steps if step.kind == "waiting"]
+            assert "模型连不上" in told.reason
+
+    asyncio.run(work())
+
+
+def test_an_unchanged_file_that_is_still_on_its_way_is_waited_for(
+    tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier add was interrupted: the file is stored, but its index has still to see it."""
+
+    async def work() -> None:
+        async with serving(tmp_path / "data") as served, Client(served.url) as client:
+            base = (await client.create_knowledge_base("手册", model=MODEL)).id
+            opened = await served.engine.base(base)
+            apply, may_go_on = opened.index.apply, asyncio.Event()
+
+            async def held_up(batch: Any) -> None:
+                await may_go_on.wait()
+                await apply(batch)
+
+            monkeypatch.setattr(opened.index, "apply", held_up)
+            name = document_id(files / "制度.md")
+            await client.add_file(base, files / "制度.md", name="制度.md", doc_id=name, wait=False)
+            adding = asyncio.create_task(client.add(base, [files / "制度.md"]))
+            done, _ = await asyncio.wait([adding], timeout=0.5)
+            assert not done
+            may_go_on.set()
+            assert counted(await adding) == (0, 1, 0)
+            assert (await client.retrieve(base, "出差住宿")).found
 
     asyncio.run(work())
 

@@ -14,12 +14,14 @@ import httpx
 from qianxun.client.connection import Connection, Patience, Request
 from qianxun.client.reading import (
     Readiness,
+    Sent,
     read_accepted,
     read_base,
     read_bases,
     read_document,
     read_documents,
     read_readiness,
+    read_sent,
     read_statistics,
 )
 from qianxun.client.registered import RegisteredModels
@@ -173,9 +175,16 @@ class Client:
         wait: bool = True,
     ) -> Accepted:
         """One file in, read piece by piece. Raises a kind of Refused for one that cannot be taken in."""
+        sent = await self.send_file(knowledge_base, path, name=name, doc_id=doc_id, labels=labels, wait=wait)
+        return sent.accepted
+
+    async def send_file(
+        self, knowledge_base: int, path: Path, *, name: str, doc_id: str, labels: Labels | None, wait: bool
+    ) -> Sent:
+        """As `add_file`; and whether it is searchable when this returns."""
         documents = f"{BASES}/{knowledge_base}/documents"
         request = sent_file(documents, path, name=name, doc_id=doc_id, labels=labels or Labels(), wait=wait)
-        return await self._ask(request, read_accepted)
+        return await self._ask(request, read_sent)
 
     async def add_documents(
         self, knowledge_base: int, batch: Sequence[Document], *, wait: bool = True

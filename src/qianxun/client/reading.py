@@ -50,6 +50,18 @@ def read_accepted(data: Read) -> Accepted:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A document that the service has taken, and whether it is searchable yet."""
+
+    accepted: Accepted
+    is_searchable: bool
+
+
+def read_sent(data: Read) -> Sent:
+    return Sent(read_accepted(data), data["status"] == "indexed")
+
+
 def read_document(data: Read) -> DocumentState:
     return DocumentState(
         doc_id=data["doc_id"],

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from qianxun.client.connection import Request, Upload
+from qianxun.client.reading import Sent
 from qianxun.client.writing import segment, written_labels
 from qianxun.errors import BadInput, MissingExtra, NotFound, Refused, Unreadable
 from qianxun.ingest.sources import Refusal, Source, discover
@@ -25,11 +28,14 @@ AT_ONCE = 4  # enough that the service parses one file while another is on its w
 AHEAD = 256  # files that were sent while an earlier one is not searchable yet: the service indexes them together
 FIRST_LOOK, LAST_LOOK = 0.02, 0.5  # seconds between two looks at a file that is not searchable yet
 
+GRACE = 10.0  # seconds for all that is left, once one was found that waits for its model
+WRITTEN = ("created", "updated")
+
 
 class Receiver(Protocol):
-    async def add_file(
+    async def send_file(
         self, knowledge_base: int, path: Path, *, name: str, doc_id: str, labels: Labels, wait: bool
-    ) -> Accepted: ...
+    ) -> Sent: ...
     async def document(self, knowledge_base: int, doc_id: str) -> DocumentState: ...
 
 
@@ -100,26 +106,27 @@ async def send_files(
     for refusal in (each for each in refusals if not each.passed_over):
         report = _refused(report, refusal, watch)
     watch(Step("found", len(sources)))
-    async for source, became in _sent(receiver, knowledge_base, sources, labels):
-        if isinstance(became, Refusal):
-            report = _refused(report, became, watch)
-        elif became.outcome in ("created", "updated"):
-            state = await _settled(receiver, knowledge_base, became, 0.0 if report.waiting else longest)
-            report = _added(report, source, state, watch)
-        else:
-            report = replace(report, unchanged=report.unchanged + 1)
-            watch(Step("unchanged"))
-        watch(Step("parsed", name=source.name))
+    until = math.inf
+    async with aclosing(_sent(receiver, knowledge_base, sources, labels)) as outcomes:
+        async for source, became in outcomes:
+            if isinstance(became, Refusal):
+                report = _refused(report, became, watch)
+            else:
+                state = await _settled(receiver, knowledge_base, became, min(until, time.monotonic() + longest))
+                report = _taken(report, source, became.accepted, state, watch)
+            if report.waiting and until == math.inf:
+                until = time.monotonic() + GRACE
+            watch(Step("parsed", name=source.name))
     return report
 
 
 async def _sent(
     receiver: Receiver, knowledge_base: int, sources: Sequence[Source], labels: Labels
-) -> AsyncIterator[tuple[Source, Accepted | Refusal]]:
+) -> AsyncGenerator[tuple[Source, Sent | Refusal], None]:
     """In the order of the sources, a few on their way at a time."""
     turns = asyncio.Semaphore(AT_ONCE)
     waiting = iter(sources)
-    ahead: deque[tuple[Source, asyncio.Task[Accepted | Refusal]]] = deque()
+    ahead: deque[tuple[Source, asyncio.Task[Sent | Refusal]]] = deque()
     try:
         while True:
             for source in islice(waiting, AHEAD - len(ahead)):
@@ -137,28 +144,29 @@ async def _sent(
 
 async def _send(
     receiver: Receiver, knowledge_base: int, source: Source, labels: Labels, turns: asyncio.Semaphore
-) -> Accepted | Refusal:
+) -> Sent | Refusal:
     """Sent without waiting for the index, which takes many files at once in little more time than one."""
     name, doc_id = source.name, source.id
     try:
         async with turns:
-            return await receiver.add_file(
+            return await receiver.send_file(
                 knowledge_base, source.path, name=name, doc_id=doc_id, labels=labels, wait=False
             )
     except (Refused, MissingExtra, BadInput) as error:
         return Refusal(source.path, str(error))
 
 
-async def _settled(receiver: Receiver, knowledge_base: int, sent: Accepted, longest: float) -> DocumentState | None:
-    """Where the document stands once it is searchable, or as it is after ``longest`` seconds. None: it is gone."""
-    deadline = time.monotonic() + longest
-    pause = FIRST_LOOK
+async def _settled(receiver: Receiver, knowledge_base: int, sent: Sent, deadline: float) -> DocumentState | None:
+    """Where the document stands once the index has seen it, or at the deadline. None: there is nothing to wait for."""
+    accepted, pause = sent.accepted, FIRST_LOOK
+    if sent.is_searchable and accepted.outcome not in WRITTEN:
+        return None
     while True:
         try:
-            state = await receiver.document(knowledge_base, sent.doc_id)
-        except NotFound:
+            state = await receiver.document(knowledge_base, accepted.doc_id)
+        except NotFound:  # somebody deleted it in the meantime
             return None
-        if state.status != "pending" or state.generation > sent.generation or time.monotonic() >= deadline:
+        if state.status != "pending" or state.generation > accepted.generation or time.monotonic() >= deadline:
             return state
         await asyncio.sleep(pause)
         pause = min(2 * pause, LAST_LOOK)
@@ -169,17 +177,19 @@ def _refused(report: Report, refusal: Refusal, watch: Watch) -> Report:
     return replace(report, refused=(*report.refused, refusal))
 
 
-def _added(report: Report, source: Source, state: DocumentState | None, watch: Watch) -> Report:
+def _taken(report: Report, source: Source, accepted: Accepted, state: DocumentState | None, watch: Watch) -> Report:
     """Counted once it is stored; said aloud where it is not searchable."""
-    watch(Step("added"))
-    report = replace(report, added=report.added + 1)
-    if state is None:
+    is_written = accepted.outcome in WRITTEN
+    watch(Step("added" if is_written else "unchanged"))
+    report = replace(report, added=report.added + is_written, unchanged=report.unchanged + (not is_written))
+    if state is None or state.status == "deleted":
         return report
     if state.status == "quarantined":
-        watch(Step("warned", reason=f"{source.name}：{state.reason}"))
-        return replace(report, warnings=(*report.warnings, f"{source.name}：{state.reason}"))
+        told = f"{source.name}：{state.reason}"
+        watch(Step("warned", reason=told))
+        return replace(report, warnings=(*report.warnings, told))
     if state.status in ("pending", "retrying"):
         if not report.waiting:
             watch(Step("waiting", reason=state.reason or "服务还没有为它建好索引"))
         return replace(report, waiting=report.waiting + 1)
-    return replace(report, chunks=report.chunks + state.chunks)
+    return replace(report, chunks=report.chunks + is_written * state.chunks)
