@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Dialect, bindparam, delete, func, insert, select, update
 
 from qianxun.errors import BadInput, NotFound
 from qianxun.records import bases
+from qianxun.records.compiled import Compiled, compiled
 from qianxun.records.counters import allocate
 from qianxun.records.schema import KnowledgeBaseRow, UserModelRow
 
@@ -95,6 +97,10 @@ class Stored:
     model: UserModel
     version: int
     sealed_key: bytes | None = field(repr=False)
+
+
+_SEEN: Final = tuple(each.name for each in fields(UserModel))
+_COLUMNS: Final = tuple(column.name for column in UserModelRow.__table__.columns)
 
 
 # ── what may be told ─────────────────────────────────────────────────────────────────────────────
@@ -224,14 +230,23 @@ def get(tx: Connection, tenant: str, number: int, user_id: str | None = None) ->
 
 
 def stored(tx: Connection, tenant: str, number: int, user_id: str | None = None) -> Stored:
-    asked = select(UserModelRow.__table__).where(UserModelRow.tenant == tenant, UserModelRow.id == number)
-    if user_id is not None:
-        asked = asked.where(UserModelRow.user_id == user_id)
-    can_be = 0 < number <= _LARGEST_ID and (user_id is None or is_user(user_id))  # what drivers take, too
-    found = tx.execute(asked).first() if can_be else None
-    if found is None:
+    can_be = 0 < number <= _LARGEST_ID  # larger ones drivers refuse, each in its own way
+    rows = _one(tx.dialect).rows(tx, {"tenant": tenant, "number": number}) if can_be else []
+    found = dict(zip(_COLUMNS, rows[0], strict=True)) if rows else None
+    if found is None or user_id not in (None, found["user_id"]):
         raise NotFound(f"没有编号为 {number} 的模型", hint="核对编号，或先登记这个模型")
-    return Stored(_model(found), found.version, found.sealed_key)
+    return Stored(_model(found), found["version"], found["sealed_key"])
+
+
+@lru_cache
+def _one(dialect: Dialect) -> Compiled:
+    """Asked by every call of a registered model."""
+    tenant, number = (
+        bindparam("tenant", type_=UserModelRow.tenant.type),
+        bindparam("number", type_=UserModelRow.id.type),
+    )
+    own = (UserModelRow.tenant == tenant) & (UserModelRow.id == number)
+    return compiled(select(UserModelRow.__table__).where(own), dialect)
 
 
 def every(tx: Connection, tenant: str, user_id: str | None = None, model_type: str | None = None) -> list[UserModel]:
@@ -241,13 +256,13 @@ def every(tx: Connection, tenant: str, user_id: str | None = None, model_type: s
         asked = asked.where(UserModelRow.user_id == user_id)
     if model_type is not None:
         asked = asked.where(UserModelRow.model_type == model_type)
-    return [_model(row) for row in tx.execute(asked.order_by(UserModelRow.id))]
+    return [_model(row) for row in tx.execute(asked.order_by(UserModelRow.id)).mappings()]
 
 
 def default(tx: Connection, tenant: str, user_id: str, model_type: str) -> UserModel | None:
     own = _of_user(tenant, user_id) & (UserModelRow.model_type == model_type) & (UserModelRow.is_default == 1)
     latest = UserModelRow.updated_at.desc(), UserModelRow.id.desc()
-    found = tx.execute(select(UserModelRow.__table__).where(own).order_by(*latest).limit(1)).first()
+    found = tx.execute(select(UserModelRow.__table__).where(own).order_by(*latest).limit(1)).mappings().first()
     return None if found is None else _model(found)
 
 
@@ -296,10 +311,9 @@ def _revise(tx: Connection, tenant: str) -> None:
         bases.revise(tx, knowledge_base)
 
 
-def _model(row: Row[Any]) -> UserModel:
-    moments: dict[str, Any] = {"created_at": _written(row.created_at), "updated_at": _written(row.updated_at)}
-    names = [each.name for each in fields(UserModel)]
-    return UserModel(**({name: getattr(row, name) for name in names} | moments))
+def _model(row: Mapping[Any, Any]) -> UserModel:
+    moments: dict[str, Any] = {name: _written(row[name]) for name in ("created_at", "updated_at")}
+    return UserModel(**({name: row[name] for name in _SEEN} | moments))
 
 
 def _written(moment: datetime) -> str:
