@@ -276,6 +276,34 @@ def test_filters_narrow(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_the_trace_of_the_request_is_that_of_the_answer(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with asking(tmp_path) as at:
+            base, theirs = await at.base(*LIBRARY), "4bf92f3577b34da6a3ce929d0e0e4736"
+            for route in ("retrieval", "explain"):
+                for headers in ({}, {"traceparent": f"00-{theirs}-00f067aa0ba902b7-01"}):
+                    body = {"query": "RAG 阈值配置"}
+                    response = await at.http.post(f"/v1/{route}/{base}", json=body, headers=headers)
+                    told = response.json()["data"]["trace_id"]
+                    assert told == response.headers["x-trace-id"]
+                    assert (told == theirs) is bool(headers)
+
+    asyncio.run(run())
+
+
+def test_reasons_are_told_in_english_to_whoever_prefers_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with asking(tmp_path) as at:
+            base = await at.base()
+            for body in ({"query": " "}, {"query": "a", "retrieval_config": {"top_k": "5"}}):
+                english = await at.http.post(f"/v1/retrieval/{base}", json=body, headers={"accept-language": "en"})
+                chinese = await at.http.post(f"/v1/retrieval/{base}", json=body)
+                assert english.json()["fields"][0]["reason"].isascii()
+                assert not chinese.json()["fields"][0]["reason"].isascii()
+
+    asyncio.run(run())
+
+
 # ── refused ──────────────────────────────────────────────────────────────────────────────────────
 
 STRATEGY = "retrieval_config.hybrid_strategy"

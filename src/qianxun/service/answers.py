@@ -289,6 +289,10 @@ REASONS: Final = {
     "less_than": "应小于 {lt}",
     "less_than_equal": "应不大于 {le}",
     "none_required": "应为 null",
+    "blank": "不能为空，写出要找的内容",
+    "number": "应为数字",
+    "model_id": "应为模型的编号（正整数）或名称，如 maxsim",
+    "visible": "应为可见的字符，首尾没有空格",
 }
 
 

@@ -36,7 +36,7 @@ STRATEGY: Final = "retrieval_config.hybrid_strategy"
 
 def _not_blank(text: str) -> str:
     if not text.strip():
-        raise PydanticCustomError("blank", "不能为空，写出要找的内容")
+        raise PydanticCustomError("blank", "must say what to look for")
     return text
 
 
@@ -57,7 +57,7 @@ class _Asked(BaseModel):
 def _a_number(value: Any) -> Any:
     """ "5" and true are no numbers, whatever Python makes of them."""
     if isinstance(value, str | bool):
-        raise PydanticCustomError("number", "应为数字")
+        raise PydanticCustomError("number", "must be a number")
     return value
 
 
@@ -70,7 +70,7 @@ def _model_id(value: Any) -> Any:
     is_name = isinstance(value, str) and len(value) <= DOC_ID_LIMIT and not (value.isdigit() and int(value) > GREATEST)
     if value is None or is_number or is_name:
         return value
-    raise PydanticCustomError("model_id", "应为模型的编号（正整数）或名称，如 maxsim")
+    raise PydanticCustomError("model_id", "must be the number or the name of a model")
 
 
 ModelRef = Annotated[

@@ -22,16 +22,18 @@ from qianxun.service.context import GREATEST, TenantEngine, Writer, attention
 from qianxun.service.shapes import written_model
 
 ModelType = Literal["embedding", "chat", "qa", "rewrite", "rerank", "vision"]
-UserId = Annotated[str, Path(description="用户的编号", min_length=1, max_length=128, examples=["7"])]
 ModelId = Annotated[int, Path(description="模型的编号", ge=1, le=GREATEST, examples=[17])]
 
 
 def _visible(text: str) -> str:
-    if not text.strip() or not text.strip().isprintable():
-        raise PydanticCustomError("visible", "应为可见的字符")
+    if not text.isprintable() or text != text.strip():
+        raise PydanticCustomError("visible", "must be of visible characters, without blanks at its ends")
     return text
 
 
+UserId = Annotated[
+    str, Path(description="用户的编号", min_length=1, max_length=128, examples=["7"]), AfterValidator(_visible)
+]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"\S"), AfterValidator(_visible)]
 Url = Annotated[
     str,
@@ -162,7 +164,7 @@ def routes() -> APIRouter:
         "/{model_type}",
         summary="一个用户某一类型的模型",
         response_model=Answer[ModelList],
-        responses=problems(400, 422),
+        responses=problems(422),
     )(listed)
     router.post(
         "",
@@ -183,14 +185,14 @@ def routes() -> APIRouter:
         "/{id}",
         summary="删去模型",
         response_model=Answer[Deleted],
-        responses=problems(400, 404, 422, 507),
+        responses=problems(404, 422, 507),
         dependencies=[Writer],
     )(remove)
     router.post(
         "/{id}/test",
         summary="试一次模型",
         response_model=Answer[TrialTold],
-        responses=problems(400, 404, 422),
+        responses=problems(404, 422),
         dependencies=[Writer],
     )(test)
     return router
