@@ -122,3 +122,15 @@ def test_reflow_joins_what_was_wrapped_and_nothing_else() -> None:
         "2. 行李箱盖",
         "The quick brown fox jumps over the lazy dog and goes on its way through the forest of wrapped lines.",
     ]
+
+
+def test_a_header_over_a_column_that_says_nothing_is_read() -> None:
+    rows = [
+        [Cell("姓名"), Cell("单位"), Cell("成绩", col_span=3)],
+        [Cell("张三"), Cell("甲"), Cell("90"), Cell("80"), Cell("")],
+        [Cell("李四"), Cell("乙"), Cell("70"), Cell("60"), Cell("")],
+    ]
+    table = read_table(flow(rows, 100))
+    assert table is not None
+    assert [column.name for column in table.columns] == ["姓名", "单位", "成绩", "成绩"]
+    assert table.texts[1] == ("李四", "乙", "70", "60")

@@ -201,7 +201,8 @@ def _is_refined(grid: Grid, row: int, col: int, span: int) -> bool:
     """Whether a wide cell has several short ones right under it, and is not the title of all."""
     if not 1 < span < grid.width or row >= len(grid.rows):
         return False
-    begins = [c for c in range(col, col + span) if grid.rows[row][c].text and grid.is_origin(row, c)]
+    under = range(col, min(col + span, grid.width))  # columns that said nothing have fallen out
+    begins = [c for c in under if grid.rows[row][c].text and grid.is_origin(row, c)]
     return len(begins) > 1 and all(len(cell.text) <= _LONGEST_LABEL for cell in grid.distinct(row))
 
 
