@@ -1,0 +1,213 @@
+"""Numbers and dates as people ask for them: 超过1.5亿元, 百分之三十, 三成, 二〇二三年五月, 100到200之间."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Final
+
+_DIGITS: Final = {
+    "零": 0,
+    "〇": 0,
+    "一": 1,
+    "二": 2,
+    "两": 2,
+    "三": 3,
+    "四": 4,
+    "五": 5,
+    "六": 6,
+    "七": 7,
+    "八": 8,
+    "九": 9,
+}
+_TENS: Final = {"十": 10, "百": 100, "千": 1000}
+_SCALES: Final = {"万": 10**4, "亿": 10**8}
+_HAN: Final = "零〇一二两三四五六七八九十百千万亿"
+_MONEY: Final = "元人民币|块钱|美元|港元|欧元|元|圆|块"
+MEASURES: Final = (
+    "平方公里|平方千米|平方米|立方米|公里|千米|厘米|毫米|米|公顷|亩|公斤|千克|毫克|克|吨|斤|小时|分钟|秒|天|个月|年|岁|分"
+    "|人次|人|个|家|所|名|位|次|件|台|套|册|辆|户|页|种|款|项|条|部|本|座|届|只|支|张|间|栋|门|场|票|集|层|倍|度"
+    "|km|cm|mm|kg|mg|ml|kw|mw|gb|mb|tb|mah|kv|hz|m|g|t|l|v|a|w"
+)
+_ARABIC: Final = r"(?<![\d.a-z])[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
+_QUANTITY: Final = re.compile(
+    rf"(?P<parts>百分之|千分之)?(?:(?P<arabic>{_ARABIC})(?P<scale>[十百千]?[万亿]{{0,2}}|[十百千])|(?P<han>[{_HAN}]+(?:点[{_HAN}]+)?))"
+    rf"(?P<half>半)?(?P<unit>%|‰|个百分点|成(?![立为员本功绩交])|{_MONEY}|{MEASURES})?(?![a-z])"
+)
+_DATE: Final = re.compile(
+    r"(?<!\d)(?P<y>[12]\d{3}|[零〇一二三四五六七八九]{4})"
+    r"(?:年度?(?:(?P<m>\d{1,2}|[一二三四五六七八九十]{1,2})月(?:份|(?P<d>\d{1,2}|[一二三四五六七八九十]{1,3})[日号])?)?"
+    r"|(?P<mark>[-/.])(?P<m2>\d{1,2})(?:(?P=mark)(?P<d2>\d{1,2}))?(?!\d))"
+)
+_PHRASE_ENDS: Final = (*"的以之到至及,和~-时", "")
+_UNIT_SIZES: Final = {
+    **dict.fromkeys(("公里", "千米", "km"), ("米", Decimal(1000))),
+    **dict.fromkeys(("米", "m"), ("米", Decimal(1))),
+    **dict.fromkeys(("厘米", "cm"), ("米", Decimal("0.01"))),
+    **dict.fromkeys(("毫米", "mm"), ("米", Decimal("0.001"))),
+    **dict.fromkeys(("吨", "t"), ("克", Decimal(1_000_000))),
+    **dict.fromkeys(("公斤", "千克", "kg"), ("克", Decimal(1000))),
+    "斤": ("克", Decimal(500)),
+    **dict.fromkeys(("克", "g"), ("克", Decimal(1))),
+    **dict.fromkeys(("毫克", "mg"), ("克", Decimal("0.001"))),
+    **dict.fromkeys(("小时", "h"), ("秒", Decimal(3600))),
+    **dict.fromkeys(("分钟", "min"), ("秒", Decimal(60))),
+    **dict.fromkeys(("秒", "s"), ("秒", Decimal(1))),
+    **dict.fromkeys(("平方公里", "平方千米"), ("平方米", Decimal(1_000_000))),
+    "公顷": ("平方米", Decimal(10_000)),
+    **dict.fromkeys(("平方米", "㎡", "m²", "m2"), ("平方米", Decimal(1))),
+    **dict.fromkeys(("元", "圆", "块", "块钱", "元人民币"), ("元", Decimal(1))),
+    **dict.fromkeys(("人", "个", "台", "件", "次", "册", "辆", "户", "家"), ("", Decimal(1))),
+}
+_SCALED_UNIT: Final = re.compile(r"(?P<scale>[十百千]?[万亿]?)(?P<unit>.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number in a question. ``value`` has its scale worked in: 1.5亿 → 150000000, 50% → 0.5."""
+
+    start: int
+    end: int
+    value: Decimal
+    unit: str
+    scaled: bool  # a scale word stood with it: 100万, not 100
+    written: str
+
+    @property
+    def is_share(self) -> bool:
+        return self.unit in ("%", "‰")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A year, month or day in a question, as the beginning of an ISO date."""
+
+    start: int
+    end: int
+    iso: str
+    written: str
+
+
+def moments(text: str) -> list[Moment]:
+    found = []
+    for match in _DATE.finditer(text):
+        if (iso := _iso(match)) is not None:
+            found.append(Moment(match.start(), match.end(), iso, match.group()))
+    return found
+
+
+def _iso(match: re.Match[str]) -> str | None:
+    year = "".join(str(_DIGITS.get(mark, mark)) for mark in match["y"])
+    month, day = match["m"] or match["m2"], match["d"] or match["d2"]
+    if month is None:
+        return year
+    if match["mark"] == "." and day is None:  # 2012.5 is a number
+        return None
+    numbers = [int(part) if part.isdigit() else han_number(part) for part in (month, day or "1")]
+    if None in numbers:
+        return None
+    try:
+        whole = date(int(year), *(number or 0 for number in numbers))
+    except ValueError:  # 2023年13月
+        return None
+    return whole.isoformat() if day else whole.isoformat()[:7]
+
+
+def quantities(text: str) -> list[Quantity]:
+    """Every number of a question; what is part of a date is not one."""
+    taken = [(each.start, each.end) for each in moments(text)]
+    found = []
+    for match in _QUANTITY.finditer(text):
+        if any(start < match.end() and match.start() < end for start, end in taken):
+            continue
+        if (quantity := _quantity(match)) is not None and not _is_word(match, text):
+            found.append(quantity)
+    return found
+
+
+def _is_word(match: re.Match[str], text: str) -> bool:
+    """三 of 三级, 一 of 一共: a Chinese numeral that neither a unit nor the end of a phrase follows."""
+    return not match["arabic"] and not match["unit"] and text[match.end() : match.end() + 1] not in _PHRASE_ENDS
+
+
+def _quantity(match: re.Match[str]) -> Quantity | None:
+    if match["arabic"]:
+        value = Decimal(match["arabic"].replace(",", "")) * _scale(match["scale"])
+        scaled = bool(match["scale"])
+    else:
+        whole, _, fraction = match["han"].partition("点")
+        number = han_number(whole)
+        if number is None:
+            return None
+        value = Decimal(number) + _fraction(fraction)
+        scaled = any(mark in _SCALES for mark in whole)
+    unit = match["unit"] or ""
+    if match["half"]:
+        value += Decimal("0.5")
+    if match["parts"] == "百分之" or unit in ("%", "个百分点"):
+        value, unit = value / 100, "%"
+    elif match["parts"] == "千分之" or unit == "‰":
+        value, unit = value / 1000, "‰"
+    elif unit == "成":
+        value, unit = value / 10, "%"
+    return Quantity(match.start(), match.end(), value, unit, scaled, match.group())
+
+
+def _scale(words: str) -> int:
+    size = 1
+    for word in words:
+        size *= _TENS.get(word, 0) or _SCALES[word]
+    return size
+
+
+def _fraction(digits: str) -> Decimal:
+    if not digits or any(mark not in _DIGITS for mark in digits):
+        return Decimal(0)
+    return Decimal("0." + "".join(str(_DIGITS[mark]) for mark in digits))
+
+
+def han_number(text: str) -> int | None:
+    """三百二十 → 320, 一万五 → 15000, 二〇二三 → 2023; None for what is no number."""
+    if all(mark in _DIGITS for mark in text):
+        return int("".join(str(_DIGITS[mark]) for mark in text))
+    total = section = digit = 0
+    last = 1  # the size of the last unit, for 一万五
+    for mark in text:
+        if mark in _DIGITS:
+            digit = _DIGITS[mark]
+            last = 1 if mark in "零〇" else last
+        elif mark in _TENS:
+            section += (digit or 1) * _TENS[mark]
+            digit, last = 0, _TENS[mark]
+        elif mark in _SCALES:
+            if not section and not digit and not total:
+                return None  # 万科, 亿达: a name
+            total = (total + section + digit) * _SCALES[mark] if mark == "亿" else total + (section + digit) * 10_000
+            section, digit, last = 0, 0, _SCALES[mark]
+        else:
+            return None
+    return total + section + (digit * last // 10 if last >= 100 else digit)
+
+
+def in_unit(quantity: Quantity, unit: str, is_share: bool) -> Decimal | None:
+    """The number as a column of that unit holds it; None where the two do not fit. Without a unit in the question a
+    number is meant as the column writes it: 100 under 万元 are 100 万元, 100万 are 100万元 all the same."""
+    if is_share:
+        if quantity.is_share:
+            return quantity.value
+        return quantity.value / 100 if not quantity.unit and not quantity.scaled else None
+    if quantity.is_share:
+        return None
+    if not quantity.unit and not quantity.scaled:
+        return quantity.value
+    held = _SCALED_UNIT.fullmatch(unit.split("/")[0].lower())
+    scale = _scale(held["scale"]) if held else 1
+    base = held["unit"] if held else ""
+    if not base or not quantity.unit or base == quantity.unit:
+        return quantity.value / scale if base or scale > 1 else quantity.value
+    of, own = _UNIT_SIZES.get(base), _UNIT_SIZES.get(quantity.unit)
+    if of is None or own is None or (of[0] != own[0]):
+        return None
+    return quantity.value * own[1] / of[1] / scale

@@ -1,0 +1,125 @@
+"""Exact answers over tables, without a language model: understood, carried out on typed rows, cited by the cell.
+
+Being wrong is worse than saying nothing: a question that speaks of more than the reading explains is declined, and the
+rows that come closest are named instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from qianxun.answer.table_match import Asked, ask, match, size, span
+from qianxun.answer.table_question import decisive, read_question
+from qianxun.answer.table_run import Outcome, Unanswerable, run
+from qianxun.answer.table_shapes import AskedTable, CitedCell, Condition, Plan, TableAnswer, Understood, Unsure
+from qianxun.answer.table_sheet import Sheet
+from qianxun.answer.table_words import NEGATION
+
+SURE: Final = 0.7
+_MOST_QUESTION: Final = 200
+_MOST_SHOWN: Final = 20
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
+
+
+def answer_from_tables(question: str, tables: Sequence[AskedTable], *, sure: float = SURE) -> TableAnswer:
+    """The answer to a question from the table that explains it best; without one, the rows that come closest.
+
+    Two tables that answer differently, and explain the question equally well, are no answer.
+    """
+    asked = ask(question[:_MOST_QUESTION])
+    answers = [_answer(asked, table, sure) for table in tables]
+    certain = sorted((each for each in answers if each.sure), key=lambda each: -each.confidence)
+    if not certain:
+        return max(answers, key=lambda each: (each.confidence, bool(each.rows)), default=_declined("没有可查的表格"))
+    first = certain[0]
+    for other in certain[1:]:
+        if other.confidence > first.confidence - 0.05 and other.text != first.text:
+            return _declined("不止一张表能回答，而答案不同", first.table, first.rows, first.confidence)
+    return first
+
+
+def _answer(asked: Asked, table: AskedTable, sure: float) -> TableAnswer:
+    sheet = Sheet(table)
+    if not len(sheet):
+        return _declined("表格没有数据行", table.id)
+    read = read_question(asked, sheet)
+    if isinstance(read, Unsure):
+        return _declined(read.reason, table.id, read.rows, 0.1 if read.rows else 0.0)
+    confidence, doubt = _confidence(asked, sheet, read)
+    try:
+        outcome = run(read.plan, sheet)
+    except Unanswerable as reason:
+        return _declined(str(reason), table.id, read.plan.rows or (), confidence * 0.5)
+    reading = _reading(sheet, read.plan)
+    if confidence < sure:
+        return replace(_declined(doubt, table.id, outcome.rows[:10], confidence), reading=reading)
+    cells = tuple(CitedCell(table.id, row, column) for row, column in outcome.cells)
+    operation = read.plan.operation
+    text = _text(outcome)
+    return TableAnswer(True, text, reading, operation, outcome.values, cells, confidence, table.id, outcome.rows)
+
+
+def _confidence(asked: Asked, sheet: Sheet, read: Understood) -> tuple[float, str]:
+    """How much of the question the reading explains, and how closely the names it uses were said."""
+    about = match(sheet.about, asked.text).mask if sheet.about else 0
+    open_ = asked.unexplained(read.explained | about)
+    left = "".join(mark for at, mark in enumerate(asked.text) if open_ >> at & 1)
+    doubt = f"问题里的“{left}”在表中找不到" if left else "名称对得不够准"
+    if _NUMBER.search(left) or decisive(asked.text, open_) or _denies(asked.text, read.explained | about):
+        return 0.3, doubt
+    telling = size(asked.telling) or 1
+    return read.closeness * (1 - size(open_) / telling), doubt
+
+
+def _denies(text: str, explained: int) -> bool:
+    return any(not span(*hit.span()) & explained for hit in NEGATION.finditer(text))
+
+
+def _declined(reason: str, table: str = "", rows: Sequence[int] = (), confidence: float = 0.0) -> TableAnswer:
+    hint = "；下面是最接近的行" if rows else ""
+    return TableAnswer(False, "", "", table=table, rows=tuple(rows), confidence=confidence, reason=f"{reason}{hint}")
+
+
+def _text(outcome: Outcome) -> str:
+    shown = "、".join(outcome.shown[:_MOST_SHOWN])
+    return shown if len(outcome.shown) <= _MOST_SHOWN else f"{shown}等 {len(outcome.shown)} 项"
+
+
+# ── how it was understood ────────────────────────────────────────────────────────────────────────
+
+_DOES: Final = {
+    "count": "数行数",
+    "sum": "求和",
+    "average": "求平均",
+    "max": "取最大",
+    "min": "取最小",
+    "difference": "求差",
+    "ratio": "求倍数",
+    "filter": "列出",
+    "list": "列出",
+    "lookup": "查",
+}
+
+
+def _reading(sheet: Sheet, plan: Plan) -> str:
+    where = f"在《{sheet.table.title}》中" if sheet.table.title else "在表中"
+    conditions = "，".join(_said(sheet, condition) for condition in plan.conditions)
+    parts = [where]
+    if conditions:
+        parts.append(f"找{conditions}的行")
+    if plan.rows is not None:
+        parts.append("第 " + "、".join(str(row + 1) for row in plan.rows[:5]) + " 行")
+    does = _DOES.get(plan.operation, "查")
+    if plan.operation == "top":
+        does = f"取{'最小' if plan.distinct else '最大'}的 {plan.limit} 个"
+    columns = "、".join(f"“{sheet.columns[c].name}”" for c in plan.outputs)
+    measure = f"按“{sheet.columns[plan.measure].name}”" if plan.measure is not None else ""
+    parts.append(f"{measure}{does}{columns}")
+    return "，".join(parts)
+
+
+def _said(sheet: Sheet, condition: Condition) -> str:
+    return f"“{sheet.columns[condition.column].name}”{condition.written}"

@@ -1,0 +1,230 @@
+"""The conditions of a question: which rows it speaks of, by number, by date, by the words of cells."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+from qianxun.answer.quantity import Moment, Quantity, in_unit, moments, quantities
+from qianxun.answer.table_match import span
+from qianxun.answer.table_shapes import Comparison, Condition
+from qianxun.answer.table_sheet import Said, Sheet, runs
+from qianxun.answer.table_words import AFTER, BEFORE, BETWEEN, EXCEPT_AFTER, NEGATION
+from qianxun.chinese import words
+
+_BEFORE: Final = tuple((sign, re.compile(f"(?:{words})[了到于在]?$")) for sign, words in BEFORE)
+_AFTER: Final = tuple((sign, re.compile(f"(?:之间|时)?(?:{words})")) for sign, words in AFTER)
+_RANGE_END: Final = re.compile("之间|以内|之内|区间|范围内?")
+_LOOSE: Final = re.compile(  # comparisons that must belong to a number
+    "|".join(words for sign, words in BEFORE if sign in (">", ">=", "<", "<=")) + "|达到|以上|以下|介于|之间"
+)
+_LONGEST_CATEGORY: Final = 12
+_CLAUSE: Final = re.compile("[,;。?!:]")
+
+
+class Unclear(Exception):
+    """A condition could be read in several ways, or in none; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A place in the question where a column is named."""
+
+    start: int
+    end: int
+    column: int
+
+
+def numeric_conditions(text: str, sheet: Sheet, named: Sequence[Named], closed: int) -> list[Condition]:
+    """Comparisons with numbers and dates. ``closed`` are characters that belong to names and cells of the table."""
+    said: list[Quantity | Moment] = [*quantities(text), *moments(text)]
+    numbers = [each for each in said if not span(each.start, each.end) & closed]
+    numbers.sort(key=lambda each: each.start)
+    found: list[Condition] = []
+    skip = -1
+    for at, number in enumerate(numbers):
+        if number.start < skip:
+            continue
+        after = numbers[at + 1] if at + 1 < len(numbers) else None
+        bounds, start, end, sign = _comparison(text, number, after)
+        if sign is None:
+            continue
+        found.append(_bind(text, sheet, named, bounds, (start, end), sign))
+        skip = end
+    read = closed
+    for condition in found:
+        read |= condition.mask
+    for loose in _LOOSE.finditer(text):
+        if not span(loose.start(), loose.end()) & read:
+            raise Unclear(f"“{loose.group()}”比较的不是一个数")
+    return found
+
+
+def _comparison(
+    text: str, number: Quantity | Moment, after: Quantity | Moment | None
+) -> tuple[tuple[Quantity | Moment, ...], int, int, Comparison | None]:
+    if after is not None and BETWEEN.fullmatch(text[number.end : after.start]):
+        tail = _RANGE_END.match(text, after.end)
+        head = re.search("(?:介于|从|在)$", text[: number.start])
+        if tail or head:
+            start = head.start() if head else number.start
+            return (number, after), start, tail.end() if tail else after.end, "between"
+    before = next(((sign, hit) for sign, cue in _BEFORE if (hit := cue.search(text[: number.start]))), None)
+    behind = next(((sign, hit) for sign, cue in _AFTER if (hit := cue.match(text, number.end))), None)
+    if re.search("最[多少高低大小]$", text[: number.start]):
+        raise Unclear("“最多”“最少”后面直接跟数，意思不定")
+    weak = before is None or before[0] == "="
+    if behind is not None and weak:
+        start = before[1].start() if before else number.start
+        return (number,), start, behind[1].end(), _sign(behind[0])
+    if before is not None:
+        if behind is not None:
+            raise Unclear(f"“{number.written}”前后都有比较的词")
+        return (number,), before[1].start(), number.end, _sign(before[0])
+    if isinstance(number, Moment):
+        return (number,), number.start, number.end, "="
+    return (number,), number.start, number.end, None
+
+
+def _sign(sign: str) -> Comparison:
+    signs: dict[str, Comparison] = {">": ">", ">=": ">=", "<": "<", "<=": "<=", "=": "=", "!=": "!="}
+    return signs[sign]
+
+
+def _bind(
+    text: str,
+    sheet: Sheet,
+    named: Sequence[Named],
+    bounds: tuple[Quantity | Moment, ...],
+    place: tuple[int, int],
+    sign: Comparison,
+) -> Condition:
+    start, end = place
+    fits = [c for c in range(len(sheet.columns)) if _values(sheet, c, bounds) is not None]
+    before = [each for each in named if each.end <= start and each.column in fits]
+    column = max(before, key=lambda each: (each.end, each.end - each.start)).column if before else None
+    nearer = [each for each in named if each.end <= start and column is not None and each.start > _end(before, column)]
+    if column is None or (nearer and _CLAUSE.search(text[_end(before, column) : start])):
+        column = _only(sheet, fits, bounds) if column is None else column
+    if column is None:
+        raise Unclear(f"不知道“{text[start:end]}”说的是哪一列")
+    values = _values(sheet, column, bounds)
+    assert values is not None  # only columns that fit are chosen
+    return Condition(column, sign, values, text[start:end], span(start, end))
+
+
+def _end(named: Sequence[Named], column: int) -> int:
+    return max(each.end for each in named if each.column == column)
+
+
+def _values(sheet: Sheet, column: int, bounds: Sequence[Quantity | Moment]) -> tuple[str | Decimal, ...] | None:
+    """The bounds as the column holds its values; None where they do not fit it."""
+    kind = sheet.columns[column].kind
+    found: list[str | Decimal] = []
+    for bound in bounds:
+        if isinstance(bound, Moment):
+            if kind == "date":
+                found.append(bound.iso)
+            elif len(bound.iso) == 4 and sheet.is_yearly(column):
+                found.append(Decimal(bound.iso))
+            else:
+                return None
+        else:
+            held = in_unit(bound, sheet.unit(column), kind == "percent") if sheet.is_measure(column) else None
+            if held is None:
+                return None
+            found.append(held)
+    return tuple(found)
+
+
+def _only(sheet: Sheet, fits: Sequence[int], bounds: Sequence[Quantity | Moment]) -> int | None:
+    """The one column that a number can speak of without naming it: by its unit, or as the only date."""
+    if isinstance(bounds[0], Moment):
+        return fits[0] if len(fits) == 1 else None
+    shares = [c for c in fits if sheet.columns[c].kind == "percent"]
+    money = [c for c in fits if sheet.columns[c].kind == "money"]
+    unit = bounds[-1].unit if isinstance(bounds[-1], Quantity) else ""
+    if unit == "%":
+        return shares[0] if len(shares) == 1 else None
+    if unit in ("元", "块", "块钱", "圆", "元人民币"):
+        return money[0] if len(money) == 1 else None
+    same = [c for c in fits if unit and sheet.unit(c) == unit]
+    return same[0] if len(same) == 1 else None
+
+
+# ── words of cells ───────────────────────────────────────────────────────────────────────────────
+
+
+def worded_conditions(text: str, said: Sequence[Said], named: Sequence[Named]) -> list[Condition]:
+    """Equality with cells that the question says: one column's several are alternatives, a denied one is excluded."""
+    by_place: dict[int, list[Said]] = defaultdict(list)
+    for each in said:
+        by_place[each.mask].append(each)
+    wanted: dict[tuple[int, bool], list[Said]] = defaultdict(list)
+    marks: dict[tuple[int, bool], int] = defaultdict(int)
+    for mask, group in by_place.items():
+        chosen = _one_column(text, group, named)
+        denied = denial(text, mask)
+        wanted[chosen.column, denied != 0].append(chosen)
+        marks[chosen.column, denied != 0] |= mask | denied
+    return [
+        Condition(
+            column,
+            ("not in" if denied else "in"),
+            tuple(each.text for each in group),
+            ("不是" if denied else "是") + "、".join(f"“{each.text}”" for each in group),
+            marks[column, denied],
+        )
+        for (column, denied), group in wanted.items()
+    ]
+
+
+def _one_column(text: str, group: Sequence[Said], named: Sequence[Named]) -> Said:
+    """The column meant by words that stand in several: the one named beside them, or any if the rows are the same."""
+    if len(group) == 1 or len({each.rows for each in group}) == 1:
+        return group[0]
+    start = runs(group[0].mask)[0][0]
+    beside = [each for each in group for name in named if name.column == each.column and 0 <= start - name.end <= 2]
+    if len(beside) == 1:
+        return beside[0]
+    raise Unclear(f"“{group[0].text}”在不止一列里出现")
+
+
+def denial(text: str, mask: int) -> int:
+    """The characters that deny a cell: 不是三级, 除了北京以外."""
+    start, end = runs(mask)[0]
+    found = 0
+    for hit in NEGATION.finditer(text[:start]):
+        between = text[hit.end() : start]
+        if len(between) <= 2 and not _CLAUSE.search(between):
+            found |= span(hit.start(), hit.end())
+    after = EXCEPT_AFTER.match(text, end)
+    if after:
+        found |= span(after.start(), after.end())
+    return found
+
+
+def contained_conditions(text: str, sheet: Sheet, open_: int, label: int | None) -> list[Condition]:
+    """Words that are part of the cells of just one column: 三级 of 三级甲等, 三级乙等."""
+    found: list[Condition] = []
+    for word in dict.fromkeys(words(text)):
+        at = text.find(word)
+        if len(word) < 2 or at < 0 or span(at, at + len(word)) & ~open_:
+            continue
+        held = [c for c in range(len(sheet.columns)) if sheet.columns[c].kind == "text" and _holds(sheet, c, word)]
+        if len(held) == 1 and held[0] != label and not any(word in other.written for other in found):
+            mask = span(at, at + len(word))
+            denied = denial(text, mask)
+            sign: Comparison = "not contains" if denied else "contains"
+            found.append(Condition(held[0], sign, (word,), f"{'不' * bool(denied)}含“{word}”", mask | denied))
+    return found
+
+
+def _holds(sheet: Sheet, column: int, word: str) -> bool:
+    """Whether short cells of a column begin or end with a word."""
+    cells = sheet.plain_cells(column)
+    return any(len(cell) <= _LONGEST_CATEGORY and (cell.startswith(word) or cell.endswith(word)) for cell in cells)

@@ -1,0 +1,242 @@
+"""Lookups: the row and the column a question names, and the cells where they meet."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Final
+
+from qianxun.answer.table_match import Asked, Match, match, match_column, plain, size, together
+from qianxun.answer.table_shapes import Plan, Understood, Unsure
+from qianxun.answer.table_sheet import Sheet
+from qianxun.answer.table_words import DECISIVE, IDENTIFYING
+
+_MOST_FUZZY_ROWS: Final = 400
+_LEAST_SHARE: Final = 0.34
+_LONGEST_LABEL: Final = 60
+_UNSAID: Final = 0.5  # what an unsaid character of a name costs, against one of the question explained
+_SEVERAL: Final = re.compile("哪些|哪几|分别|各|都|列|所有|全部|和|与|及|或|、|每")
+_WHEN: Final = re.compile("什么时候|何时|哪天|哪一天|哪年|哪一年|日期|时间")
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One row or column with how it was named."""
+
+    at: int
+    met: Match
+    home: int = -1  # for a row: the column its label stands in
+
+    @property
+    def worth(self) -> float:
+        return size(self.met.mask) - _UNSAID * self.met.unsaid
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The rows or columns of a lookup. ``clear`` is False where others are named as well as these."""
+
+    picks: tuple[Pick, ...] = ()
+    more: tuple[Pick, ...] = ()  # named as well, in words of their own
+    clear: bool = True
+
+    def cut(self, several: bool) -> Chosen:
+        """With those named as well where the question asks for several; otherwise they make it unclear."""
+        if not self.more:
+            return self
+        return Chosen((*self.picks, *self.more), clear=self.clear) if several else replace(self, clear=False)
+
+    @property
+    def mask(self) -> int:
+        mask = 0
+        for pick in (*self.picks, *self.more):
+            mask |= pick.met.mask
+        return mask
+
+    @property
+    def worth(self) -> float:
+        return size(self.mask) - _UNSAID * max((pick.met.unsaid for pick in self.picks), default=0)
+
+    @property
+    def share(self) -> float:
+        return min((pick.met.share for pick in self.picks), default=1.0)
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        return tuple(sorted(pick.at for pick in self.picks))
+
+
+def look_up(asked: Asked, sheet: Sheet) -> Understood | Unsure:
+    """The cells where the named rows meet the named columns."""
+    rows, columns = _best_cross(asked.text, sheet)
+    several = bool(_SEVERAL.search(_without(asked.text, rows.mask | columns.mask)))
+    rows, columns = rows.cut(several), columns.cut(several)
+    if not rows.clear or not columns.clear:
+        which = "行" if not rows.clear else "列"
+        return Unsure(f"问题同样指向多{which}", rows.places[:10])
+    targets = _targets(asked.text, sheet, rows, columns)
+    if not targets:
+        return Unsure("没有认出要查的列", rows.places[:10])
+    chosen = rows.places or ((0,) if len(sheet) == 1 else ())
+    if not chosen:
+        return Unsure("没有认出要查的行")
+    if not several and _differ(sheet, chosen, targets):
+        return Unsure("符合的行不止一行", chosen[:10])
+    explained = rows.mask | columns.mask
+    for home in {pick.home for pick in rows.picks}:
+        explained |= match_column(sheet.names[home], asked.text).mask
+    closeness = (rows.share * columns.share) ** 0.5
+    if not columns.picks:
+        closeness *= 0.9
+    return Understood(Plan("lookup", rows=chosen, outputs=targets), explained, closeness)
+
+
+def _differ(sheet: Sheet, rows: Sequence[int], columns: Sequence[int]) -> bool:
+    return any(len({sheet.plain_cells(column)[row] for row in rows}) > 1 for column in columns)
+
+
+def _best_cross(text: str, sheet: Sheet) -> tuple[Chosen, Chosen]:
+    """Rows first or columns first, whichever explains more: 存货 may be a column, or the beginning of a label."""
+    rows = _rows(text, sheet)
+    homes = {pick.home for pick in rows.picks}
+    columns = _columns(_without(text, rows.mask), sheet, homes)
+    other_columns = _columns(text, sheet, homes)
+    other_rows = _rows(_without(text, other_columns.mask), sheet)
+    if {pick.home for pick in other_rows.picks} & set(other_columns.places):
+        return rows, columns
+    if other_rows.worth + other_columns.worth > rows.worth + columns.worth:
+        return other_rows, other_columns
+    return rows, columns
+
+
+def _without(text: str, mask: int) -> str:
+    return "".join("\0" if mask >> at & 1 else mark for at, mark in enumerate(text))
+
+
+def _columns(text: str, sheet: Sheet, homes: Set[int]) -> Chosen:
+    """Columns that are named; words that name the column of the labels are not left for others."""
+    spent = 0
+    for home in homes:
+        spent |= match_column(sheet.names[home], text).mask
+    picks = [
+        Pick(c, met)
+        for c, name in enumerate(sheet.names)
+        if c not in homes and _is_enough(met := match_column(name, text)) and met.mask & ~spent
+    ]
+    return _choose(picks)
+
+
+def _is_enough(met: Match) -> bool:
+    return met.said >= 2 and met.share >= _LEAST_SHARE and not DECISIVE.search(met.rest)
+
+
+def _rows(text: str, sheet: Sheet) -> Chosen:
+    met: dict[int, list[tuple[Match, int]]] = defaultdict(list)
+    for said in sheet.said(text):
+        for row in said.rows:
+            met[row].append((Match(said.mask, len(said.text), len(said.text), True), said.column))
+    if len(sheet) <= _MOST_FUZZY_ROWS:
+        _add_fuzzy(met, text, sheet)
+    picks = [
+        Pick(row, together(each for each, _ in found), max(found, key=lambda one: one[0].said)[1])
+        for row, found in sorted(met.items())
+    ]
+    return _choose(picks)
+
+
+def _add_fuzzy(met: dict[int, list[tuple[Match, int]]], text: str, sheet: Sheet) -> None:
+    for column in range(len(sheet.columns)):
+        if sheet.is_measure(column):  # labels stand on the left
+            break
+        if sheet.columns[column].kind != "text":
+            continue
+        seen: dict[str, Match] = {}
+        for row, cell in enumerate(sheet.plain_cells(column)):
+            if not 2 <= len(cell) <= _LONGEST_LABEL or any(home == column for _, home in met.get(row, ())):
+                continue
+            if cell not in seen:
+                seen[cell] = match(cell, text)
+            if _is_enough(seen[cell]) and seen[cell].share >= 0.5:
+                met[row].append((seen[cell], column))
+
+
+def _choose(picks: Sequence[Pick]) -> Chosen:
+    """The best and those named in the same words; others named in words of their own; and whether that is clear."""
+    if not picks:
+        return Chosen()
+    best = max(picks, key=lambda pick: (pick.worth, -pick.at))
+    same = [pick for pick in picks if pick.met.mask == best.met.mask and pick.met.unsaid == best.met.unsaid]
+    taken = best.met.mask
+    more: list[Pick] = []
+    rivals = [pick for pick in picks if pick not in same]
+    for pick in sorted(rivals, key=lambda each: (-each.worth, each.at)):
+        again = any(pick.met.mask == other.met.mask and pick.met.unsaid == other.met.unsaid for other in more)
+        if pick.met.verbatim and (again or not pick.met.mask & taken) and pick.home == best.home:
+            more.append(pick)
+            taken |= pick.met.mask
+    left = [pick for pick in rivals if pick not in more]
+    close = any(pick.worth > best.worth - 1 and pick.met.mask & ~taken for pick in left)
+    return Chosen(tuple(same), tuple(more), clear=not close)
+
+
+def _targets(text: str, sheet: Sheet, rows: Chosen, columns: Chosen) -> tuple[int, ...]:
+    homes = {pick.home for pick in rows.picks}
+    named = [c for c in columns.places if c not in homes]
+    if named:
+        ties = len({pick.met.mask for pick in columns.picks}) < len(named)
+        return tuple(named) if not ties or re.search("分别|各|都|哪些", text) else ()
+    useful = [c for c, column in enumerate(sheet.columns) if c not in homes and not IDENTIFYING.search(column.name)]
+    if len(useful) == 1 and rows.picks and not columns.picks:
+        return tuple(useful)
+    dated = [c for c in useful if sheet.columns[c].kind == "date"]
+    return tuple(dated) if len(dated) == 1 and rows.picks and _WHEN.search(text) else ()
+
+
+# ── forms ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def look_up_pair(asked: Asked, sheet: Sheet) -> Understood | Unsure:
+    """A form says name, value, name, value: the value beside the name that the question says. Row -1 is the header."""
+    picks: dict[tuple[int, int], Pick] = {}
+    for row, cells in _lines(sheet):
+        for at, value_at in _pairs(cells):
+            met = match(plain(cells[at]).rstrip(":"), asked.text)
+            if met.said >= 2 and met.share >= 0.6:
+                picks[row, value_at] = Pick(row, met, value_at)
+    several = bool(_SEVERAL.search(asked.text))
+    chosen = _choose_pairs(list(picks.values()), several)
+    if not chosen.picks or not chosen.clear:
+        return Unsure("没有认出要查的名目")
+    places = tuple((pick.at, pick.home) for pick in chosen.picks)
+    return Understood(Plan("lookup", against=places), chosen.mask, chosen.share)
+
+
+def _choose_pairs(picks: list[Pick], several: bool) -> Chosen:
+    if not picks:
+        return Chosen()
+    best = max(picks, key=lambda pick: pick.worth)
+    chosen = [best]
+    taken = best.met.mask
+    for pick in sorted(picks, key=lambda each: -each.worth):
+        if several and pick is not best and pick.met.verbatim and not pick.met.mask & taken:
+            chosen.append(pick)
+            taken |= pick.met.mask
+    close = any(pick not in chosen and pick.worth > best.worth - 1 for pick in picks)
+    return Chosen(tuple(chosen), (), clear=not close)
+
+
+def _lines(sheet: Sheet) -> Iterable[tuple[int, tuple[str, ...]]]:
+    if len(sheet) > _MOST_FUZZY_ROWS:
+        return
+    if not any(column.path for column in sheet.columns):
+        yield from enumerate(sheet.table.texts)
+    elif len(sheet.columns) == 2:
+        yield -1, tuple(column.path[-1] if column.path else "" for column in sheet.columns)
+
+
+def _pairs(cells: Sequence[str]) -> Iterable[tuple[int, int]]:
+    """Names and values take turns among the filled cells of a line."""
+    filled = [at for at, cell in enumerate(cells) if cell.strip() and (at == 0 or cell != cells[at - 1])]
+    yield from zip(filled[::2], filled[1::2], strict=False)

@@ -1,0 +1,85 @@
+"""What a question says of a table, before it is known what it asks: columns it names, cells it repeats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qianxun.answer.table_conditions import Named
+from qianxun.answer.table_match import Asked, Match, match, match_column, span
+from qianxun.answer.table_sheet import Said, Sheet, runs
+from qianxun.answer.table_words import DECISIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a question says of a table, before it is known what it asks."""
+
+    asked: Asked
+    sheet: Sheet
+    columns: tuple[tuple[int, Match], ...]
+    named: tuple[Named, ...]
+    said: tuple[Said, ...]
+
+    @property
+    def names_mask(self) -> int:
+        mask = 0
+        for _, met in self.columns:
+            mask |= met.mask
+        return mask
+
+    @property
+    def about(self) -> int:
+        """The characters that the table's title and surroundings explain."""
+        return match(self.sheet.about, self.asked.text).mask
+
+    @property
+    def said_mask(self) -> int:
+        mask = 0
+        for each in self.said:
+            mask |= each.mask
+        return mask
+
+    def free(self, cue: re.Pattern[str]) -> re.Match[str] | None:
+        """A cue that is no part of a name or a cell of the table."""
+        closed = self.names_mask | self.said_mask
+        return next((hit for hit in cue.finditer(self.asked.text) if not span(*hit.span()) & closed), None)
+
+
+def scene_of(asked: Asked, sheet: Sheet) -> Scene:
+    met = [(c, found) for c, name in enumerate(sheet.names) if _is_named(found := match_column(name, asked.text))]
+    said = sheet.said(asked.text)
+    said_spans = [one for each in said for one in runs(each.mask)]
+    kept = [(c, found) for c, found in met if not _is_within(found, said_spans) and not _is_outdone(c, found, met)]
+    spans = [one for _, found in kept for one in runs(found.mask)]
+    said = [each for each in said if not all(_inside(one, spans) for one in runs(each.mask))]
+    named = tuple(Named(start, end, c) for c, found in kept for start, end in runs(found.mask))
+    return Scene(asked, sheet, tuple(kept), named, tuple(said))
+
+
+def _is_named(met: Match) -> bool:
+    if DECISIVE.search(met.rest):
+        return False
+    return (met.said >= 2 and met.share >= 0.5) or (met.verbatim and met.said >= 1)
+
+
+def _is_within(met: Match, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether it is said only as part of something longer."""
+    return all(_inside(one, spans) for one in runs(met.mask))
+
+
+def _inside(one: tuple[int, int], spans: Sequence[tuple[int, int]]) -> bool:
+    return any(other[0] <= one[0] and one[1] <= other[1] and other != one for other in spans)
+
+
+def _is_outdone(column: int, met: Match, all_met: Sequence[tuple[int, Match]]) -> bool:
+    """Whether another column is named by the same characters and more, or by the same ones more closely."""
+    for other, rival in all_met:
+        if other == column:
+            continue
+        if met.mask != rival.mask and met.mask & ~rival.mask == 0:
+            return True
+        if met.mask == rival.mask and met.unsaid > rival.unsaid:
+            return True
+    return False

@@ -1,0 +1,167 @@
+"""A table made ready for questions: plain cells, names, its label column, its rows of totals."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from qianxun.answer.table_match import Name, name_of, places, plain, plain_all, span
+from qianxun.answer.table_shapes import AskedTable
+from qianxun.answer.table_words import IDENTIFYING, NAMING, TOTAL_ROW, YEARLY
+from qianxun.types import CellValue, Column, Table
+
+NUMERIC: Final = ("number", "money", "percent")
+_STATED_UNIT: Final = re.compile(r"单位[:：]\s*(?:人民币)?\s*([^\s,，;；()（）]{1,8})")
+_LONGEST_LABEL: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A cell's text that stands in the question, and the rows that have it in that column."""
+
+    column: int
+    text: str
+    mask: int
+    rows: tuple[int, ...]
+
+
+class Sheet:
+    """One table, read once for a question."""
+
+    def __init__(self, asked: AskedTable) -> None:
+        self.id = asked.id
+        self.table: Table = asked.table
+        self.columns: tuple[Column, ...] = asked.table.columns
+        self.names: tuple[Name, ...] = tuple(map(name_of, asked.table.columns))
+        self.about = plain(f"{asked.table.title} {asked.context} {asked.table.notes} {asked.table.source}")
+        self._plain: dict[int, list[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self.table.rows)
+
+    def plain_cells(self, column: int) -> list[str]:
+        if column not in self._plain:
+            self._plain[column] = plain_all([row[column] for row in self.table.texts]) if len(self) else []
+        return self._plain[column]
+
+    def values(self, column: int) -> list[CellValue]:
+        return [row[column] for row in self.table.rows]
+
+    def is_numeric(self, column: int) -> bool:
+        return self.columns[column].kind in NUMERIC
+
+    def is_measure(self, column: int) -> bool:
+        """Whether its numbers measure something: neither a running number nor a year."""
+        last = self.columns[column].name.split(" / ")[-1].strip()
+        return self.is_numeric(column) and not IDENTIFYING.search(last) and not self.is_yearly(column)
+
+    def is_yearly(self, column: int) -> bool:
+        """Whether its numbers are years."""
+        if self.columns[column].kind != "number" or not YEARLY.search(self.columns[column].name):
+            return False
+        held = [value for value in self.values(column) if isinstance(value, int) and not isinstance(value, bool)]
+        return bool(held) and all(1000 <= value <= 2200 for value in held)
+
+    def unit(self, column: int) -> str:
+        """The unit of a column: its own, or what the table says of all: 单位：万元."""
+        own = self.columns[column].unit
+        if own or not self.is_measure(column):
+            return own
+        stated = _STATED_UNIT.search(f"{self.table.title} {self.table.notes} {self.table.source}")
+        return stated.group(1) if stated else ""
+
+    @cached_property
+    def label(self) -> int | None:
+        """The column that names its rows: words, mostly different ones, called a name if one is."""
+        texts = [c for c, column in enumerate(self.columns) if column.kind == "text" and self._is_wordy(c)]
+        if not texts:
+            return None
+        named = [c for c in texts if NAMING.search(self.columns[c].name.split(" / ")[-1])]
+        different = [c for c in texts if self._variety(c) > 0.5]
+        return next(iter([c for c in named if c in different] or different or named or texts))
+
+    def _is_wordy(self, column: int) -> bool:
+        last = self.columns[column].name.split(" / ")[-1].strip()
+        filled = [cell for cell in self.plain_cells(column)[:200] if cell]
+        short = sum(len(cell) <= _LONGEST_LABEL for cell in filled)
+        return bool(filled) and short * 2 > len(filled) and not IDENTIFYING.search(last)
+
+    def _variety(self, column: int) -> float:
+        filled = [cell for cell in self.plain_cells(column) if cell]
+        return len(set(filled)) / len(filled) if filled else 0.0
+
+    @cached_property
+    def totals(self) -> frozenset[int]:
+        """Rows that sum up others."""
+        texts = [c for c, column in enumerate(self.columns) if column.kind == "text"][:3]
+        return frozenset(
+            r for c in texts for r, cell in enumerate(self.plain_cells(c)) if cell and TOTAL_ROW.fullmatch(cell)
+        )
+
+    def rows_by_text(self, column: int) -> Mapping[str, Sequence[int]]:
+        found: dict[str, list[int]] = defaultdict(list)
+        for row, cell in enumerate(self.plain_cells(column)):
+            if cell:
+                found[cell].append(row)
+        return found
+
+    def is_worded(self, column: int) -> bool:
+        """Whether a question may say its cells word for word."""
+        kind = self.columns[column].kind
+        last = self.columns[column].name.split(" / ")[-1].strip()
+        return kind == "text" or self.is_yearly(column) or (kind == "number" and bool(IDENTIFYING.search(last)))
+
+    def said(self, text: str) -> list[Said]:
+        """Every cell that stands in a question, the longest at each place; the same words may stand in two columns."""
+        pieces = {text[start:end] for start in range(len(text)) for end in range(start + 1, len(text) + 1)}
+        found = []
+        for column in range(len(self.columns)):
+            if not self.is_worded(column):
+                continue
+            held = self.rows_by_text(column)
+            for piece in pieces.intersection(held):
+                if _says_enough(piece) and (mask := places(piece, text)):
+                    found.append(Said(column, piece, mask, tuple(held[piece])))
+        sexes = [each for each in found if len(each.text) == 1]
+        return longest([each for each in found if each not in sexes] if len(sexes) > 1 else found)
+
+
+def _says_enough(piece: str) -> bool:
+    return piece in ("男", "女") or (len(piece) >= 2 and any(mark.isalnum() for mark in piece))
+
+
+def runs(mask: int) -> list[tuple[int, int]]:
+    """The stretches of a mask."""
+    found: list[tuple[int, int]] = []
+    at = 0
+    while mask >> at:
+        if mask >> at & 1:
+            start = at
+            while mask >> at & 1:
+                at += 1
+            found.append((start, at))
+        else:
+            at += 1
+    return found
+
+
+def longest(found: Sequence[Said]) -> list[Said]:
+    """Without those places that lie within a longer one."""
+    spans = {(start, end) for each in found for start, end in runs(each.mask)}
+    outer = [one for one in spans if not any(o != one and o[0] <= one[0] and one[1] <= o[1] for o in spans)]
+    allowed = 0
+    kept = []
+    for start, end in outer:
+        allowed |= span(start, end)
+    for each in found:
+        own = [one for one in runs(each.mask) if one in outer]
+        if own:
+            mask = 0
+            for start, end in own:
+                mask |= span(start, end)
+            kept.append(Said(each.column, each.text, mask, each.rows))
+    return sorted(kept, key=lambda each: (each.mask & -each.mask, each.column))
