@@ -35,6 +35,7 @@ class Served:
     app: FastAPI
     engine: Engine
     server: Server
+    running: asyncio.Task[None]  # done when the server has come to its end
 
     @property
     def port(self) -> int:
@@ -82,7 +83,7 @@ async def serving(
             headers = {"authorization": f"Bearer {key}"} if key else {}
             try:
                 async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60, trust_env=False) as http:
-                    yield Served(url, http, app, engine, server)
+                    yield Served(url, http, app, engine, server, running)
             finally:
                 server.stop()
                 await running

@@ -10,10 +10,12 @@ from typing import Any
 import httpx
 import pytest
 
+from qianxun.records.keys import Scope
 from qianxun.service.guard import Guard, _Held, is_loopback
 from tests.service.served import BASES, MODEL, Served, issue, revoke, serving, until
 
 OPEN = ("/healthz", "/readyz")
+SCOPES: tuple[Scope, ...] = ("read", "write")
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -118,14 +120,15 @@ def test_a_key_sees_its_own_tenant_alone(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
-def test_the_key_is_asked_for_before_the_body(tmp_path: Path) -> None:
+def test_who_may_not_do_it_is_told_before_the_body_is_asked_for(tmp_path: Path) -> None:
     async def story(served: Served) -> None:
-        issue(served.engine)
-        head = b"POST /v1/knowledge-bases HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        told = await asyncio.wait_for(
-            _answer_to(served, head + b"Content-Length: 5000000\r\nExpect: 100-continue\r\n\r\n"), 20
-        )
-        assert told.startswith(b"HTTP/1.1 401")
+        keys = {scope: issue(served.engine, scope=scope)[1] for scope in SCOPES}
+        head = "POST /v1/knowledge-bases HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        head += "Content-Length: 5000000\r\nExpect: 100-continue\r\n"
+        for told, status in (("", 401), (keys["read"], 403), (keys["write"], 100)):
+            said = f"{head}X-API-Key: {told}\r\n\r\n"
+            back = await asyncio.wait_for(_answer_to(served, said.encode()), 20)
+            assert back.startswith(f"HTTP/1.1 {status}".encode()), back
 
     run(tmp_path, story)
 

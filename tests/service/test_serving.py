@@ -135,10 +135,13 @@ def test_told_to_stop_it_finishes_what_it_accepted_and_takes_nothing_new(tmp_pat
             await until(lambda: turns.running == 1 and turns.waiting == 2)
             served.server.stop()
             await until(lambda: not _listens(served))
+            await asyncio.sleep(0.5)
+            assert not served.running.done()
             model.gate.set()
             answers = await asyncio.gather(*accepted)
             assert [each.status_code for each in answers] == [200, 200, 200]
             assert all(each.json()["data"]["doc_ids"] == ["a"] for each in answers)
+            await served.running
 
     asyncio.run(asyncio.wait_for(story(), 60))
 
