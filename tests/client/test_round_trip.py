@@ -14,6 +14,7 @@ import pytest
 
 from qianxun.client import Client
 from qianxun.engine import Engine
+from qianxun.errors import NotFound
 from qianxun.pipelines.explanation import Explained
 from qianxun.records.logs import Feedback
 from qianxun.testing.fake_embedding import HashEmbedding
@@ -254,6 +255,38 @@ def test_documents_come_and_go(tmp_path: Path) -> None:
             assert "假期" not in [found.chunk.doc_id for found in (await client.retrieve(base, "年休假")).found]
             (later,) = await client.add_documents(base, [Document("晚", "晚来的文档")], wait=False)
             assert later.outcome == "created"
+
+    asyncio.run(work())
+
+
+EVENTS: tuple[dict[str, Any], ...] = (
+    {"document_id": "e1", "content": "事件来的文档。", "event_id": "1", "generation": 3, "metadata": {"年份": 2026}},
+    {"document_id": "e1", "content": "事件来的文档。", "event_id": "1", "generation": 3},
+    {"document_id": "e1", "content": "迟到的旧版本。", "event_id": "2", "generation": 2},
+    {"document_id": "e1", "content": " ", "event_id": "3"},
+    {"document_id": "e2", "content": "没有编号的事件", "tags": ["甲"]},
+    {"document_id": "", "content": "没有文档"},
+)
+
+
+def test_events_have_the_same_effect_through_the_service(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with both(tmp_path) as here:
+            other = await here.engine.create_knowledge_base("本地", model=MODEL)
+            by_client = await here.client.events(here.base.id)
+            by_engine = await here.engine.events(other.id)
+            results = []
+            for event in EVENTS:
+                told = await by_client.handle_document_created(event)
+                expected = await by_engine.handle_document_created(event)
+                assert replace(told, reason="") == replace(expected, reason=""), event
+                assert bool(told.reason) == bool(expected.reason)
+                results.append(told.result)
+            assert results == ["accepted", "duplicate", "stale", "rejected", "accepted", "rejected"]
+            gone = await by_client.handle_document_deleted({"document_id": "e1", "generation": 4})
+            assert (gone.result, gone.generation) == ("accepted", 4)
+            with pytest.raises(NotFound):
+                await here.client.events(9999)
 
     asyncio.run(work())
 

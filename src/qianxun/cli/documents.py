@@ -27,7 +27,7 @@ from qianxun.cli.session import (
     with_library,
 )
 from qianxun.cli.voice import Stopped, note, out, print_json, say
-from qianxun.errors import BadInput, NotFound
+from qianxun.errors import BadInput, NotFound, ServiceUnavailable
 
 if TYPE_CHECKING:
     from qianxun.pipelines.ingest import Labels, Report
@@ -68,6 +68,18 @@ def _take(session: Session, kb: str, paths: Sequence[Path], labels: Labels, *, q
             if shown is not None:
                 shown.stop()
             raise Stopped(_interrupted(progress)) from None
+        except ServiceUnavailable as error:
+            raise ServiceUnavailable(error.message, hint=error.hint + _so_far(progress)) from error
+
+
+def _so_far(progress: AddProgress) -> str:
+    """What is safe although the service has gone."""
+    if not progress.safe:
+        return ""
+    return say(
+        f"；已放入 {progress.safe} 个文件，再运行同一条命令就从那里继续",
+        f"; {progress.safe} files are in, and the same command goes on from there",
+    )
 
 
 async def take(

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from qianxun.client.connection import Connection, Patience, Request
+from qianxun.client.events import EventSender
 from qianxun.client.reading import (
     Readiness,
     Sent,
@@ -219,8 +220,13 @@ class Client:
         return found
 
     async def chunks(self, knowledge_base: int, doc_id: str) -> list[Chunk]:
-        request = Request("GET", f"{_document(knowledge_base, doc_id)}/chunks")
-        return await self._ask(request, lambda data: [read_chunk(each) for each in data["chunks"]])
+        found: list[Chunk] = []
+        after: int | None = -1
+        while after is not None:
+            request = Request("GET", f"{_document(knowledge_base, doc_id)}/chunks", params={"after": str(after)})
+            page, after = await self._ask(request, lambda data: ([*map(read_chunk, data["chunks"])], data["next"]))
+            found += page
+        return found
 
     async def delete_document(self, knowledge_base: int, doc_id: str) -> bool:
         """Answers whether there was such a document. It cannot be returned from now on."""
@@ -230,6 +236,10 @@ class Client:
         except NotFound:
             return False
         return True
+
+    async def events(self, knowledge_base: int) -> EventSender:
+        """Takes document events for one base."""
+        return EventSender(self._connection, (await self.knowledge_base(knowledge_base)).id)
 
     # ── recall ───────────────────────────────────────────────────────────────────────────────────
 
