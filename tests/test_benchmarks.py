@@ -95,23 +95,24 @@ def _levels(**http: float) -> dict[int, dict[str, float]]:
 
 
 @pytest.mark.parametrize(
-    ("levels", "held"),
+    ("levels", "goodput", "held"),
     [
-        (_levels(_1=30, _8=60, _32=100, _256=90), [True, True, True, True, True]),  # one client alone has no target
-        (_levels(_1=30, _8=59, _32=100, _256=90), [False, True, True, True, True]),
-        (_levels(_1=30, _8=60, _32=100, _256=89), [True, True, True, False, True]),
+        (_levels(_1=30, _8=60, _32=100, _256=90), 0.9, [True, True, True, True, True]),  # one client has no target
+        (_levels(_1=30, _8=59, _32=100, _256=90), 0.9, [False, True, True, True, True]),
+        (_levels(_1=30, _8=60, _32=100, _256=90), 0.89, [True, True, True, False, True]),
     ],
 )
 def test_the_service_is_held_to_its_engine_and_to_its_own_peak(
-    levels: dict[int, dict[str, float]], held: list[bool]
+    levels: dict[int, dict[str, float]], goodput: float, held: list[bool]
 ) -> None:
-    assert [met for _, met in service.verdicts(levels)] == held
+    assert service.peak_of(levels) == 32
+    assert [met for _, met in service.verdicts(levels, goodput)] == held
 
 
 def test_an_answer_that_was_none_misses_the_target() -> None:
     levels = _levels(_8=100)
     levels[8]["not_answered"] = 1
-    assert [met for _, met in service.verdicts(levels)] == [True, True, False]
+    assert [met for _, met in service.verdicts(levels, 1.0)] == [True, True, False]
 
 
 def test_a_pass_is_told_by_its_answers_and_its_slowest() -> None:
