@@ -39,6 +39,8 @@ DROPPED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"retrieval_config": {"score_threshold": 1.0}}, "threshold"),
     ({"filters": {"content_type": ["note"], "metadata.年份": {"ge": 2020}}}, "filter"),
     ({"doc_ids": ["note"]}, "filter"),
+    ({"retrieval_mode": "fulltext", "retrieval_config": {"top_k": 1, "score_threshold": 1.0}}, "top_k"),
+    ({"retrieval_config": {"top_k": 1, "hybrid_strategy": {"weights": {"vector": 0.9}, "fusion": "min_max"}}}, "top_k"),
     ({"retrieval_config": {"top_k": 1, "hybrid_strategy": {"type": "rrf"}}, "retrieval_mode": "vector"}, "top_k"),
 )
 
