@@ -194,7 +194,7 @@ def test_a_failed_document_is_retried_when_due_and_then_quarantined(records: Rec
         accept(tx, offer("一"))
         key = documents.heads(tx, KB, ["d"])["d"].key
         documents.fail(tx, key, 1, "模型不可用", now + timedelta(seconds=5))
-        assert documents.next_retry(tx, KB) == now + timedelta(seconds=5)
+        assert documents.retries(tx) == {KB: now + timedelta(seconds=5)}
         assert documents.enqueue_retries(tx, KB, now) == 0
         assert documents.enqueue_retries(tx, KB, now + timedelta(seconds=6)) == 1
         assert outbox.pending(tx, KB, 1, 10)[0].is_unprepared
@@ -225,6 +225,40 @@ def test_what_was_accepted_comes_back_with_its_structure(records: Records) -> No
     with records.writing() as tx:
         (accepted,) = documents.accept(tx, KB, [Submission(document, "f")])
         assert documents.load(tx, accepted.document_key, 1) == document
+
+
+def test_what_waits_is_known_for_the_bases_of_all_tenants(records: Records) -> None:
+    now = datetime.now(UTC)
+    with records.writing() as tx:
+        other = bases.create(tx, "医保", tenant="甲方").id
+        bases.create(tx, "空", tenant="乙方")
+        assert (outbox.busy(tx), outbox.depth_of_all(tx), documents.retries(tx)) == (set(), 0, {})
+        accept(tx, offer("一"))
+        documents.accept(tx, other, [offer("一", doc_id="x"), offer("二", doc_id="y")])
+        assert (outbox.busy(tx), outbox.depth_of_all(tx)) == ({KB, other}, 3)
+        for late, (doc_id, head) in enumerate(documents.heads(tx, other, ["x", "y"]).items()):
+            assert doc_id in ("x", "y")
+            documents.fail(tx, head.key, 1, "模型不可用", now + timedelta(seconds=5 + late))
+        assert documents.retries(tx) == {other: now + timedelta(seconds=5)}
+        assert bases.tenants(tx, {KB, other, 9999}) == {KB: LOCAL_TENANT, other: "甲方"}
+        bases.remove(tx, other, tenant="甲方")
+        assert (outbox.busy(tx), documents.retries(tx)) == ({KB}, {})
+
+
+def test_ids_that_no_database_holds_are_nowhere_of_record(records: Records) -> None:
+    with records.writing() as tx:
+        accept(tx, offer("一"))
+        for doc_id in ("\ud800", "d\x00", ""):
+            assert documents.heads(tx, KB, [doc_id]) == {}
+            assert documents.remove(tx, KB, doc_id) is False
+            assert chunks.of_document(tx, KB, doc_id) == []
+            assert listing.attributes(tx, KB, [doc_id]) == {}
+            with pytest.raises(NotFound):
+                listing.state(tx, KB, doc_id)
+            with pytest.raises(BadInput):
+                documents.remove(tx, KB, doc_id, generation=7)
+        assert [state.doc_id for state in listing.states(tx, KB, after="\ud800")] == ["d"]
+        assert listing.states(tx, KB, limit=-1) == []
 
 
 def test_events_are_noted_once(records: Records) -> None:

@@ -336,15 +336,6 @@ def enqueue_retries(tx: Connection, knowledge_base: int, now: datetime) -> int:
     return len(due)
 
 
-def next_retry(tx: Connection, knowledge_base: int) -> datetime | None:
-    return tx.execute(
-        select(DocumentRow.retry_at)
-        .where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.status == "retrying")
-        .order_by(DocumentRow.retry_at)
-        .limit(1)
-    ).scalar()
-
-
 def retries(tx: Connection) -> dict[int, datetime]:
     """Base → when its next document is to be tried again, for the bases of all tenants."""
     soonest = (  # base by base, for the sake of their index: there may be very many documents
