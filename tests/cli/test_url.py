@@ -14,6 +14,8 @@ import pytest
 
 from qianxun.cli import main
 from qianxun.cli.documents import without_key
+from qianxun.client import Client
+from qianxun.errors import ServiceUnavailable
 from tests.cli.conftest import Outcome, Run
 from tests.service.served import running
 
@@ -191,6 +193,24 @@ def test_a_service_that_is_not_there_is_one_clear_line(run: Run) -> None:
     assert (failed.code, failed.json["error"]) == (1, "service_unavailable")
     assert "http://127.0.0.1:9" in failed.json["message"]
     assert "The service does not answer" in run("--lang", "en", "--url", "http://127.0.0.1:9", "kb", "list").err
+
+
+def test_a_service_that_goes_away_during_an_add_leaves_word_of_what_is_safe(
+    run: Run, url: str, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("--url", url, "kb", "create", "断线")
+    send, sent = Client.send_file, []
+
+    async def once(self: Client, *about: Any, **more: Any) -> Any:
+        sent.append(about)
+        if len(sent) > 1:
+            raise ServiceUnavailable("连不上服务", hint="看看它是否在运行")
+        return await send(self, *about, **more)
+
+    monkeypatch.setattr(Client, "send_file", once)
+    failed = run("--url", url, "add", files, "--kb", "断线")
+    assert failed.code == 1
+    assert "已放入 1 个文件" in failed.err
 
 
 def test_the_key_opens_and_is_never_shown(run: Run, served: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,8 @@ class RegisteredModels:
 def _of(user_id: str) -> str:
     if not user_id:
         raise BadInput("没有写用户", hint="写上 user_id：模型属于登记它的用户")
+    if "/" in user_id:
+        raise BadInput(f"用户 {user_id[:80]!r} 里有斜杠，写不进服务的地址", hint="换一个没有斜杠的 user_id")
     return f"user/api/{segment(user_id)}"
 
 
