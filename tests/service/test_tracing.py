@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 from pathlib import Path
@@ -19,6 +20,7 @@ from qianxun.service.metrics import Metrics
 from qianxun.service.trace_ids import Parent, new_trace_id, parent_of, trace_id
 from qianxun.service.tracing import Traced
 from qianxun.testing.fake_embedding import HashEmbedding
+from tests.service.served import serving
 from tests.service.watched import SPAN, TRACE, TRACEPARENT, client, logged, real_app, small_app
 
 # ── traceparent ──────────────────────────────────────────────────────────────────────────────────
@@ -235,6 +237,27 @@ def test_every_route_is_known_by_its_template_and_every_answer_by_its_trace(tmp_
     seen = [(line["method"], line["route"], line["status"]) for line in lines() if line["message"] == "request"]
     assert len(asked) > 10
     assert seen == asked
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [(b"NONSENSE\r\n\r\n", 400), (b"GET / HTTP/1.1\r\nContent-Length: many\r\n\r\n", 400), (b"G" * 70_000, 400),
+     (b"GET / HTTP/1.1\r\nX: " + b"x" * 70_000, 431)],
+)  # fmt: skip
+def test_what_never_became_a_request_has_a_trace_and_the_shape_of_all_answers(
+    tmp_path: Path, sent: bytes, status: int
+) -> None:
+    async def ask() -> bytes:
+        async with serving(tmp_path) as served:
+            return await served.raw(sent)
+
+    with logged() as lines:
+        head, _, body = asyncio.run(ask()).partition(b"\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ".encode())
+    (trace,) = re.findall(r"x-trace-id: ([0-9a-f]{32})\r\n", head.decode() + "\r\n")
+    told = json.loads(body)
+    assert (told["code"], told["data"]) == (status, None)
+    assert [line["trace_id"] for line in lines() if line.get("status") == status] == [trace]
 
 
 def test_a_request_that_is_turned_away_is_named_and_logged_under_no_tenant(tmp_path: Path) -> None:

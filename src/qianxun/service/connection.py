@@ -6,14 +6,18 @@ httptools itself keeps whatever it is sent of a header, a trailer or a line unti
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from qianxun.service.answers import problem
+from qianxun.service.trace_ids import new_trace_id, within_trace
+
+log = logging.getLogger(__name__)
 
 HEAD_BYTES: Final = 64 * 1024
 HEAD_SECONDS: Final = 30.0  # for a connection to say what it wants
-
-_TOO_LONG: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class Connection(HttpToolsProtocol):
@@ -38,10 +42,17 @@ class Connection(HttpToolsProtocol):
             return
         if self._beside > HEAD_BYTES:
             if self.cycle is None or self.cycle.response_complete:
-                self.transport.write(_TOO_LONG)
+                self.transport.write(
+                    refusal(431, "too_large", f"请求头超过 {HEAD_BYTES // 1024} KB　去掉不需要的请求头")
+                )
             self.transport.close()
         elif self._is_in_head and self._late is None:
             self._expect_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is no HTTP."""
+        self.transport.write(refusal(400, "bad_request", "收到的不是合法的 HTTP 请求　检查客户端与代理"))
+        self.transport.close()
 
     def on_message_begin(self) -> None:
         self._is_in_head = True
@@ -68,3 +79,13 @@ class Connection(HttpToolsProtocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+
+def refusal(status: int, word: str, message: str) -> bytes:
+    """The answer to what never became a request, in the shape of all others: with a trace, and a line in the log."""
+    answer, trace = problem(status, message, word), new_trace_id()
+    told = [(b"x-trace-id", trace.encode()), (b"connection", b"close"), *answer.raw_headers]
+    head = b"".join(name + b": " + value + b"\r\n" for name, value in told)
+    with within_trace(trace):
+        log.info("refused before it was a request", extra={"about": {"status": status}})
+    return STATUS_LINE[status] + head + b"\r\n" + bytes(answer.body)
