@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from pathlib import Path
+from random import Random
 from typing import Any
 from urllib.parse import quote
 
@@ -30,6 +31,7 @@ from tests.service.vendor import (
     saying,
     slow,
     vendor,
+    well,
 )
 
 KEY = "sk-canary0123456789abcdefWXYZ"
@@ -479,6 +481,37 @@ def test_one_that_hangs_takes_only_its_own_part(tmp_path: Path) -> None:
                     assert not set(reasons(data)) & (set(PARTS.values()) - {part})
                     assert data["chunks"][0]["doc_id"] == "inpatient"
                     await customer.forgive()
+
+    asyncio.run(run())
+
+
+def test_every_search_answers_while_models_and_documents_change(tmp_path: Path) -> None:
+    chance = Random(4)
+    moods = (well, failing(500), gone, saying(b"{}"), refusing)
+
+    async def disturb(customer: Customer, is_over: asyncio.Event) -> None:
+        at = customer.at
+        while not is_over.is_set():
+            number = chance.choice(list(customer.models.values()))
+            changed = await at.http.patch(f"/user/api/7/{number}", json={"status": chance.choice((0, 1, 1))})
+            assert changed.status_code == 200, changed.text
+            customer.sold.moods = {trade: chance.choice(moods) for trade in TRADES}
+            event = {"type": chance.choice(("created", "deleted")), "content": f"门诊 {chance.random()}"}
+            named = {"knowledge_base_id": customer.base, "document_id": f"d{chance.randrange(3)}"}
+            assert (await at.post("/v1/events", {**event, **named})).status_code == 202
+            await asyncio.sleep(0.01)
+
+    async def run() -> None:
+        with vendor(KEY) as sold:
+            async with asking(tmp_path, {"outbound.allow": [sold.address], **PATIENCE}) as at:
+                customer = Customer(at, sold)
+                await customer.settle()
+                is_over = asyncio.Event()
+                disturbance = asyncio.create_task(disturb(customer, is_over))
+                answers = await asyncio.gather(*(customer.search() for _ in range(24)))  # 200, each of them
+                is_over.set()
+                await disturbance
+                assert all("inpatient" in {chunk["doc_id"] for chunk in data["chunks"]} for data in answers)
 
     asyncio.run(run())
 

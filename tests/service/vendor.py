@@ -79,8 +79,11 @@ class Counter(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(raw)))
         for name, value in headers.items():
             self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(raw)
+        try:
+            self.end_headers()
+            self.wfile.write(raw)
+        except ConnectionError:  # whoever asked has given up
+            self.close_connection = True
 
 
 Mood = Callable[[Counter], None]
@@ -116,7 +119,7 @@ def dripping(seconds: float) -> Mood:
             while time.monotonic() < ends and not counter.vendor.closing.wait(0.05):
                 counter.wfile.write(b" ")
                 counter.wfile.flush()
-        except OSError:  # whoever asked has given up
+        except ConnectionError:  # whoever asked has given up
             counter.close_connection = True
 
     return mood
