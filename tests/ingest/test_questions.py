@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 
 import pytest
 
@@ -119,6 +120,19 @@ def test_slow_replies_come_side_by_side_and_in_order() -> None:
     texts = [f"第{number}条：住院费用的支付办法。" for number in range(AT_ONCE * 2)]
     found = make_questions(Scripted(slow), pieces(*texts))
     assert [pair.question for (pair,) in found] == texts
+
+
+def test_the_model_is_asked_in_the_context_of_the_caller() -> None:
+    traced: ContextVar[str] = ContextVar("traced", default="")
+    seen: list[str] = []
+
+    def note(_: str) -> str:
+        seen.append(traced.get())
+        return "[]"
+
+    traced.set("4bf92f35")
+    make_questions(Scripted(note), pieces(*TEXTS))
+    assert seen == ["4bf92f35"] * len(TEXTS)
 
 
 def test_the_chunk_is_quoted_as_data_and_cannot_close_the_quotation() -> None:

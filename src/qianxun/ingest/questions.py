@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, Final
 
 from qianxun.chinese import grams
@@ -147,7 +148,9 @@ def make_questions(
     if not pieces:
         return []
     with ThreadPoolExecutor(min(AT_ONCE, len(pieces)), thread_name_prefix="questions") as threads:
-        replies = list(threads.map(ask, pieces))
+        # Each call in a copy of the caller's context: what it logs belongs to the caller's trace.
+        contexts = [copy_context() for _ in pieces]
+        replies = list(threads.map(lambda context, piece: context.run(ask, piece), contexts, pieces))
     return _told(pieces, replies, on_failure)
 
 
