@@ -14,7 +14,16 @@ from typing import Any
 import pytest
 
 from qianxun import Document, Engine
-from qianxun.errors import AlreadyThere, BadInput, NotFound, QianxunError, TooLarge, Unreadable, UnsupportedFile
+from qianxun.errors import (
+    AlreadyThere,
+    BadInput,
+    Forbidden,
+    NotFound,
+    QianxunError,
+    TooLarge,
+    Unreadable,
+    UnsupportedFile,
+)
 from qianxun.ingest.limits import MIB
 from qianxun.pipelines.base import IndexTime
 from qianxun.pipelines.ingest import Labels
@@ -184,6 +193,20 @@ def test_bases_are_listed_a_page_at_a_time(tmp_path: Path) -> None:
             first = [base.id for base in await engine.knowledge_bases(limit=2)]
             rest = [base.id for base in await engine.knowledge_bases(limit=9, after=first[-1])]
             assert first + rest == made
+
+    asyncio.run(story())
+
+
+def test_a_tenant_cannot_have_any_model_of_the_world_loaded_here(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with shared(tmp_path) as (engine, held):
+            own = engine.of(TENANTS[0])
+            for name in ("sentence-transformers:/etc", "sentence-transformers:somebody/anything"):
+                with pytest.raises(Forbidden):
+                    await own.create_knowledge_base("别处", model=name)
+                with pytest.raises(Forbidden):
+                    await own.rebuild(held[TENANTS[0]], model=name)
+            assert [base.name for base in await own.knowledge_bases()] == ["医保"]
 
     asyncio.run(story())
 

@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qianxun.errors import BadSettings, ModelUnavailable
+from qianxun.errors import BadSettings, Forbidden, ModelUnavailable
 from qianxun.models import CARDS, SENTENCE_PREFIX, RemoteEndpoint, card, find_local, open_embedding
 from qianxun.models.lazy import LazyEmbedding
 from qianxun.pipelines.model_registry import RegisteredEmbedding, Registry, is_ref
 from qianxun.ports import EmbeddingModel
 from qianxun.rank.calibrate import UNCALIBRATED, Curves
+from qianxun.records.bases import LOCAL_TENANT
 from qianxun.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,12 @@ def open_model(settings: Settings, name: str) -> EmbeddingModel:
     return open_embedding(name, folders=model_folders(settings), threads=vectors.threads, device=vectors.device)
 
 
+def _check_operator(tenant: str) -> None:
+    """To name any folder or any model of the world, to be fetched and loaded here, is the operator's right alone."""
+    if tenant != LOCAL_TENANT:
+        raise Forbidden("不能指定这样的模型", hint="登记一个模型服务，或请管理员把它写进设置 vectorization.model")
+
+
 class Embeddings:
     """One for all tenants and bases: a model's weights are loaded once."""
 
@@ -64,6 +71,8 @@ class Embeddings:
             return "", 0
         if name in self._brought:
             return name, self._brought[name].dimension
+        if name.startswith(SENTENCE_PREFIX) and name != self._settings.vectorization.model:
+            _check_operator(registry.tenant)
         return self._of_settings(name) or self._of_cards(name, is_wanted=bool(asked))
 
     def _of_settings(self, name: str) -> tuple[str, int] | None:
