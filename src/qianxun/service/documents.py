@@ -26,6 +26,7 @@ from qianxun.types import Accepted, ContentFormat, Document, DocumentState, Meta
 
 TAG: Final = "文档"
 PAGE: Final = 100
+CHUNKS: Final = 10_000
 QUICKLY_READ: Final = 256 * 1024  # bytes of a body that are read where one stands
 
 DocId = Annotated[str, Path(min_length=1, max_length=DOC_ID_LIMIT, description="文档的编号", examples=["doc_123"])]
@@ -270,7 +271,7 @@ async def chunks(
     knowledge_base_id: BaseId,
     doc_id: DocId,
     engine: TenantEngine,
-    limit: Annotated[int | None, Query(ge=1, le=10_000, description="最多几块；不填则全部")] = None,
+    limit: Annotated[int, Query(ge=1, le=CHUNKS, description="最多几块")] = CHUNKS,
     after: Annotated[int, Query(ge=-1, le=GREATEST, description="从这个序号之后开始")] = -1,
 ) -> Response:
     await engine.document(knowledge_base_id, doc_id)
