@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -363,7 +365,7 @@ def test_an_address_may_have_a_path_before_the_routes() -> None:
 
 @pytest.mark.parametrize("doc_id", ["..", ".", "a/b", "a/../../b", "?x=1#y", "%2F", "医 保", "chunks"])
 def test_no_id_leads_out_of_its_place_in_a_path(doc_id: str) -> None:
-    state = {"doc_id": doc_id, "outcome": "created", "generation": 1, "chunks": 0}
+    state = {"doc_id": doc_id, "outcome": "created", "generation": 1, "chunks": 0, "status": "indexed"}
     work = lambda client: client.add_documents(7, [Document(doc_id, "正文")])  # noqa: E731
     (head,) = asked(answer(state, 201), work=work).heads
     path = head.split(" ")[1].partition("?")[0]
@@ -396,3 +398,13 @@ def test_a_document_that_was_parsed_here_is_not_sent_as_text(tmp_path: Path) -> 
 
     parsed = Document("a", "正文", structure=Text("正文"))
     assert isinstance(refused(work=lambda client: client.add_documents(1, [parsed])), BadInput)
+
+
+def test_a_client_wants_nothing_of_what_a_service_is_made_of() -> None:
+    program = (
+        "import sys; absent = ('fastapi', 'starlette', 'uvicorn', 'pydantic', 'cryptography');"
+        "sys.modules.update(dict.fromkeys(absent));"
+        "from qianxun import Client; print(Client.__name__)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert told.stdout == "Client\n", told.stderr

@@ -14,7 +14,7 @@ import pytest
 
 from qianxun.client import Client
 from qianxun.engine import Engine
-from qianxun.errors import NotFound
+from qianxun.errors import BadInput, NotFound
 from qianxun.pipelines.explanation import Explained
 from qianxun.records.logs import Feedback
 from qianxun.testing.fake_embedding import HashEmbedding
@@ -108,7 +108,9 @@ async def both(folder: Path, **config: Any) -> AsyncIterator[Both]:
     models: Any = (HashEmbedding(), LongFirst())
     async with serving(folder, {"search.cache_entries": 0}, *models) as served, Client(served.url) as client:
         base = await client.create_knowledge_base("手册", model=MODEL, config=config)
-        await client.add_documents(base.id, LIBRARY)
+        taken = await client.add_documents(base.id, LIBRARY)
+        assert [(one.doc_id, one.outcome) for one in taken] == [(one.id, "created") for one in LIBRARY]
+        assert all(one.chunk_keys for one in taken)
         yield Both(served.engine, client, base)
 
 
@@ -180,7 +182,7 @@ def test_an_explanation_is_the_same_through_the_service(tmp_path: Path) -> None:
                 {"threshold": 0.99},
                 {"where": FILTERS[3], "fuzzy": False},
             )
-            for query, chunk_id, options in product(QUERIES[::2], chunk_ids[::2], asked):
+            for query, chunk_id, options in product(QUERIES[::3], chunk_ids[::2], asked):
                 by_client = await here.client.explain(here.base.id, query, chunk_id, **options)
                 by_engine = await here.engine.explain(here.base.id, query, chunk_id, **options)
                 assert said(by_client) == said(by_engine), (query, chunk_id, options)
@@ -255,6 +257,12 @@ def test_documents_come_and_go(tmp_path: Path) -> None:
             assert "假期" not in [found.chunk.doc_id for found in (await client.retrieve(base, "年休假")).found]
             (later,) = await client.add_documents(base, [Document("晚", "晚来的文档")], wait=False)
             assert later.outcome == "created"
+            twice = [Document("重", "先来的"), Document("他", "别的"), Document("重", "后到的")]
+            assert [one.generation for one in await client.add_documents(base, twice)] == [1, 1, 2]
+            assert "后到" in (await client.chunks(base, "重"))[0].text
+            assert await client.add_documents(base, []) == []
+            with pytest.raises(BadInput):
+                await client.add_documents(base, [Document("", "没有编号")])
 
     asyncio.run(work())
 

@@ -16,7 +16,6 @@ from qianxun.client.events import EventSender
 from qianxun.client.reading import (
     Readiness,
     Sent,
-    read_accepted,
     read_base,
     read_bases,
     read_document,
@@ -26,7 +25,7 @@ from qianxun.client.reading import (
     read_statistics,
 )
 from qianxun.client.registered import RegisteredModels
-from qianxun.client.uploads import send_files, sent_file
+from qianxun.client.uploads import send_documents, send_files, sent_file
 from qianxun.client.writing import both, segment, written_document
 from qianxun.errors import BadInput, BadQuery, NotFound, ServiceUnavailable
 from qianxun.pipelines.explanation import Explained
@@ -40,7 +39,7 @@ T = TypeVar("T")
 
 BASES = "v1/knowledge-bases"
 LOGS = "v1/retrieval-logs"
-PAGE = 100
+PAGE = 500
 
 
 def _unwatched(_: Any) -> None:
@@ -190,19 +189,17 @@ class Client:
     async def add_documents(
         self, knowledge_base: int, batch: Sequence[Document], *, wait: bool = True
     ) -> list[Accepted]:
-        """Documents in, one after the other. With ``wait`` they are searchable when it returns."""
-        documents = f"{BASES}/{knowledge_base}/documents"
-        found = []
-        for one in batch:
-            request = Request(
-                "PUT",
-                f"{documents}/{segment(one.id)}",
-                written_document(one),
-                params={"wait": str(wait).lower()},
-                takes_long=True,
-            )
-            found.append(await self._ask(request, read_accepted))
-        return found
+        """Documents in. With ``wait`` they are searchable when it returns, without it they are durable."""
+        if wait and len(batch) > 1:
+            return await send_documents(self, knowledge_base, batch, self._patience.work_seconds)
+        return [(await self.send_document(knowledge_base, one, wait=wait)).accepted for one in batch]
+
+    async def send_document(self, knowledge_base: int, document: Document, *, wait: bool) -> Sent:
+        """One document in; and whether it is searchable when this returns."""
+        body = written_document(document)
+        params = {"wait": str(wait).lower()}
+        request = Request("PUT", _document(knowledge_base, document.id), body, params=params, takes_long=True)
+        return await self._ask(request, read_sent)
 
     async def document(self, knowledge_base: int, doc_id: str) -> DocumentState:
         return await self._ask(Request("GET", _document(knowledge_base, doc_id)), read_document)

@@ -1,4 +1,4 @@
-"""Files on their way into a service: each read piece by piece, a few at a time, one that is bad costs only itself."""
+"""Files and documents on their way into a service: a few at a time, each read piece by piece, then waited for."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeVar
 
 from qianxun.client.connection import Request, Upload
 from qianxun.client.reading import Sent
@@ -22,7 +22,7 @@ from qianxun.client.writing import segment, written_labels
 from qianxun.errors import BadInput, MissingExtra, NotFound, Refused, Unreadable
 from qianxun.ingest.sources import Refusal, Source, discover
 from qianxun.pipelines.ingest import Labels, Report, Step, Watch
-from qianxun.types import Accepted, DocumentState
+from qianxun.types import Accepted, Document, DocumentState
 
 AT_ONCE = 4  # enough that the service parses one file while another is on its way
 AHEAD = 256  # files that were sent while an earlier one is not searchable yet: the service indexes them together
@@ -30,12 +30,16 @@ FIRST_LOOK, LAST_LOOK = 0.02, 0.5  # seconds between two looks at a file that is
 
 GRACE = 10.0  # seconds for all that is left, once one was found that waits for its model
 WRITTEN = ("created", "updated")
+ON_THEIR_WAY = ("pending", "retrying")
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Receiver(Protocol):
     async def send_file(
         self, knowledge_base: int, path: Path, *, name: str, doc_id: str, labels: Labels, wait: bool
     ) -> Sent: ...
+    async def send_document(self, knowledge_base: int, document: Document, *, wait: bool) -> Sent: ...
     async def document(self, knowledge_base: int, doc_id: str) -> DocumentState: ...
 
 
@@ -107,7 +111,7 @@ async def send_files(
         report = _refused(report, refusal, watch)
     watch(Step("found", len(sources)))
     until = math.inf
-    async with aclosing(_sent(receiver, knowledge_base, sources, labels)) as outcomes:
+    async with aclosing(_in_order(sources, partial(_send, receiver, knowledge_base, labels), AT_ONCE)) as outcomes:
         async for source, became in outcomes:
             if isinstance(became, Refusal):
                 report = _refused(report, became, watch)
@@ -120,21 +124,42 @@ async def send_files(
     return report
 
 
-async def _sent(
-    receiver: Receiver, knowledge_base: int, sources: Sequence[Source], labels: Labels
-) -> AsyncGenerator[tuple[Source, Sent | Refusal], None]:
-    """In the order of the sources, a few on their way at a time."""
-    turns = asyncio.Semaphore(AT_ONCE)
-    waiting = iter(sources)
-    ahead: deque[tuple[Source, asyncio.Task[Sent | Refusal]]] = deque()
+async def send_documents(
+    receiver: Receiver, knowledge_base: int, batch: Sequence[Document], longest: float
+) -> list[Accepted]:
+    """Documents in; searchable when it returns, unless that takes more than ``longest`` seconds or a model is away."""
+    is_ordered = len({one.id for one in batch}) < len(batch)  # of two with one id the later one counts
+    send = partial(receiver.send_document, knowledge_base, wait=False)
+    async with aclosing(_in_order(batch, send, 1 if is_ordered else AT_ONCE)) as outcomes:
+        sent = [outcome async for _, outcome in outcomes]
+    found, until = [], time.monotonic() + longest
+    for each in sent:
+        state = await _settled(receiver, knowledge_base, each, until)
+        until = min(until, time.monotonic() + GRACE) if state and state.status in ON_THEIR_WAY else until
+        chunks = state.chunks if state and each.accepted.outcome in WRITTEN else 0
+        found.append(replace(each.accepted, chunk_keys=range(chunks)))
+    return found
+
+
+async def _in_order(
+    items: Sequence[T], work: Callable[[T], Awaitable[R]], at_once: int
+) -> AsyncGenerator[tuple[T, R], None]:
+    """Each item with what the work on it gave, in their order; a few are worked on at a time."""
+    turns = asyncio.Semaphore(at_once)
+
+    async def in_turn(item: T) -> R:
+        async with turns:
+            return await work(item)
+
+    waiting = iter(items)
+    ahead: deque[tuple[T, asyncio.Task[R]]] = deque()
     try:
         while True:
-            for source in islice(waiting, AHEAD - len(ahead)):
-                ahead.append((source, asyncio.create_task(_send(receiver, knowledge_base, source, labels, turns))))
+            ahead.extend((item, asyncio.create_task(in_turn(item))) for item in islice(waiting, AHEAD - len(ahead)))
             if not ahead:
                 return
-            source, task = ahead[0]
-            yield source, await task
+            item, task = ahead[0]
+            yield item, await task
             ahead.popleft()
     finally:
         for _, task in ahead:
@@ -142,16 +167,13 @@ async def _sent(
         await asyncio.gather(*(task for _, task in ahead), return_exceptions=True)
 
 
-async def _send(
-    receiver: Receiver, knowledge_base: int, source: Source, labels: Labels, turns: asyncio.Semaphore
-) -> Sent | Refusal:
+async def _send(receiver: Receiver, knowledge_base: int, labels: Labels, source: Source) -> Sent | Refusal:
     """Sent without waiting for the index, which takes many files at once in little more time than one."""
     name, doc_id = source.name, source.id
     try:
-        async with turns:
-            return await receiver.send_file(
-                knowledge_base, source.path, name=name, doc_id=doc_id, labels=labels, wait=False
-            )
+        return await receiver.send_file(
+            knowledge_base, source.path, name=name, doc_id=doc_id, labels=labels, wait=False
+        )
     except (Refused, MissingExtra, BadInput) as error:
         return Refusal(source.path, str(error))
 
@@ -188,7 +210,7 @@ def _taken(report: Report, source: Source, accepted: Accepted, state: DocumentSt
         told = f"{source.name}：{state.reason}"
         watch(Step("warned", reason=told))
         return replace(report, warnings=(*report.warnings, told))
-    if state.status in ("pending", "retrying"):
+    if state.status in ON_THEIR_WAY:
         if not report.waiting:
             watch(Step("waiting", reason=state.reason or "服务还没有为它建好索引"))
         return replace(report, waiting=report.waiting + 1)

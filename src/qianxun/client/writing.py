@@ -27,7 +27,9 @@ def both(weights: Mapping[str, float] | None) -> dict[str, float] | None:
 
 
 def written_document(one: Document) -> dict[str, Any]:
-    """The body that adds a document. Raises BadInput for one that was parsed here: files are sent as they are."""
+    """The body that adds a document. Raises BadInput for one without an id, or one that was parsed here."""
+    if not one.id:
+        raise BadInput("文档没有编号", hint="给出 doc_id")
     if one.structure is not None:
         raise BadInput(f"文档“{one.name or one.id}”已在本地解析，不能经服务放入", hint="改为上传原文件（add）")
     told = {
