@@ -1,4 +1,4 @@
-"""``python -m tests.torture``: kill writers for a long time, or run many interleavings."""
+"""``python -m tests.torture``: kill writers for a long time, run many interleavings, lay siege to the service."""
 
 from __future__ import annotations
 
@@ -18,12 +18,18 @@ def main() -> None:
         "--rounds", type=int, default=0, help="kill -9 so many writers, and a quarter as many again amid rebuilds"
     )
     asked.add_argument("--interleavings", type=int, default=0, help="so many random steps against the plain model")
+    asked.add_argument("--survey", type=int, default=0, help="so many random requests to each operation of the service")
+    asked.add_argument("--siege", type=int, default=0, help="so many writes by each of 16 writers, beside 16 readers")
     asked.add_argument("--seed", type=int, default=1)
     told = asked.parse_args()
     if told.rounds:
         _kill(told.rounds, told.seed)
     if told.interleavings:
         _interleave(told.interleavings, told.seed)
+    if told.survey:
+        _survey(told.survey, told.seed)
+    if told.siege:
+        _besiege(told.siege, told.seed)
 
 
 def _kill(rounds: int, seed: int) -> None:
@@ -48,6 +54,35 @@ def _interleave(steps: int, seed: int) -> None:
     started = time.monotonic()
     done, seeds = interleave(steps, seed)
     sys.stdout.write(f"{done} steps over {seeds} seeds equal the plain model, {time.monotonic() - started:.0f} s\n")
+
+
+def _survey(examples: int, seed: int) -> None:
+    from tests.torture.service import surveyed  # schemathesis takes a while to load
+
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="qianxun-torture-") as folder:
+        found = surveyed(Path(folder), examples, seed)
+    for flaw in found.flaws:
+        sys.stdout.write(f"{flaw}\n\n")
+    sys.stdout.write(f"{found.cases} requests, {len(found.flaws)} flaws, {time.monotonic() - started:.0f} s\n")
+    if found.flaws:
+        sys.exit(1)
+
+
+def _besiege(rounds: int, seed: int) -> None:
+    from tests.torture.service import besieged
+
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="qianxun-torture-") as folder:
+        ledger = besieged(Path(folder), rounds, seed)
+    for broken in ledger.broken:
+        sys.stdout.write(f"{broken}\n")
+    sys.stdout.write(
+        f"{ledger.writes} writes, {ledger.questions} questions, {len(ledger.broken)} broken promises, "
+        f"{time.monotonic() - started:.0f} s\n"
+    )
+    if ledger.broken:
+        sys.exit(1)
 
 
 if __name__ == "__main__":
