@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from fastapi import HTTPException
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
@@ -55,40 +54,39 @@ def run(folder: Path, story: Callable[[Asking], Awaitable[None]], told: dict[str
 # ── errors ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (BadInput("x"), 400),
-        (WrongField("a", "b"), 422),
-        (BadQuery("x"), 422),
-        (BadFilter("x"), 422),
-        (NotFound("x"), 404),
-        (AlreadyThere("x"), 409),
-        (Unauthorized("x"), 401),
-        (Forbidden("x"), 403),
-        (TooLarge("x"), 413),
-        (UnsupportedFile("x"), 415),
-        (Unreadable("x"), 422),
-        (TooSlow("x"), 422),
-        (Overloaded("x"), 503),
-        (RecallFailed("x"), 503),
-        (BadModelReply("x"), 503),
-        (IndexUnusable("x"), 503),
-        (MissingExtra("x", "y"), 503),
-        (QianxunError("x"), 500),
-    ],
-)
-def test_every_error_has_its_status_and_one_shape(tmp_path: Path, error: QianxunError, status: int) -> None:
-    assert status_of(error) == status
+STATUS_OF: list[tuple[QianxunError, int]] = [
+    (BadInput("x"), 400),
+    (WrongField("a", "b"), 422),
+    (BadQuery("x"), 422),
+    (BadFilter("x"), 422),
+    (NotFound("x"), 404),
+    (AlreadyThere("x"), 409),
+    (Unauthorized("x"), 401),
+    (Forbidden("x"), 403),
+    (TooLarge("x"), 413),
+    (UnsupportedFile("x"), 415),
+    (Unreadable("x"), 422),
+    (TooSlow("x"), 422),
+    (Overloaded("x"), 503),
+    (RecallFailed("x"), 503),
+    (BadModelReply("x"), 503),
+    (IndexUnusable("x"), 503),
+    (MissingExtra("x", "y"), 503),
+    (QianxunError("x"), 500),
+]
 
+
+def test_every_error_has_its_status_and_one_shape(tmp_path: Path) -> None:
     async def story(asked: Asking) -> None:
-        _raise_at(asked, "/raised", error)
-        told = await asked.http.get("/raised")
-        said = told.json()
-        assert told.status_code == said["code"] == status
-        assert (said["data"], said["error"]) == (None, error.word)
-        assert set(said) <= {"code", "msg", "data", "error", "fields"}
-        assert ("retry-after" in told.headers) is (status == 503)
+        for at, (error, status) in enumerate(STATUS_OF):
+            assert status_of(error) == status
+            _raise_at(asked, f"/raised/{at}", error)
+            told = await asked.http.get(f"/raised/{at}")
+            said = told.json()
+            assert told.status_code == said["code"] == status
+            assert (said["data"], said["error"]) == (None, error.word)
+            assert set(said) <= {"code", "msg", "data", "error", "fields"}
+            assert ("retry-after" in told.headers) is (status == 503)
 
     run(tmp_path, story)
 
@@ -108,25 +106,25 @@ def _full() -> OperationalError:
     return told
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "word"),
-    [
-        (ZeroDivisionError(SECRET), 500, "internal"),
-        (OSError(errno.EIO, SECRET), 500, "internal"),
-        (OSError(errno.ENOSPC, SECRET), 507, "disk_full"),
-        (_full(), 507, "disk_full"),
-        (OperationalError(SECRET, None, sqlite3.OperationalError(SECRET)), 503, "records_unavailable"),
-        (HTTPException(418, "teapot"), 418, "error"),
-    ],
-)
-def test_what_nobody_foresaw_is_told_without_detail(tmp_path: Path, error: Exception, status: int, word: str) -> None:
+UNFORESEEN: list[tuple[Exception, int, str]] = [
+    (ZeroDivisionError(SECRET), 500, "internal"),
+    (OSError(errno.EIO, SECRET), 500, "internal"),
+    (OSError(errno.ENOSPC, SECRET), 507, "disk_full"),
+    (_full(), 507, "disk_full"),
+    (OperationalError(SECRET, None, sqlite3.OperationalError(SECRET)), 503, "records_unavailable"),
+    (HTTPException(418, "teapot"), 418, "error"),
+]
+
+
+def test_what_nobody_foresaw_is_told_without_detail(tmp_path: Path) -> None:
     async def story(asked: Asking) -> None:
-        _raise_at(asked, "/raised", error)
-        told = await asked.http.get("/raised")
-        assert (told.status_code, told.json()["code"], told.json()["error"]) == (status, status, word)
-        assert "secret" not in told.text
-        if status == 500:
-            assert told.json()["trace_id"] == told.headers["x-trace-id"]
+        for at, (error, status, word) in enumerate(UNFORESEEN):
+            _raise_at(asked, f"/raised/{at}", error)
+            told = await asked.http.get(f"/raised/{at}")
+            assert (told.status_code, told.json()["code"], told.json()["error"]) == (status, status, word)
+            assert "secret" not in told.text
+            if status == 500:
+                assert told.json()["trace_id"] == told.headers["x-trace-id"]
 
     run(tmp_path, story)
 

@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.service.asking import MODEL, Asking, asking
 
 BASES = "/v1/knowledge-bases"
@@ -101,49 +99,65 @@ def _nested(levels: int) -> dict[str, Any]:
     return inner
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "field"),
-    [
-        ({}, 422, "name"),
-        ({"name": ""}, 422, "name"),
-        ({"name": "x" * 201}, 422, "name"),
-        ({"name": 5}, 422, "name"),
-        ({"name": None}, 422, "name"),
-        ({"name": "a", "kind": "other"}, 422, "kind"),
-        ({"name": "a", "nmae": "b"}, 422, "nmae"),
-        ({"name": "a", "embedding_model": "没有这个模型"}, 422, "embedding_model"),
-        ({"name": "a", "config": []}, 422, "config"),
-        ({"name": "a", "config": _nested(10)}, 422, "config"),
-        ({"name": "a", "config": _nested(400)}, 422, "config"),
-        ({"name": "a", "config": {"rewrite_model": "没有"}}, 422, "config"),
-        ({"name": "a", "config": {"unknown": 1}}, 400, None),
-        ({"name": "   "}, 400, None),
-        ({"name": "a\x00b"}, 400, None),
-        ([], 422, "body"),
-        ("text", 422, "body"),
-    ],
-)
-def test_what_cannot_be_a_base_is_told_by_field(tmp_path: Path, body: Any, status: int, field: str | None) -> None:
+NOT_BASES = [
+    ({}, 422, "name"),
+    ({"name": ""}, 422, "name"),
+    ({"name": "x" * 201}, 422, "name"),
+    ({"name": 5}, 422, "name"),
+    ({"name": None}, 422, "name"),
+    ({"name": "a", "kind": "other"}, 422, "kind"),
+    ({"name": "a", "nmae": "b"}, 422, "nmae"),
+    ({"name": "a", "embedding_model": "没有这个模型"}, 422, "embedding_model"),
+    ({"name": "a", "config": []}, 422, "config"),
+    ({"name": "a", "config": _nested(10)}, 422, "config"),
+    ({"name": "a", "config": _nested(400)}, 422, "config"),
+    ({"name": "a", "config": {"rewrite_model": "没有"}}, 422, "config"),
+    ({"name": "a", "config": {"unknown": 1}}, 400, None),
+    ({"name": "   "}, 400, None),
+    ({"name": "a\x00b"}, 400, None),
+    ([], 422, "body"),
+    ("text", 422, "body"),
+]
+
+
+def test_what_cannot_be_a_base_is_told_by_field(tmp_path: Path) -> None:
     async def story(asked: Asking) -> None:
-        told = await asked.post(BASES, body)
-        assert told.status_code == status, told.text
-        said = told.json()
-        assert (said["code"], said["data"]) == (status, None)
-        if field is not None:
-            assert field in [each["field"] for each in said["fields"]]
-            assert all(each["reason"] for each in said["fields"])
-        else:
-            assert said["error"] == "bad_input"
-        assert (await asked.http.get(BASES)).json()["data"]["total"] == 0
+        for body, status, field in NOT_BASES:
+            told = await asked.post(BASES, body)
+            assert told.status_code == status, (body, told.text)
+            said = told.json()
+            assert (said["code"], said["data"]) == (status, None)
+            if field is not None:
+                assert field in [each["field"] for each in said["fields"]]
+                assert all(each["reason"] for each in said["fields"])
+            else:
+                assert said["error"] == "bad_input"
+            assert (await asked.http.get(BASES)).json()["data"]["total"] == 0
 
     run(tmp_path, story)
 
 
-@pytest.mark.parametrize("number", ["0", "-1", "abc", "1.5", str(2**63), "9" * 400, "%00", "１００１"])
-def test_what_cannot_be_a_number_of_a_base_is_no_base(tmp_path: Path, number: str) -> None:
+NOT_NUMBERS = ["0", "-1", "abc", "1.5", str(2**63), "9" * 400, "%00", "１００１"]
+
+
+def test_what_cannot_be_a_number_of_a_base_is_no_base(tmp_path: Path) -> None:
     async def story(asked: Asking) -> None:
-        told = await asked.http.get(f"{BASES}/{number}")
-        assert told.status_code in (404, 422), told.text
-        assert told.json()["code"] == told.status_code
+        for number in NOT_NUMBERS:
+            told = await asked.http.get(f"{BASES}/{number}")
+            assert told.status_code in (404, 422), told.text
+            assert told.json()["code"] == told.status_code
+
+    run(tmp_path, story)
+
+
+def test_a_model_that_its_user_has_disabled_is_a_wrong_field(tmp_path: Path) -> None:
+    async def story(asked: Asking) -> None:
+        about = {"config_name": "嵌入", "base_url": "https://api.example.com/v1", "model_name": "m", "status": 0}
+        kind = {"model_type": "embedding", "model_dim": 8, "is_default": 1}
+        model = (await asked.post("/user/api/7", {**about, **kind})).json()["data"]["id"]
+        for named in ({"embedding_model": f"user-model:{model}"}, {"user_id": "7"}):
+            refused = await asked.post(BASES, {"name": "医保", **named})
+            assert (refused.status_code, refused.json()["fields"][0]["field"]) == (422, "embedding_model")
+            assert "retry-after" not in refused.headers
 
     run(tmp_path, story)
