@@ -8,7 +8,8 @@ from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from qianxun.errors import NotFound, QianxunError
+from qianxun.errors import ModelUnavailable, NotFound, QianxunError
+from qianxun.pipelines.model_registry import is_ref
 from qianxun.records.bases import NAME_LIMIT
 from qianxun.service.answers import Answer, WrongField, answered, problems
 from qianxun.service.context import GREATEST, BaseId, TenantEngine, Writer
@@ -144,6 +145,11 @@ async def create(body: NewBase, engine: TenantEngine) -> Response:
         raise WrongField(
             "embedding_model" if body.embedding_model else "config", error.message, hint=error.hint
         ) from error
+    except ModelUnavailable as error:
+        if not (is_ref(body.embedding_model or "") or body.user_id):
+            raise  # one of the service's own
+        # A registered one that its user has disabled: to ask again later would not help.
+        raise WrongField("embedding_model", error.message, hint=error.hint) from error
     return answered(written(made), 201)
 
 
