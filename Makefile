@@ -72,8 +72,8 @@ quality: $(VENV)/.dev
 torture: $(VENV)/.dev
 	$(BIN)/python -m tests.torture --rounds 200
 	$(BIN)/python -m tests.torture --interleavings 10000
-	$(BIN)/python -m tests.torture --survey 300
-	$(BIN)/python -m tests.torture --siege 200
+	$(BIN)/python -m tests.torture --survey 200
+	$(BIN)/python -m tests.torture --siege 100
 
 lock: $(VENV)/.dev
 	requirements/lock.sh
