@@ -38,7 +38,8 @@ QUESTIONS = 2_000
 CHUNKS = 20_000
 RATIO_AT_LEAST, FROM_CLIENTS = 0.6, 8
 GOODPUT_AT_LEAST = 0.9  # of the peak, with the most clients
-START_SECONDS = 120.0
+ANSWER_SECONDS = 120.0  # beyond the time of a pass
+FILLING_SECONDS = 600.0
 WARMING_SECONDS = 1.0
 STRIDE = 137  # questions between the beginnings of two passes
 
@@ -206,13 +207,14 @@ class Process:
             [sys.executable, "-m", *arguments], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def ask(self, line: str, seconds: float = START_SECONDS) -> dict[str, Any]:
+    def ask(self, line: str, seconds: float = 0.0) -> dict[str, Any]:
+        """``seconds``: what it is told to take."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
-        return self.reply(seconds)
+        return self.reply(seconds + ANSWER_SECONDS)
 
-    def reply(self, seconds: float = START_SECONDS) -> dict[str, Any]:
+    def reply(self, seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._process.stdout, selectors.EVENT_READ)
@@ -225,7 +227,7 @@ class Process:
 
     def close(self) -> None:
         try:
-            self._process.communicate(timeout=START_SECONDS)
+            self._process.communicate(timeout=ANSWER_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
 
@@ -254,9 +256,9 @@ class Service:
         self._asker.close()
         self._server.close()
 
-    def _timed(self, ask: Callable[[str], dict[str, Any]], clients: int, seconds: float) -> Pass:
+    def _timed(self, ask: Callable[[str, float], dict[str, Any]], clients: int, seconds: float) -> Pass:
         before = self._server.ask("cpu")["cpu"]
-        told = ask(f"{clients} {seconds} {self._turn * STRIDE}")
+        told = ask(f"{clients} {seconds} {self._turn * STRIDE}", seconds)
         return pass_of(told, self._server.ask("cpu")["cpu"] - before)
 
 
@@ -297,7 +299,7 @@ def run(count: int, passes: int, seconds: float, cache: Path, questions: int, re
         levels = measure(service, passes, seconds)
         share = goodput(service, peak_of(levels), passes, seconds)
     with closing(Service(material, folder, cache=2 * questions)) as service:
-        service.direct(8, START_SECONDS / 2)  # all questions, once
+        service.direct(8, FILLING_SECONDS)  # until all questions have been asked once
         kept = measure(service, 1, seconds)
     return {
         "chunks": count,
