@@ -20,7 +20,7 @@ from qianxun.errors import BadInput, ServiceUnavailable, of_word
 KEEP_ALIVE_SECONDS = 4.0
 # Before or after these nothing is known of the request's fate; a timeout on the way back is not among them, because
 # a service that is slow is not helped by the same request again.
-BROKEN = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+BROKEN = (httpx.NetworkError, httpx.ConnectTimeout, httpx.RemoteProtocolError)
 SAFE = frozenset(("GET", "PUT", "DELETE"))
 QUICK_SECONDS = 5.0  # a service that refuses later than this has worked on the request: once more would load it more
 BUSY = ("overloaded", "records_unavailable")
