@@ -370,6 +370,7 @@ def test_nobody_gets_in_without_a_key_that_is_valid_now(tmp_path: Path) -> None:
                     continue
                 assert (answer.status_code, answer.json()["error"]) == (401, "unauthorized"), (str(operation), headers)
                 assert answer.headers["www-authenticate"] == "Bearer"
+                assert {401, 403} <= operation.statuses, str(operation)
         assert {name: rows(made.asked.engine, tenant) for name, tenant in made.tenants.items()} == held
 
     run(tmp_path, story)
