@@ -372,14 +372,15 @@ class Engine:
         knowledge_base: int | None = None,
         zero: bool = False,
         slow_ms: float | None = None,
+        trace_id: str | None = None,
         limit: int = 50,
         before: int | None = None,
     ) -> list[LogEntry]:
         """What was searched for, the newest first; ``before`` is the id at which the last page ended."""
         await self.journal.flush()  # what was searched for a moment ago is among them
-        asked: dict[str, Any] = {"zero": zero, "slow_ms": slow_ms, "limit": limit, "before": before}
+        asked: dict[str, Any] = {"zero": zero, "slow_ms": slow_ms, "trace_id": trace_id, "limit": limit}
         return await self.records.read(
-            lambda tx: logs.listed(tx, tenant=self.tenant, knowledge_base=knowledge_base, **asked)
+            lambda tx: logs.listed(tx, tenant=self.tenant, knowledge_base=knowledge_base, before=before, **asked)
         )
 
     async def log(self, log_id: int) -> LogEntry:

@@ -47,6 +47,9 @@ def test_a_search_is_in_the_log_as_soon_as_it_is_answered(tmp_path: Path) -> Non
             one = await at.http.get(f"/v1/retrieval-logs/{entry['id']}")
             assert one.json()["data"] == entry
             assert read_log(entry) == await at.engine.log(entry["id"])
+            await searched(at, base, "门诊")
+            assert queries(await page(at, trace_id=answer["trace_id"])) == ["住院报销"]
+            assert queries(await page(at, trace_id="0" * 32)) == []
 
     asyncio.run(run())
 

@@ -285,11 +285,17 @@ class Client:
         knowledge_base: int | None = None,
         zero: bool = False,
         slow_ms: float | None = None,
+        trace_id: str | None = None,
         limit: int = 50,
         before: int | None = None,
     ) -> list[LogEntry]:
         """The newest first."""
-        narrowed = {"knowledge_base_id": knowledge_base, "zero": "true" if zero else None, "slow_ms": slow_ms}
+        narrowed = {
+            "knowledge_base_id": knowledge_base,
+            "zero": "true" if zero else None,
+            "slow_ms": slow_ms,
+            "trace_id": trace_id,
+        }
         found: list[LogEntry] = []
         while len(found) < limit:
             asked = min(PAGE, limit - len(found))

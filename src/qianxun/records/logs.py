@@ -94,6 +94,7 @@ def listed(
     knowledge_base: int | None = None,
     zero: bool = False,
     slow_ms: float | None = None,
+    trace_id: str | None = None,
     limit: int = 50,
     before: int | None = None,
 ) -> list[LogEntry]:
@@ -106,6 +107,8 @@ def listed(
         query = query.where(RetrievalLogRow.zero.is_(True))
     if slow_ms is not None:
         query = query.where(RetrievalLogRow.time_cost_ms > slow_ms)
+    if trace_id is not None:
+        query = query.where(RetrievalLogRow.trace_id == _shown(trace_id, SHORT_LIMITS["trace_id"]))
     if before is not None and is_key(before):
         query = query.where(RetrievalLogRow.id < before)
     return [_entry(row) for row in tx.execute(query.order_by(RetrievalLogRow.id.desc()).limit(max(limit, 0)))]

@@ -170,7 +170,8 @@ class _Body:
             self._held.bytes -= self.bytes
 
     def _said(self) -> str:
-        return f"请求体超过 {self.most / MIB:g} MB 的上限　分成几次提交，或调高 service.body_megabytes"
+        bound = "service.body_megabytes" if self._held is not None else "parsing.file_megabytes"
+        return f"请求体超过 {self.most / MIB:g} MB 的上限　分成几次提交，或调高 {bound}"
 
 
 class _Outgoing:

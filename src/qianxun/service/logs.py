@@ -24,6 +24,9 @@ LogId = Annotated[int, Path(description="检索记录的编号", ge=1, le=GREATE
 BaseParameter = Annotated[int | None, Query(ge=1, le=GREATEST, description="只看这个知识库的")]
 ZeroParameter = Annotated[bool, Query(description="只看什么也没找到的")]
 SlowParameter = Annotated[float | None, Query(ge=0, allow_inf_nan=False, description="只看比这更慢的，毫秒")]
+TraceParameter = Annotated[
+    str | None, Query(min_length=1, max_length=64, description="只看这次请求的：检索的回答里写着 trace_id")
+]
 LimitParameter = Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="最多几条；内容太多时一页会少一些，看 next")]
 BeforeParameter = Annotated[int | None, Query(ge=1, le=GREATEST, description="上一页的 next")]
 
@@ -113,11 +116,14 @@ async def listed(
     knowledge_base_id: BaseParameter = None,
     zero: ZeroParameter = False,
     slow_ms: SlowParameter = None,
+    trace_id: TraceParameter = None,
     limit: LimitParameter = PAGE,
     before: BeforeParameter = None,
 ) -> Response:
-    """用来找出没有结果的（`zero=true`）和慢的（`slow_ms=200`）检索。"""
-    found = await engine.logs(knowledge_base=knowledge_base_id, zero=zero, slow_ms=slow_ms, limit=limit, before=before)
+    """用来找出没有结果的（`zero=true`）和慢的（`slow_ms=200`）检索；`trace_id` 找到刚才那一次，以便评价它。"""
+    found = await engine.logs(
+        knowledge_base=knowledge_base_id, zero=zero, slow_ms=slow_ms, trace_id=trace_id, limit=limit, before=before
+    )
     page = list(_fitting(found))
     is_last = len(page) == len(found) < limit
     return answered({"list": page, "next": None if is_last or not page else page[-1]["id"]})
