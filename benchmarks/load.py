@@ -1,6 +1,6 @@
 """Asks a service over connections that stay open, and tells how quickly it was answered.
 
-    python -m benchmarks.load PORT PATH QUESTIONS.json
+    python -m benchmarks.load PORT PATH QUESTIONS.json COUNT
 
 Each line ``CLIENTS SECONDS START`` on its input is one pass: so many clients, each with a connection of its own, ask
 one question after another, from the START-th on, none twice in a pass, and begin none once the time or the questions
@@ -106,7 +106,7 @@ async def serve(port: int, requests: list[bytes]) -> None:
 
 def main() -> None:
     port, path, questions = int(sys.argv[1]), sys.argv[2], json.loads(Path(sys.argv[3]).read_text(encoding="utf-8"))
-    uvloop.run(serve(port, [request(path, question) for question in questions]))
+    uvloop.run(serve(port, [request(path, question) for question in questions[: int(sys.argv[4])]]))
 
 
 if __name__ == "__main__":

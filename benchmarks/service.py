@@ -35,6 +35,7 @@ from benchmarks.side_by_side import CACHE, OURS, ROOT, built
 
 CLIENTS = (1, 8, 32, 256)
 QUESTIONS = 2_000
+KEPT = 400  # of them where answers are kept: the cache has room for so many, by their size
 CHUNKS = 20_000
 RATIO_AT_LEAST, FROM_CLIENTS = 0.6, 8
 GOODPUT_AT_LEAST = 0.9  # of the peak, with the most clients
@@ -60,7 +61,7 @@ class Questions(Precomputed):
         return self._of.get(squeezed(text), self._any)  # a guess at a mistyped word makes another text
 
 
-def serve(material: Material, folder: Path, cache_entries: int) -> None:
+def serve(material: Material, folder: Path, count: int, cache_entries: int) -> None:
     from qianxun.service.log_lines import logs_as_lines
     from qianxun.service.serving import new_loop
 
@@ -69,10 +70,10 @@ def serve(material: Material, folder: Path, cache_entries: int) -> None:
         logs_as_lines(written),
         asyncio.Runner(loop_factory=new_loop) as runner,
     ):
-        runner.run(_serve(material, folder, cache_entries))
+        runner.run(_serve(material, folder, count, cache_entries))
 
 
-async def _serve(material: Material, folder: Path, cache_entries: int) -> None:
+async def _serve(material: Material, folder: Path, count: int, cache_entries: int) -> None:
     """Answers ``CLIENTS SECONDS START`` with a pass of calls, ``cpu`` with the CPU time so far."""
     from qianxun import Engine
     from qianxun.service.app import create_app
@@ -81,7 +82,7 @@ async def _serve(material: Material, folder: Path, cache_entries: int) -> None:
 
     arguments = {"data": str(folder / "data"), "search.cache_entries": cache_entries}
     settings, model = load(environment={}, arguments=arguments, folder=folder), Questions(material)
-    texts = [question.text for question in material.questions()]
+    texts = [question.text for question in material.questions()[:count]]
     async with Engine.open(settings=settings, models={model.name: model}) as engine:
         base = await engine.knowledge_base("bench")
         server = Server(create_app(engine, settings), settings)
@@ -235,11 +236,13 @@ class Process:
 class Service:
     """A service and who asks it, each in a process of its own."""
 
-    def __init__(self, material: Material, folder: Path, cache: int = 0) -> None:
-        self._server = Process("benchmarks.service", "serve", str(material.folder), str(folder), str(cache))
+    def __init__(self, material: Material, folder: Path, count: int, cache: int = 0) -> None:
+        """``count``: different questions. ``cache``: answers that are kept."""
+        given = (str(material.folder), str(folder), str(count), str(cache))
+        self._server = Process("benchmarks.service", "serve", *given)
         opened = self._server.reply()
         path, questions = f"/v1/retrieval/{opened['base']}", material.folder / "questions.json"
-        self._asker = Process("benchmarks.load", str(opened["port"]), path, str(questions))
+        self._asker = Process("benchmarks.load", str(opened["port"]), path, str(questions), str(count))
         self._turn = 0
 
     def direct(self, clients: int, seconds: float) -> Pass:
@@ -294,11 +297,11 @@ def run(count: int, passes: int, seconds: float, cache: Path, questions: int, re
     folder = cache / f"built-{count}" / OURS.name
     shutil.rmtree(folder, ignore_errors=True)  # of this checkout, not of an earlier one
     built(OURS, material.folder, folder)
-    with closing(Service(material, folder)) as service:
+    with closing(Service(material, folder, questions)) as service:
         warm(service, seconds)
         levels = measure(service, passes, seconds)
         share = goodput(service, peak_of(levels), passes, seconds)
-    with closing(Service(material, folder, cache=2 * questions)) as service:
+    with closing(Service(material, folder, min(questions, KEPT), cache=2 * KEPT)) as service:
         service.direct(8, FILLING_SECONDS)  # until all questions have been asked once
         kept = measure(service, 1, seconds)
     return {
@@ -328,7 +331,7 @@ def table(levels: dict[int, dict[str, float]]) -> str:
 
 def main() -> int:
     if sys.argv[1:2] == ["serve"]:
-        serve(Material(Path(sys.argv[2])), Path(sys.argv[3]), int(sys.argv[4]))
+        serve(Material(Path(sys.argv[2])), Path(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=CHUNKS, help="chunks")
