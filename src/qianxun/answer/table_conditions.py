@@ -20,7 +20,8 @@ _BEFORE: Final = tuple((sign, re.compile(f"(?:{words})[了到于在]?$")) for si
 _AFTER: Final = tuple((sign, re.compile(f"(?:之间|时)?(?:{words})")) for sign, words in AFTER)
 _RANGE_END: Final = re.compile("之间|以内|之内|区间|范围内?")
 _LOOSE: Final = re.compile(  # comparisons that must belong to a number
-    "|".join(words for sign, words in BEFORE if sign in (">", ">=", "<", "<=")) + "|达到|以上|以下|介于|之间"
+    "|".join(words for sign, words in BEFORE if sign in (">", ">=", "<", "<="))
+    + "|达到|以上|以下|介于|之间|之前|以前|之后|以后|以内"
 )
 _LONGEST_CATEGORY: Final = 12
 _CLAUSE: Final = re.compile("[,;。?!:]")
@@ -53,6 +54,9 @@ def numeric_conditions(text: str, sheet: Sheet, named: Sequence[Named], closed: 
         bounds, start, end, sign = _comparison(text, number, after)
         if sign is None:
             continue
+        if _is_label(sheet, text[number.start : end]):
+            closed |= span(start, end)
+            continue
         found.append(_bind(text, sheet, named, bounds, (start, end), sign))
         skip = end
     read = closed
@@ -62,6 +66,12 @@ def numeric_conditions(text: str, sheet: Sheet, named: Sequence[Named], closed: 
         if not span(loose.start(), loose.end()) & read:
             raise Unclear(f"“{loose.group()}”比较的不是一个数")
     return found
+
+
+def _is_label(sheet: Sheet, phrase: str) -> bool:
+    """Whether a phrase with a number in it is what a row is called: 1年以内."""
+    worded = [c for c, column in enumerate(sheet.columns) if column.kind == "text"]
+    return len(phrase) > 2 and any(cell.startswith(phrase) for c in worded for cell in sheet.plain_cells(c))
 
 
 def _comparison(

@@ -10,13 +10,14 @@ from typing import Final
 
 from qianxun.answer.table_match import Asked, Match, match, match_column, plain, size, together
 from qianxun.answer.table_shapes import Plan, Understood, Unsure
-from qianxun.answer.table_sheet import Sheet
+from qianxun.answer.table_sheet import Sheet, runs
 from qianxun.answer.table_words import DECISIVE, IDENTIFYING
 
 _MOST_FUZZY_ROWS: Final = 400
 _LEAST_SHARE: Final = 0.34
 _LONGEST_LABEL: Final = 60
 _UNSAID: Final = 0.5  # what an unsaid character of a name costs, against one of the question explained
+_JOINT: Final = re.compile("[和与及、]|以及|还有|跟")
 _SEVERAL: Final = re.compile("哪些|哪几|分别|各|都|列|所有|全部|和|与|及|或|、|每")
 _WHEN: Final = re.compile("什么时候|何时|哪天|哪一天|哪年|哪一年|日期|时间")
 
@@ -79,6 +80,8 @@ def look_up(asked: Asked, sheet: Sheet) -> Understood | Unsure:
     targets = _targets(asked.text, sheet, rows, columns)
     if not targets:
         return Unsure("没有认出要查的列", rows.places[:10])
+    if sheet.is_form and any(target != pick.home + 1 for target in targets for pick in rows.picks):
+        return Unsure("名目和值不在一处", rows.places[:10])
     chosen = rows.places or ((0,) if len(sheet) == 1 else ())
     if not chosen:
         return Unsure("没有认出要查的行")
@@ -125,7 +128,7 @@ def _columns(text: str, sheet: Sheet, homes: Set[int]) -> Chosen:
         for c, name in enumerate(sheet.names)
         if c not in homes and _is_enough(met := match_column(name, text)) and met.mask & ~spent
     ]
-    return _choose(picks)
+    return _choose(picks, text)
 
 
 def _is_enough(met: Match) -> bool:
@@ -139,11 +142,12 @@ def _rows(text: str, sheet: Sheet) -> Chosen:
             met[row].append((Match(said.mask, len(said.text), len(said.text), True), said.column))
     if len(sheet) <= _MOST_FUZZY_ROWS:
         _add_fuzzy(met, text, sheet)
+    about = match(sheet.about, text).mask
     picks = [
         Pick(row, together(each for each, _ in found), max(found, key=lambda one: one[0].said)[1])
         for row, found in sorted(met.items())
     ]
-    return _choose(picks)
+    return _choose([pick for pick in picks if pick.met.verbatim or pick.met.mask & ~about], text)
 
 
 def _add_fuzzy(met: dict[int, list[tuple[Match, int]]], text: str, sheet: Sheet) -> None:
@@ -162,28 +166,48 @@ def _add_fuzzy(met: dict[int, list[tuple[Match, int]]], text: str, sheet: Sheet)
                 met[row].append((seen[cell], column))
 
 
-def _choose(picks: Sequence[Pick]) -> Chosen:
+def _choose(picks: Sequence[Pick], text: str) -> Chosen:
     """The best and those named in the same words; others named in words of their own; and whether that is clear."""
     if not picks:
         return Chosen()
     best = max(picks, key=lambda pick: (pick.worth, -pick.at))
-    same = [pick for pick in picks if pick.met.mask == best.met.mask and pick.met.unsaid == best.met.unsaid]
-    taken = best.met.mask
+    same = [pick for pick in picks if _is_alike(pick, best)]
     more: list[Pick] = []
     rivals = [pick for pick in picks if pick not in same]
     for pick in sorted(rivals, key=lambda each: (-each.worth, each.at)):
-        again = any(pick.met.mask == other.met.mask and pick.met.unsaid == other.met.unsaid for other in more)
-        if pick.met.verbatim and (again or not pick.met.mask & taken) and pick.home == best.home:
+        chosen = [best, *more]
+        if pick.home == best.home and (any(_is_alike(pick, other) for other in more) or _is_also(pick, chosen, text)):
             more.append(pick)
-            taken |= pick.met.mask
+    taken = best.met.mask
+    for pick in more:
+        taken |= pick.met.mask
     left = [pick for pick in rivals if pick not in more]
     close = any(pick.worth > best.worth - 1 and pick.met.mask & ~taken for pick in left)
     return Chosen(tuple(same), tuple(more), clear=not close)
 
 
+def _is_alike(one: Pick, other: Pick) -> bool:
+    return one.met.mask == other.met.mask and one.met.unsaid == other.met.unsaid
+
+
+def _is_also(pick: Pick, chosen: Sequence[Pick], text: str) -> bool:
+    """Whether it is named beside those chosen: wholly, in words of its own, or joined to theirs: 期末和期初余额."""
+    taken = 0
+    for other in chosen:
+        taken |= other.met.mask
+    if pick.met.verbatim and not pick.met.mask & taken:
+        return True
+    own = runs(pick.met.mask & ~taken)
+    theirs = [one for other in chosen for one in runs(other.met.mask & ~pick.met.mask)]
+    joined = any(_JOINT.fullmatch(text[a[1] : b[0]]) for x in own for y in theirs for a, b in ((x, y), (y, x)))
+    return joined and pick.met.unsaid <= chosen[0].met.unsaid + 1
+
+
 def _targets(text: str, sheet: Sheet, rows: Chosen, columns: Chosen) -> tuple[int, ...]:
     homes = {pick.home for pick in rows.picks}
     named = [c for c in columns.places if c not in homes]
+    if len(sheet.columns) == 2 and named == [0]:
+        return ()  # of two columns the first names what the second holds
     if named:
         ties = len({pick.met.mask for pick in columns.picks}) < len(named)
         return tuple(named) if not ties or re.search("分别|各|都|哪些", text) else ()
@@ -210,7 +234,11 @@ def look_up_pair(asked: Asked, sheet: Sheet) -> Understood | Unsure:
     if not chosen.picks or not chosen.clear:
         return Unsure("没有认出要查的名目")
     places = tuple((pick.at, pick.home) for pick in chosen.picks)
-    return Understood(Plan("lookup", against=places), chosen.mask, chosen.share)
+    explained = chosen.mask
+    for name in sheet.names:  # a form often says in its first line whose it is
+        found = match_column(name, asked.text)
+        explained |= found.mask if found.verbatim else 0
+    return Understood(Plan("lookup", against=places), explained, chosen.share)
 
 
 def _choose_pairs(picks: list[Pick], several: bool) -> Chosen:
@@ -230,10 +258,10 @@ def _choose_pairs(picks: list[Pick], several: bool) -> Chosen:
 def _lines(sheet: Sheet) -> Iterable[tuple[int, tuple[str, ...]]]:
     if len(sheet) > _MOST_FUZZY_ROWS:
         return
-    if not any(column.path for column in sheet.columns):
-        yield from enumerate(sheet.table.texts)
-    elif len(sheet.columns) == 2:
+    if sheet.is_form or len(sheet.columns) == 2:
         yield -1, tuple(column.path[-1] if column.path else "" for column in sheet.columns)
+    if sheet.is_form:
+        yield from enumerate(sheet.table.texts)
 
 
 def _pairs(cells: Sequence[str]) -> Iterable[tuple[int, int]]:

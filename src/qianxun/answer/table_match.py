@@ -17,6 +17,7 @@ _ONE_FORM: Final = str.maketrans(
     {**dict(zip("（）【】［］〔〕，：；？！～＝＜＞％—–−", "()()()(),:;?!~=<>%---", strict=True))}
 )
 _QUIET: Final = re.compile("[\\s“”\"'‘’「」『』《》〈〉`*]+")
+_QUIET_IN_LINE: Final = re.compile("(?:(?!\n)[\\s“”\"'‘’「」『』《》〈〉`*])+")
 _BRACKETED: Final = re.compile(r"\([^()]*\)")
 _ENDING: Final = re.compile("(?<=..)(?:名称|姓名|名字|名|情况|信息|数据|数量|金额|%|:)$")
 _CAMEL: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
@@ -30,8 +31,8 @@ def plain(text: str) -> str:
 
 def plain_all(texts: Sequence[str]) -> list[str]:
     """`plain` of many cells, folded at one go."""
-    lines = fold("\n".join(text.replace("\n", " ") for text in texts)).translate(_ONE_FORM).split("\n")
-    return [_QUIET.sub("", line) for line in lines]
+    whole = "\n".join([text.replace("\n", " ") for text in texts])
+    return _QUIET_IN_LINE.sub("", fold(whole).translate(_ONE_FORM)).split("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,9 @@ def _wordings(bare: str, written: str) -> Iterator[str]:
     for word in (bare, core):
         yield from (other for other in _others(word) if other != bare)
     if bare.isascii():
-        yield from _translated(written)
+        for meaning in _translated(written):
+            yield meaning
+            yield from _others(meaning)
 
 
 @cache

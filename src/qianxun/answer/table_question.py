@@ -21,7 +21,7 @@ from qianxun.answer.table_shapes import Condition, Operation, Plan, Understood, 
 from qianxun.answer.table_sheet import Sheet, runs
 from qianxun.answer.table_words import (
     ABOUT,
-    AND_ALSO,
+    ASKING,
     AVERAGE,
     DECISIVE,
     DECISIVE_ALONE,
@@ -30,10 +30,13 @@ from qianxun.answer.table_words import (
     EITHER,
     HOW_MANY,
     IDENTIFYING,
+    JOINED,
     MORE_THAN,
     NEGATION,
+    NEXT_ASK,
     ORDINAL,
     PER_GROUP,
+    SEVERAL,
     SUM,
     SUPERLATIVE,
     TIMES,
@@ -50,6 +53,8 @@ _WHEN: Final = (
     re.compile("什么时候|何时|哪天|哪一天|哪年|哪一年"),
     re.compile("时间|日期|年份|date|time", re.IGNORECASE),
 )
+_HOW_MANY_COLUMN: Final = re.compile("(?:数量|个数|人数|数目|件数|台数|户数)(?:[（(].*)?$")
+_KIND_OF_VALUE: Final = re.compile("日期|时间|年份|年|数|数量|人数|金额|额")  # 2023年签约的: the number says so already
 _ASKS_VALUE: Final = re.compile("多少|几")
 _TAIL_OF_NUMBER: Final = re.compile("[一二三四五六七八九十\\d]+$")
 
@@ -63,11 +68,23 @@ def read_question(asked: Asked, sheet: Sheet) -> Understood | Unsure:
         return Unsure(str(unclear), _near(scene))
     if worked is not None:
         return worked
-    crossed = look_up(asked, sheet)
-    paired = look_up_pair(asked, sheet)
+    crossed = _whole(asked, look_up(asked, sheet))
+    paired = _whole(asked, look_up_pair(asked, sheet))
     if isinstance(paired, Understood) and _is_better(asked, paired, crossed):
         return paired
     return crossed
+
+
+def _whole(asked: Asked, read: Understood | Unsure) -> Understood | Unsure:
+    """A lookup that finds as many cells as are asked for; fewer would be half an answer."""
+    if isinstance(read, Unsure):
+        return read
+    plan = read.plan
+    cells = len(plan.against) or len(plan.rows or ()) * len(plan.outputs)
+    joined = [hit for hit in JOINED.finditer(asked.text) if not span(*hit.span()) & read.explained]
+    if cells < max(asks(asked.text), 1 + len(joined), 2 if SEVERAL.search(asked.text) else 1):
+        return Unsure("问题里不止一问", tuple(plan.rows or ())[:10])
+    return read
 
 
 def _is_better(asked: Asked, one: Understood, other: Understood | Unsure) -> bool:
@@ -94,12 +111,16 @@ def _work(scene: Scene) -> Understood | None:
     taken_by_cues = _cue_numbers(text)
     numeric = numeric_conditions(text, scene.sheet, scene.named, closed | taken_by_cues | scene.about)
     superlative, top = scene.free(SUPERLATIVE), scene.free(TOP)
+    if scene.sheet.is_form and (numeric or superlative or top):
+        raise Unclear("表格不是一行一条的样子")
     if superlative is not None or top is not None:
         return _superlative(scene, numeric, superlative, top)
+    if scene.sheet.is_form:
+        return None
     if (average := scene.free(AVERAGE)) is not None:
         return _aggregate(scene, numeric, "average", average)
     if (how_many := _counting(scene, numeric)) is not None:
-        return _count(scene, numeric, how_many)
+        return _stated(scene, how_many) or _count(scene, numeric, how_many)
     if (total := scene.free(SUM)) is not None and _free_measure(scene, numeric) is not None:
         return _aggregate(scene, numeric, "sum", total)
     is_list = scene.free(_LISTING) is not None
@@ -114,8 +135,16 @@ def _refuse_beyond(scene: Scene) -> None:
         raise Unclear(f"问题要求排序（{found.group()}），这里只查不排")
     if scene.free(PER_GROUP) and (scene.free(SUPERLATIVE) or scene.free(AVERAGE) or scene.free(SUM)):
         raise Unclear("问题要求分组统计")
-    computing = [cue for cue in (SUPERLATIVE, AVERAGE, SUM, HOW_MANY) if scene.free(cue)]
-    if len(computing) > 1 and scene.free(AND_ALSO):
+
+
+def asks(text: str) -> int:
+    """How many things a question asks for, clause by clause."""
+    return sum(bool(ASKING.search(clause)) for clause in NEXT_ASK.split(text)) or 1
+
+
+def _refuse_more(scene: Scene, shown: int) -> None:
+    """A question that asks for more than is shown would be half answered."""
+    if asks(scene.asked.text) > shown:
         raise Unclear("问题里不止一问")
 
 
@@ -142,7 +171,12 @@ def _finish(scene: Scene, plan: Plan, cues: int, used: Sequence[int]) -> Underst
     explained = cues
     for condition in plan.conditions:
         explained |= condition.mask
-    shares = [met.share for c, met in scene.columns if c in used]
+    bounding = [condition.column for condition in plan.conditions]
+    shares = [
+        1.0 if c in bounding and _KIND_OF_VALUE.fullmatch(met.rest) else met.share
+        for c, met in scene.columns
+        if c in used
+    ]
     for c, met in scene.columns:
         if c in used:
             explained |= met.mask
@@ -179,7 +213,13 @@ def _outputs(scene: Scene, conditions: Sequence[Condition], taken: Sequence[int]
     the rows in one place and be asked for in another."""
     spent = [place for condition in conditions if (place := _place_of(scene, condition)) is not None]
     free = [each for each in scene.named if each.column not in taken and not any(_meets(each, one) for one in spent)]
-    order = {each.column: each.start for each in reversed(free)}
+    known = [
+        condition.column for condition in conditions if condition.comparison == "in" and len(condition.values) == 1
+    ]
+    order = {each.column: each.start for each in reversed(free) if each.column not in known}
+    for each in free:
+        if any(other.column != each.column and (other.start, other.end) == (each.start, each.end) for other in free):
+            raise Unclear(f"“{scene.asked.text[each.start : each.end]}”指向不止一列")
     return sorted(order, key=lambda column: order[column])
 
 
@@ -211,7 +251,8 @@ def _asked_for(scene: Scene, conditions: Sequence[Condition], taken: Sequence[in
         outputs = fits
     listing = scene.free(_LISTING)
     label = scene.sheet.label
-    if listing is None or label is None or label in outputs:
+    known = any(condition.column == label and condition.comparison in ("in", "=") for condition in conditions)
+    if listing is None or label is None or label in outputs or (known and outputs):
         return outputs
     beside = [each for each in scene.named if each.column in outputs and _is_beside(each, listing)]
     return outputs if beside else [label, *outputs]
@@ -237,16 +278,37 @@ def _free_measure(scene: Scene, numeric: Sequence[Condition]) -> int | None:
     return free[-1] if free else None
 
 
+def _stated(scene: Scene, cue: re.Match[str]) -> Understood | None:
+    """多少顶大檐帽: the number is stated where the row is one, and one column says how many."""
+    rows = {each.rows for each in scene.said}
+    numbers = [c for c, column in enumerate(scene.sheet.columns) if _HOW_MANY_COLUMN.search(column.name)]
+    if len(rows) != 1 or len(next(iter(rows))) != 1 or len(numbers) != 1 or not scene.sheet.is_measure(numbers[0]):
+        return None
+    _refuse_more(scene, 1)
+    plan = Plan("lookup", rows=next(iter(rows)), outputs=tuple(numbers))
+    return _finish(scene, plan, span(*cue.span()) | scene.said_mask, [c for c, _ in scene.columns])
+
+
 def _count(scene: Scene, numeric: list[Condition], cue: re.Match[str]) -> Understood:
     conditions = _with_contained(scene, [*numeric, *_worded(scene)], span(*cue.span()))
     taken = [condition.column for condition in conditions]
     outputs = [c for c in _outputs(scene, conditions) if not scene.sheet.is_numeric(c)]
     if len(outputs) > 1:
         raise Unclear("不知道要数的是哪一列")
+    if any(_picks_one(scene, condition) for condition in conditions):
+        raise Unclear("一行已是一项统计，不能再数行数")
     label = scene.sheet.label
     distinct = bool(outputs) and (outputs[0] != label or cue["of"] in "种类款")
+    _refuse_more(scene, 1)
     plan = Plan("count", tuple(conditions), tuple(outputs), distinct=distinct)
     return _finish(scene, plan, span(*cue.span()), [*taken, *outputs])
+
+
+def _picks_one(scene: Scene, condition: Condition) -> bool:
+    """Whether it names single rows of a table that holds numbers: 甲级单位 of a table of grades and their numbers."""
+    if condition.comparison != "in" or not any(map(scene.sheet.is_measure, range(len(scene.sheet.columns)))):
+        return False
+    return scene.sheet.variety(condition.column) == 1.0
 
 
 def _aggregate(scene: Scene, numeric: list[Condition], operation: Operation, cue: re.Match[str]) -> Understood:
@@ -257,6 +319,7 @@ def _aggregate(scene: Scene, numeric: list[Condition], operation: Operation, cue
     if any(PER_GROUP.match(scene.asked.text, each.end) for each in scene.named):
         raise Unclear("问题要求分组统计")
     taken = [condition.column for condition in conditions]
+    _refuse_more(scene, 1)
     plan = Plan(operation, tuple(conditions), (), measures[0])
     extra = [c for c in _outputs(scene, conditions, measures) if c == scene.sheet.label]
     return _finish(scene, plan, span(*cue.span()), [*taken, *measures, *extra])
@@ -285,6 +348,7 @@ def _superlative(
     asks_value = bool(_ASKS_VALUE.search(text)) and not outputs
     if not asks_value and not outputs and scene.sheet.label is not None:
         outputs = [scene.sheet.label]
+    _refuse_more(scene, max(len(outputs), 1))
     operation: Operation = "top" if limit > 1 else "min" if word in DOWNWARD else "max"
     nth = _nth(superlative)
     plan = Plan(operation, tuple(conditions), tuple(outputs), measure, limit, nth, distinct=word in DOWNWARD)
@@ -369,14 +433,27 @@ def _filter(scene: Scene, numeric: list[Condition]) -> Understood:
     conditions = _with_contained(scene, [*numeric, *_worded(scene)], 0)
     taken = [condition.column for condition in conditions]
     outputs = _asked_for(scene, conditions)
-    if not outputs and scene.sheet.label is not None:
-        outputs = [scene.sheet.label]
+    label = scene.sheet.label
+    known = any(condition.column == label and condition.comparison in ("in", "=") for condition in conditions)
+    if not outputs and label is not None and not known:
+        outputs = [label]
     if not outputs:
         raise Unclear("不知道要列出哪一列")
+    _refuse_more(scene, len(outputs))
+    if not conditions:
+        _refuse_labels(scene)
     listing = scene.free(_LISTING)
     cues = span(*listing.span()) if listing else 0
     plan = Plan("filter" if conditions else "list", tuple(conditions), tuple(outputs))
     return _finish(scene, plan, cues, [*taken, *outputs, *_entities(scene, outputs)])
+
+
+def _refuse_labels(scene: Scene) -> None:
+    """A whole column is listed only where no label of a row is closer to what was asked for."""
+    found = look_up(scene.asked, scene.sheet)
+    rows = found.plan.rows if isinstance(found, Understood) else found.rows
+    if rows:
+        raise Unclear("不知道要列的是一列还是一行")
 
 
 def _ordinal(scene: Scene) -> Understood | None:

@@ -48,13 +48,15 @@ class Scene:
 
 
 def scene_of(asked: Asked, sheet: Sheet) -> Scene:
+    about = match(sheet.about, asked.text).mask
     met = [(c, found) for c, name in enumerate(sheet.names) if _is_named(found := match_column(name, asked.text))]
+    met = [(c, found) for c, found in met if found.verbatim or found.mask & ~about]
     said = sheet.said(asked.text)
     said_spans = [one for each in said for one in runs(each.mask)]
     kept = [(c, found) for c, found in met if not _is_within(found, said_spans) and not _is_outdone(c, found, met)]
     spans = [one for _, found in kept for one in runs(found.mask)]
     said = [each for each in said if not all(_inside(one, spans) for one in runs(each.mask))]
-    named = tuple(Named(start, end, c) for c, found in kept for start, end in runs(found.mask))
+    named = tuple(Named(start, end, c) for c, found in kept for start, end in _mentions(found))
     return Scene(asked, sheet, tuple(kept), named, tuple(said))
 
 
@@ -62,6 +64,13 @@ def _is_named(met: Match) -> bool:
     if DECISIVE.search(met.rest):
         return False
     return (met.said >= 2 and met.share >= 0.5) or (met.verbatim and met.said >= 1)
+
+
+def _mentions(met: Match) -> list[tuple[int, int]]:
+    """The places that name a column: each that says half of it, or the longest where it is said in pieces."""
+    places = runs(met.mask)
+    halves = [(start, end) for start, end in places if (end - start) * 2 >= met.length]
+    return halves or [max(places, key=lambda one: one[1] - one[0])]
 
 
 def _is_within(met: Match, spans: Sequence[tuple[int, int]]) -> bool:
@@ -74,12 +83,10 @@ def _inside(one: tuple[int, int], spans: Sequence[tuple[int, int]]) -> bool:
 
 
 def _is_outdone(column: int, met: Match, all_met: Sequence[tuple[int, Match]]) -> bool:
-    """Whether another column is named by the same characters and more, or by the same ones more closely."""
-    for other, rival in all_met:
-        if other == column:
-            continue
-        if met.mask != rival.mask and met.mask & ~rival.mask == 0:
-            return True
-        if met.mask == rival.mask and met.unsaid > rival.unsaid:
-            return True
-    return False
+    """Whether other columns are named by the same characters and more, or one by the same, and wholly."""
+    rivals = [rival for other, rival in all_met if other != column]
+    if any(met.mask == rival.mask and met.unsaid and not rival.unsaid for rival in rivals):
+        return True
+    if any(met.mask != rival.mask and met.mask & ~rival.mask == 0 for rival in rivals):
+        return True
+    return _is_within(met, [one for rival in rivals for one in runs(rival.mask)])

@@ -17,6 +17,7 @@ from qianxun.types import CellValue, Column, Table
 NUMERIC: Final = ("number", "money", "percent")
 _STATED_UNIT: Final = re.compile(r"单位[:：]\s*(?:人民币)?\s*([^\s,，;；()（）]{1,8})")
 _LONGEST_LABEL: Final = 60
+_LONGEST_FORM: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Sheet:
         self.names: tuple[Name, ...] = tuple(map(name_of, asked.table.columns))
         self.about = plain(f"{asked.table.title} {asked.context} {asked.table.notes} {asked.table.source}")
         self._plain: dict[int, list[str]] = {}
+        self._rows_by_text: dict[int, Mapping[str, Sequence[int]]] = {}
 
     def __len__(self) -> int:
         return len(self.table.rows)
@@ -81,7 +83,7 @@ class Sheet:
         if not texts:
             return None
         named = [c for c in texts if NAMING.search(self.columns[c].name.split(" / ")[-1])]
-        different = [c for c in texts if self._variety(c) > 0.5]
+        different = [c for c in texts if self.variety(c) > 0.5]
         return next(iter([c for c in named if c in different] or different or named or texts))
 
     def _is_wordy(self, column: int) -> bool:
@@ -90,7 +92,8 @@ class Sheet:
         short = sum(len(cell) <= _LONGEST_LABEL for cell in filled)
         return bool(filled) and short * 2 > len(filled) and not IDENTIFYING.search(last)
 
-    def _variety(self, column: int) -> float:
+    def variety(self, column: int) -> float:
+        """The share of its filled cells that no other repeats: 1 where each row has its own."""
         filled = [cell for cell in self.plain_cells(column) if cell]
         return len(set(filled)) / len(filled) if filled else 0.0
 
@@ -102,18 +105,30 @@ class Sheet:
             r for c in texts for r, cell in enumerate(self.plain_cells(c)) if cell and TOTAL_ROW.fullmatch(cell)
         )
 
+    @cached_property
+    def is_form(self) -> bool:
+        """Whether it looks like names and values that take turns, not like rows of one kind: nothing to count there."""
+        if not any(column.path for column in self.columns):
+            return True
+        if len(self) > _LONGEST_FORM or len(self.columns) < 4 or any(column.kind != "text" for column in self.columns):
+            return False
+        names = [cell for c in range(0, len(self.columns), 2) for cell in self.plain_cells(c) if cell]
+        return len(set(names)) == len(names)
+
     def rows_by_text(self, column: int) -> Mapping[str, Sequence[int]]:
-        found: dict[str, list[int]] = defaultdict(list)
-        for row, cell in enumerate(self.plain_cells(column)):
-            if cell:
-                found[cell].append(row)
-        return found
+        if column not in self._rows_by_text:
+            found: dict[str, list[int]] = defaultdict(list)
+            for row, cell in enumerate(self.plain_cells(column)):
+                if cell:
+                    found[cell].append(row)
+            self._rows_by_text[column] = found
+        return self._rows_by_text[column]
 
     def is_worded(self, column: int) -> bool:
         """Whether a question may say its cells word for word."""
         kind = self.columns[column].kind
         last = self.columns[column].name.split(" / ")[-1].strip()
-        return kind == "text" or self.is_yearly(column) or (kind == "number" and bool(IDENTIFYING.search(last)))
+        return kind == "text" or (kind == "number" and bool(IDENTIFYING.search(last)))
 
     def said(self, text: str) -> list[Said]:
         """Every cell that stands in a question, the longest at each place; the same words may stand in two columns."""
