@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qianxun.answer.table_answer import answer_from_tables
 from qianxun.answer.table_shapes import AskedTable, CitedCell, TableAnswer
@@ -40,6 +42,30 @@ MEDICINES = table(
     "头孢|120|2022-05-01|上海",
     "紫杉醇|1500|2023-06-30|北京",
 )
+
+STAFF = table(
+    "员工花名册",
+    "姓名|性别|部门|职务|入职日期|月薪（元）|年龄",
+    "张三|男|研发部|工程师|2020-03-01|15000|30",
+    "李四|女|研发部|经理|2018-07-15|25000|38",
+    "王五|男|市场部|专员|2022-11-20|9000|25",
+    "赵六|女|财务部|会计|2019-01-10|12000|33",
+    "钱七|男|市场部|经理|2017-05-05|22000|41",
+)
+FINANCE = table(
+    "主要财务数据（单位：万元）",
+    "项目|2023年|2022年|同比增减",
+    "营业收入|12,345.67|10,000.00|23.46%",
+    "净利润|1,234.50|1,500.00|-17.70%",
+    "研发费用|800.00|600.00|33.33%",
+)
+SPECIFICATION = table("产品规格", "参数|型号A|型号B", "额定功率|500W|800W", "重量（kg）|12|15.5", "颜色|黑色|白色")
+
+PIECES = """
+    张三 李四 研发部 经理 甲公司 净利润 型号A 颜色 合计 的 和 或 不是 没有 除了 以外 月薪 年龄 部门 入职日期 销售金额
+    2023年 同比增减 最高 最低 第二高 前三名 最多3个 有几个 多少 哪些 谁 平均 总和 一共 超过 低于 不低于 以上 到 之间
+    1万 三千 50% 30岁 2020年3月 之前 比 多多少 差多少 多少倍 每个 第 ， ？ ＡＢ 𠮷 女 （ /
+"""
 
 
 def ask(question: str, held: Table) -> TableAnswer:
@@ -82,6 +108,25 @@ ANSWERED = [
     (MEDICINES, "产地不是北京的药品有哪些", "filter", "头孢"),
     (MEDICINES, "生产日期最早的药品", "min", "头孢"),
     (MEDICINES, "头孢或紫杉醇的单价", "lookup", "120、1500"),
+    (STAFF, "研发部有几个人", "count", "2"),
+    (STAFF, "女员工有几名", "count", "2"),
+    (STAFF, "月薪最高的员工是哪个部门的", "max", "研发部"),
+    (STAFF, "李四的职务和年龄分别是什么", "lookup", "经理、38"),
+    (STAFF, "2019年以前入职的员工有哪些", "filter", "李四、钱七"),
+    (STAFF, "月薪在1万到2万之间的员工", "filter", "张三、赵六"),
+    (STAFF, "除了研发部，月薪最高的是谁", "max", "钱七"),
+    (STAFF, "非经理的员工有哪些", "filter", "张三、王五、赵六"),
+    (STAFF, "研发部和市场部一共有多少人", "count", "4"),
+    (STAFF, "有多少个部门", "count", "3"),
+    (STAFF, "男员工的月薪总和", "sum", "46000元"),
+    (STAFF, "入职最晚的三名员工", "top", "王五、张三、赵六"),
+    (STAFF, "年龄大于30且月薪低于2万的员工", "filter", "赵六"),
+    (STAFF, "30岁以上的员工有几个", "count", "4"),
+    (FINANCE, "2022年净利润", "lookup", "1,500.00"),
+    (FINANCE, "2023年营业收入比2022年多多少", "difference", "2345.67万元"),
+    (FINANCE, "研发费用2023年和2022年分别是多少", "lookup", "800.00、600.00"),
+    (SPECIFICATION, "型号B的颜色", "lookup", "白色"),
+    (SPECIFICATION, "型号A和型号B的额定功率分别是多少", "lookup", "500W、800W"),
 ]
 
 
@@ -103,6 +148,20 @@ DECLINED = [
     (HOSPITALS, "按床位数从高到低列出医院"),
     (MEDICINES, "单价比头孢高的药品"),
     (MEDICINES, "单价超过100元或者产地是北京的药品"),
+    (STAFF, "没有经理的部门有哪些"),  # said of departments, not of rows
+    (STAFF, "月薪超过张三的员工"),
+    (STAFF, "经理的月薪是多少"),  # two of them earn differently
+    (STAFF, "张三的月薪是15000元吗"),
+    (STAFF, "年龄大于30岁或者月薪低于1万的员工"),
+    (STAFF, "张三的职务和学历分别是什么"),  # half an answer is none
+    (STAFF, "男员工占比"),
+    (FINANCE, "2021年的营业收入"),
+    (FINANCE, "2023年净利润率"),
+    (FINANCE, "营业收入"),
+    (SPECIFICATION, "型号C的重量"),
+    (SPECIFICATION, "哪个型号更重"),
+    (MEDICINES, "最多100元的药品"),
+    (MEDICINES, "头孢的单价" * 50),
     (MEDICINES, "今天天气怎么样"),
     (MEDICINES, ""),
 ]
@@ -145,6 +204,19 @@ def test_two_tables_that_answer_differently_are_no_answer() -> None:
     answer = answer_from_tables("住院的报销比例", [AskedTable("a", INSURANCE), AskedTable("b", other)])
     assert not answer.sure
     assert "不止一张表" in answer.reason
+
+
+@given(
+    st.lists(st.sampled_from([*PIECES.split(), "\ud800"]), min_size=1, max_size=9).map("".join) | st.text(max_size=30)
+)
+def test_whatever_is_asked_gets_an_answer_or_a_reason(question: str) -> None:
+    for held in (STAFF, SALES, FINANCE, SPECIFICATION):
+        answer = ask(question, held)
+        assert bool(answer.text and answer.reading and answer.cells) or not answer.sure or answer.text == "0"
+        assert answer.sure or answer.reason
+        for cell in answer.cells:
+            assert cell.row < len(held.rows)
+            assert cell.column < len(held.columns)
 
 
 def test_without_tables_there_is_no_answer() -> None:

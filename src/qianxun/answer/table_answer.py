@@ -30,7 +30,9 @@ def answer_from_tables(question: str, tables: Sequence[AskedTable], *, sure: flo
 
     Two tables that answer differently, and explain the question equally well, are no answer.
     """
-    asked = ask(question[:_MOST_QUESTION])
+    if len(question) > _MOST_QUESTION:
+        return _declined(f"问题超过 {_MOST_QUESTION} 个字，请问得短些")
+    asked = ask(question)
     answers = [_answer(asked, table, sure) for table in tables]
     certain = sorted((each for each in answers if each.sure), key=lambda each: -each.confidence)
     if not certain:

@@ -13,7 +13,7 @@ from qianxun.answer.quantity import Moment, Quantity, in_unit, moments, quantiti
 from qianxun.answer.table_match import span
 from qianxun.answer.table_shapes import Comparison, Condition
 from qianxun.answer.table_sheet import Said, Sheet, runs
-from qianxun.answer.table_words import AFTER, BEFORE, BETWEEN, EXCEPT_AFTER, NEGATION
+from qianxun.answer.table_words import AFTER, BEFORE, BETWEEN, DENYING, EXCEPT_AFTER
 from qianxun.chinese import words
 
 _BEFORE: Final = tuple((sign, re.compile(f"(?:{words})[了到于在]?$")) for sign, words in BEFORE)
@@ -23,6 +23,7 @@ _LOOSE: Final = re.compile(  # comparisons that must belong to a number
     "|".join(words for sign, words in BEFORE if sign in (">", ">=", "<", "<="))
     + "|达到|以上|以下|介于|之间|之前|以前|之后|以后|以内"
 )
+_SPOKEN_OF: Final = {"岁": "年龄|岁", "页": "页数", "平方米": "面积", "公斤": "重", "公里": "里程|距离", "张": "票|床"}
 _LONGEST_CATEGORY: Final = 12
 _CLAUSE: Final = re.compile("[,;。?!:]")
 
@@ -162,8 +163,12 @@ def _only(sheet: Sheet, fits: Sequence[int], bounds: Sequence[Quantity | Moment]
         return shares[0] if len(shares) == 1 else None
     if unit in ("元", "块", "块钱", "圆", "元人民币"):
         return money[0] if len(money) == 1 else None
-    same = [c for c in fits if unit and sheet.unit(c) == unit]
+    same = [c for c in fits if unit and (sheet.unit(c) == unit or _counts_in(sheet, c, unit))]
     return same[0] if len(same) == 1 else None
+
+
+def _counts_in(sheet: Sheet, column: int, unit: str) -> bool:
+    return unit in _SPOKEN_OF and bool(re.search(_SPOKEN_OF[unit], sheet.columns[column].name))
 
 
 # ── words of cells ───────────────────────────────────────────────────────────────────────────────
@@ -208,7 +213,7 @@ def denial(text: str, mask: int) -> int:
     """The characters that deny a cell: 不是三级, 除了北京以外."""
     start, end = runs(mask)[0]
     found = 0
-    for hit in NEGATION.finditer(text[:start]):
+    for hit in DENYING.finditer(text[:start]):
         between = text[hit.end() : start]
         if len(between) <= 2 and not _CLAUSE.search(between):
             found |= span(hit.start(), hit.end())

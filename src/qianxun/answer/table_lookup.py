@@ -214,6 +214,9 @@ def _targets(text: str, sheet: Sheet, rows: Chosen, columns: Chosen) -> tuple[in
     useful = [c for c, column in enumerate(sheet.columns) if c not in homes and not IDENTIFYING.search(column.name)]
     if len(useful) == 1 and rows.picks and not columns.picks:
         return tuple(useful)
+    measures = [c for c in useful if sheet.is_measure(c)]
+    if len(measures) == 1 and rows.picks and not columns.picks and "多少" in text:
+        return tuple(measures)
     dated = [c for c in useful if sheet.columns[c].kind == "date"]
     return tuple(dated) if len(dated) == 1 and rows.picks and _WHEN.search(text) else ()
 

@@ -23,6 +23,7 @@ from qianxun.answer.table_words import (
     ABOUT,
     ASKING,
     AVERAGE,
+    CHANGED_BY,
     DECISIVE,
     DECISIVE_ALONE,
     DIFFERENCE,
@@ -36,6 +37,7 @@ from qianxun.answer.table_words import (
     NEXT_ASK,
     ORDINAL,
     PER_GROUP,
+    POLITE,
     SEVERAL,
     SUM,
     SUPERLATIVE,
@@ -131,6 +133,9 @@ def _work(scene: Scene) -> Understood | None:
 
 def _refuse_beyond(scene: Scene) -> None:
     """What these readings cannot say is refused, not left out."""
+    text = scene.asked.text.rstrip("?")
+    if text.endswith("吗") and not ASKING.search(text) and not POLITE.search(text):
+        raise Unclear("问的是对不对，不是查什么")
     if (found := scene.free(_ORDERED)) is not None:
         raise Unclear(f"问题要求排序（{found.group()}），这里只查不排")
     if scene.free(PER_GROUP) and (scene.free(SUPERLATIVE) or scene.free(AVERAGE) or scene.free(SUM)):
@@ -171,7 +176,7 @@ def _finish(scene: Scene, plan: Plan, cues: int, used: Sequence[int]) -> Underst
     explained = cues
     for condition in plan.conditions:
         explained |= condition.mask
-    bounding = [condition.column for condition in plan.conditions]
+    bounding = [*(condition.column for condition in plan.conditions), plan.measure]
     shares = [
         1.0 if c in bounding and _KIND_OF_VALUE.fullmatch(met.rest) else met.share
         for c, met in scene.columns
@@ -442,6 +447,9 @@ def _filter(scene: Scene, numeric: list[Condition]) -> Understood:
     _refuse_more(scene, len(outputs))
     if not conditions:
         _refuse_labels(scene)
+    denied = any(condition.comparison in ("not in", "not contains", "!=") for condition in conditions)
+    if denied and label not in outputs and any(scene.sheet.variety(column) < 1.0 for column in outputs):
+        raise Unclear("否定的是行还是整组，分不清")
     listing = scene.free(_LISTING)
     cues = span(*listing.span()) if listing else 0
     plan = Plan("filter" if conditions else "list", tuple(conditions), tuple(outputs))
@@ -519,4 +527,9 @@ def decisive(text: str, mask: int) -> str:
     for word in words(text):
         if word in DECISIVE_ALONE and places(word, text) & mask:
             return word
+    for start, end in runs(mask):  # 净利润率 is not 净利润
+        if start and text[start] in CHANGED_BY["after"] and text[start - 1].isalnum():
+            return text[start]
+        if text[end - 1] in CHANGED_BY["before"] and text[end : end + 1].isalnum():
+            return text[end - 1]
     return ""
