@@ -44,7 +44,7 @@ serve: $(VENV)/.service
 	@$(BIN)/qianxun --data $(DEMO_DATA) serve
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
