@@ -14,7 +14,7 @@ from qianxun.answer.table_sheet import Sheet, runs
 from qianxun.answer.table_words import DECISIVE, IDENTIFYING
 
 _MOST_FUZZY_ROWS: Final = 400
-_LEAST_SHARE: Final = 0.34
+_LEAST_SHARE: Final = 0.4
 _LONGEST_LABEL: Final = 60
 _UNSAID: Final = 0.5  # what an unsaid character of a name costs, against one of the question explained
 _JOINT: Final = re.compile("[和与及、]|以及|还有|跟")
@@ -29,6 +29,7 @@ class Pick:
     at: int
     met: Match
     home: int = -1  # for a row: the column its label stands in
+    told: frozenset[int] = frozenset()  # for a row: every column whose cell the question says itself
 
     @property
     def worth(self) -> float:
@@ -104,7 +105,8 @@ def _best_cross(text: str, sheet: Sheet) -> tuple[Chosen, Chosen]:
     """Rows first or columns first, whichever explains more: 存货 may be a column, or the beginning of a label."""
     rows = _rows(text, sheet)
     homes = {pick.home for pick in rows.picks}
-    columns = _columns(_without(text, rows.mask), sheet, homes)
+    told = frozenset.intersection(*(pick.told for pick in rows.picks)) if rows.picks else frozenset()
+    columns = _columns(_without(text, rows.mask), sheet, homes, told)
     other_columns = _columns(text, sheet, homes)
     other_rows = _rows(_without(text, other_columns.mask), sheet)
     if {pick.home for pick in other_rows.picks} & set(other_columns.places):
@@ -118,15 +120,16 @@ def _without(text: str, mask: int) -> str:
     return "".join("\0" if mask >> at & 1 else mark for at, mark in enumerate(text))
 
 
-def _columns(text: str, sheet: Sheet, homes: Set[int]) -> Chosen:
-    """Columns that are named; words that name the column of the labels are not left for others."""
+def _columns(text: str, sheet: Sheet, homes: Set[int], told: Set[int] = frozenset()) -> Chosen:
+    """Columns that are named; words that name the column of the labels are not left for others, and what the question
+    says itself it does not ask for."""
     spent = 0
     for home in homes:
         spent |= match_column(sheet.names[home], text).mask
     picks = [
         Pick(c, met)
         for c, name in enumerate(sheet.names)
-        if c not in homes and _is_enough(met := match_column(name, text)) and met.mask & ~spent
+        if c not in homes and c not in told and _is_enough(met := match_column(name, text)) and met.mask & ~spent
     ]
     return _choose(picks, text)
 
@@ -144,7 +147,12 @@ def _rows(text: str, sheet: Sheet) -> Chosen:
         _add_fuzzy(met, text, sheet)
     about = match(sheet.about, text).mask
     picks = [
-        Pick(row, together(each for each, _ in found), max(found, key=lambda one: one[0].said)[1])
+        Pick(
+            row,
+            together(each for each, _ in found),
+            max(found, key=lambda one: one[0].said)[1],
+            frozenset(column for each, column in found if each.verbatim),
+        )
         for row, found in sorted(met.items())
     ]
     return _choose([pick for pick in picks if pick.met.verbatim or pick.met.mask & ~about], text)
@@ -206,8 +214,8 @@ def _is_also(pick: Pick, chosen: Sequence[Pick], text: str) -> bool:
 def _targets(text: str, sheet: Sheet, rows: Chosen, columns: Chosen) -> tuple[int, ...]:
     homes = {pick.home for pick in rows.picks}
     named = [c for c in columns.places if c not in homes]
-    if len(sheet.columns) == 2 and named == [0]:
-        return ()  # of two columns the first names what the second holds
+    if named == [0] and (len(sheet.columns) == 2 or sheet.is_form or not _asks_for_a_name(text)):
+        return ()  # the first column names what the others hold
     if named:
         ties = len({pick.met.mask for pick in columns.picks}) < len(named)
         return tuple(named) if not ties or re.search("分别|各|都|哪些", text) else ()
@@ -219,6 +227,10 @@ def _targets(text: str, sheet: Sheet, rows: Chosen, columns: Chosen) -> tuple[in
         return tuple(measures)
     dated = [c for c in useful if sheet.columns[c].kind == "date"]
     return tuple(dated) if len(dated) == 1 and rows.picks and _WHEN.search(text) else ()
+
+
+def _asks_for_a_name(text: str) -> bool:
+    return bool(re.search("哪|谁|什么|叫|名", text))
 
 
 # ── forms ────────────────────────────────────────────────────────────────────────────────────────
@@ -268,6 +280,7 @@ def _lines(sheet: Sheet) -> Iterable[tuple[int, tuple[str, ...]]]:
 
 
 def _pairs(cells: Sequence[str]) -> Iterable[tuple[int, int]]:
-    """Names and values take turns among the filled cells of a line."""
-    filled = [at for at, cell in enumerate(cells) if cell.strip() and (at == 0 or cell != cells[at - 1])]
-    yield from zip(filled[::2], filled[1::2], strict=False)
+    """Names and values take turns in a line: a name in the first column, its value in the second."""
+    for at in range(0, len(cells) - 1, 2):
+        if cells[at].strip() and cells[at + 1].strip():
+            yield at, at + 1
