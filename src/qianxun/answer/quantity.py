@@ -41,6 +41,7 @@ _DATE: Final = re.compile(
     r"(?:年度?(?:(?P<m>\d{1,2}|[一二三四五六七八九十]{1,2})月(?:份|(?P<d>\d{1,2}|[一二三四五六七八九十]{1,3})[日号])?)?"
     r"|(?P<mark>[-/.])(?P<m2>\d{1,2})(?:(?P=mark)(?P<d2>\d{1,2}))?(?!\d))"
 )
+_FRACTION: Final = re.compile("(?P<digits>[零〇一二三四五六七八九]+)(?P<scale>[十百千]?[万亿]{0,2})")
 _PHRASE_ENDS: Final = (*"的以之到至及,和~-时", "")
 _UNIT_SIZES: Final = {
     **dict.fromkeys(("公里", "千米", "km"), ("米", Decimal(1000))),
@@ -137,12 +138,10 @@ def _quantity(match: re.Match[str]) -> Quantity | None:
         value = Decimal(match["arabic"].replace(",", "")) * _scale(match["scale"])
         scaled = bool(match["scale"])
     else:
-        whole, _, fraction = match["han"].partition("点")
-        number = han_number(whole)
-        if number is None:
+        read = _spoken(match["han"])
+        if read is None:
             return None
-        value = Decimal(number) + _fraction(fraction)
-        scaled = any(mark in _SCALES for mark in whole)
+        value, scaled = read
     unit = match["unit"] or ""
     if match["half"]:
         value += Decimal("0.5")
@@ -162,10 +161,19 @@ def _scale(words: str) -> int:
     return size
 
 
-def _fraction(digits: str) -> Decimal:
-    if not digits or any(mark not in _DIGITS for mark in digits):
-        return Decimal(0)
-    return Decimal("0." + "".join(str(_DIGITS[mark]) for mark in digits))
+def _spoken(text: str) -> tuple[Decimal, bool] | None:
+    """三百二十, 一点五亿: the number, and whether a scale word stood with it."""
+    whole, point, fraction = text.partition("点")
+    number = han_number(whole)
+    if number is None:
+        return None
+    if not point:
+        return Decimal(number), any(mark in _SCALES for mark in whole)
+    found = _FRACTION.fullmatch(fraction)
+    if found is None:
+        return None
+    digits = "".join(str(_DIGITS[mark]) for mark in found["digits"])
+    return (number + Decimal(f"0.{digits}")) * _scale(found["scale"]), bool(found["scale"])
 
 
 def han_number(text: str) -> int | None:

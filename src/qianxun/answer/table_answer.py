@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from qianxun.answer.table_match import Asked, ask, match, size, span
+from qianxun.answer.table_match import Asked, ask, match, places, plain, size, span
 from qianxun.answer.table_question import decisive, read_question
 from qianxun.answer.table_run import Outcome, Unanswerable, run
 from qianxun.answer.table_shapes import AskedTable, CitedCell, Condition, Plan, TableAnswer, Understood, Unsure
-from qianxun.answer.table_sheet import Sheet
+from qianxun.answer.table_sheet import Sheet, runs
 from qianxun.answer.table_words import NEGATION
 
 SURE: Final = 0.66  # of lookups this sure, nine in ten were right on sets they were not made for; docs/quality.md
@@ -57,12 +57,27 @@ def _answer(asked: Asked, table: AskedTable, sure: float) -> TableAnswer:
     except Unanswerable as reason:
         return _declined(str(reason), table.id, read.plan.rows or (), confidence * 0.5)
     reading = _reading(sheet, read.plan)
+    if read.plan.operation == "lookup" and any(_repeats(text, asked, read) for text in outcome.shown):
+        return replace(_declined("查到的就是问题里说的", table.id, outcome.rows[:10], 0.2), reading=reading)
     if confidence < (sure if read.plan.operation == "lookup" else sure + _SURE_OF_WORK):
         return replace(_declined(doubt, table.id, outcome.rows[:10], confidence), reading=reading)
     cells = tuple(CitedCell(table.id, row, column) for row, column in outcome.cells)
     operation = read.plan.operation
     text = _text(outcome)
     return TableAnswer(True, text, reading, operation, outcome.values, cells, confidence, table.id, outcome.rows)
+
+
+def _repeats(text: str, asked: Asked, read: Understood) -> bool:
+    """Whether a cell only says what the question says: then it is a name beside the answer, not the answer. What is
+    said within a longer name does not count: 医院 of 怡宁医院."""
+    said = plain(text)
+    if len(said) < 2 or said.isdigit():
+        return False
+    longer = runs(read.explained)
+    return any(
+        not any(begin <= start and end <= stop and (begin, stop) != (start, end) for begin, stop in longer)
+        for start, end in runs(places(said, asked.text))
+    )
 
 
 def _confidence(asked: Asked, sheet: Sheet, read: Understood) -> tuple[float, str]:

@@ -81,6 +81,8 @@ def look_up(asked: Asked, sheet: Sheet) -> Understood | Unsure:
     targets = _targets(asked.text, sheet, rows, columns)
     if not targets:
         return Unsure("没有认出要查的列", rows.places[:10])
+    if sheet.is_wordy and any(sheet.label != target < pick.home for target in targets for pick in rows.picks):
+        return Unsure("名目在值的右边，不像一行一条的表", rows.places[:10])
     if sheet.is_form and any(target != pick.home + 1 for target in targets for pick in rows.picks):
         return Unsure("名目和值不在一处", rows.places[:10])
     chosen = rows.places or ((0,) if len(sheet) == 1 else ())

@@ -133,12 +133,11 @@ def run(plan: Plan, sheet: Sheet) -> Outcome:
 
 
 def _looked_up(plan: Plan, sheet: Sheet) -> Outcome:
-    cells = plan.against or tuple((row, column) for row in plan.rows or () for column in plan.outputs)
+    lines = {tuple(sheet.table.texts[row][c] for c in plan.outputs): row for row in reversed(plan.rows or ())}
+    cells = plan.against or tuple((row, column) for row in sorted(lines.values()) for column in plan.outputs)
     shown = [_shown(sheet, cell) for cell in cells]
     if not any(text.strip() for text in shown):
         raise Unanswerable("对应的单元格是空的")
-    if len(cells) > 1 and len(plan.outputs) == 1 and len(set(shown)) == 1:
-        cells, shown = cells[:1], shown[:1]
     values = tuple(_value(sheet, cell) for cell in cells)
     return Outcome(values, tuple(shown), cells, tuple(dict.fromkeys(row for row, _ in cells)))
 

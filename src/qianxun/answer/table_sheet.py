@@ -106,11 +106,17 @@ class Sheet:
         )
 
     @cached_property
+    def is_wordy(self) -> bool:
+        """Whether it is a small table of words alone, four columns or more: rows of one kind, or a form."""
+        words = all(column.kind == "text" for column in self.columns)
+        return words and len(self.columns) >= 4 and len(self) <= _LONGEST_FORM
+
+    @cached_property
     def is_form(self) -> bool:
         """Whether it looks like names and values that take turns, not like rows of one kind: nothing to count there."""
         if not any(column.path for column in self.columns):
             return True
-        if len(self) > _LONGEST_FORM or len(self.columns) < 4 or any(column.kind != "text" for column in self.columns):
+        if not self.is_wordy:
             return False
         names = [cell for c in range(0, len(self.columns), 2) for cell in self.plain_cells(c) if cell]
         return len(set(names)) == len(names)

@@ -44,6 +44,7 @@ CHANGED_BY: Final = {
     "after": _listed("率 比 差 倍 税 前 后 外"),
 }
 EXCEPT_AFTER: Final = re.compile("以外|之外")
+LISTING: Final = re.compile("都有哪些|有哪些|是哪些|哪些|哪几|都有什么|有什么|列出|列举|都有|名单|介绍")
 NEXT_ASK: Final = re.compile("[,?;!]|以及|并给出|还有")
 ASKING: Final = re.compile("多少|几|什么|啥|谁|哪|何|是否|给出")
 JOINED: Final = re.compile("和|以及|还有|及|、")

@@ -1,0 +1,109 @@
+"""Superlatives: the highest, the second lowest, the first three."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from qianxun.answer.quantity import han_number
+from qianxun.answer.table_conditions import (
+    Unclear,
+)
+from qianxun.answer.table_match import span
+from qianxun.answer.table_reading import asked_for, entities, finish, refuse_more, with_contained, worded
+from qianxun.answer.table_scene import Scene
+from qianxun.answer.table_shapes import Condition, Operation, Plan, Understood
+from qianxun.answer.table_words import (
+    ABOUT,
+    DOWNWARD,
+    HOW_MANY,
+    SUPERLATIVE,
+    UNCLEAR,
+)
+
+_ASKS_VALUE: Final = re.compile("多少|几")
+
+
+def superlative_work(
+    scene: Scene, numeric: list[Condition], superlative: re.Match[str] | None, top: re.Match[str] | None
+) -> Understood:
+    text = scene.asked.text
+    used = [condition.column for condition in numeric]
+    cue = superlative or top
+    assert cue is not None  # the caller found one
+    word = (superlative["word"] or superlative["nthword"]) if superlative else "高"
+    if word in UNCLEAR:
+        raise Unclear(f"“最{word}”说的是大还是小，分不清")
+    if len(list(SUPERLATIVE.finditer(text))) > 1:
+        raise Unclear("问题里不止一个“最”")
+    measure = _measure_of(scene, cue, word, used)
+    limit, cues = _limit(text, superlative, top)
+    conditions = with_contained(scene, [*numeric, *worded(scene)], cues)
+    taken = [*(condition.column for condition in conditions), measure]
+    outputs = asked_for(scene, conditions, [measure])
+    asks_value = bool(_ASKS_VALUE.search(text)) and not outputs
+    if not asks_value and not outputs and scene.sheet.label is not None:
+        outputs = [scene.sheet.label]
+    refuse_more(scene, max(len(outputs), 1))
+    operation: Operation = "top" if limit > 1 else "min" if word in DOWNWARD else "max"
+    nth = _nth(superlative)
+    plan = Plan(operation, tuple(conditions), tuple(outputs), measure, limit, nth, distinct=word in DOWNWARD)
+    return finish(scene, plan, cues, [*taken, *outputs, *entities(scene, outputs)])
+
+
+def _measure_of(scene: Scene, cue: re.Match[str], word: str, used: Sequence[int]) -> int:
+    sheet = scene.sheet
+    ranked = [
+        each for each in scene.named if sheet.is_measure(each.column) or sheet.columns[each.column].kind == "date"
+    ]
+    ranked = [each for each in ranked if each.column not in used or scene.free(HOW_MANY)]
+    about = ABOUT.get(word)
+    if about is not None:
+        ranked = [each for each in ranked if re.search(about, sheet.columns[each.column].name)]
+    behind = [each for each in ranked if 0 <= each.start - cue.end() <= 1]
+    before = [
+        each for each in ranked if each.end <= cue.start() and "," not in scene.asked.text[each.end : cue.start()]
+    ]
+    best = behind or sorted(before, key=lambda each: -each.end) or ranked
+    if best:
+        same = {each.column for each in ranked if (each.start, each.end) == (best[0].start, best[0].end)}
+        if len(same) > 1:
+            raise Unclear("不知道要比的是哪一列")
+        return best[0].column
+    measures = [c for c in range(len(sheet.columns)) if sheet.is_measure(c) or sheet.columns[c].kind == "date"]
+    fits = [c for c in measures if about is not None and re.search(about, sheet.columns[c].name)]
+    if len(fits) == 1:
+        return fits[0]
+    raise Unclear("不知道要比的是哪一列")
+
+
+def _limit(text: str, superlative: re.Match[str] | None, top: re.Match[str] | None) -> tuple[int, int]:
+    """How many are asked for, and the characters that say it."""
+    cues = 0
+    for cue in (superlative, top):
+        cues |= span(*cue.span()) if cue else 0
+    if top is not None:
+        return count_word(top["n"]), cues
+    assert superlative is not None  # one of the two was found
+    after = re.compile("的?(?P<n>\\d{1,3}|[一二两三四五六七八九十]{1,3})[个家名位种款所部条项座本]").match(
+        text, superlative.end()
+    )
+    before = re.search(
+        "哪(?P<n>\\d{1,3}|[二两三四五六七八九十]{1,3})[个家名位种款所部条项座本]", text[: superlative.start()]
+    )
+    found = after or before
+    if found is None:
+        return 1, cues
+    return count_word(found["n"]), cues | span(*found.span())
+
+
+def count_word(word: str) -> int:
+    number = int(word) if word.isdigit() else han_number(word)
+    if not number:
+        raise Unclear(f"没有读懂“{word}”")
+    return number
+
+
+def _nth(superlative: re.Match[str] | None) -> int:
+    return count_word(superlative["nth"]) if superlative and superlative["nth"] else 1
