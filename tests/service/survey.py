@@ -146,13 +146,15 @@ def survey(
 
 
 def brief(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with one of the fields of a filter that are all alike: two thirds of all cases are theirs."""
+    """The document without what is asked twice: fields of a filter that are all alike, and a search to be explained."""
     made = copy.deepcopy(dict(document))
-    fields = made["components"]["schemas"]["Filters"]["properties"]
+    schemas = made["components"]["schemas"]
     alike: dict[str, str] = {}
-    for name, schema in list(fields.items()):
+    for name, schema in list(schemas["Filters"]["properties"].items()):
         if alike.setdefault(json.dumps(schema, sort_keys=True), name) != name:
-            del fields[name]
+            del schemas["Filters"]["properties"][name]
+    for name in schemas["Search"]["properties"].keys() - set(schemas["Search"]["required"]):
+        del schemas["Why"]["properties"][name]
     return made
 
 

@@ -41,6 +41,7 @@ KINDS: Mapping[str, str] = {
     **dict.fromkeys(("doc_id", "document_id", "doc_ids"), "document"),
     **dict.fromkeys(("chunk_id", "chunk_ids"), "chunk"),
     "log_id": "log",
+    "trace_id": "trace",
     "id": "model",
     "retrieval_config.hybrid_strategy.rerank_model_id": "model",
     "embedding_model": "model_name",
@@ -111,7 +112,7 @@ async def _settle(asked: Asking, name: str, url: str) -> Tenant:
     for doc_id in ("shared", f"doc-{name}"):
         about = {"doc_id": doc_id, "name": f"{secret}.md", "metadata": {"of": secret}}
         await made(f"{BASES}/{base}/documents", {**about, "content": f"{secret}：住院报销比例为85%。"})
-    await made(f"/v1/retrieval/{base}", {"query": f"{secret} 报销"})
+    trace = (await made(f"/v1/retrieval/{base}", {"query": f"{secret} 报销"}))["trace_id"]
     models = {}
     for user in ("7", f"user-{name}"):  # the first is a user of every tenant
         about = {"config_name": secret, "base_url": f"{url}/{secret}", "api_key": f"{secret}-api-key"}
@@ -123,6 +124,7 @@ async def _settle(asked: Asking, name: str, url: str) -> Tenant:
         "document": f"doc-{name}",
         "chunk": f"c_{base}_doc-{name}_0",
         "log": log,
+        "trace": trace,
         "model": models["7"],
         "model_name": f"user-model:{models['7']}",
         "user": f"user-{name}",
@@ -138,6 +140,7 @@ def never(asker: Tenant, owner: Tenant) -> dict[str, Any]:
         "document": f"doc-{pair}",
         "chunk": f"c_999999_doc-{pair}_0",
         "log": 999_999,
+        "trace": "9" * 32,
         "model": 999_999,
         "model_name": "user-model:999999",
         "user": f"user-{pair}",
