@@ -193,6 +193,19 @@ def test_declined_questions_come_with_the_nearest_rows() -> None:
     assert "2022年" in answer.reason
 
 
+def test_parts_of_other_rows_are_not_added_to_them() -> None:
+    held = table("费用表", "项目|金额（元）", "管理费用|100", "其中：工资|60", "销售费用|50")
+    assert not ask("金额总共是多少", held).sure
+    assert ask("管理费用的金额", held).text == "100"
+
+
+def test_rows_of_totals_are_neither_summed_nor_the_highest() -> None:
+    assert ask("销售金额最高的客户", SALES).text == "甲公司"
+    assert ask("销售金额合计是多少", SALES).cells == (CitedCell("t", 3, 2),)
+    wrong = table("费用表", "项目|金额（元）", "工资|60", "房租|50", "合计|999")
+    assert "合计不一致" in ask("金额总共是多少", wrong).reason
+
+
 def test_the_table_that_explains_the_question_answers() -> None:
     tables = [AskedTable("a", INSURANCE), AskedTable("b", HOSPITALS), AskedTable("c", SALES)]
     answer = answer_from_tables("市一医院的地址", tables)

@@ -22,7 +22,7 @@ ENGLISH: Final = {
     build 成立 建成 建立 建造 建设; founded 成立; established 成立; created 创建 创立; effective 生效; invalid 失效;
     expire 到期 失效; expiry 到期; valid 有效; issuing 发证 颁发 签发; authority 机关 机构; business 工商 经营 营业;
     license 许可证 执照; organization 组织机构 机构; unified 统一; social 社会; credit 信用; employee 员工 职工;
-    staff 员工 职工; population 人口; service 服务; operation 运营; subject 主体 科目; major 重大 专业; danger 危险;
+    staff 员工 职工; population 人口; service 服务; operation 运营; subject 主体 科目; major 重大 专业;
     source 源 来源; total 总; design 设计; storage 储量 存储; price 价格 单价; unit 单位; cost 成本 费用;
     revenue 收入 营收; income 收入; profit 利润; sales 销售额 销量; quantity 数量; weight 重量 体重;
     height 高度 身高; length 长度; width 宽度; age 年龄; gender 性别; sex 性别; email 邮箱; website 网站 网址;
@@ -31,7 +31,7 @@ ENGLISH: Final = {
     color 颜色; size 尺寸 大小; capacity 容量; volume 容积 体积; start 开始; end 结束; begin 开始; birth 出生;
     education 学历; school 学校; position 职位 岗位; salary 工资 薪资 薪水; remark 备注; description 描述 说明;
     customer 客户; supplier 供应商; order 订单; percent 比例 占比; rate 比率 率; duration 时长; is 是否;
-    gas 燃气 天然气 气; can 罐; liquid 液化; postcode 邮编 邮政编码; zip 邮编;
+    postcode 邮编 邮政编码; zip 邮编;
     """)
 }
 # Words for one thing, within headers and questions alike.

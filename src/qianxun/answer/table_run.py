@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from qianxun.answer.table_shapes import Condition, Plan
 from qianxun.answer.table_sheet import Sheet
+from qianxun.answer.table_words import PART_ROW
 from qianxun.types import CellValue
 
 
@@ -121,6 +122,7 @@ def run(plan: Plan, sheet: Sheet) -> Outcome:
         case "difference" | "ratio":
             return _compared(plan, sheet)
     rows = kept(sheet, plan.conditions)
+    _refuse_parts(sheet, plan, rows)
     match plan.operation:
         case "count":
             return _counted(plan, sheet, rows)
@@ -130,6 +132,15 @@ def run(plan: Plan, sheet: Sheet) -> Outcome:
             return _extreme(plan, sheet, rows)
         case _:
             return _listed(plan, sheet, rows)
+
+
+def _refuse_parts(sheet: Sheet, plan: Plan, rows: list[int]) -> None:
+    """Rows that are parts of others (其中：) would be counted twice."""
+    if plan.operation not in ("count", "sum", "average") or sheet.label is None:
+        return
+    cells = sheet.plain_cells(sheet.label)
+    if any(PART_ROW.match(cells[row]) for row in rows):
+        raise Unanswerable("有的行是别的行的一部分（其中、加、减），加起来会重复")
 
 
 def _looked_up(plan: Plan, sheet: Sheet) -> Outcome:

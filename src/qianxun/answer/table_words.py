@@ -109,7 +109,7 @@ TOTAL_ROW: Final = re.compile(
     "(?:[合总小累]计|总和|合\\s+计|总\\s+计|小\\s+计|总额|平均|平均值|均值|全部|total|sum)(?:[（(:：].*)?",
     re.IGNORECASE,
 )
-PART_ROW: Final = re.compile("\\s*(?:其中|减|加|减去|加上)[:：]?")
+PART_ROW: Final = re.compile("其中|(?:减|加|减去|加上)[:：]")
 IDENTIFYING: Final = re.compile(
     "(?:序号|编号|编码|代码|号码|电话|手机|邮编|证号|排名|名次|id|code|no\\.?|number|#)$", re.IGNORECASE
 )
