@@ -132,6 +132,8 @@ def _reading(sheet: Sheet, plan: Plan) -> str:
     if plan.rows is not None:
         parts.append("第 " + "、".join(str(row + 1) for row in plan.rows[:5]) + " 行")
     does = _DOES.get(plan.operation, "查")
+    if plan.operation == "count" and plan.distinct:
+        does = "数不同的"
     if plan.operation == "top":
         does = f"取{'最小' if plan.distinct else '最大'}的 {plan.limit} 个"
     columns = "、".join(f"“{sheet.columns[c].name}”" for c in plan.outputs)

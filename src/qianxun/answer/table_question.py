@@ -11,7 +11,7 @@ from qianxun.answer.table_conditions import (
     numeric_conditions,
 )
 from qianxun.answer.table_lookup import look_up, look_up_pair
-from qianxun.answer.table_match import Asked, places, size, span
+from qianxun.answer.table_match import Asked, places, plain, size, span
 from qianxun.answer.table_reading import (
     asked_for,
     asks,
@@ -52,6 +52,7 @@ from qianxun.answer.table_words import (
 from qianxun.chinese import words
 
 _ORDERED: Final = re.compile("升序|降序|倒序|正序|排序|排列|从[^,]{1,3}到[^,]{1,3}|由[^,]{1,3}到[^,]{1,3}")
+_CATEGORIES: Final = 0.6  # cells that repeat this often name kinds of rows, not rows
 _HOW_MANY_COLUMN: Final = re.compile("(?:数量|个数|人数|数目|件数|台数|户数)(?:[（(].*)?$")
 
 
@@ -184,11 +185,22 @@ def _count(scene: Scene, numeric: list[Condition], cue: re.Match[str]) -> Unders
         raise Unclear("不知道要数的是哪一列")
     if any(_picks_one(scene, condition) for condition in conditions):
         raise Unclear("一行已是一项统计，不能再数行数")
+    if not outputs:
+        outputs = _begun(scene, cue)
     label = scene.sheet.label
-    distinct = bool(outputs) and (outputs[0] != label or cue["of"] in "种类款")
+    kinds = cue["of"] in "种类款" or (label is not None and scene.sheet.variety(label) <= _CATEGORIES)
+    distinct = bool(outputs) and (outputs[0] != label or kinds)
     refuse_more(scene, 1)
     plan = Plan("count", tuple(conditions), tuple(outputs), distinct=distinct)
     return finish(scene, plan, span(*cue.span()), [*taken, *outputs])
+
+
+def _begun(scene: Scene, cue: re.Match[str]) -> list[int]:
+    """几个省: the column whose name begins so, 省份."""
+    after = scene.asked.text[cue.end() : cue.end() + 1]
+    texts = [c for c, column in enumerate(scene.sheet.columns) if column.kind == "text" and column.path]
+    begun = [c for c in texts if after and plain(scene.sheet.columns[c].path[-1]).startswith(after)]
+    return begun if len(begun) == 1 and after.isalpha() else []
 
 
 def _picks_one(scene: Scene, condition: Condition) -> bool:

@@ -243,6 +243,8 @@ def _extreme(plan: Plan, sheet: Sheet, rows: list[int]) -> Outcome:
     outputs = plan.outputs or (column,)
     if outputs == (column,):
         chosen = chosen[:1] if plan.operation != "top" else chosen
+    if plan.operation != "top":
+        chosen = sorted({tuple(sheet.table.texts[row][c] for c in outputs): row for row in reversed(chosen)}.values())
     cells = tuple((row, c) for row in chosen for c in outputs)
     shown = tuple(sheet.table.texts[row][c] for row, c in cells)
     proof = tuple((row, column) for row in chosen if column not in outputs)

@@ -22,6 +22,8 @@ from qianxun.answer.table_words import (
     UNCLEAR,
 )
 
+_HOW_MANY_OF: Final = re.compile("的?(?:前?[\\d一二两三四五六七八九十]+[个家名位种款所部条项座本]的?)?")
+_PER_UNIT: Final = re.compile("价|率|比|均|龄|分|评|费|薪|温|高|重|长")  # not added up over rows
 _ASKS_VALUE: Final = re.compile("多少|几")
 
 
@@ -46,10 +48,22 @@ def superlative_work(
     if not asks_value and not outputs and scene.sheet.label is not None:
         outputs = [scene.sheet.label]
     refuse_more(scene, max(len(outputs), 1))
+    _refuse_groups(scene, cue, measure, outputs)
     operation: Operation = "top" if limit > 1 else "min" if word in DOWNWARD else "max"
     nth = _nth(superlative)
     plan = Plan(operation, tuple(conditions), tuple(outputs), measure, limit, nth, distinct=word in DOWNWARD)
     return finish(scene, plan, cues, [*taken, *outputs, *entities(scene, outputs)])
+
+
+def _refuse_groups(scene: Scene, cue: re.Match[str], measure: int, outputs: Sequence[int]) -> None:
+    """计划数最多的专业, where a subject has several rows: one row's number or their sum, nobody knows."""
+    sheet = scene.sheet
+    if sheet.columns[measure].kind in ("percent", "date") or _PER_UNIT.search(sheet.columns[measure].name):
+        return
+    for each in scene.named:
+        compared = each.end <= cue.start() or _HOW_MANY_OF.fullmatch(scene.asked.text[cue.end() : each.start])
+        if compared and each.column in outputs and sheet.variety(each.column) < 1.0:
+            raise Unclear("同一名称有多行，分不清比一行还是比合计")
 
 
 def _measure_of(scene: Scene, cue: re.Match[str], word: str, used: Sequence[int]) -> int:
