@@ -72,7 +72,7 @@ quality: $(VENV)/.dev
 torture: $(VENV)/.dev
 	$(BIN)/python -m tests.torture --rounds 200
 	$(BIN)/python -m tests.torture --interleavings 10000
-	$(BIN)/python -m tests.torture --survey 200
+	$(BIN)/python -m tests.torture --survey 80
 	$(BIN)/python -m tests.torture --siege 100
 
 lock: $(VENV)/.dev
