@@ -49,7 +49,7 @@ KINDS: Mapping[str, str] = {
 }
 PLAIN = {
     "after", "before", "limit", "zero", "slow_ms", "wait", "model_type", "query", "retrieval_mode", "retrieval_config",
-    "filters", "name", "kind", "config", "content_type", "project_id", "tags", "metadata", "content", "format",
+    "top_k", "filters", "name", "kind", "config", "content_type", "project_id", "tags", "metadata", "content", "format",
     "source", "pairs", "type", "event_id", "generation", "rating", "comment", "config_name", "base_url", "model_name",
     "api_key", "model_dim", "max_tokens", "temperature", "top_p", "timeout", "status", "is_default",
 }  # fmt: skip

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 
 from qianxun.engine import Engine
 from qianxun.errors import QianxunError
-from qianxun.service import answers, bases, documents, events, explain, health, logs, models, pages, retrieval
+from qianxun.service import answers, bases, documents, events, explain, health, logs, models, pages, recall, retrieval
 from qianxun.service.context import Service
 from qianxun.service.guard import OPEN, Guard
 from qianxun.service.spans import Spans
@@ -68,7 +68,7 @@ def create_app(engine: Engine, settings: Settings, spans: Spans | None = None) -
     for left in (ClientLeft, ClientDisconnect):
         app.add_exception_handler(left, _nobody)
     # They are looked through in this order for every request: what is asked most stands first.
-    for part in (retrieval, health, bases, documents, explain, events, logs, models, pages):
+    for part in (retrieval, recall, health, bases, documents, explain, events, logs, models, pages):
         app.include_router(part.routes())
     app.add_middleware(Guard, service=service)
     watch(app, engine, spans)  # last, and so before the guard: it sees what that turns away

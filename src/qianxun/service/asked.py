@@ -48,7 +48,7 @@ QueryText = Annotated[
 DocId = Annotated[str, Field(min_length=1, max_length=DOC_ID_LIMIT)]
 
 
-class _Asked(BaseModel):
+class Asked(BaseModel):
     """An unknown field is more likely a slip of the pen than meant for nobody: it is refused."""
 
     model_config = ConfigDict(extra="forbid")
@@ -97,14 +97,14 @@ WANTS_MODEL: Final[dict[str, Any]] = {
 }
 
 
-class Weights(_Asked):
+class Weights(Asked):
     """只给一路时，另一路补足到 1；两路都不给，按知识库的内容取合适的权重。"""
 
     vector: Weight | None = Field(default=None, examples=[0.7])
     keyword: Weight | None = Field(default=None, examples=[0.3])
 
 
-class HybridStrategy(_Asked):
+class HybridStrategy(Asked):
     model_config = ConfigDict(json_schema_extra=WANTS_MODEL)
 
     type: Literal["weighted", "rrf", "rerank"] | None = Field(
@@ -125,7 +125,7 @@ class HybridStrategy(_Asked):
     )
 
 
-class RetrievalConfig(_Asked):
+class RetrievalConfig(Asked):
     top_k: Annotated[int, Field(ge=1, le=TOP_K_LIMIT), Number] | None = Field(
         default=None, description="最多几条；不写则用知识库或服务的配置（10）", examples=[10]
     )
@@ -181,7 +181,7 @@ class Filters(RootModel[dict[str, Any]]):
         }
 
 
-class Search(_Asked):
+class Search(Asked):
     """What to search for and how; shared by retrieval and explanation."""
 
     query: QueryText
