@@ -105,6 +105,18 @@ async def too_many(query: Query, limit: int) -> Any:
     return Ranking.of([(key, 0.5) for key in range(1, limit + 2)])
 
 
+@dataclass
+class Stuck:
+    """An arm that promises never to wait, and blocks its thread beyond the deadline."""
+
+    name: str
+    is_here: bool = True
+
+    async def search(self, query: Query, limit: int) -> Any:
+        time.sleep(3 * SECONDS)  # noqa: ASYNC251 - that is the point
+        return Ranking.of([])
+
+
 def ints(*keys: int) -> Any:
     return np.array(keys, dtype=np.int64)
 
@@ -446,3 +458,11 @@ def test_a_cancelled_search_leaves_nothing_behind(shelf: Opened) -> None:
 def test_sound_refuses_what_it_must() -> None:
     with pytest.raises(BadModelReply, match="keyword"):
         sound(Ranking(ints(1), np.array([float("nan")])), "keyword", 10)
+
+
+@pytest.mark.parametrize("name", ["vector", "keyword", "qa"])
+def test_an_arm_that_blocks_its_thread_keeps_no_other_from_answering(shelf: Opened, name: str) -> None:
+    with_bad(shelf, Stuck(name))  # type: ignore[arg-type]
+    recall = timely(shelf)
+    assert recall.found
+    assert [(each.part, each.reason) for each in recall.degraded] == [(name, f"{SECONDS:g} 秒内没有答复")]

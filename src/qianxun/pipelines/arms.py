@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
@@ -39,6 +40,7 @@ WITH_VECTOR: Final = ("vector", "qa")  # arms that wait for the query's vector
 # dureader_robust). The lead is a cautious part of that.
 QUESTION_LEAD: Final = 0.1
 AT_ONCE_SECONDS: Final = 0.003  # a vector that is here so soon is worth waiting for: one thread less to wake
+STUCK_SECONDS: Final = 0.1  # an arm takes some milliseconds
 DISMISSED_SECONDS: Final = 1.0  # for an arm to end once it was told to
 
 
@@ -119,19 +121,15 @@ _Outcome: TypeAlias = "_Answer | BaseException"
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Arms that one task listens to; what each of them said, or raised, in their order."""
+    """Arms that one task listens to; what each of them has said, or raised, by its name."""
 
     arms: tuple[Retriever, ...]
-    task: asyncio.Future[list[_Outcome]]
+    said: Mapping[str, _Outcome]
+    task: asyncio.Future[None]
 
     def outcomes(self, seconds: float) -> dict[str, _Outcome]:
-        if not self.task.done():
-            told: list[_Outcome] = [_Silent(f"{seconds:g} 秒内没有答复")] * len(self.arms)
-        elif self.task.cancelled():
-            told = [_Silent("中途停下了，没有答复")] * len(self.arms)
-        else:
-            told = self.task.result()
-        return {arm.name: outcome for arm, outcome in zip(self.arms, told, strict=True)}
+        silent = "中途停下了，没有答复" if self.task.cancelled() else f"{seconds:g} 秒内没有答复"
+        return {arm.name: self.said.get(arm.name) or _Silent(silent) for arm in self.arms}
 
 
 class _Silent(QianxunError):
@@ -146,9 +144,11 @@ async def _begun(
     Where the vector is there at once all that are here share a thread; where it takes its time, words do not wait.
     """
     here = [arm for arm in arms if getattr(arm, "is_here", False)]
-    groups = [
-        _Group((arm,), asyncio.ensure_future(_listen(arm, queries, vectors, depth))) for arm in arms if arm not in here
-    ]
+    groups: list[_Group] = []
+    for arm in arms:
+        if arm not in here:
+            said: dict[str, _Outcome] = {}
+            groups.append(_Group((arm,), said, asyncio.ensure_future(_listen(arm, queries, vectors, depth, said))))
     by_words = tuple(arm for arm in here if arm.name not in WITH_VECTOR)
     by_meaning = tuple(arm for arm in here if arm.name in WITH_VECTOR)
     if by_meaning and by_words:
@@ -156,33 +156,63 @@ async def _begun(
         if all(map(_is_well, vectors)):
             by_meaning, by_words = (*by_meaning, *by_words), ()
     for together in filter(None, (by_meaning, by_words)):
-        asked_of = vectors if together is by_meaning else []
-        groups.append(_Group(together, asyncio.ensure_future(_listen_here(together, queries, asked_of, depth))))
+        asked_of, said = vectors if together is by_meaning else [], {}
+        listening = asyncio.ensure_future(_listen_here(together, queries, asked_of, depth, said))
+        groups.append(_Group(together, said, listening))
     return groups
 
 
 async def _listen(
-    arm: Retriever, queries: Sequence[Query], vectors: Sequence[asyncio.Future[Vector]], depth: int
-) -> list[_Outcome]:
+    arm: Retriever,
+    queries: Sequence[Query],
+    vectors: Sequence[asyncio.Future[Vector]],
+    depth: int,
+    said: dict[str, _Outcome],
+) -> None:
     """One arm, which waits for others: a service, a database."""
     started = time.perf_counter()
     try:
         given = await _with_vectors(queries, vectors if arm.name in WITH_VECTOR else [])
         found = [sound(await arm.search(query, depth), arm.name, depth) for query in given]
     except Exception as error:  # the door of an arm, which may be anybody's: told by `_heard`
-        return [error]
-    return [_Answer(tuple(found), time.perf_counter() - started, started)]
+        said[arm.name] = error
+    else:
+        said[arm.name] = _Answer(tuple(found), time.perf_counter() - started, started)
 
 
 async def _listen_here(
-    arms: Sequence[Retriever], queries: Sequence[Query], vectors: Sequence[asyncio.Future[Vector]], depth: int
-) -> list[_Outcome]:
-    """Arms that need nothing but the processor, one after another in one thread."""
+    arms: Sequence[Retriever],
+    queries: Sequence[Query],
+    vectors: Sequence[asyncio.Future[Vector]],
+    depth: int,
+    said: dict[str, _Outcome],
+) -> None:
+    """Arms that need nothing but the processor, one after another in one thread; behind one that is stuck, in another
+    one, so that it keeps nobody from answering in time."""
     try:
         given = await _with_vectors(queries, vectors)
     except Exception as error:  # as above
-        return [error] * len(arms)
-    return await asyncio.to_thread(lambda: [_answer_here(arm, given, depth) for arm in arms])
+        said.update(dict.fromkeys((arm.name for arm in arms), error))
+        return
+    waiting, listeners = deque(arms), set[asyncio.Future[None]]()
+    try:
+        while waiting or listeners:
+            if waiting:
+                listeners.add(asyncio.ensure_future(asyncio.to_thread(_hear_out, waiting, given, depth, said)))
+            _, listeners = await asyncio.wait(listeners, timeout=STUCK_SECONDS)
+    finally:
+        for listener in listeners:
+            listener.cancel()
+
+
+def _hear_out(waiting: deque[Retriever], queries: Sequence[Query], depth: int, said: dict[str, _Outcome]) -> None:
+    """Takes one arm after another until none is left; several threads may."""
+    while True:
+        try:
+            arm = waiting.popleft()
+        except IndexError:
+            return
+        said[arm.name] = _answer_here(arm, queries, depth)
 
 
 def _answer_here(arm: Retriever, queries: Sequence[Query], depth: int) -> _Outcome:
