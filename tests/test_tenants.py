@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import fields
@@ -384,8 +383,11 @@ def test_time_spent_before_the_index_counts_as_index_work(tmp_path: Path) -> Non
         async with Engine.open(tmp_path, models={"fake-64": gated}, background=False) as engine:
             engine.indexed = heard.append
             kb = (await engine.create_knowledge_base("医保", model="fake-64")).id
-            threading.Timer(0.3, gated.gate.set).start()
-            await engine.add_documents(kb, [Document("d", "慢慢来"), Document("e", "也来")])
+            adding = asyncio.create_task(engine.add_documents(kb, [Document("d", "慢慢来"), Document("e", "也来")]))
+            assert await asyncio.to_thread(gated.entered.wait, 60)  # from here on its time counts, however busy it is
+            await asyncio.sleep(0.3)
+            gated.gate.set()
+            await adding
         (done,) = heard
         assert (done.knowledge_base, done.documents, done.failed) == (kb, 2, 0)
         assert done.seconds >= 0.3
