@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,57 @@ def test_json_files_and_files_without_the_outer_key_are_read(tmp_path: Path) -> 
 def test_bad_files_say_what_to_do(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(BadSettings, match=told):
         load(write(tmp_path, text), environment={})
+
+
+ENGINES = """{"rag_system": {"retrieval_strategy": {
+  "text_engine": {"enabled": true, "max_results": 20, "similarity_threshold": 0.75, "use_keyword_search": false},
+  "table_engine": {"max_results": 8, "similarity_threshold": 0.6, "use_expansion_search": false}}}}"""
+
+
+def test_the_layered_engines_start_as_the_seed_has_them() -> None:
+    settings = load(environment={})
+    assert (settings.text_engine.max_results, settings.text_engine.similarity_threshold) == (30, 0.7)
+    assert (settings.table_engine.max_results, settings.table_engine.similarity_threshold) == (15, 0.65)
+    assert settings.table_engine.structure_weight == 0.4
+
+
+def test_the_layered_engines_are_read_where_the_seed_writes_them(tmp_path: Path) -> None:
+    settings = load(write(tmp_path, ENGINES, "qianxun.json"), environment={})
+    assert (settings.text_engine.max_results, settings.text_engine.use_keyword_search) == (20, False)
+    assert (settings.table_engine.similarity_threshold, settings.table_engine.use_expansion_search) == (0.6, False)
+    assert settings.text_engine.keyword_threshold == 0.5  # what the file leaves out
+
+    file = write(tmp_path, '{"rag": {"search": {"top_k": 3}}, ' + ENGINES[1:], "beside.json")
+    beside = load(file, environment={"QIANXUN_TEXT_ENGINE_SIMILARITY_THRESHOLD": "0.9"})
+    assert (beside.search.top_k, beside.text_engine.max_results, beside.text_engine.similarity_threshold) == (
+        3,
+        20,
+        0.9,
+    )
+    assert beside.origins["text_engine.similarity_threshold"].startswith("环境变量")
+    assert beside.origins["text_engine.max_results"] == f"文件 {file}"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("text_engine: {similarity_threshold: 1.2}", "0–1"),
+        ("text_engine: {similarity_threshold: .nan}", "0–1"),
+        ("text_engine: {search_k_multiplier: .inf}", "1–20"),
+        ("table_engine: {max_results: 0}", "1–100"),
+        ("table_engine: {use_semantic_search: 也许}", "true 或 false"),
+        ("table_engine: {search_k_multiplier: 2}", r"text_engine\.search_k_multiplier"),
+        ("rag_system: {retrieval_strategy: {text_engine: {max_result: 3}}}", r"text_engine\.max_result"),
+        ("rag_system: {retrieval_strategy: {image_engine: {}}}", "text_engine、table_engine"),
+        ("rag_system: {strategy: {}}", "retrieval_strategy"),
+        ("rag_system: [1]", "retrieval_strategy"),
+        ("text_engine: {max_results: 3}\nrag_system: {retrieval_strategy: {text_engine: {max_results: 4}}}", "两处"),
+    ],
+)
+def test_what_no_layered_engine_can_do_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        load(write(tmp_path, text), environment={})
+    assert re.search(told, f"{refused.value.message} {refused.value.hint}")
 
 
 def test_a_missing_or_foreign_file_is_an_error(tmp_path: Path) -> None:

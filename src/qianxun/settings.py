@@ -10,6 +10,8 @@ File (the seed's form; the outer ``rag:`` may be left out)::
       chunking: {chunk_size: 500, chunk_overlap: 50}
       search: {top_k: 10, semantic_weight: 0.6, keyword_weight: 0.4}
 
+The layered engines may also stand where the seed has them: ``rag_system.retrieval_strategy.text_engine``.
+
 Environment: ``QIANXUN_`` + section + ``_`` + key, in capitals: ``QIANXUN_CHUNKING_CHUNK_SIZE=300``.
 """
 
@@ -25,9 +27,11 @@ from typing import Any
 import yaml
 
 from qianxun.errors import BadSettings
+from qianxun.pipelines.layer_choices import CHOICES, ENGINES
 
 FILE_NAMES = ("qianxun.yaml", "qianxun.yml", "qianxun.json")
 PREFIX = "QIANXUN_"
+SEED_OUTER, SEED_INNER = "rag_system", "retrieval_strategy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,36 @@ class Search:
     rewrite_seconds: float = 10.0
     cache_entries: int = 1000  # answers kept in memory; 0: none
     cache_seconds: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class TextEngine:
+    """The layers of `search_texts`. Their bounds are in `qianxun.pipelines.layer_choices`."""
+
+    enabled: bool = True
+    max_results: int = 30
+    similarity_threshold: float = 0.7
+    search_k_multiplier: float = 2.0  # candidates of the first layer, for each result that is wanted
+    use_keyword_search: bool = True
+    keyword_threshold: float = 0.5
+    use_expansion_search: bool = True
+    expansion_score: float = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class TableEngine:
+    """The layers of `search_tables`."""
+
+    enabled: bool = True
+    max_results: int = 15
+    similarity_threshold: float = 0.65
+    structure_weight: float = 0.4  # beside the vector
+    use_semantic_search: bool = True
+    semantic_threshold: float = 0.4
+    use_keyword_search: bool = True
+    keyword_threshold: float = 0.5
+    use_expansion_search: bool = True
+    expansion_score: float = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +178,8 @@ class Settings:
     vectorization: Vectorization = Vectorization()
     chunking: Chunking = Chunking()
     search: Search = Search()
+    text_engine: TextEngine = TextEngine()
+    table_engine: TableEngine = TableEngine()
     rerank: RerankSettings = RerankSettings()
     chat: ChatSettings = ChatSettings()
     log: LogSettings = LogSettings()
@@ -241,10 +277,12 @@ def _read_file(path: Path) -> Any:
 
 def _flatten(content: Any, path: Path) -> dict[str, Any]:
     content = {} if content is None else content
-    if isinstance(content, dict) and set(content) == {"rag"}:
-        content = content["rag"] or {}
+    if isinstance(content, dict) and "rag" in content and set(content) <= {"rag", SEED_OUTER}:
+        inner = content["rag"] or {}
+        content = {**inner, **_given(content, SEED_OUTER)} if isinstance(inner, dict) else inner
     if not isinstance(content, dict):
         raise BadSettings(f"设置文件 {path} 的最外层应为键值对", hint="参见 docs/operations.md 的示例")
+    content = _with_engines(content, path)
     flat: dict[str, Any] = {}
     for section, value in content.items():
         if isinstance(value, dict):
@@ -254,12 +292,33 @@ def _flatten(content: Any, path: Path) -> dict[str, Any]:
     return flat
 
 
+def _given(content: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {name: content[name]} if name in content else {}
+
+
+def _with_engines(content: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The seed's ``rag_system.retrieval_strategy`` holds the two layered engines; here they are sections."""
+    if SEED_OUTER not in content:
+        return content
+    engines = content[SEED_OUTER]
+    for name, known in ((SEED_OUTER, (SEED_INNER,)), (SEED_INNER, ENGINES)):
+        if not isinstance(engines, dict) or set(engines) - set(known):
+            raise BadSettings(f"设置文件 {path} 的 {name} 不对", hint=f"其中只能有键值对：{'、'.join(known)}")
+        engines = engines.get(SEED_INNER, {}) if name == SEED_OUTER else engines
+    if twice := sorted(set(engines) & set(content)):
+        raise BadSettings(f"设置文件 {path} 里 {'、'.join(twice)} 写了两处", hint=f"只留 {SEED_OUTER} 之内或之外的一处")
+    return {**{name: value for name, value in content.items() if name != SEED_OUTER}, **engines}
+
+
 def _with(settings: Settings, name: str, value: Any, origin: str) -> Settings:
     section, _, key = name.partition(".")
     if name not in names():
         close = "、".join(known for known in names() if known.split(".")[-1] == (key or section)) or "qianxun doctor"
         raise BadSettings(f"没有名为 {name} 的设置（来自{origin}）", hint=f"是否想写：{close}")
     typed = _typed(name, value, _get(Settings(), name), origin)
+    bounds = CHOICES.get(name)
+    if bounds is not None and not bounds.hold(typed):
+        raise BadSettings(f"设置 {name} 的值 {value!r} 不对（来自{origin}）", hint=f"应在 {bounds} 之间")
     origins = {**settings.origins, name: origin}
     if not key:
         return replace(settings, data=typed, origins=origins)

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from qianxun.engine import Engine
-from qianxun.errors import BadInput, IndexUnusable, ModelUnavailable, NotFound, QianxunError
+from qianxun.errors import BadInput, BadQuery, IndexUnusable, ModelUnavailable, NotFound, QianxunError
 from qianxun.pipelines.configuring import KINDS, changed, flat, read
+from qianxun.pipelines.layer_choices import of_base
 from qianxun.ports import never
+from qianxun.settings import TableEngine, TextEngine
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import EVERYTHING, Message, Terms
 from tests.pipelines.opened import doc, found, opened
@@ -93,6 +95,14 @@ def test_one_weight_alone_does_not_silence_the_other_arm() -> None:
         ("search.weights.qa", 0.4),
         ("search.fuzzy", "yes"),
         ("search", "rrf"),
+        ("text_engine.similarity_threshold", 1.1),
+        ("text_engine.similarity_threshold", float("nan")),
+        ("text_engine.search_k_multiplier", 0.5),
+        ("text_engine.semantic_threshold", 0.5),
+        ("text_engine", 0.5),
+        ("table_engine.max_results", 0),
+        ("table_engine.max_results", 7.5),
+        ("table_engine.use_semantic_search", "yes"),
         ("search.threshold", 0.4),
         ("serach.fusion", "rrf"),
         ("chunk_size", 0),
@@ -132,10 +142,22 @@ def test_text_is_read_as_the_key_wants_it() -> None:
 def test_every_key_can_be_set_and_taken_back() -> None:
     values = {"整数": 60, "数字": 0.5, "true 或 false": True, "模型名": "qwen", "词的列表": ["起付标准"]}
     for name, kind in KINDS.items():
-        once = changed(STANDARD, {name: values.get(kind, "rrf")})
-        assert flat(once)[name] == values.get(kind, "rrf")
+        value = 2.0 if name == "text_engine.search_k_multiplier" else values.get(kind, "rrf")
+        once = changed(STANDARD, {name: value})
+        assert flat(once)[name] == value
         if name not in ("chunk_size", "chunk_overlap"):
             assert name not in flat(changed(once, {name.split(".weights")[0]: None}))
+
+
+def test_a_base_has_its_own_way_with_the_layers() -> None:
+    once = changed(STANDARD, {"table_engine.semantic_threshold": 1, "text_engine": {"use_keyword_search": False}})
+    assert of_base(TableEngine(), once, "table_engine") == TableEngine(semantic_threshold=1.0)
+    assert of_base(TextEngine(max_results=9), once, "text_engine") == TextEngine(
+        max_results=9, use_keyword_search=False
+    )
+    assert of_base(TextEngine(), changed(once, {"text_engine": None}), "text_engine") == TextEngine()
+    with pytest.raises(BadQuery, match="text_engine"):  # of another version
+        of_base(TextEngine(), {"text_engine": {"window": 3}}, "text_engine")
 
 
 # ── an open engine ───────────────────────────────────────────────────────────────────────────────

@@ -13,6 +13,7 @@ from qianxun.chinese import Analyser
 from qianxun.errors import BadInput
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.pipelines.base import OpenBase
+from qianxun.pipelines.layer_choices import CHOICES, kind_of
 from qianxun.pipelines.options import RecallOptions, check
 from qianxun.pipelines.upkeep import rebuild
 from qianxun.records import bases
@@ -32,6 +33,7 @@ KINDS: Final[Mapping[str, str]] = {
     "search.weights.keyword": "数字",
     "search.rerank": "模型名",
     "search.fuzzy": "true 或 false",
+    **{name: kind_of(name) for name in CHOICES},
 }
 ALWAYS: Final = ("chunk_size", "chunk_overlap")  # a base cannot be without them
 MODEL_KEYS: Final = ("search.rerank", "qa_model", "rewrite_model")
@@ -111,6 +113,9 @@ def _checked(name: str, value: Any) -> Any:
         raise _unknown(name)
     kind = KINDS[name]
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    bounds = CHOICES.get(name)
+    if bounds is not None and is_number and not bounds.hold(value):
+        raise BadInput(f"{name} 的值 {value!r} 不对", hint=f"应在 {bounds} 之间")
     if kind == "整数" and is_number and isinstance(value, int):
         return value
     if kind == "数字" and is_number:
