@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from qianxun.answer.table_shapes import TableAnswer
-from qianxun.types import Chunk, ChunkKind, Column, Degraded, Metadata
+from qianxun.answer.table_shapes import CitedCell, TableAnswer
+from qianxun.types import Chunk, ChunkKind, Column, Degraded, Generation, Metadata, Table
+
+MOST_CITED: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class TableShown:
     shown: tuple[int, ...]  # those that ``content`` shows, counted from 0
     source: str = ""
     notes: str = ""
+    cells: tuple[tuple[str, ...], ...] = ()  # of the rows shown, as the author showed them
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,17 @@ class LayerRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Cited:
+    """A cell that an answer rests on, as its author showed it. Row -1: a header."""
+
+    table: str
+    row: int
+    column: int
+    name: str  # of the column
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class LayeredRecall:
     """The answer of `search_texts` or `search_tables`, best first."""
 
@@ -64,5 +78,21 @@ class LayeredRecall:
     layers: tuple[LayerRun, ...]
     degraded: tuple[Degraded, ...] = ()
     answer: TableAnswer | None = None  # of tables: computed from their cells, or why it was not
+    cited: tuple[Cited, ...] = ()  # the first cells that the answer cites; a count cites every row
+    cells_total: int = 0  # how many it cites
     seconds: float = 0.0
     trace_id: str = ""
+    generation: Generation | None = None  # the state it was answered from
+
+
+def cited_cells(answer: TableAnswer | None, tables: Mapping[str, Table]) -> tuple[Cited, ...]:
+    """The first cells that an answer cites, with what they say; ``tables`` by the id that the answer has for them."""
+    if answer is None:
+        return ()
+    return tuple(_cited(cell, tables[cell.table]) for cell in answer.cells[:MOST_CITED])
+
+
+def _cited(cell: CitedCell, table: Table) -> Cited:
+    column = table.columns[cell.column]
+    text = column.name if cell.row < 0 else table.texts[cell.row][cell.column]
+    return Cited(cell.table, cell.row, cell.column, column.name, text)
