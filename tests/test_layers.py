@@ -12,8 +12,21 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "qianxun"
 # Top to bottom. The parts of one row are siblings.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("types", "errors"),
-    ("ports", "chinese", "homophones"),
-    ("ingest", "records", "index", "cache", "recall", "rank", "graph", "answer", "models", "evaluation", "testing"),
+    ("ports", "chinese", "homophones", "synonyms"),
+    (
+        "ingest",
+        "records",
+        "index",
+        "cache",
+        "recall",
+        "rank",
+        "graph",
+        "answer",
+        "models",
+        "evaluation",
+        "testing",
+        "examples",
+    ),
     ("pipelines",),
     ("settings", "registry", "folder"),
     ("shelf", "embeddings"),

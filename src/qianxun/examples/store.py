@@ -1,0 +1,170 @@
+"""One example library in one database: its tables, brought up to date, and the model its vectors are made by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, Engine, Table, inspect, select, text
+from sqlalchemy.exc import DBAPIError
+
+from qianxun.errors import BadSettings, ModelUnavailable
+from qianxun.examples.schema import DIMENSION, PREFIX, ExampleModels, check_prefix, models, version_table
+from qianxun.ports import EmbeddingModel
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+HEAD = "0001"
+
+Writing = Callable[[], AbstractContextManager[Connection]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """By which model the vectors of a library were made."""
+
+    model: str
+    dimension: int
+
+
+class ExampleStore:
+    """The library with this prefix in a database.
+
+    Without a ``model`` it can be looked through and counted, not searched or added to. ``writing`` gives a
+    transaction for writing where the database has a way of its own (SQLite's single writer).
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        prefix: str = PREFIX,
+        model: EmbeddingModel | None = None,
+        *,
+        writing: Writing | None = None,
+    ) -> None:
+        check_prefix(prefix)
+        self.engine = engine
+        self.prefix = prefix
+        self._model = model
+        self._dimension = model.dimension if model is not None else DIMENSION
+        self._writing = writing or engine.begin
+
+    @property
+    def model(self) -> EmbeddingModel:
+        """Raises ModelUnavailable where there is none."""
+        if self._model is None:
+            raise ModelUnavailable(
+                "示例库要有向量模型才能导入和检索",
+                hint="运行 qianxun models pull bge-small-zh-v1.5，或在设置 vectorization 里写明模型服务",
+            )
+        return self._model
+
+    @property
+    def models(self) -> ExampleModels:
+        return models(self.prefix, self._dimension)
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """By category: ``store.tables["qa_examples"]``."""
+        return self.models.tables
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A transaction for reading."""
+        with self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction for writing: durable when the block ends, undone when it raises."""
+        with self._writing() as connection:
+            yield connection
+
+    def prepare(self) -> None:
+        """Makes the tables, or brings them up to date. Raises BadSettings for a library of another model.
+
+        Without a model a library that is not there yet cannot be made: ModelUnavailable.
+        """
+        with self.connection() as connection:
+            stamp = stamp_of(connection, self.prefix)
+            is_ready = stamp is not None and _version(connection, self.prefix) == HEAD
+        if not is_ready:
+            with self.writing() as connection:
+                stamp = prepare(connection, self.prefix, self._model)
+        assert stamp is not None
+        self._dimension = stamp.dimension
+        if self._model is not None:
+            expect(stamp, self._model)
+
+
+def prepare(connection: Connection, prefix: str, model: EmbeddingModel | None) -> Stamp:
+    """The tables on this connection, up to date, and the stamp they have."""
+    if connection.dialect.name == "postgresql":
+        # Two that begin at once would both find nothing and both create.
+        connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": f"{prefix}examples"})
+    stamp = stamp_of(connection, prefix)
+    if stamp is None:
+        if model is None:
+            raise ModelUnavailable(
+                "还没有示例库，而没有向量模型也建不了", hint="先运行 qianxun models pull bge-small-zh-v1.5"
+            )
+        stamp = Stamp(model.name, model.dimension)
+    upgrade(connection, prefix, stamp.dimension)
+    table = models(prefix, stamp.dimension).stamp
+    if stamp_of(connection, prefix) is None:
+        connection.execute(table.insert().values(id=1, model=stamp.model, dimension=stamp.dimension))
+    return stamp
+
+
+def expect(stamp: Stamp, model: EmbeddingModel) -> None:
+    """Vectors of two models cannot be compared, not even where they are equally long. Raises BadSettings."""
+    if (stamp.model, stamp.dimension) != (model.name, model.dimension):
+        raise BadSettings(
+            f"示例库的向量是模型 {stamp.model}（{stamp.dimension} 维）算的，"
+            f"现在的模型是 {model.name}（{model.dimension} 维）",
+            hint=f"把设置 vectorization.model 改回 {stamp.model}，或运行 qianxun examples reembed 用现在的模型重算",
+        )
+
+
+def stamp_of(connection: Connection, prefix: str) -> Stamp | None:
+    """None where there is no library yet."""
+    table = models(prefix).stamp
+    if not inspect(connection).has_table(table.name):
+        return None
+    row = connection.execute(select(table.c.model, table.c.dimension)).first()
+    return Stamp(row.model, row.dimension) if row is not None else None
+
+
+def upgrade(connection: Connection, prefix: str, dimension: int, revision: str = "head") -> None:
+    """Alembic up, on this connection and in its transaction. Raises BadSettings on a server without pgvector."""
+    try:
+        command.upgrade(_alembic(connection, prefix, dimension), revision)
+    except DBAPIError as error:
+        if "vector" in str(error.orig) and "extension" in str(error.orig):
+            raise BadSettings(
+                f"这台 PostgreSQL 用不了 pgvector 扩展：{str(error.orig).strip().splitlines()[0]}",
+                hint="请管理员安装 pgvector（0.5 或更新）并运行 CREATE EXTENSION vector",
+            ) from error
+        raise
+
+
+def downgrade(connection: Connection, prefix: str, dimension: int, revision: str = "base") -> None:
+    """Alembic down: by default the tables and everything in them are gone."""
+    command.downgrade(_alembic(connection, prefix, dimension), revision)
+
+
+def _alembic(connection: Connection, prefix: str, dimension: int) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes.update(connection=connection, prefix=prefix, dimension=dimension)
+    return config
+
+
+def _version(connection: Connection, prefix: str) -> str | None:
+    name = version_table(prefix)
+    if not inspect(connection).has_table(name):
+        return None
+    return connection.execute(text(f"SELECT version_num FROM {name}")).scalar()
