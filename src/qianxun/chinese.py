@@ -187,6 +187,11 @@ class Analyser:
             return list(self._words_among_foreign(folded))
         return self._cut(folded)
 
+    def segments(self, folded: str) -> list[str]:
+        """A folded text cut into its words, none inside another, with all that stands between them: joined they are
+        the text."""
+        return list(self._jieba.cut(folded))
+
     def index_words(self, text: str) -> str:
         """`words`, separated by spaces."""
         return " ".join(self.words(text))

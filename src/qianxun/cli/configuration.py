@@ -11,6 +11,7 @@ import typer
 from qianxun.cli.session import JsonFlag, Library, find_base, session_of, with_library
 from qianxun.cli.voice import out, print_json, say
 from qianxun.errors import BadInput
+from qianxun.synonyms import write_groups
 
 if TYPE_CHECKING:
     from qianxun.types import KnowledgeBase
@@ -26,7 +27,7 @@ def set_config(
         list[str],
         typer.Argument(
             metavar="KEY=VALUE...",
-            help="例：search.fusion=rrf、dictionary+=词；KEY= 恢复默认 · KEY= goes back to the default",
+            help="例：search.fusion=rrf、dictionary+=词、synonyms+=报销=报账；KEY= 恢复默认 · KEY= is the default",
         ),
     ],
     as_json: JsonFlag = False,
@@ -74,12 +75,14 @@ def config_lines(config: Mapping[str, Any]) -> list[str]:
     """``key=value``, as `kb set` takes it."""
     from qianxun.pipelines.configuring import flat
 
-    return [f"{name}={_written(value)}" for name, value in sorted(flat(config).items())]
+    return [f"{name}={_written(name, value)}" for name, value in sorted(flat(config).items())]
 
 
-def _written(value: Any) -> str:
+def _written(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if name == "synonyms":
+        return write_groups(value)
     return (
         ",".join(value)
         if isinstance(value, (list, tuple))
@@ -90,8 +93,8 @@ def _written(value: Any) -> str:
 
 
 def changes_of(assignments: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any]:
-    """What the assignments make of a configuration; ``+=`` and ``-=`` add to its dictionary or take from it."""
-    from qianxun.pipelines.configuring import read
+    """What the assignments make of a configuration; ``+=`` and ``-=`` add to one of its lists or take from it."""
+    from qianxun.pipelines.configuring import LISTS, read
 
     changes: dict[str, Any] = {}
     for written in assignments:
@@ -105,7 +108,7 @@ def changes_of(assignments: Sequence[str], config: Mapping[str, Any]) -> dict[st
         if sign == "=":
             changes[key] = read(key, text)
             continue
-        if key != "dictionary":
+        if key not in LISTS:
             raise BadInput(
                 say(f"{key} 不是列表，不能用 {sign}", f"{key} is not a list: {sign} does not apply"),
                 hint=say(f"写成 {key}=值", f"Write {key}=VALUE"),

@@ -17,6 +17,7 @@ from qianxun.pipelines.layer_choices import CHOICES, kind_of
 from qianxun.pipelines.options import RecallOptions, check
 from qianxun.pipelines.upkeep import rebuild
 from qianxun.records import bases
+from qianxun.synonyms import SHAPE, groups_of, read_groups
 from qianxun.types import KnowledgeBase
 
 KINDS: Final[Mapping[str, str]] = {
@@ -24,6 +25,7 @@ KINDS: Final[Mapping[str, str]] = {
     "chunk_overlap": "整数",
     "by_meaning": "true 或 false",
     "dictionary": "词的列表",
+    "synonyms": SHAPE,
     "qa_model": "模型名",
     "rewrite_model": "模型名",
     "user_id": "用户编号",
@@ -101,11 +103,15 @@ def read(name: str, text: str) -> Any:
             return _TRUTH[text.lower()]
     except (ValueError, KeyError) as error:
         raise _wrong(name, text) from error
-    return [word for word in text.replace("，", ",").replace("、", ",").split(",") if word] if _is_list(name) else text
+    return _READ[name](text) if name in _READ else text
 
 
-def _is_list(name: str) -> bool:
-    return name == "dictionary"
+def _words(text: str) -> list[str]:
+    return [word for word in text.replace("，", ",").replace("、", ",").split(",") if word]
+
+
+_READ: Final[Mapping[str, Callable[[str], list[Any]]]] = {"dictionary": _words, "synonyms": read_groups}
+LISTS: Final = tuple(_READ)  # one can add to them and take from them
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -122,8 +128,10 @@ def _checked(name: str, value: Any) -> Any:
         return float(value)
     if kind == "true 或 false" and isinstance(value, bool):
         return value
-    if _is_list(name):
+    if name == "dictionary":
         return _dictionary(value)
+    if name == "synonyms":
+        return groups_of(value)
     if kind in ("模型名", "用户编号", KINDS["search.fusion"]) and isinstance(value, str) and _is_name(value):
         return value
     raise _wrong(name, value)
