@@ -32,7 +32,7 @@ BASE = "evaluation"
 BUILT = "built.json"  # written last: without it the build goes on where it stopped
 SPENT = "spent.json"  # seconds of a build that has not come to its end
 PATIENCE = 600.0  # seconds
-MAKING = "1"  # how a corpus becomes documents; another number is another index
+MAKING = "2"  # how a corpus becomes documents; another number is another index
 
 
 @dataclass(frozen=True, slots=True)

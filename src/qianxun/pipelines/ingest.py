@@ -41,7 +41,7 @@ BATCH_CHARACTERS = 2_000_000  # … or so many characters, which must fit in mem
 BATCH_SECONDS = 3.0  # … or what was prepared in that time
 AHEAD = 8  # files parsed or waiting for a parser while the one before them is taken in
 NAME_BYTES, SUFFIX_BYTES = 180, 20  # of an uploaded file's name: every file system takes as much
-PARSER_VERSION = "1"  # part of a file's fingerprint: a better parser reads unchanged files again
+PARSER_VERSION = "2"  # part of a file's fingerprint: a better parser reads unchanged files again
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,8 +289,8 @@ async def _one(offered: Submission) -> AsyncIterator[Submission]:
 def submission(base: OpenBase, document: Document, generation: int | None = None) -> Submission:
     """A document as the records take it: its text cleaned, its structure known, its fingerprint taken."""
     if document.structure is None:
-        text = read_structure(document.content, document.format)
-        if document.format != "text" or text.content != document.content:
+        text = read_structure(document.content, document.format, name=document.name)
+        if document.format != "text" or text.tables or text.content != document.content:
             document = replace(document, content=text.content, structure=text)
     labels = Labels(document.user_id, document.project_id, document.content_type, document.tags, document.metadata)
     mark = fingerprint(base, document.content, document.name, document.format, labels, document.pairs)

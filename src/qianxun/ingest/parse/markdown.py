@@ -14,6 +14,7 @@ from markdown_it.token import Token
 from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.parse.html import read_fragment
 from qianxun.ingest.parse.text import read
+from qianxun.ingest.pipes import pipe_tables
 from qianxun.ingest.tables import Cell, as_text, clean, flow, read_table
 from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
 
@@ -99,8 +100,21 @@ def _blocks(tokens: Sequence[Token], limits: ParseLimits) -> Iterator[Block]:
         elif token.type == "html_block":
             yield from read_fragment(_MACRO.sub(_referred, token.content), limits)
         elif (text := _leaf(token)).strip():
-            yield Paragraph(text)
+            yield from _drawn(text, heading) if token.type == "inline" else (Paragraph(text),)
         position += 1
+
+
+def _drawn(text: str, heading: str) -> Iterator[Block]:
+    """A paragraph. Rows with pipes but no line of dashes are no table to Markdown; to a reader they are one."""
+    lines = text.split("\n")
+    at = 0
+    for found in pipe_tables(lines, heading) if "|" in text else ():
+        if found.first > at:
+            yield Paragraph("\n".join(lines[at : found.first]))
+        yield TableBlock(found.table)
+        at = found.last
+    if at < len(lines):
+        yield Paragraph("\n".join(lines[at:]))
 
 
 def _closing(tokens: Sequence[Token], start: int) -> int:

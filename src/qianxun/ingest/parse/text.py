@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from qianxun.errors import Unreadable
 from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.parse.encoding import Decoded, decode
 from qianxun.ingest.parse.outline import outlined
-from qianxun.types import Heading, Paragraph, ParsedFile
+from qianxun.ingest.pipes import pipe_tables
+from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
 
 
 def parse(path: Path, limits: ParseLimits) -> ParsedFile:
     """Paragraphs at empty lines, numbered chapters as headings, the encoding in the metadata."""
     decoded = read(path)
-    blocks = outlined(decoded.text.splitlines())
+    blocks = _blocks(decoded.text.splitlines(), path.stem)
     first = blocks[0] if blocks else None
     title = ""
     if isinstance(first, Heading | Paragraph) and "\n" not in first.text and len(first.text) <= 40:
         title = " ".join(first.text.split())
     return ParsedFile(tuple(blocks), "txt", title, {"encoding": decoded.encoding}, (), decoded.warnings)
+
+
+def _blocks(lines: Sequence[str], name: str) -> list[Block]:
+    """Prose in paragraphs, and the tables that are drawn in it."""
+    blocks: list[Block] = []
+    at = 0
+    for found in pipe_tables(lines, name):
+        blocks += outlined(lines[at : found.first])
+        blocks.append(TableBlock(found.table))
+        at = found.last
+    return blocks + outlined(lines[at:])
 
 
 def read(path: Path, declared: str = "") -> Decoded:
