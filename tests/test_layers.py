@@ -30,6 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("pipelines",),
     ("settings", "registry", "folder"),
     ("shelf", "embeddings"),
+    ("example_library",),
     ("engine",),
     ("service",),
     ("client",),  # speaks the service's language: its shapes and filters

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,8 @@ from sqlalchemy import Connection
 from qianxun.cache.memory import MemoryCache
 from qianxun.embeddings import Embeddings, model_folders
 from qianxun.errors import RecallFailed
+from qianxun.example_library import example_store
+from qianxun.examples.store import ExampleStore
 from qianxun.folder import owned
 from qianxun.ingest.limits import MIB, ParseLimits
 from qianxun.ingest.sandbox import ParserPool
@@ -134,6 +137,11 @@ class Engine:
     def registry(self) -> Registry:
         """The models that users of this tenant registered."""
         return self.registered.of(self.tenant)
+
+    @cached_property
+    def examples(self) -> ExampleStore:
+        """The example library beside the records, one for all tenants; `ExampleStore.prepare` makes its tables."""
+        return example_store(self.settings, self.records, self.embeddings, self.registered)
 
     @property
     def recalled(self) -> Callable[[Recalled], None]:

@@ -103,6 +103,18 @@ class TableEngine:
 
 
 @dataclass(frozen=True, slots=True)
+class ExampleSettings:
+    """The example library, in the database of record."""
+
+    prefix: str = "gd2502_"  # of its tables
+    top_k_per_table: int = 5
+    global_top_k: int = 15
+    similarity_threshold: float = 0.7
+    min_results: int = 5  # with fewer the threshold is lowered: .6, then .5
+    cache_seconds: float = 3600.0  # for which an answer is kept; 0: not at all
+
+
+@dataclass(frozen=True, slots=True)
 class RerankSettings:
     """A reranker in the Cohere or Jina form. Without ``base_url`` there is none."""
 
@@ -180,6 +192,7 @@ class Settings:
     search: Search = Search()
     text_engine: TextEngine = TextEngine()
     table_engine: TableEngine = TableEngine()
+    examples: ExampleSettings = ExampleSettings()
     rerank: RerankSettings = RerankSettings()
     chat: ChatSettings = ChatSettings()
     log: LogSettings = LogSettings()

@@ -51,16 +51,18 @@ class ExampleStore:
         self._model = model
         self._dimension = model.dimension if model is not None else DIMENSION
         self._writing = writing or engine.begin
+        self._is_prepared = False
 
     @property
     def model(self) -> EmbeddingModel:
         """Raises ModelUnavailable where there is none."""
         if self._model is None:
-            raise ModelUnavailable(
-                "示例库要有向量模型才能导入和检索",
-                hint="运行 qianxun models pull bge-small-zh-v1.5，或在设置 vectorization 里写明模型服务",
-            )
+            raise no_model()
         return self._model
+
+    @property
+    def has_model(self) -> bool:
+        return self._model is not None
 
     @property
     def models(self) -> ExampleModels:
@@ -84,10 +86,13 @@ class ExampleStore:
             yield connection
 
     def prepare(self) -> None:
-        """Makes the tables, or brings them up to date. Raises BadSettings for a library of another model.
+        """Makes the tables, or brings them up to date; once that is done it costs nothing to ask again.
 
-        Without a model a library that is not there yet cannot be made: ModelUnavailable.
+        Raises BadSettings for a library of another model. Without a model a library that is not there yet cannot be
+        made: ModelUnavailable.
         """
+        if self._is_prepared:
+            return
         with self.connection() as connection:
             stamp = stamp_of(connection, self.prefix)
             is_ready = stamp is not None and _version(connection, self.prefix) == HEAD
@@ -98,6 +103,7 @@ class ExampleStore:
         self._dimension = stamp.dimension
         if self._model is not None:
             expect(stamp, self._model)
+        self._is_prepared = True
 
 
 def prepare(connection: Connection, prefix: str, model: EmbeddingModel | None) -> Stamp:
@@ -108,15 +114,21 @@ def prepare(connection: Connection, prefix: str, model: EmbeddingModel | None) -
     stamp = stamp_of(connection, prefix)
     if stamp is None:
         if model is None:
-            raise ModelUnavailable(
-                "还没有示例库，而没有向量模型也建不了", hint="先运行 qianxun models pull bge-small-zh-v1.5"
-            )
+            raise no_model()
         stamp = Stamp(model.name, model.dimension)
     upgrade(connection, prefix, stamp.dimension)
     table = models(prefix, stamp.dimension).stamp
     if stamp_of(connection, prefix) is None:
         connection.execute(table.insert().values(id=1, model=stamp.model, dimension=stamp.dimension))
     return stamp
+
+
+def no_model() -> ModelUnavailable:
+    """Examples are found by their vectors alone: without a model there is no library to search or add to."""
+    return ModelUnavailable(
+        "示例库靠向量检索，没有向量模型就不能建立、导入和检索",
+        hint="运行 qianxun models pull bge-small-zh-v1.5，或在设置 vectorization 里写明模型服务",
+    )
 
 
 def expect(stamp: Stamp, model: EmbeddingModel) -> None:

@@ -1,0 +1,51 @@
+"""The example library as the settings mean it: in the database of record, with the settings' embedding model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from qianxun.embeddings import NO_MODEL, Embeddings, open_model
+from qianxun.examples.store import ExampleStore, no_model
+from qianxun.pipelines.model_registry import Registry
+from qianxun.pipelines.model_threads import ModelThreads
+from qianxun.ports import EmbeddingModel
+from qianxun.records import Records
+from qianxun.records.database import connect, sqlite_url
+from qianxun.settings import Settings, load
+from qianxun.shelf import open_registry
+
+
+def example_store(settings: Settings, records: Records, embeddings: Embeddings, registry: Registry) -> ExampleStore:
+    """The library in the records' database. `ExampleStore.prepare` makes its tables."""
+    model = embeddings.get(*embeddings.choose(None, registry), registry)
+    return ExampleStore(records.engine, settings.examples.prefix, model, writing=records.writing)
+
+
+@contextmanager
+def open_examples(settings: Settings, models: Mapping[str, Any] | None = None) -> Iterator[ExampleStore]:
+    """The library by itself, also beside a service that owns the data folder: it takes only the database."""
+    if not settings.records.url:
+        settings.folder.mkdir(parents=True, exist_ok=True)
+    records = Records(connect(settings.records.url or sqlite_url(settings.folder / "qianxun.db")))
+    embeddings = Embeddings(settings, models or {})
+    threads = ModelThreads()
+    registry = open_registry(settings, records, threads)
+    try:
+        yield example_store(settings, records, embeddings, registry)
+    finally:
+        threads.shutdown()
+        registry.clients.close()
+        embeddings.close()
+        records.close()
+
+
+@lru_cache(maxsize=1)
+def get_embedding_model() -> EmbeddingModel:
+    """The model of the settings, opened once in a process. Raises ModelUnavailable where there is none."""
+    settings = load()
+    if settings.vectorization.model == NO_MODEL:
+        raise no_model()
+    return open_model(settings, settings.vectorization.model)
