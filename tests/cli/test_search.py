@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from qianxun.cli.explain import bar
+from qianxun.cli.drawing import bar
 from tests.cli.conftest import Run
 from tests.shared import MODELS, needs_model
 

@@ -15,9 +15,10 @@ from rich.rule import Rule
 from rich.text import Text
 
 from qianxun.cli.documents import described
+from qianxun.cli.drawing import show_degraded
 from qianxun.cli.models import fetch
 from qianxun.cli.progress import AddProgress, bars
-from qianxun.cli.search import show, show_degraded
+from qianxun.cli.search import show
 from qianxun.cli.session import JsonFlag, Session, called, quoted, session_of, with_engine
 from qianxun.cli.voice import note, out, print_folded, print_json, say
 from qianxun.errors import BadInput, ModelError, NotFound
@@ -194,7 +195,7 @@ async def _try(engine: Engine, base: KnowledgeBase, one: Try, console: Console, 
             console.print(say(f"    也按“{other}”找", f"    also searched for as “{other}”"), style="dim", markup=False)
         show(console, answer)
     if base.embedding_model and not quiet:
-        show_degraded(answer)
+        show_degraded(answer.degraded)
     return {"query": one.query, "point": one.point, "chunks": _brief(answer)}
 
 

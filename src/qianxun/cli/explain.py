@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from qianxun.cli.drawing import ARMS, INDENT, bar, labelled, milliseconds, named, padded, place_of
 from qianxun.cli.session import quoted
 from qianxun.cli.voice import print_folded, say
 
 if TYPE_CHECKING:
     from qianxun.pipelines.explanation import Explained, Explanation, Sum
-    from qianxun.types import ArmScore, Chunk, Filter, Found, Recall, StepTime
+    from qianxun.types import ArmScore, Filter, Found, Recall, StepTime
 
-INDENT = 4
 WIDEST = 32  # cells of a full bar
-EIGHTHS = " ▏▎▍▌▋▊▉█"
-ARMS = {"vector": ("语义", "vector"), "keyword": ("词语", "keyword"), "qa": ("问答", "questions")}
 RAW = {"vector": ("余弦", "cosine"), "keyword": ("BM25", "BM25"), "qa": ("余弦", "cosine")}
 COLOURS = {"vector": "cyan", "keyword": "yellow", "qa": "magenta", "rerank": "blue"}
 TIERS = {"strict": ("严格", "strict"), "document": ("指定文档", "document"), "fuzzy": ("模糊", "fuzzy")}
@@ -32,31 +29,11 @@ STEPS = {
     "judge": ("判定", "judge"),
     **{f"recall.{arm}": names for arm, names in ARMS.items()},
 }
-PARTS = {
-    "rerank": ("重排", "Rerank"),
-    "rewrite": ("改写", "Rewriting"),
-    "document": ("文档", "Document"),
-}  # what else of a search may be degraded
 FUSIONS = {
     "weighted": ("加权", "weighted"),
     "min_max": ("加权（各路先拉伸到 0–1）", "weighted, each side stretched to 0–1"),
     "rrf": ("按名次（61 ÷ (60 + 名次)）", "by rank, 61 ÷ (60 + rank)"),
 }
-
-
-def place_of(chunk: Chunk) -> Text:
-    """The document, the headings that are not its name, the page."""
-    place = Text(chunk.doc_name or chunk.doc_id, style="bold cyan")
-    headings = [heading for heading in chunk.headings if heading != Path(chunk.doc_name).stem]
-    if headings:
-        place.append(" › " + " › ".join(headings), style="not bold")
-    if chunk.page is not None:
-        place.append(say(f"  第 {chunk.page} 页", f"  p. {chunk.page}"), style="dim")
-    return place
-
-
-def named(names: Mapping[str, tuple[str, str]], key: str) -> str:
-    return say(*names.get(key, (key, key)))
 
 
 # ── a search ─────────────────────────────────────────────────────────────────────────────────────
@@ -69,7 +46,7 @@ def show_asked(console: Console, answer: Recall) -> None:
     if others:
         told.append(say("　也按这样的说法：", "; also as: ") + say("；", "; ").join(others), style="not bold")
     print_folded(console, told, 0)
-    times = Text(say(f"用时 {_ms(answer.seconds)} 毫秒", f"{_ms(answer.seconds)} ms"), style="dim")
+    times = Text(say(f"用时 {milliseconds(answer.seconds)} 毫秒", f"{milliseconds(answer.seconds)} ms"), style="dim")
     if answer.from_cache:
         times.append(say("（来自缓存）", " (from the cache)"))
     elif answer.steps:
@@ -86,20 +63,16 @@ def _turn(step: StepTime) -> int:
 
 def _step(step: StepTime) -> str:
     count = say(f"（{step.count} 个）", f" ({step.count} found)") if step.count else ""
-    return f"{named(STEPS, step.name)} {_ms(step.seconds)}{count}"
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:.0f}" if seconds >= 0.01 else f"{seconds * 1000:.1f}"
+    return f"{named(STEPS, step.name)} {milliseconds(step.seconds)}{count}"
 
 
 def show_hit(console: Console, hit: Found, figures: Sum | None) -> None:
     """Below a result's title: its arms as bars, the sum in figures, its tier and the words it holds."""
-    _line(console, say("编号", "id"), hit.chunk.chunk_id)
+    labelled(console, say("编号", "id"), hit.chunk.chunk_id)
     _bars(console, hit.arms, hit.rerank)
     if figures is not None:
-        _line(console, say("得分", "score"), formula(figures))
-    _line(console, say("层级", "tier"), _tier(hit.tier, hit.matched, hit.coverage))
+        labelled(console, say("得分", "score"), formula(figures))
+    labelled(console, say("层级", "tier"), _tier(hit.tier, hit.matched, hit.coverage))
 
 
 def _bars(console: Console, arms: Mapping[str, ArmScore], rerank: float | None) -> None:
@@ -110,33 +83,16 @@ def _bars(console: Console, arms: Mapping[str, ArmScore], rerank: float | None) 
     told = max((cell_len(place) for _, _, place, _ in rows), default=0)
     width = max(5, min(WIDEST, console.width - INDENT - label - 1 - 6 - 2 - told))
     for name, score, place, colour in rows:
-        line = Text(" " * INDENT + _padded(name, label) + " ")
+        line = Text(" " * INDENT + padded(name, label) + " ")
         line.append(bar(score, width), style=colour)
         line.append(f" {score:.2f}", style="bold")
         line.append(f"  {place}".rstrip(), style="dim")
         console.print(line, no_wrap=True, overflow="ellipsis")
 
 
-def bar(score: float, width: int) -> str:
-    """So many cells for a score of 1; anything above zero is seen."""
-    eighths = round(min(max(score, 0.0), 1.0) * width * 8)
-    eighths = max(eighths, 1) if score > 0.0 else 0
-    full, rest = divmod(eighths, 8)
-    return ("█" * full + (EIGHTHS[rest] if rest else "")).ljust(width, " ")
-
-
 def _place(arm: str, by: ArmScore) -> str:
     rank = say(f"第 {by.rank} 名", f"rank {by.rank}") if by.rank else say("候选之外", "not found")
-    return f"{_padded(rank, 9)} {named(RAW, arm)} {by.raw:.{2 if arm == 'keyword' else 3}f}"
-
-
-def _padded(name: str, cells: int) -> str:
-    return name + " " * (cells - cell_len(name))
-
-
-def _line(console: Console, label: str, told: str) -> None:
-    hanging = cell_len(label) + 1
-    print_folded(console, Text.assemble((label + " ", "dim"), told), INDENT + hanging, hanging=hanging)
+    return f"{padded(rank, 9)} {named(RAW, arm)} {by.raw:.{2 if arm == 'keyword' else 3}f}"
 
 
 def formula(figures: Sum) -> str:
@@ -177,9 +133,9 @@ def show_why(console: Console, why: Explanation, command: str) -> None:
     print_folded(console, Text.assemble(mark, " " + say(why.reason, _english(why))), 2, hanging=2)
     _bars(console, why.arms, why.sum.rerank if why.sum else None)
     if why.sum is not None:
-        _line(console, say("得分", "score"), formula(why.sum))
+        labelled(console, say("得分", "score"), formula(why.sum))
     if why.tier is not None or why.matched:
-        _line(console, say("层级", "tier"), _tier(why.tier, why.matched, why.coverage))
+        labelled(console, say("层级", "tier"), _tier(why.tier, why.matched, why.coverage))
     if command:
         told = say("→ 这样会返回它：", "→ This returns it: ") + _changes(why)
         print_folded(console, Text(told), 2, hanging=2)

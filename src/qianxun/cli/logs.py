@@ -10,8 +10,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from qianxun.cli.drawing import show_degraded
 from qianxun.cli.search import described as described_search
-from qianxun.cli.search import show, show_degraded
+from qianxun.cli.search import show
 from qianxun.cli.session import JsonFlag, Library, find_base, session_of, with_engine, with_library
 from qianxun.cli.voice import note, out, print_json, say
 
@@ -172,7 +173,7 @@ def replay(
         return
     console = out()
     show(console, done.answer)
-    show_degraded(done.answer)
+    show_degraded(done.answer.degraded)
     console.print(_verdict(done), markup=False, soft_wrap=True)
     for change in done.changed:
         console.print(f"  {_told(change)}", markup=False, soft_wrap=True)

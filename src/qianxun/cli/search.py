@@ -11,31 +11,27 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from qianxun.cli.drawing import ARMS, excerpt, named, place_of, show_degraded
 from qianxun.cli.explain import (
-    ARMS,
-    PARTS,
     TIERS,
     command_for,
     described_arms,
     described_sum,
     described_why,
-    named,
-    place_of,
     show_asked,
     show_hit,
     show_why,
     sums_of,
 )
+from qianxun.cli.narrowing import DocOption, ProjectOption, TagOption, TypeOption, UserOption, filter_of
 from qianxun.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
-from qianxun.cli.voice import note, out, print_folded, print_json, say
+from qianxun.cli.voice import out, print_folded, print_json, say
 from qianxun.errors import BadInput
 
 if TYPE_CHECKING:
     from qianxun.pipelines.explanation import Explained, Explanation
-    from qianxun.types import Filter, Found, KnowledgeBase, Recall
+    from qianxun.types import Found, KnowledgeBase, Recall
 
-SNIPPET = 120  # characters shown of a prose chunk, and of a table's row
-ROWS = 3
 NO_RERANK = "none"
 
 
@@ -58,13 +54,11 @@ def search(
     mode: Annotated[Mode, typer.Option(help="检索方式 · how to search")] = Mode.hybrid,
     top_k: Annotated[int | None, typer.Option("--top-k", "-k", metavar="N", help="最多几条 · at most so many")] = None,
     threshold: Annotated[float, typer.Option(metavar="X", help="分数不低于 0–1 · least score")] = 0.0,
-    doc: Annotated[list[str] | None, typer.Option(metavar="ID", help="只在这些文档中找 · only in these")] = None,
-    user: Annotated[str | None, typer.Option(metavar="U", help="只找这个用户的 · only this user's")] = None,
-    project: Annotated[str | None, typer.Option(metavar="P", help="只找这个项目的 · only this project's")] = None,
-    content_type: Annotated[
-        list[str] | None, typer.Option("--type", metavar="T", help="只找这些类型 · only these types")
-    ] = None,
-    tag: Annotated[list[str] | None, typer.Option(metavar="X", help="只找有其中之一标签的 · with one of them")] = None,
+    doc: DocOption = None,
+    user: UserOption = None,
+    project: ProjectOption = None,
+    content_type: TypeOption = None,
+    tag: TagOption = None,
     fusion: Annotated[Fusion | None, typer.Option(help="怎样合成一个分数 · how scores become one")] = None,
     weights: Annotated[
         str | None, typer.Option(metavar="W", help="各路的权重，如 vector=.7,keyword=.3 · how much each arm counts")
@@ -86,7 +80,7 @@ def search(
         "mode": mode.value,
         "top_k": top_k,
         "threshold": threshold,
-        "where": _filter(user, project, content_type or (), tag or ()),
+        "where": filter_of(user, project, content_type, tag),
         "doc_ids": tuple(doc or ()),
         "fusion": fusion.value if fusion else None,
         "weights": _weights(weights) if weights is not None else None,
@@ -101,7 +95,7 @@ def search(
         print_json(_explained_json(start, request, described(base, answer, doc or ()), told))
     elif why is not None and told is not None and told.chunk is not None and not explain:
         show_why(out(), told.chunk, request.command(start, told.chunk))
-        show_degraded(answer)
+        show_degraded(answer.degraded)
     else:
         _show_all(start, request, base, answer, told)
 
@@ -155,7 +149,7 @@ def _show_all(start: str, request: Request, base: KnowledgeBase, answer: Recall,
         show(console, answer)
     else:
         _show_explained(console, answer, told)
-    show_degraded(answer)
+    show_degraded(answer.degraded)
     if answer.found:
         console.print(_count(answer), style="dim")
     else:
@@ -171,7 +165,7 @@ def _show_explained(console: Console, answer: Recall, told: Explained) -> None:
     for rank, hit in enumerate(answer.found, 1):
         print_folded(console, _title(rank, hit, with_arms=False), 10, hanging=10)
         show_hit(console, hit, sums.get(hit.chunk.chunk_id))
-        print_folded(console, excerpt(hit, answer.query), 4)
+        print_folded(console, excerpt(hit.chunk, answer.query), 4)
         console.print()
 
 
@@ -191,17 +185,6 @@ def _explained_json(start: str, request: Request, document: dict[str, Any], told
 def _count(answer: Recall) -> str:
     number, milliseconds = len(answer.found), answer.seconds * 1000
     return say(f"{number} 条，{milliseconds:.0f} 毫秒", f"{number} results, {milliseconds:.0f} ms")
-
-
-def _filter(user: str | None, project: str | None, types: Sequence[str], tags: Sequence[str]) -> Filter:
-    from qianxun.types import EVERYTHING, Eq, In, all_of
-
-    return all_of(
-        Eq("user_id", user) if user is not None else EVERYTHING,
-        Eq("project_id", project) if project is not None else EVERYTHING,
-        In("content_type", tuple(types)) if types else EVERYTHING,
-        In("tags", tuple(tags)) if tags else EVERYTHING,
-    )
 
 
 # ── JSON ─────────────────────────────────────────────────────────────────────────────────────────
@@ -256,18 +239,7 @@ def show(console: Console, answer: Recall) -> None:
     """The results, best first, with what was found highlighted."""
     for rank, hit in enumerate(answer.found, 1):
         print_folded(console, _title(rank, hit), 10, hanging=10)
-        print_folded(console, excerpt(hit, answer.query), 4)
-
-
-def show_degraded(answer: Recall) -> None:
-    """Says aloud what could not take part."""
-    for part in answer.degraded:
-        if part.part in ARMS:
-            arm = named(ARMS, part.part)
-            told = say(f"! {arm}检索没能参加：{part.reason}", f"! The {arm} arm did not take part: {part.reason}")
-        else:
-            told = f"! {named(PARTS, part.part)}{say('：', ': ')}{part.reason}"
-        note(told, "yellow")
+        print_folded(console, excerpt(hit.chunk, answer.query), 4)
 
 
 def _title(rank: int, hit: Found, *, with_arms: bool = True) -> Text:
@@ -277,48 +249,6 @@ def _title(rank: int, hit: Found, *, with_arms: bool = True) -> Text:
         arms = "  ".join(f"{named(ARMS, arm)} {by.score:.2f}" for arm, by in hit.arms.items())
         title.append(f"{named(TIERS, hit.tier)}  {arms}  ", style="dim")
     return title.append_text(place_of(hit.chunk))
-
-
-def excerpt(hit: Found, query: str) -> Text:
-    """The telling part of a chunk, its heading left out; of a table, the head and the rows that match best."""
-    from qianxun.answer.matching import snippet, spans, telling_words
-
-    words = telling_words(query)
-    if hit.chunk.kind == "table":
-        return _highlighted(_rows(hit.chunk.text, query), words)
-    shown = " ".join(_without_heading(hit).split())
-    start, end = snippet(shown, spans(shown, words), SNIPPET)
-    drawn = _highlighted(shown[start:end], words)
-    return Text("…" if start else "") + drawn + Text("…" if end < len(shown) else "")
-
-
-def _highlighted(text: str, words: Sequence[str]) -> Text:
-    from qianxun.answer.matching import spans
-
-    drawn = Text(text)
-    for start, end in spans(text, words):
-        drawn.stylize("bold yellow", start, end)
-    return drawn
-
-
-def _without_heading(hit: Found) -> str:
-    """The title line shows the headings already."""
-    text = hit.chunk.text.lstrip()
-    for heading in hit.chunk.headings:
-        text = text.removeprefix(heading).lstrip()
-    return text or hit.chunk.text
-
-
-def _rows(text: str, query: str) -> str:
-    from qianxun.answer.matching import weights
-
-    lines = [line for line in text.splitlines() if line.strip()]
-    body = next((at + 1 for at, line in enumerate(lines) if line.startswith("|")), 0)  # behind the column names
-    told = weights(lines, query)
-    best = sorted(range(body, len(lines)), key=lambda at: (-told[at], at))[:ROWS]
-    kept = sorted(best[:1] + [at for at in best[1:] if told[at] >= told[best[0]] / 2 > 0])
-    shown = [*lines[:body], *(lines[at] for at in kept)]
-    return "\n".join(line if len(line) <= SNIPPET else line[:SNIPPET] + "…" for line in shown)
 
 
 def _advice(start: str, base: KnowledgeBase, answer: Recall, *, narrowed: bool) -> str:

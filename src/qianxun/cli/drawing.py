@@ -1,0 +1,120 @@
+"""What several commands draw alike: bars, places, the telling part of a text, what could not take part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from qianxun.cli.voice import note, print_folded, say
+
+if TYPE_CHECKING:
+    from qianxun.types import Chunk, Degraded
+
+INDENT = 4
+SNIPPET = 120  # characters shown of prose, and of a table's row
+ROWS = 3
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+ARMS = {"vector": ("语义", "vector"), "keyword": ("词语", "keyword"), "qa": ("问答", "questions")}
+PARTS = {
+    "rerank": ("重排", "Rerank"),
+    "rewrite": ("改写", "Rewriting"),
+    "document": ("文档", "Document"),
+}  # what else of a search may be degraded
+
+
+def named(names: Mapping[str, tuple[str, str]], key: str) -> str:
+    return say(*names.get(key, (key, key)))
+
+
+def place_of(chunk: Chunk) -> Text:
+    """The document, the headings that are not its name, the page."""
+    place = Text(chunk.doc_name or chunk.doc_id, style="bold cyan")
+    headings = [heading for heading in chunk.headings if heading != Path(chunk.doc_name).stem]
+    if headings:
+        place.append(" › " + " › ".join(headings), style="not bold")
+    if chunk.page is not None:
+        place.append(say(f"  第 {chunk.page} 页", f"  p. {chunk.page}"), style="dim")
+    return place
+
+
+def bar(score: float, width: int) -> str:
+    """So many cells for a score of 1; anything above zero is seen."""
+    eighths = round(min(max(score, 0.0), 1.0) * width * 8)
+    eighths = max(eighths, 1) if score > 0.0 else 0
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (EIGHTHS[rest] if rest else "")).ljust(width, " ")
+
+
+def padded(name: str, cells: int) -> str:
+    return name + " " * (cells - cell_len(name))
+
+
+def labelled(console: Console, label: str, told: str | Text) -> None:
+    """``label told``, indented, its further lines below the first."""
+    hanging = cell_len(label) + 1
+    print_folded(console, Text.assemble((label + " ", "dim"), told), INDENT + hanging, hanging=hanging)
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.0f}" if seconds >= 0.01 else f"{seconds * 1000:.1f}"
+
+
+def show_degraded(degraded: Sequence[Degraded]) -> None:
+    """Says aloud what could not take part in a search."""
+    for part in degraded:
+        if part.part in ARMS:
+            arm = named(ARMS, part.part)
+            told = say(f"! {arm}检索没能参加：{part.reason}", f"! The {arm} arm did not take part: {part.reason}")
+        else:
+            told = f"! {named(PARTS, part.part)}{say('：', ': ')}{part.reason}"
+        note(told, "yellow")
+
+
+# ── what a text says ─────────────────────────────────────────────────────────────────────────────
+
+
+def excerpt(chunk: Chunk, query: str) -> Text:
+    """The telling part of a chunk, its heading left out; of a table, the head and the rows that match best."""
+    from qianxun.answer.matching import snippet, spans, telling_words
+
+    words = telling_words(query)
+    if chunk.kind == "table":
+        return highlighted(_rows(chunk.text, query), words)
+    shown = " ".join(_without_heading(chunk).split())
+    start, end = snippet(shown, spans(shown, words), SNIPPET)
+    drawn = highlighted(shown[start:end], words)
+    return Text("…" if start else "") + drawn + Text("…" if end < len(shown) else "")
+
+
+def highlighted(text: str, words: Sequence[str]) -> Text:
+    from qianxun.answer.matching import spans
+
+    drawn = Text(text)
+    for start, end in spans(text, words):
+        drawn.stylize("bold yellow", start, end)
+    return drawn
+
+
+def _without_heading(chunk: Chunk) -> str:
+    """The title line shows the headings already."""
+    text = chunk.text.lstrip()
+    for heading in chunk.headings:
+        text = text.removeprefix(heading).lstrip()
+    return text or chunk.text
+
+
+def _rows(text: str, query: str) -> str:
+    from qianxun.answer.matching import weights
+
+    lines = [line for line in text.splitlines() if line.strip()]
+    body = next((at + 1 for at, line in enumerate(lines) if line.startswith("|")), 0)  # behind the column names
+    told = weights(lines, query)
+    best = sorted(range(body, len(lines)), key=lambda at: (-told[at], at))[:ROWS]
+    kept = sorted(best[:1] + [at for at in best[1:] if told[at] >= told[best[0]] / 2 > 0])
+    shown = [*lines[:body], *(lines[at] for at in kept)]
+    return "\n".join(line if len(line) <= SNIPPET else line[:SNIPPET] + "…" for line in shown)
