@@ -87,7 +87,7 @@ def written_recall(knowledge_base: int, recall: Recall) -> dict[str, Any]:
         "time_cost_ms": round(recall.seconds * 1000),
         "trace_id": recall.trace_id,
         "tier": recall.tier,
-        "degraded": _written_degraded(recall.degraded),
+        "degraded": written_degraded(recall.degraded),
         "chunks": [written_found(each) for each in recall.found],
         "query": recall.query,
         "queries": list(recall.queries),
@@ -95,22 +95,21 @@ def written_recall(knowledge_base: int, recall: Recall) -> dict[str, Any]:
         "seconds": recall.seconds,
         "steps": _written_steps(recall.steps),
         "from_cache": recall.from_cache,
-        "generation": _written_generation(recall.generation),
+        "generation": written_generation(recall.generation),
     }
 
 
 def read_recall(data: Mapping[str, Any]) -> Recall:
-    told = data["generation"]
     return Recall(
         query=data["query"],
         mode=data["retrieval_mode"],
         found=tuple(read_found(each) for each in data["chunks"]),
-        degraded=_read_degraded(data["degraded"]),
+        degraded=read_degraded(data["degraded"]),
         seconds=data["seconds"],
         trace_id=data["trace_id"],
         queries=tuple(data["queries"]),
         steps=_read_steps(data["steps"]),
-        generation=Generation(told["records"], told["index"], told["model"], told["analysis"]) if told else None,
+        generation=read_generation(data["generation"]),
         from_cache=data["from_cache"],
     )
 
@@ -126,7 +125,7 @@ def written_found(found: Found) -> dict[str, Any]:
         "score": found.score,
         "source": found.source,
         "highlights": list(found.highlights),
-        "metadata": _written_metadata(chunk.attributes.metadata),
+        "metadata": written_metadata(chunk.attributes.metadata),
         "tier": found.tier,
         "arms": _written_arms(found.arms),
         "matched": list(found.matched),
@@ -159,7 +158,7 @@ def written_chunk(chunk: Chunk) -> dict[str, Any]:
         "doc_id": chunk.doc_id,
         "doc_name": chunk.doc_name,
         "content": chunk.text,
-        "metadata": _written_metadata(chunk.attributes.metadata),
+        "metadata": written_metadata(chunk.attributes.metadata),
         **_written_place(chunk),
     }
 
@@ -209,7 +208,7 @@ def _written_place(chunk: Chunk) -> dict[str, Any]:
     }
 
 
-def _written_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def written_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in metadata.items()}
 
 
@@ -221,11 +220,11 @@ def _read_arms(data: Mapping[str, Any]) -> dict[str, ArmScore]:
     return {arm: ArmScore(by["rank"], by["raw"], by["score"]) for arm, by in data.items()}
 
 
-def _written_degraded(degraded: Sequence[Degraded]) -> list[dict[str, str]]:
+def written_degraded(degraded: Sequence[Degraded]) -> list[dict[str, str]]:
     return [{"part": one.part, "reason": one.reason} for one in degraded]
 
 
-def _read_degraded(data: Sequence[Mapping[str, str]]) -> tuple[Degraded, ...]:
+def read_degraded(data: Sequence[Mapping[str, str]]) -> tuple[Degraded, ...]:
     return tuple(Degraded(one["part"], one["reason"]) for one in data)
 
 
@@ -237,10 +236,14 @@ def _read_steps(data: Sequence[Mapping[str, Any]]) -> tuple[StepTime, ...]:
     return tuple(StepTime(step["name"], step["seconds"], step["count"]) for step in data)
 
 
-def _written_generation(told: Generation | None) -> dict[str, Any] | None:
+def written_generation(told: Generation | None) -> dict[str, Any] | None:
     if told is None:
         return None
     return {"records": told.records, "index": told.index, "model": told.model, "analysis": told.analysis}
+
+
+def read_generation(told: Mapping[str, Any] | None) -> Generation | None:
+    return Generation(told["records"], told["index"], told["model"], told["analysis"]) if told else None
 
 
 # ── why ──────────────────────────────────────────────────────────────────────────────────────────
@@ -307,7 +310,7 @@ def _written_explanation(why: Explanation) -> dict[str, Any]:
         "failing": [written_filters(part) for part in why.failing],
         "status": why.status,
         "changes": {CHANGED[name]: _written_change(name, value) for name, value in why.changes.items()},
-        "degraded": _written_degraded(why.degraded),
+        "degraded": written_degraded(why.degraded),
         "chunk": written_chunk(why.chunk) if why.chunk is not None else None,
     }
 
@@ -331,7 +334,7 @@ def _read_explanation(data: Mapping[str, Any]) -> Explanation:
         failing=tuple(read_filters(part) for part in data["failing"]),
         status=data["status"],
         changes={names[written]: _read_change(names[written], value) for written, value in data["changes"].items()},
-        degraded=_read_degraded(data["degraded"]),
+        degraded=read_degraded(data["degraded"]),
         chunk=read_chunk(data["chunk"]) if data["chunk"] is not None else None,
     )
 
@@ -400,7 +403,7 @@ def written_log(entry: LogEntry) -> dict[str, Any]:
         "zero": not entry.results,
         "time_cost_ms": entry.time_cost_ms,
         "from_cache": entry.from_cache,
-        "degraded": _written_degraded(entry.degraded),
+        "degraded": written_degraded(entry.degraded),
         "steps": _written_steps(entry.steps),
         "results": [{"chunk_id": chunk_id, "score": score} for chunk_id, score in entry.results],
         "trace_id": entry.trace_id,
@@ -427,7 +430,7 @@ def read_log(data: Mapping[str, Any]) -> LogEntry:
         generation=data["generation"],
         digest=data["digest"],
         steps=_read_steps(data["steps"]),
-        degraded=_read_degraded(data["degraded"]),
+        degraded=read_degraded(data["degraded"]),
         from_cache=data["from_cache"],
         feedback=read_feedback(feedback) if feedback is not None else None,
     )
