@@ -1,4 +1,4 @@
-"""BM25 over the examples' own words, in this process: a table of examples is small, and both databases rank the same."""
+"""BM25 over the examples' own words, in this process: examples are few, and so both databases rank the same."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.chinese import STOP_WORDS, fold, words
+from qianxun.chinese import STOP_WORDS, words
 
 K1: Final = 1.2
 B: Final = 0.75
 
 
 def terms(text: str) -> list[str]:
-    """What of a text is compared: its words in one written form, without those that say nothing."""
-    return [word for word in words(fold(text)) if word not in STOP_WORDS]
+    """What of a text is compared: its words, without those that say nothing."""
+    return [word for word in words(text) if word not in STOP_WORDS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +68,5 @@ def _posting(
     rows = np.array([row for row, _ in where], dtype=np.int64)
     times = np.array([count for _, count in where], dtype=np.float32)
     # Saturated at 1 instead of BM25's k1 + 1: the factor is the same for all, and the sum has a ceiling.
-    return rows, times / (times + K1 * (1.0 - B + B * longer[rows]))
+    worth = times / (times + K1 * (1.0 - B + B * longer[rows]))
+    return rows, worth.astype(np.float32)

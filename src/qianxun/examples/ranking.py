@@ -8,15 +8,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from math import isfinite
 from numbers import Real
 from typing import Any, Final, TypedDict, TypeVar
+
+from qianxun.examples.schema import DEFAULT_GRADE, GRADES
 
 log = logging.getLogger(__name__)
 
 GLOBAL_TOP_K: Final = 15
-GRADES: Final = {"优秀": 3, "良好": 2, "一般": 1}
-LOWEST_GRADE: Final = 1  # of an example that nobody has graded
+GRADE_SCORES: Final = {grade: score for score, grade in enumerate(reversed(GRADES), 1)}  # 优秀 3, 良好 2, 一般 1
+LOWEST_GRADE: Final = GRADE_SCORES[DEFAULT_GRADE]
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -85,7 +86,7 @@ def valid_results(results: Sequence[Result]) -> list[Result]:
 
 def _problem(result: Mapping[str, Any]) -> str:
     similarity = result.get("similarity")
-    if not isinstance(similarity, Real) or not isfinite(similarity) or not 0.0 <= similarity <= 1.0:
+    if not isinstance(similarity, Real) or not 0.0 <= float(similarity) <= 1.0:  # nor is a NaN
         return f"相似度 {similarity!r} 不在 0–1 之间"
     if not _content(result).strip():
         return "内容为空"
@@ -112,7 +113,7 @@ def _about(result: Mapping[str, Any], name: str) -> Any:
 
 
 def _grade(result: Mapping[str, Any]) -> int:
-    return GRADES.get(str(_about(result, "quality_grade")), LOWEST_GRADE)
+    return GRADE_SCORES.get(str(_about(result, "quality_grade")), LOWEST_GRADE)
 
 
 def _date(result: Mapping[str, Any]) -> datetime:
