@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from qianxun.ingest.cells import is_missing, money, number, percent
 from qianxun.ingest.parse.outline import heading_level
@@ -37,6 +37,9 @@ _LONGEST_CAPTION: Final = 60
 _LONGEST_PAIR: Final = 60  # cells of a table that is only two lines of two cells
 _LONGEST_GAP: Final = 80  # a line without a pipe that may still be a row: a merged cell across all columns
 _LEAST_WORDS: Final = 0.5  # share of letters, digits and Chinese among what is drawn
+_LEAST_ALIKE: Final = 5  # at least one row in so many has the width of the table
+_MOST_CELLS: Final = 2_000_000
+_MOST_SHARED: Final = 20_000  # characters of names that stand over all columns, in all of these
 _FILE_ENDING: Final = re.compile(r"\.(?:txt|md|markdown|html?|csv|tsv|json|pdf|docx?|pptx?|xlsx?)$", re.IGNORECASE)
 
 
@@ -50,10 +53,13 @@ class PipeTable:
     rows: tuple[int, ...]
 
 
+_Cells: TypeAlias = tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class _Row:
     line: int
-    cells: tuple[str, ...]
+    cells: _Cells
 
 
 def pipe_tables(lines: Sequence[str], name: str = "") -> list[PipeTable]:
@@ -137,9 +143,13 @@ def _table(lines: Sequence[str], start: int, stop: int, floor: int, name: str) -
     if len(rows) < 2:
         return None
     ruled = next((count for count, row in enumerate(rows) if row.line > start and _is_rule(lines[row.line - 1])), 0)
-    grid, heads = _squared(rows, 1 if ruled == 1 else None)
+    widths = Counter(len(row.cells) for row in rows)
+    if max(widths) * len(rows) > _MOST_CELLS or max(widths.values()) * _LEAST_ALIKE < len(rows):
+        return None
+    grid, heads = _squared(rows, max(widths, key=lambda wide: (widths[wide], wide)))
     first, caption = _caption(lines, start, floor)
-    table = read_table(grid, title=caption or name, header_rows=heads)
+    heads = 1 if ruled == 1 and heads is None else heads
+    table = read_table(grid, title=caption or name, header_rows=heads, titled=len(widths) == 1)
     if table is None or len(grid.rows) != len(rows):
         return None
     noted = len(table.notes.split("\n")) if table.notes else 0
@@ -148,7 +158,7 @@ def _table(lines: Sequence[str], start: int, stop: int, floor: int, name: str) -
     return PipeTable(first, stop, table, data)
 
 
-def _cells(line: str) -> tuple[str, ...]:
+def _cells(line: str) -> _Cells:
     return tuple(clean(cell.replace("\\|", "|")) for cell in _PIPE.split(line))
 
 
@@ -174,43 +184,54 @@ def _caption(lines: Sequence[str], start: int, floor: int) -> tuple[int, str]:
 # ── rows that lost their merged cells ────────────────────────────────────────────────────────────
 
 
-def _squared(rows: Sequence[_Row], heads: int | None) -> tuple[Grid, int | None]:
+def _squared(rows: Sequence[_Row], width: int) -> tuple[Grid, int | None]:
     """A grid as wide as most rows are, and how many rows head it where that is known.
 
     A row of another width has lost a merged cell; as nobody can tell which, it stands whole in the first column.
     """
-    widths = Counter(len(row.cells) for row in rows)
-    width = max(widths, key=lambda wide: (widths[wide], wide))
-    merged = _merged_header(rows, width) if len(widths) > 1 else None
-    placed = [(r, c, cell) for r, c, cell in merged or ()]
-    skipped = 2 if merged else 0
-    for r, row in enumerate(rows[skipped:], skipped):
+    placed = _header(rows, width)
+    heads = 1 + max((r for r, _, _ in placed), default=-1)
+    for r, row in enumerate(rows[heads:], heads):
         if len(row.cells) == width:
             placed.extend((r, c, Cell(cell)) for c, cell in enumerate(row.cells))
         else:
             placed.append((r, 0, Cell(" | ".join(cell for cell in row.cells if cell))))
-    if merged is None and len(rows[0].cells) != width:
-        heads = 0 if heads is None else heads
-    return place(placed), 2 if merged else heads
+    return place(placed), heads or (None if len(rows[0].cells) == width else 0)
 
 
-def _merged_header(rows: Sequence[_Row], width: int) -> list[tuple[int, int, Cell]] | None:
-    """Two rows of names, the last ones above over several below: 项目 | 期末 | 期初, then 余额 | 准备 | 余额 | 准备.
+_Placed: TypeAlias = tuple[int, int, Cell]
 
-    Only where the widths leave no other reading: the names that stand alone head words, the others head numbers.
-    """
-    if len(rows) < 3 or len(rows[0].cells) >= width or not 1 < len(rows[1].cells) < width:
-        return None
-    above, below = rows[0].cells, rows[1].cells
+
+def _header(rows: Sequence[_Row], width: int) -> list[_Placed]:
+    """Rows of names narrower than the table: 项目 | 期末 | 期初, then 余额 | 准备 | 余额 | 准备."""
+    count = 0
+    while (
+        count < min(3, len(rows) - 1) and len(rows[count].cells) < width and not any(map(_is_value, rows[count].cells))
+    ):
+        count += 1
+    data = [row.cells for row in rows[count:] if len(row.cells) == width]
+    if not count or not data or not any(_is_value(cell) for cells in data for cell in cells[1:]):
+        return []
+    if count == 2 and (split := _split(rows[0].cells, rows[1].cells, width, data)) is not None:
+        return split
+    if sum(len(row.cells) * len("".join(row.cells)) for row in rows[:count]) > _MOST_SHARED:
+        return []
+    # Which name stands over which columns is lost: the first names the rows, the others stand over all the rest.
+    shared = ["、".join(name for name in row.cells[not at :] if name) for at, row in enumerate(rows[:count])]
+    wide = [(at, 1, Cell(names, col_span=width - 1)) for at, names in enumerate(shared)]
+    return [(0, 0, Cell(rows[0].cells[0], row_span=count)), *wide]
+
+
+def _split(above: Sequence[str], below: Sequence[str], width: int, data: Sequence[_Cells]) -> list[_Placed] | None:
+    """The last names above, each over as many of those below; only where the widths leave no other reading."""
     groups = len(above) + len(below) - width
     alone = len(above) - groups
     if alone < 1 or groups < 1 or len(below) % groups or len(below) // groups < 2:
         return None
     each = len(below) // groups
-    if any(below[at] != below[at % each] for at in range(len(below))) or any(map(_is_value, (*above, *below))):
+    if any(below[at] != below[at % each] for at in range(len(below))):
         return None
-    data = [row.cells for row in rows[2:] if len(row.cells) == width]
-    if not data or any(_is_value(cell) for cells in data for cell in cells[1:alone]):
+    if any(_is_value(cell) for cells in data for cell in cells[1:alone]):
         return None
     if alone > 1 and not all(_is_value(cell) or is_missing(cell) for cells in data for cell in cells[alone:]):
         return None

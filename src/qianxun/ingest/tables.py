@@ -137,12 +137,15 @@ def _without_gaps(grid: Grid) -> Grid:
 # ── the table in a grid ──────────────────────────────────────────────────────────────────────────
 
 
-def read_table(grid: Grid, *, title: str = "", source: str = "", header_rows: int | None = None) -> Table | None:
+def read_table(
+    grid: Grid, *, title: str = "", source: str = "", header_rows: int | None = None, titled: bool = True
+) -> Table | None:
     """The table a grid holds: title and notes taken off, headers joined, columns typed; None if it is no table.
 
-    ``header_rows`` is given by formats that mark their headers; otherwise the headers are recognised.
+    ``header_rows`` is given by formats that mark their headers; otherwise the headers are recognised. ``titled`` is
+    False where a first row of one cell is known to be no title.
     """
-    grid, own_title = _take_title(grid)
+    grid, own_title = _take_title(grid) if titled else (grid, "")
     if own_title and header_rows is not None:
         header_rows = max(header_rows - 1, 0)
     grid, notes = _take_notes(grid)
