@@ -31,6 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("settings", "registry", "folder"),
     ("shelf", "embeddings"),
     ("example_library",),
+    ("example_search",),
     ("engine",),
     ("service",),
     ("client",),  # speaks the service's language: its shapes and filters
@@ -57,6 +58,8 @@ DRIVERS = {
     "prometheus_client": {"service/metrics.py"},
     "opentelemetry": {"service/spans.py"},
     "cryptography": {"records/sealing.py"},
+    "langgraph": {"workflow/graph_builder.py"},
+    "langchain_core": {"workflow"},
 }
 
 

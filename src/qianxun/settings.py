@@ -111,6 +111,8 @@ class ExampleSettings:
     global_top_k: int = 15
     similarity_threshold: float = 0.7
     min_results: int = 5  # with fewer the threshold is lowered: .6, then .5
+    by_intent: bool = False  # only the tables that a question seems meant for
+    hybrid: bool = False  # the words of a question count beside its vector
     cache_seconds: float = 3600.0  # for which an answer is kept; 0: not at all
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Float, Select, String, Table, bindparam, cast, func, select
+from sqlalchemy import ARRAY, Connection, Float, Select, String, Table, Text, bindparam, cast, func, select
 from sqlalchemy.sql.elements import ColumnElement
 
 from qianxun.examples.ranking import FoundExample
@@ -72,9 +72,9 @@ def _distance(table: Table) -> ColumnElement[float]:
 
 
 def _conditions(table: Table, where: ExampleFilter) -> list[ColumnElement[bool]]:
-    having = []
+    having: list[ColumnElement[bool]] = []
     if where.tags:
-        having.append(table.c.tags.contains(list(where.tags)))
+        having.append(table.c.tags.op("@>", is_comparison=True)(cast(list(where.tags), ARRAY(Text))))
     if where.grades:
         having.append(table.c.quality_grade.in_(where.grades))
     return having

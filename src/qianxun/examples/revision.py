@@ -11,7 +11,6 @@ from typing import Any, Final
 from sqlalchemy import (
     Connection,
     Integer,
-    PoolProxiedConnection,
     Table,
     cast,
     extract,
@@ -44,7 +43,7 @@ class LibraryWatch:
 
     store: ExampleStore
     _taken: tuple[Hashable, dict[str, Revision]] | None = field(default=None, repr=False)
-    _line: PoolProxiedConnection | None = field(default=None, repr=False)
+    _line: Any = field(default=None, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def revision(self, source: str) -> Revision:
@@ -76,7 +75,9 @@ class LibraryWatch:
         if self.store.engine.dialect.name != "sqlite":
             return None
         if self._line is None:
-            self._line = self.store.engine.raw_connection()
+            pooled = self.store.engine.raw_connection()
+            self._line = pooled.driver_connection
+            pooled.detach()  # it takes no place from those who search
         cursor = self._line.cursor()
         try:
             cursor.execute("PRAGMA data_version")

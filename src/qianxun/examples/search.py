@@ -63,8 +63,12 @@ class NearestSearch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """How a library is searched. Off, all of it, unless asked for."""
+    """How a library is searched: what `retrieve` asks for, and what every search does beyond the plain one."""
 
+    top_k_per_table: int = TOP_K_PER_TABLE
+    global_top_k: int = GLOBAL_TOP_K
+    similarity_threshold: float = SIMILARITY_THRESHOLD
+    min_results: int = MIN_RESULTS  # with fewer the threshold is lowered: .6, then .5
     by_intent: bool = False  # where no tables are named: only those that the question seems meant for
     hybrid: bool = False  # words count beside vectors
     cache_seconds: float = 0.0  # how long an answer is kept; 0: not at all
@@ -180,6 +184,18 @@ class ExampleLibrary:
 
         return self._kept_or(search, query_text, tuple(keywords or ()), depends)
 
+    def retrieve(self, query_text: str, keywords: Sequence[str] | None = None) -> list[RetrievedExample]:
+        """`vector_db_search` as the library's settings have it."""
+        told = self.settings
+        return self.vector_db_search(
+            query_text,
+            keywords,
+            told.global_top_k,
+            told.similarity_threshold,
+            min_results=told.min_results,
+            top_k_per_table=told.top_k_per_table,
+        )
+
     def sources(self, table_names: Sequence[str] | None = None) -> tuple[str, ...]:
         """Categories by their own names or those of their tables, each once. Raises NotFound for any other."""
         named = DEFAULT_TABLE_NAMES if table_names is None else table_names
@@ -220,7 +236,8 @@ class ExampleLibrary:
             return [row for future in running for row in future.result()]
         finally:
             for future in running:
-                future.cancel()
+                if not future.done():  # another has failed: nobody waits for this one
+                    future.cancel()
 
     def _of_table(self, source: str, asked: _Asked, threshold: float) -> list[FoundExample]:
         limit = _bounded(asked.per_table)

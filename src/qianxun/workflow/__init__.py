@@ -1,0 +1,1 @@
+"""The example library in a LangGraph: the retrieval node, and graphs built from a flow.yaml."""

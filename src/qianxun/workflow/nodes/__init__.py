@@ -1,0 +1,1 @@
+"""Function nodes: each takes the state and gives what changed in it."""
