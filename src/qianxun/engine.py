@@ -32,6 +32,7 @@ from qianxun.pipelines.indexing import Drained, retry_due
 from qianxun.pipelines.ingest import Labels, Report, Watch, accept, submission, take, take_file, take_files
 from qianxun.pipelines.journal import Journal
 from qianxun.pipelines.knowledge_base import KnowledgeBaseManager
+from qianxun.pipelines.layered import LayeredRecall
 from qianxun.pipelines.model_registry import Registry, is_ref
 from qianxun.pipelines.model_threads import ModelThreads
 from qianxun.pipelines.open_bases import OpenBases, open_base
@@ -62,6 +63,7 @@ class _Hooks:
     """Who wants to know. One value for all tenants, so that a hook set late, or on one of them, hears of all."""
 
     recalled: Callable[[Recalled], None] = _nothing
+    climbed: Callable[[LayeredRecall], None] = _nothing
     indexed: Callable[[IndexTime], None] = _nothing
 
 
@@ -151,6 +153,15 @@ class Engine:
     @recalled.setter
     def recalled(self, hook: Callable[[Recalled], None]) -> None:
         self._hooks.recalled = hook
+
+    @property
+    def climbed(self) -> Callable[[LayeredRecall], None]:
+        """Told of every layered search that has ended, likewise."""
+        return self._hooks.climbed
+
+    @climbed.setter
+    def climbed(self, hook: Callable[[LayeredRecall], None]) -> None:
+        self._hooks.climbed = hook
 
     @property
     def indexed(self) -> Callable[[IndexTime], None]:

@@ -11,15 +11,16 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy.exc import InterfaceError, OperationalError
 
-from qianxun.pipelines.recall_bytes import digest
+from qianxun.pipelines.layered import LayeredRecall
+from qianxun.pipelines.recall_bytes import digest, layered_digest
 from qianxun.pipelines.replaying import is_replaying
 from qianxun.records import Records, logs
 from qianxun.records.logs import LogEntry
-from qianxun.types import KnowledgeBase, Recall
+from qianxun.types import KnowledgeBase, Recall, StepTime
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ PRUNE_EVERY = 1000  # entries written between two looks at what is too old
 class _Note:
     at: datetime
     base: KnowledgeBase
-    recall: Recall
+    recall: Recall | LayeredRecall
     params: Mapping[str, Any]
 
 
@@ -52,8 +53,8 @@ class Journal:
     _has_failed: bool = field(default=False, init=False, repr=False)
     _is_closed: bool = field(default=False, init=False, repr=False)
 
-    def note(self, base: KnowledgeBase, recall: Recall, params: Mapping[str, Any]) -> None:
-        """Takes note of a recall; ``params`` as `parameters.params_of` writes them. Called in the event loop."""
+    def note(self, base: KnowledgeBase, recall: Recall | LayeredRecall, params: Mapping[str, Any]) -> None:
+        """Takes note of a recall; ``params`` as `parameters` writes them. Called in the event loop."""
         if is_replaying() or self._is_closed:
             return
         self._waiting.append(_Note(datetime.now(UTC), base, recall, params))
@@ -125,6 +126,8 @@ class Journal:
 
     def _entry(self, note: _Note) -> LogEntry | None:
         try:
+            if isinstance(note.recall, LayeredRecall):
+                return layered_entry(note.base, note.recall, note.params, note.at)
             return entry_of(note.base, note.recall, note.params, note.at)
         except Exception as error:  # as above
             self.dropped += 1
@@ -140,6 +143,31 @@ class Journal:
         self.dropped += over
         for _ in range(over):
             self._waiting.popleft()
+
+
+# How the log calls layered recalls, beside the modes of plain ones.
+LAYERED: Final = {"text": "texts", "table": "tables"}
+
+
+def layered_entry(base: KnowledgeBase, recall: LayeredRecall, params: Mapping[str, Any], at: datetime) -> LogEntry:
+    """Its ``tier`` is the last layer that let a result in; its steps are the layers that ran."""
+    last = max((each.layer for each in recall.results), default=0)
+    return LogEntry(
+        knowledge_base_id=base.id,
+        tenant=base.tenant,
+        query=recall.query,
+        params=params,
+        results=tuple((each.doc.chunk_id, each.score) for each in recall.results),
+        time_cost_ms=recall.seconds * 1000,
+        created_at=at,
+        mode=LAYERED[recall.kind],
+        tier=f"layer {last}" if last else "",
+        trace_id=recall.trace_id,
+        generation=str(recall.generation) if recall.generation is not None else "",
+        digest=layered_digest(recall),
+        steps=tuple(StepTime(f"layer.{run.strategy}", run.seconds, run.count) for run in recall.layers if run.ran),
+        degraded=recall.degraded,
+    )
 
 
 def entry_of(base: KnowledgeBase, recall: Recall, params: Mapping[str, Any], at: datetime) -> LogEntry:

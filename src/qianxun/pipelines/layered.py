@@ -56,6 +56,10 @@ class LayerRun:
     seconds: float = 0.0
     start: float = field(default=0.0, compare=False)  # by `time.perf_counter`
 
+    @property
+    def failed(self) -> bool:
+        return self.ran and bool(self.reason)
+
 
 @dataclass(frozen=True, slots=True)
 class Cited:
@@ -80,6 +84,7 @@ class LayeredRecall:
     answer: TableAnswer | None = None  # of tables: computed from their cells, or why it was not
     cited: tuple[Cited, ...] = ()  # the first cells that the answer cites; a count cites every row
     cells_total: int = 0  # how many it cites
+    wanted: int = 0  # results that the layers were to find
     seconds: float = 0.0
     trace_id: str = ""
     generation: Generation | None = None  # the state it was answered from

@@ -27,6 +27,17 @@ def arguments_of(params: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def layered_params(top_k: int | None, where: Filter, answer: bool | None = None) -> dict[str, Any]:
+    """The arguments of `Engine.search_texts`, or with ``answer`` of `search_tables`."""
+    told: dict[str, Any] = {"top_k": top_k, "where": written_filter(where)}
+    return told if answer is None else {**told, "answer": answer}
+
+
+def layered_arguments(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What these take to search the same way again."""
+    return {**params, "where": read_filter(params["where"])}
+
+
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (str, int, float)):
         return value

@@ -12,6 +12,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
+from qianxun.pipelines.layered import LayeredRecall
 from qianxun.types import ArmScore, Attributes, Chunk, Degraded, Found, Generation, MetadataValue, Recall, StepTime
 
 # What differs between two runs of one search on the same state of a base. The generation is the state, not the answer.
@@ -45,6 +46,21 @@ def digest(recall: Recall) -> str:
     told["steps"] = [(step.name, step.count) for step in recall.steps]
     found = [_without_text(each) for each in recall.found]
     return hashlib.sha256(_sorted([told, found]).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def layered_digest(recall: LayeredRecall) -> str:
+    """The same for a layered recall: what each layer let in and why, and what the cells answer."""
+    results = [
+        (each.doc.key, each.doc.chunk_id, each.score, each.strategy, each.layer, each.match_details)
+        for each in recall.results
+    ]
+    layers = [(run.layer, run.strategy, run.ran, run.reason, run.count, run.best) for run in recall.layers]
+    answer = None
+    if (told := recall.answer) is not None:
+        cells = [(each.table, each.row, each.column) for each in told.cells]
+        answer = (told.sure, told.text, told.operation, told.values, cells, told.table, told.rows, told.reason)
+    whole = [recall.query, recall.kind, results, layers, recall.degraded, answer]
+    return hashlib.sha256(_sorted(whole).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _without_text(found: Found) -> list[Any]:

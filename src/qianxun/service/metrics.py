@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from qianxun.engine import Engine
 from qianxun.pipelines.base import IndexTime
+from qianxun.pipelines.layered import LayeredRecall
 from qianxun.pipelines.options import ARMS
 from qianxun.pipelines.steps import Recalled
 from qianxun.service.answers import problems
@@ -26,10 +27,16 @@ OTHER: Final = "other"  # what is not in a closed set
 TOTAL: Final = "total"
 ARM_NAMES: Final = ("vector", "keyword", "qa")
 STAGES: Final = ("rewrite", *(f"recall.{arm}" for arm in ARM_NAMES), "fuse", "guess", "rerank", "judge", TOTAL)
-PARTS: Final = (*ARM_NAMES, "rewrite", "rerank", "document")
+LAYERS: Final = {
+    "text": ("vector", "keyword", "expansion"),
+    "table": ("structure", "semantic", "keyword", "expansion"),
+}
+PARTS: Final = (*ARM_NAMES, "rewrite", "rerank", "document", "structure", "semantic", "expansion")
+ANSWERS: Final = ("sure", "declined")
 
 SEARCH_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 INDEX_SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+SCORES: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 RESULTS: Final = (0.0, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
 
@@ -54,6 +61,7 @@ class Metrics:
         self._failed = Counter("rag_search_failures", "Searches whose every arm failed", registry=registry)
         self._hits = Counter("rag_cache_hits", "Searches answered from the cache", registry=registry)
         self._misses = Counter("rag_cache_misses", "Searches that the cache had no answer to", registry=registry)
+        self._layers = _Layers(registry)
         self._index_seconds = Histogram(
             "rag_index_duration_seconds", "Time of a piece of index work", registry=registry, buckets=INDEX_SECONDS
         )
@@ -95,6 +103,15 @@ class Metrics:
             self._degraded.get(part, self._degraded[OTHER]).inc()
         self._count_arms(part for part in parts if part in ARM_NAMES or part not in PARTS)
 
+    def climbed(self, done: LayeredRecall) -> None:
+        """A layered search has ended."""
+        self._layers.observe(done)
+        self._results.observe(len(done.results))
+        if not done.results:
+            self._zero.inc()
+        for part in {each.part for each in done.degraded}:
+            self._degraded.get(part, self._degraded[OTHER]).inc()
+
     def indexed(self, done: IndexTime) -> None:
         """A piece of index work has ended."""
         self._index_seconds.observe(done.seconds)
@@ -117,6 +134,48 @@ class Metrics:
             self._arms.get(name, self._arms[OTHER]).inc()
 
 
+class _Layers:
+    """What the layers of `search_texts` and `search_tables` cost and give."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ("engine", "layer")
+        seconds = Histogram(
+            "rag_layer_duration_seconds", "Time of a layer that ran; total: of the whole", labels,
+            registry=registry, buckets=SEARCH_SECONDS,
+        )  # fmt: skip
+        results = Histogram(
+            "rag_layer_results", "Results that a layer let in", labels, registry=registry, buckets=RESULTS
+        )
+        scores = Histogram(
+            "rag_layer_score", "The best score that a layer let in", labels, registry=registry, buckets=SCORES
+        )
+        failures = Counter("rag_layer_failures", "Layers that failed", labels, registry=registry)
+        known = [(engine, layer) for engine, layers in LAYERS.items() for layer in (*layers, OTHER)]
+        self._seconds = {each: seconds.labels(*each) for each in [*known, *((engine, TOTAL) for engine in LAYERS)]}
+        self._results = {each: results.labels(*each) for each in known}
+        self._scores = {each: scores.labels(*each) for each in known}
+        self._failures = {each: failures.labels(*each) for each in known}
+        answers = Counter(
+            "rag_table_answers", "Questions that cells answer, or do not", ("outcome",), registry=registry
+        )
+        self._answers = {outcome: answers.labels(outcome) for outcome in ANSWERS}
+
+    def observe(self, done: LayeredRecall) -> None:
+        self._seconds[done.kind, TOTAL].observe(done.seconds)
+        for run in done.layers:
+            if not run.ran:
+                continue
+            each = (done.kind, run.strategy if run.strategy in LAYERS[done.kind] else OTHER)
+            self._seconds[each].observe(run.seconds)
+            self._results[each].observe(run.count)
+            if run.count:
+                self._scores[each].observe(run.best)
+            if run.failed:
+                self._failures[each].inc()
+        if done.answer is not None:
+            self._answers["sure" if done.answer.sure else "declined"].inc()
+
+
 def routes() -> APIRouter:
     router = APIRouter()
 
@@ -131,7 +190,7 @@ def routes() -> APIRouter:
         },
     )
     async def metrics(request: Request) -> Response:
-        """检索与索引的用时、结果数、没有结果的次数、失败的各路、缓存命中、排队的写入、各接口的请求数。"""
+        """检索与索引的用时、结果数、没有结果的次数、失败的各路、分层召回每一层的用时、结果数与分数，缓存命中、排队的写入、各接口的请求数。"""
         held: Metrics = request.app.state.metrics
         service = service_of(request)
         held.looked_up(await _depth(service.engine), service.turns)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span
 
+    from qianxun.pipelines.layered import LayeredRecall
     from qianxun.pipelines.steps import Recalled
 
 SERVICE: Final = "qianxun"
@@ -81,6 +82,26 @@ class Spans:
                 part = self._tracer.start_span(step.name, below, start_time=first, attributes={"rag.count": step.count})
                 part.end(first + _nanoseconds(step.seconds))
         span.end(begun + _nanoseconds(done.seconds))
+
+    def climbed(self, done: LayeredRecall) -> None:
+        """A layered search and the layers that ran, below the span that is the current one."""
+        from opentelemetry import trace
+
+        if not trace.get_current_span().is_recording():
+            return
+        ran = [run for run in done.layers if run.ran and run.start]
+        started = min([time.perf_counter() - done.seconds, *(run.start for run in ran)])
+        begun = self._epoch + _nanoseconds(started)
+        span = self._tracer.start_span(f"search_{done.kind}s", start_time=begun, attributes=_about_layers(done))
+        below = trace.set_span_in_context(span)
+        for run in ran:
+            first = self._epoch + _nanoseconds(run.start)
+            told = {"rag.layer": run.layer, "rag.count": run.count, "rag.best": run.best}
+            part = self._tracer.start_span(f"layer.{run.strategy}", below, start_time=first, attributes=told)
+            if run.failed:
+                part.set_status(trace.StatusCode.ERROR)
+            part.end(first + _nanoseconds(run.seconds))
+        span.end(self._now())
 
     def _now(self) -> int:
         """The time of day by the clock of the steps, so that what lies in a span lies in it to the microsecond."""
@@ -147,6 +168,16 @@ def _attributes(done: Recalled) -> dict[str, Any]:
             "rag.degraded": tuple(sorted({each.part for each in answer.degraded})),
         }
     return told
+
+
+def _about_layers(done: LayeredRecall) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "rag.engine": done.kind,
+        "rag.wanted": done.wanted,
+        "rag.results": len(done.results),
+        "rag.degraded": tuple(sorted({each.part for each in done.degraded})),
+    }
+    return told if done.answer is None else {**told, "rag.answered": done.answer.sure}
 
 
 def _nanoseconds(seconds: float) -> int:

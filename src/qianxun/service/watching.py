@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from qianxun.engine import Engine
+from qianxun.pipelines.layered import LayeredRecall
 from qianxun.pipelines.steps import Recalled
 from qianxun.service import metrics
 from qianxun.service.spans import Spans
@@ -20,7 +21,13 @@ def watch(app: FastAPI, engine: Engine, spans: Spans | None = None) -> None:
         if spans is not None:
             spans.recalled(done)
 
+    def climbed(done: LayeredRecall) -> None:
+        numbers.climbed(done)
+        if spans is not None:
+            spans.climbed(done)
+
     engine.recalled = recalled
+    engine.climbed = climbed
     engine.indexed = numbers.indexed
     app.state.metrics = numbers
     app.include_router(metrics.routes())
