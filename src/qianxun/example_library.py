@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from qianxun.embeddings import NO_MODEL, Embeddings, open_model
+from qianxun.examples.importing import Database, import_file, store_on
 from qianxun.examples.store import ExampleStore, no_model
+from qianxun.examples.vectors import Watch, unwatched
 from qianxun.pipelines.model_registry import Registry
 from qianxun.pipelines.model_threads import ModelThreads
 from qianxun.ports import EmbeddingModel
@@ -40,6 +43,25 @@ def open_examples(settings: Settings, models: Mapping[str, Any] | None = None) -
         registry.clients.close()
         embeddings.close()
         records.close()
+
+
+def import_from_excel(
+    excel_path: str | Path,
+    db_conn: Database,
+    *,
+    model: EmbeddingModel | None = None,
+    prefix: str | None = None,
+    skip_bad: bool = False,
+    watch: Watch = unwatched,
+) -> dict[str, Any]:
+    """A workbook (or a .json file) into the library behind ``db_conn``; answers what became of it, as plain values.
+
+    The model and the prefix are the settings' where they are left out. With bad rows nothing is stored, unless
+    ``skip_bad`` lets the others in; each of them is told with its sheet, row and reason.
+    """
+    prefix = load().examples.prefix if prefix is None else prefix
+    store = store_on(db_conn, model or get_embedding_model(), prefix)
+    return import_file(excel_path, store, skip_bad=skip_bad, watch=watch).as_dict()
 
 
 @lru_cache(maxsize=1)

@@ -107,7 +107,7 @@ class Embedding(TypeDecorator[Vector]):
         if value is None:
             return None
         if isinstance(value, str):
-            return np.array(value.strip("[]").split(","), dtype=np.float32)
+            return np.fromstring(value.strip("[]"), dtype=np.float32, sep=",")
         return np.frombuffer(value, dtype="<f4").astype(np.float32)
 
 

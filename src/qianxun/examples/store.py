@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from alembic import command
 from alembic.config import Config
@@ -19,7 +20,7 @@ from qianxun.ports import EmbeddingModel
 MIGRATIONS = Path(__file__).parent / "migrations"
 HEAD = "0001"
 
-Writing = Callable[[], AbstractContextManager[Connection]]
+Opening: TypeAlias = Callable[[], AbstractContextManager[Connection]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class ExampleStore:
     """The library with this prefix in a database.
 
     Without a ``model`` it can be looked through and counted, not searched or added to. ``writing`` gives a
-    transaction for writing where the database has a way of its own (SQLite's single writer).
+    transaction for writing, ``reading`` one for reading, where the engine's own would not do (SQLite's single writer).
     """
 
     def __init__(
@@ -43,7 +44,8 @@ class ExampleStore:
         prefix: str = PREFIX,
         model: EmbeddingModel | None = None,
         *,
-        writing: Writing | None = None,
+        writing: Opening | None = None,
+        reading: Opening | None = None,
     ) -> None:
         check_prefix(prefix)
         self.engine = engine
@@ -51,7 +53,17 @@ class ExampleStore:
         self._model = model
         self._dimension = model.dimension if model is not None else DIMENSION
         self._writing = writing or engine.begin
+        self._reading = reading or engine.begin
         self._is_prepared = False
+
+    @classmethod
+    def on(cls, connection: Connection, prefix: str = PREFIX, model: EmbeddingModel | None = None) -> ExampleStore:
+        """The library behind one open connection. Inside its transaction where it has begun one, which then decides."""
+
+        def within() -> AbstractContextManager[Connection]:
+            return _within(connection)
+
+        return cls(connection.engine, prefix, model, writing=within, reading=within)
 
     @property
     def model(self) -> EmbeddingModel:
@@ -76,7 +88,7 @@ class ExampleStore:
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """A transaction for reading."""
-        with self.engine.begin() as connection:
+        with self._reading() as connection:
             yield connection
 
     @contextmanager
@@ -104,6 +116,12 @@ class ExampleStore:
         if self._model is not None:
             expect(stamp, self._model)
         self._is_prepared = True
+
+
+@contextmanager
+def _within(connection: Connection) -> Iterator[Connection]:
+    with connection.begin_nested() if connection.in_transaction() else connection.begin():
+        yield connection
 
 
 def prepare(connection: Connection, prefix: str, model: EmbeddingModel | None) -> Stamp:

@@ -1,0 +1,200 @@
+"""A file of examples into the library: read, cleaned, without doubles, embedded, stored; and a report of it all."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.orm import Session
+
+from qianxun.errors import BadInput
+from qianxun.examples.cleaning import BadExample, Draft, clean
+from qianxun.examples.contents import Contents, Row
+from qianxun.examples.excel import read_workbook
+from qianxun.examples.json_file import SUFFIXES as JSON
+from qianxun.examples.json_file import read_json
+from qianxun.examples.keeping import Kept, keep
+from qianxun.examples.schema import PREFIX
+from qianxun.examples.store import ExampleStore
+from qianxun.examples.vectors import Watch, unwatched
+from qianxun.ports import EmbeddingModel
+
+log = logging.getLogger(__name__)
+
+Database: TypeAlias = Connection | Engine | Session | ExampleStore
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A row that is not stored, where it stands and why. Row 0 speaks of the whole sheet."""
+
+    sheet: str
+    row: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Double:
+    """A row with the same words as an earlier one of the file; the earlier one counts."""
+
+    sheet: str
+    row: int
+    first_sheet: str
+    first_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What became of a file. ``stored`` is false where rows were rejected and nothing was let in because of them."""
+
+    rows: Mapping[str, int]  # by category, without blank ones
+    kept: Mapping[str, Kept]
+    rejected: tuple[Rejected, ...] = ()
+    doubles: tuple[Double, ...] = ()
+    ignored_sheets: tuple[str, ...] = ()
+    ignored_columns: tuple[tuple[str, str], ...] = ()
+    stored: bool = True
+    seconds: float = field(default=0.0, compare=False)
+
+    def total(self, what: str) -> int:
+        """Of ``added``, ``updated`` or ``unchanged``."""
+        return sum(getattr(kept, what) for kept in self.kept.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "stored": self.stored,
+            **{what: self.total(what) for what in ("added", "updated", "unchanged")},
+            "rejected": [{"sheet": one.sheet, "row": one.row, "reason": one.reason} for one in self.rejected],
+            "doubles": [
+                {"sheet": one.sheet, "row": one.row, "same_as": {"sheet": one.first_sheet, "row": one.first_row}}
+                for one in self.doubles
+            ],
+            "ignored_sheets": list(self.ignored_sheets),
+            "ignored_columns": [{"sheet": sheet, "column": column} for sheet, column in self.ignored_columns],
+            "tables": {category: self._of_table(category) for category in self.rows},
+            "seconds": round(self.seconds, 3),
+        }
+
+    def _of_table(self, category: str) -> dict[str, int]:
+        kept = self.kept.get(category, Kept())
+        counts = {"added": kept.added, "updated": kept.updated, "unchanged": kept.unchanged}
+        return {"rows": self.rows[category], **counts}
+
+
+def import_file(
+    path: str | Path, store: ExampleStore, *, skip_bad: bool = False, watch: Watch = unwatched
+) -> ImportReport:
+    """An .xlsx or .json file into the library, in one transaction.
+
+    Where rows are rejected nothing is stored, unless ``skip_bad`` lets the others in. Raises Refused or NotFound for a
+    file that cannot be read, ModelError where the model fails: then nothing is changed either.
+    """
+    started = time.perf_counter()
+    path = Path(path)
+    contents = read_json(path, store.prefix) if path.suffix.lower() in JSON else read_workbook(path, store.prefix)
+    drafts, rejected, doubles = _drafted(contents)
+    stored = skip_bad or not rejected
+    kept = keep(store, drafts, watch) if stored else {}
+    report = ImportReport(
+        {category: len(rows) for category, rows in contents.rows.items()},
+        kept,
+        tuple(rejected),
+        tuple(doubles),
+        tuple(contents.ignored_sheets),
+        tuple(contents.ignored_columns),
+        stored,
+        time.perf_counter() - started,
+    )
+    _note(path, report)
+    return report
+
+
+def _drafted(contents: Contents) -> tuple[dict[str, list[Draft]], list[Rejected], list[Double]]:
+    drafts: dict[str, list[Draft]] = {}
+    rejected = [Rejected(row.sheet, row.number, row.problem) for row in contents.problems]
+    doubles: list[Double] = []
+    for category, rows in contents.rows.items():
+        first: dict[tuple[str, str], Row] = {}
+        for row in rows:
+            try:
+                draft = _draft(row)
+            except BadExample as error:
+                rejected.append(Rejected(row.sheet, row.number, error.message))
+                continue
+            earlier = first.setdefault(draft.content, row)
+            if earlier is row:
+                drafts.setdefault(category, []).append(draft)
+            else:
+                doubles.append(Double(row.sheet, row.number, earlier.sheet, earlier.number))
+    return drafts, rejected, doubles
+
+
+def _draft(row: Row) -> Draft:
+    if row.problem:
+        raise BadExample(row.problem)
+    return clean(row.fields)
+
+
+def _note(path: Path, report: ImportReport) -> None:
+    for one in report.rejected:
+        log.warning("%s：工作表“%s”第 %d 行未收：%s", path.name, one.sheet, one.row, one.reason)
+    counts = (report.total("added"), report.total("updated"), report.total("unchanged"), len(report.rejected))
+    log.info("%s：新增 %d，更新 %d，未变 %d，未收 %d", path.name, *counts)
+
+
+def store_on(database: Database, model: EmbeddingModel | None, prefix: str = PREFIX) -> ExampleStore:
+    """The library behind an open connection, an engine, a session or a store. Raises BadInput for anything else."""
+    if isinstance(database, ExampleStore):
+        return database
+    if isinstance(database, Engine):
+        return ExampleStore(database, prefix, model)
+    if isinstance(database, Session):
+        database = database.connection()
+    if isinstance(database, Connection):
+        return ExampleStore.on(database, prefix, model)
+    raise BadInput(
+        f"db_conn 应是 SQLAlchemy 的连接，而不是 {type(database).__name__}",
+        hint='例如 sqlalchemy.create_engine("postgresql+psycopg://…").connect()',
+    )
+
+
+def insert_examples(
+    category: str, examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel, prefix: str = PREFIX
+) -> int:
+    """How many were new: those with the same words as one that is there, or as an earlier one here, are not.
+
+    All or none: raises BadInput, naming the position, for one that cannot be stored.
+    """
+    drafts: dict[tuple[str, str], Draft] = {}
+    for number, example in enumerate(examples, 1):
+        try:
+            draft = clean(example)
+        except BadExample as error:
+            raise BadInput(f"第 {number} 条示例：{error.message}", hint="改正后再来；没有写入任何内容") from error
+        drafts.setdefault(draft.content, draft)
+    return keep(store_on(db_conn, model, prefix), {category: list(drafts.values())})[category].added
+
+
+def insert_qa_examples(examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel) -> int:
+    """`insert_examples` of questions and answers."""
+    return insert_examples("qa_examples", examples, db_conn, model)
+
+
+def insert_record_examples(examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel) -> int:
+    """`insert_examples` of things to be recorded."""
+    return insert_examples("record_examples", examples, db_conn, model)
+
+
+def insert_query_examples(examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel) -> int:
+    """`insert_examples` of questions about what was recorded."""
+    return insert_examples("query_examples", examples, db_conn, model)
+
+
+def insert_greeting_examples(examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel) -> int:
+    """`insert_examples` of greetings."""
+    return insert_examples("greeting_examples", examples, db_conn, model)
