@@ -15,13 +15,15 @@ import pytest
 from sqlalchemy import Connection
 
 from qianxun.pipelines.journal import Journal
-from qianxun.pipelines.recall_bytes import digest
+from qianxun.pipelines.parameters import layered_arguments, layered_params
+from qianxun.pipelines.recall_bytes import digest, layered_digest
 from qianxun.pipelines.replaying import replaying
 from qianxun.records import Records, bases, logs
 from qianxun.records.bases import LOCAL_TENANT
 from qianxun.records.database import sqlite_url
 from qianxun.records.logs import LogEntry
-from qianxun.types import Degraded, Generation, KnowledgeBase, Recall, StepTime
+from qianxun.types import EVERYTHING, Degraded, Eq, Generation, KnowledgeBase, Recall, StepTime
+from tests.pipelines.layered_recalls import TABLES, TEXTS
 from tests.pipelines.recalls import answer
 
 KB = 1001
@@ -68,6 +70,43 @@ def test_a_recall_is_in_the_log_with_all_it_says_of_itself(records: Records) -> 
     assert (entry.time_cost_ms, entry.trace_id, entry.generation) == (250.0, "t1", "7.6.m.1")
     assert entry.results == (("c_1001_d_1", 1.0),)
     assert (entry.steps, entry.degraded, entry.digest) == (recall.steps, recall.degraded, digest(recall))
+
+
+def test_a_layered_recall_is_in_the_log_with_the_layers_that_ran(records: Records) -> None:
+    params = layered_params(5, Eq("user_id", "u1"), answer=True)
+
+    async def work() -> None:
+        journal = Journal(records)
+        journal.note(KnowledgeBase(KB, "库"), TEXTS, layered_params(None, EVERYTHING))
+        journal.note(KnowledgeBase(KB, "库"), TABLES, params)
+        journal.note(KnowledgeBase(KB, "库"), replace(TABLES, results=()), params)
+        await journal.flush()
+
+    asyncio.run(work())
+    prose, tables, nothing = held(records)
+    assert (prose.mode, prose.tier, prose.query, prose.trace_id) == ("texts", "layer 2", TEXTS.query, TEXTS.trace_id)
+    assert [(step.name, step.count) for step in prose.steps] == [
+        ("layer.vector", 1), ("layer.keyword", 1), ("layer.expansion", 0),
+    ]  # fmt: skip
+    assert (prose.degraded, prose.generation, prose.time_cost_ms) == (TEXTS.degraded, "7.6.m.1", 20.0)
+    assert (tables.mode, tables.tier, tables.results) == ("tables", "layer 1", (("c_1_手册_2", 0.91),))
+    assert layered_arguments(tables.params) == {"top_k": 5, "where": Eq("user_id", "u1"), "answer": True}
+    assert layered_arguments(prose.params) == {"top_k": None, "where": EVERYTHING}
+    assert (nothing.tier, nothing.results) == ("", ())
+    assert len({entry.digest for entry in (prose, tables, nothing)}) == 3
+
+
+def test_a_layered_answer_is_the_same_whatever_belongs_to_the_run() -> None:
+    again = replace(TABLES, seconds=9.0, trace_id="", layers=tuple(replace(run, seconds=1.0) for run in TABLES.layers))
+    assert layered_digest(again) == layered_digest(TABLES)
+    others = (
+        replace(TABLES, answer=None),
+        replace(TABLES, degraded=TEXTS.degraded),
+        replace(TABLES, results=(replace(TABLES.results[0], score=0.9),)),
+        replace(TABLES, results=(replace(TABLES.results[0], match_details={}),)),
+        replace(TABLES, layers=TABLES.layers[:3]),
+    )
+    assert len({layered_digest(each) for each in (TABLES, *others)}) == 6
 
 
 def test_closing_writes_what_is_left_and_takes_no_more(records: Records) -> None:

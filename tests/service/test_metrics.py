@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from sqlalchemy.exc import OperationalError
 from qianxun import Document, Engine
 from qianxun.errors import RecallFailed
 from qianxun.pipelines.base import IndexTime
+from qianxun.pipelines.layered import LayerRun
 from qianxun.pipelines.steps import Recalled
-from qianxun.service.metrics import ARM_NAMES, PARTS, STAGES, Metrics
+from qianxun.service.metrics import ANSWERS, ARM_NAMES, PARTS, STAGES, Metrics
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import Degraded, Recall, StepTime
+from tests.pipelines.layered_recalls import DECLINED, TABLES, TEXTS
 from tests.service.watched import client, real_app, small_app
 
 QUERY = "医保报销比例是多少"
@@ -94,6 +97,25 @@ def test_index_work_is_timed_and_its_documents_counted() -> None:
     assert _value(metrics, "rag_index_duration_seconds_sum") == 0.75
     assert _value(metrics, "rag_index_duration_seconds_count") == 2
     assert (_value(metrics, "rag_indexed_documents_total"), _value(metrics, "rag_index_failures_total")) == (4, 1)
+
+
+def test_layers_are_counted_where_they_ran_and_unknown_ones_have_no_name_of_their_own() -> None:
+    metrics = Metrics()
+    strange = replace(TEXTS, layers=(*TEXTS.layers, LayerRun(4, "住院", True, count=1, best=0.4)), results=())
+    for recall in (TEXTS, TABLES, DECLINED, strange):
+        metrics.climbed(recall)
+    sums = "rag_layer_duration_seconds_sum"
+    assert _value(metrics, sums, engine="text", layer="vector") == pytest.approx(0.024)
+    assert _value(metrics, sums, engine="text", layer="total") == pytest.approx(0.04)
+    assert _value(metrics, "rag_layer_duration_seconds_count", engine="table", layer="semantic") == 0  # it did not run
+    assert _value(metrics, "rag_layer_results_sum", engine="table", layer="structure") == 2
+    assert _value(metrics, "rag_layer_score_sum", engine="text", layer="keyword") == pytest.approx(1.1)
+    assert _value(metrics, "rag_layer_score_count", engine="text", layer="expansion") == 0  # it let nothing in
+    assert _value(metrics, "rag_layer_failures_total", engine="text", layer="expansion") == 2
+    assert _value(metrics, "rag_layer_results_sum", engine="text", layer="other") == 1
+    assert _value(metrics, "rag_degraded_total", part="expansion") == 2
+    assert [_value(metrics, "rag_table_answers_total", outcome=each) for each in ANSWERS] == [1, 1]
+    assert (_value(metrics, "rag_search_results_count"), _value(metrics, "rag_zero_results_total")) == (4, 1)
 
 
 def test_two_services_in_one_process_count_for_themselves() -> None:

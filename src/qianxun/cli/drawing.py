@@ -24,6 +24,9 @@ PARTS = {
     "rerank": ("重排", "Rerank"),
     "rewrite": ("改写", "Rewriting"),
     "document": ("文档", "Document"),
+    "structure": ("结构层没能参加", "The structure layer did not take part"),
+    "semantic": ("语义层没能参加", "The semantic layer did not take part"),
+    "expansion": ("扩展层没能参加", "The expansion layer did not take part"),
 }  # what else of a search may be degraded
 
 

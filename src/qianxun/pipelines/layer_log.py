@@ -33,7 +33,7 @@ def log_layers(recall: LayeredRecall) -> None:
 def _told(run: LayerRun) -> str:
     name = f"layer {run.layer} {run.strategy}"
     if run.failed:
-        return f"{name} failed, the next takes over"
+        return f"{name} failed"
     if not run.ran:
         return f"{name} did not run"
     return f"{name} let in {run.count}"
