@@ -26,7 +26,7 @@ ContentFormat: TypeAlias = Literal["text", "html", "markdown"]
 
 # ── tables and parsed documents ──────────────────────────────────────────────────────────────────
 
-ColumnKind: TypeAlias = Literal["text", "number", "percent", "money", "date", "boolean"]
+ColumnKind: TypeAlias = Literal["text", "category", "number", "percent", "money", "date", "boolean"]
 
 
 @dataclass(frozen=True, slots=True)

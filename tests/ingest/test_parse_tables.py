@@ -134,3 +134,12 @@ def test_a_header_over_a_column_that_says_nothing_is_read() -> None:
     assert table is not None
     assert [column.name for column in table.columns] == ["姓名", "单位", "成绩", "成绩"]
     assert table.texts[1] == ("李四", "乙", "70", "60")
+
+
+def test_a_few_short_words_that_come_back_are_categories() -> None:
+    assert read_column("大区", ["华东", "华南", "华东", "华东", "华南", "华北"] * 2).kind == "category"
+    assert read_column("是否达标", ["达标", "达标", "未达标", "达标", "达标", "达标"]).kind == "category"
+    assert read_column("大区", ["华东", "华南", "华东"]).kind == "text"  # too few rows to tell
+    assert read_column("姓名", [f"员工{n}" for n in range(12)]).kind == "text"
+    assert read_column("说明", ["这句话很长，不是哪一类事物的名字，只是碰巧重复了许多次。"] * 9).kind == "text"
+    assert read_column("得分", ["1", "2"] * 6).kind == "number"

@@ -12,7 +12,7 @@ from typing import Final
 from qianxun.answer.quantity import Moment, Quantity, in_unit, moments, quantities
 from qianxun.answer.table_match import span
 from qianxun.answer.table_shapes import Comparison, Condition
-from qianxun.answer.table_sheet import Said, Sheet, runs
+from qianxun.answer.table_sheet import WORDS, Said, Sheet, runs
 from qianxun.answer.table_words import AFTER, BEFORE, BETWEEN, DENYING, EXCEPT_AFTER
 from qianxun.chinese import words
 
@@ -71,7 +71,7 @@ def numeric_conditions(text: str, sheet: Sheet, named: Sequence[Named], closed: 
 
 def _is_label(sheet: Sheet, phrase: str) -> bool:
     """Whether a phrase with a number in it is what a row is called: 1年以内."""
-    worded = [c for c, column in enumerate(sheet.columns) if column.kind == "text"]
+    worded = [c for c, column in enumerate(sheet.columns) if column.kind in WORDS]
     return len(phrase) > 2 and any(cell.startswith(phrase) for c in worded for cell in sheet.plain_cells(c))
 
 
@@ -230,7 +230,7 @@ def contained_conditions(text: str, sheet: Sheet, open_: int, label: int | None)
         at = text.find(word)
         if len(word) < 2 or at < 0 or span(at, at + len(word)) & ~open_:
             continue
-        held = [c for c in range(len(sheet.columns)) if sheet.columns[c].kind == "text" and _holds(sheet, c, word)]
+        held = [c for c in range(len(sheet.columns)) if sheet.columns[c].kind in WORDS and _holds(sheet, c, word)]
         if len(held) == 1 and held[0] != label and not any(word in other.written for other in found):
             mask = span(at, at + len(word))
             denied = denial(text, mask)

@@ -10,7 +10,7 @@ from typing import Final
 
 from qianxun.answer.table_match import Asked, Match, match, match_column, plain, size, together
 from qianxun.answer.table_shapes import Plan, Understood, Unsure
-from qianxun.answer.table_sheet import Sheet, runs
+from qianxun.answer.table_sheet import WORDS, Sheet, runs
 from qianxun.answer.table_words import DECISIVE, IDENTIFYING
 
 _MOST_FUZZY_ROWS: Final = 400
@@ -164,7 +164,7 @@ def _add_fuzzy(met: dict[int, list[tuple[Match, int]]], text: str, sheet: Sheet)
     for column in range(len(sheet.columns)):
         if sheet.is_measure(column):  # labels stand on the left
             break
-        if sheet.columns[column].kind != "text":
+        if sheet.columns[column].kind not in WORDS:
             continue
         seen: dict[str, Match] = {}
         for row, cell in enumerate(sheet.plain_cells(column)):

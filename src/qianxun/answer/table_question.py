@@ -24,7 +24,7 @@ from qianxun.answer.table_reading import (
 )
 from qianxun.answer.table_scene import Scene, scene_of
 from qianxun.answer.table_shapes import Condition, Operation, Plan, Understood, Unsure
-from qianxun.answer.table_sheet import Sheet, runs
+from qianxun.answer.table_sheet import WORDS, Sheet, runs
 from qianxun.answer.table_superlative import count_word, superlative_work
 from qianxun.answer.table_words import (
     ASKING,
@@ -198,7 +198,7 @@ def _count(scene: Scene, numeric: list[Condition], cue: re.Match[str]) -> Unders
 def _begun(scene: Scene, cue: re.Match[str]) -> list[int]:
     """几个省: the column whose name begins so, 省份."""
     after = scene.asked.text[cue.end() : cue.end() + 1]
-    texts = [c for c, column in enumerate(scene.sheet.columns) if column.kind == "text" and column.path]
+    texts = [c for c, column in enumerate(scene.sheet.columns) if column.kind in WORDS and column.path]
     begun = [c for c in texts if after and plain(scene.sheet.columns[c].path[-1]).startswith(after)]
     return begun if len(begun) == 1 and after.isalpha() else []
 

@@ -15,6 +15,7 @@ from qianxun.answer.table_words import IDENTIFYING, NAMING, TOTAL_ROW, YEARLY
 from qianxun.types import CellValue, Column, Table
 
 NUMERIC: Final = ("number", "money", "percent")
+WORDS: Final = ("text", "category")
 _STATED_UNIT: Final = re.compile(r"单位[:：]\s*(?:人民币)?\s*([^\s,，;；()（）]{1,8})")
 _LONGEST_LABEL: Final = 60
 _LONGEST_FORM: Final = 60
@@ -79,7 +80,7 @@ class Sheet:
     @cached_property
     def label(self) -> int | None:
         """The column that names its rows: words, mostly different ones, called a name if one is."""
-        texts = [c for c, column in enumerate(self.columns) if column.kind == "text" and self._is_wordy(c)]
+        texts = [c for c, column in enumerate(self.columns) if column.kind in WORDS and self._is_wordy(c)]
         if not texts:
             return None
         named = [c for c in texts if NAMING.search(self.columns[c].name.split(" / ")[-1])]
@@ -100,7 +101,7 @@ class Sheet:
     @cached_property
     def totals(self) -> frozenset[int]:
         """Rows that sum up others."""
-        texts = [c for c, column in enumerate(self.columns) if column.kind == "text"][:3]
+        texts = [c for c, column in enumerate(self.columns) if column.kind in WORDS][:3]
         return frozenset(
             r for c in texts for r, cell in enumerate(self.plain_cells(c)) if cell and TOTAL_ROW.fullmatch(cell)
         )
@@ -108,7 +109,7 @@ class Sheet:
     @cached_property
     def is_wordy(self) -> bool:
         """Whether it is a small table of words alone, four columns or more: rows of one kind, or a form."""
-        words = all(column.kind == "text" for column in self.columns)
+        words = all(column.kind in WORDS for column in self.columns)
         return words and len(self.columns) >= 4 and len(self) <= _LONGEST_FORM
 
     @cached_property
@@ -134,7 +135,7 @@ class Sheet:
         """Whether a question may say its cells word for word."""
         kind = self.columns[column].kind
         last = self.columns[column].name.split(" / ")[-1].strip()
-        return kind == "text" or (kind == "number" and bool(IDENTIFYING.search(last)))
+        return kind in WORDS or (kind == "number" and bool(IDENTIFYING.search(last)))
 
     def said(self, text: str) -> list[Said]:
         """Every cell that stands in a question, the longest at each place; the same words may stand in two columns."""

@@ -29,6 +29,9 @@ _NAMES_NOT_NUMBERS: Final = re.compile(
     r"(?:编号|编码|代码|号码|电话|手机|邮编|证号|账号|帐号|学号|工号|序列号|ID|Id|id|code|Code)$"
 )
 _STRAYS: Final = 5  # a column keeps its kind while at most one filled cell in five is something else
+_FEWEST_ROWS: Final = 6  # of a column of categories
+_MOST_DIFFERENT: Final = 0.4  # share of different words in it
+_LONGEST_CATEGORY: Final = 20
 # fmt: off
 _MEASURES: Final = frozenset((
     "%", "％", "‰", "℃", "°C", "个", "人", "次", "件", "台", "套", "吨", "千克", "公斤", "克", "米", "千米", "公里",
@@ -60,7 +63,14 @@ def read_column(header: str, texts: Sequence[str]) -> Reading:
         for kind, reader in _READERS:
             if _fits(reader, filled):
                 return _finish(kind, unit, texts, reader)
-    return Reading("text", unit, tuple(text or None for text in texts))
+    return Reading("category" if _is_category(filled) else "text", unit, tuple(text or None for text in texts))
+
+
+def _is_category(filled: Sequence[str]) -> bool:
+    """Whether a few short words come back again and again: 华东, 华南, 华东 …"""
+    if len(filled) < _FEWEST_ROWS or max(map(len, filled)) > _LONGEST_CATEGORY:
+        return False
+    return len(set(filled)) <= max(2, _MOST_DIFFERENT * len(filled))
 
 
 def unit_of(header: str) -> str:
