@@ -33,6 +33,8 @@ from qianxun.pipelines.ingest import Labels, Report, Watch, accept, submission, 
 from qianxun.pipelines.journal import Journal
 from qianxun.pipelines.knowledge_base import KnowledgeBaseManager
 from qianxun.pipelines.layered import LayeredRecall
+from qianxun.pipelines.learning import SECONDS as LEARNING_SECONDS
+from qianxun.pipelines.learning import Learnt, keep_learning, learn, learn_after
 from qianxun.pipelines.model_registry import Registry, is_ref
 from qianxun.pipelines.model_threads import ModelThreads
 from qianxun.pipelines.open_bases import OpenBases, open_base
@@ -253,7 +255,10 @@ class Engine:
         base = await self.base(knowledge_base)
         with self._using(base):
             await retry_due(base)
-            return await take_files(base, [Path(path) for path in paths], self.parsers, labels or Labels(), watch)
+            started = time.perf_counter()
+            told = await take_files(base, [Path(path) for path in paths], self.parsers, labels or Labels(), watch)
+            await learn_after(base, time.perf_counter() - started)
+            return told
 
     async def add_file(
         self,
@@ -425,6 +430,12 @@ class Engine:
         with self._using(base):
             return await rebuild(base, base.model if chosen is None else self._model(*chosen), watch)
 
+    async def learn_terms(self, knowledge_base: int, *, seconds: float = LEARNING_SECONDS) -> Learnt:
+        """Learns the base's own words now, for the related words of queries; else that is done behind its back."""
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            return await learn(base, seconds)
+
     async def drain(self, knowledge_base: int) -> Drained:
         """Works through what is waiting for the index, retries that are due included."""
         base = await self.base(knowledge_base)
@@ -441,7 +452,9 @@ class Engine:
         self._work.set()
 
     async def _keep_indexing(self) -> None:
-        await keep_indexing(self.records, self._work, lambda tenant, base: self.of(tenant).drain(base))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(keep_indexing(self.records, self._work, lambda who, base: self.of(who).drain(base)))
+            tasks.create_task(keep_learning(self._bases.every))
 
     # ── open bases ───────────────────────────────────────────────────────────────────────────────
 

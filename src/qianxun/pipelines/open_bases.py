@@ -69,6 +69,9 @@ class OpenBases:
     def get(self, knowledge_base: int) -> OpenBase | None:
         return self._open.get(knowledge_base)
 
+    def every(self) -> tuple[OpenBase, ...]:
+        return tuple(self._open.values())
+
     def holds(self, base: OpenBase) -> bool:
         """False once the base has been removed."""
         return self._open.get(base.id) is base

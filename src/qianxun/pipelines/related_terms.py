@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
-from qianxun.pipelines.base import OpenBase, Serving
-from qianxun.recall.expansion import LIMIT, Expansion, Place, comparable, known_places, only_held, wordings
+from qianxun.chinese import fold
+from qianxun.errors import ModelError
+from qianxun.pipelines.base import OpenBase, Serving, in_model_thread, read
+from qianxun.pipelines.known_terms import LearntTerms
+from qianxun.pipelines.prepare import embed
+from qianxun.ports import EmbeddingModel
+from qianxun.recall.expansion import (
+    LIMIT,
+    Expansion,
+    Place,
+    Related,
+    comparable,
+    known_places,
+    only_held,
+    unknown_words,
+    wordings,
+)
+from qianxun.recall.neighbours import can_have_neighbours, neighbours
+from qianxun.records import terms
 from qianxun.synonyms import shipped
-from qianxun.types import EVERYTHING, Filter, Terms
+from qianxun.types import EVERYTHING, Filter, Terms, Vector
+
+log = logging.getLogger(__name__)
 
 PLACES: Final = 8  # words of one query that are said otherwise
 WORDS: Final = 40  # other words that the index is asked for
+LEARNT_PLACES: Final = 4  # … of which so many by what was learnt
+LEARNT_WEIGHT: Final = 0.8  # of a cosine: less than that of a word that somebody has written down
+SECONDS: Final = 1.0  # for the vectors of a query's words; without them it is said in fewer ways
 
 
 async def expanded(
@@ -20,19 +45,85 @@ async def expanded(
     """At most ``limit`` other wordings of a query, best first; none where nothing is known of its words.
 
     Only words that the index holds are said: another wording that finds nothing would take the place of one that does.
+    Words learnt from the base must stand in what ``where`` lets through: nobody is told words of what is not theirs.
     """
     text = comparable(text)
-    own = base.terms.own(base.about.config)
-    places = known_places(text, own, shipped(), base.analyser)[:PLACES]
-    return wordings(text, await _held(base, serving, places, limit), limit)
+    known = known_places(text, base.terms.own(base.about.config), shipped(), base.analyser)[:PLACES]
+    places = await _held(base, serving, known, limit)
+    places += await _learnt(base, serving, text, places, where)
+    return wordings(text, sorted(places, key=lambda place: place.start), limit)
 
 
 async def _held(base: OpenBase, serving: Serving, places: Sequence[Place], limit: int) -> list[Place]:
     """The places with the words that stand in the base."""
     others = list(dict.fromkeys(each.by for place in places for each in place.related))[:WORDS]
-    if not others:
-        return []
     parts = {word: tuple(dict.fromkeys(base.analyser.words(word))) for word in others}
-    counts = await serving.index.count(Terms(tuple(dict.fromkeys(part for own in parts.values() for part in own))))
-    held = {word: bool(own) and all(counts.words.get(part) for part in own) for word, own in parts.items()}
+    wanted = tuple(dict.fromkeys(part for own in parts.values() for part in own))
+    counts = (await serving.index.count(Terms(wanted))).words if wanted else {}
+    held = {word for word, own in parts.items() if own and all(counts.get(part) for part in own)}
     return only_held(places, held, limit)
+
+
+# ── learnt ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _learnt(base: OpenBase, serving: Serving, text: str, places: Sequence[Place], where: Filter) -> list[Place]:
+    """The places of words that nobody has written a synonym of, with related words of the base itself."""
+    model = serving.model
+    asked = unknown_words(text, places, base.analyser) if model is not None else {}
+    words = [word for word in asked if can_have_neighbours(word)][:LEARNT_PLACES]
+    if model is None or not words:
+        return []
+    learnt = await _learnt_terms(base, model)
+    if not learnt.terms:
+        base.terms.note_lack()
+        return []
+    vectors = await _vectors(base, model, words)
+    near = await asyncio.to_thread(_near, vectors, learnt)
+    held = await _standing(serving, {term for found in near.values() for term, _ in found}, where)
+    return [
+        place
+        for word, found in near.items()
+        if (place := _with_neighbours(text, asked[word], [each for each in found if each[0] in held])).related
+    ]
+
+
+def _near(vectors: Mapping[str, Vector], learnt: LearntTerms) -> dict[str, list[tuple[str, float]]]:
+    return {word: neighbours(word, vector, learnt.terms, learnt.vectors) for word, vector in vectors.items()}
+
+
+def _with_neighbours(text: str, place: Place, found: Sequence[tuple[str, float]]) -> Place:
+    word = text[place.start : place.end]
+    related = (Related(word, term, "learnt", round(min(cosine, 1.0) * LEARNT_WEIGHT, 4)) for term, cosine in found)
+    return replace(place, related=tuple(each for each in related if each.by not in fold(text)))
+
+
+async def _standing(serving: Serving, words: Iterable[str], where: Filter) -> set[str]:
+    """Those of the words that stand in a chunk which ``where`` lets through, now: a count may remember the deleted."""
+    return {word for word in sorted(words) if len(await serving.index.match(Terms((word,)), 1, where, "all"))}
+
+
+async def _learnt_terms(base: OpenBase, model: EmbeddingModel) -> LearntTerms:
+    """The words of the base under this model, read once after they were learnt."""
+    held = base.terms.learnt(model.name)
+    if held is None:
+        version = base.terms.version
+        held = LearntTerms(model.name, *await read(base, terms.learnt, model.name, model.dimension))
+        base.terms.remember(held, version)
+    return held
+
+
+async def _vectors(base: OpenBase, model: EmbeddingModel, words: Sequence[str]) -> dict[str, Vector]:
+    """The vectors of a query's words, those asked for before without the model; none where it fails or takes long."""
+    lacking = [word for word in words if base.terms.vector(model.name, word) is None]
+    if lacking:
+        try:
+            async with asyncio.timeout(SECONDS):
+                made = await in_model_thread(base, "embedding", model.name, embed, lacking, model)
+        except (ModelError, TimeoutError) as error:
+            # Whoever searches by meaning is told by that arm; here the query is merely said in fewer ways.
+            log.info("no related words for a query of base %s: %s", base.id, error or "timeout")
+        else:
+            base.terms.keep_vectors(model.name, lacking, made)
+    found = {word: base.terms.vector(model.name, word) for word in words}
+    return {word: vector for word, vector in found.items() if vector is not None}

@@ -15,7 +15,7 @@ from qianxun.errors import IndexUnusable
 from qianxun.pipelines.base import OpenBase, Serving, stamp_for
 from qianxun.pipelines.indexing import Drained, Fresh, drain, entries_of, is_out_of_step, unbroken, with_vectors
 from qianxun.ports import EmbeddingModel, Index
-from qianxun.records import bases, chunks, database, listing, outbox, pairs
+from qianxun.records import bases, chunks, database, listing, outbox, pairs, terms
 from qianxun.records.chunks import Material
 from qianxun.types import IndexBatch, IndexEntry, Keys
 
@@ -124,6 +124,7 @@ def _change_model(base: OpenBase, model: EmbeddingModel | None) -> None:
             return
         bases.change_model(tx, base.id, name, dimension, tenant=base.about.tenant)
         chunks.drop_other_vectors(tx, base.id, name)
+        terms.forget_other_models(tx, base.id, name)
         base.about = bases.get(tx, base.id, tenant=base.about.tenant)
 
 

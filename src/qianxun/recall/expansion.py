@@ -6,7 +6,7 @@ Then the wordings: each place by itself with the best word for it, all places to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -40,29 +40,31 @@ class Expansion:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A word of the query, where it stands in the text, and what may be said instead, best first."""
+    """A word of the query, where it stands in the text, and what may be said instead, best first.
+
+    Of one that is ``alone`` its user has said that nothing else means the same.
+    """
 
     start: int
     end: int
     related: tuple[Related, ...] = ()
+    alone: bool = False
 
 
 # ── places ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def known_places(text: str, own: Thesaurus, shipped: Thesaurus, analyser: Analyser) -> list[Place]:
-    """The places of a query (as `comparable` gives it) whose words either list knows, in the order of the text.
-
-    A word that its user wants to stand alone is a place with nothing to say instead: nothing learnt is said there.
-    """
+    """The places of a query (as `comparable` gives it) whose words either list knows, in the order of the text."""
     folded = fold(text)
     edges = _edges(folded, analyser)
     chosen: list[Place] = []
     for thesaurus in (own, shipped):
         for start, end in _found(folded, thesaurus, edges, chosen):
-            related = _related(text[start:end], folded[start:end], own, shipped)
+            word = folded[start:end]
             # What the query says already is no other wording: 高血压病 does not become 高血压病病.
-            chosen.append(Place(start, end, tuple(each for each in related if fold(each.by) not in folded)))
+            related = (each for each in _related(text[start:end], word, own, shipped) if fold(each.by) not in folded)
+            chosen.append(Place(start, end, tuple(related), word in own.alone))
     return sorted(chosen, key=lambda place: place.start)
 
 
@@ -72,17 +74,16 @@ def comparable(text: str) -> str:
     return text if len(folded) == len(text) else folded
 
 
-def unknown_words(text: str, places: Sequence[Place], analyser: Analyser) -> list[Place]:
-    """The telling words of the query outside these places: at least two characters, no numbers, each once."""
-    folded = fold(text)
+def unknown_words(text: str, places: Sequence[Place], analyser: Analyser) -> dict[str, Place]:
+    """The telling words of the query outside these places, folded, each where it first stands."""
     found: dict[str, Place] = {}
     start = 0
-    for segment in analyser.segments(folded):
+    for segment in analyser.segments(fold(text)):
         end = start + len(segment)
         if is_telling(segment) and not any(_overlap(start, end, place) for place in places):
             found.setdefault(segment, Place(start, end))
         start = end
-    return list(found.values())
+    return found
 
 
 def is_telling(word: str) -> bool:
@@ -186,9 +187,7 @@ def _distinct(text: str, expansions: Iterable[Expansion]) -> Iterator[Expansion]
             yield each
 
 
-def only_held(places: Iterable[Place], held: Mapping[str, bool], most: int) -> list[Place]:
-    """The places with those words alone that the base holds, at most so many for each."""
-    return [
-        replace(place, related=tuple(each for each in place.related if held.get(each.by, False))[:most])
-        for place in places
-    ]
+def only_held(places: Iterable[Place], held: Collection[str], most: int) -> list[Place]:
+    """The places with those words that the base holds, at most so many for each; a place without any is none."""
+    kept = (replace(place, related=tuple(each for each in place.related if each.by in held)[:most]) for place in places)
+    return [place for place in kept if place.related or place.alone]

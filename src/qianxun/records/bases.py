@@ -26,6 +26,7 @@ from qianxun.records.schema import (
     PairRow,
     RetrievalLogRow,
     TableRow,
+    TermRow,
     VectorRow,
     VersionRow,
 )
@@ -216,7 +217,7 @@ def remove(tx: Connection, knowledge_base: int, *, tenant: str) -> None:
     chunk_keys = select(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base)
     tx.execute(delete(VectorRow).where(VectorRow.chunk_key.in_(chunk_keys)))
     pairs.remove(tx, PairRow.knowledge_base_id == knowledge_base)
-    for table in (ChunkRow, TableRow, VersionRow, OutboxRow, EventRow, DocumentRow, RetrievalLogRow):
+    for table in (ChunkRow, TableRow, TermRow, VersionRow, OutboxRow, EventRow, DocumentRow, RetrievalLogRow):
         tx.execute(delete(table).where(table.knowledge_base_id == knowledge_base))
     tx.execute(delete(Counter).where(Counter.name == _revision(knowledge_base)))
     tx.execute(delete(KnowledgeBaseRow).where(KnowledgeBaseRow.id == knowledge_base))

@@ -45,7 +45,9 @@ class Moment(TypeDecorator[datetime]):
         return value.astimezone(UTC).replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 class Base(DeclarativeBase):
@@ -206,6 +208,17 @@ class PairVectorRow(Base):
 
     pair_key: Mapped[int] = mapped_column(BigKey, ForeignKey("qa_pairs.key"), primary_key=True)
     model: Mapped[str] = mapped_column(String(200), primary_key=True)
+    vector: Mapped[bytes] = mapped_column(LargeBinary)  # little-endian float32
+
+
+class TermRow(Base):
+    """A word of a base and its vector under one model: among these the words related to a query's are looked for."""
+
+    __tablename__ = "terms"
+
+    knowledge_base_id: Mapped[int] = mapped_column(BigKey, ForeignKey("knowledge_bases.id"), primary_key=True)
+    model: Mapped[str] = mapped_column(String(200), primary_key=True)
+    term: Mapped[str] = mapped_column(String(64), primary_key=True)
     vector: Mapped[bytes] = mapped_column(LargeBinary)  # little-endian float32
 
 
