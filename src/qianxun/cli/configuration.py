@@ -11,7 +11,6 @@ import typer
 from qianxun.cli.session import JsonFlag, Library, find_base, session_of, with_library
 from qianxun.cli.voice import out, print_json, say
 from qianxun.errors import BadInput
-from qianxun.synonyms import write_groups
 
 if TYPE_CHECKING:
     from qianxun.types import KnowledgeBase
@@ -82,6 +81,8 @@ def _written(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if name == "synonyms":
+        from qianxun.synonyms import write_groups  # with what reads Chinese: not for a page of help
+
         return write_groups(value)
     return (
         ",".join(value)
