@@ -24,7 +24,9 @@ from qianxun.shelf import open_registry
 def example_store(settings: Settings, records: Records, embeddings: Embeddings, registry: Registry) -> ExampleStore:
     """The library in the records' database. `ExampleStore.prepare` makes its tables."""
     model = embeddings.get(*embeddings.choose(None, registry), registry)
-    return ExampleStore(records.engine, settings.examples.prefix, model, writing=records.writing)
+    # SQLite has one writer, and the records' is it; elsewhere an import need not keep the records' writers waiting.
+    writing = records.writing if records.engine.dialect.name == "sqlite" else None
+    return ExampleStore(records.engine, settings.examples.prefix, model, writing=writing)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from qianxun.cli.demo import demo
 from qianxun.cli.doctor import doctor
 from qianxun.cli.documents import add, delete
 from qianxun.cli.evaluate import evaluate
+from qianxun.cli.examples import app as examples
 from qianxun.cli.keys import app as keys
 from qianxun.cli.logs import logs, replay
 from qianxun.cli.models import app as models
@@ -33,7 +34,7 @@ app = typer.Typer(
 
 # These work on the data folder itself; those of the first row want it for themselves.
 ALONE = frozenset(("verify", "rebuild", "replay"))
-BESIDE = frozenset(("demo", "eval", "keys", "serve"))
+BESIDE = frozenset(("demo", "eval", "examples", "keys", "serve"))
 
 
 def _version(wanted: bool) -> None:
@@ -99,5 +100,6 @@ app.add_typer(bases, name="kb")
 for command in (add, search, delete, verify, rebuild, doctor, demo, logs, replay, serve):
     app.command()(command)
 app.command("eval")(evaluate)
+app.add_typer(examples, name="examples")
 app.add_typer(models, name="models")
 app.add_typer(keys, name="keys")

@@ -63,6 +63,15 @@ def keep(store: ExampleStore, drafts: Mapping[str, Sequence[Draft]], watch: Watc
         return {category: _keep(connection, store, category, offered, vectors) for category, offered in drafts.items()}
 
 
+def remove(store: ExampleStore, category: str, ids: Sequence[int]) -> list[int]:
+    """Those that were there and are gone now."""
+    store.prepare()
+    table = store.tables[category]
+    with store.writing() as connection:
+        gone = connection.execute(table.delete().where(table.c.id.in_(sorted(set(ids)))).returning(table.c.id))
+        return sorted(gone.scalars())
+
+
 def _vectors(store: ExampleStore, drafts: Sequence[Belonging], watch: Watch) -> Iterable[Vector]:
     return vectorize([embedded_text(*draft.content) for _, draft in drafts], store.model, watch) if drafts else ()
 

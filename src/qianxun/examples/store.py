@@ -117,6 +117,11 @@ class ExampleStore:
             expect(stamp, self._model)
         self._is_prepared = True
 
+    def look_again(self) -> None:
+        """After the library has changed over to another model."""
+        self._is_prepared = False
+        self.prepare()
+
 
 @contextmanager
 def _within(connection: Connection) -> Iterator[Connection]:
@@ -173,10 +178,15 @@ def upgrade(connection: Connection, prefix: str, dimension: int, revision: str =
     try:
         command.upgrade(_alembic(connection, prefix, dimension), revision)
     except DBAPIError as error:
-        if "vector" in str(error.orig) and "extension" in str(error.orig):
+        told = str(error.orig).strip().splitlines()[0]
+        if "extension" in told and "vector" in told:
             raise BadSettings(
-                f"这台 PostgreSQL 用不了 pgvector 扩展：{str(error.orig).strip().splitlines()[0]}",
+                f"这台 PostgreSQL 用不了 pgvector 扩展：{told}",
                 hint="请管理员安装 pgvector（0.5 或更新）并运行 CREATE EXTENSION vector",
+            ) from error
+        if "already exists" in told:
+            raise BadSettings(
+                f"数据库里已有同名的表，不是示例库建的：{told}", hint="用设置 examples.prefix 换一个表名前缀"
             ) from error
         raise
 
