@@ -5,6 +5,8 @@ The server comes as a wheel (see qianxun.testing.postgres), one for a whole run 
 nothing of it is left behind. To run against a server that is there already, name a database of it whose user may
 create others: `QIANXUN_TEST_POSTGRES_URL=postgresql://user:password@host/postgres make test`.
 
+`records_url` is a database for records of either kind: a test that asks for it runs on SQLite and on PostgreSQL.
+
 `postgres_server` is a server of the test's own, which it may stop and start again.
 """
 
@@ -13,10 +15,22 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from sqlalchemy import NullPool, create_engine
 
-from qianxun.testing.postgres import Server, create_database, drop_database, own_server, shared_server, unavailable
+from qianxun.records.database import open_database, sqlite_url
+from qianxun.records.schema import Base
+from qianxun.testing.postgres import (
+    Server,
+    create_database,
+    drop_database,
+    own_server,
+    shared_server,
+    unavailable,
+    with_driver,
+)
 
 POSTGRES_URL = os.environ.get("QIANXUN_TEST_POSTGRES_URL", "")
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
@@ -39,6 +53,35 @@ def postgres_url(postgres_maintenance_url: str) -> Iterator[str]:
     url = create_database(postgres_maintenance_url)
     yield url
     drop_database(postgres_maintenance_url, url)
+
+
+@pytest.fixture(scope="session")
+def worker_postgres_url(postgres_maintenance_url: str) -> Iterator[str]:
+    """A database with the tables of the records, for all tests of a worker: to empty it is quicker than a new one."""
+    url = create_database(postgres_maintenance_url)
+    open_database(url).dispose()
+    yield url
+    drop_database(postgres_maintenance_url, url)
+
+
+@pytest.fixture
+def migrated_postgres_url(worker_postgres_url: str) -> str:
+    """As `postgres_url`, with the empty tables of the records in it; to be left with these tables and no others."""
+    engine = create_engine(with_driver(worker_postgres_url), poolclass=NullPool)
+    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> "
+    with engine.begin() as connection:
+        connection.exec_driver_sql(others + "pg_backend_pid()")
+        for table in reversed(Base.metadata.sorted_tables):
+            connection.execute(table.delete())
+    return worker_postgres_url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def records_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database for records, for a test that runs on both kinds: a file, or one of a real server."""
+    if request.param == "sqlite":
+        return sqlite_url(tmp_path / "records.db")
+    return str(request.getfixturevalue("migrated_postgres_url"))
 
 
 @pytest.fixture

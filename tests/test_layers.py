@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("pipelines",),
     ("settings", "registry", "folder"),
-    ("shelf", "embeddings"),
+    ("shelf", "embeddings", "storage"),
     ("example_library",),
     ("example_search",),
     ("engine",),

@@ -45,12 +45,12 @@ from qianxun.pipelines.upkeep import Verdict, keep_up, rebuild, verify
 from qianxun.ports import Cache, EmbeddingModel, IndexBackend
 from qianxun.records import Records, bases, chunks, listing, logs, outbox
 from qianxun.records.bases import LOCAL_TENANT
-from qianxun.records.database import sqlite_url
 from qianxun.records.logs import Feedback, LogEntry
 from qianxun.records.tenancy import BaseRecords
 from qianxun.registry import create_index_backend
 from qianxun.settings import Settings, load
 from qianxun.shelf import OwnShelf, Shelf, open_registry
+from qianxun.storage import database_url, reach
 from qianxun.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
 
 Result = TypeVar("Result")
@@ -513,7 +513,7 @@ class Engine:
 def _wire(settings: Settings, folder: Path, models: Mapping[str, Any]) -> Engine:
     parsing = settings.parsing
     limits = ParseLimits(file_bytes=parsing.file_megabytes * MIB, seconds=parsing.seconds, ocr=parsing.ocr)
-    records = Records.open(settings.records.url or sqlite_url(folder / "qianxun.db"))
+    records = Records.open(database_url(settings), reach(settings), alone=True)
     threads = ModelThreads()
     return Engine(
         settings=settings,

@@ -15,7 +15,8 @@ QianxunError
 │   ├── TooLarge              over the size, page, cell or memory limit
 │   ├── TooSlow               over the time limit
 │   └── Unreadable            damaged, encrypted, or not what its name says
-├── FolderInUse               another process owns the data folder
+├── FolderInUse               another process owns the data folder, or the database
+├── RecordsUnavailable        the database server cannot be reached, or refuses us; trying again may help
 ├── MissingExtra              an optional dependency is not installed
 ├── ModelError
 │   ├── ModelUnavailable      cannot be reached or loaded now; trying again may help
@@ -102,6 +103,10 @@ class Unreadable(Refused):
 
 class FolderInUse(QianxunError):
     word = "folder_in_use"
+
+
+class RecordsUnavailable(QianxunError):
+    word = "records_unavailable"
 
 
 class MissingExtra(QianxunError):

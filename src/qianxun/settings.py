@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -150,7 +151,11 @@ class IndexSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecordsSettings:
-    url: str = ""  # "": SQLite in the data folder
+    url: str = field(default="", repr=False)  # postgresql://user:password@host/database; "": SQLite in the data folder
+    schema: str = ""  # of a PostgreSQL database, created where it is missing; "": as the server has it
+    pool_size: int = 10  # connections of one process to a database server
+    connect_seconds: float = 5.0  # to wait for a connection
+    statement_seconds: float = 30.0  # after which a reading statement is given up
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +221,15 @@ class Settings:
         for name in names():
             value = _get(self, name)
             shown = "******" if name.endswith(("api_key", "secrets.key")) and value else value
+            shown = without_password(value) if name.endswith(".url") else shown
             found.append((name, shown, self.origins.get(name, "默认值")))
         return found
+
+
+def without_password(url: str) -> str:
+    """The address of a database as people may see it: everything between its user and the last @ is left out."""
+    hidden = re.sub(r"(://[^:/?#]*):.*@", r"\1:******@", url, flags=re.DOTALL)
+    return re.sub(r"(password=)[^&]*", r"\1******", hidden, flags=re.IGNORECASE)
 
 
 def names() -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from qianxun.errors import AlreadyThere, BadInput, NotFound
 from qianxun.records import Records, bases, chunks, documents, listing, outbox
 from qianxun.records.bases import LOCAL_TENANT
 from qianxun.records.counters import allocate
-from qianxun.records.database import sqlite_url
 from qianxun.types import (
     Column,
     Document,
@@ -31,8 +29,8 @@ from qianxun.types import (
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> Iterator[Records]:
-    opened = Records.open(sqlite_url(tmp_path / "records.db"))
+def records(records_url: str) -> Iterator[Records]:
+    opened = Records.open(records_url)
     with opened.writing() as tx:
         bases.create(tx, "医保", tenant=LOCAL_TENANT)
     yield opened

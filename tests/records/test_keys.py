@@ -12,12 +12,12 @@ import pytest
 
 from qianxun.errors import BadInput, NotFound
 from qianxun.records import Records, keys
-from qianxun.records.database import sqlite_url
+from tests.records.held import held
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> Iterator[Records]:
-    opened = Records.open(sqlite_url(tmp_path / "keys.db"))
+def records(records_url: str) -> Iterator[Records]:
+    opened = Records.open(records_url)
     yield opened
     opened.close()
 
@@ -41,10 +41,10 @@ def test_a_key_is_256_bits_and_lets_its_tenant_in(records: Records) -> None:
 
 def test_the_key_itself_is_nowhere_in_the_files(records: Records, tmp_path: Path) -> None:
     _, plaintext = issue(records)
-    held = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert plaintext.encode() not in held
-    assert plaintext[3:].encode() not in held
-    assert hashlib.sha256(plaintext.encode()).hexdigest().encode() in held  # what is looked for would be found
+    found = held(records, tmp_path)
+    assert plaintext.encode() not in found
+    assert plaintext[3:].encode() not in found
+    assert hashlib.sha256(plaintext.encode()).hexdigest().encode() in found  # what is looked for would be found
 
 
 def test_what_is_no_key_is_nobodys(records: Records) -> None:
@@ -123,9 +123,9 @@ def test_scope_and_name_are_checked(records: Records) -> None:
         issue(records, name="一\n二")
 
 
-def test_two_processes_that_write_wait_for_each_other(records: Records, tmp_path: Path) -> None:
+def test_two_processes_that_write_wait_for_each_other(records: Records, records_url: str) -> None:
     """A transaction that read first and wrote later used to fail where another process wrote in between."""
-    beside = Records.open(sqlite_url(tmp_path / "keys.db"))  # as `qianxun keys` has it beside a service
+    beside = Records.open(records_url)  # as `qianxun keys` has it beside a service
     has_read, failed = threading.Event(), []
 
     def serve() -> None:

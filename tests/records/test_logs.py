@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from sqlalchemy import Connection, select
 from qianxun.errors import NotFound
 from qianxun.records import Records, bases, documents, logs, outbox
 from qianxun.records.bases import LOCAL_TENANT
-from qianxun.records.database import sqlite_url
 from qianxun.records.logs import LogEntry
 from qianxun.records.schema import RetrievalLogRow
 from qianxun.types import Degraded, Document, Piece, Prepared, StepTime, Submission, Text
@@ -27,8 +25,8 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> Iterator[Records]:
-    opened = Records.open(sqlite_url(tmp_path / "records.db"))
+def records(records_url: str) -> Iterator[Records]:
+    opened = Records.open(records_url)
     with opened.writing() as tx:
         bases.create(tx, "医保", tenant=LOCAL_TENANT)
         bases.create(tx, "手册", tenant=LOCAL_TENANT)

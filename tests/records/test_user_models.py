@@ -19,9 +19,9 @@ from sqlalchemy.exc import DBAPIError
 
 from qianxun.errors import BadInput, BadSettings, MissingExtra, NotFound
 from qianxun.records import Records, bases, user_models
-from qianxun.records.database import sqlite_url
 from qianxun.records.sealing import Sealing
 from qianxun.records.user_models import NewModel, SealedKey, UserModel, check_key, checked, masked
+from tests.records.held import held
 
 CANARY = "sk-canary-0123456789abcdef"
 NO_KEY = SealedKey(None, "")
@@ -29,8 +29,8 @@ ROW = ("user_models", "甲", "1")
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> Iterator[Records]:
-    opened = Records.open(sqlite_url(tmp_path / "models.db"))
+def records(records_url: str) -> Iterator[Records]:
+    opened = Records.open(records_url)
     yield opened
     opened.close()
 
@@ -356,7 +356,7 @@ def test_a_key_is_in_no_file_of_the_database_and_in_none_of_its_errors(records: 
     assert "机密的名字" not in str(twice.value)
     with records.writing() as tx:
         user_models.remove(tx, "甲", "7", number)
-    held = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    found = held(records, tmp_path)
     for form in (CANARY, quote(CANARY), CANARY.encode().hex(), base64.b64encode(CANARY.encode()).decode()[:20]):
-        assert form.encode() not in held
-    assert b"user_models" in held
+        assert form.encode() not in found
+    assert b"user_models" in found

@@ -12,15 +12,16 @@ from pathlib import Path
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from qianxun.cli.session import DATABASE, has_records
+from qianxun.cli.session import has_records
 from qianxun.cli.voice import say
-from qianxun.errors import IndexUnusable
+from qianxun.errors import IndexUnusable, QianxunError
 from qianxun.folder import owner_of
 from qianxun.index.embedded import CURRENT
 from qianxun.index.extents import load_state, unsealed
 from qianxun.records import bases, listing, outbox
-from qianxun.records.database import connect, sqlite_url
+from qianxun.records.database import connect
 from qianxun.settings import Settings
+from qianxun.storage import database_url, reach
 from qianxun.types import KnowledgeBase
 
 # name, modules, what it gives
@@ -80,7 +81,7 @@ def examine(settings: Settings) -> Health:
     if has_records(settings):
         try:
             found = _bases(settings)
-        except SQLAlchemyError as error:
+        except (QianxunError, SQLAlchemyError) as error:
             trouble = say(f"读不了数据库：{error}", f"The database cannot be read: {error}").splitlines()[0]
     return Health(
         version=version("qianxun"),
@@ -112,7 +113,7 @@ def _bytes(folder: Path) -> int:
 
 
 def _bases(settings: Settings) -> tuple[BaseHealth, ...]:
-    engine = connect(settings.records.url or sqlite_url(settings.folder / DATABASE))
+    engine = connect(database_url(settings), reach(settings))
     try:
         with engine.begin() as tx:
             return tuple(_base(tx, about, settings) for about in bases.of_all_tenants(tx))

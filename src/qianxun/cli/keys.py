@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from qianxun.cli.session import DATABASE, JsonFlag, has_records, program, session_of
+from qianxun.cli.session import JsonFlag, has_records, program, session_of
 from qianxun.cli.voice import note, out, print_json, say
 from qianxun.errors import BadInput, NotFound
 
@@ -112,7 +112,7 @@ def revoke(
 def with_records(settings: Settings, work: Callable[[Records], T], *, may_create: bool = False) -> T:
     """Opens the database alone: whoever owns the folder goes on. Only ``may_create`` makes one that is not there."""
     from qianxun.records import Records
-    from qianxun.records.database import sqlite_url
+    from qianxun.storage import database_url, reach
 
     folder = settings.folder
     if not may_create and not has_records(settings):
@@ -128,7 +128,7 @@ def with_records(settings: Settings, work: Callable[[Records], T], *, may_create
                 say(f"不能使用数据目录 {folder}：{error.strerror}", f"Cannot use {folder}: {error.strerror}"),
                 hint=say("换一个可写的目录：--data DIR", "Choose another folder: --data DIR"),
             ) from error
-    records = Records.open(settings.records.url or sqlite_url(folder / DATABASE))
+    records = Records.open(database_url(settings), reach(settings))
     try:
         return work(records)
     finally:

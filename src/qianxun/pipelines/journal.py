@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from sqlalchemy.exc import InterfaceError, OperationalError
 
+from qianxun.errors import Overloaded, RecordsUnavailable
 from qianxun.pipelines.layered import LayeredRecall
 from qianxun.pipelines.recall_bytes import digest, layered_digest
 from qianxun.pipelines.replaying import is_replaying
@@ -24,6 +25,7 @@ from qianxun.types import KnowledgeBase, Recall, StepTime
 
 log = logging.getLogger(__name__)
 
+AWAY = (RecordsUnavailable, Overloaded, OperationalError, InterfaceError)  # the database, for now
 BATCH = 500
 PRUNE_EVERY = 1000  # entries written between two looks at what is too old
 
@@ -92,7 +94,7 @@ class Journal:
     async def _is_written(self, batch: Sequence[_Note]) -> bool:
         try:
             await asyncio.to_thread(self._write, batch)
-        except (OperationalError, InterfaceError) as error:
+        except AWAY as error:
             if not self._has_failed:
                 log.warning("the log of recalls cannot be written now, searches go on: %s", error)
             self._has_failed = True
@@ -108,7 +110,7 @@ class Journal:
                 logs.append(tx, entries)
                 if is_due:
                     logs.prune(tx, self.keep_days, self.keep_rows)
-        except (OperationalError, InterfaceError):
+        except AWAY:
             raise
         except Exception:  # an outer door: whatever one of them holds must not cost the others their record
             for entry in entries:

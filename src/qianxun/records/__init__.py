@@ -10,11 +10,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from qianxun.records.database import for_writing, open_database
+from qianxun.errors import Overloaded
+from qianxun.records.database import for_glancing, for_reading, for_writing, open_database
+from qianxun.records.ownership import Claim
+from qianxun.records.postgres import BACKEND, USUAL, Reach
 
 Result = TypeVar("Result")
 
@@ -24,29 +29,56 @@ class Records:
     """The database of record: many readers, one writer at a time."""
 
     engine: Engine
+    claim: Claim | None = field(default=None, repr=False)  # of the process that works on a database server alone
     _writer: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @staticmethod
-    def open(url: str) -> Records:
-        return Records(open_database(url))
+    def open(url: str, reach: Reach = USUAL, *, alone: bool = False) -> Records:
+        """``alone``: as the one engine that works on the database. A file has the lock of its folder for that."""
+        engine = open_database(url, reach)
+        if not alone or engine.dialect.name != BACKEND:
+            return Records(engine)
+        claim = Claim(engine)
+        try:
+            claim.take()
+        except BaseException:
+            claim.release()
+            engine.dispose()
+            raise
+        return Records(engine, claim)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A consistent view that sees every transaction committed before it began."""
-        with self.engine.begin() as connection:
+        with _begun(self._reader) as connection:
             yield connection
 
     @contextmanager
     def glancing(self) -> Iterator[Connection]:
         """For a single statement, which is consistent by itself: no transaction is begun for one of `compiled`."""
-        with self.engine.connect() as connection:
+        with _connected(self._glancer) as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction: durable when the block ends, undone when it raises."""
-        with self._writer, for_writing(self.engine).begin() as connection:
-            yield connection
+        with self._writer:
+            if self.claim is not None:
+                self.claim.check()
+            with _begun(self._scribe) as connection:
+                yield connection
+
+    @cached_property
+    def _reader(self) -> Engine:
+        return for_reading(self.engine)
+
+    @cached_property
+    def _glancer(self) -> Engine:
+        return for_glancing(self.engine)
+
+    @cached_property
+    def _scribe(self) -> Engine:
+        return for_writing(self.engine)
 
     async def read(self, work: Callable[[Connection], Result]) -> Result:
         """``work`` in a reading transaction, in a thread."""
@@ -74,4 +106,22 @@ class Records:
     def close(self) -> None:
         """Waits for a write that is under way, so that nothing is written once the folder has another owner."""
         with self._writer:
+            if self.claim is not None:
+                self.claim.release()
             self.engine.dispose()
+
+
+@contextmanager
+def _connected(engine: Engine) -> Iterator[Connection]:
+    try:
+        connection = engine.connect()
+    except PoolTimeout as error:
+        raise Overloaded("到数据库的连接都在使用中", hint="稍后重试；常常如此时调大 records.pool_size") from error
+    with connection:
+        yield connection
+
+
+@contextmanager
+def _begun(engine: Engine) -> Iterator[Connection]:
+    with _connected(engine) as connection, connection.begin():
+        yield connection

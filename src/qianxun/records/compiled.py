@@ -11,8 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, Select
+from sqlalchemy import Connection, Dialect, Float, Select
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import TypeEngine
+
+from qianxun.records.postgres import BACKEND, told
+
+FLOAT8 = 701  # PostgreSQL's number of the type
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +33,8 @@ class Compiled:
         try:
             cursor.execute(self.sql, given)
             found = cursor.fetchall()
-        except driver.Error as error:  # as SQLAlchemy says it, whose errors callers know
-            raise DBAPIError.instance(self.sql, None, error, driver.Error) from error
+        except driver.Error as error:
+            raise _told(tx, self.sql, error) from error
         finally:
             cursor.close()
         return [self._read(row) for row in found] if self.reads else list(found)
@@ -41,11 +46,28 @@ class Compiled:
         return values
 
 
+def _told(tx: Connection, sql: str, error: Any) -> Any:
+    """As SQLAlchemy would say it, whose errors callers know. A broken connection does not go back to the pool."""
+    is_disconnect = tx.dialect.is_disconnect(error, tx.connection.dbapi_connection, None)
+    if is_disconnect:
+        tx.invalidate(error)
+    if tx.dialect.name == BACKEND:
+        meant = told(error, is_disconnect=is_disconnect, is_connected=True)
+        if meant is not None:
+            return meant
+    return DBAPIError.instance(sql, None, error, tx.dialect.loaded_dbapi.Error)
+
+
+def _stored_as(kind: TypeEngine[Any]) -> int | None:
+    """What the driver would say of the column in a result; PostgreSQL's wants to know it of numbers."""
+    return FLOAT8 if isinstance(kind, Float) else None
+
+
 def compiled(statement: Select[Any], dialect: Dialect) -> Compiled:
     """``statement`` with every parameter named by a `bindparam`."""
     made = statement.compile(dialect=dialect)
     kinds = [column.type.dialect_impl(dialect) for column in statement.selected_columns]
-    reads = [(at, kind.result_processor(dialect, None)) for at, kind in enumerate(kinds)]
+    reads = [(at, kind.result_processor(dialect, _stored_as(kind))) for at, kind in enumerate(kinds)]
     return Compiled(
         str(made),
         tuple(made.positiontup) if made.positiontup is not None else None,

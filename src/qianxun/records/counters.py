@@ -8,7 +8,9 @@ from sqlalchemy import Connection, insert, select, update
 
 from qianxun.records.schema import Counter
 
-CounterName = Literal["knowledge_base", "document", "chunk", "table", "pair", "outbox", "log", "key", "user_model"]
+CounterName = Literal[
+    "knowledge_base", "document", "chunk", "table", "pair", "outbox", "log", "key", "user_model", "owner"
+]
 FIRST = {"knowledge_base": 1001}
 
 
@@ -21,3 +23,9 @@ def allocate(tx: Connection, name: CounterName, count: int) -> range:
         return range(first, first + count)
     after = tx.execute(select(Counter.next).where(Counter.name == name)).scalar_one()
     return range(after - count, after)
+
+
+def last(tx: Connection, name: CounterName) -> int:
+    """The last number that was given out; 0 before the first."""
+    following = tx.execute(select(Counter.next).where(Counter.name == name)).scalar()
+    return 0 if following is None else int(following) - 1

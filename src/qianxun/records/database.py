@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError
+
+from qianxun.errors import BadSettings, MissingExtra
+from qianxun.records.postgres import (
+    BACKEND,
+    DRIVERS,
+    SCHEMA,
+    USUAL,
+    Reach,
+    arguments,
+    check,
+    create_schema,
+    lock_migrations,
+    lock_writers,
+    prepare,
+)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 WRITING = "qianxun_writing"
@@ -19,38 +39,83 @@ _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # m
 _decode = json.JSONDecoder().decode
 
 
-def _loads(stored: str) -> Any:
+def _loads(stored: str | bytes) -> Any:
     """Most tags, headings and metadata are empty, and a search reads three of them per chunk."""
-    if stored == "[]":
+    if stored in ("[]", b"[]"):
         return []
-    if stored == "{}":
+    if stored in ("{}", b"{}"):
         return {}
-    return _decode(stored)
+    return _decode(stored if isinstance(stored, str) else stored.decode())
 
 
 def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
-def open_database(url: str) -> Engine:
+def open_database(url: str, reach: Reach = USUAL) -> Engine:
     """An engine for the URL, migrated to the newest schema."""
-    engine = connect(url)
-    migrate(engine)
+    engine = connect(url, reach)
+    try:
+        migrate(engine)
+    except BaseException:
+        engine.dispose()
+        raise
     return engine
 
 
-def connect(url: str) -> Engine:
-    # Parameters hold what people wrote: an error that quotes them would carry it into logs.
-    engine = create_engine(url, json_serializer=_dumps, json_deserializer=_loads, hide_parameters=True)
-    if make_url(url).get_backend_name() == "sqlite":
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
+def connect(url: str, reach: Reach = USUAL) -> Engine:
+    """An engine for the URL; nothing is asked of the database yet. Raises BadSettings or MissingExtra."""
+    parsed = parse(url)
+    is_server = parsed.get_backend_name() == BACKEND
+    told = arguments(parsed, reach) if is_server else {}
+    try:
+        # Parameters hold what people wrote: an error that quotes them would carry it into logs.
+        engine = create_engine(parsed, json_serializer=_dumps, json_deserializer=_loads, hide_parameters=True, **told)
+    except ImportError as error:
+        raise MissingExtra("psycopg", "postgres") from error
+    if is_server:
+        prepare(engine, reach)
+        event.listen(engine, "begin", _begin_postgres)
+        return engine.execution_options(**{SCHEMA: reach.schema})
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def parse(url: str) -> URL:
+    """The URL of a kind of database that can hold the records. Never says the URL itself: it may hold a password."""
+    hint = "写成 postgresql://用户:密码@主机:5432/数据库；密码里的 @ : / 等字符写成 %40 %3A %2F"
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        raise BadSettings("records.url 不是数据库的地址", hint=hint) from error
+    if parsed.drivername in DRIVERS:
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.drivername != "sqlite":
+        raise BadSettings(f"records.url 不支持 {parsed.drivername[:40]}", hint=hint)
+    return parsed
 
 
 def for_writing(engine: Engine) -> Engine:
     """The same engine, whose transactions are writers from their first statement."""
     return engine.execution_options(**{WRITING: True})
+
+
+def for_reading(engine: Engine) -> Engine:
+    """The same engine, whose transactions see one state of the database, however many statements they have."""
+    if engine.dialect.name != BACKEND:
+        return engine  # SQLite's do so by themselves
+    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+
+def for_glancing(engine: Engine) -> Engine:
+    """The same engine for single statements: nothing is begun and nothing has to be ended."""
+    return engine if engine.dialect.name != BACKEND else engine.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def _begin_postgres(connection: Connection) -> None:
+    if connection.get_execution_options().get(WRITING, False):
+        lock_writers(connection)
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -78,13 +143,42 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: Any) -> None:
 
 
 def migrate(engine: Engine, revision: str = "head") -> None:
-    with for_writing(engine).begin() as connection:
+    """Brings the schema up to date; where it is so already only asks. Two processes at once do it one by one."""
+    if revision == "head" and not missing_revisions(engine):
+        return
+    with _migrating(engine) as connection:
         command.upgrade(_alembic(connection), revision)
 
 
 def downgrade(engine: Engine, revision: str) -> None:
-    with for_writing(engine).begin() as connection:
+    with _migrating(engine) as connection:
         command.downgrade(_alembic(connection), revision)
+
+
+def missing_revisions(engine: Engine) -> list[str]:
+    """What a database lacks of the newest schema, oldest first. Raises BadSettings for one newer than this program."""
+    script = ScriptDirectory.from_config(_alembic(None))
+    with for_reading(engine).begin() as connection:
+        has = MigrationContext.configure(connection).get_current_revision()
+    known = [each.revision for each in script.walk_revisions()][::-1]
+    if has is not None and has not in known:
+        raise BadSettings(
+            f"数据库的结构是 {has} 版，比这个程序所知的（{known[-1]}）新", hint="请升级 qianxun，或换一个数据库"
+        )
+    return known[known.index(has) + 1 :] if has is not None else known
+
+
+@contextmanager
+def _migrating(engine: Engine) -> Iterator[Connection]:
+    if engine.dialect.name != BACKEND:
+        with for_writing(engine).begin() as connection:
+            yield connection
+        return
+    with engine.begin() as connection:
+        lock_migrations(connection)
+        check(connection)
+        create_schema(connection)
+        yield connection
 
 
 def _alembic(connection: object) -> Config:

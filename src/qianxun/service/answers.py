@@ -21,6 +21,7 @@ from qianxun.errors import (
     BadFilter,
     BadInput,
     BadQuery,
+    FolderInUse,
     Forbidden,
     IndexUnusable,
     MissingExtra,
@@ -29,6 +30,7 @@ from qianxun.errors import (
     Overloaded,
     QianxunError,
     RecallFailed,
+    RecordsUnavailable,
     Refused,
     RetrieverUnavailable,
     TooLarge,
@@ -40,6 +42,7 @@ from qianxun.service.filters import BadFilterField
 T = TypeVar("T")
 
 RETRY_SECONDS: Final = 1
+POSTGRES_DISK_FULL: Final = "53100"
 FIELDS: Final = 20  # of one body that are told
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 LONGEST: Final = 200  # characters of a caller's own text in an answer
@@ -154,7 +157,8 @@ STATUSES: Final[tuple[tuple[type[QianxunError] | tuple[type[QianxunError], ...],
     (TooLarge, 413),
     (UnsupportedFile, 415),
     (Refused, 422),
-    ((Overloaded, RecallFailed, RetrieverUnavailable, ModelError, IndexUnusable, MissingExtra), 503),
+    ((Overloaded, RecordsUnavailable, FolderInUse), 503),
+    ((RecallFailed, RetrieverUnavailable, ModelError, IndexUnusable, MissingExtra), 503),
 )
 
 
@@ -243,6 +247,7 @@ def is_disk_full(error: BaseException) -> bool:
     return any(
         (isinstance(each, OSError) and each.errno in (errno.ENOSPC, errno.EDQUOT))
         or (isinstance(each, sqlite3.Error) and getattr(each, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL)
+        or getattr(each, "sqlstate", None) == POSTGRES_DISK_FULL
         for each in _causes(error)
     )
 

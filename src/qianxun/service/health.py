@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError
 
-from qianxun.errors import NotFound
+from qianxun.errors import NotFound, Overloaded, RecordsUnavailable
 from qianxun.records import bases
 from qianxun.service.answers import DESCRIPTIONS, Answer, Problem, answered, problem
 from qianxun.service.context import Service, service_of
@@ -58,7 +58,7 @@ async def ready(request: Request) -> Response:
     try:
         async with asyncio.timeout(RECORDS_SECONDS):
             depth = await service.engine.queue_depth()
-    except (SQLAlchemyError, TimeoutError) as error:
+    except (RecordsUnavailable, Overloaded, SQLAlchemyError, TimeoutError) as error:
         log.warning("not ready: the records do not answer (%s)", type(error).__name__)
         return problem(503, "读不到记录", "records_unavailable", hint="检查数据库与磁盘")
     return answered({"status": "ready", "queue_depth": depth, "unusable": service.readiness.unusable})

@@ -13,6 +13,7 @@ from prometheus_client.exposition import choose_encoder
 from sqlalchemy.exc import SQLAlchemyError
 
 from qianxun.engine import Engine
+from qianxun.errors import QianxunError
 from qianxun.pipelines.base import IndexTime
 from qianxun.pipelines.layered import LayeredRecall
 from qianxun.pipelines.options import ARMS
@@ -203,6 +204,6 @@ def routes() -> APIRouter:
 async def _depth(engine: Engine) -> float:
     try:
         return await engine.queue_depth()
-    except SQLAlchemyError as error:  # the other numbers are wanted most when the database is down
+    except (QianxunError, SQLAlchemyError) as error:  # the other numbers are wanted most when the database is down
         log.warning("the depth of the queue is not known: %s", type(error).__name__)
         return math.nan
