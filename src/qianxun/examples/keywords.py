@@ -23,7 +23,7 @@ def terms(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class KeywordIndex:
-    """Texts by their words. Scores are shares of the best a text could have: 1 where it has every word, and often."""
+    """Texts by their words. A score of 1 is that of a text of usual length that has every word of the question once."""
 
     ids: NDArray[np.int64]
     postings: dict[str, tuple[NDArray[np.int64], NDArray[np.float32]]]  # rows, and what the word is worth in each
@@ -67,6 +67,5 @@ def _posting(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     rows = np.array([row for row, _ in where], dtype=np.int64)
     times = np.array([count for _, count in where], dtype=np.float32)
-    # Saturated at 1 instead of BM25's k1 + 1: the factor is the same for all, and the sum has a ceiling.
-    worth = times / (times + K1 * (1.0 - B + B * longer[rows]))
+    worth = times * (K1 + 1.0) / (times + K1 * (1.0 - B + B * longer[rows]))
     return rows, worth.astype(np.float32)

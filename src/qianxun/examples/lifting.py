@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import select
 
 from qianxun.examples.keywords import KeywordIndex
-from qianxun.examples.ranking import FoundExample
+from qianxun.examples.ranking import ExampleMetadata, FoundExample
 from qianxun.examples.revision import LibraryWatch
 from qianxun.examples.rows import DIGITS, in_order
 from qianxun.examples.schema import embedded_text
@@ -21,15 +21,15 @@ KEYWORD_WEIGHT: Final = 0.3
 
 
 def lifted(rows: Sequence[FoundExample], matching: Mapping[int, float]) -> list[FoundExample]:
-    """Each with the weighted mean of cosine and keyword score where that is more than its cosine."""
+    """Each brought nearer to 1 by so much as it has of the question's words."""
     return in_order([_lifted(row, matching.get(row["id"], 0.0)) for row in rows])
 
 
 def _lifted(row: FoundExample, keyword_score: float) -> FoundExample:
     cosine = row["similarity"]
-    mean = (1.0 - KEYWORD_WEIGHT) * cosine + KEYWORD_WEIGHT * keyword_score
-    about = {**row["metadata"], "cosine": cosine, "keyword_score": round(keyword_score, DIGITS)}
-    return {**row, "similarity": round(max(cosine, mean), DIGITS), "metadata": about}  # type: ignore[typeddict-item]
+    about: ExampleMetadata = {**row["metadata"], "cosine": cosine, "keyword_score": round(keyword_score, DIGITS)}
+    lifted = cosine + (1.0 - cosine) * KEYWORD_WEIGHT * keyword_score
+    return {**row, "similarity": round(lifted, DIGITS), "metadata": about}
 
 
 @dataclass

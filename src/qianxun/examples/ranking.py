@@ -57,7 +57,7 @@ def merge_and_rank_results(all_results: Sequence[Result], global_top_k: int = GL
     for result in ranked:
         content = " ".join(_content(result).split())
         if content not in seen:
-            seen.add(content)
+            seen.update({content} if content else ())  # nothing can be said of two that have no words
             kept.append(result)
     return kept[: max(global_top_k, 0)]
 
@@ -99,8 +99,8 @@ def _content(result: Mapping[str, Any]) -> str:
     """The words of a result, be it formatted already or a row as it was found."""
     if "content" in result:
         return str(result["content"] or "")
-    said, answered = result.get("user_input"), result.get("agent_response")
-    return f"{said}\n{answered}" if said and answered else ""
+    said, answered = str(result.get("user_input") or ""), str(result.get("agent_response") or "")
+    return f"{said}\n{answered}" if said.strip() and answered.strip() else ""
 
 
 def _rank(result: Mapping[str, Any]) -> tuple[float, int, datetime]:
