@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from qianxun.cli.configuration import changes_of, config_lines, set_config
+from qianxun.cli.learning import learn
 from qianxun.cli.session import JsonFlag, Library, Session, find_base, has_records, quoted, session_of, with_library
 from qianxun.cli.voice import note, out, print_json, say
 from qianxun.errors import BadInput
@@ -194,6 +195,7 @@ def _listing(held: list[DocumentState]) -> Table:
 
 
 app.command("set")(set_config)
+app.command("learn")(learn)
 
 
 @app.command("delete", help="删除知识库及其中的一切 · delete a base and everything in it")

@@ -60,7 +60,7 @@ async def _held(base: OpenBase, serving: Serving, places: Sequence[Place], limit
     parts = {word: tuple(dict.fromkeys(base.analyser.words(word))) for word in others}
     wanted = tuple(dict.fromkeys(part for own in parts.values() for part in own))
     counts = (await serving.index.count(Terms(wanted))).words if wanted else {}
-    held = {word for word, own in parts.items() if own and all(counts.get(part) for part in own)}
+    held = {word: min((counts.get(part, 0) for part in own), default=0) for word, own in parts.items()}
     return only_held(places, held, limit)
 
 

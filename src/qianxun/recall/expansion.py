@@ -6,7 +6,7 @@ Then the wordings: each place by itself with the best word for it, all places to
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -187,7 +187,15 @@ def _distinct(text: str, expansions: Iterable[Expansion]) -> Iterator[Expansion]
             yield each
 
 
-def only_held(places: Iterable[Place], held: Collection[str], most: int) -> list[Place]:
-    """The places with those words that the base holds, at most so many for each; a place without any is none."""
-    kept = (replace(place, related=tuple(each for each in place.related if each.by in held)[:most]) for place in places)
-    return [place for place in kept if place.related or place.alone]
+def only_held(places: Iterable[Place], counts: Mapping[str, int], most: int) -> list[Place]:
+    """The places with those words that the base holds, at most so many for each; a place without any is none.
+
+    Of words that weigh the same those come first that stand in more of the base's entries.
+    """
+    found = []
+    for place in places:
+        held = (each for each in place.related if counts.get(each.by))
+        best = sorted(held, key=lambda each: (-each.weight, -counts[each.by]))[:most]
+        if best or place.alone:
+            found.append(replace(place, related=tuple(best)))
+    return found
