@@ -159,6 +159,28 @@ def _characters() -> NDArray[np.bool_]:
     return table
 
 
+# ── where a word stands ──────────────────────────────────────────────────────────────────────────
+
+
+def stands_in(word: str, folded: str) -> bool:
+    """Whether a word stands in a folded text, and not inside a longer run of letters or digits: 12 is not in 2012."""
+    return next(places(word, folded), None) is not None
+
+
+def places(word: str, folded: str) -> Iterator[int]:
+    """Where it begins each time that it stands there."""
+    at = folded.find(word)
+    while at >= 0:
+        end = at + len(word)
+        if not (_runs_on(folded[at - 1 : at], word[:1]) or _runs_on(word[-1:], folded[end : end + 1])):
+            yield at
+        at = folded.find(word, at + 1)
+
+
+def _runs_on(left: str, right: str) -> bool:
+    return left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
+
+
 # ── words ────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -32,6 +32,8 @@ from qianxun.pipelines.indexing import Drained, retry_due
 from qianxun.pipelines.ingest import Labels, Report, Watch, accept, submission, take, take_file, take_files
 from qianxun.pipelines.journal import Journal
 from qianxun.pipelines.knowledge_base import KnowledgeBaseManager
+from qianxun.pipelines.layer_choices import of_base
+from qianxun.pipelines.layer_log import log_layers
 from qianxun.pipelines.layered import LayeredRecall
 from qianxun.pipelines.learning import SECONDS as LEARNING_SECONDS
 from qianxun.pipelines.learning import Learnt, keep_learning, learn, learn_after
@@ -39,8 +41,11 @@ from qianxun.pipelines.model_registry import Registry, is_ref
 from qianxun.pipelines.model_threads import ModelThreads
 from qianxun.pipelines.open_bases import OpenBases, open_base
 from qianxun.pipelines.options import FusionName, Mode, RecallOptions, check, search_options
+from qianxun.pipelines.parameters import layered_params
 from qianxun.pipelines.recall import recall_kept
 from qianxun.pipelines.steps import Recalled
+from qianxun.pipelines.tables import search_tables
+from qianxun.pipelines.texts import search_texts
 from qianxun.pipelines.upkeep import Verdict, keep_up, rebuild, verify
 from qianxun.ports import Cache, EmbeddingModel, IndexBackend
 from qianxun.records import Records, bases, chunks, listing, logs, outbox
@@ -349,6 +354,50 @@ class Engine:
         options = replace(options, mode=mode, threshold=threshold, where=where, doc_ids=tuple(doc_ids))
         check(options)
         return await self._recall(base, query, options, trace_id)
+
+    async def search_texts(
+        self,
+        knowledge_base: int,
+        query: str,
+        top_k: int | None = None,
+        *,
+        where: Filter = EVERYTHING,
+        trace_id: str = "",
+    ) -> LayeredRecall:
+        """Prose, layer by layer: by vector, by keywords, by related words (docs/operations.md)."""
+        base = await self.base(knowledge_base)
+        chosen = of_base(self.settings.text_engine, base.about.config, "text_engine")
+        options = replace(search_options(self.settings.search, base.about.config, {}), where=where)
+        searching = search_texts(base, query, chosen, options, top_k, trace_id)
+        return await self._climbed(base, searching, layered_params(top_k, where))
+
+    async def search_tables(
+        self,
+        knowledge_base: int,
+        query: str,
+        top_k: int | None = None,
+        *,
+        where: Filter = EVERYTHING,
+        answer: bool = True,
+        trace_id: str = "",
+    ) -> LayeredRecall:
+        """Tables, layer by layer: by structure, by meaning, by keywords, by related words; and, with ``answer``, what
+        their cells say to the question."""
+        base = await self.base(knowledge_base)
+        chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
+        options = replace(search_options(self.settings.search, base.about.config, {}), where=where)
+        searching = search_tables(base, query, chosen, options, top_k, answer=answer, trace_id=trace_id)
+        return await self._climbed(base, searching, layered_params(top_k, where, answer))
+
+    async def _climbed(
+        self, base: OpenBase, searching: Awaitable[LayeredRecall], params: Mapping[str, Any]
+    ) -> LayeredRecall:
+        with self._using(base):
+            recall = await searching
+        self.journal.note(base.about, recall, params)
+        log_layers(recall)
+        self._hooks.climbed(recall)
+        return recall
 
     async def explain(self, knowledge_base: int, query: str, chunk_id: str = "", **options: Any) -> Explained:
         """How each result of `retrieve` with these options came by its score; and why the chunk is, or is not, one."""

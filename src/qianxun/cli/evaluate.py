@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from qianxun.evaluation.calibration import Candidate
     from qianxun.evaluation.dataset import Dataset
     from qianxun.evaluation.experiment import Comparison, Run, Search
+    from qianxun.pipelines.layered import LayeredRecall
     from qianxun.settings import Settings
     from qianxun.types import KnowledgeBase, Recall
 
@@ -33,6 +34,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "hybrid": {"mode": "hybrid"},
     "rerank": {"mode": "hybrid", "rerank": "maxsim"},
 }
+LAYERED = ("texts", "tables")  # only where they are asked for: of a set without tables the second finds nothing
 NEED_MODEL = ("vector", "rerank")
 
 
@@ -44,7 +46,10 @@ def evaluate(
     ],
     modes: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="vector,fulltext,hybrid,rerank，默认全部 · default: all of them"),
+        typer.Option(
+            metavar="A,B",
+            help="vector,fulltext,hybrid,rerank，默认这些；另有 texts,tables · default: all but the last two",
+        ),
     ] = None,
     limit: Annotated[
         int | None, typer.Option(metavar="N", help="只用其中 N 个查询（固定种子） · only N queries, seeded")
@@ -88,11 +93,11 @@ def _modes(told: str | None) -> list[str] | None:
     if told is None:
         return None
     asked = [part.strip().lower() for part in told.replace("，", ",").replace("、", ",").split(",") if part.strip()]
-    unknown = [mode for mode in asked if mode not in OPTIONS]
+    unknown = [mode for mode in asked if mode not in (*OPTIONS, *LAYERED)]
     if unknown or not asked:
         raise BadInput(
             say(f"没有检索方式 {'、'.join(unknown) or '（空）'}", f"No such mode: {', '.join(unknown) or '(empty)'}"),
-            hint=say("可用：", "There are: ") + ",".join(OPTIONS),
+            hint=say("可用：", "There are: ") + ",".join((*OPTIONS, *LAYERED)),
         )
     return list(dict.fromkeys(asked))
 
@@ -204,7 +209,7 @@ async def _run(engine: Engine, base: KnowledgeBase, dataset: Dataset, mode: str,
 
     heard = Heard()
     name = f"{mode}@{label}" if label else mode
-    await engine.retrieve(base.id, "预热", top_k=1, **OPTIONS[mode])  # the model is loaded now, and not in the times
+    await _ask(engine, base, "预热", mode, Heard())  # the model is loaded now, and not in the times
     with counting(name, len(dataset.queries), say("个查询", "queries")) as follow:
         done = await run(name, dataset.queries, dataset.qrels, _search(engine, base, mode, heard), follow)
     heard.tell(name)
@@ -213,17 +218,28 @@ async def _run(engine: Engine, base: KnowledgeBase, dataset: Dataset, mode: str,
 
 def _search(engine: Engine, base: KnowledgeBase, mode: str, heard: Heard) -> Search:
     """A document is found where its best chunk is."""
+    from qianxun.pipelines.layered import LayeredRecall
 
     async def search(text: str) -> list[str]:
         answer = await _ask(engine, base, text, mode, heard)
+        if isinstance(answer, LayeredRecall):
+            return [result.doc_id for result in answer.results]
         return [hit.chunk.doc_id for hit in answer.found] if answer else []
 
     return search
 
 
-async def _ask(engine: Engine, base: KnowledgeBase, text: str, mode: str, heard: Heard) -> Recall | None:
+async def _ask(
+    engine: Engine, base: KnowledgeBase, text: str, mode: str, heard: Heard
+) -> Recall | LayeredRecall | None:
+    answer: Recall | LayeredRecall
     try:
-        answer = await engine.retrieve(base.id, text, top_k=DEPTH, **OPTIONS[mode])
+        if mode == "texts":
+            answer = await engine.search_texts(base.id, text)
+        elif mode == "tables":
+            answer = await engine.search_tables(base.id, text, answer=False)
+        else:
+            answer = await engine.retrieve(base.id, text, top_k=DEPTH, **OPTIONS[mode])
     except BadQuery as error:
         heard.refused[error.message] += 1
         return None
@@ -287,12 +303,14 @@ def _calibrate(
 def _candidates(dataset: Dataset, settings: Settings, model: str) -> list[list[Candidate]]:
     async def work(engine: Engine) -> list[list[Candidate]]:
         base, _, _ = await _ready(engine, dataset, model)
+        from qianxun.types import Recall
+
         heard = Heard()
         found = []
         with counting(f"vector {dataset.name}", len(dataset.queries), say("个查询", "queries")) as follow:
             for query, text in dataset.queries.items():
                 answer = await _ask(engine, base, text, "vector", heard)
-                found.append(_labelled(answer, dataset.qrels[query]) if answer else [])
+                found.append(_labelled(answer, dataset.qrels[query]) if isinstance(answer, Recall) else [])
                 follow(1)
         heard.tell(dataset.name)
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from qianxun.chinese import fold
+from qianxun.chinese import fold, stands_in
 from qianxun.types import TermCounts, Tier
 
 STRICT = 0.7  # a similarity above it, and …
@@ -41,21 +41,6 @@ def matched(text: str, words: Iterable[str]) -> tuple[str, ...]:
 def matched_in(folded: str, words: Iterable[str]) -> tuple[str, ...]:
     """`matched`, where the text has been folded already."""
     return tuple(word for word in words if word in folded and stands_in(word, folded))
-
-
-def stands_in(word: str, folded: str) -> bool:
-    """Whether a word stands in a folded text, and not inside a longer run of letters or digits: 12 is not in 2012."""
-    at = folded.find(word)
-    while at >= 0:
-        end = at + len(word)
-        if not (_runs_on(folded[at - 1 : at], word[:1]) or _runs_on(word[-1:], folded[end : end + 1])):
-            return True
-        at = folded.find(word, at + 1)
-    return False
-
-
-def _runs_on(left: str, right: str) -> bool:
-    return left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
 
 
 def coverage(held: Sequence[str], weights: Mapping[str, float]) -> float:

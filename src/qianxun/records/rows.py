@@ -76,12 +76,16 @@ def table_values(span: TableSpan) -> tuple[Any, ...]:
 def table_of(row: Row[Any]) -> Table:
     return Table(
         title=row.title,
-        columns=tuple(Column(name, tuple(path), kind, unit) for name, path, kind, unit in row.columns),
+        columns=columns_of(row.columns),
         rows=tuple(tuple(cells) for cells in row.rows),
         texts=tuple(tuple(cells) for cells in row.texts),
         source=row.source,
         notes=row.notes,
     )
+
+
+def columns_of(stored: Sequence[Sequence[Any]]) -> tuple[Column, ...]:
+    return tuple(Column(name, tuple(path), kind, unit) for name, path, kind, unit in stored)
 
 
 def document_of(doc_id: str, version: Row[Any], tables: Sequence[Row[Any]], pairs: Sequence[Row[Any]]) -> Document:

@@ -1,0 +1,73 @@
+"""What the arms say of a question over one kind of chunk: heard once, looked at by every layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from qianxun.errors import RetrieverUnavailable
+from qianxun.pipelines.asking import Asked
+from qianxun.pipelines.base import OpenBase, Serving
+from qianxun.pipelines.joining import ByKey
+from qianxun.pipelines.judging import Bench, Verdict, bench_of, curve_of
+from qianxun.pipelines.options import RecallOptions
+from qianxun.pipelines.recall import DEPTH, Candidates, gather
+from qianxun.pipelines.steps import Steps
+from qianxun.types import NOTHING, Found, Ranking
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The candidates with their scores, each brought to [0, 1] so that it means the same for every question."""
+
+    candidates: Candidates
+    bench: Bench
+    fused: Ranking  # words and meaning together, as `retrieve` shows them
+    meaning: Ranking
+    words: Ranking
+    failed: Mapping[str, str]  # arm → why it did not answer
+    _fused: ByKey
+    _meaning: ByKey
+    _words: ByKey
+
+    def expect(self, arm: str) -> None:
+        """Raises RetrieverUnavailable where the arm did not answer."""
+        if arm in self.failed:
+            raise RetrieverUnavailable(self.failed[arm])
+
+    def score(self, key: int) -> float:
+        return self._fused.score(key)
+
+    def similarity(self, key: int) -> float | None:
+        """None where nothing is known of the chunk's meaning."""
+        return self._meaning.score(key) if key in self._meaning else None
+
+    def share(self, key: int) -> float:
+        """Of the question's words."""
+        return self._words.score(key)
+
+    async def found(self, keys: Sequence[int]) -> list[Found]:
+        """Those of these candidates that are of record."""
+        pool = self.candidates.pool
+        known = set(pool.candidates.keys.tolist())
+        return await pool.found([key for key in keys if key in known])
+
+    def verdict(self, found: Found) -> Verdict:
+        return self.bench.verdict(found)
+
+
+async def listen(
+    base: OpenBase, serving: Serving, asked: Asked, options: RecallOptions, depth: int = DEPTH
+) -> Evidence:
+    """Asks every arm. ``options`` have their weights. Raises RecallFailed when none answers."""
+    candidates = await gather(base, serving, asked, options, depth, Steps())
+    heard = candidates.heard
+    bench = await bench_of(base, serving, candidates.asked, heard, candidates.pool)
+    held = candidates.pool.candidates
+    fused = Ranking.ordered(held.keys, curve_of(base, heard, options)(held.scores))
+    sides = heard.scores()
+    meaning = sides.get("vector", NOTHING)
+    meaning = replace(meaning, scores=base.curves.vector(meaning.scores))
+    words = sides.get("keyword", NOTHING)
+    failed = {each.part: each.reason for each in heard.degraded if each.part not in heard.rankings}
+    return Evidence(candidates, bench, fused, meaning, words, failed, ByKey(fused), ByKey(meaning), ByKey(words))

@@ -1,0 +1,137 @@
+"""One layered search on its way: what was asked, what the arms say of it, and of the question put in other words."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from qianxun.chinese import fold, stands_in
+from qianxun.errors import QianxunError
+from qianxun.pipelines.asking import Asked, check_text
+from qianxun.pipelines.base import OpenBase, Serving
+from qianxun.pipelines.evidence import Evidence, listen
+from qianxun.pipelines.layered import LayeredRecall, LayeredResult
+from qianxun.pipelines.layers import Climbed
+from qianxun.pipelines.options import RecallOptions, check
+from qianxun.pipelines.recall import DEPTH, TRIES, asked_for, generation_of, weighed
+from qianxun.pipelines.related_terms import expanded
+from qianxun.recall.expansion import Expansion, Related
+from qianxun.types import ChunkKind, Degraded, Found, Query
+
+
+@dataclass
+class Searching:
+    """Evidence is asked for when the first layer wants it; what failed once is not asked again."""
+
+    base: OpenBase
+    serving: Serving
+    asked: Asked
+    options: RecallOptions
+    dropped: list[int] = field(default_factory=list)  # candidates that were of record no more
+    degraded: list[Degraded] = field(default_factory=list)
+    _held: Evidence | None = None
+    _failure: QianxunError | None = None
+
+    @property
+    def is_named(self) -> bool:
+        """The user named the documents: thresholds do not hold for those."""
+        return bool(self.asked.named)
+
+    async def evidence(self, depth: int = DEPTH) -> Evidence:
+        if self._failure is not None:
+            raise self._failure
+        if self._held is None or self._held.candidates.depth < depth:
+            try:
+                self._held = await listen(self.base, self.serving, self.asked, self.options, depth)
+            except QianxunError as error:
+                self._failure = error
+                raise
+            self._note(self._held)
+        return self._held
+
+    async def in_other_words(self) -> tuple[tuple[Expansion, ...], Evidence | None]:
+        """The question with related words in the place of its own, and what the arms say of that."""
+        own = self.asked.queries[0]
+        expansions = await expanded(self.base, self.serving, own.text, where=own.where)
+        if not expansions:
+            return (), None
+        analyse = self.base.analyser.analyse_query
+        queries = tuple(Query(each.text, analyse(each.text), None, own.where) for each in expansions)
+        meant = Asked(queries, self.asked.named)
+        heard = await listen(self.base, self.serving, meant, replace(self.options, fuzzy=False))
+        self._note(heard)
+        return expansions, heard
+
+    def _note(self, evidence: Evidence) -> None:
+        self.dropped = evidence.candidates.pool.dropped
+        self.degraded += evidence.candidates.heard.degraded
+
+
+def credited(expansions: Sequence[Expansion], text: str) -> tuple[float, tuple[Related, ...]]:
+    """By which of the related words a text was found: those that stand in it; where none does, by the first ones."""
+    folded = fold(text)
+    for expansion in expansions:
+        held = tuple(each for each in expansion.related if stands_in(fold(each.by), folded))
+        if held:
+            return expansion.weight, held
+    return expansions[0].weight, expansions[0].related
+
+
+def seen_in(evidence: Evidence, found: Found) -> dict[str, Any]:
+    """What speaks for a result, as plain values."""
+    key = found.chunk.key
+    verdict = evidence.verdict(found)
+    similarity = evidence.similarity(key)
+    return {
+        "words": list(verdict.matched),
+        "coverage": round(verdict.coverage, 4),
+        "similarity": None if similarity is None else round(similarity, 4),
+        "keyword": round(evidence.share(key), 4),
+    }
+
+
+def told(related: Sequence[Related]) -> list[dict[str, Any]]:
+    return [{"word": each.word, "by": each.by, "origin": each.origin} for each in related]
+
+
+Search: TypeAlias = Callable[[Searching], Awaitable[tuple[Sequence[LayeredResult], Climbed]]]
+
+
+async def searched(
+    base: OpenBase,
+    text: str,
+    kind: ChunkKind,
+    options: RecallOptions,
+    wanted: int,
+    search: Search,
+    trace_id: str = "",
+) -> LayeredRecall:
+    """Climbs with ``search`` over the state of one moment; again, where what was found has been replaced meanwhile."""
+    check_text(text)
+    check(options)
+    started = time.perf_counter()
+    for _ in range(TRIES):
+        with base.serving.lent() as serving:
+            generation = await generation_of(base, serving)
+            weighted = await weighed(serving, options)
+            asked = await asked_for(base, serving, text, weighted)
+            searching = Searching(base, serving, asked, weighted)
+            results, climbed = await search(searching)
+            has_moved = serving is not base.serving or generation.index != await serving.index.watermark()
+        if not (has_moved and searching.dropped) or time.perf_counter() - started > options.arm_seconds:
+            break
+    degraded = (*asked.degraded, *climbed.degraded, *searching.degraded)
+    return LayeredRecall(
+        query=text,
+        kind=kind,
+        results=tuple(results),
+        layers=climbed.runs,
+        wanted=wanted,
+        degraded=tuple(dict.fromkeys(degraded)),
+        seconds=time.perf_counter() - started,
+        trace_id=trace_id or uuid.uuid4().hex,
+        generation=generation,
+    )

@@ -1,0 +1,67 @@
+"""Tables of record: what they are called, for every candidate of a search; whole, for the few it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sqlalchemy import Connection, and_, select
+
+from qianxun.records import rows
+from qianxun.records.schema import ChunkRow, TableRow
+from qianxun.records.slices import in_slices
+from qianxun.types import Column, Table
+
+
+class TableHead(NamedTuple):
+    """A table without its cells. ``key`` is never reused."""
+
+    key: int
+    position: int  # among the tables of its document
+    title: str
+    source: str
+    notes: str
+    columns: tuple[Column, ...]
+
+
+def heads(tx: Connection, knowledge_base: int, chunk_keys: Iterable[int]) -> dict[int, TableHead]:
+    """By chunk: the table that it is cut from. A chunk of prose, or one that is gone, has no entry."""
+    found: dict[int, TableHead] = {}
+    known: dict[int, TableHead] = {}
+    for part in in_slices(list(chunk_keys)):
+        own = (
+            select(
+                ChunkRow.key, TableRow.key, TableRow.position, TableRow.title, TableRow.source, TableRow.notes,
+                TableRow.columns,
+            )
+            .join(TableRow, and_(
+                TableRow.document_key == ChunkRow.document_key,
+                TableRow.generation == ChunkRow.generation,
+                TableRow.position == ChunkRow.table_position,
+            ))
+            .where(ChunkRow.knowledge_base_id == knowledge_base, ChunkRow.key.in_(part))
+        )  # fmt: skip
+        for chunk_key, key, position, title, source, notes, columns in tx.execute(own):
+            if key not in known:
+                known[key] = TableHead(key, position, title, source, notes, rows.columns_of(columns))
+            found[chunk_key] = known[key]
+    return found
+
+
+def row_starts(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, list[int]]:
+    """Where the rows of these tables begin in their document's text."""
+    found: dict[int, list[int]] = {}
+    for part in in_slices(list(keys)):
+        own = select(TableRow.key, TableRow.row_starts)
+        held = tx.execute(own.where(TableRow.knowledge_base_id == knowledge_base, TableRow.key.in_(part)))
+        found.update((key, starts) for key, starts in held)
+    return found
+
+
+def whole(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, Table]:
+    """These tables with all their cells."""
+    found: dict[int, Table] = {}
+    for part in in_slices(list(keys)):
+        own = select(TableRow.__table__).where(TableRow.knowledge_base_id == knowledge_base, TableRow.key.in_(part))
+        found.update((row.key, rows.table_of(row)) for row in tx.execute(own))
+    return found
