@@ -28,7 +28,7 @@ _MONEY_UNIT: Final = re.compile(r"(?:[十百千]?[万亿]?(?:元|圆|美元|港�
 _NAMES_NOT_NUMBERS: Final = re.compile(
     r"(?:编号|编码|代码|号码|电话|手机|邮编|证号|账号|帐号|学号|工号|序列号|ID|Id|id|code|Code)$"
 )
-_STRAYS: Final = 5  # a column keeps its kind while at most one filled cell in five is something else
+STRAYS: Final = 5  # a column keeps its kind while at most one filled cell in five is something else
 _FEWEST_ROWS: Final = 6  # of a column of categories
 _MOST_DIFFERENT: Final = 0.4  # share of different words in it
 _LONGEST_CATEGORY: Final = 20
@@ -78,6 +78,14 @@ def unit_of(header: str) -> str:
     found = _UNIT.search(header.strip()[-40:])
     unit = found.group(1).strip() if found else ""
     return unit if unit in _MEASURES or _MONEY_UNIT.fullmatch(unit) else ""
+
+
+def is_measure(unit: str) -> bool:
+    return unit in _MEASURES
+
+
+def is_money_unit(unit: str) -> bool:
+    return _MONEY_UNIT.fullmatch(unit) is not None
 
 
 def is_missing(text: str) -> bool:
@@ -150,8 +158,13 @@ _READERS: Final[tuple[tuple[ColumnKind, _Reader], ...]] = (
 )
 
 
+def reader_of(kind: ColumnKind) -> _Reader | None:
+    """What reads texts of a kind; None for words."""
+    return dict(_READERS).get(kind)
+
+
 def _fits(reader: _Reader, filled: Sequence[str]) -> bool:
-    allowed = len(filled) // _STRAYS
+    allowed = len(filled) // STRAYS
     misses = 0
     for text in filled:
         if reader(text) is None:

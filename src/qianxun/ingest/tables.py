@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from qianxun.errors import TooLarge
-from qianxun.ingest.cells import by_unit, is_missing, number, percent, read_column, unit_of
+from qianxun.ingest.cells import (
+    STRAYS,
+    Reading,
+    by_unit,
+    is_missing,
+    number,
+    percent,
+    read_column,
+    reader_of,
+    unit_of,
+)
 from qianxun.types import CellValue, Column, ColumnKind, Table
 
 _SPACE: Final = re.compile(r"\s+")
 _BETWEEN_HAN: Final = re.compile(r"(?<=[\u3400-\u9fff，。、；：）】》]) (?=[\u3400-\u9fff（【《])")
-_NOTE: Final = re.compile(r"\s*(注|备注|说明|附注|资料来源|数据来源|来源|单位|Notes?|Source)\s*\d{0,2}\s*[:：.．、]")
+_NOTE: Final = re.compile(
+    r"\s*[(（]?(注|备注|说明|附注|资料来源|数据来源|来源|(?:金额|计量|货币|编制|填报)?单位|币种|Notes?|Source)\s*\d{0,2}\s*[:：.．、]"
+)
+_SIGNED: Final = re.compile(r"(?:制表|制单|填表|填报|编制|审核|复核|审批|批准|经办|负责|主管|会计)[^:：]{0,5}[:：]")
+_MOST_ABOVE: Final = 4
 _MOST_HEADER_ROWS: Final = 4
 _WIDEST_SPAN: Final = 1_000
 _LONGEST_LABEL: Final = 24
@@ -29,9 +44,11 @@ class Cell:
     value: CellValue = None
     kind: ColumnKind | None = None
     header: bool = False
+    unit: str = ""  # what its number format adds: 0.0"万元"
 
 
 EMPTY: Final = Cell("")
+_NUMERIC: Final = ("number", "percent", "money")
 
 
 @dataclass(slots=True)
@@ -89,7 +106,7 @@ def flow(rows: Sequence[Sequence[Cell]], most_cells: int) -> Grid:
             if len(taken) + tall * wide > most_cells:
                 raise TooLarge(f"表格超过 {most_cells} 个单元格", hint="请拆分表格，或调大 cells 上限")
             taken.update((r + i, c + j) for i in range(tall) for j in range(wide))
-            placed.append((r, c, Cell(cell.text, tall, wide, cell.value, cell.kind, cell.header)))
+            placed.append((r, c, replace(cell, row_span=tall, col_span=wide)))
             c += wide
     return place(placed)
 
@@ -145,12 +162,16 @@ def read_table(
     ``header_rows`` is given by formats that mark their headers; otherwise the headers are recognised. ``titled`` is
     False where a first row of one cell is known to be no title.
     """
-    grid, own_title = _take_title(grid) if titled else (grid, "")
-    if own_title and header_rows is not None:
-        header_rows = max(header_rows - 1, 0)
-    grid, notes = _take_notes(grid)
+    height = len(grid.rows)
+    grid, own_title, stated = _take_top(grid) if titled else (grid, "", "")
+    if header_rows is not None:
+        header_rows = max(header_rows - (height - len(grid.rows)), 0)
+    grid, below = _take_notes(grid)
+    notes = "\n".join(filter(None, (stated, below)))
     if grid.width < 2 or not grid.rows:
         return None
+    if header_rows is None:
+        grid = _spread(grid)
     count = _header_rows(grid) if header_rows is None else min(header_rows, len(grid.rows))
     if count >= len(grid.rows) > 1:
         count = 1
@@ -159,27 +180,91 @@ def read_table(
     return _table(grid, count, own_title or title, source, notes)
 
 
-def _take_title(grid: Grid) -> tuple[Grid, str]:
+def _take_top(grid: Grid) -> tuple[Grid, str, str]:
+    """Without the rows above the header: those that title the table, and those that say its unit or who made it."""
     titles: list[str] = []
-    while len(grid.rows) > 2 and grid.width > 1 and len(grid.distinct(0)) == 1 and len(titles) < 3:
-        cell = grid.distinct(0)[0]
-        whole = all(grid.origins.get((0, c)) == grid.origins.get((0, 0)) is not None for c in range(grid.width))
-        if not whole and (grid.width < 3 or not grid.rows[0][0].text):
+    notes: list[str] = []
+    taken = 0
+    while len(grid.rows) > 2 and grid.width > 1 and taken < _MOST_ABOVE:
+        cells = grid.distinct(0)
+        said = [cell.text for cell in cells if _NOTE.match(cell.text)]
+        others = [cell for cell in cells if not _NOTE.match(cell.text)]
+        if len(others) > 1 or not cells or (others and not said and not _is_title(grid)):
             break
-        titles.append(cell.text)
-        grid = grid.below(cell.row_span if whole else 1)
-    return grid, " ".join(titles)
+        titles += [cell.text for cell in others]
+        notes += said
+        whole = _is_whole(grid, 0)
+        grid = grid.below(cells[0].row_span if whole else 1)
+        taken += 1
+    return grid, " ".join(titles), "\n".join(notes)
+
+
+def _is_whole(grid: Grid, row: int) -> bool:
+    """Whether one merged cell takes the whole row."""
+    return all(grid.origins.get((row, c)) == grid.origins.get((row, 0)) is not None for c in range(grid.width))
+
+
+def _is_title(grid: Grid) -> bool:
+    """Whether the single cell of the first row is the title of what is below it."""
+    if _is_whole(grid, 0):
+        return True
+    if not grid.rows[0][0].text or grid.rows[0][0].header:
+        return False
+    return grid.width > 2 or (all(cell.text for cell in grid.rows[1]) and _is_header(grid, 1))
 
 
 def _take_notes(grid: Grid) -> tuple[Grid, str]:
     notes: list[str] = []
     while len(grid.rows) > 2:
         last = grid.distinct(len(grid.rows) - 1)
-        if len(last) != 1 or not _NOTE.match(last[0].text):
+        noted = len(last) == 1 and _NOTE.match(last[0].text)
+        if not noted and not all(_SIGNED.match(cell.text) for cell in last):
             break
-        notes.insert(0, last[0].text)
+        notes.insert(0, " ".join(cell.text for cell in last))
         grid = grid.part(0, len(grid.rows) - 1)
     return grid, "\n".join(notes)
+
+
+def _spread(grid: Grid) -> Grid:
+    """A first row whose names stand over several columns without being merged: 2023年, blank, above 收入, 成本.
+
+    Only where the second row names just those columns and numbers stand below it.
+    """
+    if len(grid.rows) < 3 or grid.origins or any(cell.header for cell in grid.rows[0]):
+        return grid
+    first, second, third = grid.rows[:3]
+    blank = [c for c, cell in enumerate(first) if not cell.text]
+    named = [c for c, cell in enumerate(second) if cell.text]
+    if not blank or not first[0].text or not set(blank) <= set(named) or not _are_names(second):
+        return grid
+    if not all(_is_value(third[c]) for c in named) or len(named) == grid.width or not _are_names(first):
+        return grid
+    rows = [list(row) for row in grid.rows]
+    origins: dict[tuple[int, int], tuple[int, int]] = {}
+    start = 0
+    for c, cell in enumerate(first):
+        start = c if cell.text else start
+        if not second[c].text:
+            rows[0][c] = rows[1][c] = replace(cell, row_span=2)
+            origins[0, c] = origins[1, c] = (0, c)
+        elif start != c:
+            rows[0][c] = first[start]
+            origins[0, c] = origins[0, start] = (0, start)
+    for at, origin in list(origins.items()):
+        wide = sum(held == origin and r == 0 for (r, _), held in origins.items())
+        rows[at[0]][at[1]] = replace(rows[at[0]][at[1]], col_span=max(wide, 1))
+    return Grid(rows, origins)
+
+
+def _are_names(row: Sequence[Cell]) -> bool:
+    filled = [cell for cell in row if cell.text]
+    return all(len(cell.text) <= _LONGEST_LABEL and (not _is_value(cell) or _is_year(cell.text)) for cell in filled)
+
+
+def _is_value(cell: Cell) -> bool:
+    if cell.kind is not None:
+        return cell.kind not in ("text", "category") or number(cell.text) is not None
+    return number(cell.text) is not None or percent(cell.text) is not None or is_missing(cell.text)
 
 
 def _header_rows(grid: Grid) -> int:
@@ -269,14 +354,40 @@ def _path(grid: Grid, count: int, col: int) -> tuple[str, ...]:
 
 
 def _read(name: str, path: tuple[str, ...], texts: list[str], cells: list[Cell]) -> tuple[Column, Sequence[CellValue]]:
-    kinds = {cell.kind for cell, text in zip(cells, texts, strict=True) if text and not is_missing(text)}
-    only = next(iter(kinds)) if len(kinds) == 1 else None
-    if only is None or only == "text":
-        reading = read_column(name, texts)
-    else:
-        held = tuple(cell.value if text else None for cell, text in zip(cells, texts, strict=True))
-        reading = by_unit(only, unit_of(name), held)
+    typed = Counter(
+        "number" if cell.kind in _NUMERIC else cell.kind
+        for cell, text in zip(cells, texts, strict=True)
+        if text and not is_missing(text) and cell.kind not in (None, "text")
+    )
+    reading = _read_typed(name, texts, cells, *typed.most_common(1)[0]) if typed else None
+    reading = reading or read_column(name, texts)
     return Column(name, path, reading.kind, reading.unit), reading.values
+
+
+def _read_typed(name: str, texts: list[str], cells: list[Cell], family: str, count: int) -> Reading | None:
+    """A column by the types its file gives its cells; None where too few agree. Other cells stay as they are shown."""
+    # A formula without its result says nothing of the kind of its column.
+    told = (pair for pair in zip(cells, texts, strict=True) if pair[1] and not pair[1].startswith("="))
+    filled = [cell for cell, text in told if not is_missing(text)]
+    like = [cell for cell in filled if cell.kind == family or (family == "number" and cell.kind in _NUMERIC)]
+    units = {cell.unit for cell in like if cell.unit}
+    kind = Counter(cell.kind for cell in like).most_common(1)[0][0]
+    read = reader_of(kind) if kind is not None else None
+    if kind is None or read is None or len(units) > 1:
+        return None
+    known = {id(cell) for cell in like}
+    strays = sum(id(cell) not in known and read(cell.text) is None for cell in filled)
+    if strays * STRAYS > len(filled):
+        return None
+    values = tuple(
+        None if not text or is_missing(text) else cell.value if id(cell) in known else _or_shown(read(text), text)
+        for cell, text in zip(cells, texts, strict=True)
+    )
+    return by_unit(kind, unit_of(name) or next(iter(units), ""), values)
+
+
+def _or_shown(value: CellValue, text: str) -> CellValue:
+    return text if value is None else value
 
 
 # ── the text of a table ──────────────────────────────────────────────────────────────────────────

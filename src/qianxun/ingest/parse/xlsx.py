@@ -1,11 +1,15 @@
-"""Excel workbooks: every visible sheet, every table on it, with merged headers and typed cells."""
+"""Excel workbooks: every visible sheet, every table on it, with merged headers and typed cells.
+
+Hidden sheets and columns are left out, as their author does not show them; hidden rows are taken in, as a filter or
+a folded group hides rows that still count. Each is said in a warning.
+"""
 
 from __future__ import annotations
 
+import re
 import warnings
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -15,12 +19,14 @@ from openpyxl.utils.exceptions import InvalidFileException
 
 from qianxun.errors import Unreadable
 from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.parse.number_format import shown_number
 from qianxun.ingest.parse.package import count_cells, inspect
 from qianxun.ingest.parse.pairs import pairs_in
+from qianxun.ingest.parse.sheet_regions import Region, regions
+from qianxun.ingest.parse.workbook import column_letters, look_through, position
 from qianxun.ingest.tables import Cell, as_text, clean, place, read_table
-from qianxun.types import Block, CellValue, ColumnKind, Heading, Paragraph, ParsedFile, TableBlock
+from qianxun.types import Block, Heading, Paragraph, ParsedFile, Table, TableBlock
 
-_CURRENCY: Final = ("¥", "￥", "$", "€", "£", "元", "[$")
 _BROKEN: Final = (
     KeyError,
     ValueError,
@@ -31,24 +37,16 @@ _BROKEN: Final = (
     SyntaxError,
     OSError,
 )
-_Placed = dict[tuple[int, int], Cell]
-_At = tuple[int, int, Cell]
-
-
-@dataclass(frozen=True, slots=True)
-class _Region:
-    """A rectangle of cells with nothing around it."""
-
-    top: int
-    left: int
-    bottom: int
-    right: int
-    cells: tuple[_At, ...]
+_UNIT_LINE: Final = re.compile(r"[(（]?(?:金额|计量|货币)?单位|币种")
+_NOTE_LINE: Final = re.compile(r"(?:注|备注|说明|附注|资料来源|数据来源|来源)\s*\d{0,2}\s*[:：.．、]")
+_LONGEST_TITLE: Final = 60
+_Formulas = Mapping[tuple[int, int], str]
 
 
 def parse(path: Path, limits: ParseLimits) -> ParsedFile:
     inspect(path, limits)
-    unsolved = count_cells(path, limits)
+    count_cells(path, limits)
+    looked = look_through(path, limits.cells)
     book = _open(path)
     blocks: list[Block] = []
     notes: list[str] = []
@@ -57,12 +55,12 @@ def parse(path: Path, limits: ParseLimits) -> ParsedFile:
         if sheet.sheet_state != "visible":
             notes.append(f"工作表“{sheet.title}”是隐藏的，未收录")
             continue
-        found = list(_sheet_blocks(sheet))
+        found = list(_sheet_blocks(sheet, looked.unsolved.get(sheet.title, {}), notes))
         if found and len(shown) > 1:
             blocks.append(Heading(sheet.title, 1))
         blocks.extend(found)
-    if unsolved:
-        notes.append(f"{unsolved} 个公式没有保存计算结果，按空单元格收录；用 Excel 打开并保存一次即可")
+    if looked.count:
+        notes.append(f"{looked.count} 个公式没有保存计算结果，按公式本身收录；用 Excel 打开并保存一次即可")
     if book.chartsheets:
         notes.append(f"{len(book.chartsheets)} 张图表工作表没有文字，未收录")
     pairs = tuple(pair for block in blocks if isinstance(block, TableBlock) for pair in pairs_in(block.table))
@@ -76,62 +74,121 @@ def _open(path: Path) -> Any:
         try:
             return openpyxl.load_workbook(path, data_only=True)
         except _BROKEN as failure:
-            raise Unreadable("工作簿已损坏", hint="请用 Excel 打开后另存") from failure
+            what = f"工作簿已损坏（{type(failure).__name__}：{str(failure)[:120]}）"
+            raise Unreadable(
+                what, hint="这个文件的内容都没有收录；请用 Excel 打开、修复并另存，再添加一次"
+            ) from failure
 
 
-def _sheet_blocks(sheet: Any) -> Iterator[Block]:
-    regions = _joined(_regions(_cells(sheet)))
-    heading = ""
-    for region in regions:
+# ── what stands on a sheet ───────────────────────────────────────────────────────────────────────
+
+
+def _sheet_blocks(sheet: Any, unsolved: _Formulas, notes: list[str]) -> Iterator[Block]:
+    """Tables and the lines between them: above a table its title or unit; 注：… belongs to the one before.
+
+    A line stands above a table where no other table stands between them.
+    """
+    blocks: list[tuple[Region, Block]] = []
+    waiting: list[tuple[Region, str]] = []
+    taken: set[int] = set()
+    for region in regions(_cells(sheet, unsolved, notes)):
         grid = place((r - region.top, c - region.left, cell) for r, c, cell in region.cells)
-        table = read_table(grid, title=heading or sheet.title, source=sheet.title)
+        table = read_table(grid, source=sheet.title)
         if table is not None:
-            yield TableBlock(table)
-            heading = ""
+            above = [at for at, (one, _) in enumerate(waiting) if _is_next(region, one, blocks)]
+            blocks.append((region, TableBlock(_titled(table, [waiting[at][1] for at in above], sheet.title))))
+            taken.update(above)
             continue
-        if heading:
-            yield Paragraph(heading)
-        heading = as_text(grid)
-        if "\n" in heading or len(heading) > 60:
-            yield Paragraph(heading)
-            heading = ""
-    if heading:
-        yield Paragraph(heading)
+        text = as_text(grid)
+        if "\n" in text or len(text) > _LONGEST_TITLE:
+            blocks.append((region, Paragraph(text)))
+        elif _NOTE_LINE.match(text) and (at := _table_above(blocks, region)) is not None:
+            blocks[at] = (blocks[at][0], _with_note(blocks[at][1], text))
+        elif text:
+            waiting.append((region, text))
+    blocks += [(region, Paragraph(text)) for at, (region, text) in enumerate(waiting) if at not in taken]
+    yield from (block for _, block in sorted(blocks, key=lambda one: (one[0].top, one[0].left)))
+
+
+def _is_next(region: Region, line: Region, blocks: list[tuple[Region, Block]]) -> bool:
+    between = (one for one, block in blocks if isinstance(block, TableBlock) and region.is_under(one))
+    return region.is_under(line) and not any(one.is_under(line) for one in between)
+
+
+def _titled(table: Table, above: list[str], sheet: str) -> Table:
+    """With what stands above: the lines of units as notes, the others as title; a title of its own goes before."""
+    units = [text for text in above if _UNIT_LINE.match(text)]
+    titles = [text for text in above if not _UNIT_LINE.match(text)]
+    title = " ".join([*titles, table.title] if table.title else titles) or sheet
+    return replace(table, title=title, notes="\n".join(filter(None, (*units, table.notes))))
+
+
+def _table_above(blocks: list[tuple[Region, Block]], region: Region) -> int | None:
+    above = [at for at, (one, block) in enumerate(blocks) if isinstance(block, TableBlock) and region.is_under(one)]
+    return max(above, key=lambda at: blocks[at][0].bottom, default=None)
+
+
+def _with_note(block: Block, text: str) -> Block:
+    if not isinstance(block, TableBlock):
+        return block
+    notes = "\n".join(filter(None, (block.table.notes, text)))
+    return replace(block, table=replace(block.table, notes=notes))
 
 
 # ── cells ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _cells(sheet: Any) -> _Placed:
+def _cells(sheet: Any, unsolved: _Formulas, notes: list[str]) -> dict[tuple[int, int], Cell]:
     """The cells that say something, by position, merged ones with their spans.
 
     Read from the sheet's own mapping: walking its rows and columns would visit every empty slot up to the last used
     one, seventeen billion in a sheet with one cell in its far corner.
     """
     spans = {(m.min_row, m.min_col): (m.size["rows"], m.size["columns"]) for m in sheet.merged_cells.ranges}
-    found: _Placed = {}
-    for position, cell in sheet._cells.items():
-        text, value, kind = _shown(cell)
-        if text:
-            rows, columns = spans.get(position, (1, 1))
-            found[position] = Cell(text, rows, columns, value, kind)
+    hidden = _hidden_columns(sheet)
+    found: dict[tuple[int, int], Cell] = {}
+    left_out: set[int] = set()
+    for at, held in sheet._cells.items():
+        cell = _shown(held) if at not in unsolved else Cell(unsolved[at], value=unsolved[at], kind="text")
+        if cell.text and at[1] in hidden and spans.get(at, (1, 1))[1] == 1:
+            left_out.add(at[1])
+        elif cell.text:
+            rows, columns = spans.get(at, (1, 1))
+            found[at] = replace(cell, row_span=rows, col_span=columns) if rows * columns > 1 else cell
+    if left_out:
+        names = "、".join(column_letters(column) for column in sorted(left_out)[:10])
+        notes.append(f"工作表“{sheet.title}”的 {names} 列是隐藏的，未收录")
+    folded = {row for row, held in sheet.row_dimensions.items() if held.hidden} & {row for row, _ in found}
+    if folded:
+        notes.append(f"工作表“{sheet.title}”有 {len(folded)} 行被隐藏（筛选或折叠），照常收录")
     return found
 
 
-def _shown(cell: Any) -> tuple[str, CellValue, ColumnKind]:
+def _hidden_columns(sheet: Any) -> frozenset[int]:
+    """Columns that are hidden by themselves; those of a folded group are only folded."""
+    found: set[int] = set()
+    for letters, held in sheet.column_dimensions.items():
+        first = held.min or (position(f"{letters}1") or (1, 0))[1]
+        if held.hidden and not held.outlineLevel:
+            found.update(range(first, min(held.max or first, first + 16_384) + 1))
+    return frozenset(found)
+
+
+def _shown(cell: Any) -> Cell:
     """A cell as Excel shows it, as a value, and what kind of value that is."""
     value = cell.value
     if value is None:
-        return "", None, "text"
+        return Cell("")
     if isinstance(value, bool):
-        return ("是" if value else "否"), value, "boolean"
+        return Cell("是" if value else "否", value=value, kind="boolean")
     if isinstance(value, datetime | date | time):
         text = _iso(value)
-        return text, text, "date"
+        return Cell(text, value=text, kind="text" if isinstance(value, time) else "date")
     if isinstance(value, int | float):
-        return _number(value, str(cell.number_format))
-    text = clean(str(value))
-    return text, text, "date" if isinstance(value, timedelta) else "text"
+        shown = shown_number(value, str(cell.number_format))
+        return Cell(shown.text, value=shown.value, kind=shown.kind, unit=shown.unit)
+    text = _hours(value) if isinstance(value, timedelta) else clean(str(value))
+    return Cell(text, value=text, kind="text")
 
 
 def _iso(value: datetime | date | time) -> str:
@@ -140,100 +197,6 @@ def _iso(value: datetime | date | time) -> str:
     return value.isoformat()
 
 
-def _number(value: int | float, number_format: str) -> tuple[str, CellValue, ColumnKind]:
-    shape = number_format.split(";")[0]
-    decimals = _decimals(shape)
-    if "%" in shape:
-        return f"{value * 100:.{decimals}f}%", value, "percent"
-    plain = str(value) if isinstance(value, int) else f"{value:.15g}"
-    text = f"{value:,.{decimals}f}" if "#,#" in shape else plain
-    currency = next((sign for sign in _CURRENCY if sign in shape), "")
-    if currency:
-        sign = "¥" if "¥" in shape or "￥" in shape else currency if currency in "$€£" else ""
-        return sign + text + ("元" if currency == "元" else ""), value, "money"
-    return text, value, "number"
-
-
-def _decimals(shape: str) -> int:
-    _, dot, after = shape.partition(".")
-    count = 0
-    for sign in after if dot else "":
-        if sign not in "0#?":
-            break
-        count += 1
-    return min(count, 15)
-
-
-# ── several tables on one sheet ──────────────────────────────────────────────────────────────────
-
-
-def _regions(cells: _Placed) -> list[_Region]:
-    """Cuts along empty rows, then along empty columns, until nothing can be cut; top to bottom, left to right."""
-    whole = [(r, c, cell) for (r, c), cell in sorted(cells.items(), key=lambda item: item[0])]
-    regions: list[_Region] = []
-    stack = [(whole, 0, False)]
-    while stack:
-        part, axis, stuck = stack.pop()
-        pieces = _cut(part, axis)
-        if len(pieces) > 1:
-            stack.extend((piece, 1 - axis, False) for piece in reversed(pieces))
-        elif not stuck:
-            stack.append((part, 1 - axis, True))
-        elif part:
-            regions.append(_region(part))
-    return regions
-
-
-def _cut(part: list[_At], axis: int) -> list[list[_At]]:
-    extents = sorted((_start(placed, axis), _start(placed, axis) + _span(placed[2], axis)) for placed in part)
-    borders: set[int] = set()
-    reach = extents[0][1] if extents else 0
-    for start, end in extents:
-        if start > reach:
-            borders.add(start)
-        reach = max(reach, end)
-    return _dealt(part, axis, sorted(borders))
-
-
-def _dealt(part: list[_At], axis: int, borders: list[int]) -> list[list[_At]]:
-    pieces: list[list[_At]] = [[] for _ in range(len(borders) + 1)]
-    for placed in part:
-        pieces[bisect_right(borders, _start(placed, axis))].append(placed)
-    return pieces
-
-
-def _start(placed: _At, axis: int) -> int:
-    return placed[0] if axis == 0 else placed[1]
-
-
-def _span(cell: Cell, axis: int) -> int:
-    return cell.row_span if axis == 0 else cell.col_span
-
-
-def _region(part: list[_At]) -> _Region:
-    return _Region(
-        min(r for r, _, _ in part),
-        min(c for _, c, _ in part),
-        max(r + cell.row_span for r, _, cell in part),
-        max(c + cell.col_span for _, c, cell in part),
-        tuple(part),
-    )
-
-
-def _joined(regions: Iterable[_Region]) -> list[_Region]:
-    """An empty row inside a table does not end it: rows of values under the same columns go on with it."""
-    result: list[_Region] = []
-    for region in regions:
-        last = result[-1] if result else None
-        if last is not None and _goes_on(last, region):
-            result[-1] = _region([*last.cells, *region.cells])
-        else:
-            result.append(region)
-    return result
-
-
-def _goes_on(last: _Region, region: _Region) -> bool:
-    inside = last.left <= region.left and region.right <= last.right and region.top - last.bottom <= 2
-    first = [cell for r, _, cell in region.cells if r == region.top]
-    is_data = len(first) > 1 and any(cell.kind in ("number", "percent", "money") for cell in first)
-    return inside and last.bottom - last.top > 2 and last.right - last.left > 1 and is_data
+def _hours(value: timedelta) -> str:
+    minutes, seconds = divmod(round(value.total_seconds()), 60)
+    return f"{minutes // 60}:{minutes % 60:02}" + (f":{seconds:02}" if seconds else "")

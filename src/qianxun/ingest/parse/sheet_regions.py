@@ -1,0 +1,192 @@
+"""Several tables on one sheet: where each stands, told from the empty rows and columns around it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from qianxun.ingest.cells import is_missing
+from qianxun.ingest.tables import Cell
+
+At: TypeAlias = tuple[int, int, Cell]
+_TYPED: Final = ("number", "percent", "money", "date", "boolean")
+_FAMILY: Final = {"percent": "number", "money": "number"}
+_WIDEST_GAP: Final = 2  # blank rows inside one table
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A rectangle of cells with nothing around it; ``bottom`` and ``right`` are not part of it."""
+
+    top: int
+    left: int
+    bottom: int
+    right: int
+    cells: tuple[At, ...]
+
+    def is_under(self, other: Region) -> bool:
+        """Whether it stands below another, in columns that both have."""
+        return other.bottom <= self.top and other.left < self.right and self.left < other.right
+
+
+def regions(cells: Mapping[tuple[int, int], Cell]) -> list[Region]:
+    """The rectangles of a sheet, top to bottom, left to right; a table with blank rows inside is one."""
+    whole = [(r, c, cell) for (r, c), cell in sorted(cells.items(), key=lambda item: item[0])]
+    found = [_region(part) for piece in _separate(whole) for part in _stacked(piece)]
+    return _joined(found)
+
+
+# ── cutting ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _separate(whole: list[At]) -> list[list[At]]:
+    """Cuts along empty rows, then along empty columns, until nothing can be cut."""
+    done: list[list[At]] = []
+    stack = [(whole, 0, False)]
+    while stack:
+        part, axis, stuck = stack.pop()
+        pieces = _cut(part, axis)
+        if len(pieces) > 1:
+            stack.extend((piece, 1 - axis, False) for piece in reversed(pieces))
+        elif not stuck:
+            stack.append((part, 1 - axis, True))
+        elif len(peeled := _peeled(part)) > 1:
+            stack.extend((piece, 1, False) for piece in reversed(peeled))
+        elif part:
+            done.append(part)
+    return done
+
+
+def _cut(part: Sequence[At], axis: int) -> list[list[At]]:
+    extents = sorted((_start(placed, axis), _start(placed, axis) + _span(placed[2], axis)) for placed in part)
+    borders: set[int] = set()
+    reach = extents[0][1] if extents else 0
+    for start, end in extents:
+        if start > reach:
+            borders.add(start)
+        reach = max(reach, end)
+    pieces: list[list[At]] = [[] for _ in range(len(borders) + 1)]
+    ordered = sorted(borders)
+    for placed in part:
+        pieces[bisect_right(ordered, _start(placed, axis))].append(placed)
+    return pieces
+
+
+def _peeled(part: Sequence[At]) -> list[list[At]]:
+    """One merged line above or below two tables that stand side by side bridges the gap between them: taken off."""
+    rows = [row for row, _, _ in part]
+    for edge in (min(rows), max(rows)):
+        line = [placed for placed in part if placed[0] == edge]
+        rest = [placed for placed in part if placed[0] != edge]
+        if len(line) == 1 and line[0][2].col_span > 2 and len(_cut(rest, 1)) > 1:
+            return [line, rest] if edge == min(rows) else [rest, line]
+    return [list(part)]
+
+
+def _start(placed: At, axis: int) -> int:
+    return placed[0] if axis == 0 else placed[1]
+
+
+def _span(cell: Cell, axis: int) -> int:
+    return cell.row_span if axis == 0 else cell.col_span
+
+
+def _region(part: Sequence[At]) -> Region:
+    return Region(
+        min(r for r, _, _ in part),
+        min(c for _, c, _ in part),
+        max(r + cell.row_span for r, _, cell in part),
+        max(c + cell.col_span for _, c, cell in part),
+        tuple(part),
+    )
+
+
+# ── tables right below one another ───────────────────────────────────────────────────────────────
+
+
+def _stacked(part: list[At]) -> list[list[At]]:
+    """Tables with no blank row between them: a line of its own, then names where there were numbers. A header that
+    only comes again (a printed page began there) is left out."""
+    rows: dict[int, list[At]] = {}
+    for placed in part:
+        rows.setdefault(placed[0], []).append(placed)
+    order = sorted(rows)
+    first = next((row for row in order if len(rows[row]) > 1), order[0])
+    header = _texts(rows[first])
+    starts: list[int] = []
+    again: set[int] = set()
+    for before, row, after in zip(order, order[1:], order[2:], strict=False):
+        if row <= first + 1 or not _are_names(rows[row], rows[after]):
+            continue
+        if _texts(rows[row]) == header:
+            again.add(row)
+        elif len(rows[before]) == 1 and before > first + 1:
+            starts.append(before)
+            header = _texts(rows[row])
+    pieces: list[list[At]] = [[] for _ in range(len(starts) + 1)]
+    for placed in part:
+        if placed[0] not in again:
+            pieces[bisect_right(starts, placed[0])].append(placed)
+    return pieces
+
+
+def _texts(row: Sequence[At]) -> tuple[tuple[int, str], ...]:
+    return tuple((column, cell.text) for _, column, cell in row)
+
+
+def _are_names(row: Sequence[At], below: Sequence[At]) -> bool:
+    """Whether a row is all words, each another, over a row with values in some of its columns."""
+    texts = [cell.text for _, _, cell in row]
+    typed = {column for _, column, cell in below if cell.kind in _TYPED}
+    words = all(cell.kind not in _TYPED and not is_missing(cell.text) for _, _, cell in row)
+    return len(row) > 1 and words and len(set(texts)) == len(texts) and any(c in typed for _, c, _ in row)
+
+
+# ── tables with blank rows inside ────────────────────────────────────────────────────────────────
+
+
+def _joined(found: Iterable[Region]) -> list[Region]:
+    """An empty row inside a table does not end it: rows of values under the same columns go on with it."""
+    result: list[Region] = []
+    for region in found:
+        above = [at for at, other in enumerate(result) if region.is_under(other)]
+        nearest = max(above, key=lambda at: result[at].bottom, default=None)
+        if nearest is not None and _goes_on(result[nearest], region):
+            result[nearest] = _region([*result[nearest].cells, *region.cells])
+        else:
+            result.append(region)
+    return result
+
+
+def _goes_on(last: Region, region: Region) -> bool:
+    inside = last.left <= region.left and region.right <= last.right and region.top - last.bottom <= _WIDEST_GAP
+    first = [(column, cell) for row, column, cell in region.cells if row == region.top]
+    if not inside or last.right - last.left < 2 or len(first) < 2:
+        return False
+    kinds = _kinds(last)
+    if not kinds:  # a header with nothing below it yet
+        bottom = [cell for row, _, cell in last.cells if row + cell.row_span == last.bottom]
+        return len(bottom) > 1 and any(cell.kind in _TYPED for _, cell in first)
+    fits = [_family(cell.kind) == kinds[column] for column, cell in first if column in kinds]
+    words = [column for column, cell in first if kinds.get(column) and cell.kind not in _TYPED]
+    return any(fits) and not [column for column in words if not is_missing(_text_at(first, column))]
+
+
+def _kinds(region: Region) -> dict[int, str]:
+    """The columns that hold values, and of which family, among the rows below the first."""
+    held: dict[int, Counter[str]] = {}
+    for row, column, cell in region.cells:
+        if row > region.top and cell.kind in _TYPED:
+            held.setdefault(column, Counter())[_family(cell.kind)] += 1
+    return {column: families.most_common(1)[0][0] for column, families in held.items()}
+
+
+def _family(kind: str | None) -> str:
+    return _FAMILY.get(kind or "text", kind or "text")
+
+
+def _text_at(row: Sequence[tuple[int, Cell]], column: int) -> str:
+    return next(cell.text for at, cell in row if at == column)
