@@ -28,8 +28,8 @@ def _keyword_folder(folder: Path) -> Path:
 def _query(view: Any, text: str) -> Any:
     """The very query that the index would put to tantivy."""
     terms = analyse_query(text)
-    words = keywords._distinct(terms.words)
-    grams = keywords._telling(view, words, keywords._distinct(terms.grams))
+    words = keywords.distinct(terms.words)
+    grams = keywords._telling(view, words, keywords.distinct(terms.grams))
     return keywords._query(view.schema, words, grams, "any", Options().gram_weight, None)
 
 

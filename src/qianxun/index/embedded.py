@@ -26,7 +26,17 @@ import numpy as np
 from qianxun.errors import BadInput, IndexUnusable, RetrieverUnavailable
 from qianxun.index import codes, keywords, vectors
 from qianxun.index.columns import Column
-from qianxun.index.extents import REBUILD, State, load_state, replace_file, save_state, sealed, sync, unsealed, unusable
+from qianxun.index.extents import (
+    State,
+    load_state,
+    replace_file,
+    require_stamp,
+    save_state,
+    sealed,
+    sync,
+    unsealed,
+    unusable,
+)
 from qianxun.index.facts import check_filter
 from qianxun.index.store import CENTERS, CODES, Rows, Store, compact, field_keys, trained_on
 from qianxun.ports import Index, IndexBackend
@@ -441,18 +451,6 @@ class EmbeddedBackend:
         for path in folder.glob("build-*"):
             if path != current and path not in self._building:
                 shutil.rmtree(path)
-
-
-def require_stamp(held: IndexStamp, wanted: IndexStamp) -> None:
-    """Raises IndexUnusable that says what differs."""
-    names = {"model": "嵌入模型", "dimension": "维度", "analysis": "分词版本"}
-    differing = [
-        f"{names[name]} {getattr(held, name)!r} ≠ {getattr(wanted, name)!r}"
-        for name in names
-        if getattr(held, name) != getattr(wanted, name)
-    ]
-    if differing:
-        raise IndexUnusable(f"索引由另一套设置建成：{'；'.join(differing)}", hint=REBUILD)
 
 
 def create(

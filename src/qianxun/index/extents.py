@@ -58,6 +58,18 @@ def unusable(reason: str) -> IndexUnusable:
     return IndexUnusable(f"索引不可用：{reason}", hint=REBUILD)
 
 
+def require_stamp(held: IndexStamp, wanted: IndexStamp) -> None:
+    """Raises IndexUnusable that says what differs."""
+    names = {"model": "嵌入模型", "dimension": "维度", "analysis": "分词版本"}
+    differing = [
+        f"{names[name]} {getattr(held, name)!r} ≠ {getattr(wanted, name)!r}"
+        for name in names
+        if getattr(held, name) != getattr(wanted, name)
+    ]
+    if differing:
+        raise IndexUnusable(f"索引由另一套设置建成：{'；'.join(differing)}", hint=REBUILD)
+
+
 def append(path: Path, extent: Extent, data: bytes | memoryview) -> Extent:
     """Writes ``data`` behind the extent; durable only after `sync`."""
     with open(path, "r+b" if path.exists() else "w+b") as file:

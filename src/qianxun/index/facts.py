@@ -50,11 +50,11 @@ class FactWriter:
         heap: list[bytes] = []
         rows: list[tuple[int, int, int, int, int]] = []
         for owner, attributes in owners.items():
-            for name, value in _pairs(attributes):
+            for name, value in pairs(attributes):
                 known = self._known.get((name, type(value), value))
                 if known is None:
                     stored = json.dumps(value).encode("ascii")
-                    known = (_hash_fact(name, value), _hash(name), heap_size, len(stored))
+                    known = (hash_fact(name, value), hash_text(name), heap_size, len(stored))
                     heap.append(stored)
                     heap_size += len(stored)
                     self._remember((name, type(value), value), known)
@@ -70,7 +70,7 @@ class FactWriter:
         self._known[key] = place
 
 
-def _pairs(attributes: Attributes) -> Iterator[tuple[str, Scalar]]:
+def pairs(attributes: Attributes) -> Iterator[tuple[str, Scalar]]:
     for name in PLAIN:
         yield name, getattr(attributes, name)
     for tag in attributes.tags:
@@ -80,13 +80,13 @@ def _pairs(attributes: Attributes) -> Iterator[tuple[str, Scalar]]:
             yield f"metadata.{name}", value
 
 
-def _hash(text: str) -> int:
+def hash_text(text: str) -> int:
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 
-def _hash_fact(name: str, value: Scalar) -> int:
-    return _hash(f"{len(name)}:{name}{_canonical(value)}")
+def hash_fact(name: str, value: Scalar) -> int:
+    return hash_text(f"{len(name)}:{name}{_canonical(value)}")
 
 
 def _canonical(value: Scalar) -> str:
@@ -143,7 +143,7 @@ def _combined(operation: np.ufunc, masks: Iterable[Mask], owners: int, start: bo
 
 
 def _holding(facts: Facts, owners: int, name: str, values: Iterable[Scalar]) -> Mask:
-    wanted = {_hash_fact(name, value) for value in values if value == value}  # NaN equals nothing
+    wanted = {hash_fact(name, value) for value in values if value == value}  # NaN equals nothing
     return _owners_of(facts, owners, np.array(sorted(wanted), dtype=np.uint64))
 
 
@@ -157,7 +157,7 @@ def _owners_of(facts: Facts, owners: int, wanted: NDArray[np.uint64]) -> Mask:
 
 
 def _within(where: Range, facts: Facts, owners: int) -> Mask:
-    places = np.flatnonzero(facts.field == np.uint64(_hash(where.field)))
+    places = np.flatnonzero(facts.field == np.uint64(hash_text(where.field)))
     distinct, first = np.unique(facts.fact[places], return_index=True)
     heap = facts.values() if len(first) else b""
     bare = Range("metadata.v", where.ge, where.gt, where.le, where.lt)

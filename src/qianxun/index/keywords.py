@@ -121,7 +121,7 @@ class Keywords:
             for row in purged:
                 writer.delete_documents_by_term("row", row)
             for row, word, gram in zip(rows, words, grams, strict=True):
-                writer.add_document(Document(row=row, words=_writable(word), grams=_writable(gram)))
+                writer.add_document(Document(row=row, words=writable(word), grams=writable(gram)))
             writer.commit()
             writer.wait_merging_threads()
 
@@ -151,7 +151,7 @@ class Keywords:
         return self._index.writer(SMALL_HEAP_BYTES if size < SMALL_BATCH else HEAP_BYTES, 1)
 
 
-def _writable(text: str) -> str:
+def writable(text: str) -> str:
     """Half a surrogate pair is no text that tantivy could hold."""
     try:
         text.encode("utf-8")
@@ -160,8 +160,8 @@ def _writable(text: str) -> str:
     return text
 
 
-def _distinct(terms: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_writable(term) for term in terms))
+def distinct(terms: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(writable(term) for term in terms))
 
 
 def meta_checksum(folder: Path) -> int:
@@ -232,9 +232,9 @@ def match(
 
     Characters that stand nearly everywhere count only when the query has nothing else: see `_telling`.
     """
-    words = _distinct(terms.words)
+    words = distinct(terms.words)
     with _sound():
-        grams = _telling(view, words, _distinct(terms.grams))
+        grams = _telling(view, words, distinct(terms.grams))
     top = _ceiling(view, words, grams, gram_weight)
     count = int(np.count_nonzero(allowed))
     if limit <= 0 or count == 0 or not (words or grams):
@@ -261,8 +261,8 @@ def _telling(view: KeywordView, words: Sequence[str], grams: Sequence[str]) -> S
 def count(view: KeywordView, terms: Terms) -> TermCounts:
     """In how many entries each term stands, dead ones included."""
     with _sound():
-        words = {word: view.frequency("words", word) for word in _distinct(terms.words)}
-        grams = {gram: view.frequency("grams", gram) for gram in _distinct(terms.grams)}
+        words = {word: view.frequency("words", word) for word in distinct(terms.words)}
+        grams = {gram: view.frequency("grams", gram) for gram in distinct(terms.grams)}
     return TermCounts(view.documents, words, grams)
 
 

@@ -166,8 +166,13 @@ def cosines(held: VectorRows, vector: Vector, slots: Slots) -> Scores:
 def likeness(held: VectorRows, slots: Slots) -> float:
     """The mean cosine between two different rows of these; few of them borrow from what is usual."""
     _require_sums_of(held, slots)
-    count = len(slots)
-    total = held.rows[slots].astype(np.float64).sum(axis=0)
+    return mean_cosine(held.rows[slots].astype(np.float64))
+
+
+def mean_cosine(rows: NDArray[np.float64]) -> float:
+    """Between two different rows; few of them borrow from what is usual."""
+    count = len(rows)
+    total = rows.sum(axis=0)
     between = (float(total @ total) - count) / (count - 1) if count > 1 else 0.0  # without each row and itself
     return round((between + FEW_ROWS * USUAL_LIKENESS) / (count + FEW_ROWS), DECIMALS)
 

@@ -1,0 +1,297 @@
+"""A PostgreSQL server as the index sees it: pooled connections in threads of their own, and what its errors mean.
+
+The connections live while somebody uses them (`Server.hold`), come back after a restart of the server, and never wait
+for ever. Values that people wrote never stand in a statement: everything but the names of our own tables is bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qianxun.errors import BadSettings, IndexUnusable, MissingExtra, QianxunError, RetrieverUnavailable
+from qianxun.index.extents import unusable
+from qianxun.types import Vector
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+Row = tuple[Any, ...]
+
+CONNECTIONS: Final = 8  # as many searches at once; PostgreSQL itself allows a hundred by default
+WAIT_SECONDS: Final = 5.0  # for a connection: a server that is away is told of soon
+READ_SECONDS: Final = 30  # the longest that one statement of a search may take
+# A server that is cut off is given up after a minute, not after the two hours that TCP would wait.
+PATIENCE: Final[Mapping[str, Any]] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 20,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+    "application_name": "qianxun index",
+}
+COPY_HEAD: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
+COPY_TAIL: Final = struct.pack(">h", -1)
+EXTENSION_HINT: Final = "在服务器上安装 pgvector（0.8 或更新），并以有权限的用户执行 CREATE EXTENSION vector"
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A parameter in PostgreSQL's own binary form; its type is that of the cast around it."""
+
+    data: bytes
+
+
+def bigints(values: NDArray[Any] | Iterable[int]) -> Packed:
+    """For ``%s::bigint[]``: a hundred thousand numbers in a millisecond."""
+    held = np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.int64)
+    elements = np.empty(len(held), dtype=[("size", ">i4"), ("value", ">i8")])
+    elements["size"], elements["value"] = 8, held
+    if len(held) == 0:
+        return Packed(struct.pack(">iii", 0, 0, 20))
+    return Packed(struct.pack(">iiiii", 1, 0, 20, len(held), 1) + elements.tobytes())
+
+
+def packed_vector(vector: Vector) -> Packed:
+    """For ``%s::vector``, pgvector's type."""
+    return Packed(struct.pack(">hh", len(vector), 0) + vector.astype(">f4").tobytes())
+
+
+class Tx:
+    """One transaction."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def rows(self, statement: str, **values: Any) -> list[Row]:
+        with self._connection.cursor(binary=True) as cursor:
+            found: list[Row] = cursor.execute(statement.encode(), values).fetchall()
+            return found
+
+    def one(self, statement: str, **values: Any) -> Row | None:
+        found = self.rows(statement, **values)
+        return found[0] if found else None
+
+    def run(self, statement: str, **values: Any) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement.encode(), values or None)
+
+    def ints(self, selected: str, **values: Any) -> NDArray[np.int64]:
+        """The integers that ``selected`` gives as its only column, called ``value``, in one message."""
+        statement = f"WITH found AS ({selected}) SELECT string_agg(int8send(value), ''::bytea) FROM found"
+        held = self.rows(statement, **values)[0][0]
+        return np.frombuffer(held or b"", dtype=">i8").astype(np.int64)
+
+    def copy_in(self, table: str, columns: str, records: bytes) -> None:
+        """``records`` are rows in the form of a binary COPY, without its head and tail."""
+        if not records:
+            return
+        statement = f"COPY {table} ({columns}) FROM STDIN (FORMAT binary)"
+        with self._connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
+            copy.write(COPY_HEAD)
+            copy.write(records)
+            copy.write(COPY_TAIL)
+
+    def copy_lines(self, table: str, columns: str, lines: str) -> None:
+        """``lines`` are rows in the form of a plain COPY."""
+        with self._connection.cursor() as cursor, cursor.copy(f"COPY {table} ({columns}) FROM STDIN".encode()) as copy:
+            copy.write(lines)
+
+    def copy_out(self, query: str) -> bytes:
+        """The rows of a query that has no parameters, as `copy_in` takes them."""
+        statement = f"COPY ({query}) TO STDOUT (FORMAT binary)"
+        with self._connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
+            return b"".join(bytes(part) for part in copy)[len(COPY_HEAD) : -len(COPY_TAIL)]
+
+
+class Server:
+    """Where the tables are. Every statement runs in one of its threads, which have one connection each."""
+
+    def __init__(self, url: str, connections: int = CONNECTIONS) -> None:
+        self._url = url.replace("postgresql+psycopg://", "postgresql://", 1)
+        self._connections = connections
+        self._users = 0
+        self._guard = threading.Lock()
+        self._pool: Any = None
+        self._threads: ThreadPoolExecutor | None = None
+
+    # ── who uses it ──────────────────────────────────────────────────────────────────────────────
+
+    def hold(self) -> None:
+        """Its connections stay open until as many have called `release`."""
+        with self._guard:
+            if self._users == 0:
+                self._pool = _pool(self._url, self._connections)
+                self._threads = ThreadPoolExecutor(self._connections, "qianxun-postgres")
+            self._users += 1
+
+    def release(self) -> None:
+        with self._guard:
+            self._users -= 1
+            if self._users:
+                return
+            pool, threads = self._pool, self._threads
+            self._pool = self._threads = None
+        if threads is not None:
+            threads.shutdown(wait=True)
+        if pool is not None:
+            pool.close()
+
+    async def let_go(self) -> None:
+        """`release`, off the event loop: the last one waits for what is running."""
+        await asyncio.to_thread(self.release)
+
+    # ── work ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def read(self, work: Callable[[Tx], Result]) -> Result:
+        """``work`` sees one state of the database, whatever others write meanwhile."""
+        return await self._in_thread(lambda: self._attempted(work, self._reading))
+
+    async def write(self, work: Callable[[Tx], Result]) -> Result:
+        """All or nothing, durable when it returns. It may be tried twice: it must not mind."""
+        return await self._in_thread(lambda: self._attempted(work, self._writing))
+
+    async def _in_thread(self, work: Callable[[], Result]) -> Result:
+        if self._threads is None:
+            raise IndexUnusable("索引已经关闭", hint="请重新打开知识库")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _attempted(self, work: Callable[[Tx], Result], transaction: Callable[[], Any]) -> Result:
+        """Once more where the connection turns out to be dead: the server may have been restarted since it was used."""
+        import psycopg
+
+        with _told():
+            try:
+                with transaction() as tx:
+                    return work(tx)
+            except psycopg.OperationalError as error:
+                if not _is_broken(error):
+                    raise
+                log.info("the connection to PostgreSQL is gone, trying another one: %s", error)
+            self._pool.check()
+            with transaction() as tx:
+                return work(tx)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Tx]:
+        import psycopg
+
+        with self._pool.connection() as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.read_only = True
+            with connection.transaction():
+                yield Tx(connection)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Tx]:
+        import psycopg
+
+        with self._pool.connection() as connection:
+            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+            connection.read_only = False
+            with connection.transaction():
+                tx = Tx(connection)
+                tx.run("SET LOCAL statement_timeout = 0")  # an index over many rows takes its time
+                yield tx
+
+
+def _pool(url: str, connections: int) -> Any:
+    try:
+        from psycopg import conninfo
+        from psycopg_pool import ConnectionPool
+    except ImportError as error:
+        raise MissingExtra("psycopg", "postgres") from error
+    import psycopg
+
+    try:
+        given = conninfo.conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise BadSettings("PostgreSQL 的地址写错了", hint="应为 postgresql://用户:密码@主机:端口/数据库") from error
+    pool = ConnectionPool(
+        conninfo.make_conninfo("", **{**PATIENCE, **given}),
+        kwargs={"autocommit": True, "prepare_threshold": None},
+        min_size=1,
+        max_size=connections,
+        timeout=WAIT_SECONDS,
+        reconnect_timeout=2 * WAIT_SECONDS,
+        configure=_prepare,
+        name="qianxun-index",
+        open=False,
+    )
+    pool.open()
+    return pool
+
+
+def _prepare(connection: Any) -> None:
+    from psycopg.adapt import Dumper
+    from psycopg.pq import Format
+
+    class PackedDumper(Dumper):
+        format = Format.BINARY
+        oid = 0  # the cast around the parameter says what it is
+
+        def dump(self, obj: Packed) -> bytes:
+            return obj.data
+
+    connection.adapters.register_dumper(Packed, PackedDumper)
+    connection.execute(f"SET statement_timeout = '{READ_SECONDS}s'")
+    connection.execute("SET jit = off")  # to compile takes longer than any of our statements
+
+
+# ── what errors mean ─────────────────────────────────────────────────────────────────────────────
+
+
+def _is_broken(error: Any) -> bool:
+    """Whether the connection is at fault, and not the statement: such errors bear no SQLSTATE, or one of class 08 or
+    57P (shut down)."""
+    import psycopg_pool
+
+    state = getattr(error, "sqlstate", None)
+    return not isinstance(error, psycopg_pool.PoolTimeout) and (
+        state is None or state[:2] == "08" or state[:3] == "57P"
+    )
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """The driver's errors as ours: what a rebuild mends, and what only the server's return does."""
+    import psycopg
+
+    try:
+        yield
+    except QianxunError:
+        raise
+    except psycopg.Error as error:
+        raise _meaning(error) from error
+
+
+def _meaning(error: Any) -> QianxunError:
+    state = getattr(error, "sqlstate", None) or ""
+    said = " ".join(str(error).split())
+    if state in ("42P01", "42703", "3F000"):
+        return unusable(f"表不见了（{said}）")
+    if state[:2] == "XX":
+        return unusable(f"PostgreSQL 报告数据损坏（{said}）")
+    if state in ("58P01", "0A000", "42704") and "vector" in said:
+        return RetrieverUnavailable(f"PostgreSQL 里没有 pgvector：{said}", hint=EXTENSION_HINT)
+    if state == "42501":
+        return RetrieverUnavailable(f"PostgreSQL 不允许：{said}", hint="为这个用户授予建表（CREATE）的权限")
+    if state == "57014":
+        return RetrieverUnavailable("PostgreSQL 答得太慢", hint=f"一条语句最多 {READ_SECONDS} 秒；请查看服务器的负载")
+    if state[:2] == "53":
+        return RetrieverUnavailable(f"PostgreSQL 资源不足：{said}", hint="检查磁盘空间与连接数")
+    if not state or state[:2] in ("08", "57", "28", "3D"):
+        return RetrieverUnavailable(
+            f"连不上 PostgreSQL：{said}", hint="检查服务器是否在运行，以及 index.url / records.url"
+        )
+    return RetrieverUnavailable(f"PostgreSQL 出错（{state}）：{said}", hint="请查看服务器日志")
