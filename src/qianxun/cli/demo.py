@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.rule import Rule
 from rich.text import Text
 
+from qianxun.cli.demo_examples import show_examples
 from qianxun.cli.documents import described
 from qianxun.cli.drawing import show_degraded
 from qianxun.cli.models import fetch
@@ -140,12 +141,15 @@ async def _walk(engine: Engine, model: str, console: Console, *, quiet: bool) ->
     searches = [await _try(engine, base, one, console, quiet=quiet) for one in TRIES]
     _step(console, 4, say("带出处的回答", "A cited answer"))
     answer = await _answer(engine, base, console)
+    _step(console, 5, say("示例库：教助手怎样回答", "The example library: how an assistant should answer"))
+    examples = await show_examples(engine, console)
     return {
         "knowledge_base": base.name,
         "embedding_model": base.embedding_model,
         **described(report, 0.0),
         "searches": searches,
         "answer": answer,
+        "examples": examples,
     }
 
 
@@ -244,6 +248,7 @@ def _commands(data: str, model: str) -> Sequence[str]:
     found = [
         f'{start} search "产假有多少天" --kb {BASE} --explain',
         f'{start} search "QH-3005" --kb {BASE} --mode fulltext --json',
+        *([f'{start} examples search "忘了吃药怎么办"'] if model else []),
         f"{start} logs",
         f"{start} kb create 我的资料",
         f"{start} add ~/文档 --kb 我的资料",

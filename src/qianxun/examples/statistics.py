@@ -79,6 +79,12 @@ def library_statistics(store: ExampleStore, near: float = NEAR) -> LibraryStatis
     return LibraryStatistics(stamp, counted, near, told, pair_count, len(refs))
 
 
+def is_empty(store: ExampleStore) -> bool:
+    """Whether no category has an example."""
+    with store.connection() as connection:
+        return all(connection.execute(select(table.c.id).limit(1)).first() is None for table in store.tables.values())
+
+
 def _counted(connection: Connection, table: Table) -> TableStatistics:
     grades: Counter[str] = Counter(dict.fromkeys(GRADES, 0))
     tags: Counter[str] = Counter()

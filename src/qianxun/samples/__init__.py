@@ -5,3 +5,4 @@ from __future__ import annotations
 from pathlib import Path
 
 LIBRARY = Path(__file__).parent / "library"
+EXAMPLES = Path(__file__).parent / "提示词案例库.xlsx"
