@@ -287,8 +287,8 @@ class _Asked:
 
 def enhanced(query_text: str, keywords: Sequence[str] | None = None) -> str:
     """The question with the keywords behind it. Raises BadQuery where there is nothing to search for."""
-    text = f"{query_text} {' '.join(keywords)}" if keywords else query_text
-    if not text.strip():
+    text = (f"{query_text} {' '.join(keywords)}" if keywords else query_text).strip()
+    if not text:
         raise BadQuery("没有可检索的文字", hint="query_text 与 keywords 至少给一个")
     if len(text) > LONGEST_QUERY:
         raise BadQuery(f"问题有 {len(text)} 个字符，太长了", hint=f"至多 {LONGEST_QUERY} 个字符")

@@ -116,9 +116,10 @@ def _check_ways(flow: Flow, origin: str) -> None:
     if circle:
         raise BadSettings(f"流程 {origin} 走进了出不来的圈：{' → '.join(circle)}", hint="去掉其中一条边")
     reached = _reached(after, flow.entry)
-    for name, following in after.items():
+    for name in after:
         if name not in reached:
             raise BadSettings(f"流程 {origin} 从 {flow.entry} 走不到节点 {name}", hint="补一条边，或去掉这个节点")
+    for name, following in after.items():
         if not following and name not in flow.finish:
             raise BadSettings(f"流程 {origin} 走到 {name} 就没有下一步了", hint=f"补一条边，或把 {name} 写进 finish")
 
