@@ -14,6 +14,7 @@ from qianxun.cli.documents import add, delete
 from qianxun.cli.evaluate import evaluate
 from qianxun.cli.examples import app as examples
 from qianxun.cli.keys import app as keys
+from qianxun.cli.layered import tables, texts
 from qianxun.cli.logs import logs, replay
 from qianxun.cli.models import app as models
 from qianxun.cli.search import search
@@ -97,7 +98,7 @@ def _address(url: str | None, data: str | None) -> str:
 
 
 app.add_typer(bases, name="kb")
-for command in (add, search, delete, verify, rebuild, doctor, demo, logs, replay, serve):
+for command in (add, search, texts, tables, delete, verify, rebuild, doctor, demo, logs, replay, serve):
     app.command()(command)
 app.command("eval")(evaluate)
 app.add_typer(examples, name="examples")

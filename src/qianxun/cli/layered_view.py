@@ -122,7 +122,7 @@ def _show_table(console: Console, table: TableShown, query: str, cited: set[tupl
         right = column.kind in ("number", "percent", "money")
         drawn.add_column(_header(column, words), justify="right" if right else "left", no_wrap=True)
     for number, row in list(zip(table.shown, table.cells, strict=True))[:ROWS]:
-        cells = (_cell(row[at], words, (table.id, number, at) in cited) for at in kept)
+        cells = (_cell(_at(row, at), words, (table.id, number, at) in cited) for at in kept)
         drawn.add_row(str(number + 1), *cells)
     console.print(Padding(drawn, (0, 0, 0, INDENT), expand=False), crop=False, overflow="ignore")
     for line in _below(table, left_out):
@@ -167,24 +167,29 @@ def _fitted(text: str, words: Sequence[str]) -> Text:
 
 
 def _columns(table: TableShown, words: Sequence[str], cited: set[int], width: int) -> tuple[list[int], int]:
-    """The columns that fit: the first, those an answer cites, those the question speaks of, then from the left."""
+    """The columns that fit: those an answer cites, the first, those the question speaks of most, then from the left."""
     from qianxun.answer.matching import spans
 
-    def is_spoken_of(at: int) -> bool:
-        texts = [table.columns[at].name, *(row[at] for row in table.cells)]
-        return any(spans(text, words) for text in texts)
+    def spoken_of(at: int) -> int:
+        texts = [table.columns[at].name, *(_at(row, at) for row in table.cells[:ROWS])]
+        return max(sum(end - start for start, end in spans(text, words)) for text in texts)
 
-    room = width - max(cell_len(say("行", "row")), len(str(max(table.shown, default=0) + 1))) - 1
-    order = sorted(range(len(table.columns)), key=lambda at: (at not in cited, at != 0, not is_spoken_of(at), at))
+    room = width - max(cell_len(say("行", "row")), len(str(max(table.shown, default=0) + 1)))
+    order = sorted(range(len(table.columns)), key=lambda at: (at not in cited, at != 0, -spoken_of(at), at))
     kept: list[int] = []
     for at in order:
-        texts = [_header(table.columns[at], ()).plain, *(_fitted(row[at], ()).plain for row in table.cells[:ROWS])]
+        texts = [_header(table.columns[at], ()).plain, *(_fitted(_at(row, at), ()).plain for row in table.cells[:ROWS])]
         needs = max(map(cell_len, texts)) + GAP
         if kept and needs > room:
             continue
         kept.append(at)
         room -= needs
     return sorted(kept), len(table.columns) - len(kept)
+
+
+def _at(row: Sequence[str], column: int) -> str:
+    """A row that is longer than a chunk may be cut."""
+    return row[column] if column < len(row) else ""
 
 
 def _below(table: TableShown, left_out: int) -> list[str]:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from qianxun.cli.drawing import show_degraded
+from qianxun.cli.layered_view import show as show_layered
 from qianxun.cli.search import described as described_search
 from qianxun.cli.search import show
 from qianxun.cli.session import JsonFlag, Library, find_base, session_of, with_engine, with_library
@@ -18,6 +20,7 @@ from qianxun.cli.voice import note, out, print_json, say
 
 if TYPE_CHECKING:
     from qianxun.engine import Engine
+    from qianxun.pipelines.layered import LayeredRecall
     from qianxun.records.logs import LogEntry
     from qianxun.types import KnowledgeBase, Recall
 
@@ -140,7 +143,7 @@ def described(entry: LogEntry, names: dict[int, str]) -> dict[str, Any]:
 class Replayed:
     entry: LogEntry
     base: KnowledgeBase
-    answer: Recall
+    answer: Recall | LayeredRecall
     is_same: bool  # byte for byte, times and trace left out
 
     @property
@@ -149,8 +152,15 @@ class Replayed:
 
     @property
     def changed(self) -> list[dict[str, Any]]:
-        now = [(each.chunk.chunk_id, each.score) for each in self.answer.found]
-        return changes(self.entry.results, now)
+        return changes(self.entry.results, _results(self.answer))
+
+
+def _results(answer: Recall | LayeredRecall) -> list[tuple[str, float]]:
+    from qianxun.pipelines.layered import LayeredRecall
+
+    if isinstance(answer, LayeredRecall):
+        return [(each.doc.chunk_id, each.score) for each in answer.results]
+    return [(each.chunk.chunk_id, each.score) for each in answer.found]
 
 
 def replay(
@@ -172,21 +182,34 @@ def replay(
         print_json(_as_json(done))
         return
     console = out()
-    show(console, done.answer)
+    _show(console, done.answer)
     show_degraded(done.answer.degraded)
     console.print(_verdict(done), markup=False, soft_wrap=True)
     for change in done.changed:
         console.print(f"  {_told(change)}", markup=False, soft_wrap=True)
 
 
+def _show(console: Console, answer: Recall | LayeredRecall) -> None:
+    from qianxun.pipelines.layered import LayeredRecall
+
+    if isinstance(answer, LayeredRecall):
+        show_layered(console, answer)
+    else:
+        show(console, answer)
+
+
 async def _replayed(engine: Engine, log_id: int) -> Replayed:
-    from qianxun.pipelines.parameters import arguments_of
-    from qianxun.pipelines.recall_bytes import digest
+    from qianxun.pipelines.parameters import arguments_of, layered_arguments
+    from qianxun.pipelines.recall_bytes import digest, layered_digest
     from qianxun.pipelines.replaying import replaying
 
     entry = await engine.log(log_id)
     base = await engine.knowledge_base(entry.knowledge_base_id)
     with replaying():
+        if entry.mode in ("texts", "tables"):
+            search = engine.search_texts if entry.mode == "texts" else engine.search_tables
+            climbed = await search(base.id, entry.query, **layered_arguments(entry.params))
+            return Replayed(entry, base, climbed, layered_digest(climbed) == entry.digest)
         answer = await engine.retrieve(base.id, entry.query, **arguments_of(entry.params))
     return Replayed(entry, base, answer, digest(answer) == entry.digest)
 
@@ -215,8 +238,15 @@ def changes(then: Sequence[tuple[str, float]], now: Sequence[tuple[str, float]])
 
 
 def _as_json(done: Replayed) -> dict[str, Any]:
+    from qianxun.pipelines.layered import LayeredRecall
+    from qianxun.service.layered_shapes import written_layered
+
+    if isinstance(done.answer, LayeredRecall):
+        document = written_layered(done.base.id, done.answer)
+    else:
+        document = described_search(done.base, done.answer, done.entry.params.get("doc_ids", ()))
     return {
-        **described_search(done.base, done.answer, done.entry.params.get("doc_ids", ())),
+        **document,
         "replay": {
             "log_id": done.entry.id,
             "same": done.is_same,

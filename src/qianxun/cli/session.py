@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from qianxun.engine import Engine
     from qianxun.pipelines.explanation import Explained
     from qianxun.pipelines.ingest import Labels, Report, Watch
+    from qianxun.pipelines.layered import LayeredRecall
     from qianxun.pipelines.options import FusionName, Mode
     from qianxun.records.logs import LogEntry
     from qianxun.settings import Settings
@@ -69,6 +70,12 @@ class Library(Protocol):
         rerank: str | None = None,
         fuzzy: bool | None = None,
     ) -> Recall: ...
+    async def search_texts(
+        self, knowledge_base: int, query: str, top_k: int | None = None, *, where: Filter = ...
+    ) -> LayeredRecall: ...
+    async def search_tables(
+        self, knowledge_base: int, query: str, top_k: int | None = None, *, where: Filter = ..., answer: bool = True
+    ) -> LayeredRecall: ...
     async def explain(self, knowledge_base: int, query: str, chunk_id: str = "", **options: Any) -> Explained: ...
     async def logs(
         self, *, knowledge_base: int | None = None, zero: bool = False, slow_ms: float | None = None, limit: int = 50

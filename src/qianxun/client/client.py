@@ -30,8 +30,10 @@ from qianxun.client.writing import both, segment, written_document
 from qianxun.errors import BadInput, BadQuery, NotFound, ServiceUnavailable
 from qianxun.pipelines.explanation import Explained
 from qianxun.pipelines.ingest import Labels, Report, Watch
+from qianxun.pipelines.layered import LayeredRecall
 from qianxun.pipelines.options import FusionName, Mode
 from qianxun.records.logs import Feedback, LogEntry
+from qianxun.service.layered_shapes import layered_body, read_layered
 from qianxun.service.shapes import read_chunk, read_explained, read_log, read_recall, retrieval_body
 from qianxun.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
 
@@ -270,6 +272,34 @@ class Client:
             fuzzy=fuzzy,
         )
         return await self._ask(_search(f"v1/retrieval/{knowledge_base}", body, trace_id), read_recall)
+
+    async def search_texts(
+        self,
+        knowledge_base: int,
+        query: str,
+        top_k: int | None = None,
+        *,
+        where: Filter = EVERYTHING,
+        trace_id: str = "",
+    ) -> LayeredRecall:
+        """Prose in three layers, best first."""
+        body = layered_body(query, top_k, where)
+        return await self._ask(_search(f"v1/recall/{knowledge_base}/texts", body, trace_id), read_layered)
+
+    async def search_tables(
+        self,
+        knowledge_base: int,
+        query: str,
+        top_k: int | None = None,
+        *,
+        where: Filter = EVERYTHING,
+        answer: bool = True,
+        trace_id: str = "",
+    ) -> LayeredRecall:
+        """Tables in four layers, best first, with what their cells answer. Of the cells and rows that an answer cites
+        only the first travel; ``cells_total`` says how many there are."""
+        body = layered_body(query, top_k, where, answer)
+        return await self._ask(_search(f"v1/recall/{knowledge_base}/tables", body, trace_id), read_layered)
 
     async def explain(self, knowledge_base: int, query: str, chunk_id: str = "", **options: Any) -> Explained:
         """How each result of `retrieve` with these options came by its score; and why the chunk is, or is not, one."""

@@ -23,12 +23,11 @@ class ArmSaid(BaseModel):
     score: float = Field(description="同一个分换算到 0–1")
 
 
-class ChunkTold(BaseModel):
+class Placed(BaseModel):
     """一块的出处与标注。"""
 
     chunk_id: str = Field(examples=["c_1001_123_0"])
     doc_id: str = Field(examples=["123"])
-    doc_name: str = Field(examples=["RAG系统设计.pdf"])
     content: str = Field(examples=["...相关文本片段..."])
     metadata: dict[str, Any] = Field(description="文档的元数据，没有则为空")
     index: int = Field(description="在文档里的序号，从 0 起")
@@ -42,6 +41,12 @@ class ChunkTold(BaseModel):
     project_id: str
     content_type: str
     tags: list[str]
+
+
+class ChunkTold(Placed):
+    """一块。"""
+
+    doc_name: str = Field(examples=["RAG系统设计.pdf"])
 
 
 class FoundTold(ChunkTold):
@@ -59,7 +64,10 @@ class FoundTold(ChunkTold):
 class DegradedTold(BaseModel):
     """没能参加的部分；其余照常回答。"""
 
-    part: str = Field(description="vector、keyword、qa、rewrite、rerank 或 document", examples=["rerank"])
+    part: str = Field(
+        description="vector、keyword、qa、rewrite、rerank 或 document；分层召回时还有层的办法，如 structure、expansion",
+        examples=["rerank"],
+    )
     reason: str = Field(examples=["10 秒内没有重排完，按融合的次序返回"])
 
 

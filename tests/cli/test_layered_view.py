@@ -1,0 +1,94 @@
+"""How layered recalls are drawn: what does not fit is left out and counted, what an answer cites never is."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+from rich.cells import cell_len
+from rich.console import Console
+
+from qianxun.cli.layered_view import CITED as ROWS_TOLD
+from qianxun.cli.layered_view import show
+from qianxun.pipelines.layered import Cited, LayeredRecall, TableShown
+from qianxun.types import Column
+from tests.pipelines.layered_recalls import DECLINED, TABLES, TEXTS
+
+
+def drawn(recall: LayeredRecall, width: int = 80, *, explain: bool = False) -> str:
+    page = io.StringIO()
+    show(Console(file=page, width=width, highlight=False), recall, explain=explain)
+    return page.getvalue()
+
+
+def with_table(table: TableShown, *cited: Cited) -> LayeredRecall:
+    result = replace(TABLES.results[0], table=table)
+    return replace(TABLES, results=(result,), cited=cited, cells_total=len(cited))
+
+
+def wide(columns: int, rows: int = 2) -> TableShown:
+    assert TABLES.results[0].table is not None
+    return replace(
+        TABLES.results[0].table,
+        columns=tuple(Column(f"第{at}列名", (f"第{at}列名",)) for at in range(columns)),
+        cells=tuple(tuple(f"格{row}之{at}" for at in range(columns)) for row in range(rows)),
+        shown=tuple(range(rows)),
+        rows=rows,
+        notes="",
+    )
+
+
+def test_no_line_is_wider_than_the_terminal_and_left_out_columns_are_counted() -> None:
+    for width in (40, 80, 120):
+        page = drawn(with_table(wide(30)), width, explain=True)
+        assert all(cell_len(line) <= width for line in page.splitlines()), page
+        assert "第0列名" in page
+        assert "列没有画出" in page
+    assert "没有画出" not in drawn(with_table(wide(3)))
+
+
+def test_a_column_that_is_cited_is_always_drawn() -> None:
+    page = drawn(with_table(wide(30), Cited("手册#0", 1, 29, "第29列名", "格1之29")))
+    assert page.count("第29列名") == 2  # where it is cited, and above its cells
+    assert page.count("格1之29") == 2
+
+
+def test_a_column_that_the_question_speaks_of_comes_before_others() -> None:
+    recall = replace(with_table(wide(30)), query="第25列名")
+    assert "格0之25" in drawn(recall)
+
+
+def test_long_cells_are_cut_and_long_tables_say_how_many_rows_more() -> None:
+    table = replace(wide(3, 30), rows=5000, cells=(("甲" * 100, "乙\n丙"), *(("丁", "戊"),) * 29))
+    page = drawn(with_table(table))
+    assert "甲" * 13 + "…" in page
+    assert "乙 丙" in page
+    assert "另有 4992 行" in page
+
+
+def test_what_an_author_wrote_is_no_markup() -> None:
+    assert "[bold]900" in drawn(TABLES)
+
+
+def test_of_many_cited_rows_the_first_are_told_and_how_many_cells_there_are() -> None:
+    cited = tuple(Cited("手册#0", row, 0, "类别", f"第{row}类") for row in range(50))
+    page = drawn(replace(TABLES, cited=cited, cells_total=300))
+    assert page.count("依据") == ROWS_TOLD
+    assert "共引用 300 格" in page
+
+
+def test_a_header_that_is_cited_is_told_as_one() -> None:
+    page = drawn(replace(TABLES, cited=(Cited("手册#0", -1, 0, "类别", "类别"),), cells_total=1))
+    assert "《报销比例》表头  类别\n" in page
+
+
+def test_a_declined_answer_says_why_and_an_empty_recall_nothing() -> None:
+    assert drawn(DECLINED).startswith("? 不直接回答：问题里的“退休”在表中找不到")
+    assert drawn(replace(DECLINED, results=())) == ""
+
+
+def test_each_layer_says_whether_it_ran_and_how_it_went() -> None:
+    page = drawn(TEXTS, explain=True)
+    assert "1 向量    ✓ 收进 1 个，最高 0.80  12 毫秒" in page
+    assert "3 扩展    ✗ 词库读不了" in page
+    assert "2 语义    没有运行：已凑够目标的 80%" in drawn(TABLES, explain=True)
