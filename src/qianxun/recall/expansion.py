@@ -15,7 +15,7 @@ from qianxun.synonyms import Origin, Thesaurus
 
 LIMIT: Final = 4
 _NEXT_BEST: Final = 0.97  # of the weight, for each better word that there is for the same place
-_TOGETHER: Final = 0.97  # … and for each place beyond the first that is said otherwise
+_TOGETHER: Final = 0.98  # … and for each place beyond the first that is said otherwise
 _FITS_ANYWHERE: Final = 3  # so many characters are no accident, wherever the segmenter cuts
 
 
@@ -148,11 +148,15 @@ def _related(written: str, word: str, own: Thesaurus, shipped: Thesaurus) -> tup
 
 
 def wordings(text: str, places: Sequence[Place], limit: int = LIMIT) -> tuple[Expansion, ...]:
-    """At most ``limit`` expansions of a query, best first; places do not overlap."""
+    """At most ``limit`` expansions of a query, best first; places do not overlap.
+
+    What was learnt is a guess: beside words that somebody has written down it is not put into the same wording.
+    """
     spoken = [place for place in places if place.related]
     singles = [_said(text, [(place, at)]) for place in spoken for at in range(len(place.related))]
     singles.sort(key=lambda each: -each.weight)
-    together = [_said(text, [(place, 0) for place in spoken])] if len(spoken) > 1 else []
+    written = [place for place in spoken if place.related[0].origin != "learnt"] or spoken
+    together = [_said(text, [(place, 0) for place in written])] if len(written) > 1 else []
     kept = [*_distinct(text, singles)][: max(limit - len(together), 1)] + together
     return tuple(sorted(_distinct(text, kept), key=lambda each: -each.weight)[:limit])
 
