@@ -18,10 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import NullPool, create_engine
 
 from qianxun.records.database import open_database, sqlite_url
-from qianxun.records.schema import Base
 from qianxun.testing.postgres import (
     Server,
     create_database,
@@ -29,8 +27,8 @@ from qianxun.testing.postgres import (
     own_server,
     shared_server,
     unavailable,
-    with_driver,
 )
+from tests.integration.emptied import empty
 
 POSTGRES_URL = os.environ.get("QIANXUN_TEST_POSTGRES_URL", "")
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
@@ -67,12 +65,7 @@ def worker_postgres_url(postgres_maintenance_url: str) -> Iterator[str]:
 @pytest.fixture
 def migrated_postgres_url(worker_postgres_url: str) -> str:
     """As `postgres_url`, with the empty tables of the records in it; to be left with these tables and no others."""
-    engine = create_engine(with_driver(worker_postgres_url), poolclass=NullPool)
-    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> "
-    with engine.begin() as connection:
-        connection.exec_driver_sql(others + "pg_backend_pid()")
-        for table in reversed(Base.metadata.sorted_tables):
-            connection.execute(table.delete())
+    empty(worker_postgres_url)
     return worker_postgres_url
 
 

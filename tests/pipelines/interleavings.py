@@ -11,7 +11,7 @@ import logging
 import tempfile
 from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 from hypothesis import strategies as st
@@ -22,6 +22,7 @@ from qianxun.engine import Engine
 from qianxun.errors import ModelUnavailable, RecallFailed
 from qianxun.pipelines.options import Mode
 from qianxun.records.schema import DocumentRow
+from qianxun.settings import load
 from qianxun.types import EVERYTHING, And, Document, Eq, Filter, In, Not, Or, QAPair, Range, Recall
 from tests.pipelines.plain_model import MoodyEmbedding, PlainModel, Weather
 
@@ -66,6 +67,7 @@ spoilt = st.sampled_from(["", "", "", "", *POISON])
 
 
 class Interleavings(RuleBasedStateMachine):
+    arguments: ClassVar[Mapping[str, Any]] = {}  # settings beside the data folder
     steps = 0  # over all runs of this class: the rules executed, invariants not counted
 
     def __init__(self) -> None:
@@ -84,7 +86,8 @@ class Interleavings(RuleBasedStateMachine):
         return self.loop.run_until_complete(work)
 
     def open(self) -> None:
-        self.context = Engine.open(self.folder.name, models=self.models, background=False)
+        settings = load(arguments={"data": self.folder.name, **self.arguments})
+        self.context = Engine.open(settings=settings, models=self.models, background=False)
         self.engine = self.run(self.context.__aenter__())
 
     def close(self) -> None:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.schema import CreateTable
 
-from qianxun.records.database import connect, downgrade, migrate, sqlite_url
+from qianxun.records.database import connect, downgrade, migrate, missing_revisions, sqlite_url
 from qianxun.records.schema import Base
 
 
-def test_migrations_go_up_down_and_up_again(tmp_path: Path) -> None:
-    engine = connect(sqlite_url(tmp_path / "up.db"))
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return sqlite_url(tmp_path / "empty.db") if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+
+def test_migrations_go_up_down_and_up_again(empty_url: str) -> None:
+    engine = connect(empty_url)
     migrate(engine)
     assert set(inspect(engine).get_table_names()) == set(Base.metadata.tables) | {"alembic_version"}
     downgrade(engine, "base")
@@ -25,11 +31,22 @@ def test_migrations_go_up_down_and_up_again(tmp_path: Path) -> None:
     engine.dispose()
 
 
-def test_migrated_schema_is_the_schema_of_the_models(tmp_path: Path) -> None:
-    engine = connect(sqlite_url(tmp_path / "same.db"))
+def test_migrated_schema_is_the_schema_of_the_models(empty_url: str) -> None:
+    engine = connect(empty_url)
     migrate(engine)
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+    engine.dispose()
+
+
+def test_what_a_database_lacks_is_said_in_order(empty_url: str) -> None:
+    engine = connect(empty_url)
+    everything = missing_revisions(engine)
+    assert everything[0] == "0001"
+    migrate(engine, "0003")
+    assert missing_revisions(engine) == everything[3:]
+    migrate(engine)
+    assert missing_revisions(engine) == []
     engine.dispose()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import select
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ from qianxun.records.counters import allocate, last
 from qianxun.records.database import for_glancing, for_writing
 from qianxun.records.postgres import lock_number
 
+ENDING_SECONDS = 1.0  # a server notices a moment later that a process was killed
 HINT = "一个数据库同时只由一个千寻进程打开：等它结束；若它是服务，请用 --url 连接它"
 
 
@@ -58,8 +60,8 @@ class Claim:
     def _let_go(self) -> None:
         session, self._session = self._session, None
         if session is not None:
-            with suppress(SQLAlchemyError, QianxunError):  # the server may be gone already
-                session.close()
+            with suppress(SQLAlchemyError, QianxunError), session:  # the server may be gone already
+                session.execute(text("SELECT pg_advisory_unlock(:number)"), {"number": lock_number("owner", session)})
 
 
 def _locked(engine: Engine) -> Connection:
@@ -67,8 +69,11 @@ def _locked(engine: Engine) -> Connection:
     try:
         session.detach()  # for as long as the process runs: not one of the pool's
         number = lock_number("owner", session)
-        if not session.execute(text("SELECT pg_try_advisory_lock(:number)"), {"number": number}).scalar():
-            raise FolderInUse(f"数据库正被另一个进程使用：{_holder(session, number)}", hint=HINT)
+        give_up = time.monotonic() + ENDING_SECONDS
+        while not session.execute(text("SELECT pg_try_advisory_lock(:number)"), {"number": number}).scalar():
+            if time.monotonic() > give_up:
+                raise FolderInUse(f"数据库正被另一个进程使用：{_holder(session, number)}", hint=HINT)
+            time.sleep(0.05)
     except BaseException:
         session.close()
         raise

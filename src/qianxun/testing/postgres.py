@@ -53,8 +53,7 @@ WITH_PASSWORD = "with_password"
 
 SETTINGS = """
 listen_addresses = ''
-fsync = off
-synchronous_commit = off
+fsync = off                        # what was committed survives a crash of the server, not one of the machine
 full_page_writes = off
 shared_buffers = 64MB
 max_connections = 200

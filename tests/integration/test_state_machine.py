@@ -1,0 +1,58 @@
+"""The interleavings of `tests.pipelines`, with the records on PostgreSQL and its connections dying in between."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import rule, run_state_machine_as_test
+
+from qianxun.errors import RecordsUnavailable
+from qianxun.records import database
+from tests.integration.emptied import empty, end_sessions
+from tests.pipelines.interleavings import Interleavings
+
+SAMPLE = settings(
+    max_examples=4,
+    stateful_step_count=40,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class OnPostgres(Interleavings):
+    """A plain dictionary knows nothing of connections: whatever happens to them, the answers stay the same."""
+
+    url = ""
+    ended = 0
+
+    def __init__(self) -> None:
+        empty(self.url)
+        super().__init__()
+
+    @rule()
+    def connections_die(self) -> None:
+        self.count()
+        type(self).ended += end_sessions(self.url)
+
+
+def machine(url: str) -> type[OnPostgres]:
+    return type("OnPostgres", (OnPostgres,), {"url": url, "arguments": {"records.url": url}, "steps": 0, "ended": 0})
+
+
+def test_interleaved_writes_and_searches_equal_a_plain_dictionary(migrated_postgres_url: str) -> None:
+    made = machine(migrated_postgres_url)
+    run_state_machine_as_test(made, settings=SAMPLE)
+    assert made.steps > 80
+    assert made.ended > 5, "the machine has to end connections that somebody holds"
+
+
+def test_the_machine_catches_a_pool_that_hands_out_dead_connections(
+    migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: without the look at a connection before it is used, searches and writes fail."""
+    honest = database.arguments
+    monkeypatch.setattr(database, "arguments", lambda url, reach: {**honest(url, reach), "pool_pre_ping": False})
+    with pytest.raises(RecordsUnavailable):
+        run_state_machine_as_test(machine(migrated_postgres_url), settings=settings(SAMPLE, phases=[Phase.generate]))
