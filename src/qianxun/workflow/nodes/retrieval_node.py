@@ -18,7 +18,7 @@ from qianxun.engine import Engine
 from qianxun.errors import RetrieverUnavailable
 from qianxun.example_search import default_library, search_settings
 from qianxun.examples.formatting import RetrievedExample
-from qianxun.examples.search import ExampleLibrary
+from qianxun.examples.search import TABLES_AT_ONCE, ExampleLibrary
 from qianxun.pipelines.model_threads import Lane
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def make_retrieval_node(source: Engine | ExampleLibrary, *, seconds: float = SEC
 
 
 def _of_engine(engine: Engine) -> ExampleLibrary:
-    return ExampleLibrary(engine.examples, search_settings(engine.settings), executor=Lane("examples", AT_ONCE))
+    return ExampleLibrary(engine.examples, search_settings(engine.settings), executor=Lane("examples", TABLES_AT_ONCE))
 
 
 @cache
