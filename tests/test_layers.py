@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("pipelines",),
     ("settings", "registry", "folder"),
-    ("shelf", "embeddings", "storage"),
+    ("shelf", "embeddings", "storage", "indexes"),
     ("example_library",),
     ("example_search",),
     ("engine",),
@@ -58,6 +58,8 @@ DRIVERS = {
     "prometheus_client": {"service/metrics.py"},
     "opentelemetry": {"service/spans.py"},
     "cryptography": {"records/sealing.py"},
+    "psycopg": {"index/postgres_server.py"},
+    "psycopg_pool": {"index/postgres_server.py"},
     "langgraph": {"workflow/graph_builder.py"},
     "langchain_core": {"workflow"},
 }

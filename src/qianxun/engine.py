@@ -19,6 +19,7 @@ from qianxun.errors import RecallFailed
 from qianxun.example_library import example_store
 from qianxun.examples.store import ExampleStore
 from qianxun.folder import owned
+from qianxun.indexes import index_backend
 from qianxun.ingest.limits import MIB, ParseLimits
 from qianxun.ingest.sandbox import ParserPool
 from qianxun.pipelines.base import IndexTime, OpenBase
@@ -52,7 +53,6 @@ from qianxun.records import Records, bases, chunks, listing, logs, outbox
 from qianxun.records.bases import LOCAL_TENANT
 from qianxun.records.logs import Feedback, LogEntry
 from qianxun.records.tenancy import BaseRecords
-from qianxun.registry import create_index_backend
 from qianxun.settings import Settings, load
 from qianxun.shelf import OwnShelf, Shelf, open_registry
 from qianxun.storage import database_url, reach
@@ -567,9 +567,7 @@ def _wire(settings: Settings, folder: Path, models: Mapping[str, Any]) -> Engine
     return Engine(
         settings=settings,
         records=records,
-        backend=create_index_backend(
-            settings.index.backend, root=folder / "index", exact_limit=settings.index.exact_limit
-        ),
+        backend=index_backend(settings),
         parsers=ParserPool(parsing.workers, limits),
         embeddings=Embeddings(settings, models),
         shelf=Shelf(settings, model_folders(settings), models),

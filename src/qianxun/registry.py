@@ -7,7 +7,7 @@ from typing import Any
 
 from qianxun.errors import BadSettings
 
-INDEX_BACKENDS = {"embedded": "qianxun.index.embedded"}
+INDEX_BACKENDS = {"embedded": "qianxun.index.embedded", "postgres": "qianxun.index.postgres"}
 
 
 def create_index_backend(name: str, **arguments: Any) -> Any:

@@ -145,7 +145,8 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class IndexSettings:
-    backend: str = "embedded"
+    backend: str = "embedded"  # or "postgres", with pgvector
+    url: str = field(default="", repr=False)  # of a PostgreSQL database for the index; "": that of the records
     exact_limit: int = 50_000  # up to so many vectors a base is searched exactly
 
 
