@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
+
+from sqlalchemy import Connection, inspect
 
 from qianxun.embeddings import NO_MODEL, Embeddings, open_model
 from qianxun.examples.importing import Database, import_file, store_on
@@ -16,17 +18,30 @@ from qianxun.pipelines.model_registry import Registry
 from qianxun.pipelines.model_threads import ModelThreads
 from qianxun.ports import EmbeddingModel
 from qianxun.records import Records
-from qianxun.records.database import connect, sqlite_url
+from qianxun.records.database import connect
+from qianxun.records.postgres import BACKEND, create_schema
 from qianxun.settings import Settings, load
 from qianxun.shelf import open_registry
+from qianxun.storage import database_url, reach
 
 
 def example_store(settings: Settings, records: Records, embeddings: Embeddings, registry: Registry) -> ExampleStore:
     """The library in the records' database. `ExampleStore.prepare` makes its tables."""
     model = embeddings.get(*embeddings.choose(None, registry), registry)
-    # SQLite has one writer, and the records' is it; elsewhere an import need not keep the records' writers waiting.
-    writing = records.writing if records.engine.dialect.name == "sqlite" else None
-    return ExampleStore(records.engine, settings.examples.prefix, model, writing=writing)
+    schema = settings.records.schema if records.engine.dialect.name == BACKEND else ""
+    writing = partial(_writing, records, schema) if records.engine.dialect.name == BACKEND else records.writing
+    return ExampleStore(records.engine, settings.examples.prefix, model, writing=writing, schema=schema)
+
+
+@contextmanager
+def _writing(records: Records, schema: str) -> Iterator[Connection]:
+    """On a server an import need not keep the records' writers waiting, and may take its time over an index."""
+    with records.engine.begin() as connection:
+        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+        if schema and not inspect(connection).has_schema(schema):
+            create_schema(connection)
+        yield connection
 
 
 @contextmanager
@@ -34,7 +49,7 @@ def open_examples(settings: Settings, models: Mapping[str, Any] | None = None) -
     """The library by itself, also beside a service that owns the data folder: it takes only the database."""
     if not settings.records.url:
         settings.folder.mkdir(parents=True, exist_ok=True)
-    records = Records(connect(settings.records.url or sqlite_url(settings.folder / "qianxun.db")))
+    records = Records(connect(database_url(settings), reach(settings)))
     embeddings = Embeddings(settings, models or {})
     threads = ModelThreads()
     registry = open_registry(settings, records, threads)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Table, bindparam, select, text
 
 from qianxun.errors import NotFound
 from qianxun.examples.schema import INDEXED_DIMENSIONS, embedded_text, models
-from qianxun.examples.store import ExampleStore, prepare, stamp_of
+from qianxun.examples.store import ExampleStore, Stamp
 from qianxun.examples.vectors import Watch, unwatched, vectorize
 from qianxun.types import Vector
 
@@ -24,21 +24,21 @@ def reembed(store: ExampleStore, watch: Watch = unwatched) -> int:
     """
     model = store.model
     with store.connection() as connection:
-        stamp = stamp_of(connection, store.prefix)
+        stamp = store.stamp(connection)
         if stamp is None:
             raise NotFound("还没有示例库", hint="先运行 qianxun examples import FILE.xlsx")
         tables = models(store.prefix, stamp.dimension).tables
         texts = _texts(connection, tables)
     made: Made = dict(zip(texts, vectorize(list(texts.values()), model, watch), strict=True))
     with store.writing() as connection:
-        prepare(connection, store.prefix, None)
+        store.bring_up_to_date(connection)
         _lock(connection, tables)
         late = {key: words for key, words in _texts(connection, tables).items() if words != texts.get(key)}
         made |= zip(late, vectorize(list(late.values()), model), strict=True)
         for category, table in tables.items():
             _change(connection, table, category, made, model.dimension)
-        told = models(store.prefix, model.dimension).stamp
-        connection.execute(told.update().values(model=model.name, dimension=model.dimension))
+        new = Stamp.of(model)
+        connection.execute(models(store.prefix).stamp.update().values(model=new.model, dimension=new.dimension))
     store.look_again()
     return len(made)
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Table, select
 
 from qianxun.errors import BadInput, NotFound
 from qianxun.examples.schema import DEFAULT_GRADE, GRADES, models
-from qianxun.examples.store import ExampleStore, Stamp, stamp_of
+from qianxun.examples.store import ExampleStore, Stamp
 from qianxun.types import Vector, Vectors
 
 NEAR: Final = 0.95  # cosine from which two examples count as near-duplicates
@@ -68,7 +68,7 @@ def library_statistics(store: ExampleStore, near: float = NEAR) -> LibraryStatis
     if not 0.0 < near <= 1.0:
         raise BadInput(f"相似度应在 0 与 1 之间，而不是 {near}", hint=f"例如 {NEAR}")
     with store.connection() as connection:
-        stamp = stamp_of(connection, store.prefix)
+        stamp = store.stamp(connection)
         if stamp is None:
             raise NotFound("还没有示例库", hint="先运行 qianxun examples import FILE.xlsx")
         tables = models(store.prefix, stamp.dimension).tables

@@ -19,6 +19,7 @@ from qianxun.ports import EmbeddingModel
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 HEAD = "0001"
+LONGEST_MODEL_NAME = 200  # characters that the stamp has room for
 
 Opening: TypeAlias = Callable[[], AbstractContextManager[Connection]]
 
@@ -30,12 +31,17 @@ class Stamp:
     model: str
     dimension: int
 
+    @staticmethod
+    def of(model: EmbeddingModel) -> Stamp:
+        return Stamp(model.name[:LONGEST_MODEL_NAME], model.dimension)
+
 
 class ExampleStore:
     """The library with this prefix in a database.
 
     Without a ``model`` it can be looked through and counted, not searched or added to. ``writing`` gives a
-    transaction for writing, ``reading`` one for reading, where the engine's own would not do (SQLite's single writer).
+    transaction for writing, ``reading`` one for reading, where the engine's own would not do (SQLite's single
+    writer). ``schema`` is PostgreSQL's, where it is not the usual one; it is first on the search path.
     """
 
     def __init__(
@@ -46,10 +52,12 @@ class ExampleStore:
         *,
         writing: Opening | None = None,
         reading: Opening | None = None,
+        schema: str = "",
     ) -> None:
         check_prefix(prefix)
         self.engine = engine
         self.prefix = prefix
+        self._schema = schema
         self._model = model
         self._dimension = model.dimension if model is not None else DIMENSION
         self._writing = writing or engine.begin
@@ -73,10 +81,6 @@ class ExampleStore:
         return self._model
 
     @property
-    def has_model(self) -> bool:
-        return self._model is not None
-
-    @property
     def models(self) -> ExampleModels:
         return models(self.prefix, self._dimension)
 
@@ -97,6 +101,10 @@ class ExampleStore:
         with self._writing() as connection:
             yield connection
 
+    def stamp(self, connection: Connection) -> Stamp | None:
+        """By which model it was made; None where there is no library yet."""
+        return stamp_of(connection, self.prefix, self._schema)
+
     def prepare(self) -> None:
         """Makes the tables, or brings them up to date; once that is done it costs nothing to ask again.
 
@@ -106,11 +114,11 @@ class ExampleStore:
         if self._is_prepared:
             return
         with self.connection() as connection:
-            stamp = stamp_of(connection, self.prefix)
-            is_ready = stamp is not None and _version(connection, self.prefix) == HEAD
+            stamp = self.stamp(connection)
+            is_ready = stamp is not None and _version(connection, self.prefix, self._schema) == HEAD
         if not is_ready:
             with self.writing() as connection:
-                stamp = prepare(connection, self.prefix, self._model)
+                stamp = prepare(connection, self.prefix, self._model, self._schema)
         assert stamp is not None
         self._dimension = stamp.dimension
         if self._model is not None:
@@ -122,6 +130,10 @@ class ExampleStore:
         self._is_prepared = False
         self.prepare()
 
+    def bring_up_to_date(self, connection: Connection) -> Stamp:
+        """The tables of a library that is there, whatever its model."""
+        return prepare(connection, self.prefix, None, self._schema)
+
 
 @contextmanager
 def _within(connection: Connection) -> Iterator[Connection]:
@@ -129,19 +141,20 @@ def _within(connection: Connection) -> Iterator[Connection]:
         yield connection
 
 
-def prepare(connection: Connection, prefix: str, model: EmbeddingModel | None) -> Stamp:
+def prepare(connection: Connection, prefix: str, model: EmbeddingModel | None, schema: str = "") -> Stamp:
     """The tables on this connection, up to date, and the stamp they have."""
     if connection.dialect.name == "postgresql":
         # Two that begin at once would both find nothing and both create.
         connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": f"{prefix}examples"})
-    stamp = stamp_of(connection, prefix)
+    stamp = stamp_of(connection, prefix, schema)
+    is_new = stamp is None
     if stamp is None:
         if model is None:
             raise no_model()
-        stamp = Stamp(model.name, model.dimension)
-    upgrade(connection, prefix, stamp.dimension)
+        stamp = Stamp.of(model)
+    upgrade(connection, prefix, stamp.dimension, schema=schema)
     table = models(prefix, stamp.dimension).stamp
-    if stamp_of(connection, prefix) is None:
+    if is_new:
         connection.execute(table.insert().values(id=1, model=stamp.model, dimension=stamp.dimension))
     return stamp
 
@@ -156,7 +169,7 @@ def no_model() -> ModelUnavailable:
 
 def expect(stamp: Stamp, model: EmbeddingModel) -> None:
     """Vectors of two models cannot be compared, not even where they are equally long. Raises BadSettings."""
-    if (stamp.model, stamp.dimension) != (model.name, model.dimension):
+    if stamp != Stamp.of(model):
         raise BadSettings(
             f"示例库的向量是模型 {stamp.model}（{stamp.dimension} 维）算的，"
             f"现在的模型是 {model.name}（{model.dimension} 维）",
@@ -164,19 +177,19 @@ def expect(stamp: Stamp, model: EmbeddingModel) -> None:
         )
 
 
-def stamp_of(connection: Connection, prefix: str) -> Stamp | None:
+def stamp_of(connection: Connection, prefix: str, schema: str = "") -> Stamp | None:
     """None where there is no library yet."""
     table = models(prefix).stamp
-    if not inspect(connection).has_table(table.name):
+    if not _has_table(connection, table.name, schema):
         return None
     row = connection.execute(select(table.c.model, table.c.dimension)).first()
     return Stamp(row.model, row.dimension) if row is not None else None
 
 
-def upgrade(connection: Connection, prefix: str, dimension: int, revision: str = "head") -> None:
+def upgrade(connection: Connection, prefix: str, dimension: int, revision: str = "head", *, schema: str = "") -> None:
     """Alembic up, on this connection and in its transaction. Raises BadSettings on a server without pgvector."""
     try:
-        command.upgrade(_alembic(connection, prefix, dimension), revision)
+        command.upgrade(_alembic(connection, prefix, dimension, schema), revision)
     except DBAPIError as error:
         told = str(error.orig).strip().splitlines()[0]
         if "extension" in told and "vector" in told:
@@ -191,20 +204,25 @@ def upgrade(connection: Connection, prefix: str, dimension: int, revision: str =
         raise
 
 
-def downgrade(connection: Connection, prefix: str, dimension: int, revision: str = "base") -> None:
+def downgrade(connection: Connection, prefix: str, dimension: int, revision: str = "base", *, schema: str = "") -> None:
     """Alembic down: by default the tables and everything in them are gone."""
-    command.downgrade(_alembic(connection, prefix, dimension), revision)
+    command.downgrade(_alembic(connection, prefix, dimension, schema), revision)
 
 
-def _alembic(connection: Connection, prefix: str, dimension: int) -> Config:
+def _alembic(connection: Connection, prefix: str, dimension: int, schema: str) -> Config:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    config.attributes.update(connection=connection, prefix=prefix, dimension=dimension)
+    config.attributes.update(connection=connection, prefix=prefix, dimension=dimension, schema=schema)
     return config
 
 
-def _version(connection: Connection, prefix: str) -> str | None:
+def _version(connection: Connection, prefix: str, schema: str) -> str | None:
     name = version_table(prefix)
-    if not inspect(connection).has_table(name):
+    if not _has_table(connection, name, schema):
         return None
     return connection.execute(text(f"SELECT version_num FROM {name}")).scalar()
+
+
+def _has_table(connection: Connection, name: str, schema: str) -> bool:
+    """In the schema itself: another library's in `public` can be seen from there, too."""
+    return inspect(connection).has_table(name, schema=schema or None)

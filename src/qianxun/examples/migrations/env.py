@@ -12,6 +12,7 @@ context.configure(
     connection=given["connection"],
     target_metadata=models(given["prefix"], given["dimension"]).metadata,
     version_table=version_table(given["prefix"]),
+    version_table_schema=given["schema"] or None,
     render_as_batch=True,  # SQLite cannot alter most things in place
 )
 with context.begin_transaction():

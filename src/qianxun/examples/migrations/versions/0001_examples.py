@@ -20,7 +20,10 @@ def upgrade() -> None:
     prefix = context.config.attributes["prefix"]
     dimension = context.config.attributes["dimension"]
     if _is_postgres():
-        op.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        # In a schema of its own the type could be seen from nowhere else, and the extension can be there but once.
+        op.execute(
+            "CREATE EXTENSION IF NOT EXISTS vector" + (" SCHEMA public" if context.config.attributes["schema"] else "")
+        )
     op.create_table(
         f"{prefix}example_library",
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
