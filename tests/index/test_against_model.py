@@ -1,4 +1,7 @@
-"""A few hundred random steps on the embedded index and on a plain dictionary: both say the same."""
+"""A few hundred random steps on an index and on a plain dictionary: both say the same.
+
+`Steps` serves every backend; here it drives the embedded one.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import numpy as np
 import pytest
 
 from qianxun.index.embedded import create
-from qianxun.ports import Index
+from qianxun.ports import Index, IndexBackend
 from qianxun.testing.index_material import STAMP, keys_of, unit
 from qianxun.types import (
     EVERYTHING,
@@ -69,9 +72,9 @@ class Model:
 class Steps:
     """The same random work for an index and its model."""
 
-    def __init__(self, folder: Path, seed: int, exact_limit: int) -> None:
+    def __init__(self, backend: IndexBackend, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.backend = create(folder, exact_limit=exact_limit, dead_least=60)
+        self.backend = backend
         self.model = Model()
         self.next_key = 1
 
@@ -150,7 +153,7 @@ class Steps:
 
 @pytest.mark.parametrize("exact_limit", [10_000, 10])
 def test_random_work_equals_a_plain_model(tmp_path: Path, exact_limit: int) -> None:
-    asyncio.run(Steps(tmp_path, seed=exact_limit, exact_limit=exact_limit).run(220))
+    asyncio.run(Steps(create(tmp_path, exact_limit=exact_limit, dead_least=60), seed=exact_limit).run(220))
 
 
 def test_scores_are_bm25(tmp_path: Path) -> None:

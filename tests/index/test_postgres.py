@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from qianxun.index.postgres import create
 from qianxun.ports import IndexBackend
 from qianxun.testing.index_conformance import IndexConformance
+from tests.index.test_against_model import Steps
 
 
 class PostgresConformance(IndexConformance):
     """A folder is the name of a schema here."""
 
-    @pytest.fixture(autouse=True)
-    def _server(self, postgres_url: str) -> None:
-        self.url = postgres_url
+    options: ClassVar[dict[str, Any]] = {}
 
-    def schema(self, folder: Path) -> str:
-        return f"index_{blake2b(str(folder).encode(), digest_size=6).hexdigest()}"
+    @pytest.fixture(autouse=True)
+    def _server(self, index_url: str) -> None:
+        self.url = index_url
+
+    def backend(self, folder: Path) -> IndexBackend:
+        schema = f"index_{blake2b(str(folder).encode(), digest_size=6).hexdigest()}"
+        return create(self.url, schema=schema, **self.options)
 
 
 class TestExact(PostgresConformance):
-    def backend(self, folder: Path) -> IndexBackend:
-        return create(self.url, schema=self.schema(folder))
+    """Few vectors need no index of their own."""
 
 
 class TestGraph(PostgresConformance):
-    def backend(self, folder: Path) -> IndexBackend:
-        return create(self.url, schema=self.schema(folder), exact_limit=8)
+    options: ClassVar[dict[str, Any]] = {"exact_limit": 8, "dead_share": 0.01, "dead_least": 2}
 
 
-class TestPurged(PostgresConformance):
-    def backend(self, folder: Path) -> IndexBackend:
-        return create(self.url, schema=self.schema(folder), exact_limit=20, dead_share=0.01, dead_least=2)
+@pytest.mark.parametrize("exact_limit", [10_000, 10])
+def test_random_work_equals_a_plain_model(index_url: str, schema: str, exact_limit: int) -> None:
+    backend = create(index_url, schema=schema, exact_limit=exact_limit, dead_least=20)
+    asyncio.run(Steps(backend, seed=exact_limit).run(160))
