@@ -93,7 +93,11 @@ class Cache(Protocol):
 
 
 class Index(Protocol):
-    """Derived search structure of one knowledge base: keys, vectors and tokens; no text of record."""
+    """Derived search structure of one knowledge base: keys, vectors and tokens; no text of record.
+
+    Whatever is asked of it raises IndexUnusable where it is damaged, and RetrieverUnavailable where it lives in a
+    server that cannot be reached: the first is mended by a rebuild, the second by waiting.
+    """
 
     @property
     def stamp(self) -> IndexStamp: ...

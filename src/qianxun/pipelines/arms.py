@@ -368,7 +368,7 @@ async def completed(serving: Serving, heard: Heard) -> Heard:
         return heard
     try:
         by_query = [await serving.index.cosines(vector, unseen) for vector in heard.vectors]
-    except IndexUnusable as error:
+    except (IndexUnusable, RetrieverUnavailable) as error:
         return replace(heard, degraded=(*heard.degraded, Degraded("vector", str(error))))
     cosines = np.fmax.reduce(by_query)
     known = ~np.isnan(cosines)

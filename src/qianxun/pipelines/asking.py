@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from qianxun.chinese import fold
-from qianxun.errors import BadQuery, IndexUnusable, ModelUnavailable, QianxunError
+from qianxun.errors import BadQuery, IndexUnusable, ModelUnavailable, QianxunError, RetrieverUnavailable
 from qianxun.homophones import corrections
 from qianxun.pipelines.base import OpenBase, Serving, in_model_thread
 from qianxun.pipelines.rewriting import rewritten
@@ -96,7 +96,7 @@ async def with_guess(base: OpenBase, serving: Serving, asked: Asked) -> Asked:
     own = asked.queries[0]
     try:
         guess = await corrections(own.text, base.analyser, serving.index.count)
-    except IndexUnusable:  # of which the keyword arm tells
+    except (IndexUnusable, RetrieverUnavailable):  # of which the keyword arm tells
         guess = None
     if guess is None:
         return asked
@@ -105,10 +105,10 @@ async def with_guess(base: OpenBase, serving: Serving, asked: Asked) -> Asked:
 
 
 async def counted(serving: Serving, words: Sequence[str]) -> TermCounts:
-    """In how many entries each word stands; over a damaged index all are alike."""
+    """In how many entries each word stands; over one that is damaged, or away, all are alike."""
     try:
         return await serving.index.count(Terms(tuple(words)))
-    except IndexUnusable:
+    except (IndexUnusable, RetrieverUnavailable):
         return TermCounts(0, dict.fromkeys(words, 0), {})
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from qianxun.errors import IndexUnusable
+from qianxun.errors import IndexUnusable, RetrieverUnavailable
 from qianxun.pipelines.arms import Heard, completed, hear, together
 from qianxun.pipelines.asking import Asked, ask, check_text, with_guess
 from qianxun.pipelines.base import OpenBase, Serving, read
@@ -276,6 +276,6 @@ async def weighed(serving: Serving, options: RecallOptions) -> RecallOptions:
         return options
     try:
         likeness = await serving.index.likeness()
-    except IndexUnusable:  # damaged vectors: the vector arm will say so
+    except (IndexUnusable, RetrieverUnavailable):  # damaged, or away: the vector arm will say so
         likeness = 0.0
     return replace(options, weights=fitting_weights(likeness))
