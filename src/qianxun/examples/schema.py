@@ -143,8 +143,8 @@ class Example:
     tags: Mapped[list[str] | None] = mapped_column(Tags, comment="标签")
     quality_grade: Mapped[str | None] = mapped_column(String(50), comment="质量等级：优秀/良好/一般")
     embedding: Mapped[Vector]
-    created_at: Mapped[datetime] = mapped_column(Moment, server_default=func.now())
-    updated_at: Mapped[datetime] = mapped_column(Moment, server_default=func.now(), onupdate=func.now())
+    created_at: Mapped[datetime] = mapped_column(Moment, server_default=func.now(), sort_order=2)
+    updated_at: Mapped[datetime] = mapped_column(Moment, server_default=func.now(), onupdate=func.now(), sort_order=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,9 @@ def _model(mapped: registry, category: Category, prefix: str, dimension: int) ->
         "__doc__": f"{category.label}示例",
         "__module__": __name__,
         "__table_args__": _indexes(table, dimension),
-        "embedding": mapped_column(Embedding(dimension), nullable=False, comment="“用户输入 助手回复”的向量"),
+        "embedding": mapped_column(
+            Embedding(dimension), nullable=False, sort_order=1, comment="“用户输入 助手回复”的向量"
+        ),
     }
     model: type[Example] = mapped.mapped(type(category.model, (Example,), body))
     return model

@@ -13,7 +13,7 @@ from alembic.config import Config
 from sqlalchemy import Connection, Engine, Table, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
-from qianxun.errors import BadSettings, ModelUnavailable
+from qianxun.errors import BadSettings, ModelUnavailable, QianxunError
 from qianxun.examples.schema import DIMENSION, PREFIX, ExampleModels, check_prefix, models, version_table
 from qianxun.ports import EmbeddingModel
 
@@ -190,8 +190,8 @@ def upgrade(connection: Connection, prefix: str, dimension: int, revision: str =
     """Alembic up, on this connection and in its transaction. Raises BadSettings on a server without pgvector."""
     try:
         command.upgrade(_alembic(connection, prefix, dimension, schema), revision)
-    except DBAPIError as error:
-        told = str(error.orig).strip().splitlines()[0]
+    except (DBAPIError, QianxunError) as error:  # the latter: how the records' engine tells some of them
+        told = str(error.orig if isinstance(error, DBAPIError) else error.message).strip().splitlines()[0]
         if "extension" in told and "vector" in told:
             raise BadSettings(
                 f"这台 PostgreSQL 用不了 pgvector 扩展：{told}",
