@@ -25,7 +25,7 @@ from qianxun.recall.expansion import (
     unknown_words,
     wordings,
 )
-from qianxun.recall.neighbours import can_have_neighbours, neighbours
+from qianxun.recall.neighbours import HELD, LACKING, can_have_neighbours, neighbours
 from qianxun.records import terms
 from qianxun.synonyms import shipped
 from qianxun.types import EVERYTHING, Filter, Terms, Vector
@@ -71,15 +71,16 @@ async def _learnt(base: OpenBase, serving: Serving, text: str, places: Sequence[
     """The places of words that nobody has written a synonym of, with related words of the base itself."""
     model = serving.model
     asked = unknown_words(text, places, base.analyser) if model is not None else {}
-    words = [word for word in asked if can_have_neighbours(word)][:LEARNT_PLACES]
+    words = [word for word in asked if can_have_neighbours(word)]
     if model is None or not words:
         return []
     learnt = await _learnt_terms(base, model)
     if not learnt.terms:
         base.terms.note_lack()
         return []
-    vectors = await _vectors(base, model, words)
-    near = await asyncio.to_thread(_near, vectors, learnt)
+    counts = (await serving.index.count(Terms(tuple(words)))).words
+    rarest = sorted(words, key=lambda word: counts.get(word, 0))[:LEARNT_PLACES]
+    near = await asyncio.to_thread(_near, await _vectors(base, model, rarest), learnt, counts)
     held = await _standing(serving, {term for found in near.values() for term, _ in found}, where)
     return [
         place
@@ -88,8 +89,13 @@ async def _learnt(base: OpenBase, serving: Serving, text: str, places: Sequence[
     ]
 
 
-def _near(vectors: Mapping[str, Vector], learnt: LearntTerms) -> dict[str, list[tuple[str, float]]]:
-    return {word: neighbours(word, vector, learnt.terms, learnt.vectors) for word, vector in vectors.items()}
+def _near(
+    vectors: Mapping[str, Vector], learnt: LearntTerms, counts: Mapping[str, int]
+) -> dict[str, list[tuple[str, float]]]:
+    return {
+        word: neighbours(word, vector, learnt.terms, learnt.vectors, HELD if counts.get(word) else LACKING)
+        for word, vector in vectors.items()
+    }
 
 
 def _with_neighbours(text: str, place: Place, found: Sequence[tuple[str, float]]) -> Place:

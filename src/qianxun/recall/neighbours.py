@@ -8,7 +8,8 @@ measured: docs/decisions/0011-related-terms.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,8 +17,20 @@ import numpy as np
 from qianxun.chinese import STOP_WORDS
 from qianxun.types import Vector, Vectors
 
-APART: Final = 0.76  # the least cosine of words without a common character
-SHARING: Final = 0.88  # … and with one
+
+@dataclass(frozen=True, slots=True)
+class Nearness:
+    """The least cosine of words without a common character, and of those that have one."""
+
+    apart: float
+    sharing: float
+
+    def reaches(self, cosine: float, word: str, term: str) -> bool:
+        return cosine >= (self.sharing if set(word) & set(term) else self.apart)
+
+
+HELD: Final = Nearness(0.76, 0.88)  # for a word that the base has itself: what is said instead may lead away
+LACKING: Final = Nearness(0.68, 0.80)  # for one that it has not: there is nothing to lose
 NEIGHBOURS: Final = 2
 _LOOKED_AT: Final = 12
 _HAN_WORD: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]{2,}")
@@ -38,7 +51,9 @@ def can_have_neighbours(word: str) -> bool:
     )
 
 
-def neighbours(word: str, vector: Vector, terms: Sequence[str], vectors: Vectors) -> list[tuple[str, float]]:
+def neighbours(
+    word: str, vector: Vector, terms: Sequence[str], vectors: Vectors, least: Nearness = HELD
+) -> list[tuple[str, float]]:
     """The terms that are related to a word, nearest first, with their cosines; ties in the order of the terms."""
     if not len(terms):
         return []
@@ -46,15 +61,13 @@ def neighbours(word: str, vector: Vector, terms: Sequence[str], vectors: Vectors
     cosines = np.einsum("ij,j->i", vectors, vector)
     nearest = np.argpartition(-cosines, min(_LOOKED_AT, len(terms) - 1))[:_LOOKED_AT]
     ordered = sorted((-float(cosines[at]), terms[at]) for at in nearest)
-    return list(_related(word, ((term, -cosine) for cosine, term in ordered)))[:NEIGHBOURS]
+    near = ((term, -cosine) for cosine, term in ordered if least.reaches(-cosine, word, term))
+    return [(term, cosine) for term, cosine in near if _is_another(word, term)][:NEIGHBOURS]
 
 
-def _related(word: str, nearest: Iterator[tuple[str, float]]) -> Iterator[tuple[str, float]]:
-    for term, cosine in nearest:
-        least = SHARING if set(word) & set(term) else APART
-        # What contains the other is found by its characters; it is no other wording.
-        if cosine >= least and term not in word and word not in term and not are_opposites(word, term):
-            yield term, cosine
+def _is_another(word: str, term: str) -> bool:
+    """What contains the other is found by its characters: no other wording. Nor is the opposite."""
+    return term not in word and word not in term and not are_opposites(word, term)
 
 
 def are_opposites(one: str, other: str) -> bool:
