@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 from qianxun.errors import RecordsUnavailable
-from qianxun.records import database
+from qianxun.records import postgres
 from tests.integration.emptied import empty, end_sessions
 from tests.pipelines.interleavings import Interleavings
 
@@ -52,7 +52,6 @@ def test_the_machine_catches_a_pool_that_hands_out_dead_connections(
     migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: without the look at a connection before it is used, searches and writes fail."""
-    honest = database.arguments
-    monkeypatch.setattr(database, "arguments", lambda url, reach: {**honest(url, reach), "pool_pre_ping": False})
+    monkeypatch.setattr(postgres, "is_quiet", lambda connection: True)
     with pytest.raises(RecordsUnavailable):
         run_state_machine_as_test(machine(migrated_postgres_url), settings=settings(SAMPLE, phases=[Phase.generate]))

@@ -141,6 +141,14 @@ def test_a_second_engine_is_told_who_works_on_the_database(migrated_postgres_url
     Records.open(migrated_postgres_url, alone=True).close()
 
 
+def test_an_owner_keeps_the_session_that_it_has(migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = Records.open(migrated_postgres_url, alone=True)
+    monkeypatch.setattr("qianxun.records.ownership._locked", lambda engine: pytest.fail("it has its lock already"))
+    create_base(records, "一")
+    create_base(records, "二")
+    records.close()
+
+
 def test_an_owner_that_was_cut_off_goes_on_unless_somebody_else_was_there(migrated_postgres_url: str) -> None:
     first = Records.open(migrated_postgres_url, alone=True)
     create_base(first, "一")

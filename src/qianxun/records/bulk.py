@@ -2,7 +2,8 @@
 
 SQLAlchemy compiles the statement and knows how each type is stored, for every database alike; the rows then go to the
 driver as they are. Through SQLAlchemy's own handling of many parameter sets taking in a one-chunk document costs 69 µs
-of processor time, this way 47, of which SQLite itself takes 30.
+of processor time, this way 47, of which SQLite itself takes 30. PostgreSQL takes many rows in half the time when they
+come in its binary COPY (3,000 chunks with their vectors: 0.22 s; one INSERT after the other in a pipeline: 0.43 s).
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ from typing import Any
 from sqlalchemy import Connection, Table, insert
 from sqlalchemy.orm import DeclarativeBase
 
+from qianxun.records.compiled import as_told
+from qianxun.records.postgres import BACKEND
+
 Process = Callable[[Any], Any]
+COPIED_FROM = 10  # rows: for fewer the preparation takes longer than it saves
 
 
 def insert_rows(
@@ -24,6 +29,9 @@ def insert_rows(
         return
     table = model.__table__
     assert isinstance(table, Table)
+    if len(rows) >= COPIED_FROM and tx.dialect.name == BACKEND:
+        _copy(tx, table, names, rows)
+        return
     compiled = insert(table).compile(dialect=tx.dialect, column_keys=list(names))
     processes = [_process(table, name, tx) for name in names]
     columns = [_written(*pair) for pair in zip(processes, zip(*rows, strict=True), strict=True)]
@@ -32,6 +40,24 @@ def insert_rows(
     else:
         ordered = [columns[names.index(name)] for name in compiled.positiontup]
         tx.exec_driver_sql(str(compiled), list(zip(*ordered, strict=True)))
+
+
+def _copy(tx: Connection, table: Table, names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    quote = tx.dialect.identifier_preparer.quote
+    processes = [_process(table, name, tx) for name in names]
+    columns = [_written(*pair) for pair in zip(processes, zip(*rows, strict=True), strict=True)]
+    kinds = [table.c[name].type.compile(tx.dialect).lower().partition("(")[0] for name in names]
+    statement = f"COPY {quote(table.name)} ({', '.join(map(quote, names))}) FROM STDIN (FORMAT BINARY)"
+    cursor: Any = tx.connection.cursor()
+    try:
+        with cursor.copy(statement) as stream:
+            stream.set_types(kinds)
+            for row in zip(*columns, strict=True):
+                stream.write_row(row)
+    except tx.dialect.loaded_dbapi.Error as error:
+        raise as_told(tx, statement, error) from error
+    finally:
+        cursor.close()
 
 
 def _written(process: Process | None, column: Sequence[Any]) -> Sequence[Any]:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Dialect, Float, Select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
-from qianxun.records.postgres import BACKEND, told
+from qianxun.records.postgres import BACKEND, told, without_detail
 
 FLOAT8 = 701  # PostgreSQL's number of the type
 
@@ -34,7 +34,7 @@ class Compiled:
             cursor.execute(self.sql, given)
             found = cursor.fetchall()
         except driver.Error as error:
-            raise _told(tx, self.sql, error) from error
+            raise as_told(tx, self.sql, error) from error
         finally:
             cursor.close()
         return [self._read(row) for row in found] if self.reads else list(found)
@@ -46,7 +46,7 @@ class Compiled:
         return values
 
 
-def _told(tx: Connection, sql: str, error: Any) -> Any:
+def as_told(tx: Connection, sql: str, error: Any) -> Any:
     """As SQLAlchemy would say it, whose errors callers know. A broken connection does not go back to the pool."""
     is_disconnect = tx.dialect.is_disconnect(error, tx.connection.dbapi_connection, None)
     if is_disconnect:
@@ -55,6 +55,7 @@ def _told(tx: Connection, sql: str, error: Any) -> Any:
         meant = told(error, is_disconnect=is_disconnect, is_connected=True)
         if meant is not None:
             return meant
+        without_detail(error)
     return DBAPIError.instance(sql, None, error, tx.dialect.loaded_dbapi.Error)
 
 

@@ -7,7 +7,6 @@ again, unless somebody else has been there meanwhile.
 
 from __future__ import annotations
 
-import select
 import threading
 import time
 from contextlib import suppress
@@ -19,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from qianxun.errors import FolderInUse, QianxunError
 from qianxun.records.counters import allocate, last
 from qianxun.records.database import for_glancing, for_writing
-from qianxun.records.postgres import lock_number
+from qianxun.records.postgres import is_quiet, lock_number
 
 ENDING_SECONDS = 1.0  # a server notices a moment later that a process was killed
 HINT = "一个数据库同时只由一个千寻进程打开：等它结束；若它是服务，请用 --url 连接它"
@@ -81,12 +80,7 @@ def _locked(engine: Engine) -> Connection:
 
 
 def _is_open(session: Connection) -> bool:
-    """Asks nobody: a session that has ended leaves something to be read."""
-    connection = session.connection.driver_connection
-    if session.invalidated or connection is None or connection.closed:
-        return False
-    readable, _, _ = select.select([connection.fileno()], [], [], 0)
-    return not readable
+    return not session.invalidated and is_quiet(session.connection.dbapi_connection)
 
 
 def _holder(session: Connection, number: int) -> str:

@@ -10,6 +10,7 @@ import hashlib
 import math
 import os
 import re
+import select
 import socket
 import sys
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import URL, ExceptionContext
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 
 from qianxun.errors import BadSettings, RecordsUnavailable
 
@@ -58,7 +59,6 @@ def arguments(url: URL, reach: Reach) -> dict[str, Any]:
         "pool_size": reach.pool_size,
         "max_overflow": 0,
         "pool_timeout": reach.connect_seconds,
-        "pool_pre_ping": True,  # after a restart of the server the next transaction finds a living connection
         "connect_args": {name: value for name, value in told.items() if name not in url.query},
     }
 
@@ -84,8 +84,26 @@ def prepare(engine: Engine, reach: Reach) -> None:
         cursor.close()
         connection.autocommit = False
 
+    def check_alive(connection: DBAPIConnection, _record: Any, _proxy: Any) -> None:
+        if not is_quiet(connection):
+            try:
+                engine.dialect.do_ping(connection)
+            except engine.dialect.loaded_dbapi.Error as error:
+                raise InvalidatePoolError from error
+
     event.listen(engine, "connect", set_up)
+    event.listen(engine, "checkout", check_alive)
     event.listen(engine, "handle_error", _say_what_to_do)
+
+
+def is_quiet(connection: Any) -> bool:
+    """Whether an idle connection is alive, as far as this end can tell: one that the server has closed (because it
+    restarts, say) has something to be read. To ask the server would take as long as the statement it is for."""
+    if connection.closed:
+        return False
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    return not waiting.poll(0)
 
 
 def check(connection: Connection) -> None:
