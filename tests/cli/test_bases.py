@@ -102,6 +102,31 @@ def test_a_base_is_configured_when_it_is_created_and_later(run: Run) -> None:
     assert "dictionary" not in left
 
 
+def test_synonyms_are_written_as_they_are_shown_and_need_no_new_index(run: Run) -> None:
+    made = run("kb", "create", "库", "--config", "synonyms=报销=报账=核销;云溪=云溪市", "--json").json
+    assert made["config"]["synonyms"] == [["报销", "报账", "核销"], ["云溪", "云溪市"]]
+    told = run("kb", "set", "库", "synonyms+=手机>智能手机;心梗", "--json").json
+    assert told["config"]["synonyms"][2:] == [["手机", ">智能手机"], ["心梗"]]
+    assert told["rebuilt_chunks"] == 0
+    shown = run("kb", "show", "库").out.replace("\n", "")
+    assert "synonyms=报销=报账=核销;云溪=云溪市;手机>智能手机;心梗" in shown
+    left = run("kb", "set", "库", "synonyms-=报销=报账=核销;心梗", "--json").json["config"]["synonyms"]
+    assert left == [["云溪", "云溪市"], ["手机", ">智能手机"]]
+    wrong = run("kb", "set", "库", "synonyms==")
+    assert wrong.code == 2
+    assert "同义词" in wrong.err
+    assert "synonyms" not in run("kb", "set", "库", "synonyms=", "--json").json["config"]
+
+
+def test_words_are_learnt_at_will(run: Run) -> None:
+    run("kb", "create", "库", "--model", "none")
+    told = run("kb", "learn", "库", "--json").json
+    assert told == {"knowledge_base": "库", "embedding_model": "", "terms": 0, "added": 0, "removed": 0, "left": 0}
+    assert "没有嵌入模型" in run("kb", "learn", "库").err
+    assert run("kb", "learn", "无此库").code != 0
+    assert "--url" in run("--url", "http://127.0.0.1:9", "kb", "learn", "库").err
+
+
 def test_a_dictionary_rebuilds_the_index_and_says_so(handbook: Run) -> None:
     told = handbook("kb", "set", "手册", "dictionary+=升降书桌")
     assert (told.code, told.err) == (0, "")

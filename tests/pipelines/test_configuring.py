@@ -117,6 +117,12 @@ def test_one_weight_alone_does_not_silence_the_other_arm() -> None:
         ("dictionary", ["起付标准", " "]),
         ("dictionary", ["起付标准", 7]),
         ("dictionary", ["长" * 201]),
+        ("synonyms", "报销=报账"),
+        ("synonyms", ["报销", "报账"]),
+        ("synonyms", [["报销", 7]]),
+        ("synonyms", [["报销", ""]]),
+        ("synonyms", [[">报销"]]),
+        ("synonyms", {"报销": ["报账"]}),
         ("", "x"),
         ("search.", None),
     ],
@@ -132,6 +138,7 @@ def test_text_is_read_as_the_key_wants_it() -> None:
     assert read("search.weights.vector", ".7") == 0.7
     assert read("search.fuzzy", "Off") is False
     assert read("dictionary", "起付标准，个人账户、统筹,") == ["起付标准", "个人账户", "统筹"]
+    assert read("synonyms", "报销=报账；手机>智能手机;心梗") == [["报销", "报账"], ["手机", ">智能手机"], ["心梗"]]
     assert read("search.rerank", "maxsim") == "maxsim"
     assert read("search.rerank", "") is None
     for name, wrong in (("search.top_k", "7.5"), ("search.weights.vector", "七"), ("search.fuzzy", "maybe")):
@@ -140,7 +147,8 @@ def test_text_is_read_as_the_key_wants_it() -> None:
 
 
 def test_every_key_can_be_set_and_taken_back() -> None:
-    values = {"整数": 60, "数字": 0.5, "true 或 false": True, "模型名": "qwen", "词的列表": ["起付标准"]}
+    values: dict[str, Any] = {"整数": 60, "数字": 0.5, "true 或 false": True, "模型名": "qwen"}
+    values |= {KINDS["dictionary"]: ["起付标准"], KINDS["synonyms"]: [["报销", "报账"]]}
     for name, kind in KINDS.items():
         value = 2.0 if name == "text_engine.search_k_multiplier" else values.get(kind, "rrf")
         once = changed(STANDARD, {name: value})

@@ -52,6 +52,24 @@ def test_a_base_is_made_told_renamed_configured_and_deleted(tmp_path: Path) -> N
     run(tmp_path, story)
 
 
+def test_synonyms_are_lists_of_groups(tmp_path: Path) -> None:
+    async def story(asked: Asking) -> None:
+        made = await asked.post(BASES, {**NEW, "config": {"synonyms": [["报销", "报账"], ["手机", ">智能手机"]]}})
+        assert made.json()["data"]["config"]["synonyms"] == [["报销", "报账"], ["手机", ">智能手机"]]
+        one = f"{BASES}/{made.json()['data']['id']}"
+        changed = await asked.http.patch(one, json={"config": {"synonyms": [["报销"]]}})
+        assert changed.json()["data"]["config"]["synonyms"] == [["报销"]]
+        for wrong in ("报销=报账", ["报销"], [["报销", 7]], [[]], [["报销", {"a": 1}]]):
+            refused = await asked.http.patch(one, json={"config": {"synonyms": wrong}})
+            assert (refused.status_code, refused.json()["error"]) == (400, "bad_input")
+            assert "同义词" in refused.json()["msg"]
+        assert (await asked.http.get(one)).json()["data"]["config"]["synonyms"] == [["报销"]]
+        cleared = await asked.http.patch(one, json={"config": {"synonyms": None}})
+        assert "synonyms" not in cleared.json()["data"]["config"]
+
+    run(tmp_path, story)
+
+
 def test_bases_are_listed_a_page_at_a_time(tmp_path: Path) -> None:
     async def story(asked: Asking) -> None:
         ids = [(await asked.post(BASES, {**NEW, "name": f"库{n}"})).json()["data"]["id"] for n in range(5)]
