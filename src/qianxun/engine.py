@@ -367,7 +367,7 @@ class Engine:
         """Prose, layer by layer: by vector, by keywords, by related words (docs/operations.md)."""
         base = await self.base(knowledge_base)
         chosen = of_base(self.settings.text_engine, base.about.config, "text_engine")
-        options = replace(search_options(self.settings.search, base.about.config, {}), where=where)
+        options = replace(search_options(self.settings.search, base.about.config, {"top_k": top_k}), where=where)
         searching = search_texts(base, query, chosen, options, top_k, trace_id)
         return await self._climbed(base, searching, layered_params(top_k, where))
 
@@ -385,7 +385,7 @@ class Engine:
         their cells say to the question."""
         base = await self.base(knowledge_base)
         chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
-        options = replace(search_options(self.settings.search, base.about.config, {}), where=where)
+        options = replace(search_options(self.settings.search, base.about.config, {"top_k": top_k}), where=where)
         searching = search_tables(base, query, chosen, options, top_k, answer=answer, trace_id=trace_id)
         return await self._climbed(base, searching, layered_params(top_k, where, answer))
 
@@ -567,7 +567,7 @@ def _wire(settings: Settings, folder: Path, models: Mapping[str, Any]) -> Engine
     return Engine(
         settings=settings,
         records=records,
-        backend=index_backend(settings),
+        backend=index_backend(settings, records.identity),
         parsers=ParserPool(parsing.workers, limits),
         embeddings=Embeddings(settings, models),
         shelf=Shelf(settings, model_folders(settings), models),

@@ -63,7 +63,37 @@ def test_long_cells_are_cut_and_long_tables_say_how_many_rows_more() -> None:
     page = drawn(with_table(table))
     assert "甲" * 13 + "…" in page
     assert "乙 丙" in page
-    assert "另有 4992 行" in page
+    assert "另有 4997 行" in page
+
+
+def test_of_a_long_table_the_rows_are_drawn_that_the_question_or_its_answer_is_about() -> None:
+    cells = tuple((f"甲{row}", "住院" if row in (17, 23) else "其他") for row in range(30))
+    table = replace(wide(2, 30), cells=cells)
+    page = drawn(with_table(table, Cited("手册#0", 29, 0, "第0列名", "甲29")))
+    assert [row for row in range(30) if f" 甲{row} " in page] == [0, 17, 23, 29]  # 0: the answer of the sample names it
+    assert "另有 26 行" in page
+
+
+def test_what_each_layer_saw_is_drawn_and_words_within_words_are_not_told_twice() -> None:
+    details = {
+        "words": ["办公", "用品", "办公用品"],
+        "coverage": 0.74,
+        "similarity": None,
+        "keyword": 0.17,
+        "structure": {"score": 0.2, "title": 0.37, "headers": 0.0, "type": None},
+        "expansion": [{"word": "发票", "by": "票据", "origin": "shipped"}],
+        "later": {"a": [0.5, "b"]},
+    }
+    page = drawn(replace(TABLES, results=(replace(TABLES.results[0], match_details=details),)), explain=True)
+    for line in (
+        "命中 办公用品（占问题的 74%）",
+        "标题 0.37，列名 0.00",
+        "扩展 发票 → 票据（自带词库）",
+        "later a 0.50、b",
+    ):
+        assert line in page
+    assert "语义 " not in page.split("各层")[0]
+    drawn(replace(TABLES, results=(replace(TABLES.results[0], match_details={}),)), explain=True)
 
 
 def test_what_an_author_wrote_is_no_markup() -> None:

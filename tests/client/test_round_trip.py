@@ -14,8 +14,9 @@ import pytest
 
 from qianxun.client import Client
 from qianxun.engine import Engine
-from qianxun.errors import BadInput, NotFound
+from qianxun.errors import BadInput, BadQuery, NotFound
 from qianxun.pipelines.explanation import Explained
+from qianxun.pipelines.layered import LayeredRecall
 from qianxun.records.logs import Feedback
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import And, Document, Eq, In, KnowledgeBase, Not, Or, QAPair, Range, Recall
@@ -167,6 +168,42 @@ def test_a_base_s_own_choices_hold_through_the_service(tmp_path: Path) -> None:
                 answers.append(by_client)
             assert any(found.rerank is not None for answer in answers for found in answer.found)
             assert any(len(answer.found) == 2 for answer in answers)
+
+    asyncio.run(work())
+
+
+def climbed(recall: LayeredRecall) -> LayeredRecall:
+    return replace(
+        recall,
+        seconds=0.0,
+        trace_id="",
+        layers=tuple(replace(run, seconds=0.0) for run in recall.layers),
+        results=tuple(replace(each, doc=replace(each.doc, key=0)) for each in recall.results),
+    )
+
+
+def test_a_layered_recall_is_the_same_through_the_service(tmp_path: Path) -> None:
+    loose = {"table_engine": {"keyword_threshold": 0.1}, "text_engine": {"keyword_threshold": 0.1}}
+
+    async def work() -> None:
+        async with both(tmp_path, **loose) as here:
+            asked: tuple[dict[str, Any], ...] = ({}, {"top_k": 1}, {"where": FILTERS[3]}, {"where": FILTERS[1]})
+            answers: list[LayeredRecall] = []
+            for query, options in product((*QUERIES, "升降书桌的单价", "有几种品名"), asked):
+                prose = await here.client.search_texts(here.base.id, query, **options)
+                assert climbed(prose) == climbed(await here.engine.search_texts(here.base.id, query, **options))
+                tables = await here.client.search_tables(here.base.id, query, **options)
+                assert climbed(tables) == climbed(await here.engine.search_tables(here.base.id, query, **options))
+                unanswered = await here.client.search_tables(here.base.id, query, answer=False, **options)
+                assert unanswered.answer is None
+                answers += [prose, tables]
+            assert {result.layer for answer in answers for result in answer.results} >= {1, 2}
+            assert any(answer.answer is not None and answer.answer.sure for answer in answers)
+            assert any(result.table is not None for answer in answers for result in answer.results)
+            with pytest.raises(NotFound):
+                await here.client.search_texts(here.base.id + 1, "问")
+            with pytest.raises(BadQuery):
+                await here.client.search_tables(here.base.id, " ")
 
     asyncio.run(work())
 

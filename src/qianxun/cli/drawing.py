@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from qianxun.types import Chunk, Degraded
 
 INDENT = 4
+WIDEST = 32  # cells of a full bar
 SNIPPET = 120  # characters shown of prose, and of a table's row
 ROWS = 3
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -53,6 +54,19 @@ def bar(score: float, width: int) -> str:
     return ("█" * full + (EIGHTHS[rest] if rest else "")).ljust(width, " ")
 
 
+def bars(console: Console, rows: Sequence[tuple[str, float, str, str]]) -> None:
+    """A bar to a line: its name, its score, what else is known of it, its colour."""
+    label = max((cell_len(name) for name, *_ in rows), default=0)
+    told = max((cell_len(place) for _, _, place, _ in rows), default=0)
+    width = max(5, min(WIDEST, console.width - INDENT - label - 1 - 6 - 2 - told))
+    for name, score, place, colour in rows:
+        line = Text(" " * INDENT + padded(name, label) + " ")
+        line.append(bar(score, width), style=colour)
+        line.append(f" {score:.2f}", style="bold")
+        line.append(f"  {place}".rstrip(), style="dim")
+        console.print(line, no_wrap=True, overflow="ellipsis")
+
+
 def padded(name: str, cells: int) -> str:
     return name + " " * (cells - cell_len(name))
 
@@ -68,8 +82,9 @@ def milliseconds(seconds: float) -> str:
 
 
 def show_degraded(degraded: Sequence[Degraded]) -> None:
-    """Says aloud what could not take part in a search."""
-    for part in degraded:
+    """Says aloud what could not take part in a search; of parts with one reason, the first."""
+    reasons = {part.reason: part for part in reversed(degraded)}
+    for part in (part for part in degraded if reasons[part.reason] is part):
         if part.part in ARMS:
             arm = named(ARMS, part.part)
             told = say(f"! {arm}检索没能参加：{part.reason}", f"! The {arm} arm did not take part: {part.reason}")

@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from qianxun.cli.drawing import ARMS, INDENT, bar, labelled, milliseconds, named, padded, place_of
+from qianxun.cli.drawing import ARMS, bars, labelled, milliseconds, named, padded, place_of
 from qianxun.cli.session import quoted
 from qianxun.cli.voice import print_folded, say
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from qianxun.pipelines.explanation import Explained, Explanation, Sum
     from qianxun.types import ArmScore, Filter, Found, Recall, StepTime
 
-WIDEST = 32  # cells of a full bar
 RAW = {"vector": ("余弦", "cosine"), "keyword": ("BM25", "BM25"), "qa": ("余弦", "cosine")}
 COLOURS = {"vector": "cyan", "keyword": "yellow", "qa": "magenta", "rerank": "blue"}
 TIERS = {"strict": ("严格", "strict"), "document": ("指定文档", "document"), "fuzzy": ("模糊", "fuzzy")}
@@ -79,15 +77,7 @@ def _bars(console: Console, arms: Mapping[str, ArmScore], rerank: float | None) 
     rows = [(named(ARMS, arm), by.score, _place(arm, by), COLOURS.get(arm, "white")) for arm, by in arms.items()]
     if rerank is not None:
         rows.append((say("重排", "rerank"), rerank, "", COLOURS["rerank"]))
-    label = max((cell_len(name) for name, *_ in rows), default=0)
-    told = max((cell_len(place) for _, _, place, _ in rows), default=0)
-    width = max(5, min(WIDEST, console.width - INDENT - label - 1 - 6 - 2 - told))
-    for name, score, place, colour in rows:
-        line = Text(" " * INDENT + padded(name, label) + " ")
-        line.append(bar(score, width), style=colour)
-        line.append(f" {score:.2f}", style="bold")
-        line.append(f"  {place}".rstrip(), style="dim")
-        console.print(line, no_wrap=True, overflow="ellipsis")
+    bars(console, rows)
 
 
 def _place(arm: str, by: ArmScore) -> str:

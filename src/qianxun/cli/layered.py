@@ -128,8 +128,8 @@ async def _found(library: Library, start: str, request: Request) -> tuple[Knowle
 def _count(recall: LayeredRecall) -> str:
     number, ms = len(recall.results), recall.seconds * 1000
     if recall.kind == "table":
-        return say(f"{number} 张表格，{ms:.0f} 毫秒", f"{number} tables, {ms:.0f} ms")
-    return say(f"{number} 条，{ms:.0f} 毫秒", f"{number} results, {ms:.0f} ms")
+        return say(f"{number} 张表格，{ms:.0f} 毫秒", f"{number} table{'s' * (number != 1)}, {ms:.0f} ms")
+    return say(f"{number} 条，{ms:.0f} 毫秒", f"{number} result{'s' * (number != 1)}, {ms:.0f} ms")
 
 
 def _advice(start: str, request: Request, base: KnowledgeBase, held: int) -> str:
@@ -144,7 +144,8 @@ def _advice(start: str, request: Request, base: KnowledgeBase, held: int) -> str
     tips.append(
         say("换个说法，用标题、列名或原文里的词", "say it differently: use words of titles, headers or the text")
     )
-    lower = f"{start} kb set {name} {engine}.keyword_threshold=.3"
+    now = base.config.get(engine, {}).get("keyword_threshold", 0.5)
+    lower = f"{start} kb set {name} {engine}.keyword_threshold={now * 0.6:.2g}"
     tips.append(say(f"放宽阈值：{lower}", f"lower a threshold: {lower}"))
     everywhere = f"{start} search {quoted(request.query)} --kb {name}"
     tips.append(say(f"正文和表格一起找：{everywhere}", f"search prose and tables alike: {everywhere}"))

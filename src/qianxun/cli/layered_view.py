@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from rich import box
 from rich.cells import cell_len, set_cell_size
@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from qianxun.cli.drawing import INDENT, bar, excerpt, highlighted, labelled, milliseconds, named, padded, place_of
+from qianxun.cli.drawing import INDENT, bar, bars, excerpt, highlighted, labelled, milliseconds, named, padded, place_of
 from qianxun.cli.voice import print_folded, say
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 BAR = 10
 CITED = 6  # rows of which cells are told
 WIDEST = 28  # cells of a terminal that one cell of a table may take
+FIRST = 3  # results of which so many rows are drawn; of the others a few
 ROWS = 8
+FEW = 3
 GAP = 3  # between two columns
 STRATEGIES = {
     "vector": ("向量", "vector"),
@@ -32,13 +34,33 @@ STRATEGIES = {
     "structure": ("结构", "structure"),
     "semantic": ("语义", "semantic"),
 }
+SEEN = {
+    "similarity": ("语义", "meaning"),
+    "keyword": ("词语", "words"),
+    "relevance": ("重合", "overlap"),
+    "keyword_match": ("关键词", "keywords"),
+    "structure": ("结构", "structure"),
+}
+SCORES = ("similarity", "keyword", "relevance", "keyword_match")
+PARTS = {"title": ("标题", "title"), "headers": ("列名", "headers"), "type": ("类型", "type")}
+ORIGINS = {
+    "user": ("知识库的同义词", "own synonyms"),
+    "shipped": ("自带词库", "shipped"),
+    "learnt": ("学来的", "learnt"),
+}
 COLOURS = {
+    "similarity": "cyan",
+    "relevance": "yellow",
+    "keyword_match": "yellow",
     "structure": "green",
     "vector": "cyan",
     "semantic": "cyan",
     "keyword": "yellow",
     "expansion": "magenta",
 }
+
+
+Row: TypeAlias = tuple[int, tuple[str, ...]]  # its number, its cells
 
 
 def show(console: Console, recall: LayeredRecall, *, explain: bool = False) -> None:
@@ -49,7 +71,9 @@ def show(console: Console, recall: LayeredRecall, *, explain: bool = False) -> N
     for rank, result in enumerate(recall.results, 1):
         print_folded(console, _title(rank, result), 10, hanging=10)
         if result.table is not None:
-            _show_table(console, result.table, recall.query, cited)
+            near = recall.answer.rows if recall.answer is not None and recall.answer.table == result.table.id else ()
+            rows = ROWS if rank <= FIRST else FEW
+            _show_table(console, result.table, recall.query, cited, near, rows)
         else:
             print_folded(console, excerpt(result.doc, recall.query), INDENT)
         if explain:
@@ -108,25 +132,50 @@ def _cited_row(cells: Sequence[Cited], titles: Mapping[str, str]) -> Text:
 # ── tables ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _show_table(console: Console, table: TableShown, query: str, cited: set[tuple[str, int, int]]) -> None:
+def _show_table(
+    console: Console,
+    table: TableShown,
+    query: str,
+    cited: set[tuple[str, int, int]],
+    near: Sequence[int],
+    most: int,
+) -> None:
     from qianxun.answer.matching import telling_words
 
     print_folded(console, _about(table), INDENT)
     words = telling_words(query)
-    wanted = {column for name, _, column in cited if name == table.id}
-    kept, left_out = _columns(table, words, wanted, console.width - INDENT)
+    wanted = {(row, column) for id_, row, column in cited if id_ == table.id}
+    rows = _rows(table, words, {row for row, _ in wanted} | set(near), most)
+    kept = _columns(table, rows, words, {column for _, column in wanted}, console.width - INDENT)
     drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False, header_style="bold")
     drawn.add_column(say("行", "row"), style="dim", justify="right", no_wrap=True)
     for at in kept:
         column = table.columns[at]
         right = column.kind in ("number", "percent", "money")
         drawn.add_column(_header(column, words), justify="right" if right else "left", no_wrap=True)
-    for number, row in list(zip(table.shown, table.cells, strict=True))[:ROWS]:
-        cells = (_cell(_at(row, at), words, (table.id, number, at) in cited) for at in kept)
-        drawn.add_row(str(number + 1), *cells)
+    for number, row in rows:
+        drawn.add_row(str(number + 1), *(_cell(_at(row, at), words, (number, at) in wanted) for at in kept))
     console.print(Padding(drawn, (0, 0, 0, INDENT), expand=False), crop=False, overflow="ignore")
-    for line in _below(table, left_out):
+    for line in _below(table, len(rows), len(kept)):
         print_folded(console, Text(line, style="dim"), INDENT)
+
+
+def _rows(table: TableShown, words: Sequence[str], wanted: set[int], most: int) -> list[Row]:
+    """All rows of a small table; of others those an answer rests on and those the question speaks of most."""
+    held = list(zip(table.shown, table.cells, strict=True))
+    if len(held) <= most:
+        return held
+    order = sorted(held, key=lambda row: (row[0] not in wanted, -max(_spoken(cell, words) for cell in row[1]), row[0]))
+    first, *others = order[:most]
+    telling = [row for row in others if row[0] in wanted or any(_spoken(cell, words) for cell in row[1])]
+    return sorted([first, *(telling or others[: FEW - 1])])
+
+
+def _spoken(text: str, words: Sequence[str]) -> int:
+    """How many characters of a text the question says, too."""
+    from qianxun.answer.matching import spans
+
+    return sum(end - start for start, end in spans(text, words))
 
 
 def _about(table: TableShown) -> Text:
@@ -166,25 +215,23 @@ def _fitted(text: str, words: Sequence[str]) -> Text:
     return highlighted(line, words)
 
 
-def _columns(table: TableShown, words: Sequence[str], cited: set[int], width: int) -> tuple[list[int], int]:
+def _columns(table: TableShown, rows: Sequence[Row], words: Sequence[str], cited: set[int], width: int) -> list[int]:
     """The columns that fit: those an answer cites, the first, those the question speaks of most, then from the left."""
-    from qianxun.answer.matching import spans
 
     def spoken_of(at: int) -> int:
-        texts = [table.columns[at].name, *(_at(row, at) for row in table.cells[:ROWS])]
-        return max(sum(end - start for start, end in spans(text, words)) for text in texts)
+        return max(_spoken(text, words) for text in (table.columns[at].name, *(_at(row, at) for _, row in rows)))
 
     room = width - max(cell_len(say("行", "row")), len(str(max(table.shown, default=0) + 1)))
     order = sorted(range(len(table.columns)), key=lambda at: (at not in cited, at != 0, -spoken_of(at), at))
     kept: list[int] = []
     for at in order:
-        texts = [_header(table.columns[at], ()).plain, *(_fitted(_at(row, at), ()).plain for row in table.cells[:ROWS])]
-        needs = max(map(cell_len, texts)) + GAP
+        texts = [_header(table.columns[at], ()), *(_fitted(_at(row, at), ()) for _, row in rows)]
+        needs = max(cell_len(text.plain) for text in texts) + GAP
         if kept and needs > room:
             continue
         kept.append(at)
         room -= needs
-    return sorted(kept), len(table.columns) - len(kept)
+    return sorted(kept)
 
 
 def _at(row: Sequence[str], column: int) -> str:
@@ -192,13 +239,12 @@ def _at(row: Sequence[str], column: int) -> str:
     return row[column] if column < len(row) else ""
 
 
-def _below(table: TableShown, left_out: int) -> list[str]:
+def _below(table: TableShown, rows: int, columns: int) -> list[str]:
     told = []
-    shown = min(len(table.cells), ROWS)
-    if shown < table.rows:
-        told.append(say(f"另有 {table.rows - shown} 行", f"{table.rows - shown} more rows"))
-    if left_out:
-        told.append(say(f"另有 {left_out} 列没有画出", f"{left_out} more columns"))
+    if more := table.rows - rows:
+        told.append(say(f"另有 {more} 行", f"{more} more rows"))
+    if more := len(table.columns) - columns:
+        told.append(say(f"另有 {more} 列没有画出", f"{more} more columns"))
     lines = [say("，", ", ").join(told)] if told else []
     return [*lines, *(line for line in table.notes.splitlines() if line.strip())]
 
@@ -229,20 +275,47 @@ def _outcome(run: LayerRun) -> Text:
 
 
 def _show_details(console: Console, result: LayeredResult) -> None:
+    details = dict(result.match_details)
     labelled(console, say("编号", "id"), result.doc.chunk_id)
-    for name, value in result.match_details.items():
-        if value not in (None, "", [], {}):
-            labelled(console, name, told(value))
+    structure = details.pop("structure", None) or {}
+    scores = {name: details.pop(name, None) for name in SCORES} | {"structure": structure.get("score")}
+    parts = say("，", ", ").join(
+        f"{named(PARTS, part)} {score:.2f}" for part, score in structure.items() if part in PARTS and score is not None
+    )
+    bars(
+        console,
+        [
+            (named(SEEN, name), score, parts if name == "structure" else "", COLOURS.get(name, "white"))
+            for name, score in scores.items()
+            if score is not None
+        ],
+    )
+    if words := _whole_words(details.pop("words", ())):
+        share = details.pop("coverage", 0.0)
+        matched = say("、", ", ").join(words)
+        told = say(f"{matched}（占问题的 {share:.0%}）", f"{matched} ({share:.0%} of the query)")
+        labelled(console, say("命中", "words"), told)
+    for each in details.pop("expansion", ()):
+        origin = named(ORIGINS, each["origin"])
+        labelled(
+            console, say("扩展", "expanded"), f"{each['word']} → {each['by']}{say('（', ' (')}{origin}{say('）', ')')}"
+        )
+    for name, value in details.items():
+        if name != "coverage" and value not in (None, "", [], {}):
+            labelled(console, name, _plain(value))
 
 
-def told(value: Any) -> str:
-    """A value of ``match_details`` in one line."""
-    if isinstance(value, bool):
-        return say("是" if value else "否", "yes" if value else "no")
+def _whole_words(words: Sequence[str]) -> list[str]:
+    """Without those that stand in a longer one: 用品 in 办公用品."""
+    return [word for word in words if not any(word != other and word in other for other in words)]
+
+
+def _plain(value: Any) -> str:
+    """A value of ``match_details`` that this version does not know, in one line."""
     if isinstance(value, float):
         return f"{value:.2f}"
     if isinstance(value, Mapping):
-        return say("，", ", ").join(f"{name} {told(inner)}" for name, inner in value.items())
+        return say("，", ", ").join(f"{name} {_plain(inner)}" for name, inner in value.items())
     if isinstance(value, (list, tuple)):
-        return say("、", ", ").join(told(inner) for inner in value)
+        return say("、", ", ").join(map(_plain, value))
     return str(value)
