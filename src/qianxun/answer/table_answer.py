@@ -89,8 +89,12 @@ def _confidence(asked: Asked, sheet: Sheet, read: Understood) -> tuple[float, st
     if _NUMBER.search(left) or decisive(asked.text, open_) or _denies(asked.text, read.explained | about):
         return 0.3, doubt
     telling = size(asked.telling) or 1
-    weight = 1.0 if read.plan.operation == "lookup" else 2.0  # a word left out of a computation may be a condition
-    return read.closeness * max(0.0, 1 - weight * size(open_) / telling), doubt
+    share = size(open_) / telling
+    if read.plan.operation == "lookup":
+        return read.closeness * (1 - share), doubt
+    # A word left out of a computation may be a condition, or what is to be counted: 有几家学校 of a table of hospitals.
+    worded = any(end - start > 1 for start, end in runs(open_))
+    return read.closeness * max(0.0, (0.7 if worded else 1.0) - 2 * share), doubt
 
 
 def _denies(text: str, explained: int) -> bool:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Final
 
 from qianxun.answer.quantity import Moment, Quantity, in_unit, moments, quantities
-from qianxun.answer.table_match import span
+from qianxun.answer.table_match import plain, span
 from qianxun.answer.table_shapes import Comparison, Condition
 from qianxun.answer.table_sheet import WORDS, Said, Sheet, runs
 from qianxun.answer.table_words import AFTER, BEFORE, BETWEEN, DENYING, EXCEPT_AFTER
@@ -24,6 +24,10 @@ _LOOSE: Final = re.compile(  # comparisons that must belong to a number
     + "|达到|以上|以下|介于|之间|之前|以前|之后|以后|以内"
 )
 _SPOKEN_OF: Final = {"岁": "年龄|岁", "页": "页数", "平方米": "面积", "公斤": "重", "公里": "里程|距离", "张": "票|床"}
+_DATED: Final = re.compile(
+    r"\([^()]*\)|(?:交易|订单|下单|销售|成交|发生|记账|入账|开票|统计|数据|报告|采集|填报|更新)?"
+    r"(?:日期|时间|年份|年度|年月|月份|年|月|日)$"
+)
 _LONGEST_CATEGORY: Final = 12
 _CLAUSE: Final = re.compile("[,;。?!:]")
 
@@ -120,7 +124,7 @@ def _bind(
     column = max(before, key=lambda each: (each.end, each.end - each.start)).column if before else None
     nearer = [each for each in named if each.end <= start and column is not None and each.start > _end(before, column)]
     if column is None or (nearer and _CLAUSE.search(text[_end(before, column) : start])):
-        column = _only(sheet, fits, bounds) if column is None else column
+        column = _only(text, sheet, named, fits, bounds) if column is None else column
     if column is None:
         raise Unclear(f"不知道“{text[start:end]}”说的是哪一列")
     values = _values(sheet, column, bounds)
@@ -152,10 +156,12 @@ def _values(sheet: Sheet, column: int, bounds: Sequence[Quantity | Moment]) -> t
     return tuple(found)
 
 
-def _only(sheet: Sheet, fits: Sequence[int], bounds: Sequence[Quantity | Moment]) -> int | None:
+def _only(
+    text: str, sheet: Sheet, named: Sequence[Named], fits: Sequence[int], bounds: Sequence[Quantity | Moment]
+) -> int | None:
     """The one column that a number can speak of without naming it: by its unit, or as the only date."""
     if isinstance(bounds[0], Moment):
-        return fits[0] if len(fits) == 1 else None
+        return fits[0] if len(fits) == 1 and _is_dated_by(text, sheet, named, fits[0]) else None
     shares = [c for c in fits if sheet.columns[c].kind == "percent"]
     money = [c for c in fits if sheet.columns[c].kind == "money"]
     unit = bounds[-1].unit if isinstance(bounds[-1], Quantity) else ""
@@ -165,6 +171,16 @@ def _only(sheet: Sheet, fits: Sequence[int], bounds: Sequence[Quantity | Moment]
         return money[0] if len(money) == 1 else None
     same = [c for c in fits if unit and (sheet.unit(c) == unit or _counts_in(sheet, c, unit))]
     return same[0] if len(same) == 1 else None
+
+
+def _is_dated_by(text: str, sheet: Sheet, named: Sequence[Named], column: int) -> bool:
+    """Whether a date may mean this column: 2019年的销售额 is not the sales of those that opened (开业日期) in 2019."""
+    event = _DATED.sub("", plain(sheet.columns[column].path[-1] if sheet.columns[column].path else ""))
+    return not event or any(each.column == column for each in named) or any(part in text for part in _pairs(event))
+
+
+def _pairs(word: str) -> list[str]:
+    return [word[at : at + 2] for at in range(max(len(word) - 1, 1))]
 
 
 def _counts_in(sheet: Sheet, column: int, unit: str) -> bool:

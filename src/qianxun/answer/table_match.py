@@ -21,6 +21,7 @@ _QUIET_IN_LINE: Final = re.compile("(?:(?!\n)[\\s“”\"'‘’「」『』《�
 _BRACKETED: Final = re.compile(r"\([^()]*\)")
 _ENDING: Final = re.compile("(?<=..)(?:名称|姓名|名字|名|情况|信息|数据|数量|金额|%|:)$")
 _CAMEL: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_FRACTION_BEFORE: Final = re.compile(r"\d\.$")
 _RUN: Final = re.compile("[a-z0-9.]+")
 
 
@@ -127,15 +128,20 @@ def _longest(name: str, at: int, text: str) -> int:
 
 
 def places(name: str, text: str) -> int:
-    """Every place of a name, as bits; none that cuts a run of letters or digits: 12 is not in 2012."""
+    """Every place of a name, as bits; none that cuts a run of letters or digits: 12 is not in 2012, nor in 3.12."""
     mask = 0
     at = text.find(name)
     while at >= 0:
         end = at + len(name)
-        if not (_runs_on(text[at - 1 : at], name[0]) or _runs_on(name[-1], text[end : end + 1])):
+        if not (_goes_before(text[:at], name) or _goes_before(text[end:][::-1], name[::-1])):
             mask |= span(at, end)
         at = text.find(name, at + 1)
     return mask
+
+
+def _goes_before(before: str, name: str) -> bool:
+    """Whether what stands before a name is one run with it."""
+    return _runs_on(before[-1:], name[0]) or bool(name[0].isdigit() and _FRACTION_BEFORE.search(before[-2:]))
 
 
 def _runs_on(left: str, right: str) -> bool:

@@ -39,7 +39,8 @@ class Sheet:
         self.table: Table = asked.table
         self.columns: tuple[Column, ...] = asked.table.columns
         self.names: tuple[Name, ...] = tuple(map(name_of, asked.table.columns))
-        self.about = plain(f"{asked.table.title} {asked.context} {asked.table.notes} {asked.table.source}")
+        told = f"{asked.table.title} {asked.context} {asked.table.notes} {asked.table.source}"
+        self.about = plain(_STATED_UNIT.sub(" ", told))  # 万元 of a question belongs to its number
         self._plain: dict[int, list[str]] = {}
         self._rows_by_text: dict[int, Mapping[str, Sequence[int]]] = {}
 

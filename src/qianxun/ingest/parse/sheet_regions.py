@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from qianxun.ingest.cells import is_missing
+from qianxun.ingest.cells import is_missing, number
 from qianxun.ingest.tables import Cell
 
 At: TypeAlias = tuple[int, int, Cell]
@@ -170,9 +170,8 @@ def _goes_on(last: Region, region: Region) -> bool:
     if not kinds:  # a header with nothing below it yet
         bottom = [cell for row, _, cell in last.cells if row + cell.row_span == last.bottom]
         return len(bottom) > 1 and any(cell.kind in _TYPED for _, cell in first)
-    fits = [_family(cell.kind) == kinds[column] for column, cell in first if column in kinds]
-    words = [column for column, cell in first if kinds.get(column) and cell.kind not in _TYPED]
-    return any(fits) and not [column for column in words if not is_missing(_text_at(first, column))]
+    under = [(cell, kinds[column]) for column, cell in first if column in kinds and not is_missing(cell.text)]
+    return bool(under) and all(_fits(cell, family) for cell, family in under)
 
 
 def _kinds(region: Region) -> dict[int, str]:
@@ -188,5 +187,5 @@ def _family(kind: str | None) -> str:
     return _FAMILY.get(kind or "text", kind or "text")
 
 
-def _text_at(row: Sequence[tuple[int, Cell]], column: int) -> str:
-    return next(cell.text for at, cell in row if at == column)
+def _fits(cell: Cell, family: str) -> bool:
+    return _family(cell.kind) == family or (family == "number" and number(cell.text) is not None)
