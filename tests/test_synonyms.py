@@ -11,6 +11,7 @@ import pytest
 from qianxun.chinese import fold
 from qianxun.errors import BadInput
 from qianxun.synonyms import (
+    ALL_WORDS,
     GROUPS,
     LONGEST,
     ONLY_FOUND,
@@ -109,6 +110,7 @@ def test_words_are_stripped_and_kept_once() -> None:
         [["报销", "\ud800"]],
         [[f"词{n}" for n in range(WORDS + 1)]],
         [[f"词{n}", f"字{n}"] for n in range(GROUPS + 1)],
+        [[f"词{n}.{m}" for m in range(WORDS)] for n in range(ALL_WORDS // WORDS + 1)],
         {"报销": "报账"},
         7,
     ],

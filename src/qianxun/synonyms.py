@@ -10,7 +10,7 @@ Written on one line a group is 报销=报账=核销 or 手机>智能手机; grou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -25,6 +25,7 @@ Origin: TypeAlias = Literal["user", "shipped", "learnt"]
 ONLY_FOUND: Final = ">"
 GROUPS: Final = 5_000
 WORDS: Final = 50  # in a group
+ALL_WORDS: Final = 20_000
 LONGEST: Final = 64  # characters of a word
 SHAPE: Final = '同义词组的列表，如 [["报销", "报账"], ["手机", ">智能手机"]]，写成一行是 报销=报账;手机>智能手机'
 
@@ -40,51 +41,62 @@ class Synonym:
     weight: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A word of a group, and the form in which it is compared."""
+
+    form: str
+    word: str
+    only_found: bool
+
+
 class Thesaurus:
     """Word → its synonyms. Words are compared folded: 發票 is 发票, ＡＩ is ai."""
 
     def __init__(self, groups: Iterable[Sequence[str]], *, same: float, kin: float) -> None:
         """``same`` is the weight of the words of a group, ``kin`` that of words that are only found."""
-        found: dict[str, dict[str, Synonym]] = {}
+        self._same, self._kin = same, kin
+        self._groups: dict[str, list[tuple[_Member, ...]]] = {}
         alone: set[str] = set()
         for group in groups:
-            named = [word for word in group if not word.startswith(ONLY_FOUND)]
-            if len(group) == 1:
-                alone.update(fold(word) for word in named)
-            for word in named:
-                others = found.setdefault(fold(word), {})
-                for other in group:
-                    _add(others, other.removeprefix(ONLY_FOUND), kin if other.startswith(ONLY_FOUND) else same)
+            members = tuple(map(_member, group))
+            for member in members:
+                if not member.only_found:
+                    self._groups.setdefault(member.form, []).append(members)
+            if len(members) == 1:
+                alone.add(members[0].form)
         self.alone = frozenset(alone)
-        self._of = {word: _without(word, others) for word, others in found.items()}
-        self._lengths = _lengths_by_first(self._of)
+        self._lengths = _lengths_by_first(self._groups)
 
     def of(self, word: str) -> tuple[Synonym, ...]:
         """The synonyms of a folded word, in the order of their weight, then as they were written."""
-        return self._of.get(word, ())
+        found: dict[str, Synonym] = {}
+        for members in self._groups.get(word, ()):
+            for member in members:
+                weight = self._kin if member.only_found else self._same
+                held = found.get(member.form)
+                if member.form != word and (held is None or held.weight < weight):
+                    found[member.form] = Synonym(member.word, weight)
+        return tuple(sorted(found.values(), key=lambda other: -other.weight))
 
     def __contains__(self, word: str) -> bool:
-        return word in self._of
+        return word in self._groups
 
     def __len__(self) -> int:
-        return len(self._of)
+        return len(self._groups)
 
     def starting(self, folded: str, at: int) -> Iterator[str]:
         """The words of this thesaurus that stand in a folded text at this place, longest first."""
         for length in self._lengths.get(folded[at], ()):
             word = folded[at : at + length]
-            if len(word) == length and word in self._of:
+            if len(word) == length and word in self._groups:
                 yield word
 
 
-def _add(others: dict[str, Synonym], word: str, weight: float) -> None:
-    held = others.get(fold(word))
-    if held is None or held.weight < weight:
-        others[fold(word)] = Synonym(word, weight)
-
-
-def _without(word: str, others: Mapping[str, Synonym]) -> tuple[Synonym, ...]:
-    return tuple(sorted((other for form, other in others.items() if form != word), key=lambda other: -other.weight))
+def _member(word: str) -> _Member:
+    only_found = word.startswith(ONLY_FOUND)
+    word = word.removeprefix(ONLY_FOUND)
+    return _Member(fold(word), word, only_found)
 
 
 def _lengths_by_first(words: Iterable[str]) -> dict[str, tuple[int, ...]]:
@@ -152,8 +164,11 @@ def groups_of(value: Any) -> list[list[str]]:
     if not _is_list(value) or not all(_is_list(group) for group in value):
         raise BadInput(f"synonyms 的值 {str(value)[:80]!r} 不对", hint=f"应为{SHAPE}")
     kept = [_checked(group) for group in value]
-    if len(kept) > GROUPS:
-        raise BadInput(f"同义词有 {len(kept)} 组，超过上限 {GROUPS}", hint="删去不用的组")
+    total = sum(map(len, kept))
+    if len(kept) > GROUPS or total > ALL_WORDS:
+        raise BadInput(
+            f"同义词有 {len(kept)} 组 {total} 个词，上限是 {GROUPS} 组 {ALL_WORDS} 个词", hint="删去不用的组"
+        )
     return list(map(list, dict.fromkeys(map(tuple, kept))))
 
 

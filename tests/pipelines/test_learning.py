@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from qianxun.errors import ModelUnavailable, NotFound
 from qianxun.pipelines import learning
 from qianxun.pipelines.learning import SMALL, Learnt, chosen, learn_quietly, telling_words
 from qianxun.records import terms
-from qianxun.types import Document
+from qianxun.types import Document, Vectors
 from tests.pipelines.meanings import Gated, Meanings
 from tests.pipelines.opened import doc, opened
 
@@ -88,15 +88,44 @@ def test_only_new_words_are_embedded_and_lost_ones_forgotten(tmp_path: Path) -> 
     told(tmp_path, story, model)
 
 
+class Slow(Meanings):
+    """Each call takes a second of the clock that the test gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        self.now += 1.0
+        return super().embed_passages(texts)
+
+
 def test_time_bounds_it_and_the_rest_is_learnt_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Slow()
     monkeypatch.setattr(learning, "TOGETHER", 1)
+    monkeypatch.setattr(learning, "time", model)
 
     async def story(engine: Engine, kb: int) -> None:
-        none = await engine.learn_terms(kb, seconds=0.0)
-        assert (none.added, none.left > 0) == (0, True)
+        some = await engine.learn_terms(kb, seconds=1.5)
+        assert some.added == some.terms == len(await held(engine, kb)) == 2
+        assert some.left
         assert (await engine.base(kb)).terms.is_due(0.0)
-        rest = await engine.learn_terms(kb)
-        assert (rest.added, rest.left) == (none.left, 0)
+        rest = await engine.learn_terms(kb, seconds=60.0)
+        assert (rest.added, rest.left) == (some.left, 0)
+
+    told(tmp_path, story, model)
+
+
+def test_without_the_time_to_read_a_base_it_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "READING_SECONDS", 1.0)
+
+    async def story(engine: Engine, kb: int) -> None:
+        assert await engine.learn_terms(kb, seconds=1.9) == Learnt(0, 0, 0, None)
+        assert (await engine.base(kb)).terms.is_due(0.0)
+        assert (await engine.learn_terms(kb, seconds=60.0)).left == 0
 
     told(tmp_path, story)
 

@@ -86,6 +86,13 @@ def test_a_users_synonyms_hold_at_once_and_without_a_new_index(tmp_path: Path) -
     told(tmp_path, story)
 
 
+def test_a_long_query_is_left_as_it_is(tmp_path: Path) -> None:
+    async def story(engine: Engine, kb: int) -> None:
+        assert await said(engine, kb, "怎么报销" + "，" * related_terms.LONGEST) == ()
+
+    told(tmp_path, story, learn=False)
+
+
 def test_traditional_and_wide_writing_is_understood(tmp_path: Path) -> None:
     async def story(engine: Engine, kb: int) -> None:
         assert [each.text for each in await said(engine, kb, "差旅費怎麼報銷")] == ["差旅費怎麼报账"]

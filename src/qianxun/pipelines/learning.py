@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 TERMS: Final = 5_000  # of one base: ten megabytes at 512 numbers each, and 7 s of bge-small on two cores, once
 CHUNKS: Final = 20_000  # that are read for their words; of a larger base every so-many-th
+READING_SECONDS: Final = 0.0003  # for the words of one chunk, at most: with less time it is not begun
 LONGEST_WORD: Final = 8  # characters
 SMALL: Final = 50  # chunks: in a base with fewer a word may stand in one alone
 WIDE_SPREAD: Final = 0.2  # of the chunks of a base that is not small: what stands in more tells nothing apart
@@ -37,6 +38,7 @@ SHARE: Final = 0.1  # of the time that taking files in has taken
 SHORTEST: Final = 0.5
 QUIET_SECONDS: Final = 5.0  # without a write, before what was written is learnt from
 LOOK_SECONDS: Final = 2.0
+RESTING: Final = 20.0  # times as long as learning has taken, before the same base is learnt from again
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Learnt:
     terms: int  # that it holds now
     added: int
     removed: int
-    left: int  # that there was no time for
+    left: int | None  # that there was no time for; None: not even to find out
 
 
 async def learn(base: OpenBase, seconds: float = SECONDS) -> Learnt:
@@ -60,7 +62,12 @@ async def learn(base: OpenBase, seconds: float = SECONDS) -> Learnt:
     until = time.monotonic() + seconds
     async with base.terms.learning:
         base.terms.begin()
-        wanted, held = await asyncio.to_thread(_wanted, base, model.name)
+        known = await asyncio.to_thread(_known, base, model.name)
+        if time.monotonic() + min(known.chunks, CHUNKS) * READING_SECONDS > until:
+            base.terms.note_write()
+            return Learnt(len(known.held), 0, 0, None)
+        wanted = await asyncio.to_thread(_wanted, base, -(-known.chunks // CHUNKS))
+        held = known.held
         gone = held - wanted.keys()
         new = [term for term in wanted if term not in held]
         if gone:
@@ -84,18 +91,26 @@ async def learn(base: OpenBase, seconds: float = SECONDS) -> Learnt:
 # ── which words ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _wanted(base: OpenBase, model: str) -> tuple[Mapping[str, int], set[str]]:
-    """The words to be held, the most frequent first, and those that are held already."""
-    counts: Counter[str] = Counter()
+@dataclass(frozen=True, slots=True)
+class _Known:
+    chunks: int
+    held: set[str]
+
+
+def _known(base: OpenBase, model: str) -> _Known:
     with base.records.reading() as tx:
-        every = -(-terms.chunk_count(tx, base.id) // CHUNKS)
-        held = terms.held(tx, base.id, model)
+        return _Known(terms.chunk_count(tx, base.id), terms.held(tx, base.id, model))
+
+
+def _wanted(base: OpenBase, every: int) -> dict[str, int]:
+    """The words to be held, the most frequent first, by each so-many-th chunk."""
+    counts: Counter[str] = Counter()
     read = after = 0
     while True:
         with base.records.reading() as tx:  # a page at a time: writers are not kept waiting
             page = terms.texts(tx, base.id, after, every=every)
         if not page:
-            return chosen(counts, read), held
+            return chosen(counts, read)
         for _, text in page:
             counts.update(telling_words(text, base.analyser))
         read += len(page)
@@ -150,11 +165,21 @@ async def learn_after(base: OpenBase, seconds: float) -> None:
 
 
 async def keep_learning(open_bases: Callable[[], Iterable[OpenBase]]) -> None:
-    """Learns from the bases that were written to, one at a time, once each has been left alone for a while."""
+    """Learns from the bases that were written to, one at a time, once each has been left alone for a while.
+
+    However often a large base is written to, a twentieth of the time at most goes to the learning of its words.
+    """
+    resting: dict[int, float] = {}
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        for base in [base for base in open_bases() if base.model is not None and base.terms.is_due(QUIET_SECONDS)]:
+        now = time.monotonic()
+        resting = {base: until for base, until in resting.items() if until > now}
+        for base in open_bases():
+            if base.model is None or base.id in resting or not base.terms.is_due(QUIET_SECONDS):
+                continue
+            started = time.monotonic()
             try:
                 await learn_quietly(base)
             except Exception:  # the outer door of a task that must outlive any one failure, and serve the other bases
                 log.exception("the words of base %s are not learnt after an unexpected failure", base.id)
+            resting[base.id] = time.monotonic() + RESTING * (time.monotonic() - started)

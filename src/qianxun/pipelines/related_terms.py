@@ -10,7 +10,7 @@ from typing import Final
 
 from qianxun.chinese import fold
 from qianxun.errors import ModelError
-from qianxun.pipelines.base import OpenBase, Serving, in_model_thread, read
+from qianxun.pipelines.base import OpenBase, Serving, in_model_thread
 from qianxun.pipelines.known_terms import LearntTerms
 from qianxun.pipelines.prepare import embed
 from qianxun.ports import EmbeddingModel
@@ -32,6 +32,7 @@ from qianxun.types import EVERYTHING, Filter, Terms, Vector
 
 log = logging.getLogger(__name__)
 
+LONGEST: Final = 200  # characters; a longer query has words enough to be found by
 PLACES: Final = 8  # words of one query that are said otherwise
 WORDS: Final = 40  # other words that the index is asked for
 LEARNT_PLACES: Final = 4  # … of which so many by what was learnt
@@ -47,6 +48,8 @@ async def expanded(
     Only words that the index holds are said: another wording that finds nothing would take the place of one that does.
     Words learnt from the base must stand in what ``where`` lets through: nobody is told words of what is not theirs.
     """
+    if len(text) > LONGEST:
+        return ()
     text = comparable(text)
     known = known_places(text, base.terms.own(base.about.config), shipped(), base.analyser)[:PLACES]
     places = await _held(base, serving, known, limit)
@@ -114,7 +117,8 @@ async def _learnt_terms(base: OpenBase, model: EmbeddingModel) -> LearntTerms:
     held = base.terms.learnt(model.name)
     if held is None:
         version = base.terms.version
-        held = LearntTerms(model.name, *await read(base, terms.learnt, model.name, model.dimension))
+        found = await base.records.read(lambda tx: terms.learnt(tx, base.id, model.name, model.dimension))
+        held = LearntTerms(model.name, *found)
         base.terms.remember(held, version)
     return held
 
