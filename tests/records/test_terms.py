@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 from sqlalchemy import Connection, func, select
 
 from qianxun.records import Records, bases, documents, terms
-from qianxun.records.database import sqlite_url
 from qianxun.records.schema import TermRow
 from qianxun.types import Document, Piece, Prepared, Submission, Vectors
 
@@ -18,8 +16,8 @@ TENANT = "local"
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> Iterator[Records]:
-    opened = Records.open(sqlite_url(tmp_path / "records.db"))
+def records(records_url: str) -> Iterator[Records]:
+    opened = Records.open(records_url)
     yield opened
     opened.close()
 
