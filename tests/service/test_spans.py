@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from qianxun.service.metrics import Metrics
 from qianxun.service.spans import Spans, open_spans
 from qianxun.service.tracing import Traced
 from qianxun.testing.fake_embedding import HashEmbedding
+from tests.pipelines.layered_recalls import TEXTS
 from tests.service.served import running
 from tests.service.watched import SPAN, TRACE, TRACEPARENT, client, small_app
 
@@ -42,9 +44,12 @@ class Kept:
         self._exporter = InMemorySpanExporter()
         self.spans: Spans = open_spans(self._exporter)
 
-    def finished(self) -> dict[str, ReadableSpan]:
+    def every(self) -> tuple[ReadableSpan, ...]:
         self.spans.close()
-        found = self._exporter.get_finished_spans()
+        return self._exporter.get_finished_spans()
+
+    def finished(self) -> dict[str, ReadableSpan]:
+        found = self.every()
         by_name = {span.name: span for span in found}
         assert len(by_name) == len(found)
         return by_name
@@ -150,6 +155,34 @@ def test_a_part_that_is_missing_is_named_and_a_failed_search_is_an_error(kept: K
     assert set(found) == {"POST", "retrieve"}
     assert found["retrieve"].status.status_code is StatusCode.ERROR
     assert found["POST"].status.status_code is StatusCode.ERROR
+
+
+def test_the_layers_that_ran_lie_in_their_search_and_one_that_failed_is_an_error(kept: Kept, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with Engine.open(tmp_path, models={"fake-64": HashEmbedding()}) as engine:
+            base = await engine.create_knowledge_base("医保", model="fake-64")
+            await engine.add_documents(base.id, [Document("a", "医保报销比例为八成。")])
+            engine.climbed = kept.spans.climbed
+            opened = kept.spans.begin(None)
+            await engine.search_texts(base.id, QUERY, 7)
+            kept.spans.climbed(replace(TEXTS, kind="table", layers=(replace(TEXTS.layers[2], start=1.0),)))
+            kept.spans.end(opened, "POST", "/v1/recall/{knowledge_base_id}/texts", 200)
+
+    asyncio.run(work())
+    spans = kept.every()
+    found = {span.name: span for span in spans if span.status.status_code is not StatusCode.ERROR}
+    request, search = found["POST /v1/recall/{knowledge_base_id}/texts"], found["search_texts"]
+    layers = [span for name, span in found.items() if name.startswith("layer.")]
+    assert {span.name for span in layers} >= {"layer.vector", "layer.keyword"}
+    assert _within(search, request)
+    for layer in layers:
+        assert layer.parent is not None
+        assert layer.parent.span_id == search.context.span_id
+        assert _within(layer, search)
+    assert (search.attributes or {})["rag.wanted"] == 7
+    assert (found["search_tables"].attributes or {})["rag.degraded"] == ("expansion",)
+    assert [span.name for span in spans if span.status.status_code is StatusCode.ERROR] == ["layer.expansion"]
+    assert not any("医保" in span.to_json() or "住院" in span.to_json() for span in spans)
 
 
 def test_an_answer_from_the_cache_took_no_steps(tmp_path: Path) -> None:
