@@ -18,6 +18,7 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 from nodes import prompt_assembly, query_understanding
 
+from qianxun.errors import ModelError
 from qianxun.example_search import open_library
 from qianxun.examples.importing import import_file
 from qianxun.examples.search import ExampleLibrary
@@ -46,8 +47,10 @@ def main() -> int:
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     with open_library(load(arguments={"data": options.data})) as library:
-        if library.store.has_model:
+        try:
             import_file(EXAMPLES, library.store)  # what is there already is passed over
+        except ModelError as error:
+            logging.warning("示例没有导入：%s", error)
         ended = graph_over(library).invoke({"history_messages": [HumanMessage(options.question)]})
     sys.stdout.write(ended["prompt_vars"]["prompt"])
     return 0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import Column, Table
+from sqlalchemy.exc import DBAPIError
 
+from qianxun.errors import RetrieverUnavailable
 from qianxun.examples.ranking import ExampleMetadata, FoundExample
 from qianxun.examples.schema import Embedding
 
@@ -60,6 +63,24 @@ def found(row: Any, similarity: float, source: str) -> FoundExample:
         source=source,
         metadata=about,
     )
+
+
+def not_searched(error: Exception) -> RetrieverUnavailable:
+    """What the database said, in its first line: the others show the statement."""
+    said = str(error).strip().splitlines()
+    return RetrieverUnavailable(
+        f"示例库检索不了：{said[0] if said else type(error).__name__}",
+        hint="检查数据库是否在运行、示例库的表是否完整",
+    )
+
+
+@contextmanager
+def said_plainly() -> Iterator[None]:
+    """What SQLAlchemy raises for the database, as an error for people."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise not_searched(error.orig if isinstance(error.orig, Exception) else error) from error
 
 
 def in_order(rows: Sequence[FoundExample]) -> list[FoundExample]:

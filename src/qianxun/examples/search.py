@@ -28,7 +28,7 @@ from qianxun.examples.ranking import (
     valid_results,
 )
 from qianxun.examples.revision import LibraryWatch
-from qianxun.examples.rows import ANY_EXAMPLE, ExampleFilter, dimension_of
+from qianxun.examples.rows import ANY_EXAMPLE, ExampleFilter, dimension_of, said_plainly
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES
 from qianxun.examples.store import ExampleStore
 from qianxun.types import Vector
@@ -119,7 +119,8 @@ class ExampleLibrary:
     ) -> list[FoundExample]:
         """Of the ``top_k`` nearest those at least so similar, most similar first. Raises NotFound, BadQuery."""
         (source,) = self.sources([table_name])
-        return self._near.nearest(source, self._vector(query_embedding), _bounded(top_k), float(threshold), where)
+        with said_plainly():
+            return self._near.nearest(source, self._vector(query_embedding), _bounded(top_k), float(threshold), where)
 
     def multi_table_search(
         self,
@@ -213,7 +214,7 @@ class ExampleLibrary:
 
     def _prepare(self) -> None:
         """On the first search: the tables are there, and of the model that will be asked."""
-        with self._preparing:
+        with self._preparing, said_plainly():
             self.store.prepare()
 
     def _fallen_back(self, asked: _Asked, start: float, min_results: int, top_k: int) -> list[FoundExample]:
@@ -241,6 +242,10 @@ class ExampleLibrary:
 
     def _of_table(self, source: str, asked: _Asked, threshold: float) -> list[FoundExample]:
         limit = _bounded(asked.per_table)
+        with said_plainly():
+            return self._found_in(source, asked, limit, threshold)
+
+    def _found_in(self, source: str, asked: _Asked, limit: int, threshold: float) -> list[FoundExample]:
         near = self._near.nearest(source, asked.vector, limit, threshold, asked.where)
         if not self.settings.hybrid or not asked.text or asked.where:
             return near
@@ -257,7 +262,8 @@ class ExampleLibrary:
     ) -> list[RetrievedExample]:
         if self.settings.cache_seconds <= 0:
             return search()
-        revisions = tuple(sorted(self._watch.revisions().items()))
+        with said_plainly():
+            revisions = tuple(sorted(self._watch.revisions().items()))
         key = key_of(query_text, keywords, depends, self.store.model.name, revisions)
         answer = self._kept.get(key)
         if answer is None:
