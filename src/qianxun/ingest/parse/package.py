@@ -24,11 +24,13 @@ _CHUNK: Final = 1 * MIB
 
 def inspect(path: Path, limits: ParseLimits) -> list[str]:
     """The names of the members of a sound archive. Raises TooLarge for a bomb, Unreadable for anything damaged."""
+    at = ""
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             _check_sizes(members, limits)
             for member in members:
+                at = f"（{member.filename} 无法读出）"
                 if member.flag_bits & 1:
                     raise Unreadable("文件有密码", hint="请去掉密码后再添加")
                 if member.filename.endswith((".xml", ".rels", ".vml")):
@@ -36,17 +38,19 @@ def inspect(path: Path, limits: ParseLimits) -> list[str]:
                         _check_prologue(stream)
             return [member.filename for member in members]
     except _DAMAGED as failure:
-        raise Unreadable("文件已损坏或不完整", hint="请重新下载，或用 Office 打开后另存") from failure
+        raise Unreadable(f"文件已损坏或不完整{at}", hint="请重新下载，或用 Office 打开后另存，再添加一次") from failure
 
 
 def _check_sizes(members: list[zipfile.ZipInfo], limits: ParseLimits) -> None:
     if len(members) > _MOST_MEMBERS or sum(member.file_size for member in members) > limits.unpacked_bytes:
+        largest = max(members, key=lambda member: member.file_size)
         raise TooLarge(
-            f"解压后超过 {limits.unpacked_bytes // MIB} MB（疑似压缩炸弹）",
+            f"解压后超过 {limits.unpacked_bytes // MIB} MB（疑似压缩炸弹；最大的部分是 {largest.filename}）",
             hint="请拆分文件，或调大 unpacked_bytes 上限",
         )
-    if any(member.file_size > _MOST_XML for member in members if member.filename.endswith(".xml")):
-        raise TooLarge(f"文件中有超过 {_MOST_XML // MIB} MB 的部分", hint="请拆分文件")
+    huge = [member for member in members if member.filename.endswith(".xml") and member.file_size > _MOST_XML]
+    if huge:
+        raise TooLarge(f"{huge[0].filename} 解压后超过 {_MOST_XML // MIB} MB", hint="请拆分文件")
 
 
 def _check_prologue(stream: IO[bytes]) -> None:

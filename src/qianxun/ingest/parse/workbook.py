@@ -182,7 +182,7 @@ class _Sheet:
         return self._unsolved
 
     def _where(self) -> str:
-        return f"在单元格 {self._at} 之后" if self._at else ""
+        return f"在单元格 {self._at} 处" if self._at else ""
 
     def _refuse(self, what: str, at: str = "") -> NoReturn:
         raise Unreadable(f"工作表“{self._name}”的单元格 {at or self._at}：{what}", hint=_HINT)
