@@ -110,7 +110,9 @@ class Embeddings:
         """What a model's scores mean: as fitted for it by the user, or on its card; else as they are."""
         vectors = self._settings.vectorization
         known = next((row for row in CARDS if row.name == model), None)
-        curves = Curves(known.calibration, known.hybrid, known.reranked) if known is not None else UNCALIBRATED
+        curves = UNCALIBRATED
+        if known is not None:
+            curves = Curves(known.calibration, known.hybrid, known.reranked, known.table_cosine, known.table)
         if vectors.calibration_slope > 0.0 and model == vectors.model:
             return replace(curves, cosine=(vectors.calibration_midpoint, vectors.calibration_slope))
         return curves

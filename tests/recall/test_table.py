@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 
 from qianxun.chinese import analyse_query
-from qianxun.recall.table import HEADERS, TITLE, TYPE, Question, ask, fit, keyword_match, names_of, structure
+from qianxun.recall.table import (
+    HEADERS,
+    TITLE,
+    TYPE,
+    Question,
+    ask,
+    keyword_match,
+    names_fit,
+    names_of,
+    structure,
+    title_fit,
+)
 from qianxun.types import Column
 
 PRICES = (Column("品名", ("品名",)), Column("单价（元）", ("单价（元）",), "money", "元"), Column("库存", ("库存",)))
@@ -53,12 +64,20 @@ def test_a_type_counts_only_where_the_question_speaks_of_one() -> None:
 
 
 def test_a_number_is_not_found_inside_another() -> None:
-    assert fit(asked("2012年"), ["12"]) == 0.0
+    assert names_fit(asked("2012年"), ["12"]) == 0.0
 
 
 def test_the_share_of_characters_and_of_words() -> None:
     question = asked("库存数量")
-    assert fit(question, ["库存"]) == pytest.approx(0.5 * 2 / 4 + 0.5 * 1 / len(question.words))
+    assert names_fit(question, ["库存"]) == pytest.approx(0.5 * 2 / 4 + 0.5 * 1 / len(question.words))
+
+
+def test_a_title_fits_by_what_both_say_of_each_other() -> None:
+    """铁路 and 旅客 are four of the six characters of the title, and four of the six telling ones of the question."""
+    question = asked("铁路旅客人数")
+    assert title_fit(question, "铁路运输旅客") == pytest.approx(4 / 6)
+    assert title_fit(question, "") == title_fit(question, "门诊报销比例") == 0.0
+    assert title_fit(asked("门诊报销比例"), "门诊报销比例") == 1.0
 
 
 def test_keywords_are_looked_for_in_title_headers_and_content() -> None:

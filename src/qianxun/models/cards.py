@@ -35,7 +35,8 @@ class ModelCard:
     """What is known of a model.
 
     ``calibration`` is the (midpoint, slope) of the logistic curve that maps its cosines to [0, 1], None where it was
-    never fitted; ``hybrid`` and ``reranked`` say the same of word shares and of MaxSim beside it (rank/calibrate.py).
+    never fitted; ``hybrid`` and ``reranked`` say the same of word shares and of MaxSim beside it, ``table_cosine`` and
+    ``table`` of tables (rank/calibrate.py).
     """
 
     name: str
@@ -51,6 +52,8 @@ class ModelCard:
     calibration: tuple[float, float] | None = None
     hybrid: tuple[float, float] | None = None
     reranked: tuple[float, float] | None = None
+    table_cosine: tuple[float, float] | None = None
+    table: tuple[float, float] | None = None
     repositories: tuple[str, ...] = ()  # on the model hubs, best first
     packages: tuple[PackageFolder, ...] = ()
 
@@ -97,6 +100,8 @@ CARDS: tuple[ModelCard, ...] = (
         calibration=(0.642, 16.2),
         hybrid=(0.149, 16.9),
         reranked=(0.717, 14.6),
+        table_cosine=(0.598, 16.9),
+        table=(0.295, 10.1),
         # No query prefix: on CMRC2018 hit@1 is .928 without it and .919 with it.
         weights=ModelFile(
             "onnx/model_quantized.onnx",

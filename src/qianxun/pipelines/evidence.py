@@ -13,7 +13,7 @@ from qianxun.pipelines.judging import Bench, Verdict, bench_of, curve_of
 from qianxun.pipelines.options import RecallOptions
 from qianxun.pipelines.recall import DEPTH, Candidates, gather
 from qianxun.pipelines.steps import Steps
-from qianxun.types import NOTHING, Found, Ranking
+from qianxun.types import NOTHING, ChunkKind, Found, Ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,10 @@ class Evidence:
         """Raises RetrieverUnavailable where the arm did not answer."""
         if arm in self.failed:
             raise RetrieverUnavailable(self.failed[arm])
+
+    @property
+    def has_vectors(self) -> bool:
+        return "vector" in self.candidates.heard.sides
 
     def score(self, key: int) -> float:
         return self._fused.score(key)
@@ -57,7 +61,7 @@ class Evidence:
 
 
 async def listen(
-    base: OpenBase, serving: Serving, asked: Asked, options: RecallOptions, depth: int = DEPTH
+    base: OpenBase, serving: Serving, asked: Asked, options: RecallOptions, kind: ChunkKind, depth: int = DEPTH
 ) -> Evidence:
     """Asks every arm. ``options`` have their weights. Raises RecallFailed when none answers."""
     candidates = await gather(base, serving, asked, options, depth, Steps())
@@ -67,7 +71,8 @@ async def listen(
     fused = Ranking.ordered(held.keys, curve_of(base, heard, options)(held.scores))
     sides = heard.scores()
     meaning = sides.get("vector", NOTHING)
-    meaning = replace(meaning, scores=base.curves.vector(meaning.scores))
+    calibrate = base.curves.table_vector if kind == "table" else base.curves.vector
+    meaning = replace(meaning, scores=calibrate(meaning.scores))
     words = sides.get("keyword", NOTHING)
     failed = {each.part: each.reason for each in heard.degraded if each.part not in heard.rankings}
     return Evidence(candidates, bench, fused, meaning, words, failed, ByKey(fused), ByKey(meaning), ByKey(words))

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from qianxun.chinese import fold, stands_in
 from qianxun.errors import QianxunError
@@ -21,6 +21,8 @@ from qianxun.pipelines.related_terms import expanded
 from qianxun.recall.expansion import Expansion, Related
 from qianxun.types import ChunkKind, Degraded, Found, Query
 
+UNRELATED: Final = 0.1  # a score below it: such a result has nothing to do with the question
+
 
 @dataclass
 class Searching:
@@ -30,6 +32,7 @@ class Searching:
     serving: Serving
     asked: Asked
     options: RecallOptions
+    kind: ChunkKind
     dropped: list[int] = field(default_factory=list)  # candidates that were of record no more
     degraded: list[Degraded] = field(default_factory=list)
     _held: Evidence | None = None
@@ -45,7 +48,7 @@ class Searching:
             raise self._failure
         if self._held is None or self._held.candidates.depth < depth:
             try:
-                self._held = await listen(self.base, self.serving, self.asked, self.options, depth)
+                self._held = await listen(self.base, self.serving, self.asked, self.options, self.kind, depth)
             except QianxunError as error:
                 self._failure = error
                 raise
@@ -61,7 +64,7 @@ class Searching:
         analyse = self.base.analyser.analyse_query
         queries = tuple(Query(each.text, analyse(each.text), None, own.where) for each in expansions)
         meant = Asked(queries, self.asked.named)
-        heard = await listen(self.base, self.serving, meant, replace(self.options, fuzzy=False))
+        heard = await listen(self.base, self.serving, meant, replace(self.options, fuzzy=False), self.kind)
         self._note(heard)
         return expansions, heard
 
@@ -70,14 +73,15 @@ class Searching:
         self.degraded += evidence.candidates.heard.degraded
 
 
-def credited(expansions: Sequence[Expansion], text: str) -> tuple[float, tuple[Related, ...]]:
-    """By which of the related words a text was found: those that stand in it; where none does, by the first ones."""
+def credited(expansions: Sequence[Expansion], text: str) -> tuple[int, tuple[Related, ...]]:
+    """By which wording a text was found, and by which of its words: those that stand in it. Where none does it was
+    its meaning, and the first wording is named."""
     folded = fold(text)
-    for expansion in expansions:
+    for at, expansion in enumerate(expansions):
         held = tuple(each for each in expansion.related if stands_in(fold(each.by), folded))
         if held:
-            return expansion.weight, held
-    return expansions[0].weight, expansions[0].related
+            return at, held
+    return 0, expansions[0].related
 
 
 def seen_in(evidence: Evidence, found: Found) -> dict[str, Any]:
@@ -118,7 +122,7 @@ async def searched(
             generation = await generation_of(base, serving)
             weighted = await weighed(serving, options)
             asked = await asked_for(base, serving, text, weighted)
-            searching = Searching(base, serving, asked, weighted)
+            searching = Searching(base, serving, asked, weighted, kind)
             results, climbed = await search(searching)
             has_moved = serving is not base.serving or generation.index != await serving.index.watermark()
         if not (has_moved and searching.dropped) or time.perf_counter() - started > options.arm_seconds:

@@ -13,9 +13,9 @@ from qianxun.pipelines.evidence import Evidence
 from qianxun.pipelines.layered import LayeredRecall, LayeredResult
 from qianxun.pipelines.layers import Climbed, Held, Layer, Let, TextChoices, climb, text_ladder
 from qianxun.pipelines.options import RecallOptions
-from qianxun.pipelines.searching import Searching, credited, searched, seen_in, told
+from qianxun.pipelines.searching import UNRELATED, Searching, credited, searched, seen_in, told
 from qianxun.rank.overlap import is_short, overlap
-from qianxun.types import Chunk, Eq, Found, all_of
+from qianxun.types import Chunk, Eq, Found, Query, all_of
 
 
 async def search_texts(
@@ -66,23 +66,31 @@ class _Layers:
         evidence.expect("keyword")
         let = {}
         for found in await evidence.found(evidence.words.keys[: self.search_k].tolist()):
-            relevance = self._relevance(evidence, found)
+            relevance = self._relevance(evidence, self.searching.asked.queries[0], found)
             if self._is_let_in(relevance, layer):
                 let[found.chunk.key] = self._let(evidence, found, {"relevance": round(relevance, 4)})
         return let
 
     async def expansion(self, layer: Layer) -> Mapping[int, Let]:
-        """What the question finds with related words in the place of its own."""
+        """What the question finds with related words in the place of its own; and whatever else is not unrelated,
+        because after this layer there is none."""
         expansions, evidence = await self.searching.in_other_words()
+        rest = await self._rest()
         if evidence is None:
-            return {}
+            return rest
         let = {}
         for found in await evidence.found(evidence.fused.keys[: self.search_k].tolist()):
-            weight, related = credited(expansions, found.chunk.text)
-            score = weight * evidence.score(found.chunk.key)
-            if self._is_let_in(score, layer):
-                let[found.chunk.key] = replace(self._let(evidence, found, {"expansion": told(related)}), score=score)
-        return let
+            at, related = credited(expansions, found.chunk.text)
+            let_in = self._let(evidence, found, {"expansion": told(related)})
+            relevance = self._relevance(evidence, evidence.candidates.asked.queries[at], found)
+            if self._is_let_in(expansions[at].weight * max(let_in.score, relevance), layer):
+                let[found.chunk.key] = replace(let_in, score=expansions[at].weight * let_in.score)
+        return {**rest, **let}
+
+    async def _rest(self) -> Mapping[int, Let]:
+        evidence = await self.searching.evidence()
+        related = evidence.fused.keys[evidence.fused.scores >= UNRELATED][: self.search_k].tolist()
+        return {found.chunk.key: self._let(evidence, found) for found in await evidence.found(related)}
 
     def result(self, key: int, held: Held) -> LayeredResult:
         chunk = self._chunks[key]
@@ -101,13 +109,13 @@ class _Layers:
     def _is_let_in(self, score: float, layer: Layer) -> bool:
         return score >= layer.threshold or self.searching.is_named
 
-    def _relevance(self, evidence: Evidence, found: Found) -> float:
-        """Of a short question by its words, of a long one by its vector, and by words where there is none."""
+    def _relevance(self, evidence: Evidence, asked: Query, found: Found) -> float:
+        """Of a short question by how closely its words stand together; of a long one by its vector, by words where
+        there is none, or by the share of its telling words that are there."""
         similarity = evidence.similarity(found.chunk.key)
-        own = self.searching.asked.queries[0]
-        if similarity is not None and not is_short(own.text):
-            return similarity
-        return _overlap(self.searching.base.analyser, own.terms.words, found.chunk.text)
+        if similarity is None or is_short(asked.text):
+            similarity = _overlap(self.searching.base.analyser, asked.terms.words, found.chunk.text)
+        return similarity if is_short(asked.text) else max(similarity, evidence.verdict(found).coverage)
 
     def _let(self, evidence: Evidence, found: Found, seen: Mapping[str, Any] | None = None) -> Let:
         key = found.chunk.key

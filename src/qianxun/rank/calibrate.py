@@ -12,6 +12,7 @@ from qianxun.types import Scores
 
 STEEPEST = 700.0  # as far as an exponent is a number
 EDGE = 1e-12
+TABLE_BY_WORDS = (0.149, 18.8)  # fitted by `benchmarks.table_layers`, as the cards' own curves of tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Curves:
     cosine: tuple[float, float] | None = None
     words: tuple[float, float] | None = None  # the midpoint of word shares; the slope of cosine and words together
     reader: tuple[float, float] | None = None  # the midpoint of MaxSim; the slope of all three
+    table_cosine: tuple[float, float] | None = None  # rows of cells lie farther from a question than prose does
+    table: tuple[float, float] | None = None  # of .6 · words and meaning, as shown, and .4 · structure
 
     @property
     def vector(self) -> Curve:
@@ -75,6 +78,16 @@ class Curves:
             return clipped
         middle = (1.0 - share) * self._middle(vector, keyword, self.words) + share * self.reader[0]
         return Calibration(middle, self.reader[1])
+
+    @property
+    def table_vector(self) -> Curve:
+        return self.vector if self.table_cosine is None else Calibration(*self.table_cosine)
+
+    def tables(self, *, has_vectors: bool) -> Curve:
+        """For the score of a table, by its structure beside words and meaning, or beside words alone."""
+        if not has_vectors:
+            return Calibration(*TABLE_BY_WORDS)
+        return clipped if self.table is None else Calibration(*self.table)
 
     def _middle(self, vector: float, keyword: float, words: tuple[float, float]) -> float:
         assert self.cosine is not None

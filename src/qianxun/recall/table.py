@@ -67,12 +67,15 @@ def names_of(title: str, columns: Sequence[Column], text: str) -> Names:
     )
 
 
-def structure(question: Question, names: Names) -> Structure:
-    """Title .40, headers (and labels) .35, type .25, renormalised over what the table has. A type counts where the
-    question speaks of one."""
-    title = fit(question, (names.title,)) if names.title else None
-    headers = fit(question, (*names.headers, *names.labels)) if names.headers or names.labels else None
-    kind = float(names.type in question.types) if names.type and question.types else None
+def structure(question: Question, names: Names, common: float = 0.0) -> Structure:
+    """Title .40, headers (and labels) .35, type .25, renormalised over what the table has.
+
+    A type counts where the question speaks of one, and the less the more ``common`` it is: the share of the tables at
+    hand that have it. Among balance sheets it tells nothing that a table is one.
+    """
+    title = title_fit(question, names.title) if names.title else None
+    headers = names_fit(question, (*names.headers, *names.labels)) if names.headers or names.labels else None
+    kind = (1.0 - common if names.type in question.types else 0.0) if names.type and question.types else None
     parts = [(TITLE, title), (HEADERS, headers), (TYPE, kind)]
     held = [(weight, score) for weight, score in parts if score is not None]
     total = math.fsum(weight for weight, _ in held)
@@ -80,11 +83,31 @@ def structure(question: Question, names: Names) -> Structure:
     return Structure(score, title, headers, kind)
 
 
-def fit(question: Question, names: Iterable[str]) -> float:
+def title_fit(question: Question, title: str) -> float:
+    """How much of the title the question says, and of the question the title: their harmonic mean.
+
+    By pairs of characters, because a title is seldom said as it stands: 铁路运输旅客 is asked for as 铁路旅客.
+    """
+    of_question = _shared(question.folded, title) & question.telling
+    letters = {at for at, character in enumerate(title) if character.isalnum()}
+    if not of_question or not letters:
+        return 0.0
+    said = len(_shared(title, question.folded) & letters) / len(letters)
+    explained = len(of_question) / len(question.telling)
+    return 2.0 * said * explained / (said + explained)
+
+
+def _shared(text: str, other: str) -> set[int]:
+    """The places of the characters whose pairs stand in both texts."""
+    begins = [at for at in range(len(text) - 1) if text[at : at + 2] in other]
+    return {place for at in begins for place in (at, at + 1)}
+
+
+def names_fit(question: Question, names: Iterable[str]) -> float:
     """Half the share of the question's characters that the names say, half the share of its words that stand in them.
 
-    Characters, because a table's names are often cut otherwise than the question's words: 年度销售占比 in
-    2023年度销售占比最高. Words, because a long name is seldom said in full.
+    Characters, because names are often cut otherwise than the question's words: 年度销售占比 in 2023年度销售占比最高.
+    Words, because a long name is seldom said in full.
     """
     names = [name for name in names if name]
     said = {at for name in names if len(name) > 1 for at in _said(name, question.folded)}
