@@ -59,7 +59,6 @@ DRIVERS = {
     "opentelemetry": {"service/spans.py"},
     "cryptography": {"records/sealing.py"},
     "psycopg": {"index/postgres_server.py"},
-    "psycopg_pool": {"index/postgres_server.py"},
     "langgraph": {"workflow/graph_builder.py"},
     "langchain_core": {"workflow"},
 }

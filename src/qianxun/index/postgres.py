@@ -222,12 +222,14 @@ class PostgresIndex:
         """Whose entries a filter lets through; the last few answers are kept, since tenants ask the same again."""
         if isinstance(where, Everything):
             return None
-        kept, asked = self._about(tx, state).owners, repr(where)
-        if asked not in kept:
+        kept, asked = self._about(tx, state).owners, repr(where)  # not the filter itself: to a dict, 1 and True are one
+        found = kept.get(asked)
+        if found is None:
+            found = facts.passing(tx, Tables(self._schema, state.build), state.base, where)
             if len(kept) >= ANSWERS:
                 kept.clear()
-            kept[asked] = facts.passing(tx, Tables(self._schema, state.build), state.base, where)
-        return kept.get(asked, np.empty(0, dtype=np.int64))
+            kept[asked] = found
+        return found
 
     def _upkeep(self, tx: Tx, state: State) -> Upkeep:
         """A build that nobody searches yet gets its HNSW index when it is finished: that is made in a third of the

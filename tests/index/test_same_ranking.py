@@ -1,0 +1,129 @@
+"""Both indexes rank alike: the same keys, scores within a thousandth, whatever was added and removed before."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qianxun.chinese import analyse_query, index_grams, index_words
+from qianxun.index import embedded, keywords, postgres
+from qianxun.ports import Index
+from qianxun.testing.index_material import unit
+from qianxun.types import Attributes, Eq, Filter, IndexBatch, IndexEntry, IndexStamp, Not, Ranking, Terms
+from tests.shared import DATA, needs_data
+
+STAMP = IndexStamp("测试模型", 16, "1")
+
+
+def entry_of(key: int, text: str, document: int | None = None) -> IndexEntry:
+    attributes = Attributes(f"文档{key}", user_id=f"用户{key % 3}")
+    return IndexEntry(key, document or key, index_words(text), index_grams(text), unit(key), attributes)
+
+
+async def both(folder: Path, url: str, schema: str) -> tuple[Index, Index]:
+    made = []
+    for backend in (embedded.create(folder), postgres.create(url, schema=schema, dead_least=5)):
+        index = await backend.build(1, STAMP)
+        await backend.switch(1, index)
+        made.append(index)
+    return made[0], made[1]
+
+
+def assert_alike(first: Ranking, second: Ranking) -> None:
+    assert first.keys.tolist() == second.keys.tolist()
+    assert first.scores == pytest.approx(second.scores, abs=1e-3)
+    assert first.ceiling == pytest.approx(second.ceiling, abs=1e-3)
+
+
+@needs_data
+def test_on_cmrc2018(tmp_path: Path, index_url: str, schema: str) -> None:
+    """800 passages and 150 questions of the set; docs/decisions/0010-postgres-index.md has all of it."""
+    folder = DATA / "beir" / "cmrc2018"
+    texts = [json.loads(line)["text"] for line in _lines(folder / "corpus.jsonl", 800)]
+    questions = [json.loads(line)["text"] for line in _lines(folder / "queries.jsonl", 150)]
+
+    async def story() -> None:
+        indexes = await both(tmp_path, index_url, schema)
+        for start in range(0, len(texts), 200):
+            batch = tuple(entry_of(key, texts[key]) for key in range(start, start + 200))
+            await asyncio.gather(*(index.apply(IndexBatch(start + 1, (), batch)) for index in indexes))
+        for number, question in enumerate(questions):
+            where: Filter = (Eq("user_id", "用户1"), Not(Eq("user_id", "用户1")), Not(Eq("user_id", "")))[number % 3]
+            assert_alike(*[await index.match(analyse_query(question), 30, where) for index in indexes])
+            assert_alike(*[await index.nearest(unit(10_000 + number), 15, where) for index in indexes])
+        assert await indexes[0].likeness() == await indexes[1].likeness()
+        for index in indexes:
+            await index.close()
+
+    asyncio.run(story())
+
+
+def _lines(path: Path, count: int) -> Sequence[str]:
+    with path.open(encoding="utf-8") as lines:
+        return [next(lines) for _ in range(count)]
+
+
+VOCABULARY = [*"医保报销比例住院发票抬头的一是在不了有和人这中大为上个国我", "医保", "报销", "住院", "比例", "发票"]
+
+
+def some_text(chance: random.Random) -> str:
+    return " ".join(chance.choices(VOCABULARY, k=chance.choice((0, 1, 3, 20, 60, 300))))
+
+
+@pytest.mark.parametrize("frequent", [10, 2_000])
+def test_after_random_work_as_an_index_of_what_is_left(
+    tmp_path: Path, index_url: str, schema: str, frequent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The embedded index counts the dead until it merges. This one never does: it scores as one that never had them."""
+    monkeypatch.setattr(keywords, "FREQUENT_LEAST", frequent)
+    chance = random.Random(frequent)
+
+    async def story() -> None:
+        fresh, worked = await both(tmp_path, index_url, schema)
+        living: dict[int, IndexEntry] = {}
+        for sequence in range(1, 40):
+            removed = chance.sample(range(1, 20), 4)
+            words = [some_text(chance) for _ in range(chance.choice((1, 4, 12)))]
+            entries = [
+                IndexEntry(100 * sequence + at, chance.choice(removed), text, text, None, Attributes("文档"))
+                for at, text in enumerate(words)
+            ]
+            living = {key: held for key, held in living.items() if held.document not in removed}
+            living |= {entry.key: entry for entry in entries}
+            await worked.apply(IndexBatch(sequence, tuple(removed), tuple(entries)))
+        await fresh.apply(IndexBatch(1, (), tuple(living.values())))
+        await worked.check()
+        for _ in range(60):
+            words, grams = chance.sample(VOCABULARY, 3), chance.sample(VOCABULARY, 4)
+            for require in ("any", "all"):
+                asked = Terms((*words, "没有"[: chance.randrange(3)] or words[0]), tuple(grams))
+                assert_alike(*[await index.match(asked, 20, require=require) for index in (fresh, worked)])
+        await fresh.close()
+        await worked.close()
+
+    asyncio.run(story())
+
+
+def test_a_rounded_length_stands_for_the_lengths_below_the_next(tmp_path: Path, index_url: str, schema: str) -> None:
+    """Lengths are kept in a byte: exact up to 40, then ever coarser. Both round them alike."""
+
+    async def story() -> None:
+        indexes = await both(tmp_path, index_url, schema)
+        lengths = np.unique(np.geomspace(1, 5_000, 60).astype(int)).tolist()
+        entries = tuple(
+            IndexEntry(length, length, " ".join(["甲", *["乙"] * (length - 1)]), "", None, Attributes("文档"))
+            for length in lengths
+        )
+        for index in indexes:
+            await index.apply(IndexBatch(1, (), entries))
+        assert_alike(*[await index.match(Terms(("甲",)), 100) for index in indexes])
+        for index in indexes:
+            await index.close()
+
+    asyncio.run(story())
