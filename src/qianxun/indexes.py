@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from hashlib import blake2b
+from pathlib import Path
 
 from qianxun.ports import IndexBackend
 from qianxun.registry import create_index_backend
@@ -13,11 +14,14 @@ POSTGRES = "postgres"
 SCHEMA = "qianxun_index"
 
 
-def index_backend(settings: Settings) -> IndexBackend:
-    """The backend that is named: in the data folder, or in a schema of a database server."""
+def index_backend(settings: Settings, database: str = "") -> IndexBackend:
+    """The backend that is named: in the data folder, or in a schema of a database server.
+
+    ``database`` is the identity of the records' database, where that is not in the data folder itself.
+    """
     chosen = settings.index
     if chosen.backend != POSTGRES:
-        root = settings.folder / "index"
+        root = index_folder(settings, database)
         backend: IndexBackend = create_index_backend(chosen.backend, root=root, exact_limit=chosen.exact_limit)
         return backend
     url = chosen.url or settings.records.url
@@ -25,6 +29,11 @@ def index_backend(settings: Settings) -> IndexBackend:
         POSTGRES, url=url, schema=schema_for(settings), exact_limit=chosen.exact_limit
     )
     return found
+
+
+def index_folder(settings: Settings, database: str = "") -> Path:
+    """Of the embedded index: one for each database, since the numbers of bases mean something else in another."""
+    return settings.folder / (f"index-{database}" if database else "index")
 
 
 def schema_for(settings: Settings) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from qianxun.cli.bases import app as bases
+from qianxun.cli.copying import copy
 from qianxun.cli.demo import demo
 from qianxun.cli.doctor import doctor
 from qianxun.cli.documents import add, delete
@@ -16,6 +17,7 @@ from qianxun.cli.examples import app as examples
 from qianxun.cli.keys import app as keys
 from qianxun.cli.layered import tables, texts
 from qianxun.cli.logs import logs, replay
+from qianxun.cli.migrate import migrate
 from qianxun.cli.models import app as models
 from qianxun.cli.search import search
 from qianxun.cli.serve import serve
@@ -34,8 +36,8 @@ app = typer.Typer(
 )
 
 # These work on the data folder itself; those of the first row want it for themselves.
-ALONE = frozenset(("verify", "rebuild", "replay"))
-BESIDE = frozenset(("demo", "eval", "examples", "keys", "serve"))
+ALONE = frozenset(("verify", "rebuild", "replay", "copy"))
+BESIDE = frozenset(("demo", "eval", "examples", "keys", "migrate", "serve"))
 
 
 def _version(wanted: bool) -> None:
@@ -98,7 +100,7 @@ def _address(url: str | None, data: str | None) -> str:
 
 
 app.add_typer(bases, name="kb")
-for command in (add, search, texts, tables, delete, verify, rebuild, doctor, demo, logs, replay, serve):
+for command in (add, search, texts, tables, delete, verify, rebuild, doctor, demo, logs, replay, migrate, copy, serve):
     app.command()(command)
 app.command("eval")(evaluate)
 app.add_typer(examples, name="examples")

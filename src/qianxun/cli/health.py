@@ -18,8 +18,10 @@ from qianxun.errors import IndexUnusable, QianxunError
 from qianxun.folder import owner_of
 from qianxun.index.embedded import CURRENT
 from qianxun.index.extents import load_state, unsealed
+from qianxun.indexes import index_folder
 from qianxun.records import bases, listing, outbox
 from qianxun.records.database import connect
+from qianxun.records.ownership import identity
 from qianxun.settings import Settings
 from qianxun.storage import database_url, reach
 from qianxun.types import KnowledgeBase
@@ -124,7 +126,9 @@ def _bases(settings: Settings) -> tuple[BaseHealth, ...]:
 def _base(tx: Connection, about: KnowledgeBase, settings: Settings) -> BaseHealth:
     counts = listing.tally(tx, about.id)
     states = {state: counts.get(state, 0) for state in ("indexed", "pending", "retrying", "quarantined")}
-    index, told = _index(settings, about) if settings.index.backend == "embedded" else ("ready", "")
+    index, told = (
+        _index(index_folder(settings, identity(tx)), about) if settings.index.backend == "embedded" else ("ready", "")
+    )
     quarantined = states["quarantined"]
     return BaseHealth(
         name=about.name,
@@ -148,8 +152,8 @@ def _trouble(name: str, quarantined: int) -> str:
     )
 
 
-def _index(settings: Settings, about: KnowledgeBase) -> tuple[str, str]:
-    folder = settings.folder / "index" / str(about.id)
+def _index(root: Path, about: KnowledgeBase) -> tuple[str, str]:
+    folder = root / str(about.id)
     if not (folder / CURRENT).exists():
         return "missing", say("索引在首次使用时建立", "the index is built on first use")
     try:

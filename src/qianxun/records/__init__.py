@@ -99,6 +99,11 @@ class Records:
         return await asyncio.to_thread(writing)
 
     @property
+    def identity(self) -> str:
+        """Of the database on a server that this process works on alone; "" of a file."""
+        return self.claim.identity if self.claim is not None else ""
+
+    @property
     def is_here(self) -> bool:
         """In a file of this machine: to hand a short read to a thread takes longer than the read."""
         return self.engine.dialect.name == "sqlite"

@@ -22,15 +22,15 @@ COPIED_FROM = 10  # rows: for fewer the preparation takes longer than it saves
 
 
 def insert_rows(
-    tx: Connection, model: type[DeclarativeBase], names: Sequence[str], rows: Sequence[tuple[Any, ...]]
+    tx: Connection, model: type[DeclarativeBase] | Table, names: Sequence[str], rows: Sequence[tuple[Any, ...]]
 ) -> None:
     """Inserts rows whose values stand in the order of ``names``, the names of columns."""
     if not rows:
         return
-    table = model.__table__
+    table = model if isinstance(model, Table) else model.__table__
     assert isinstance(table, Table)
-    if len(rows) >= COPIED_FROM and tx.dialect.name == BACKEND:
-        _copy(tx, table, names, rows)
+    if len(rows) >= COPIED_FROM and tx.dialect.name == BACKEND and (kinds := _kinds(tx, table, names)):
+        _copy(tx, table, names, kinds, rows)
         return
     compiled = insert(table).compile(dialect=tx.dialect, column_keys=list(names))
     processes = [_process(table, name, tx) for name in names]
@@ -42,11 +42,19 @@ def insert_rows(
         tx.exec_driver_sql(str(compiled), list(zip(*ordered, strict=True)))
 
 
-def _copy(tx: Connection, table: Table, names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+def _kinds(tx: Connection, table: Table, names: Sequence[str]) -> list[str]:
+    """How the server calls the types of these columns; none where the driver does not know one of them."""
+    kinds = [table.c[name].type.compile(tx.dialect).lower().partition("(")[0] for name in names]
+    connection: Any = tx.connection.dbapi_connection
+    return kinds if all(connection.adapters.types.get(kind) for kind in kinds) else []
+
+
+def _copy(
+    tx: Connection, table: Table, names: Sequence[str], kinds: Sequence[str], rows: Sequence[tuple[Any, ...]]
+) -> None:
     quote = tx.dialect.identifier_preparer.quote
     processes = [_process(table, name, tx) for name in names]
     columns = [_written(*pair) for pair in zip(processes, zip(*rows, strict=True), strict=True)]
-    kinds = [table.c[name].type.compile(tx.dialect).lower().partition("(")[0] for name in names]
     statement = f"COPY {quote(table.name)} ({', '.join(map(quote, names))}) FROM STDIN (FORMAT BINARY)"
     cursor: Any = tx.connection.cursor()
     try:

@@ -9,7 +9,17 @@ from sqlalchemy import Connection, insert, select, update
 from qianxun.records.schema import Counter
 
 CounterName = Literal[
-    "knowledge_base", "document", "chunk", "table", "pair", "outbox", "log", "key", "user_model", "owner"
+    "knowledge_base",
+    "document",
+    "chunk",
+    "table",
+    "pair",
+    "outbox",
+    "log",
+    "key",
+    "user_model",
+    "owner",
+    "identity",
 ]
 FIRST = {"knowledge_base": 1001}
 

@@ -7,18 +7,20 @@ again, unless somebody else has been there meanwhile.
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, insert, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from qianxun.errors import FolderInUse, QianxunError
 from qianxun.records.counters import allocate, last
 from qianxun.records.database import for_glancing, for_writing
 from qianxun.records.postgres import is_quiet, lock_number
+from qianxun.records.schema import Counter
 
 ENDING_SECONDS = 1.0  # a server notices a moment later that a process was killed
 HINT = "一个数据库同时只由一个千寻进程打开：等它结束；若它是服务，请用 --url 连接它"
@@ -29,6 +31,7 @@ class Claim:
     """The right to work on the database, and the session that holds it."""
 
     engine: Engine
+    identity: str = ""  # of the database: what was made from its records, an index say, belongs to no other
     _session: Connection | None = field(default=None, repr=False)
     _number: int = 0  # of this claim: each has a higher one than those before it
     _checking: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -38,6 +41,7 @@ class Claim:
         self._session = _locked(self.engine)
         with for_writing(self.engine).begin() as tx:
             (self._number,) = allocate(tx, "owner", 1)
+            self.identity = identity(tx) or _named(tx)
 
     def check(self) -> None:
         """Before every write. Raises FolderInUse where another process has worked on the database meanwhile."""
@@ -61,6 +65,17 @@ class Claim:
         if session is not None:
             with suppress(SQLAlchemyError, QianxunError), session:  # the server may be gone already
                 session.execute(text("SELECT pg_advisory_unlock(:number)"), {"number": lock_number("owner", session)})
+
+
+def identity(tx: Connection) -> str:
+    """Of a database on a server, once an engine has worked on it; "" before, and of a file, which has its folder."""
+    number = last(tx, "identity")
+    return f"{number:015x}" if number else ""
+
+
+def _named(tx: Connection) -> str:
+    tx.execute(insert(Counter).values(name="identity", next=secrets.randbelow(1 << 59) + 2))
+    return identity(tx)
 
 
 def _locked(engine: Engine) -> Connection:
