@@ -227,7 +227,8 @@ def _columns(table: TableShown, rows: Sequence[Row], words: Sequence[str], cited
     for at in order:
         texts = [_header(table.columns[at], ()), *(_fitted(_at(row, at), ()) for _, row in rows)]
         needs = max(cell_len(text.plain) for text in texts) + GAP
-        if kept and needs > room:
+        repeats = any([_at(row, at) for _, row in rows] == [_at(row, other) for _, row in rows] for other in kept)
+        if kept and (needs > room or (repeats and at not in cited)):  # an id that is the name again tells nothing
             continue
         kept.append(at)
         room -= needs
