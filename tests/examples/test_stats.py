@@ -176,4 +176,7 @@ def test_what_was_removed_comes_back_with_the_next_import(store: ExampleStore, w
     import_file(path, store)
     remove(store, "qa_examples", [1])
     assert import_file(path, store).total("added") == 1
-    assert [row.user_input for row in stored(store)] == ["二", "一"]
+    assert [(row.id, row.user_input) for row in stored(store)] == [(2, "二"), (3, "一")]
+    remove(store, "qa_examples", [3])
+    import_file(path, store)
+    assert [row.id for row in stored(store)] == [2, 4]  # no id is given twice

@@ -173,7 +173,7 @@ def _model(mapped: registry, category: Category, prefix: str, dimension: int) ->
         "__tablename__": table,
         "__doc__": f"{category.label}示例",
         "__module__": __name__,
-        "__table_args__": _indexes(table, dimension),
+        "__table_args__": (*_indexes(table, dimension), {"sqlite_autoincrement": True}),  # no id twice, as with serial
         "embedding": mapped_column(
             Embedding(dimension), nullable=False, sort_order=1, comment="“用户输入 助手回复”的向量"
         ),

@@ -53,6 +53,7 @@ def _create(table: str, dimension: int) -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.func.now(), nullable=False),
         sa.Column("updated_at", sa.DateTime(timezone=True), server_default=sa.func.now(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
+        sqlite_autoincrement=True,
     )
     if not _is_postgres():
         op.create_index(f"{table}_content_idx", table, ["user_input", "agent_response"], unique=True)
