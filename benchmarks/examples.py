@@ -135,11 +135,11 @@ def by_turns(library: ExampleLibrary, model: LocalEmbedding, asked: Sequence[str
             rows.append((took[0], took[1], took[2]))
     embedding, sql, whole = (np.array(column) for column in zip(*rows, strict=True))
     return {
-        "embedding_ms": round(median(embedding), 2),
-        "sql_ms": round(median(sql), 2),
-        "node_ms": round(median(whole), 2),
-        "node_p95_ms": round(quantiles(whole, n=20)[-1], 2),
-        "ratio": round(median(whole / (embedding + sql)), 3),
+        "embedding_ms": round(float(np.median(embedding)), 2),
+        "sql_ms": round(float(np.median(sql)), 2),
+        "node_ms": round(float(np.median(whole)), 2),
+        "node_p95_ms": round(float(np.quantile(whole, 0.95)), 2),
+        "ratio": round(float(np.median(whole / (embedding + sql))), 3),
         "questions": len(asked),
     }
 
