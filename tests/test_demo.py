@@ -55,8 +55,11 @@ def test_every_search_finds_what_it_is_meant_to_show(tmp_path: Path) -> None:
         assert words in best[query]["content"]
     assert "8023" in told["answer"]["answer"]
     assert told["answer"]["source"].startswith("青禾科技员工手册.md")
+    assert told["examples"]["added"] >= 60
+    assert "立刻拨打 120" in told["examples"]["found"][0]["content"]
     again = read(demo(tmp_path, "--json", QIANXUN_VECTORIZATION_MODEL_FOLDERS=str(MODELS)))
     assert (again["added"], again["unchanged"]) == (0, told["added"])
+    assert (again["examples"]["added"], again["examples"]["found"]) == (0, told["examples"]["found"])
 
 
 def test_without_a_model_the_demo_says_so_and_goes_on(tmp_path: Path) -> None:
@@ -65,6 +68,7 @@ def test_without_a_model_the_demo_says_so_and_goes_on(tmp_path: Path) -> None:
     assert told.returncode == 0, told.stderr
     assert "零模型模式" in told.stdout
     assert "原文里没有这些词" in told.stdout
+    assert "示例库靠向量检索" in told.stdout
     assert "QH-2087 | 升降书桌" in told.stdout
     assert "| 三级 | 900 | 84% | 88% |" in told.stdout
     assert "781" in told.stdout
