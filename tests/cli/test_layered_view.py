@@ -114,6 +114,9 @@ def test_a_header_that_is_cited_is_told_as_one() -> None:
 
 def test_a_declined_answer_says_why_and_an_empty_recall_nothing() -> None:
     assert drawn(DECLINED).startswith("? 不直接回答：问题里的“退休”在表中找不到")
+    assert "› 1 " in drawn(DECLINED)  # the rows that come closest
+    assert "› 5 " in drawn(DECLINED)
+    assert "›" not in drawn(TABLES)
     assert drawn(replace(DECLINED, results=())) == ""
 
 

@@ -69,6 +69,24 @@ def test_a_search_says_the_same(handbook: Run, url: str, words: tuple[str, ...])
     assert there.err == here.err
 
 
+LAYERED = (
+    ("tables", "升降书桌的单价", "--explain"),
+    ("tables", "QH-2087", "--no-answer", "--top-k", "1"),
+    ("texts", "年休假几天", "--explain"),
+    ("texts", "住宿", "--type", "没有"),
+)
+
+
+@pytest.mark.parametrize("words", LAYERED, ids=lambda words: words[1])
+def test_a_layered_recall_says_the_same(handbook: Run, url: str, words: tuple[str, ...]) -> None:
+    asked = (*words, "--kb", "手册")
+    same(handbook(*asked, "--json"), handbook("--url", url, *asked, "--json"), *OF_THE_RUN)
+    here, there = handbook(*asked), handbook("--url", url, *asked)
+    times = re.compile(r"[\d.]+ 毫秒|qianxun --url \S+|qianxun")
+    assert times.sub("", there.out) == times.sub("", here.out)
+    assert there.err == here.err
+
+
 def test_why_a_chunk_is_missing_says_the_same_and_how_to_get_it(handbook: Run, url: str) -> None:
     first, *_ = handbook("search", "年休假 QH-2087 住宿", "--kb", "手册", "--json").json["chunks"][1:]
     asked = ("search", "年休假 QH-2087 住宿", "--kb", "手册", "--top-k", "1", "--why", first["chunk_id"])

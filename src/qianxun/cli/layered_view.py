@@ -154,7 +154,11 @@ def _show_table(
         right = column.kind in ("number", "percent", "money")
         drawn.add_column(_header(column, words), justify="right" if right else "left", no_wrap=True)
     for number, row in rows:
-        drawn.add_row(str(number + 1), *(_cell(_at(row, at), words, (number, at) in wanted) for at in kept))
+        is_near = number in near and not wanted  # there is no answer, and this comes closest
+        drawn.add_row(
+            f"› {number + 1}" if is_near else str(number + 1),
+            *(_cell(_at(row, at), words, (number, at) in wanted) for at in kept),
+        )
     console.print(Padding(drawn, (0, 0, 0, INDENT), expand=False), crop=False, overflow="ignore")
     for line in _below(table, len(rows), len(kept)):
         print_folded(console, Text(line, style="dim"), INDENT)
@@ -221,7 +225,7 @@ def _columns(table: TableShown, rows: Sequence[Row], words: Sequence[str], cited
     def spoken_of(at: int) -> int:
         return max(_spoken(text, words) for text in (table.columns[at].name, *(_at(row, at) for _, row in rows)))
 
-    room = width - max(cell_len(say("行", "row")), len(str(max(table.shown, default=0) + 1)))
+    room = width - max(cell_len(say("行", "row")), len(f"› {max(table.shown, default=0) + 1}"))
     order = sorted(range(len(table.columns)), key=lambda at: (at not in cited, at != 0, -spoken_of(at), at))
     kept: list[int] = []
     for at in order:
@@ -296,7 +300,14 @@ def _show_details(console: Console, result: LayeredResult) -> None:
         matched = say("、", ", ").join(words)
         told = say(f"{matched}（占问题的 {share:.0%}）", f"{matched} ({share:.0%} of the query)")
         labelled(console, say("命中", "words"), told)
-    for each in details.pop("expansion", ()):
+    expansions = details.pop("expansion", ())
+    if result.strategy == "expansion" and not expansions:
+        labelled(
+            console,
+            say("扩展", "expanded"),
+            say("没有换词；与问题并非无关，由最后一层收下", "no other words; not unrelated"),
+        )
+    for each in expansions:
         origin = named(ORIGINS, each["origin"])
         labelled(
             console, say("扩展", "expanded"), f"{each['word']} → {each['by']}{say('（', ' (')}{origin}{say('）', ')')}"
