@@ -207,6 +207,9 @@ def _picks_one(scene: Scene, condition: Condition) -> bool:
     """Whether it names single rows of a table that holds numbers: 甲级单位 of a table of grades and their numbers."""
     if condition.comparison != "in" or not any(map(scene.sheet.is_measure, range(len(scene.sheet.columns)))):
         return False
+    label = scene.sheet.label
+    if label is not None and label != condition.column and any(c == label for c, _ in scene.columns):
+        return False  # the rows are what is counted, and this column only happens to hold a different word in each
     return scene.sheet.variety(condition.column) == 1.0
 
 

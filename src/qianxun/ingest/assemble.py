@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from qianxun.ingest.preprocess import normalise
 from qianxun.ingest.tables import lines
@@ -13,7 +14,10 @@ _INDENTED = ("markdown", "html")  # formats whose paragraphs may be program code
 
 
 def assemble(parsed: ParsedFile) -> Text:
-    """Blocks separated by blank lines, cleaned one by one, with marks, table spans and page starts."""
+    """Blocks separated by blank lines, cleaned one by one, with marks, table spans and page starts.
+
+    A table with no title of its own is known by the file's; its text stays as the file shows it.
+    """
     parts: list[str] = []
     marks: list[Mark] = []
     tables: list[TableSpan] = []
@@ -30,7 +34,8 @@ def assemble(parsed: ParsedFile) -> Text:
             marks.append(Mark(start, block.level, body))
         elif not isinstance(block, Paragraph):
             row_starts = tuple(start + row for row in rows)
-            tables.append(TableSpan(start, start + len(body), block.table, row_starts))
+            table = block.table if block.table.title else replace(block.table, title=parsed.title)
+            tables.append(TableSpan(start, start + len(body), table, row_starts))
         parts.append(body)
         offset = start + len(body)
     return Text(_GAP.join(parts), tuple(marks), tuple(tables), tuple(pages))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -204,7 +204,7 @@ def _table(element: Any, heading: str, limits: ParseLimits) -> Iterator[Block]:
     grid = flow(rows, limits.cells)
     caption = element.find("caption")
     title = clean("".join(caption.itertext())) if caption is not None else heading
-    table = read_table(grid, title=title, header_rows=headers or None)
+    table = read_table(grid, title=title, header_rows=headers if headers or _heads_rows(rows) else None)
     if table is not None:
         yield TableBlock(table)
     elif text := as_text(grid):
@@ -225,6 +225,11 @@ def _rows(element: Any) -> tuple[list[list[Cell]], int]:
         headers += leading
         rows.append(cells)
     return rows, headers
+
+
+def _heads_rows(rows: Sequence[Sequence[Cell]]) -> bool:
+    """Whether each row begins with its name and nothing stands above the columns: 前提：| 会一点 HTML."""
+    return all(len(row) > 1 and row[0].header and not any(cell.header for cell in row[1:]) for row in rows)
 
 
 def _parent(row: Any) -> str:
