@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Insert, Table, bindparam, func, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 
 from qianxun.examples.cleaning import Draft
-from qianxun.examples.schema import embedded_text
+from qianxun.examples.schema import embedded_text, nearest_index
 from qianxun.examples.store import ExampleStore
 from qianxun.examples.vectors import Watch, unwatched, vectorize
 from qianxun.types import Vector
@@ -108,7 +108,7 @@ def _indexed_last(connection: Connection, table: Table, count: int) -> Iterator[
 
     In one process: several would share memory, of which containers give PostgreSQL too little.
     """
-    index = next((index for index in table.indexes if index.name == f"{table.name}_embedding_idx"), None)
+    index = nearest_index(table)
     is_postgres = connection.dialect.name == "postgresql"
     if index is None or not is_postgres or count < MANY or connection.execute(select(table.c.id).limit(1)).first():
         yield

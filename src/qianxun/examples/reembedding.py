@@ -9,7 +9,7 @@ from typing import TypeAlias
 from sqlalchemy import Connection, Table, bindparam, select, text
 
 from qianxun.errors import NotFound
-from qianxun.examples.schema import INDEXED_DIMENSIONS, embedded_text, models
+from qianxun.examples.schema import embedded_text, models, nearest_index
 from qianxun.examples.store import ExampleStore, Stamp
 from qianxun.examples.vectors import Watch, unwatched, vectorize
 from qianxun.types import Vector
@@ -59,12 +59,21 @@ def _lock(connection: Connection, tables: Mapping[str, Table]) -> None:
 
 
 def _change(connection: Connection, table: Table, category: str, made: Made, dimension: int) -> None:
-    is_postgres = connection.dialect.name == "postgresql"
-    index = f"{table.name}_embedding_idx"
-    if is_postgres:
-        connection.execute(text(f"DROP INDEX IF EXISTS {index}"))
-        connection.execute(text(f"ALTER TABLE {table.name} ALTER COLUMN embedding TYPE vector"))
-    wide = models(table.name.removesuffix(category), dimension).tables[category]
+    new = models(table.name.removesuffix(category), dimension).tables[category]
+    if connection.dialect.name != "postgresql":
+        _update(connection, new, category, made)
+        return
+    if (index := nearest_index(table)) is not None:
+        index.drop(connection, checkfirst=True)
+    connection.execute(text(f"ALTER TABLE {table.name} ALTER COLUMN embedding TYPE vector"))
+    _update(connection, new, category, made)
+    connection.execute(text(f"ALTER TABLE {table.name} ALTER COLUMN embedding TYPE vector({dimension})"))
+    if (index := nearest_index(new)) is not None:
+        connection.execute(text("SET LOCAL max_parallel_maintenance_workers = 0"))  # see `keeping`
+        index.create(connection)
+
+
+def _update(connection: Connection, table: Table, category: str, made: Made) -> None:
     now = datetime.now(UTC)
     rows = [
         {"row": number, "embedding": vector, "updated_at": now}
@@ -72,9 +81,4 @@ def _change(connection: Connection, table: Table, category: str, made: Made, dim
         if owner == category
     ]
     if rows:
-        connection.execute(wide.update().where(wide.c.id == bindparam("row")), rows)
-    if is_postgres:
-        connection.execute(text(f"ALTER TABLE {table.name} ALTER COLUMN embedding TYPE vector({dimension})"))
-        if dimension <= INDEXED_DIMENSIONS:
-            connection.execute(text("SET LOCAL max_parallel_maintenance_workers = 0"))
-            connection.execute(text(f"CREATE INDEX {index} ON {table.name} USING hnsw (embedding vector_cosine_ops)"))
+        connection.execute(table.update().where(table.c.id == bindparam("row")), rows)

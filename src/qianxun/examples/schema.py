@@ -204,6 +204,11 @@ def _nearest(table: str) -> Index:
     ).ddl_if(dialect="postgresql")
 
 
+def nearest_index(table: Table) -> Index | None:
+    """The HNSW index of a table; None where its vectors are too wide for one."""
+    return next((index for index in table.indexes if index.name == f"{table.name}_embedding_idx"), None)
+
+
 def _stamp(metadata: MetaData, prefix: str) -> Table:
     return Table(
         f"{prefix}example_library",
