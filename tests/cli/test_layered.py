@@ -85,6 +85,15 @@ def test_a_base_without_tables_says_so(run: Run, tmp_path: Path) -> None:
     assert "qianxun add" in done.out
 
 
+def test_what_is_turned_off_says_so_and_how_to_turn_it_on(handbook: Run) -> None:
+    handbook("kb", "set", "手册", "table_engine.enabled=false", "text_engine.use_keyword_search=false")
+    done = handbook("tables", *ASKED, "--explain")
+    assert done.out.count("没有运行：设置中关闭") == 4
+    assert "kb set 手册 table_engine.enabled=true" in done.out
+    told = handbook("texts", "年休假", "--kb", "手册", "--json").json["layers"]
+    assert (told[1]["ran"], told[1]["reason"]) == (False, "设置中关闭")
+
+
 def test_json_is_one_document_in_the_form_of_the_service(handbook: Run) -> None:
     told = handbook("tables", *ASKED, "--json", "--top-k", "1").json
     assert told["answer"]["text"].startswith("2199")

@@ -107,7 +107,12 @@ def _recalled(context: typer.Context, request: Request, as_json: bool) -> None:
     if recall.results:
         console.print(_count(recall), style="dim")
     else:
-        console.print(_advice(session.start, request, base, held), markup=False, soft_wrap=True)
+        told = (
+            _advice(session.start, request, base, held)
+            if any(run.ran for run in recall.layers)
+            else _off(session.start, request)
+        )
+        console.print(told, markup=False, soft_wrap=True)
 
 
 async def _found(library: Library, start: str, request: Request) -> tuple[KnowledgeBase, LayeredRecall, int]:
@@ -130,6 +135,13 @@ def _count(recall: LayeredRecall) -> str:
     if recall.kind == "table":
         return say(f"{number} 张表格，{ms:.0f} 毫秒", f"{number} table{'s' * (number != 1)}, {ms:.0f} ms")
     return say(f"{number} 条，{ms:.0f} 毫秒", f"{number} result{'s' * (number != 1)}, {ms:.0f} ms")
+
+
+def _off(start: str, request: Request) -> str:
+    turn_on = f"{start} kb set {quoted(request.kb)} {request.kind}_engine.enabled=true"
+    return say(
+        f"设置里关着，没有找。打开：{turn_on}", f"It is turned off, so nothing was searched. Turn it on: {turn_on}"
+    )
 
 
 def _advice(start: str, request: Request, base: KnowledgeBase, held: int) -> str:

@@ -81,18 +81,18 @@ class TableChoices(Protocol):
 
 def text_ladder(chosen: TextChoices) -> Ladder:
     return (
-        Layer(1, "vector", ALWAYS, chosen.similarity_threshold),
-        Layer(2, "keyword", 0.8, chosen.keyword_threshold, chosen.use_keyword_search),
-        Layer(3, "expansion", 0.7, chosen.expansion_score, chosen.use_expansion_search),
+        Layer(1, "vector", ALWAYS, chosen.similarity_threshold, chosen.enabled),
+        Layer(2, "keyword", 0.8, chosen.keyword_threshold, chosen.enabled and chosen.use_keyword_search),
+        Layer(3, "expansion", 0.7, chosen.expansion_score, chosen.enabled and chosen.use_expansion_search),
     )
 
 
 def table_ladder(chosen: TableChoices) -> Ladder:
     return (
-        Layer(1, "structure", ALWAYS, chosen.similarity_threshold),
-        Layer(2, "semantic", 0.8, chosen.semantic_threshold, chosen.use_semantic_search),
-        Layer(3, "keyword", 0.7, chosen.keyword_threshold, chosen.use_keyword_search),
-        Layer(4, "expansion", 0.6, chosen.expansion_score, chosen.use_expansion_search),
+        Layer(1, "structure", ALWAYS, chosen.similarity_threshold, chosen.enabled),
+        Layer(2, "semantic", 0.8, chosen.semantic_threshold, chosen.enabled and chosen.use_semantic_search),
+        Layer(3, "keyword", 0.7, chosen.keyword_threshold, chosen.enabled and chosen.use_keyword_search),
+        Layer(4, "expansion", 0.6, chosen.expansion_score, chosen.enabled and chosen.use_expansion_search),
     )
 
 
