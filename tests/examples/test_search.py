@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import delete, update
+from sqlalchemy import delete, text, update
 
 from qianxun.errors import BadQuery, BadSettings, ModelUnavailable, NotFound
 from qianxun.examples.rows import ExampleFilter
@@ -453,6 +453,25 @@ def test_an_answer_is_kept_until_the_library_changes(
         fill(library.store, [Said("高血压能吃火腿吗", "少吃，火腿很咸。")])
         assert "火腿" in str(library.vector_db_search("高血压", ["饮食"], similarity_threshold=0.0))
         assert model.asked == 4
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_change_by_hand_is_seen_though_no_time_tells_of_it(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qianxun.examples.revision.SETTLED_SECONDS", -1.0)
+    url = database_url(kind, tmp_path, request)
+    with opened(url, settings=SearchSettings(cache_seconds=60.0)) as library:
+        fill(library.store)
+        for change, seen in (
+            ("quality_grade = '良好'", "'良好'"),
+            ("agent_response = agent_response || '改'", "改"),
+            ("user_input = '高血压能吃腌菜吗'", "腌菜"),
+        ):
+            with library.store.writing() as connection:
+                connection.execute(text(f"UPDATE gd2502_qa_examples SET {change} WHERE id = 1"))
+            found = library.vector_db_search(EXAMPLES[0].text, top_k=1, similarity_threshold=0.0)
+            assert seen in str(found)
 
 
 # ── at once ──────────────────────────────────────────────────────────────────────────────────────

@@ -110,7 +110,7 @@ def test_a_filtered_walk_through_the_index_reads_on_until_enough_pass(
 ) -> None:
     """Where the planner prefers the index even so, which a larger table would have it do."""
     walking = settings_statement() + ", set_config('enable_seqscan', 'off', true)"
-    monkeypatch.setattr("qianxun.examples.pgvector_search.settings_statement", lambda width, seconds: walking)
+    monkeypatch.setattr("qianxun.examples.pgvector_search.settings_statement", lambda *_, **__: walking)
     assert f"Index Scan using {TABLE}_embedding_idx" in explained(library, questions[0], RARE, walking)
     assert recall(library, vectors, questions, RARE, 100) >= 0.98
 

@@ -40,23 +40,25 @@ class PgvectorSearch:
         self, source: str, vector: Vector, limit: int, threshold: float, where: ExampleFilter = ANY_EXAMPLE
     ) -> list[FoundExample]:
         asked = {"asked": vector_text(vector), "most": limit, "least": threshold, **asked_for(where)}
-        rows = self._rows(nearest_statement(self.store.tables[source], where), asked, max(limit, EF_SEARCH))
+        settings = settings_statement(max(limit, EF_SEARCH), self.seconds, is_filtered=bool(where))
+        rows = self._rows(settings, nearest_statement(self.store.tables[source], where), asked)
         return [_found(row, source) for row in rows]
 
     def of_ids(self, source: str, vector: Vector, ids: Sequence[int]) -> list[FoundExample]:
         table = self.store.tables[source].name
         statement = f'SELECT {_COLUMNS}, 1 - ({_DISTANCE}) FROM "{table}" WHERE id = ANY(%(ids)s)'
-        rows = self._rows(statement, {"asked": vector_text(vector), "ids": list(ids)}, EF_SEARCH)
+        settings = settings_statement(EF_SEARCH, self.seconds)
+        rows = self._rows(settings, statement, {"asked": vector_text(vector), "ids": list(ids)})
         return in_order([_found(row, source) for row in rows])
 
-    def _rows(self, statement: str, asked: Mapping[str, Any], width: int) -> Sequence[Any]:
+    def _rows(self, settings: str, statement: str, asked: Mapping[str, Any]) -> Sequence[Any]:
         """The driver's own connection, because SQLAlchemy has no pipelines: settings and search in one round trip,
         which is also one transaction, so that the settings last no longer than that."""
         with self._engine.connect() as pooled:
             connection: Any = pooled.connection.driver_connection
             try:
                 with connection.pipeline():
-                    connection.execute(settings_statement(width, self.seconds))
+                    connection.execute(settings)
                     cursor = connection.execute(statement, asked)
                 rows: Sequence[Any] = cursor.fetchall()
             except self._engine.dialect.loaded_dbapi.Error as error:
@@ -94,17 +96,18 @@ def asked_for(where: ExampleFilter) -> dict[str, list[str]]:
     return {name: values for name, values in given.items() if values}
 
 
-def settings_statement(width: int = EF_SEARCH, seconds: float = 10.0) -> str:
+def settings_statement(width: int = EF_SEARCH, seconds: float = 10.0, *, is_filtered: bool = False) -> str:
     """For the transaction alone.
 
     A page out of order costs hardly more than the next one, in memory and on an SSD: with the planner's own 4.0 it
-    would rather compare 20,000 examples one by one than walk the index.
+    would rather compare 20,000 examples one by one than walk the index. Under a filter it should: those that pass are
+    compared exactly, and the others not at all.
     """
     wanted = {
         "hnsw.ef_search": min(width, 1000),
         "hnsw.iterative_scan": "relaxed_order",
         "hnsw.max_scan_tuples": MOST_SCANNED,
-        "random_page_cost": 1.1,
+        **({} if is_filtered else {"random_page_cost": 1.1}),
         "statement_timeout": f"{max(int(seconds * 1000), 1)}ms",
     }
     return "SELECT " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in wanted.items())

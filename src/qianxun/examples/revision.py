@@ -1,4 +1,8 @@
-"""Whether a library has changed since it was last looked at, told without reading it all."""
+"""Whether a library has changed since it was last looked at, told without reading it all.
+
+Both databases can say in no time that nobody has written anything anywhere. Where somebody has, the tables are counted:
+the change may have been to others.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,11 @@ import threading
 import time
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from typing import Any, Final
 
-from sqlalchemy import (
-    Connection,
-    Integer,
-    Table,
-    cast,
-    extract,
-    func,
-    literal,
-    select,
-    union_all,
-)
+from sqlalchemy import Connection, Integer, Table, cast, func, literal, literal_column, null, select, text, union_all
 from sqlalchemy.sql.elements import ColumnElement
 
 from qianxun.examples.store import ExampleStore
@@ -26,14 +22,14 @@ from qianxun.examples.store import ExampleStore
 SETTLED_SECONDS: Final = 3.0  # SQLite's clock has whole seconds: a later change may bear the time of an earlier one
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Revision:
     """Equal while nothing has changed. ``seen`` makes one that was taken too soon after a change equal to no other."""
 
     rows: int
-    last: int | None
-    changed: float | None
-    letters: int | None
+    last: int
+    changed: int
+    letters: int
     seen: float = 0.0
 
 
@@ -52,11 +48,11 @@ class LibraryWatch:
     def revisions(self) -> dict[str, Revision]:
         """Of every table, by category."""
         with self._lock:
-            version = self._version()
+            version = self._version()  # before the tables are counted: what changes in between is seen the next time
             if self._taken is not None and version is not None and self._taken[0] == version:
                 return self._taken[1]
             with self.store.connection() as connection:
-                taken = taken_now(connection, self.store.tables)
+                taken = counted(connection, self.store.tables)
             self._taken = version, taken
             return taken
 
@@ -67,13 +63,18 @@ class LibraryWatch:
                 self._line = None
 
     def _version(self) -> Hashable:
-        """SQLite tells a connection in a few microseconds whether another has changed the file; None: cannot be told.
+        """The same while nobody has written; None: cannot be told."""
+        engine = self.store.engine
+        if engine.dialect.name == "postgresql":
+            # The transactions that have ended, by their numbers; one that only reads has none.
+            with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+                return str(connection.execute(text("SELECT pg_current_snapshot()")).scalar())
+        if engine.url.database in (None, "", ":memory:"):
+            return None  # every connection has a database of its own
+        return self._file_version()
 
-        This one never writes, so every change is another's. Asked before the tables are: what changes in between is
-        seen the next time.
-        """
-        if self.store.engine.dialect.name != "sqlite":
-            return None
+    def _file_version(self) -> int:
+        """SQLite tells a connection in a few microseconds whether others have changed the file; this one never does."""
         if self._line is None:
             pooled = self.store.engine.raw_connection()
             self._line = pooled.driver_connection
@@ -81,40 +82,48 @@ class LibraryWatch:
         cursor = self._line.cursor()
         try:
             cursor.execute("PRAGMA data_version")
-            row = cursor.fetchone()
-            return int(row[0]) if row else None
+            return int(cursor.fetchone()[0])
         finally:
             cursor.close()
 
 
-def taken_now(connection: Connection, tables: Mapping[str, Table]) -> dict[str, Revision]:
+def counted(connection: Connection, tables: Mapping[str, Table]) -> dict[str, Revision]:
     now = time.time()
-    rows = connection.execute(union_all(*(_asked(connection, name, table) for name, table in tables.items())))
+    counting = _by_transaction if connection.dialect.name == "postgresql" else _by_clock
+    rows = connection.execute(union_all(*(counting(source, table) for source, table in tables.items())))
     return {
         row.source: Revision(
             row.rows,
-            row.last,
-            None if row.changed is None else float(row.changed),
-            row.letters,
-            now if row.latest is not None and abs(now - float(row.latest)) < SETTLED_SECONDS else 0.0,
+            row.last or 0,
+            int(row.changed or 0),
+            row.letters or 0,
+            now if row.latest is not None and abs(now - row.latest) < SETTLED_SECONDS else 0.0,
         )
         for row in rows
     }
 
 
-def _asked(connection: Connection, source: str, table: Table) -> Any:
-    changed = _seconds(connection, table)
+def _by_transaction(source: str, table: Table) -> Any:
+    """PostgreSQL keeps with every row the number of the transaction that wrote it."""
+    writers: ColumnElement[Any] = func.sum(literal_column("xmin::text::bigint"))
+    return _counts(source, table, writers, null(), null())
+
+
+def _by_clock(source: str, table: Table) -> Any:
+    changed = cast(func.strftime("%s", table.c.updated_at), Integer)
+    # Who changes a row by hand may leave its time as it was: most such changes are seen in what the row says.
+    said = (func.length(table.c[name]) for name in ("user_input", "agent_response", "tags"))
+    grade = func.unicode(table.c.quality_grade)
+    letters = reduce(add, (func.coalesce(func.sum(part), 0) for part in (*said, grade)))
+    return _counts(source, table, func.sum(changed), func.max(changed), letters)
+
+
+def _counts(source: str, table: Table, changed: Any, latest: Any, letters: Any) -> Any:
     return select(
         literal(source).label("source"),
         func.count().label("rows"),
         func.max(table.c.id).label("last"),
-        func.sum(changed).label("changed"),
-        func.max(changed).label("latest"),
-        func.sum(func.length(table.c.user_input) + func.length(table.c.agent_response)).label("letters"),
+        changed.label("changed"),
+        cast(latest, Integer).label("latest"),
+        cast(letters, Integer).label("letters"),
     ).select_from(table)
-
-
-def _seconds(connection: Connection, table: Table) -> ColumnElement[Any]:
-    if connection.dialect.name == "postgresql":
-        return extract("epoch", table.c.updated_at)
-    return cast(func.strftime("%s", table.c.updated_at), Integer)
