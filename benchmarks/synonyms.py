@@ -5,7 +5,8 @@
 
 The first form takes passages with one query each, and puts them among documents of a set. ``--model`` adds what is
 learnt from the base (its weights where `vectorization.model_folders` says); without it only synonyms that are written
-down are used. A result found by another wording counts by that wording's weight.
+down are used. A result found by another wording counts by that wording's weight. ``--lacking .68,.80 --learnt-alone``
+tries other thresholds for words that the base lacks, without the shipped list.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from typing import Any
 from qianxun.engine import Engine
 from qianxun.evaluation import dataset
 from qianxun.evaluation.metrics import means, measure
+from qianxun.pipelines import related_terms
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.related_terms import expanded
 from qianxun.recall.expansion import Expansion
 from qianxun.recall.keyword import KeywordRetriever
+from qianxun.recall.neighbours import Nearness
 from qianxun.records import chunks
+from qianxun.synonyms import NO_SYNONYMS
 from qianxun.types import Document, Query
 
 DEPTH = 30
@@ -116,7 +120,14 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=600)
     parser.add_argument("--documents", type=int, default=200)
     parser.add_argument("--model", default="none")
-    print(json.dumps(asyncio.run(measured(parser.parse_args())), ensure_ascii=False, indent=1))
+    parser.add_argument("--lacking", type=lambda pair: Nearness(*map(float, pair.split(","))), default=None)
+    parser.add_argument("--learnt-alone", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.lacking is not None:
+        setattr(related_terms, "LACKING", arguments.lacking)  # noqa: B010
+    if arguments.learnt_alone:
+        setattr(related_terms, "shipped", lambda: NO_SYNONYMS)  # noqa: B010
+    print(json.dumps(asyncio.run(measured(arguments)), ensure_ascii=False, indent=1))
 
 
 if __name__ == "__main__":
