@@ -365,8 +365,8 @@ def test_both_databases_give_the_same_examples_with_the_same_similarity(
     texts = [each.text for each in EXAMPLES]
     for library in two:
         fill(library.store)
-    for text in texts:
-        here_found, there_found = (library.vector_db_search(text) for library in two)
+    for question in texts:
+        here_found, there_found = (library.vector_db_search(question) for library in two)
         assert [each["content"] for each in here_found] == [each["content"] for each in there_found]
 
 
@@ -466,7 +466,7 @@ def test_a_change_by_hand_is_seen_though_no_time_tells_of_it(
         for change, seen in (
             ("quality_grade = '良好'", "'良好'"),
             ("agent_response = agent_response || '改'", "改"),
-            ("user_input = '高血压能吃腌菜吗'", "腌菜"),
+            ("user_input = '高血压能吃腌萝卜吗'", "腌萝卜"),
         ):
             with library.store.writing() as connection:
                 connection.execute(text(f"UPDATE gd2502_qa_examples SET {change} WHERE id = 1"))
