@@ -164,7 +164,7 @@ def _characters() -> NDArray[np.bool_]:
 
 def stands_in(word: str, folded: str) -> bool:
     """Whether a word stands in a folded text, and not inside a longer run of letters or digits: 12 is not in 2012."""
-    return next(places(word, folded), None) is not None
+    return word in folded and next(places(word, folded), None) is not None
 
 
 def places(word: str, folded: str) -> Iterator[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -42,11 +42,15 @@ class FoundTables:
     common: Mapping[TableType | None, float]  # type → the share of the candidates that have it
     weight: float  # of the structure
     curve: Curve
+    _fits: dict[int, Structure] = field(default_factory=dict)  # told once
 
     def fits(self, key: int) -> Structure:
-        names = self.candidates[key].names
-        common = self.common.get(names.type, 0.0)
-        return max((structure(each, names, common) for each in self.questions), key=lambda fit: fit.score)
+        if key not in self._fits:
+            names = self.candidates[key].names
+            common = self.common.get(names.type, 0.0)
+            told = (structure(each, names, common) for each in self.questions)
+            self._fits[key] = max(told, key=lambda fit: fit.score)
+        return self._fits[key]
 
     def score(self, key: int, fits: Structure | None) -> float:
         """Words and meaning beside structure, brought to what it means; without structure the rest stands."""
@@ -66,17 +70,18 @@ class FoundTables:
 
 async def found_tables(base: OpenBase, evidence: Evidence, questions: Sequence[Question], weight: float) -> FoundTables:
     keys = evidence.fused.keys.tolist()
-    heads = await read(base, tables.heads, keys)
+    cut_from = await read(base, tables.of_chunks, keys)
     chunks: dict[int, list[int]] = {}
     for key in keys:
-        if key in heads:
-            chunks.setdefault(heads[key].key, []).append(key)
+        if key in cut_from:
+            chunks.setdefault(cut_from[key], []).append(key)
     first = list(chunks)[:LOOKED_AT]
+    heads = await read(base, tables.heads, first)
     best = {found.chunk.key: found for found in await evidence.found([chunks[table][0] for table in first])}
     candidates = {
-        table: _candidate(heads[chunks[table][0]], found, chunks[table])
+        table: _candidate(heads[table], found, chunks[table])
         for table in first
-        if (found := best.get(chunks[table][0])) is not None
+        if table in heads and (found := best.get(chunks[table][0])) is not None
     }
     types = Counter(each.names.type for each in candidates.values())
     common = {type_: count / len(candidates) for type_, count in types.items()}

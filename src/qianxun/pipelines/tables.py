@@ -71,7 +71,7 @@ class _Layers:
     weight: float  # of the structure
     heads: dict[str, TableHead] = field(default_factory=dict)  # of the results, by their table's id
     _found: FoundTables | None = None
-    _seen: dict[int, TableCandidate] = field(default_factory=dict)  # by any layer
+    _seen: dict[int, FoundTables] = field(default_factory=dict)  # where each table was seen first, by any layer
 
     async def structure(self, layer: Layer) -> Mapping[int, Let]:
         """By title, headers and type beside words and meaning."""
@@ -101,16 +101,15 @@ class _Layers:
         let = {}
         for key, candidate in tables.candidates.items():
             at, related = credited(expansions, candidate.found.chunk.text)
-            let_in = self._let(tables, key, {"expansion": told(related)})
-            let_in = replace(let_in, score=expansions[at].weight * let_in.score)
-            if self._is_let_in(let_in.score, layer):
-                let[key] = let_in
+            score = expansions[at].weight * tables.score(key, self._fits(tables, key))
+            if self._is_let_in(score, layer):
+                let[key] = replace(self._let(tables, key, {"expansion": told(related)}), score=score)
         return {**rest, **let}
 
     async def _rest(self) -> Mapping[int, Let]:
         tables = await self._tables()
-        let = {key: self._let(tables, key) for key in tables.candidates}
-        return {key: each for key, each in let.items() if each.score >= UNRELATED}
+        scores = {key: tables.score(key, self._fits(tables, key)) for key in tables.candidates}
+        return {key: self._let(tables, key) for key, score in scores.items() if score >= UNRELATED}
 
     async def _tables(self) -> FoundTables:
         """One large table may fill all places with its chunks: then the arms are asked deeper."""
@@ -139,12 +138,8 @@ class _Layers:
         return score >= layer.threshold or self.searching.is_named
 
     def _let(self, tables: FoundTables, key: int, seen: Mapping[str, Any] | None = None) -> Let:
-        candidate = tables.candidates[key]
-        self._seen.setdefault(key, candidate)
-        fits = self._fits(tables, key)
-        of_structure = {} if fits is None else {"structure": _rounded(fits)}
-        details = {**seen_in(tables.evidence, candidate.found), **of_structure, **(seen or {})}
-        return Let(tables.score(key, fits), details)
+        self._seen.setdefault(key, tables)
+        return Let(tables.score(key, self._fits(tables, key)), seen or {})
 
     def _fits(self, tables: FoundTables, key: int) -> Structure | None:
         """None where it could not be told, of which the structure layer has spoken: the rest of the score stands."""
@@ -160,13 +155,20 @@ class _Layers:
         words = self.searching.asked.queries[0].terms.words
         results = []
         for key, held in best:
-            candidate = self._seen[key]
+            candidate = self._seen[key].candidates[key]
             groups = await self._groups(candidate)
             shown = rows_shown(groups, starts.get(key, []), words)
+            held = replace(held, details={**self._details(key), **held.details})
             result, table = _result(candidate, held, shown, len(starts.get(key, [])))
             self.heads[table.id] = candidate.head
             results.append(result)
         return results
+
+    def _details(self, key: int) -> dict[str, Any]:
+        tables = self._seen[key]
+        fits = self._fits(tables, key)
+        seen = seen_in(tables.evidence, tables.candidates[key].found)
+        return seen if fits is None else {**seen, "structure": _rounded(fits)}
 
     async def _groups(self, candidate: TableCandidate) -> list[Chunk]:
         if len(candidate.chunks) > 1 and self._found is not None:

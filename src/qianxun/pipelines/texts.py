@@ -15,7 +15,7 @@ from qianxun.pipelines.layers import Climbed, Held, Layer, Let, TextChoices, cli
 from qianxun.pipelines.options import RecallOptions
 from qianxun.pipelines.searching import UNRELATED, Searching, credited, searched, seen_in, told
 from qianxun.rank.overlap import is_short, overlap
-from qianxun.types import Chunk, Eq, Found, Query, all_of
+from qianxun.types import Eq, Found, Query, all_of
 
 
 async def search_texts(
@@ -45,7 +45,7 @@ class _Layers:
 
     searching: Searching
     search_k: int
-    _chunks: dict[int, Chunk] = field(default_factory=dict)
+    _seen: dict[int, tuple[Evidence, Found]] = field(default_factory=dict)  # by any layer, the first time
 
     async def vector(self, layer: Layer) -> Mapping[int, Let]:
         """The nearest chunks, scored again with their words: as alike, or as good, as the threshold wants."""
@@ -93,7 +93,8 @@ class _Layers:
         return {found.chunk.key: self._let(evidence, found) for found in await evidence.found(related)}
 
     def result(self, key: int, held: Held) -> LayeredResult:
-        chunk = self._chunks[key]
+        evidence, found = self._seen[key]
+        chunk = found.chunk
         return LayeredResult(
             doc=chunk,
             score=held.score,
@@ -103,7 +104,7 @@ class _Layers:
             metadata=chunk.attributes.metadata,
             doc_id=chunk.doc_id,
             document_name=chunk.doc_name,
-            match_details=held.details,
+            match_details={**seen_in(evidence, found), **held.details},
         )
 
     def _is_let_in(self, score: float, layer: Layer) -> bool:
@@ -118,9 +119,8 @@ class _Layers:
         return similarity if is_short(asked.text) else max(similarity, evidence.verdict(found).coverage)
 
     def _let(self, evidence: Evidence, found: Found, seen: Mapping[str, Any] | None = None) -> Let:
-        key = found.chunk.key
-        self._chunks[key] = found.chunk
-        return Let(evidence.score(key), {**seen_in(evidence, found), **(seen or {})})
+        self._seen.setdefault(found.chunk.key, (evidence, found))
+        return Let(evidence.score(found.chunk.key), seen or {})
 
 
 @lru_cache(maxsize=8192)

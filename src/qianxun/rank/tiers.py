@@ -40,7 +40,7 @@ def matched(text: str, words: Iterable[str]) -> tuple[str, ...]:
 
 def matched_in(folded: str, words: Iterable[str]) -> tuple[str, ...]:
     """`matched`, where the text has been folded already."""
-    return tuple(word for word in words if word in folded and stands_in(word, folded))
+    return tuple(word for word in words if stands_in(word, folded))
 
 
 def coverage(held: Sequence[str], weights: Mapping[str, float]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from qianxun.chinese import fold, places, stands_in
@@ -55,14 +56,18 @@ def ask(text: str, words: Mapping[str, float]) -> Question:
     return Question(folded, words, telling, types_asked(text))
 
 
-def names_of(title: str, columns: Sequence[Column], text: str) -> Names:
-    """``text`` is that of a chunk of the table, whose rows are lines between bars."""
+@lru_cache(maxsize=4096)
+def names_of(title: str, columns: tuple[Column, ...], text: str) -> Names:
+    """``text`` is that of a chunk of the table, whose rows are lines with bars between their cells.
+
+    Kept, because the same tables are candidates again and again.
+    """
     headers = (part for column in columns for part in (column.path or (column.name,)))
-    labels = (cell for line in text.split("\n") if "|" in line for cell in line.split("|"))
+    cells = (cell.strip() for line in fold(text).split("\n") if "|" in line for cell in line.split("|"))
     return Names(
         title=fold(title),
         headers=tuple(dict.fromkeys(filter(None, (fold(header).strip() for header in headers)))),
-        labels=tuple(dict.fromkeys(fold(cell).strip() for cell in labels if 1 < len(cell.strip()) <= _LONGEST_LABEL)),
+        labels=tuple(dict.fromkeys(cell for cell in cells if 1 < len(cell) <= _LONGEST_LABEL)),
         type=type_of(title, columns),
     )
 
@@ -110,7 +115,8 @@ def names_fit(question: Question, names: Iterable[str]) -> float:
     Words, because a long name is seldom said in full.
     """
     names = [name for name in names if name]
-    said = {at for name in names if len(name) > 1 for at in _said(name, question.folded)}
+    told = [name for name in names if len(name) > 1 and name in question.folded]
+    said = {at for name in told for at in _said(name, question.folded)}
     characters = len(said & question.telling) / len(question.telling) if question.telling else 0.0
     joined = "\n".join(names)
     total = math.fsum(question.words.values())

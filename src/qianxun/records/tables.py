@@ -24,27 +24,35 @@ class TableHead(NamedTuple):
     columns: tuple[Column, ...]
 
 
-def heads(tx: Connection, knowledge_base: int, chunk_keys: Iterable[int]) -> dict[int, TableHead]:
-    """By chunk: the table that it is cut from. A chunk of prose, or one that is gone, has no entry."""
-    found: dict[int, TableHead] = {}
-    known: dict[int, TableHead] = {}
+def of_chunks(tx: Connection, knowledge_base: int, chunk_keys: Iterable[int]) -> dict[int, int]:
+    """By chunk: the key of the table that it is cut from. A chunk of prose, or one that is gone, has no entry."""
+    found: dict[int, int] = {}
     for part in in_slices(list(chunk_keys)):
         own = (
-            select(
-                ChunkRow.key, TableRow.key, TableRow.position, TableRow.title, TableRow.source, TableRow.notes,
-                TableRow.columns,
+            select(ChunkRow.key, TableRow.key)
+            .join(
+                TableRow,
+                and_(
+                    TableRow.document_key == ChunkRow.document_key,
+                    TableRow.generation == ChunkRow.generation,
+                    TableRow.position == ChunkRow.table_position,
+                ),
             )
-            .join(TableRow, and_(
-                TableRow.document_key == ChunkRow.document_key,
-                TableRow.generation == ChunkRow.generation,
-                TableRow.position == ChunkRow.table_position,
-            ))
             .where(ChunkRow.knowledge_base_id == knowledge_base, ChunkRow.key.in_(part))
-        )  # fmt: skip
-        for chunk_key, key, position, title, source, notes, columns in tx.execute(own):
-            if key not in known:
-                known[key] = TableHead(key, position, title, source, notes, rows.columns_of(columns))
-            found[chunk_key] = known[key]
+        )
+        found.update((chunk_key, key) for chunk_key, key in tx.execute(own))
+    return found
+
+
+def heads(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, TableHead]:
+    """These tables without their cells."""
+    found: dict[int, TableHead] = {}
+    wanted = (TableRow.position, TableRow.title, TableRow.source, TableRow.notes, TableRow.columns)
+    for part in in_slices(list(keys)):
+        own = select(TableRow.key, *wanted)
+        held = tx.execute(own.where(TableRow.knowledge_base_id == knowledge_base, TableRow.key.in_(part)))
+        for key, position, title, source, notes, columns in held:
+            found[key] = TableHead(key, position, title, source, notes, rows.columns_of(columns))
     return found
 
 
