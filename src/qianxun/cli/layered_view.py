@@ -26,6 +26,7 @@ WIDEST = 28  # cells of a terminal that one cell of a table may take
 FIRST = 3  # results of which so many rows are drawn; of the others a few
 ROWS = 8
 FEW = 3
+LEAST = 0.01  # share of a question that is worth telling: words that every row has are next to nothing
 GAP = 3  # between two columns
 STRATEGIES = {
     "vector": ("向量", "vector"),
@@ -169,10 +170,11 @@ def _rows(table: TableShown, words: Sequence[str], wanted: set[int], most: int) 
     held = list(zip(table.shown, table.cells, strict=True))
     if len(held) <= most:
         return held
-    order = sorted(held, key=lambda row: (row[0] not in wanted, -max(_spoken(cell, words) for cell in row[1]), row[0]))
-    first, *others = order[:most]
-    telling = [row for row in others if row[0] in wanted or any(_spoken(cell, words) for cell in row[1])]
-    return sorted([first, *(telling or others[: FEW - 1])])
+    spoken = {number: max((_spoken(cell, words) for cell in cells), default=0) for number, cells in held}
+    order = sorted(held, key=lambda row: (row[0] not in wanted, -spoken[row[0]], row[0]))[:most]
+    enough = max(spoken.values()) / 2  # 商品 alone is in every row where 商品12345 is asked for
+    telling = [row for row in order if row[0] in wanted or spoken[row[0]] > enough]
+    return sorted(telling or order[:FEW])
 
 
 def _spoken(text: str, words: Sequence[str]) -> int:
@@ -298,8 +300,8 @@ def _show_details(console: Console, result: LayeredResult) -> None:
     if words := _whole_words(details.pop("words", ())):
         share = details.pop("coverage", 0.0)
         matched = say("、", ", ").join(words)
-        told = say(f"{matched}（占问题的 {share:.0%}）", f"{matched} ({share:.0%} of the query)")
-        labelled(console, say("命中", "words"), told)
+        told = say(f"（占问题的 {share:.0%}）", f" ({share:.0%} of the query)") if share >= LEAST else ""
+        labelled(console, say("命中", "words"), matched + told)
     expansions = details.pop("expansion", ())
     if result.strategy == "expansion" and not expansions:
         labelled(
