@@ -27,7 +27,7 @@ from qianxun.records.counters import CounterName, allocate
 from qianxun.records.outbox import append
 from qianxun.records.schema import ChunkRow, DocumentRow, KnowledgeBaseRow, PairRow, TableRow, VersionRow
 from qianxun.records.slices import in_slices
-from qianxun.records.texts import is_storable
+from qianxun.records.texts import is_endless, is_storable, storable
 from qianxun.types import Accepted, Document, Outcome, Prepared, Submission
 
 ID_LIMIT = 255
@@ -129,7 +129,12 @@ def check(document: Document) -> None:
     check_id(document.id)
     for name, told in _told(document):
         if not is_storable(told):
-            raise BadInput(f"文档的 {name} 含有空字符（NUL）或不成对的代理字符", hint="先去除这些字符再提交")
+            raise BadInput(
+                f"文档的 {storable(name)[:80]} 含有空字符（NUL）或不成对的代理字符", hint="先去除这些字符再提交"
+            )
+    for name, value in document.metadata.items():
+        if any(is_endless(item) for item in (value if isinstance(value, tuple) else (value,))):
+            raise BadInput(f"文档的 metadata.{name[:80]} 不是有限的数", hint="去掉 NaN 和无穷大再提交")
     for name, limit in FIELD_LIMITS.items():
         if len(getattr(document, name)) > limit:
             raise BadInput(f"{name} 不得超过 {limit} 个字符", hint="缩短后再提交")
@@ -147,6 +152,7 @@ def _told(document: Document) -> Iterator[tuple[str, str]]:
         yield name, getattr(document, name)
     yield from (("tags", tag) for tag in document.tags)
     yield from (("pairs", text) for pair in document.pairs for text in (pair.question, pair.answer))
+    yield from (("structure", text) for text in rows.structure_texts(document.structure))
     for name, value in document.metadata.items():
         yield "metadata", name
         yield from ((f"metadata.{name}", str(item)) for item in (value if isinstance(value, tuple) else (value,)))

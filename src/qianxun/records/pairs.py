@@ -13,6 +13,7 @@ from qianxun.records.bulk import insert_rows
 from qianxun.records.counters import allocate
 from qianxun.records.schema import DocumentRow, PairRow, PairVectorRow
 from qianxun.records.slices import in_slices
+from qianxun.records.texts import storable
 from qianxun.types import Keys, Prepared, QAPair, Vector
 
 GIVEN = "given"
@@ -70,7 +71,7 @@ def write(
 def _rows(owner: tuple[int, int, int], keys: range, work: Prepared, chunk_keys: range) -> Iterator[tuple[Any, ...]]:
     for at, (key, asked) in enumerate(zip(keys, work.questions, strict=True)):
         digest = None if asked.origin == GIVEN else digest_of(work.pieces[asked.piece].text)
-        said = (asked.pair.question, asked.pair.answer, asked.origin)
+        said = (storable(asked.pair.question), storable(asked.pair.answer), asked.origin)  # a model may say anything
         yield (key, *owner, at, chunk_keys[asked.piece], *said, digest)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Row
 
+from qianxun.records.texts import is_endless
 from qianxun.types import (
     Attributes,
     ChunkKind,
@@ -57,6 +58,18 @@ def _structure(text: Text | None) -> dict[str, Any] | None:
     }
 
 
+def structure_texts(text: Text | None) -> Iterator[str]:
+    """Every text of a structure that a database has to store beside the content; a table's cells in one."""
+    if text is None:
+        return
+    yield from (mark.title for mark in text.marks)
+    for span in text.tables:
+        table = span.table
+        yield from (table.title, table.source, table.notes)
+        yield "\n".join(name for column in table.columns for name in (column.name, column.unit, *column.path))
+        yield "\n".join(cell for row in (*table.texts, *table.rows) for cell in row if isinstance(cell, str))
+
+
 def table_values(span: TableSpan) -> tuple[Any, ...]:
     """The columns `TABLE`."""
     table = span.table
@@ -68,7 +81,7 @@ def table_values(span: TableSpan) -> tuple[Any, ...]:
         table.source,
         table.notes,
         [[column.name, list(column.path), column.kind, column.unit] for column in table.columns],
-        [list(row) for row in table.rows],
+        [[None if is_endless(cell) else cell for cell in row] for row in table.rows],
         [list(row) for row in table.texts],
     )
 
