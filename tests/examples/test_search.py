@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, text, update
 
-from qianxun.errors import BadQuery, BadSettings, ModelUnavailable, NotFound
+from qianxun.errors import BadQuery, BadSettings, ModelUnavailable, NotFound, RetrieverUnavailable
+from qianxun.examples.reembedding import reembed
 from qianxun.examples.rows import ExampleFilter
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES
 from qianxun.examples.search import RETRIEVAL_CONFIG, ExampleLibrary, SearchSettings
@@ -327,6 +328,20 @@ def test_a_library_of_another_model_is_not_searched(library: ExampleLibrary) -> 
         without.vector_db_search("血压")
     assert len(without.multi_table_search(MODEL.embed_query("血压"), None, 5, -1.0)) == len(EXAMPLES)
     without.close()
+
+
+@BOTH
+@pytest.mark.parametrize("dimension", [64, 32])
+def test_a_library_that_changes_over_to_another_model_is_searched_no_more(
+    library: ExampleLibrary, dimension: int
+) -> None:
+    """Not even where its vectors are as long as they were: they would be compared with those of another model."""
+    fill(library.store)
+    assert library.vector_db_search(EXAMPLES[0].text)
+    reembed(ExampleStore(library.store.engine, model=HashEmbedding(dimension, "other")))
+    for _ in range(2):
+        with pytest.raises((BadSettings, RetrieverUnavailable), match="other" if dimension == 64 else "32"):
+            library.vector_db_search(EXAMPLES[0].text)
 
 
 @BOTH

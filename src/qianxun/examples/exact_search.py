@@ -13,7 +13,16 @@ from sqlalchemy import LargeBinary, Table, select, type_coerce
 
 from qianxun.examples.ranking import FoundExample
 from qianxun.examples.revision import LibraryWatch
-from qianxun.examples.rows import ANY_EXAMPLE, DIGITS, ExampleFilter, dimension_of, found, in_order, shown_columns
+from qianxun.examples.rows import (
+    ANY_EXAMPLE,
+    DIGITS,
+    ExampleFilter,
+    check_stamp,
+    dimension_of,
+    found,
+    in_order,
+    shown_columns,
+)
 from qianxun.examples.store import ExampleStore
 from qianxun.types import Vector, Vectors
 
@@ -100,6 +109,7 @@ def load(store: ExampleStore, table: Table) -> Snapshot:
     raw = type_coerce(table.c.embedding, LargeBinary).label("raw")
     with store.connection() as connection:
         asked = select(table.c.id, table.c.tags, table.c.quality_grade, raw).order_by(table.c.id)
+        check_stamp(store, store.stamp(connection))
         rows = connection.execute(asked).all()
     vectors = np.frombuffer(b"".join(row.raw for row in rows), dtype="<f4").reshape(len(rows), dimension_of(table))
     with np.errstate(invalid="ignore", divide="ignore"):  # a vector of zeros is near to nothing

@@ -15,9 +15,9 @@ from typing import Any, Final
 from sqlalchemy import Engine, Table
 
 from qianxun.examples.ranking import FoundExample
-from qianxun.examples.rows import ANY_EXAMPLE, SHOWN, ExampleFilter, found, in_order, not_searched
+from qianxun.examples.rows import ANY_EXAMPLE, SHOWN, ExampleFilter, check_stamp, found, in_order, not_searched
 from qianxun.examples.schema import vector_text
-from qianxun.examples.store import ExampleStore
+from qianxun.examples.store import ExampleStore, Stamp
 from qianxun.types import Vector
 
 # Candidates kept while the index is walked. Of the true nearest 15 among 20,000 passages pgvector's own 40 finds .83,
@@ -59,11 +59,14 @@ class PgvectorSearch:
             try:
                 with connection.pipeline():
                     connection.execute(settings)
+                    stamped = connection.execute(f'SELECT model, dimension FROM "{self.store.models.stamp.name}"')
                     cursor = connection.execute(statement, asked)
+                stamp: Any = stamped.fetchone()
                 rows: Sequence[Any] = cursor.fetchall()
             except self._engine.dialect.loaded_dbapi.Error as error:
                 raise not_searched(error) from error
-            return rows
+        check_stamp(self.store, Stamp(*stamp) if stamp else None)
+        return rows
 
     @cached_property
     def _engine(self) -> Engine:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -11,9 +11,10 @@ from typing import Any, Final
 from sqlalchemy import Column, Table
 from sqlalchemy.exc import DBAPIError
 
-from qianxun.errors import RetrieverUnavailable
+from qianxun.errors import ModelUnavailable, RetrieverUnavailable
 from qianxun.examples.ranking import ExampleMetadata, FoundExample
 from qianxun.examples.schema import Embedding
+from qianxun.examples.store import ExampleStore, Stamp, expect
 
 SHOWN: Final = ("id", "user_input", "agent_response", "tags", "quality_grade", "created_at", "updated_at")
 DIGITS: Final = 6  # of a similarity: beyond them two databases, or two rows of the same text, differ by chance
@@ -81,6 +82,17 @@ def said_plainly() -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise not_searched(error.orig if isinstance(error.orig, Exception) else error) from error
+
+
+def check_stamp(store: ExampleStore, stamp: Stamp | None) -> None:
+    """Raises BadSettings where the library has changed over to another model since it was opened.
+
+    Without a model whoever searches has made the vector, and knows by what.
+    """
+    with suppress(ModelUnavailable):
+        model = store.model
+        if stamp is not None:
+            expect(stamp, model)
 
 
 def in_order(rows: Sequence[FoundExample]) -> list[FoundExample]:
