@@ -64,9 +64,8 @@ def test_a_document_comes_back_as_it_was_or_is_refused(records: Records, offer: 
         nested = tx.begin_nested()
         try:
             (taken,) = documents.accept(tx, 1001, [offer])
-        except BadInput as error:
+        except BadInput:
             nested.rollback()
-            assert error.hint
             return
         event("taken in")
         loaded = documents.load(tx, taken.document_key, taken.generation)

@@ -1,0 +1,48 @@
+"""What the pipelines promise, they promise on PostgreSQL too: the same tests once more, with the records there.
+
+They open their engines with the settings of the environment, which here names the database.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import test_tenants
+from tests.pipelines import test_events, test_upkeep
+
+CHOSEN: tuple[Callable[..., None], ...] = (
+    test_events.test_a_document_is_created_updated_and_deleted_by_events,
+    test_events.test_an_event_that_comes_twice_is_handled_once,
+    test_events.test_a_delete_wins_over_the_indexing_it_overtook,
+    test_events.test_a_newer_version_wins_over_the_indexing_it_overtook,
+    test_events.test_a_search_finds_one_version_or_the_other_at_every_moment_of_a_replacement,
+    test_events.test_the_indexer_in_the_background_retries_by_itself,
+    test_events.test_an_event_that_cannot_be_stored_is_raised_and_can_be_sent_again,
+    test_tenants.test_another_tenants_base_is_not_there_on_any_way,
+    test_tenants.test_names_are_a_tenants_own,
+    test_tenants.test_bases_are_listed_a_page_at_a_time,
+    test_tenants.test_logs_and_what_people_think_of_an_answer_are_a_tenants_own,
+    test_tenants.test_without_that_door_a_stranger_would_see_everything,
+    test_tenants.test_the_same_name_of_the_same_user_is_the_same_document,
+    test_upkeep.test_searches_go_on_without_an_error_while_the_index_is_rebuilt,
+    test_upkeep.test_a_change_of_model_leaves_no_vector_of_the_old_one,
+    test_upkeep.test_documents_written_during_a_change_of_model_end_under_the_new_one,
+    test_upkeep.test_a_rebuild_that_fails_leaves_everything_as_it_was,
+    test_upkeep.test_deletes_during_a_rebuild_are_not_undone_by_it,
+    test_upkeep.test_verify_raises_no_false_alarm_under_writes,
+)
+
+
+@pytest.mark.parametrize("promise", CHOSEN, ids=lambda promise: promise.__name__.removeprefix("test_"))
+def test_on_postgresql(
+    promise: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, migrated_postgres_url: str
+) -> None:
+    monkeypatch.setenv("QIANXUN_RECORDS_URL", migrated_postgres_url)
+    given: dict[str, Any] = {"tmp_path": tmp_path, "monkeypatch": monkeypatch}
+    promise(**{name: given[name] for name in inspect.signature(promise).parameters})
+    assert not list(tmp_path.rglob("qianxun.db")), "it did not work on PostgreSQL"
