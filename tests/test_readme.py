@@ -92,6 +92,8 @@ def test_every_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     at = asked.index(["serve"])
     shown = run_commands(tmp_path, asked[:at])
     assert "85%" in shown["search"]
+    assert "85%" in shown["tables"]
+    assert "住院" in shown["texts"]
     assert "逐字节相同" in shown["replay"]
     assert "nDCG@10" in shown["eval"]
     for name, value in environment().items():
