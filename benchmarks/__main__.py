@@ -38,7 +38,15 @@ BENCHMARKS = (
         at_most=1.1,
     ),
     Benchmark("benchmarks.recall", (), ("--quick",), ("recall@10",), at_least=0.95),
+    Benchmark(
+        "benchmarks.postgres_index",
+        ("--keywords",),
+        ("--count", "1500", "--questions", "10"),
+        ("recall@15",),
+        at_least=0.98,
+    ),
     Benchmark("benchmarks.service", (), ("--count", "3000", "--passes", "1", "--seconds", "1")),
+    Benchmark("benchmarks.examples", (), ("--rows", "2000", "--asked", "20")),
     Benchmark(
         "benchmarks.side_by_side",
         (),

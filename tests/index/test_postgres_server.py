@@ -326,7 +326,7 @@ def test_the_graph_finds_what_exact_search_finds_also_under_filters(
 
 
 @pytest.mark.parametrize(("dimension", "has_graph"), [(2_400, True), (4_200, False)])
-def test_wide_vectors_are_indexed_in_half_precision_or_not_at_all(
+def test_wide_vectors_are_scored_exactly_and_the_widest_are_not_indexed(
     index_url: str, schema: str, dimension: int, has_graph: bool
 ) -> None:
     rows = clustered(400, dimension)

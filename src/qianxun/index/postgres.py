@@ -8,7 +8,7 @@ docs/decisions/0010-postgres-index.md why.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -103,7 +103,8 @@ class PostgresIndex:
                 return  # another process has applied it, and more
             own = Tables(self._schema, state.build)
             state = writing.apply(tx, own, state, batch, entries, matrix)
-            state = writing.maintain(tx, own, state, self._upkeep(tx, state))
+            if tables.is_current(tx, self._schema, state):
+                state = writing.maintain(tx, own, state, self._options.upkeep)
             tables.save(tx, self._schema, state)
 
         self._require_open()
@@ -231,14 +232,6 @@ class PostgresIndex:
             kept[asked] = found
         return found
 
-    def _upkeep(self, tx: Tx, state: State) -> Upkeep:
-        """A build that nobody searches yet gets its HNSW index when it is finished: that is made in a third of the
-        time that as many insertions would take."""
-        upkeep = self._options.upkeep
-        if tables.is_current(tx, self._schema, state):
-            return upkeep
-        return replace(upkeep, exact_limit=2**62)
-
 
 class PostgresBackend:
     """An `IndexBackend` in one schema of a database."""
@@ -278,7 +271,7 @@ class PostgresBackend:
             if state is None:
                 raise unusable("要切换到的索引已被删除")
             own = Tables(self._schema, state.build)
-            state = writing.with_graphs(tx, own, state, self._options.upkeep.exact_limit)
+            state = writing.finish(tx, own, state, self._options.upkeep)
             tables.analyze(tx, own, state.stamp.dimension)
             tables.save(tx, self._schema, state)
             tables.make_current(tx, self._schema, state)

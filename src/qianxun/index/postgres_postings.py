@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import chain, count
+from itertools import chain, count, groupby
 from typing import Final
 
 import numpy as np
@@ -183,8 +183,7 @@ def mergeable(segments: Sequence[Segment]) -> tuple[Segment, ...]:
 def merge(tx: Tx, tables: Tables, segments: Sequence[Segment]) -> tuple[Segment, ...]:
     """The segments, once they are few enough."""
     while held := mergeable(segments):
-        first, end = held[0].first, held[-1].first + held[-1].rows
-        merged = Segment(first, end - first, sum(s.entries for s in held), sum(s.dead for s in held))
+        merged = _joined(held)
         tx.run(
             f"""WITH parts AS (DELETE FROM {tables.postings} WHERE segment = ANY(%(held)s::bigint[])
                     RETURNING segment, term, entries, data)
@@ -192,10 +191,41 @@ def merge(tx: Tx, tables: Tables, segments: Sequence[Segment]) -> tuple[Segment,
                 SELECT %(first)s, term, sum(entries), string_agg(data, ''::bytea ORDER BY segment)
                 FROM parts GROUP BY term ORDER BY term""",
             held=bigints([segment.first for segment in held]),
-            first=first,
+            first=merged.first,
         )
         segments = tuple(sorted([s for s in segments if s not in held] + [merged], key=lambda s: s.first))
     return tuple(segments)
+
+
+def compact(tx: Tx, tables: Tables, segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    """One segment for each block, in a table that holds nothing else: merging in place leaves room behind."""
+    blocks = [list(held) for _, held in groupby(segments, key=lambda segment: segment.first // BLOCK)]
+    if len(blocks) == len(segments):
+        return tuple(segments)
+    old, new = tables.postings, tables.compacted
+    tx.run(f"CREATE TABLE {new} (LIKE {old} INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)")
+    tx.run(
+        f"""INSERT INTO {new} ({COLUMNS})
+            SELECT (%(firsts)s::bigint[])[1 + segment / {BLOCK}], term, sum(entries),
+                string_agg(data, ''::bytea ORDER BY segment)
+            FROM {old} GROUP BY segment / {BLOCK}, term ORDER BY 1, 2""",
+        firsts=bigints(_firsts(blocks)),
+    )
+    tx.run(f"DROP TABLE {old}")
+    tx.run(f"ALTER TABLE {new} RENAME TO {old.partition('.')[2]}")
+    tx.run(f"ALTER TABLE {old} ADD PRIMARY KEY (segment, term)")
+    return tuple(_joined(held) for held in blocks)
+
+
+def _firsts(blocks: Sequence[Sequence[Segment]]) -> list[int]:
+    """The first segment of each block, by the number of the block; there are blocks without any."""
+    known = {held[0].first // BLOCK: held[0].first for held in blocks}
+    return [known.get(number, 0) for number in range(max(known) + 1)]
+
+
+def _joined(held: Sequence[Segment]) -> Segment:
+    first, end = held[0].first, held[-1].first + held[-1].rows
+    return Segment(first, end - first, sum(part.entries for part in held), sum(part.dead for part in held))
 
 
 def purge(

@@ -77,7 +77,7 @@ class Tables:
     build: int
 
     def __getattr__(self, part: str) -> str:
-        if part not in PARTS:
+        if part not in (*PARTS, "compacted"):
             raise AttributeError(part)
         return f"{self.schema}.{part}_{self.build}"
 

@@ -57,6 +57,12 @@ def maintain(tx: Tx, tables: Tables, state: State, upkeep: Upkeep) -> State:
     return with_graphs(tx, tables, replace(state, segments=segments), upkeep.exact_limit)
 
 
+def finish(tx: Tx, tables: Tables, state: State, upkeep: Upkeep) -> State:
+    """What `maintain` has left undone in a build that nobody searches: once for all, in a fraction of the time."""
+    segments = postings.compact(tx, tables, state.segments)
+    return with_graphs(tx, tables, replace(state, segments=segments), upkeep.exact_limit)
+
+
 def with_graphs(tx: Tx, tables: Tables, state: State, exact_limit: int) -> State:
     graphs = list(state.graphs)
     for lane, number in enumerate(state.vectors):
