@@ -73,6 +73,9 @@ CALLS: dict[str, Call] = {
     "verify": lambda engine, kb: engine.verify(kb),
     "rebuild": lambda engine, kb: engine.rebuild(kb),
     "drain": lambda engine, kb: engine.drain(kb),
+    "learn_terms": lambda engine, kb: engine.learn_terms(kb),
+    "search_texts": lambda engine, kb: engine.search_texts(kb, "起付标准"),
+    "search_tables": lambda engine, kb: engine.search_tables(kb, "起付标准"),
     "base": lambda engine, kb: engine.base(kb),
 }
 
