@@ -183,15 +183,18 @@ def _choose(picks: Sequence[Pick], text: str) -> Chosen:
     best = max(picks, key=lambda pick: (pick.worth, -pick.at))
     same = [pick for pick in picks if _is_alike(pick, best)]
     more: list[Pick] = []
-    rivals = [pick for pick in picks if pick not in same]
+    ways: dict[tuple[int, int], Pick] = {}  # in which those are named; few, where there may be 50,000 rows
+    rivals = [pick for pick in picks if not _is_alike(pick, best)]
     for pick in sorted(rivals, key=lambda each: (-each.worth, each.at)):
-        chosen = [best, *more]
-        if pick.home == best.home and (any(_is_alike(pick, other) for other in more) or _is_also(pick, chosen, text)):
+        way = (pick.met.mask, pick.met.unsaid)
+        if pick.home == best.home and (way in ways or _is_also(pick, [best, *ways.values()], text)):
+            ways.setdefault(way, pick)
             more.append(pick)
     taken = best.met.mask
     for pick in more:
         taken |= pick.met.mask
-    left = [pick for pick in rivals if pick not in more]
+    also = {pick.at for pick in more}
+    left = [pick for pick in rivals if pick.at not in also]
     close = any(pick.worth > best.worth - 1 and pick.met.mask & ~taken for pick in left)
     return Chosen(tuple(same), tuple(more), clear=not close)
 

@@ -51,6 +51,7 @@ from qianxun.answer.table_words import (
 )
 from qianxun.chinese import words
 
+_ADDED: Final = re.compile("总和|之和|加起来|相加|加在一起")
 _ORDERED: Final = re.compile("升序|降序|倒序|正序|排序|排列|从[^,]{1,3}到[^,]{1,3}|由[^,]{1,3}到[^,]{1,3}")
 _CATEGORIES: Final = 0.6  # cells that repeat this often name kinds of rows, not rows
 _HOW_MANY_COLUMN: Final = re.compile("(?:数量|个数|人数|数目|件数|台数|户数)(?:[（(].*)?$")
@@ -120,6 +121,8 @@ def _work(scene: Scene) -> Understood | None:
         return _stated(scene, how_many) or _count(scene, numeric, how_many)
     if (total := scene.free(SUM)) is not None and _free_measure(scene, numeric) is not None:
         return _aggregate(scene, numeric, "sum", total)
+    if scene.free(_ADDED) is not None:
+        raise Unclear("不知道要相加的是哪一列")
     is_list = scene.free(LISTING) is not None
     if numeric or (is_list and (scene.said or scene.columns)):
         return _filter(scene, numeric)

@@ -141,6 +141,13 @@ def _refuse_parts(sheet: Sheet, plan: Plan, rows: list[int]) -> None:
     cells = sheet.plain_cells(sheet.label)
     if any(PART_ROW.match(cells[row]) for row in rows):
         raise Unanswerable("有的行是别的行的一部分（其中、加、减），加起来会重复")
+    if plan.operation == "count" and any(_only_label(sheet, row) for row in rows):
+        raise Unanswerable("有的行只有名称，可能是小标题，数出来会多")
+
+
+def _only_label(sheet: Sheet, row: int) -> bool:
+    filled = [column for column, text in enumerate(sheet.table.texts[row]) if text]
+    return filled == [sheet.label] and len(sheet.columns) > 2
 
 
 def _looked_up(plan: Plan, sheet: Sheet) -> Outcome:

@@ -65,10 +65,11 @@ class Sheet:
 
     def is_yearly(self, column: int) -> bool:
         """Whether its numbers are years."""
-        if self.columns[column].kind != "number" or not YEARLY.search(self.columns[column].name):
+        last = self.columns[column].name.split(" / ")[-1]
+        if self.columns[column].kind != "number" or not YEARLY.search(last):
             return False
-        held = [value for value in self.values(column) if isinstance(value, int) and not isinstance(value, bool)]
-        return bool(held) and all(1000 <= value <= 2200 for value in held)
+        held = [value for value in self.values(column) if isinstance(value, int | float)]
+        return bool(held) and all(isinstance(value, int) and 1000 <= value <= 2200 for value in held)
 
     def unit(self, column: int) -> str:
         """The unit of a column: its own, or what the table says of all: 单位：万元."""

@@ -14,6 +14,7 @@ from qianxun.types import CellValue, ColumnKind
 _NUMBER: Final = re.compile(r"[+\-−–]?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?:\.\d{1,18})?(?:[eE][+-]?\d{1,3})?")
 _SCALED: Final = re.compile(r"(?P<number>[+\-−–]?[\d,.]{1,30})\s?(?P<scale>[万亿]?)(?P<unit>[元圆]|美元|港元|欧元)?")
 _SIGNS: Final = "¥￥$€£"
+_CURRENCIES: Final = ((("港元", "HK$"), "港元"), (("美元", "$"), "美元"), (("欧元", "€"), "欧元"), (("£",), "英镑"))
 _DAY: Final = re.compile(
     r"(?P<y>[12]\d{3})(?P<mark>[-/.年])(?P<m>\d{1,2})(?:(?P=mark)|月)(?P<d>\d{1,2})日?"
     r"(?:[ T](?P<time>\d{1,2}:\d{2}(?::\d{2})?)(?:\.\d+)?)?"
@@ -62,8 +63,17 @@ def read_column(header: str, texts: Sequence[str]) -> Reading:
     if filled and not _NAMES_NOT_NUMBERS.search(header.split(" / ")[-1].strip()):
         for kind, reader in _READERS:
             if _fits(reader, filled):
-                return _finish(kind, unit, texts, reader)
+                currencies = (
+                    {_currency(text) for text in filled if money(text) is not None} if kind == "money" else {""}
+                )
+                if len(currencies) > 1:
+                    break  # 5 美元 and 5 元 cannot be compared
+                return _finish(kind, unit or currencies.pop(), texts, reader)
     return Reading("category" if _is_category(filled) else "text", unit, tuple(text or None for text in texts))
+
+
+def _currency(text: str) -> str:
+    return next((name for signs, name in _CURRENCIES if any(sign in text for sign in signs)), "元")
 
 
 def _is_category(filled: Sequence[str]) -> bool:

@@ -167,11 +167,19 @@ def _goes_on(last: Region, region: Region) -> bool:
     if not inside or last.right - last.left < 2 or len(first) < 2:
         return False
     kinds = _kinds(last)
-    if not kinds:  # a header with nothing below it yet
-        bottom = [cell for row, _, cell in last.cells if row + cell.row_span == last.bottom]
-        return len(bottom) > 1 and any(cell.kind in _TYPED for _, cell in first)
+    typed = any(cell.kind in _TYPED for _, _, cell in region.cells)
+    if not kinds and typed:  # a header with nothing below it yet
+        return sum(row + cell.row_span == last.bottom for row, _, cell in last.cells) > 1
+    if not kinds:
+        return (last.left, last.right) == (region.left, region.right) and _repeats(last, first)
     under = [(cell, kinds[column]) for column, cell in first if column in kinds and not is_missing(cell.text)]
     return bool(under) and all(_fits(cell, family) for cell, family in under)
+
+
+def _repeats(last: Region, row: Sequence[tuple[int, Cell]]) -> bool:
+    """Whether a row of words says in some column what the rows of a table say there: 财务部 under 部门 once more."""
+    held = {(column, cell.text) for at, column, cell in last.cells if at > last.top}
+    return any((column, cell.text) in held for column, cell in row)
 
 
 def _kinds(region: Region) -> dict[int, str]:
