@@ -9,10 +9,10 @@ from collections.abc import Mapping
 import pytest
 
 from qianxun.errors import BadQuery, RetrieverUnavailable
-from qianxun.pipelines.layers import ALWAYS, Climbed, Layer, Let, Step, climb, table_ladder, text_ladder
+from qianxun.pipelines.layers import ALWAYS, Climbed, Ladder, Layer, Let, Step, climb, table_ladder, text_ladder
 from qianxun.settings import TableEngine, TextEngine
 
-LADDER = (Layer(1, "a", ALWAYS, 0.7), Layer(2, "b", 0.8, 0.5), Layer(3, "c", 0.7, 0.4))
+LADDER = Ladder((Layer(1, "a", ALWAYS, 0.7), Layer(2, "b", 0.8, 0.5), Layer(3, "c", 0.7, 0.4)), cap=30)
 
 
 def giving(*scored: tuple[int, float]) -> Step:
@@ -35,19 +35,21 @@ def climbed(target: int, a: Step, b: Step | None = None, c: Step | None = None) 
 
 
 def test_the_ladders_are_those_of_the_requirement() -> None:
-    assert [(each.strategy, each.below, each.threshold) for each in text_ladder(TextEngine())] == [
+    assert [(each.strategy, each.below, each.threshold) for each in text_ladder(TextEngine()).layers] == [
         ("vector", ALWAYS, 0.7),
         ("keyword", 0.8, 0.5),
         ("expansion", 0.7, 0.4),
     ]
-    assert [(each.strategy, each.below, each.threshold) for each in table_ladder(TableEngine())] == [
+    assert [(each.strategy, each.below, each.threshold) for each in table_ladder(TableEngine()).layers] == [
         ("structure", ALWAYS, 0.65),
         ("semantic", 0.8, 0.4),
         ("keyword", 0.7, 0.5),
         ("expansion", 0.6, 0.4),
     ]
-    assert not text_ladder(TextEngine(use_keyword_search=False))[1].is_on
-    assert not table_ladder(TableEngine(use_semantic_search=False))[1].is_on
+    assert (text_ladder(TextEngine()).cap, table_ladder(TableEngine()).cap) == (30, 15)
+    assert [text_ladder(TextEngine()).target(top_k) for top_k in (None, 5, 50)] == [30, 5, 30]
+    assert not text_ladder(TextEngine(use_keyword_search=False)).layers[1].is_on
+    assert not table_ladder(TableEngine(use_semantic_search=False)).layers[1].is_on
 
 
 @pytest.mark.parametrize(

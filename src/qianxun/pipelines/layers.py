@@ -30,7 +30,13 @@ class Layer:
     is_on: bool = True
 
 
-Ladder: TypeAlias = tuple[Layer, ...]
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    layers: tuple[Layer, ...]
+    cap: int  # results at the most
+
+    def target(self, top_k: int | None) -> int:
+        return min(top_k or self.cap, self.cap)
 
 
 class TextChoices(Protocol):
@@ -80,20 +86,22 @@ class TableChoices(Protocol):
 
 
 def text_ladder(chosen: TextChoices) -> Ladder:
-    return (
+    layers = (
         Layer(1, "vector", ALWAYS, chosen.similarity_threshold, chosen.enabled),
         Layer(2, "keyword", 0.8, chosen.keyword_threshold, chosen.enabled and chosen.use_keyword_search),
         Layer(3, "expansion", 0.7, chosen.expansion_score, chosen.enabled and chosen.use_expansion_search),
     )
+    return Ladder(layers, chosen.max_results)
 
 
 def table_ladder(chosen: TableChoices) -> Ladder:
-    return (
+    layers = (
         Layer(1, "structure", ALWAYS, chosen.similarity_threshold, chosen.enabled),
         Layer(2, "semantic", 0.8, chosen.semantic_threshold, chosen.enabled and chosen.use_semantic_search),
         Layer(3, "keyword", 0.7, chosen.keyword_threshold, chosen.enabled and chosen.use_keyword_search),
         Layer(4, "expansion", 0.6, chosen.expansion_score, chosen.enabled and chosen.use_expansion_search),
     )
+    return Ladder(layers, chosen.max_results)
 
 
 # ── climbing ─────────────────────────────────────────────────────────────────────────────────────
@@ -135,7 +143,7 @@ async def climb(ladder: Ladder, steps: Mapping[str, Step], target: int) -> Climb
     held: dict[int, Held] = {}
     runs: list[LayerRun] = []
     degraded: list[Degraded] = []
-    for layer in ladder:
+    for layer in ladder.layers:
         if not layer.is_on or len(held) >= layer.below * target:
             reason = f"已有 {len(held)} 条，达到目标 {target} 条的 {layer.below:.0%}" if layer.is_on else "设置中关闭"
             runs.append(LayerRun(layer.number, layer.strategy, False, reason))

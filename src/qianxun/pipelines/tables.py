@@ -43,7 +43,8 @@ async def search_tables(
 ) -> LayeredRecall:
     """The tables that answer a question, best first, each with the layer that let it in; and the answer itself where
     it can be read off or computed from their cells without a doubt."""
-    target = min(top_k or chosen.max_results, chosen.max_results)
+    ladder = table_ladder(chosen)
+    target = ladder.target(top_k)
     of_tables = replace(options, where=all_of(options.where, Eq("kind", "table")))
     last: list[_Layers] = []
 
@@ -56,7 +57,7 @@ async def search_tables(
             "keyword": layers.keyword,
             "expansion": layers.expansion,
         }
-        climbed = await climb(table_ladder(chosen), steps, target)
+        climbed = await climb(ladder, steps, target)
         return await layers.results(climbed.best(target)), climbed
 
     recall = await searched(base, text, "table", of_tables, target, search, trace_id)

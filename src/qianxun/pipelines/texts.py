@@ -27,13 +27,14 @@ async def search_texts(
     trace_id: str = "",
 ) -> LayeredRecall:
     """The passages that answer a question, best first, each with the layer that let it in."""
-    target = min(top_k or chosen.max_results, chosen.max_results)
+    ladder = text_ladder(chosen)
+    target = ladder.target(top_k)
     of_prose = replace(options, where=all_of(options.where, Eq("kind", "text")))
 
     async def search(searching: Searching) -> tuple[Sequence[LayeredResult], Climbed]:
         layers = _Layers(searching, round(target * chosen.search_k_multiplier))
         steps = {"vector": layers.vector, "keyword": layers.keyword, "expansion": layers.expansion}
-        climbed = await climb(text_ladder(chosen), steps, target)
+        climbed = await climb(ladder, steps, target)
         return [layers.result(key, held) for key, held in climbed.best(target)], climbed
 
     return await searched(base, text, "text", of_prose, target, search, trace_id)
