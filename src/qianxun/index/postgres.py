@@ -7,6 +7,8 @@ docs/decisions/0010-postgres-index.md why.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -44,8 +46,12 @@ from qianxun.types import (
     VectorField,
 )
 
+log = logging.getLogger(__name__)
+
 ANSWERS = 32  # filters whose answers are kept
 EXACT_HERE = 5_000  # to score as many takes a server about as long as to search its HNSW index among them
+
+DROP_TRIES, DROP_PAUSE = 5, 0.1  # seconds between them
 
 Result = TypeVar("Result")
 
@@ -64,7 +70,7 @@ class Known:
 
     state: State
     dead: matching.Mask | None
-    owners: dict[str, facts.Owners]
+    allowed: dict[str, facts.Allowed | None]
     likeness: float | None = None
 
 
@@ -124,7 +130,7 @@ class PostgresIndex:
             if state.vectors[tables.LANES[field]] == 0:
                 return NOTHING
             search = near.Search(tx, Tables(self._schema, state.build), state, field, wanted)
-            return near.nearest(search, limit, self._owners(tx, state, where), self._options.upkeep.exact_limit)
+            return near.nearest(search, limit, self._allowed(tx, state, where), self._options.upkeep.exact_limit)
 
         return await self._read(work)
 
@@ -155,7 +161,7 @@ class PostgresIndex:
         check_filter(where)
 
         def work(tx: Tx, state: State) -> Ranking:
-            return matching.match(self._search(tx, state), terms, limit, require, self._owners(tx, state, where))
+            return matching.match(self._search(tx, state), terms, limit, require, self._allowed(tx, state, where))
 
         return await self._read(work)
 
@@ -190,8 +196,21 @@ class PostgresIndex:
     # ── one state ────────────────────────────────────────────────────────────────────────────────
 
     async def _read(self, work: Callable[[Tx, State], Result]) -> Result:
+        """``work`` on one state. Tables that go while they are read were replaced: their successor is asked."""
         self._require_open()
-        return await self._server.read(lambda tx: work(tx, self._state(tx)))
+        asked: list[int] = []
+
+        def on_state(tx: Tx) -> Result:
+            state = self._state(tx)
+            asked.append(state.build)
+            return work(tx, state)
+
+        try:
+            return await self._server.read(on_state)
+        except IndexUnusable:
+            if not asked or (await self._server.read(self._state)).build == asked[-1]:
+                raise
+        return await self._server.read(on_state)
 
     def _require_open(self) -> None:
         if self._closed:
@@ -216,20 +235,22 @@ class PostgresIndex:
         return known
 
     def _search(self, tx: Tx, state: State) -> matching.Search:
+        tx.run(matching.PLANNED)
         own = Tables(self._schema, state.build)
         return matching.Search(tx, own, state, self._about(tx, state).dead, self._options.gram_weight)
 
-    def _owners(self, tx: Tx, state: State, where: Filter) -> facts.Owners | None:
+    def _allowed(self, tx: Tx, state: State, where: Filter) -> facts.Allowed | None:
         """Whose entries a filter lets through; the last few answers are kept, since tenants ask the same again."""
         if isinstance(where, Everything):
             return None
-        kept, asked = self._about(tx, state).owners, repr(where)  # not the filter itself: to a dict, 1 and True are one
-        found = kept.get(asked)
-        if found is None:
+        kept, asked = self._about(tx, state).allowed, repr(where)  # not the filter itself: to a dict 1 and True are one
+        try:
+            return kept[asked]
+        except KeyError:
             found = facts.passing(tx, Tables(self._schema, state.build), state.base, where)
-            if len(kept) >= ANSWERS:
-                kept.clear()
-            kept[asked] = found
+        if len(kept) >= ANSWERS:
+            kept.clear()
+        kept[asked] = found
         return found
 
 
@@ -249,7 +270,6 @@ class PostgresBackend:
             if state is None:
                 raise unusable("还没有建立")
             require_stamp(state.stamp, stamp)
-            tables.drop_abandoned(tx, self._schema, knowledge_base)
             return state
 
         return await self._opened(work)
@@ -276,22 +296,34 @@ class PostgresBackend:
             tables.save(tx, self._schema, state)
             tables.make_current(tx, self._schema, state)
 
-        await self._writing(work)
+        await self._cleared(work)
 
     async def drop(self, knowledge_base: int) -> None:
         def work(tx: Tx) -> None:
             if tables.is_prepared(tx, self._schema):
                 tables.lock(tx, self._schema, knowledge_base)
-                tables.drop_all(tx, self._schema, knowledge_base)
+                tables.retire(tx, self._schema, knowledge_base)
 
-        await self._writing(work)
+        await self._cleared(work)
 
-    async def _writing(self, work: Callable[[Tx], Result]) -> Result:
+    async def _cleared(self, work: Callable[[Tx], None]) -> None:
+        """Work that leaves tables behind, which go as soon as nobody reads them: now, or the next time."""
         self._server.hold()
         try:
-            return await self._server.write(work)
+            await self._server.write(work)
+            for build in await self._server.read(lambda tx: tables.leftovers(tx, self._schema)):
+                await self._drop(build)
         finally:
             await self._server.let_go()
+
+    async def _drop(self, build: int) -> None:
+        for _ in range(DROP_TRIES):
+            try:
+                return await self._server.write(lambda tx: tables.drop(tx, self._schema, build))
+            except RetrieverUnavailable as error:
+                log.info("tables of build %s are still in use: %s", build, error)
+            await asyncio.sleep(DROP_PAUSE)
+        log.warning("tables of build %s stay until the next index is switched to or dropped", build)
 
     async def _opened(self, work: Callable[[Tx], State]) -> PostgresIndex:
         self._server.hold()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.index.facts import hash_fact, hash_text, pairs
-from qianxun.index.postgres_server import Tx, bigints
+from qianxun.index.postgres_server import Packed, Tx, bigints
 from qianxun.index.postgres_tables import Tables
 from qianxun.types import And, Attributes, Eq, Everything, Filter, In, Not, Or, Range, Scalar
 
@@ -49,19 +50,55 @@ def remove(tx: Tx, tables: Tables, owners: Owners) -> None:
     tx.run(f"DELETE FROM {tables.facts} WHERE owner = ANY(%(gone)s::bigint[])", gone=bigints(gone))
 
 
-def passing(tx: Tx, tables: Tables, base: int, where: Filter) -> Owners:
-    """The owners that a filter lets through, sorted."""
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Whose entries a search may find: those of ``owners`` or, where these are fewer, of all but them."""
+
+    owners: Owners
+    but_them: bool = False
+
+    @property
+    def is_nothing(self) -> bool:
+        return not self.but_them and len(self.owners) == 0
+
+    def condition(self) -> str:
+        """On the column ``owner``; ``%(owners)s`` are `value`."""
+        return f"owner {'<> ALL' if self.but_them else '= ANY'}(%(owners)s::bigint[])"
+
+    @property
+    def value(self) -> Packed:
+        return bigints(self.owners)
+
+    def among(self, owners: Owners) -> NDArray[np.bool_]:
+        """Which of these are allowed."""
+        return np.isin(owners, self.owners, invert=self.but_them)
+
+
+def passing(tx: Tx, tables: Tables, base: int, where: Filter) -> Allowed | None:
+    """Whom a filter lets through; None when that is everybody.
+
+    Most filters name a few documents or leave out a few, in a base of very many: only the few are sent about.
+    """
     values: dict[str, Any] = {"base": base}
     condition = _condition(where, tables, values)
-    statement = f"SELECT owner AS value FROM {tables.owners} o WHERE o.base = %(base)s AND {condition} ORDER BY owner"
-    return np.sort(tx.ints(statement, **values))
+    found = tx.one(
+        f"SELECT count(*) FILTER (WHERE {condition}), count(*) FROM {tables.owners} o WHERE o.base = %(base)s", **values
+    )
+    assert found is not None
+    passed, total = found
+    if passed == total:
+        return None
+    but_them = 2 * passed > total
+    wanted = f"NOT {condition}" if but_them else condition
+    statement = f"SELECT owner AS value FROM {tables.owners} o WHERE o.base = %(base)s AND {wanted}"
+    return Allowed(np.sort(tx.ints(statement, **values)), but_them)
 
 
 def _condition(where: Filter, tables: Tables, values: dict[str, Any]) -> str:
     """A condition on the owner ``o``; what it compares with is put into ``values``."""
     match where:
         case Everything():
-            return "true"
+            return "(true)"
         case Eq(name, value):
             return _holding(name, (value,), tables, values)
         case In(name, wanted):
@@ -69,9 +106,9 @@ def _condition(where: Filter, tables: Tables, values: dict[str, Any]) -> str:
         case Range():
             return _within(where, tables, values)
         case And(parts):
-            return _joined(" AND ", "true", parts, tables, values)
+            return _joined(" AND ", "(true)", parts, tables, values)
         case Or(parts):
-            return _joined(" OR ", "false", parts, tables, values)
+            return _joined(" OR ", "(false)", parts, tables, values)
         case Not(part):
             return f"(NOT {_condition(part, tables, values)})"
 
@@ -90,9 +127,9 @@ def _holding(name: str, wanted: Iterable[Scalar], tables: Tables, values: dict[s
 def _within(where: Range, tables: Tables, values: dict[str, Any]) -> str:
     bounds = list(where.bounds())
     if len({isinstance(bound, str) for _, bound in bounds}) > 1:
-        return "false"  # no value is both a number and a string
+        return "(false)"  # no value is both a number and a string
     if any(isinstance(bound, float) and math.isnan(bound) for _, bound in bounds):
-        return "false"
+        return "(false)"
     conditions = [f"f.field = {_bound(values, signed(hash_text(where.field)))}"]
     for name, bound in bounds:
         if isinstance(bound, str):

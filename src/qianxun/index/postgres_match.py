@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from qianxun.index import keywords
 from qianxun.index.extents import unusable
 from qianxun.index.keywords import DECIMALS, K1, Require, distinct
-from qianxun.index.postgres_facts import Owners
+from qianxun.index.postgres_facts import Allowed
 from qianxun.index.postgres_postings import GRAMS, NORMS, WORDS, decoded, rows_of, term_hash
 from qianxun.index.postgres_server import Tx, bigints
 from qianxun.index.postgres_tables import State, Tables
@@ -133,8 +133,8 @@ def count(search: Search, terms: Terms) -> TermCounts:
 # ── scores ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def match(search: Search, terms: Terms, limit: int, require: Require, owners: Owners | None) -> Ranking:
-    """The best entries, of these owners (None: of all), ties by key."""
+def match(search: Search, terms: Terms, limit: int, require: Require, allowed: Allowed | None) -> Ranking:
+    """The best of the allowed entries (None: of all), ties by key."""
     words = distinct(terms.words)
     held = _telling(search, words, distinct(terms.grams))
     top = _ceiling(search, held)
@@ -142,10 +142,10 @@ def match(search: Search, terms: Terms, limit: int, require: Require, owners: Ow
         return Ranking.of((), top)
     scores = _scores(search, held, words if require == "all" else ())
     candidates = np.flatnonzero(scores)
-    few = None if owners is None else _few(search, owners)
+    few = None if allowed is None else _few(search, allowed)
     if few is not None:
-        candidates, owners = np.intersect1d(candidates, few), None
-    return _best(search, candidates, np.round(scores, DECIMALS), limit, owners, top)
+        candidates, allowed = np.intersect1d(candidates, few), None
+    return _best(search, candidates, np.round(scores, DECIMALS), limit, allowed, top)
 
 
 def _telling(search: Search, words: Sequence[str], grams: Sequence[str]) -> dict[tuple[str, str], Held]:
@@ -159,7 +159,6 @@ def _telling(search: Search, words: Sequence[str], grams: Sequence[str]) -> dict
     characters = [(GRAMS, gram) for gram in grams if len(gram) == 1]
     if not plain and not characters:
         return {}
-    search.tx.run(PLANNED)
     found = search.postings(plain, characters, most + state.dead)
     kept = {term: held for term, held in found.items() if len(term[1]) > 1 or term[0] == WORDS or len(held) <= most}
     if any(map(len, kept.values())):
@@ -203,27 +202,27 @@ def _ceiling(search: Search, held: Mapping[tuple[str, str], Held]) -> float:
 # ── the best of them ─────────────────────────────────────────────────────────────────────────────
 
 
-def _few(search: Search, owners: Owners) -> Keys | None:
-    """The rows of these owners, if they are few."""
-    if len(owners) > FEW:
+def _few(search: Search, allowed: Allowed) -> Keys | None:
+    """The allowed rows, if they are few."""
+    if allowed.but_them or len(allowed.owners) > FEW:
         return None
     rows = search.tx.ints(
         f"""SELECT row AS value FROM {search.tables.entries} WHERE base = %(base)s AND lane = 0
-            AND owner = ANY(%(owners)s::bigint[]) LIMIT {FEW + 1}""",
+            AND {allowed.condition()} LIMIT {FEW + 1}""",
         base=search.state.base,
-        owners=bigints(owners),
+        owners=allowed.value,
     )
     return rows if len(rows) <= FEW else None
 
 
 def _best(
-    search: Search, candidates: Keys, scores: NDArray[np.float64], limit: int, owners: Owners | None, top: float
+    search: Search, candidates: Keys, scores: NDArray[np.float64], limit: int, allowed: Allowed | None, top: float
 ) -> Ranking:
     """Asks for the keys of more and more rows until the best, and all that tie with the last, are among them."""
-    fetch = limit if owners is None else 4 * limit + 32
+    fetch = limit if allowed is None else 4 * limit + 32
     while True:
         rows = _head(candidates, scores, fetch)
-        keys, kept = _keys(search, rows, owners)
+        keys, kept = _keys(search, rows, allowed)
         if len(kept) >= limit or len(rows) == len(candidates):
             return Ranking.ordered(keys, scores[kept], top).head(limit)
         fetch *= 8
@@ -239,7 +238,7 @@ def _head(candidates: Keys, scores: NDArray[np.float64], number: int) -> Keys:
     return best
 
 
-def _keys(search: Search, rows: Keys, owners: Owners | None) -> tuple[Keys, Keys]:
+def _keys(search: Search, rows: Keys, allowed: Allowed | None) -> tuple[Keys, Keys]:
     """The keys of those rows that are allowed, and these rows."""
     if len(rows) == 0:
         return rows, rows
@@ -251,6 +250,6 @@ def _keys(search: Search, rows: Keys, owners: Owners | None) -> tuple[Keys, Keys
     if len(found) != len(rows):
         raise unusable("倒排表与条目不符")
     held = np.array(found, dtype=np.int64)
-    if owners is not None:
-        held = held[np.isin(held[:, 2], owners)]
+    if allowed is not None:
+        held = held[allowed.among(held[:, 2])]
     return held[:, 1], held[:, 0]

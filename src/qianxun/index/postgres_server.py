@@ -115,63 +115,28 @@ class Tx:
             return b"".join(bytes(part) for part in copy)[len(COPY_HEAD) : -len(COPY_TAIL)]
 
 
-class Server:
-    """Where the tables are. Every statement runs in one of its threads, each of which has a connection of its own.
+Transaction = Callable[[Any], AbstractContextManager[Tx]]
+
+
+class Crew:
+    """Threads, each with a connection of its own.
 
     A thread needs no turn at a shared pool, and finds out at once that a server is away: there is nothing to wait for.
     """
 
-    def __init__(self, url: str, connections: int = CONNECTIONS) -> None:
-        self._url = url.replace("postgresql+psycopg://", "postgresql://", 1)
-        self._connections = connections
-        self._users = 0
-        self._guard = threading.Lock()
-        self._threads: ThreadPoolExecutor | None = None
+    def __init__(self, url: str, connections: int) -> None:
+        self.threads = ThreadPoolExecutor(connections, "qianxun-postgres")
+        self._url = url
         self._own = threading.local()
-        self._open: set[Any] = set()
+        self._open: list[Any] = []
 
-    # ── who uses it ──────────────────────────────────────────────────────────────────────────────
-
-    def hold(self) -> None:
-        """Its connections stay open until as many have called `release`."""
-        with self._guard:
-            if self._users == 0:
-                self._threads = ThreadPoolExecutor(self._connections, "qianxun-postgres")
-            self._users += 1
-
-    def release(self) -> None:
-        with self._guard:
-            self._users -= 1
-            if self._users:
-                return
-            threads, self._threads = self._threads, None
-        assert threads is not None
-        threads.shutdown(wait=True)
-        with self._guard:
-            idle, self._open = self._open, set()
-        for connection in idle:
+    def dismiss(self) -> None:
+        """Waits for what is running."""
+        self.threads.shutdown(wait=True)
+        for connection in self._open:
             connection.close()
 
-    async def let_go(self) -> None:
-        """`release`, off the event loop: the last one waits for what is running."""
-        await asyncio.to_thread(self.release)
-
-    # ── work ─────────────────────────────────────────────────────────────────────────────────────
-
-    async def read(self, work: Callable[[Tx], Result]) -> Result:
-        """``work`` sees one state of the database, whatever others write meanwhile."""
-        return await self._in_thread(lambda: self._attempted(work, _reading))
-
-    async def write(self, work: Callable[[Tx], Result]) -> Result:
-        """All or nothing, durable when it returns. It may be tried twice: it must not mind."""
-        return await self._in_thread(lambda: self._attempted(work, _writing))
-
-    async def _in_thread(self, work: Callable[[], Result]) -> Result:
-        if self._threads is None:
-            raise IndexUnusable("索引已经关闭", hint="请重新打开知识库")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-    def _attempted(self, work: Callable[[Tx], Result], transaction: Transaction) -> Result:
+    def attempt(self, work: Callable[[Tx], Result], transaction: Transaction) -> Result:
         """Once more where the connection turns out to be dead: the server may have been restarted since it was used."""
         with _told():
             import psycopg
@@ -198,14 +163,55 @@ class Server:
         if held is not None:
             held.close()
             self._own.connection = None
+            self._open.remove(held)
         fresh = connect(self._url)
-        with self._guard:
-            self._open = {connection for connection in self._open if not connection.closed} | {fresh}
+        self._open.append(fresh)
         self._own.connection, self._own.until = fresh, time.monotonic() + OLD_SECONDS
         return fresh
 
 
-Transaction = Callable[[Any], AbstractContextManager[Tx]]
+class Server:
+    """Where the tables are. Every statement runs in one of its threads."""
+
+    def __init__(self, url: str, connections: int = CONNECTIONS) -> None:
+        self._url = url.replace("postgresql+psycopg://", "postgresql://", 1)
+        self._connections = connections
+        self._users = 0
+        self._guard = threading.Lock()
+        self._crew: Crew | None = None
+
+    def hold(self) -> None:
+        """Its connections stay open until as many have called `release`."""
+        with self._guard:
+            if self._crew is None:
+                self._crew = Crew(self._url, self._connections)
+            self._users += 1
+
+    def release(self) -> None:
+        with self._guard:
+            self._users -= 1
+            if self._users or self._crew is None:
+                return
+            crew, self._crew = self._crew, None
+        crew.dismiss()
+
+    async def let_go(self) -> None:
+        """`release`, off the event loop: the last one waits for what is running."""
+        await asyncio.to_thread(self.release)
+
+    async def read(self, work: Callable[[Tx], Result]) -> Result:
+        """``work`` sees one state of the database, whatever others write meanwhile."""
+        return await self._run(work, _reading)
+
+    async def write(self, work: Callable[[Tx], Result]) -> Result:
+        """All or nothing, durable when it returns. It may be tried twice: it must not mind."""
+        return await self._run(work, _writing)
+
+    async def _run(self, work: Callable[[Tx], Result], transaction: Transaction) -> Result:
+        crew = self._crew
+        if crew is None:
+            raise IndexUnusable("索引已经关闭", hint="请重新打开知识库")
+        return await asyncio.get_running_loop().run_in_executor(crew.threads, crew.attempt, work, transaction)
 
 
 @contextmanager
@@ -280,7 +286,9 @@ def _meaning(error: Any) -> QianxunError:
         return unusable(f"表不见了（{said}）")
     if state[:2] == "XX":
         return unusable(f"PostgreSQL 报告数据损坏（{said}）")
-    if state in ("58P01", "0A000", "42704") and "vector" in said:
+    if state == "55P03":
+        return RetrieverUnavailable("PostgreSQL 的表正被占用", hint="稍后再试")
+    if (state in ("58P01", "0A000", "42704") and "vector" in said) or "create extension" in said:
         return RetrieverUnavailable(f"PostgreSQL 里没有 pgvector：{said}", hint=EXTENSION_HINT)
     if state == "42501":
         return RetrieverUnavailable(f"PostgreSQL 不允许：{said}", hint="为这个用户授予建表（CREATE）的权限")

@@ -29,6 +29,7 @@ FORMAT: Final = 1
 LANES: Final[dict[VectorField, int]] = {"content": 0, "question": 1}
 INLINE_DIMENSIONS: Final = 1_900  # three vectors of 512 share a page of 8 KB; longer ones lie beside the table
 ABANDONED: Final = "1 day"  # a build that nobody has written to for so long was given up
+PATIENCE: Final = "300ms"  # less than PostgreSQL takes to see a deadlock
 PARTS: Final = ("entries", "vectors", "owners", "facts", "postings", "deaths")
 
 
@@ -116,6 +117,7 @@ def prepare(tx: Tx, schema: str) -> None:
             base integer NOT NULL,
             format integer NOT NULL,
             is_current boolean NOT NULL DEFAULT false,
+            is_retired boolean NOT NULL DEFAULT false,
             model text NOT NULL, dimension integer NOT NULL, analysis text NOT NULL,
             watermark bigint NOT NULL DEFAULT 0,
             generation bigint NOT NULL DEFAULT 0,
@@ -136,11 +138,12 @@ COUNTS: Final = ("watermark", "generation", "next_row", "next_owner", "contents"
 
 
 def load(tx: Tx, schema: str, base: int, build: int | None, *, changing: bool = False) -> State | None:
-    """The state of a build of this base, or of its current one; None when there is no such."""
+    """The state of a build of this base, or of its current one; None when there is no such, or it was retired."""
     wanted = "is_current" if build is None else f"build = {build:d}"
     found = tx.one(
         f"""SELECT build, format, model, dimension, analysis, vectors, graphs, segments, {", ".join(COUNTS)}
-            FROM {schema}.builds WHERE base = %(base)s AND {wanted} {"FOR UPDATE" if changing else ""}""",
+            FROM {schema}.builds WHERE base = %(base)s AND NOT is_retired AND {wanted}
+            {"FOR UPDATE" if changing else ""}""",
         base=base,
     )
     if found is None:
@@ -234,37 +237,34 @@ def analyze(tx: Tx, tables: Tables, dimension: int) -> None:
 
 
 def make_current(tx: Tx, schema: str, state: State) -> None:
-    """The base's other builds go with it: the one it replaces, and those that were given up."""
+    """The base's older builds, the one it replaces among them, are retired with it: nobody finds them any more."""
     tx.run(
-        f"UPDATE {schema}.builds SET is_current = false WHERE base = %(base)s AND is_current AND build <> %(build)s",
+        f"""UPDATE {schema}.builds SET is_current = false, is_retired = true
+            WHERE base = %(base)s AND build < {state.build:d}""",
         base=state.base,
-        build=state.build,
     )
-    replaced = tx.rows(
-        f"""DELETE FROM {schema}.builds WHERE base = %(base)s AND build <> %(build)s
-            AND (build < %(build)s OR touched_at < clock_timestamp() - interval '{ABANDONED}') RETURNING build""",
-        base=state.base,
-        build=state.build,
+    tx.run(f"UPDATE {schema}.builds SET is_current = true WHERE build = {state.build:d}")
+
+
+def retire(tx: Tx, schema: str, base: int) -> None:
+    """All that there is of a base."""
+    tx.run(f"UPDATE {schema}.builds SET is_current = false, is_retired = true WHERE base = %(base)s", base=base)
+
+
+def leftovers(tx: Tx, schema: str) -> list[int]:
+    """Builds that were retired, and those that were begun and given up."""
+    if not is_prepared(tx, schema):
+        return []
+    found = tx.rows(
+        f"""SELECT build FROM {schema}.builds WHERE is_retired
+            OR (NOT is_current AND touched_at < clock_timestamp() - interval '{ABANDONED}')"""
     )
-    tx.run(f"UPDATE {schema}.builds SET is_current = true WHERE build = %(build)s", build=state.build)
-    for (build,) in replaced:
-        drop_tables(tx, Tables(schema, build))
+    return [build for (build,) in found]
 
 
-def drop_all(tx: Tx, schema: str, base: int) -> None:
-    for (build,) in tx.rows(f"DELETE FROM {schema}.builds WHERE base = %(base)s RETURNING build", base=base):
-        drop_tables(tx, Tables(schema, build))
-
-
-def drop_abandoned(tx: Tx, schema: str, base: int) -> None:
-    gone = tx.rows(
-        f"""DELETE FROM {schema}.builds WHERE base = %(base)s AND NOT is_current
-            AND touched_at < clock_timestamp() - interval '{ABANDONED}' RETURNING build""",
-        base=base,
-    )
-    for (build,) in gone:
-        drop_tables(tx, Tables(schema, build))
-
-
-def drop_tables(tx: Tx, tables: Tables) -> None:
+def drop(tx: Tx, schema: str, build: int) -> None:
+    """Waits but a moment for those who still read its tables: longer, and they could wait for us, and we for them."""
+    tx.run(f"SET LOCAL lock_timeout = '{PATIENCE}'")
+    tables = Tables(schema, build)
     tx.run("DROP TABLE IF EXISTS " + ", ".join(getattr(tables, part) for part in PARTS))
+    tx.run(f"DELETE FROM {schema}.builds WHERE build = %(build)s", build=build)

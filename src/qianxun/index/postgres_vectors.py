@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from qianxun.index import vectors
-from qianxun.index.postgres_facts import Owners
+from qianxun.index.postgres_facts import Allowed
 from qianxun.index.postgres_server import Tx, bigints, packed_vector
 from qianxun.index.postgres_tables import LANES, State, Tables
 from qianxun.types import NOTHING, Keys, Ranking, Scores, Vector, VectorField
@@ -45,55 +45,55 @@ class Search:
     def lane(self) -> int:
         return LANES[self.field]
 
-    def values(self, owners: Owners | None) -> dict[str, Any]:
+    def values(self, allowed: Allowed | None) -> dict[str, Any]:
         held = {"base": self.state.base, "lane": self.lane, "vector": packed_vector(self.vector)}
-        return held if owners is None else {**held, "owners": bigints(owners)}
+        return held if allowed is None else {**held, "owners": allowed.value}
 
-    def condition(self, owners: Owners | None) -> str:
+    def condition(self, allowed: Allowed | None) -> str:
         mine = f"base = %(base)s AND lane = {self.lane:d}"
-        return mine if owners is None else f"{mine} AND owner = ANY(%(owners)s::bigint[])"
+        return mine if allowed is None else f"{mine} AND {allowed.condition()}"
 
 
-def nearest(search: Search, limit: int, owners: Owners | None, exact_limit: int) -> Ranking:
-    """The nearest of these owners' entries (None: of all), ties by key."""
+def nearest(search: Search, limit: int, allowed: Allowed | None, exact_limit: int) -> Ranking:
+    """The nearest of the allowed entries (None: of all), ties by key."""
     number = search.state.vectors[search.lane]
-    if limit <= 0 or number == 0 or (owners is not None and len(owners) == 0):
+    if limit <= 0 or number == 0 or (allowed is not None and allowed.is_nothing):
         return NOTHING
     wants_graph = search.state.graphs[search.lane] and number > exact_limit and limit <= DEEPEST
-    if not wants_graph or (owners is not None and _are_few(search, owners)):
-        return _exactly(search, limit, owners)
-    found = _by_graph(search, limit, owners)
-    return _exactly(search, limit, owners) if found is None else found
+    if not wants_graph or (allowed is not None and _are_few(search, allowed)):
+        return _exactly(search, limit, allowed)
+    found = _by_graph(search, limit, allowed)
+    return _exactly(search, limit, allowed) if found is None else found
 
 
-def _are_few(search: Search, owners: Owners) -> bool:
-    if len(owners) > FEW:
+def _are_few(search: Search, allowed: Allowed) -> bool:
+    if allowed.but_them or len(allowed.owners) > FEW:
         return False
     found = search.tx.one(
-        f"SELECT count(*) FROM (SELECT FROM {search.tables.vectors} WHERE {search.condition(owners)} "
+        f"SELECT count(*) FROM (SELECT FROM {search.tables.vectors} WHERE {search.condition(allowed)} "
         f"LIMIT {FEW + 1}) AS found",
-        **{name: value for name, value in search.values(owners).items() if name not in ("vector", "lane")},
+        **{name: value for name, value in search.values(allowed).items() if name not in ("vector", "lane")},
     )
     assert found is not None
     return bool(found[0] <= FEW)
 
 
-def _exactly(search: Search, limit: int, owners: Owners | None) -> Ranking:
+def _exactly(search: Search, limit: int, allowed: Allowed | None) -> Ranking:
     """All that can be among the best, ties and rounding included: the server's order is not yet ours."""
     found = search.tx.rows(
         f"""WITH scored AS MATERIALIZED (
                 SELECT key, embedding <#> %(vector)s::vector AS distance FROM {search.tables.vectors}
-                WHERE {search.condition(owners)}),
+                WHERE {search.condition(allowed)}),
             cut AS (SELECT distance FROM scored ORDER BY distance OFFSET %(limit)s - 1 LIMIT 1)
             SELECT key, distance FROM scored
             WHERE distance <= COALESCE((SELECT distance FROM cut), 'infinity'::float8) + {SLACK}""",
         limit=limit,
-        **search.values(owners),
+        **search.values(allowed),
     )
     return _ranking(found).head(limit)
 
 
-def _by_graph(search: Search, limit: int, owners: Owners | None) -> Ranking | None:
+def _by_graph(search: Search, limit: int, allowed: Allowed | None) -> Ranking | None:
     """From the HNSW index; None where it cannot say all that is asked.
 
     Its scan goes on until enough entries pass the filter, or it has seen as many as there are.
@@ -101,7 +101,7 @@ def _by_graph(search: Search, limit: int, owners: Owners | None) -> Ranking | No
     pool = max(limit, POOLED)
     wanted = pool + 32
     _plan(search, min(max(SEARCH_WIDTH, 2 * wanted), 1_000))
-    found = search.tx.rows(statement(search, owners), wanted=wanted, **search.values(owners))
+    found = search.tx.rows(statement(search, allowed), wanted=wanted, **search.values(allowed))
     ranking = _ranking(found)
     is_all = len(ranking) == search.state.vectors[search.lane]
     if not is_all and (len(ranking) < wanted or ranking.scores[limit - 1] - ranking.scores[-1] <= SLACK):
@@ -109,9 +109,9 @@ def _by_graph(search: Search, limit: int, owners: Owners | None) -> Ranking | No
     return ranking.head(limit)
 
 
-def statement(search: Search, owners: Owners | None) -> str:
+def statement(search: Search, allowed: Allowed | None) -> str:
     return f"""SELECT key, embedding <#> %(vector)s::vector AS distance FROM {search.tables.vectors}
-               WHERE {search.condition(owners)} ORDER BY {_measure(search.state)} LIMIT %(wanted)s"""
+               WHERE {search.condition(allowed)} ORDER BY {_measure(search.state)} LIMIT %(wanted)s"""
 
 
 def _measure(state: State) -> str:
