@@ -57,6 +57,8 @@ def _answer(asked: Asked, table: AskedTable, sure: float) -> TableAnswer:
     except Unanswerable as reason:
         return _declined(str(reason), table.id, read.plan.rows or (), confidence * 0.5)
     reading = _reading(sheet, read.plan)
+    if len({sheet.columns[column].name for column in read.plan.outputs}) < len(read.plan.outputs):
+        return replace(_declined("几列同名，分不清问的是哪一列", table.id, outcome.rows[:10], 0.2), reading=reading)
     if read.plan.operation == "lookup" and any(_repeats(text, asked, read) for text in outcome.shown):
         return replace(_declined("查到的就是问题里说的", table.id, outcome.rows[:10], 0.2), reading=reading)
     if confidence < (sure if read.plan.operation == "lookup" else sure + _SURE_OF_WORK):
