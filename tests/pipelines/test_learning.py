@@ -33,8 +33,8 @@ def told(folder: Path, story: Story, *models: Meanings, background: bool = False
     asyncio.run(tell())
 
 
-async def held(engine: Engine, kb: int, model: str = "meanings") -> set[str]:
-    return await engine.records.read(lambda tx: terms.held(tx, kb, model))
+async def held(engine: Engine, kb: int, model: str = "meanings", dimension: int = 64) -> set[str]:
+    return await engine.records.read(lambda tx: terms.held(tx, kb, model, dimension))
 
 
 # ── which words ──────────────────────────────────────────────────────────────────────────────────
@@ -161,7 +161,7 @@ def test_another_model_has_words_of_its_own(tmp_path: Path) -> None:
         await engine.rebuild(kb, model="other")
         assert await held(engine, kb) == set()
         await engine.learn_terms(kb)
-        assert await held(engine, kb, "other") == before
+        assert await held(engine, kb, "other", 32) == before
         assert (await engine.verify(kb)).is_clean
 
     told(tmp_path, story, Meanings(), other)

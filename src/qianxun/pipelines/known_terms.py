@@ -11,11 +11,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from qianxun.synonyms import NO_SYNONYMS, Thesaurus, of_user
 from qianxun.types import Vector, Vectors
 
+ModelKey: TypeAlias = tuple[str, int]  # name and dimension: vectors of one kind
 WORDS: Final = 2_000  # of queries, whose vectors are kept: at 512 numbers each four megabytes
 
 
@@ -23,7 +24,7 @@ WORDS: Final = 2_000  # of queries, whose vectors are kept: at 512 numbers each 
 class LearntTerms:
     """Words of one base, in order, and a row for each under one model."""
 
-    model: str
+    model: ModelKey
     terms: tuple[str, ...]
     vectors: Vectors
 
@@ -39,7 +40,7 @@ class KnownTerms:
         self._config: Mapping[str, Any] | None = None
         self._own = NO_SYNONYMS
         self._learnt: LearntTerms | None = None
-        self._vectors: OrderedDict[tuple[str, str], Vector] = OrderedDict()
+        self._vectors: OrderedDict[tuple[ModelKey, str], Vector] = OrderedDict()
         self._written: float | None = None  # when the index last changed since the words were learnt
         self._has_begun = False
         self._version = 0
@@ -60,7 +61,7 @@ class KnownTerms:
         """Another number whenever other words were learnt."""
         return self._version
 
-    def learnt(self, model: str) -> LearntTerms | None:
+    def learnt(self, model: ModelKey) -> LearntTerms | None:
         """The words under this model; None while they have not been read."""
         return self._learnt if self._learnt is not None and self._learnt.model == model else None
 
@@ -96,13 +97,13 @@ class KnownTerms:
 
     # ── words of queries ─────────────────────────────────────────────────────────────────────────
 
-    def vector(self, model: str, word: str) -> Vector | None:
+    def vector(self, model: ModelKey, word: str) -> Vector | None:
         found = self._vectors.get((model, word))
         if found is not None:
             self._vectors.move_to_end((model, word))
         return found
 
-    def keep_vectors(self, model: str, words: Sequence[str], vectors: Vectors) -> None:
+    def keep_vectors(self, model: ModelKey, words: Sequence[str], vectors: Vectors) -> None:
         for word, vector in zip(words, vectors, strict=True):
             self._vectors[model, word] = vector
         while len(self._vectors) > WORDS:

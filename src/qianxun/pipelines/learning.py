@@ -62,7 +62,7 @@ async def learn(base: OpenBase, seconds: float = SECONDS) -> Learnt:
     until = time.monotonic() + seconds
     async with base.terms.learning:
         base.terms.begin()
-        known = await asyncio.to_thread(_known, base, model.name)
+        known = await asyncio.to_thread(_known, base, model)
         if time.monotonic() + min(known.chunks, CHUNKS) * READING_SECONDS > until:
             base.terms.note_write()
             return Learnt(len(known.held), 0, 0, None)
@@ -97,9 +97,10 @@ class _Known:
     held: set[str]
 
 
-def _known(base: OpenBase, model: str) -> _Known:
+def _known(base: OpenBase, model: EmbeddingModel) -> _Known:
     with base.records.reading() as tx:
-        return _Known(terms.chunk_count(tx, base.id), terms.held(tx, base.id, model))
+        held = terms.held(tx, base.id, model.name, model.dimension)
+        return _Known(terms.chunk_count(tx, base.id), held)
 
 
 def _wanted(base: OpenBase, every: int) -> dict[str, int]:

@@ -114,18 +114,20 @@ async def _standing(serving: Serving, words: Iterable[str], where: Filter) -> se
 
 async def _learnt_terms(base: OpenBase, model: EmbeddingModel) -> LearntTerms:
     """The words of the base under this model, read once after they were learnt."""
-    held = base.terms.learnt(model.name)
+    key = (model.name, model.dimension)
+    held = base.terms.learnt(key)
     if held is None:
         version = base.terms.version
-        found = await base.records.read(lambda tx: terms.learnt(tx, base.id, model.name, model.dimension))
-        held = LearntTerms(model.name, *found)
+        found = await base.records.read(lambda tx: terms.learnt(tx, base.id, *key))
+        held = LearntTerms(key, *found)
         base.terms.remember(held, version)
     return held
 
 
 async def _vectors(base: OpenBase, model: EmbeddingModel, words: Sequence[str]) -> dict[str, Vector]:
     """The vectors of a query's words, those asked for before without the model; none where it fails or takes long."""
-    lacking = [word for word in words if base.terms.vector(model.name, word) is None]
+    key = (model.name, model.dimension)
+    lacking = [word for word in words if base.terms.vector(key, word) is None]
     if lacking:
         try:
             async with asyncio.timeout(SECONDS):
@@ -134,6 +136,6 @@ async def _vectors(base: OpenBase, model: EmbeddingModel, words: Sequence[str]) 
             # Whoever searches by meaning is told by that arm; here the query is merely said in fewer ways.
             log.info("no related words for a query of base %s: %s", base.id, error or "timeout")
         else:
-            base.terms.keep_vectors(model.name, lacking, made)
-    found = {word: base.terms.vector(model.name, word) for word in words}
+            base.terms.keep_vectors(key, lacking, made)
+    found = {word: base.terms.vector(key, word) for word in words}
     return {word: vector for word, vector in found.items() if vector is not None}

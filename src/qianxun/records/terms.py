@@ -50,8 +50,10 @@ def _served(knowledge_base: int, *columns: Any) -> Select[Any]:
 # ── what was learnt of it ────────────────────────────────────────────────────────────────────────
 
 
-def held(tx: Connection, knowledge_base: int, model: str) -> set[str]:
-    return set(tx.execute(_own(knowledge_base, model, TermRow.term)).scalars())
+def held(tx: Connection, knowledge_base: int, model: str, dimension: int) -> set[str]:
+    """The terms with a vector of this dimension; the others are to be learnt anew."""
+    size = func.length(TermRow.vector) == dimension * VECTOR_TYPE.itemsize
+    return set(tx.execute(_own(knowledge_base, model, TermRow.term).where(size)).scalars())
 
 
 def learnt(tx: Connection, knowledge_base: int, model: str, dimension: int) -> tuple[tuple[str, ...], Vectors]:
