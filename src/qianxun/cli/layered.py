@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from qianxun.cli.drawing import show_degraded
+from qianxun.cli.explain import command_for
 from qianxun.cli.layered_view import show
 from qianxun.cli.narrowing import DocOption, ProjectOption, TagOption, TypeOption, UserOption, filter_of
 from qianxun.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
@@ -159,7 +160,7 @@ def _advice(start: str, request: Request, base: KnowledgeBase, held: int) -> str
     now = base.config.get(engine, {}).get("keyword_threshold", 0.5)
     lower = f"{start} kb set {name} {engine}.keyword_threshold={now * 0.6:.2g}"
     tips.append(say(f"放宽阈值：{lower}", f"lower a threshold: {lower}"))
-    everywhere = f"{start} search {quoted(request.query)} --kb {name}"
+    everywhere = command_for(start, request.query, base.name, {})
     tips.append(say(f"正文和表格一起找：{everywhere}", f"search prose and tables alike: {everywhere}"))
     if not request.explain:
         tips.append(say("加 --explain 看每一层做了什么", "add --explain to see what each layer did"))
