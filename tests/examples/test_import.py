@@ -212,22 +212,24 @@ def test_two_imports_at_once_store_each_example_once(store: ExampleStore, workbo
     path = workbook({"qa_examples": [(f"问{number}", "答") for number in range(300)]})
     store.prepare()
     start = threading.Barrier(3)
-    failed: list[BaseException] = []
+    told: list[int | BaseException] = []
 
     def work() -> None:
-        own = ExampleStore(store.engine, "gd2502_", MODEL, writing=for_writing(store.engine).begin)
+        is_sqlite = store.engine.dialect.name == "sqlite"
+        writing = for_writing(store.engine).begin if is_sqlite else None
+        own = ExampleStore(store.engine, "gd2502_", MODEL, writing=writing)
         start.wait()
         try:
-            import_file(path, own)
+            told.append(import_file(path, own).total("added"))
         except BaseException as error:
-            failed.append(error)
+            told.append(error)
 
     threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert failed == []
+    assert sum(told) == 300  # type: ignore[arg-type]
     assert len(stored(store)) == 300
 
 

@@ -20,6 +20,7 @@ from qianxun.examples.vectors import Watch, unwatched, vectorize
 from qianxun.types import Vector
 
 AT_ONCE: Final = 500  # rows in one statement
+COUNTED: Final = {"preserve_rowcount": True}  # SQLAlchemy forgets how many rows an INSERT made, unless told not to
 MANY: Final = 1000  # rows for which an index is better built anew
 
 Item = TypeVar("Item")
@@ -88,10 +89,11 @@ def _keep(
     new = _without(offered, found)
     removed = [(category, draft) for draft in new if (category, draft) not in vectors]
     known = {**vectors, **dict(zip(removed, _vectors(store, removed, unwatched), strict=True))}
+    added = 0
     with _indexed_last(connection, table, len(new)):
         for batch in _batches(new):
             rows = [_row(draft, known[category, draft], now) for draft in batch]
-            connection.execute(_insert(connection, table), rows)
+            added += connection.execute(_insert(connection, table), rows, execution_options=COUNTED).rowcount
     changed = [
         {"row": row.id, "tags": list(draft.tags), "quality_grade": draft.quality_grade, "updated_at": now}
         for draft in offered
@@ -99,7 +101,7 @@ def _keep(
     ]
     if changed:
         connection.execute(table.update().where(table.c.id == bindparam("row")), changed)
-    return Kept(len(new), len(changed), len(offered) - len(new) - len(changed))
+    return Kept(added, len(changed), len(offered) - added - len(changed))
 
 
 @contextmanager
