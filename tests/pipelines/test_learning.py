@@ -12,6 +12,7 @@ from qianxun.chinese import Analyser
 from qianxun.engine import Engine
 from qianxun.errors import ModelUnavailable, NotFound
 from qianxun.pipelines import learning
+from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.learning import SMALL, Learnt, chosen, learn_quietly, telling_words
 from qianxun.records import terms
 from qianxun.types import Document, Vectors
@@ -293,5 +294,46 @@ def test_what_is_written_is_learnt_once_the_base_is_quiet(tmp_path: Path, monkey
                 return
             await asyncio.sleep(0.01)
         pytest.fail("nobody learnt it")
+
+    told(tmp_path, story, background=True)
+
+
+def test_the_engine_closes_while_a_model_hangs_over_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(learning, "LOOK_SECONDS", 0.01)
+    model = Gated()
+
+    async def story(engine: Engine, kb: int) -> None:
+        model.armed = True
+        (await engine.base(kb)).terms.note_write()
+        await asyncio.to_thread(model.entered.wait, 60)
+
+    try:
+        told(tmp_path, story, model, background=True)
+    finally:
+        model.gate.set()
+
+
+def test_however_often_a_base_is_written_to_it_is_not_learnt_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(learning, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(learning, "RESTING", 1e9)
+    gone: list[int] = []
+
+    async def counted(base: OpenBase) -> None:
+        base.terms.begin()
+        gone.append(base.id)
+        await asyncio.sleep(0.001)
+
+    monkeypatch.setattr(learning, "learn_quietly", counted)
+
+    async def story(engine: Engine, kb: int) -> None:
+        base = await engine.base(kb)
+        for _ in range(20):
+            base.terms.note_write()
+            await asyncio.sleep(0.01)
+        assert gone == [kb]
 
     told(tmp_path, story, background=True)
