@@ -12,7 +12,7 @@ from qianxun.cli.layered_view import CITED as ROWS_TOLD
 from qianxun.cli.layered_view import show
 from qianxun.pipelines.layered import Cited, LayeredRecall, TableShown
 from qianxun.types import Column
-from tests.pipelines.layered_recalls import DECLINED, TABLES, TEXTS
+from tests.pipelines.layered_recalls import ANSWER, DECLINED, TABLES, TEXTS
 
 
 def drawn(recall: LayeredRecall, width: int = 80, *, explain: bool = False) -> str:
@@ -101,6 +101,17 @@ def test_what_each_layer_saw_is_drawn_and_words_within_words_are_not_told_twice(
 
 def test_what_an_author_wrote_is_no_markup() -> None:
     assert "[bold]900" in drawn(TABLES)
+
+
+def test_nothing_that_was_written_gives_orders_to_the_terminal() -> None:
+    order = "\x1b[31m\x9b2J\x07\n"
+    column = Column(f"名{order}", (), unit=order)
+    table = TableShown("手册#0", f"题{order}", order, (column,), 1, (0,), order, f"注{order}", ((f"格{order}",),))
+    recall = with_table(table, Cited("手册#0", 0, 0, f"名{order}", f"格{order}"))
+    sure = replace(ANSWER, text=f"答{order}", reading=f"读{order}")
+    for answer in (sure, replace(sure, sure=False, reason=f"因{order}")):
+        page = drawn(replace(recall, answer=answer), explain=True)
+        assert not set(page) & set("\x1b\x9b\x07"), page
 
 
 def test_of_many_cited_rows_the_first_are_told_and_how_many_cells_there_are() -> None:

@@ -46,6 +46,11 @@ def place_of(chunk: Chunk) -> Text:
     return place
 
 
+def visible(text: str) -> str:
+    """In one line, without what a terminal would take for an order."""
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+
+
 def bar(score: float, width: int) -> str:
     """So many cells for a score of 1; anything above zero is seen."""
     eighths = round(min(max(score, 0.0), 1.0) * width * 8)

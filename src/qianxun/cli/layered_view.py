@@ -13,7 +13,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from qianxun.cli.drawing import INDENT, bar, bars, excerpt, highlighted, labelled, milliseconds, named, padded, place_of
+from qianxun.cli.drawing import (
+    INDENT,
+    bar,
+    bars,
+    excerpt,
+    highlighted,
+    labelled,
+    milliseconds,
+    named,
+    padded,
+    place_of,
+    visible,
+)
 from qianxun.cli.voice import print_folded, say
 
 if TYPE_CHECKING:
@@ -103,12 +115,13 @@ def show_answer(console: Console, recall: LayeredRecall, titles: Mapping[str, st
         return
     if not answer.sure:
         if recall.results:
-            told = say(f"不直接回答：{answer.reason}", f"No exact answer: {answer.reason}")
+            reason = visible(answer.reason)
+            told = say(f"不直接回答：{reason}", f"No exact answer: {reason}")
             print_folded(console, Text(f"? {told}", style="yellow"), 2, hanging=2)
             console.print()
         return
-    print_folded(console, Text.assemble(("✓ ", "green"), (answer.text, "bold")), 2, hanging=2)
-    labelled(console, say("理解", "read as"), answer.reading)
+    print_folded(console, Text.assemble(("✓ ", "green"), (visible(answer.text), "bold")), 2, hanging=2)
+    labelled(console, say("理解", "read as"), visible(answer.reading))
     lines = [_cited_row(list(cells), titles) for _, cells in groupby(recall.cited, lambda one: (one.table, one.row))]
     for line in lines[:CITED]:
         labelled(console, say("依据", "from"), line)
@@ -120,13 +133,13 @@ def show_answer(console: Console, recall: LayeredRecall, titles: Mapping[str, st
 
 def _cited_row(cells: Sequence[Cited], titles: Mapping[str, str]) -> Text:
     first = cells[0]
-    place = f"《{titles.get(first.table, first.table)}》"
+    place = f"《{visible(titles.get(first.table, first.table))}》"
     place += say("表头", "header") if first.row < 0 else say(f"第 {first.row + 1} 行", f"row {first.row + 1}")
     line = Text(place + "  ", style="cyan")
     for at, cell in enumerate(cells):
         line.append(say("，", ", ") if at else "", style="default")
-        line.append(f"{cell.name}{say('：', ': ')}" if cell.row >= 0 else "", style="dim")
-        line.append(cell.text, style="bold default")
+        line.append(f"{visible(cell.name)}{say('：', ': ')}" if cell.row >= 0 else "", style="dim")
+        line.append(visible(cell.text), style="bold default")
     return line
 
 
@@ -186,11 +199,12 @@ def _spoken(text: str, words: Sequence[str]) -> int:
 
 def _about(table: TableShown) -> Text:
     about = Text(
-        f"《{table.title}》" if table.title else say("（无标题的表格）", "(a table without a title)"), style="bold"
+        f"《{visible(table.title)}》" if table.title else say("（无标题的表格）", "(a table without a title)"),
+        style="bold",
     )
     size = say(f"{table.rows} 行 × {len(table.columns)} 列", f"{table.rows} rows × {len(table.columns)} columns")
-    kind = say(_type_name(table.type), table.type.replace("_", " "))
-    source = table.source if table.source != table.title else ""
+    kind = visible(say(_type_name(table.type), table.type.replace("_", " ")))
+    source = visible(table.source) if table.source != table.title else ""
     about.append("  " + " · ".join(part for part in (kind, size, source) if part), style="not bold dim")
     return about
 
@@ -215,7 +229,7 @@ def _cell(text: str, words: Sequence[str], is_cited: bool) -> Text:
 
 
 def _fitted(text: str, words: Sequence[str]) -> Text:
-    line = " ".join(text.split())
+    line = visible(text)
     if cell_len(line) > WIDEST:
         line = set_cell_size(line, WIDEST - 1).rstrip() + "…"
     return highlighted(line, words)
@@ -253,7 +267,7 @@ def _below(table: TableShown, rows: int, columns: int) -> list[str]:
     if more := len(table.columns) - columns:
         told.append(say(f"另有 {more} 列没有画出", f"{more} more columns"))
     lines = [say("，", ", ").join(told)] if told else []
-    return [*lines, *(line for line in table.notes.splitlines() if line.strip())]
+    return [*lines, *(visible(line) for line in table.notes.splitlines() if line.strip())]
 
 
 # ── why ──────────────────────────────────────────────────────────────────────────────────────────

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from qianxun.cli.drawing import show_degraded
+from qianxun.cli.drawing import show_degraded, visible
 from qianxun.cli.layered_view import show as show_layered
 from qianxun.cli.search import described as described_search
 from qianxun.cli.search import show
@@ -105,7 +105,7 @@ def _table(found: Sequence[LogEntry], names: dict[int, str]) -> Table:
 
 
 def _cut(query: str) -> str:
-    shown = " ".join("".join(sign if sign.isprintable() else " " for sign in query).split())
+    shown = visible(query)
     return shown if len(shown) <= QUERY_SHOWN else shown[:QUERY_SHOWN] + "…"
 
 
