@@ -563,12 +563,20 @@ def _wire(settings: Settings, folder: Path, models: Mapping[str, Any]) -> Engine
     parsing = settings.parsing
     limits = ParseLimits(file_bytes=parsing.file_megabytes * MIB, seconds=parsing.seconds, ocr=parsing.ocr)
     records = Records.open(database_url(settings), reach(settings), alone=True)
+    try:
+        return _wired(settings, models, records, limits)
+    except BaseException:
+        records.close()  # a database on a server would seem to be in use
+        raise
+
+
+def _wired(settings: Settings, models: Mapping[str, Any], records: Records, limits: ParseLimits) -> Engine:
     threads = ModelThreads()
     return Engine(
         settings=settings,
         records=records,
         backend=index_backend(settings, records.identity),
-        parsers=ParserPool(parsing.workers, limits),
+        parsers=ParserPool(settings.parsing.workers, limits),
         embeddings=Embeddings(settings, models),
         shelf=Shelf(settings, model_folders(settings), models),
         registered=open_registry(settings, records, threads),

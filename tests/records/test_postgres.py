@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import inspect, text
+from sqlalchemy import insert, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
-from qianxun.errors import BadSettings, FolderInUse, Overloaded, QianxunError, RecordsUnavailable
+from qianxun.errors import BadInput, BadSettings, FolderInUse, Overloaded, QianxunError, RecordsUnavailable
 from qianxun.records import Records, bases, documents, keys, listing
+from qianxun.records.bulk import COPIED_FROM, insert_rows
 from qianxun.records.database import connect, open_database
 from qianxun.records.postgres import Reach
-from qianxun.records.schema import Base
+from qianxun.records.schema import Base, Counter
 from qianxun.testing.postgres import WITH_PASSWORD, Server, create_database
 from qianxun.types import Document, Submission
 from tests.integration.emptied import end_sessions
@@ -327,6 +328,23 @@ def test_an_error_does_not_quote_the_row_at_fault(records: Records) -> None:
     while error is not None:
         assert "机密的名字" not in str(error).replace("SELECT '机密的名字'", "")
         error = error.__cause__
+
+
+def test_what_is_too_long_or_holds_nul_is_refused_in_words(records: Records) -> None:
+    for name, said in (("名" * 300, "太长"), ("空\x00", "NUL")):
+        with pytest.raises(BadInput, match=said) as told, records.writing() as tx:
+            tx.execute(insert(Counter).values(name=name, next=1))
+        assert name[:20] not in str(told.value)
+    rows = [(f"名{number}" * 30, number) for number in range(COPIED_FROM)]
+    with pytest.raises(BadInput, match="太长"), records.writing() as tx:
+        insert_rows(tx, Counter, ("name", "next"), rows)
+
+
+def test_documents_are_listed_in_the_order_of_their_bytes(records: Records) -> None:
+    with records.reading() as tx:
+        query = "SELECT collname FROM pg_attribute a JOIN pg_collation c ON c.oid = a.attcollation "
+        query += "WHERE attrelid = 'documents'::regclass AND attname = 'doc_id'"
+        assert tx.exec_driver_sql(query).scalar() == "C"
 
 
 # ── schemas ──────────────────────────────────────────────────────────────────────────────────────

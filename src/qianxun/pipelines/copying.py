@@ -92,7 +92,7 @@ def _copy(read: Connection, write: Connection, table: Table, watch: Watch) -> in
     for batch in _batches(read, table):
         try:
             insert_rows(write, table, names, batch)
-        except (DataError, IntegrityError, UnicodeEncodeError, ValueError) as error:
+        except (BadInput, DataError, IntegrityError, UnicodeEncodeError, ValueError) as error:
             raise BadInput(
                 f"表 {table.name} 的第 {copied + 1}–{copied + len(batch)} 行中有目标数据库存不下的内容：{_said(error)}",
                 hint="没有复制任何东西；改正或删除有问题的文档后重试",
@@ -145,5 +145,7 @@ def _compare(read: Connection, write: Connection, tables: Sequence[Table]) -> No
 
 
 def _said(error: Exception) -> str:
+    if isinstance(error, BadInput):
+        return error.message
     told = error.orig if isinstance(error, DataError | IntegrityError) else error
     return (str(told).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -22,7 +22,7 @@ from sqlalchemy.engine import URL, ExceptionContext
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 
-from qianxun.errors import BadSettings, RecordsUnavailable
+from qianxun.errors import BadInput, BadSettings, RecordsUnavailable
 
 BACKEND = "postgresql"
 SCHEMA = "qianxun_schema"  # the execution option that names it
@@ -156,6 +156,7 @@ _REASONS = (
      "调小 records.pool_size，或调大服务器的 max_connections"),
     (re.compile(r"starting up|shutting down|recovery"), "数据库服务器正在启动或停止", "稍后重试"),
 )  # fmt: skip
+_BAD_DATA = ("22001", "22003", "22021", "22P05")  # too long, out of range, not a character of the encoding
 _CANCELED, _LOCK_TIMEOUT, _NO_SCHEMA, _NOT_ALLOWED = "57014", "55P03", "3F000", "42501"
 
 
@@ -174,7 +175,14 @@ def told(error: BaseException, *, is_disconnect: bool, is_connected: bool) -> Ex
         )
     if is_disconnect or not is_connected:
         return _unreachable(error)
+    if (state or "").startswith(_BAD_DATA) or _has_nul(error):
+        return BadInput("有一项内容是数据库存不下的：太长、太大，或含有空字符（NUL）", hint="缩短或改正后再提交")
     return None
+
+
+def _has_nul(error: BaseException) -> bool:
+    """The driver refuses it by itself, and has no number for that."""
+    return type(error).__name__ == "DataError" and "NUL" in str(error)
 
 
 def _unreachable(error: BaseException) -> RecordsUnavailable:

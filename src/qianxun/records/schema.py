@@ -30,6 +30,7 @@ from sqlalchemy.dialects.mysql import LONGTEXT
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 BigKey = BigInteger().with_variant(Integer, "sqlite")
+DocId = String(255).with_variant(String(255, collation="C"), "postgresql")  # listed in the order of their bytes
 LongText = Text().with_variant(LONGTEXT, "mysql")
 
 
@@ -91,7 +92,7 @@ class DocumentRow(Base):
 
     key: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
     knowledge_base_id: Mapped[int] = mapped_column(BigKey, ForeignKey("knowledge_bases.id"))
-    doc_id: Mapped[str] = mapped_column(String(255))
+    doc_id: Mapped[str] = mapped_column(DocId)
     generation: Mapped[int] = mapped_column(BigKey)  # the latest accepted
     served: Mapped[int] = mapped_column(BigKey)  # the generation whose chunks are in the records; 0: none yet
     status: Mapped[str] = mapped_column(String(16))  # pending | indexed | retrying | quarantined | deleted
