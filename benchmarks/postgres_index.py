@@ -116,7 +116,6 @@ async def bare_match(connections: Connections, state: State, terms: Terms) -> in
 
     def work(tx: Tx) -> int:
         search = matching.Search(tx, Tables(SCHEMA, state.build), state, None, 0.5)
-        tx.run(matching.PLANNED)
         wanted = [*((WORDS, word) for word in terms.words), *((GRAMS, gram) for gram in terms.grams if len(gram) > 1)]
         return len(search.postings(wanted))
 

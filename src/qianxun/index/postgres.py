@@ -201,16 +201,19 @@ class PostgresIndex:
         asked: list[int] = []
 
         def on_state(tx: Tx) -> Result:
-            state = self._state(tx)
+            state = tables.state_of(self.base, tx.opened) or self._successor(tx)
             asked.append(state.build)
             return work(tx, state)
 
         try:
-            return await self._server.read(on_state)
+            return await self._server.read(on_state, self._opening())
         except IndexUnusable:
             if not asked or (await self._server.read(self._state)).build == asked[-1]:
                 raise
-        return await self._server.read(on_state)
+        return await self._server.read(on_state, self._opening())
+
+    def _opening(self) -> str:
+        return tables.state_statement(self._schema, self.base, self.build)
 
     def _require_open(self) -> None:
         if self._closed:
@@ -219,12 +222,14 @@ class PostgresIndex:
     def _state(self, tx: Tx, *, changing: bool = False) -> State:
         """Of the build it was opened with or, where another process has switched to another one, of that."""
         state = tables.load(tx, self._schema, self.base, self.build, changing=changing)
+        return state or self._successor(tx, changing=changing)
+
+    def _successor(self, tx: Tx, *, changing: bool = False) -> State:
+        state = tables.load(tx, self._schema, self.base, None, changing=changing)
         if state is None:
-            state = tables.load(tx, self._schema, self.base, None, changing=changing)
-            if state is None:
-                raise unusable("已被删除")
-            require_stamp(state.stamp, self._stamp)
-            self.build = state.build
+            raise unusable("已被删除")
+        require_stamp(state.stamp, self._stamp)
+        self.build = state.build
         return state
 
     def _about(self, tx: Tx, state: State) -> Known:
@@ -235,7 +240,6 @@ class PostgresIndex:
         return known
 
     def _search(self, tx: Tx, state: State) -> matching.Search:
-        tx.run(matching.PLANNED)
         own = Tables(self._schema, state.build)
         return matching.Search(tx, own, state, self._about(tx, state).dead, self._options.gram_weight)
 

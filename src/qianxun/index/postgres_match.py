@@ -25,7 +25,6 @@ from qianxun.types import Keys, Ranking, TermCounts, Terms
 
 B: Final = 0.75
 FEW: Final = 5_000  # so many allowed entries are scored alone; of more, the best hits are sifted
-PLANNED: Final = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
 
 Mask = NDArray[np.bool_]
 

@@ -11,10 +11,11 @@ import logging
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -40,6 +41,20 @@ PATIENCE: Final[Mapping[str, Any]] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
     "application_name": "qianxun index",
+}
+# Of a search we know what it needs: the index of the terms, of the keys, of the vectors. Tables that were filled a
+# moment ago, which the planner knows nothing of, would mislead it.
+READING: Final[Mapping[str, str]] = {
+    "statement_timeout": f"{READ_SECONDS}s",
+    "jit": "off",  # to compile takes longer than any of our statements
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "hnsw.iterative_scan": "strict_order",
+}
+WRITING: Final[Mapping[str, str]] = {
+    "statement_timeout": "0",  # an index over many rows takes its time
+    "enable_seqscan": "on",
+    "enable_bitmapscan": "on",
 }
 COPY_HEAD: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 COPY_TAIL: Final = struct.pack(">h", -1)
@@ -69,10 +84,11 @@ def packed_vector(vector: Vector) -> Packed:
 
 
 class Tx:
-    """One transaction."""
+    """One transaction. ``opened`` is what its opening statement found, where it has one."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, opened: Sequence[Row] = ()) -> None:
         self._connection = connection
+        self.opened = opened
 
     def rows(self, statement: str, **values: Any) -> list[Row]:
         with self._connection.cursor(binary=True) as cursor:
@@ -86,6 +102,10 @@ class Tx:
     def run(self, statement: str, **values: Any) -> None:
         with self._connection.cursor() as cursor:
             cursor.execute(statement.encode(), values or None)
+
+    def set(self, chosen: Mapping[str, str]) -> None:
+        """For the rest of the transaction. The values are our own."""
+        self.run("SELECT " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in chosen.items()))
 
     def ints(self, selected: str, **values: Any) -> NDArray[np.int64]:
         """The integers that ``selected`` gives as its only column, called ``value``, in one message."""
@@ -199,9 +219,12 @@ class Server:
         """`release`, off the event loop: the last one waits for what is running."""
         await asyncio.to_thread(self.release)
 
-    async def read(self, work: Callable[[Tx], Result]) -> Result:
-        """``work`` sees one state of the database, whatever others write meanwhile."""
-        return await self._run(work, _reading)
+    async def read(self, work: Callable[[Tx], Result], opening: str = "") -> Result:
+        """``work`` sees one state of the database, whatever others write meanwhile.
+
+        ``opening``, a statement without parameters, goes with the transaction's begin: a wait less.
+        """
+        return await self._run(work, partial(_reading, opening=opening))
 
     async def write(self, work: Callable[[Tx], Result]) -> Result:
         """All or nothing, durable when it returns. It may be tried twice: it must not mind."""
@@ -215,22 +238,24 @@ class Server:
 
 
 @contextmanager
-def _reading(connection: Any) -> Iterator[Tx]:
-    import psycopg
-
-    connection.isolation_level, connection.read_only = psycopg.IsolationLevel.REPEATABLE_READ, True
-    with connection.transaction():
-        yield Tx(connection)
+def _reading(connection: Any, opening: str) -> Iterator[Tx]:
+    with connection.cursor() as cursor:
+        cursor.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {opening}".encode())
+        found = cursor.fetchall() if opening and cursor.nextset() else ()
+    try:
+        yield Tx(connection, found)
+    except BaseException:
+        if not connection.closed:
+            connection.rollback()
+        raise
+    connection.commit()
 
 
 @contextmanager
 def _writing(connection: Any) -> Iterator[Tx]:
-    import psycopg
-
-    connection.isolation_level, connection.read_only = psycopg.IsolationLevel.READ_COMMITTED, False
     with connection.transaction():
         tx = Tx(connection)
-        tx.run("SET LOCAL statement_timeout = 0")  # an index over many rows takes its time
+        tx.set(WRITING)
         yield tx
 
 
@@ -244,8 +269,7 @@ def connect(url: str) -> Any:
         raise BadSettings("PostgreSQL 的地址写错了", hint="应为 postgresql://用户:密码@主机:端口/数据库") from error
     connection = psycopg.connect(**{**PATIENCE, **given}, autocommit=True, prepare_threshold=None)
     connection.adapters.register_dumper(Packed, _dumper())
-    connection.execute(f"SET statement_timeout = '{READ_SECONDS}s'".encode())
-    connection.execute("SET jit = off")  # to compile takes longer than any of our statements
+    connection.execute("; ".join(f"SET {name} = '{value}'" for name, value in READING.items()).encode())
     return connection
 
 

@@ -16,13 +16,14 @@ asks for it.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from hashlib import blake2b
 from typing import Final
 
 from qianxun.errors import BadSettings
 from qianxun.index.extents import unusable
-from qianxun.index.postgres_server import Tx
+from qianxun.index.postgres_server import Row, Tx
 from qianxun.types import IndexStamp, VectorField
 
 FORMAT: Final = 1
@@ -137,18 +138,22 @@ def prepare(tx: Tx, schema: str) -> None:
 COUNTS: Final = ("watermark", "generation", "next_row", "next_owner", "contents", "words", "grams")
 
 
-def load(tx: Tx, schema: str, base: int, build: int | None, *, changing: bool = False) -> State | None:
-    """The state of a build of this base, or of its current one; None when there is no such, or it was retired."""
+def state_statement(schema: str, base: int, build: int | None, *, changing: bool = False) -> str:
+    """Asks for the state of a build of this base, or of its current one; of a retired one there is none."""
     wanted = "is_current" if build is None else f"build = {build:d}"
-    found = tx.one(
-        f"""SELECT build, format, model, dimension, analysis, vectors, graphs, segments, {", ".join(COUNTS)}
-            FROM {schema}.builds WHERE base = %(base)s AND NOT is_retired AND {wanted}
-            {"FOR UPDATE" if changing else ""}""",
-        base=base,
-    )
-    if found is None:
+    return f"""SELECT build, format, model, dimension, analysis, vectors, graphs, segments, {", ".join(COUNTS)}
+        FROM {schema}.builds WHERE base = {base:d} AND NOT is_retired AND {wanted} {"FOR UPDATE" if changing else ""}"""
+
+
+def load(tx: Tx, schema: str, base: int, build: int | None, *, changing: bool = False) -> State | None:
+    return state_of(base, tx.rows(state_statement(schema, base, build, changing=changing)))
+
+
+def state_of(base: int, found: Sequence[Row]) -> State | None:
+    """What `state_statement` gave."""
+    if not found:
         return None
-    number, form, model, dimension, analysis, vectors, graphs, segments, *counts = found
+    number, form, model, dimension, analysis, vectors, graphs, segments, *counts = found[0]
     if form != FORMAT:
         raise unusable("由另一个版本的千寻写成")
     return State(

@@ -80,6 +80,8 @@ def _are_few(search: Search, allowed: Allowed) -> bool:
 
 def _exactly(search: Search, limit: int, allowed: Allowed | None) -> Ranking:
     """All that can be among the best, ties and rounding included: the server's order is not yet ours."""
+    if allowed is None or allowed.but_them:
+        search.tx.set({"enable_seqscan": "on"})  # all of them, as they lie
     found = search.tx.rows(
         f"""WITH scored AS MATERIALIZED (
                 SELECT key, embedding <#> %(vector)s::vector AS distance FROM {search.tables.vectors}
@@ -123,15 +125,11 @@ def _measure(state: State) -> str:
 def _plan(search: Search, width: int) -> None:
     chosen = {
         "hnsw.ef_search": str(width),
-        "hnsw.iterative_scan": "strict_order",
         "hnsw.max_scan_tuples": str(max(search.state.vectors[search.lane], 20_000)),
         "hnsw.scan_mem_multiplier": "8",
-        "enable_seqscan": "off",
-        "enable_bitmapscan": "off",
         "enable_sort": "off",
     }
-    settings = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in chosen.items())
-    search.tx.run(f"SELECT {settings}")
+    search.tx.set(chosen)
 
 
 def _ranking(found: list[tuple[Any, ...]]) -> Ranking:
