@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from sqlalchemy import Engine, insert
+from sqlalchemy.engine import make_url
 
 from qianxun.examples.schema import embedded_text
 from qianxun.examples.search import PLAIN, ExampleLibrary, SearchSettings
@@ -17,6 +19,7 @@ from qianxun.examples.store import ExampleStore
 from qianxun.ports import EmbeddingModel
 from qianxun.records.database import connect, sqlite_url
 from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.postgres import create_database, drop_database
 from qianxun.types import Vector, Vectors
 
 MODEL = HashEmbedding(64)
@@ -103,12 +106,30 @@ def clustered(count: int, dimension: int, clusters: int, seed: int) -> Vectors:
     return unit
 
 
-def database_url(kind: str, folder: Path, request: Any) -> str:
-    """``kind`` is sqlite or postgres; the latter asks for the test's own database."""
+def database_url(kind: str, folder: Path, request: pytest.FixtureRequest) -> str:
+    """``kind`` is sqlite or postgres; the latter asks for the test's own database, which is empty."""
     if kind == "sqlite":
         return sqlite_url(folder / "examples.db")
     url: str = request.getfixturevalue("postgres_url")
     return url
+
+
+def library_url(kind: str, folder: Path, request: pytest.FixtureRequest) -> str:
+    """As `database_url`, with an empty library of `MODEL` in it: copied, for its tables take longest to make."""
+    if kind == "sqlite":
+        return database_url(kind, folder, request)
+    server: str = request.getfixturevalue("postgres_maintenance_url")
+    if server not in _TEMPLATES:
+        _TEMPLATES[server] = template = create_database(server)
+        request.session.addfinalizer(lambda: drop_database(server, _TEMPLATES.pop(server)))
+        with opened(template) as library:
+            library.store.prepare()
+    url = create_database(server, str(make_url(_TEMPLATES[server]).database))
+    request.addfinalizer(lambda: drop_database(server, url))
+    return url
+
+
+_TEMPLATES: dict[str, str] = {}  # by server
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from qianxun.examples.formatting import NO_EXAMPLES
 from qianxun.examples.importing import import_file
 from qianxun.examples.search import SearchSettings
 from qianxun.samples import EXAMPLES
-from tests.examples.libraries import MODEL, BrokenModel, database_url, opened
+from tests.examples.libraries import MODEL, BrokenModel, library_url, opened
 from tests.shared import MODELS, needs_model
 
 FLOW = Path(__file__).resolve().parents[2] / "examples" / "medical_assistant"
@@ -60,7 +60,7 @@ def test_what_each_node_writes_reaches_the_next(
     run: Any, kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     settings = SearchSettings(similarity_threshold=0.3, min_results=0)
-    with opened(database_url(kind, tmp_path, request), settings=settings) as library:
+    with opened(library_url(kind, tmp_path, request), settings=settings) as library:
         import_file(EXAMPLES, library.store)
         graph = run.graph_over(library)
         state = {"history_messages": [HumanMessage("请问高血压可以喝酒吗？")], "prompt_vars": {"user": "王"}}
@@ -79,7 +79,7 @@ def test_what_each_node_writes_reaches_the_next(
 def test_a_broken_model_costs_the_examples_and_nothing_else(
     run: Any, tmp_path: Path, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
 ) -> None:
-    url = database_url("sqlite", tmp_path, request)
+    url = library_url("sqlite", tmp_path, request)
     with opened(url) as library:
         import_file(EXAMPLES, library.store)
     with opened(url, BrokenModel(MODEL.dimension)) as library:

@@ -31,7 +31,7 @@ from qianxun.testing.postgres import Server, create_database
 from qianxun.types import Vector
 from qianxun.workflow.nodes import retrieval_node as module
 from qianxun.workflow.nodes.retrieval_node import RetrievalNode, make_retrieval_node, retrieval_node
-from tests.examples.libraries import EXAMPLES, MODEL, BrokenModel, database_url, fill, opened
+from tests.examples.libraries import EXAMPLES, MODEL, BrokenModel, fill, library_url, opened
 
 LOW = SearchSettings(similarity_threshold=0.2, min_results=0)
 WINE = "高血压能喝酒吗 最好不喝，酒会影响降压药。"
@@ -39,7 +39,7 @@ WINE = "高血压能喝酒吗 最好不喝，酒会影响降压药。"
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def library(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ExampleLibrary]:
-    with opened(database_url(request.param, tmp_path, request), settings=LOW) as library:
+    with opened(library_url(request.param, tmp_path, request), settings=LOW) as library:
         fill(library.store)
         yield library
 
@@ -47,7 +47,7 @@ def library(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ExampleL
 @pytest.fixture
 def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ExampleLibrary]:
     """On SQLite, for what does not depend on the database."""
-    with opened(database_url("sqlite", tmp_path, request), settings=LOW) as library:
+    with opened(library_url("sqlite", tmp_path, request), settings=LOW) as library:
         fill(library.store)
         yield library
 
@@ -88,6 +88,7 @@ def test_examples_are_written_beside_what_node_one_wrote(library: ExampleLibrary
         {"role": "user", "content": WINE},
         {"role": "human", "content": WINE},
         {"type": "human", "content": WINE},
+        {"type": "human", "data": {"content": WINE}},
         ("user", WINE),
         ("human", WINE),
         ["human", WINE],
@@ -143,6 +144,7 @@ def test_keywords_stand_behind_the_question(here: ExampleLibrary, keywords: Any)
     assert contents(node(asking("饮食", keywords=keywords))) == merged
     assert contents(node(asking("", keywords=["饮食 高血压 喝酒"]))) == merged
     assert contents(node(asking("饮食", keywords="高血压 喝酒"))) == merged
+    assert contents(node({"history_messages": "饮食", "prompt_vars": {"keywords": keywords}})) == merged
 
 
 def test_a_state_of_any_kind_is_read() -> None:

@@ -169,6 +169,7 @@ class ExampleLibrary:
         Where .7 lets in fewer than five, .6 and .5 are tried; a threshold of the caller's own is kept to, unless
         ``min_results`` asks for more. Raises BadQuery, NotFound, ModelError, or what the database raises.
         """
+        keywords = (keywords,) if isinstance(keywords, str) else tuple(keywords or ())
         text = enhanced(query_text, keywords)
         if table_names is None and self.settings.by_intent:
             table_names = tables_for(query_text)
@@ -183,7 +184,7 @@ class ExampleLibrary:
             asked = _Asked(vector, sources, per_table, where, text)
             return format_retrieved_examples(self._fallen_back(asked, similarity_threshold, min_results, top_k))
 
-        return self._kept_or(search, query_text, tuple(keywords or ()), depends)
+        return self._kept_or(search, query_text, keywords, depends)
 
     def retrieve(self, query_text: str, keywords: Sequence[str] | None = None) -> list[RetrievedExample]:
         """`vector_db_search` as the library's settings have it."""
@@ -224,7 +225,7 @@ class ExampleLibrary:
         best: list[FoundExample] = []
         for threshold in (start, *lower):
             best = _best(gathered, threshold, top_k)
-            if len(best) >= min_results:
+            if len(best) >= min(min_results, top_k):
                 break
         return best
 
@@ -250,7 +251,8 @@ class ExampleLibrary:
         if not self.settings.hybrid or not asked.text or asked.where:
             return near
         matching = dict(self._words.of(source).match(asked.text, limit))
-        others = self._near.of_ids(source, asked.vector, sorted(set(matching) - {row["id"] for row in near}))
+        missed = sorted(set(matching) - {row["id"] for row in near})
+        others = self._near.of_ids(source, asked.vector, missed) if missed else []
         return [row for row in lifted([*near, *others], matching) if row["similarity"] >= threshold]
 
     def _kept_or(

@@ -126,6 +126,8 @@ def _question(state: Any, prompt_vars: Mapping[str, Any]) -> str:
     if isinstance(query_text, str) and query_text.strip():
         return query_text
     history = _part(state, "history_messages")
+    if isinstance(history, str):
+        return history.strip()
     return _said_by_human(history[-1]).strip() if isinstance(history, Sequence) and history else ""
 
 
@@ -140,7 +142,8 @@ def _said_by_human(message: Any) -> str:
     if isinstance(message, str):
         return message
     if isinstance(message, Mapping):
-        return _words(message.get("content")) if message.get("role", message.get("type")) in _HUMAN else ""
+        is_human = message.get("role", message.get("type")) in _HUMAN
+        return _words(message.get("content") or (message.get("data") or {}).get("content")) if is_human else ""
     if isinstance(message, tuple | list):
         return _words(message[1]) if len(message) == 2 and message[0] in _HUMAN else ""
     return _words(getattr(message, "content", "")) if getattr(message, "type", "") in _HUMAN else ""
