@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, inspect
 
 from qianxun.embeddings import NO_MODEL, Embeddings, open_model
+from qianxun.errors import BadInput
 from qianxun.examples.importing import Database, import_file, store_on
 from qianxun.examples.store import ExampleStore, no_model
 from qianxun.examples.vectors import Watch, unwatched
@@ -48,7 +49,7 @@ def _writing(records: Records, schema: str) -> Iterator[Connection]:
 def open_examples(settings: Settings, models: Mapping[str, Any] | None = None) -> Iterator[ExampleStore]:
     """The library by itself, also beside a service that owns the data folder: it takes only the database."""
     if not settings.records.url:
-        settings.folder.mkdir(parents=True, exist_ok=True)
+        _make(settings.folder)
     records = Records(connect(database_url(settings), reach(settings)))
     embeddings = Embeddings(settings, models or {})
     threads = ModelThreads()
@@ -60,6 +61,13 @@ def open_examples(settings: Settings, models: Mapping[str, Any] | None = None) -
         registry.clients.close()
         embeddings.close()
         records.close()
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"不能使用数据目录 {folder}：{error.strerror}", hint="换一个可写的目录：--data DIR") from error
 
 
 def import_from_excel(

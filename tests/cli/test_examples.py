@@ -196,6 +196,11 @@ def test_nothing_there_yet_is_no_surprise(run: Run, tmp_path: Path) -> None:
     assert run("--url", "http://127.0.0.1:1", "examples", "stats").code == 2
 
 
+def test_a_folder_that_cannot_be_is_refused(run: Run, file: Path, model: Service) -> None:
+    told = run("--data", file, "examples", "import", file)
+    assert (told.code, "换一个可写的目录" in told.err) == (2, True)
+
+
 def test_an_import_works_beside_whoever_owns_the_folder(run: Run, file: Path, model: Service, tmp_path: Path) -> None:
     with owned(tmp_path / "qianxun-data"):
         assert run("examples", "import", file).code == 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, inspect, text
 
 from qianxun.errors import BadInput, BadModelReply, ModelUnavailable, Unreadable
 from qianxun.example_library import import_from_excel
@@ -288,6 +288,24 @@ def test_inside_a_transaction_its_owner_decides(store: ExampleStore, workbook: W
         assert import_from_excel(path, connection, model=MODEL)["added"] == 2
         connection.rollback()
     assert stored(store) == []
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_drivers_own_idea_of_a_transaction_changes_nothing_about_that(tmp_path: Path, is_there: bool) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'plain.db'}")  # nobody has told this one how to begin
+    store = ExampleStore(engine, "gd2502_", MODEL)
+    if is_there:
+        store.prepare()
+    with engine.connect() as connection:
+        connection.begin()
+        assert import_from_excel(EXAMPLES, connection, model=MODEL)["added"] > 60
+        connection.rollback()
+        assert inspect(connection).has_table("gd2502_qa_examples") is is_there
+        connection.rollback()  # to ask was to begin
+        assert import_from_excel(EXAMPLES, connection, model=MODEL)["added"] > 60
+    store.prepare()
+    assert len(stored(store)) > 20
+    engine.dispose()
 
 
 def test_each_category_has_its_insert(store: ExampleStore) -> None:

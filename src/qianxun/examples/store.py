@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -60,7 +61,7 @@ class ExampleStore:
         self._schema = schema
         self._model = model
         self._dimension = model.dimension if model is not None else DIMENSION
-        self._writing = writing or engine.begin
+        self._writing = writing or partial(_alone, engine)
         self._reading = reading or engine.begin
         self._is_prepared = False
 
@@ -136,9 +137,29 @@ class ExampleStore:
 
 
 @contextmanager
-def _within(connection: Connection) -> Iterator[Connection]:
-    with connection.begin_nested() if connection.in_transaction() else connection.begin():
+def _alone(engine: Engine) -> Iterator[Connection]:
+    with engine.begin() as connection:
+        _really_begin(connection)
         yield connection
+
+
+@contextmanager
+def _within(connection: Connection) -> Iterator[Connection]:
+    if not connection.in_transaction():
+        with connection.begin():
+            _really_begin(connection)
+            yield connection
+        return
+    _really_begin(connection)
+    with connection.begin_nested():
+        yield connection
+
+
+def _really_begin(connection: Connection) -> None:
+    """Python's driver for SQLite begins before the first INSERT only: tables and savepoints would be there for good."""
+    driver = connection.connection.dbapi_connection
+    if connection.dialect.name == "sqlite" and driver is not None and not getattr(driver, "in_transaction", True):
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def prepare(connection: Connection, prefix: str, model: EmbeddingModel | None, schema: str = "") -> Stamp:
