@@ -168,17 +168,18 @@ def test_another_model_has_words_of_its_own(tmp_path: Path) -> None:
     told(tmp_path, story, Meanings(), other)
 
 
+@pytest.mark.parametrize("error", [ModelUnavailable("不在"), RuntimeError("of somebody's own making")])
 def test_a_model_that_fails_raises_for_who_asks_and_is_logged_for_who_does_not(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     class Failing(Meanings):
-        def embed_passages(self, texts):  # type: ignore[no-untyped-def]
+        def embed_passages(self, texts: Sequence[str]) -> Vectors:
             if "疼痛" in texts:
-                raise ModelUnavailable("不在")
+                raise error
             return super().embed_passages(texts)
 
     async def story(engine: Engine, kb: int) -> None:
-        with pytest.raises(ModelUnavailable):
+        with pytest.raises(type(error)):
             await engine.learn_terms(kb)
         await learn_quietly(await engine.base(kb))
         assert "not learnt" in caplog.text

@@ -157,6 +157,8 @@ async def learn_quietly(base: OpenBase, seconds: float = SECONDS) -> None:
         log.info("base %s is gone, and the learning of its words with it", base.id)
     except (QianxunError, TimeoutError) as error:
         log.warning("the words of base %s are not learnt now: %s", base.id, error or "timeout")
+    except Exception:  # the door of a model, which may be anybody's, for callers whom this must not fail
+        log.exception("the words of base %s are not learnt after an unexpected failure", base.id)
 
 
 async def learn_after(base: OpenBase, seconds: float) -> None:
@@ -179,8 +181,5 @@ async def keep_learning(open_bases: Callable[[], Iterable[OpenBase]]) -> None:
             if base.model is None or base.id in resting or not base.terms.is_due(QUIET_SECONDS):
                 continue
             started = time.monotonic()
-            try:
-                await learn_quietly(base)
-            except Exception:  # the outer door of a task that must outlive any one failure, and serve the other bases
-                log.exception("the words of base %s are not learnt after an unexpected failure", base.id)
+            await learn_quietly(base)
             resting[base.id] = time.monotonic() + RESTING * (time.monotonic() - started)

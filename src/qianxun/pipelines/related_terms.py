@@ -135,6 +135,8 @@ async def _vectors(base: OpenBase, model: EmbeddingModel, words: Sequence[str]) 
         except (ModelError, TimeoutError) as error:
             # Whoever searches by meaning is told by that arm; here the query is merely said in fewer ways.
             log.info("no related words for a query of base %s: %s", base.id, error or "timeout")
+        except Exception:  # the door of a model, which may be anybody's
+            log.exception("no related words for a query of base %s: its model failed", base.id)
         else:
             base.terms.keep_vectors(key, lacking, made)
     found = {word: base.terms.vector(key, word) for word in words}
