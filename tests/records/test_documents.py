@@ -284,3 +284,11 @@ def test_removing_a_base_removes_everything_in_it_and_nothing_else(records: Reco
 def test_documents_that_no_database_could_hold_are_refused(records: Records, document: Document) -> None:
     with records.writing() as tx, pytest.raises(BadInput):
         documents.accept(tx, KB, [Submission(document, "f")])
+
+
+def test_a_reason_may_quote_anything(records: Records) -> None:
+    with records.writing() as tx:
+        accept(tx, offer("一"))
+        (row,) = outbox.pending(tx, KB, 0, 10)
+        documents.fail(tx, row.document_key, 1, "模型说：\x00\ud800", None)
+        assert listing.state(tx, KB, "d").reason == "模型说：\ufffd?"

@@ -19,7 +19,7 @@ from itertools import islice, takewhile
 from typing import Any, TypeAlias
 
 from qianxun.chinese import index_grams
-from qianxun.errors import ModelError, ModelUnavailable, NotFound
+from qianxun.errors import ModelError, ModelUnavailable, NotFound, RecordsUnavailable
 from qianxun.pipelines.base import IndexTime, OpenBase, in_preparing_thread
 from qianxun.pipelines.collecting import paused_collection
 from qianxun.pipelines.prepare import embed, prepare
@@ -186,7 +186,7 @@ async def _prepared(base: OpenBase, versions: Sequence[Version]) -> Exception | 
 
 
 def _fail(base: OpenBase, document_key: int, generation: int, error: Exception) -> None:
-    outage = isinstance(error, ModelUnavailable)
+    outage = isinstance(error, ModelUnavailable | RecordsUnavailable)  # registered models are looked up there
     with base.records.writing() as tx:
         done = documents.failures(tx, document_key, outages=outage) + 1
         retry_at = datetime.now(UTC) + _wait(done) if outage or done < ATTEMPTS else None

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from sqlalchemy.exc import InterfaceError, OperationalError
 
-from qianxun.errors import Overloaded, RecordsUnavailable
+from qianxun.errors import FolderInUse, Overloaded, RecordsUnavailable
 from qianxun.pipelines.layered import LayeredRecall
 from qianxun.pipelines.recall_bytes import digest, layered_digest
 from qianxun.pipelines.replaying import is_replaying
@@ -25,7 +25,7 @@ from qianxun.types import KnowledgeBase, Recall, StepTime
 
 log = logging.getLogger(__name__)
 
-AWAY = (RecordsUnavailable, Overloaded, OperationalError, InterfaceError)  # the database, for now
+AWAY = (RecordsUnavailable, FolderInUse, Overloaded, OperationalError, InterfaceError)  # the database, for now
 BATCH = 500
 PRUNE_EVERY = 1000  # entries written between two looks at what is too old
 

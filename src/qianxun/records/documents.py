@@ -314,7 +314,7 @@ def fail(
         .values(
             status="retrying" if retry_at else "quarantined",
             retry_at=retry_at,
-            reason=reason,
+            reason=storable(reason),  # an error may quote anything
             updated_at=datetime.now(UTC),
             **counted,
         )
