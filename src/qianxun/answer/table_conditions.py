@@ -25,8 +25,8 @@ _LOOSE: Final = re.compile(  # comparisons that must belong to a number
 )
 _SPOKEN_OF: Final = {"岁": "年龄|岁", "页": "页数", "平方米": "面积", "公斤": "重", "公里": "里程|距离", "张": "票|床"}
 _DATED: Final = re.compile(
-    r"\([^()]*\)|(?:交易|订单|下单|销售|成交|发生|记账|入账|开票|统计|数据|报告|采集|填报|更新)?"
-    r"(?:日期|时间|年份|年度|年月|月份|年|月|日)$"
+    r"(?P<event>.*?)(?:交易|订单|下单|销售|成交|发生|记账|入账|开票|统计|数据|报告|采集|填报|更新)?"
+    r"(?:日期|时间|年份|年度|年月|月份|年|月|日)(?:\([^()]*\))?"
 )
 _LONGEST_CATEGORY: Final = 12
 _CLAUSE: Final = re.compile("[,;。?!:]")
@@ -175,7 +175,8 @@ def _only(
 
 def _is_dated_by(text: str, sheet: Sheet, named: Sequence[Named], column: int) -> bool:
     """Whether a date may mean this column: 2019年的销售额 is not the sales of those that opened (开业日期) in 2019."""
-    event = _DATED.sub("", plain(sheet.columns[column].path[-1] if sheet.columns[column].path else ""))
+    found = _DATED.fullmatch(plain(sheet.columns[column].path[-1] if sheet.columns[column].path else ""))
+    event = found["event"] if found else ""
     return not event or any(each.column == column for each in named) or any(part in text for part in _pairs(event))
 
 

@@ -16,6 +16,7 @@ from qianxun.types import Column
 _ONE_FORM: Final = str.maketrans(
     {**dict(zip("（）【】［］〔〕，：；？！～＝＜＞％—–−", "()()()(),:;?!~=<>%---", strict=True))}
 )
+_TO: Final = re.compile(r"(?<=\d)[至到~](?=\d{1,3}[年月天日岁人个级期])")  # 1至2年 is 1-2年
 _QUIET: Final = re.compile("[\\s“”\"'‘’「」『』《》〈〉`*]+")
 _QUIET_IN_LINE: Final = re.compile("(?:(?!\n)[\\s“”\"'‘’「」『』《》〈〉`*])+")
 _BRACKETED: Final = re.compile(r"\([^()]*\)")
@@ -27,13 +28,13 @@ _RUN: Final = re.compile("[a-z0-9.]+")
 
 def plain(text: str) -> str:
     """The form in which a question and a table meet: folded, one kind of brackets, no quotes and no spaces."""
-    return _QUIET.sub("", fold(text).translate(_ONE_FORM))
+    return _TO.sub("-", _QUIET.sub("", fold(text).translate(_ONE_FORM)))
 
 
 def plain_all(texts: Sequence[str]) -> list[str]:
     """`plain` of many cells, folded at one go."""
     whole = "\n".join([text.replace("\n", " ") for text in texts])
-    return _QUIET_IN_LINE.sub("", fold(whole).translate(_ONE_FORM)).split("\n")
+    return _TO.sub("-", _QUIET_IN_LINE.sub("", fold(whole).translate(_ONE_FORM))).split("\n")
 
 
 @dataclass(frozen=True, slots=True)
