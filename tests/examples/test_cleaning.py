@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import date, datetime
 from typing import Any
 
@@ -23,6 +22,7 @@ from qianxun.examples.cleaning import (
     tags_of,
     text_of,
 )
+from tests.linear import is_linear
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,9 @@ def test_what_is_in_order_stays_as_it_is(typed: str) -> None:
     assert "\x00" not in once
 
 
-def test_a_long_blank_text_takes_no_long_time() -> None:
-    started = time.process_time()
-    text_of(" \n\t" * 200_000)
-    assert time.process_time() - started < 5.0  # a quadratic pattern takes hours
+@pytest.mark.parametrize("piece", [" \n\t", "　", "\r\n", "_x000D_", "a　"])
+def test_long_texts_take_time_by_their_length_alone(piece: str) -> None:
+    assert is_linear(lambda size: lambda: text_of(piece * size), 50_000)
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,13 @@ def test_pairs_are_the_same_as_counted_one_by_one() -> None:
     assert all(a < b for _, a, b in pairs)
 
 
+def test_a_library_that_says_one_thing_over_and_over_is_counted_whole() -> None:
+    pairs, count = near_pairs(np.tile(FIRST_AXIS, (4000, 1)), 0.95)  # one by one they take a minute
+    assert count == 4000 * 3999 // 2
+    assert {pair[0] for pair in pairs} == {1.0}
+    assert len(pairs) == 50
+
+
 def test_only_the_newest_of_a_large_library_are_compared(store: ExampleStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "MOST_COMPARED", 8)  # two of each category
     insert_rows(store, [(Said(f"第{number}个", "答"), FIRST_AXIS) for number in range(5)])

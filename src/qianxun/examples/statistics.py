@@ -19,7 +19,7 @@ from qianxun.types import Vector, Vectors
 NEAR: Final = 0.95  # cosine from which two examples count as near-duplicates
 MOST_PAIRS: Final = 50
 MOST_COMPARED: Final = 20_000  # examples, the newest; 20,000 are 200 million pairs
-_BLOCK: Final = 1024
+_BLOCK: Final = 256  # rows at once: what is alike in all of them fits into memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,11 @@ def near_pairs(vectors: Vectors, near: float, most: int = MOST_PAIRS) -> tuple[l
     best: list[tuple[float, int, int]] = []
     count = 0
     for start in range(0, len(vectors), _BLOCK):
-        cosines = vectors[start : start + _BLOCK] @ vectors[start:].T
-        for first, second in np.argwhere(np.triu(cosines, 1) >= near):
-            count += 1
-            pair = (min(1.0, float(cosines[first, second])), start + int(first), start + int(second))
-            (heapq.heappush if len(best) < most else heapq.heappushpop)(best, pair)
-    return sorted(best, key=lambda pair: (-pair[0], pair[1], pair[2])), count
+        cosines = np.triu(vectors[start : start + _BLOCK] @ vectors[start:].T, 1)
+        firsts, seconds = np.nonzero(cosines >= near)
+        values = np.minimum(cosines[firsts, seconds], 1.0)
+        count += len(values)
+        top = np.argpartition(-values, most)[:most] if len(values) > most else np.arange(len(values))
+        found = zip(values[top].tolist(), (start + firsts[top]).tolist(), (start + seconds[top]).tolist(), strict=True)
+        best = heapq.nsmallest(most, [*best, *found], key=lambda pair: (-pair[0], pair[1], pair[2]))
+    return best, count
