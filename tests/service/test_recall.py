@@ -11,6 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from qianxun.answer.table_shapes import Operation
+from qianxun.errors import RetrieverUnavailable
 from qianxun.service.metrics import LAYERS
 from qianxun.service.recall import (
     AnswerTold,
@@ -169,3 +170,28 @@ def test_a_recall_is_logged_counted_and_told_to_operators_without_its_query(
     lines = [record for record in caplog.records if record.name == "qianxun.pipelines.layer_log"]
     assert [record.levelname for record in lines] == ["INFO", "INFO"]
     assert "住院" not in caplog.text
+
+
+def test_where_every_layer_fails_the_answer_is_empty_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def down(*_: Any, **__: Any) -> Any:
+        raise RetrieverUnavailable("索引不在", hint="重建它")
+
+    async def story(at: Asking, base: int) -> None:
+        monkeypatch.setattr("qianxun.pipelines.searching.listen", down)
+        for what, kind in (("texts", "text"), ("tables", "table")):
+            answer = await recalled(at, base, what)
+            assert answer["results"] == []
+            assert {each["part"] for each in answer["degraded"]} == set(LAYERS[kind])
+            assert all(each["ran"] and "索引不在" in each["reason"] for each in answer["layers"])
+        numbers = (await at.http.get("/metrics")).text
+        for kind, layers in LAYERS.items():
+            for layer in layers:
+                assert f'rag_layer_failures_total{{engine="{kind}",layer="{layer}"}} 1.0' in numbers
+        (newest, _) = await at.engine.logs(knowledge_base=base)
+        assert (newest.results, bool(newest.degraded)) == ((), True)
+
+    told(tmp_path, story)
+    levels = [each.levelname for each in caplog.records if each.name == "qianxun.pipelines.layer_log"]
+    assert levels == ["ERROR", "ERROR"]
