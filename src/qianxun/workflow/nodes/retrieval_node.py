@@ -23,7 +23,7 @@ from qianxun.pipelines.model_threads import Lane
 
 log = logging.getLogger(__name__)
 
-SECONDS: Final = 10.0  # after which the flow goes on without examples
+SECONDS: Final = 30.0  # after which the flow goes on without examples; the first search also loads the model
 AT_ONCE: Final = 16
 _HUMAN: Final = ("human", "user", "HumanMessageChunk")
 
@@ -94,7 +94,7 @@ def _updated(state: Any, is_in_graph: bool, search: Search) -> dict[str, Any]:
         kept = _prompt_vars(state)
         examples = _found(state, kept, search)
     except Exception as error:  # the outer door: without examples the flow goes on
-        log.exception("RAG 检索节点没有检索到示例（retrieved_examples 为空）：%s", error or type(error).__name__)
+        log.exception("RAG 检索节点执行失败，retrieved_examples 为空：%s", error)
     change = {"prompt_vars": {**kept, "retrieved_examples": examples}}
     return change if is_in_graph or not isinstance(state, Mapping) else {**state, **change}
 
