@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from hashlib import blake2b
 from pathlib import Path
 
@@ -26,7 +25,7 @@ def index_backend(settings: Settings, database: str = "") -> IndexBackend:
         return backend
     url = chosen.url or settings.records.url
     found: IndexBackend = create_index_backend(
-        POSTGRES, url=url, schema=schema_for(settings), exact_limit=chosen.exact_limit
+        POSTGRES, url=url, schema=schema_for(settings, database), exact_limit=chosen.exact_limit
     )
     return found
 
@@ -36,18 +35,10 @@ def index_folder(settings: Settings, database: str = "") -> Path:
     return settings.folder / (f"index-{database}" if database else "index")
 
 
-def schema_for(settings: Settings) -> str:
-    """Where bases are known by their numbers, no two records may share a schema: each has one of its own.
+def schema_for(settings: Settings, database: str = "") -> str:
+    """Where the index of these records lies: bases are known by their numbers, which other records give, too.
 
-    Records that lie in the same database have the plain name, or that of their own schema before it.
+    Tables that records of an earlier time left in the same database are never taken for those of the present ones.
     """
-    records, url = settings.records, settings.index.url or settings.records.url
-    if _place(url) == _place(records.url):
-        return f"{records.schema}_index" if re.fullmatch(r"[a-z_][a-z0-9_]{0,40}", records.schema) else SCHEMA
-    whose = f"{_place(records.url)} {records.schema}" if records.url else str(settings.folder.resolve())
+    whose = database or str(settings.folder.resolve())
     return f"{SCHEMA}_{blake2b(whose.encode(), digest_size=5).hexdigest()}"
-
-
-def _place(url: str) -> str:
-    """A database, whoever logs in to it and by whatever driver."""
-    return re.sub(r"^\w+(\+\w+)?://([^@/]*@)?", "", url)

@@ -40,4 +40,4 @@ class TestGraph(PostgresConformance):
 @pytest.mark.parametrize("exact_limit", [10_000, 10])
 def test_random_work_equals_a_plain_model(index_url: str, schema: str, exact_limit: int) -> None:
     backend = create(index_url, schema=schema, exact_limit=exact_limit, dead_least=20)
-    asyncio.run(Steps(backend, seed=exact_limit).run(160))
+    asyncio.run(Steps(backend, seed=exact_limit).run(120))

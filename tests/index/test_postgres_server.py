@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -219,18 +220,12 @@ def test_the_tables_of_a_base_take_no_other_bases_rows(index_url: str, schema: s
     run(story)
 
 
-def test_records_that_lie_elsewhere_have_a_schema_of_their_own(tmp_path: Any) -> None:
-    """Bases are known by their numbers, and those of two data folders are the same."""
-
-    def named(**arguments: str) -> str:
-        return schema_for(load(environment={}, arguments={name.replace("__", "."): a for name, a in arguments.items()}))
-
-    url = "postgresql://a:b@host/one"
-    assert named(records__url=url) == "qianxun_index"
-    assert named(records__url="postgresql+psycopg://c:d@host/one", index__url=url) == "qianxun_index"
-    folders = {named(data=str(tmp_path / name), index__url=url) for name in ("a", "b")}
-    others = {named(records__url="postgresql://host/two", index__url=url), named(records__url=url, records__schema="x")}
-    assert len(folders | others | {"qianxun_index"}) == 5
+def test_records_have_a_schema_of_their_own(tmp_path: Path) -> None:
+    """Bases are known by their numbers, and those of two data folders, or of two databases, are the same."""
+    folders = [load(environment={}, arguments={"data": str(tmp_path / name)}) for name in ("a", "b")]
+    named = {schema_for(folder, database) for folder in folders for database in ("", "一", "二")}
+    assert len(named) == 4  # a database is the same from whatever folder it is opened
+    assert named == {tables.check_schema(name) for name in named}
 
 
 # ── a server that goes and comes ─────────────────────────────────────────────────────────────────

@@ -21,9 +21,9 @@ from dataclasses import astuple, dataclass, replace
 from hashlib import blake2b
 from typing import Final
 
-from qianxun.errors import BadSettings
+from qianxun.errors import BadSettings, RetrieverUnavailable
 from qianxun.index.extents import unusable
-from qianxun.index.postgres_server import Row, Tx
+from qianxun.index.postgres_server import EXTENSION_HINT, Row, Tx
 from qianxun.types import IndexStamp, VectorField
 
 FORMAT: Final = 1
@@ -109,8 +109,7 @@ def prepare(tx: Tx, schema: str) -> None:
     if is_prepared(tx, schema):
         return
     lock(tx, schema, None)
-    if tx.one("SELECT 1 FROM pg_extension WHERE extname = 'vector'") is None:
-        tx.run("CREATE EXTENSION IF NOT EXISTS vector")
+    _require_extension(tx)
     tx.run(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     tx.run(
         f"""CREATE TABLE IF NOT EXISTS {schema}.builds (
@@ -133,6 +132,15 @@ def prepare(tx: Tx, schema: str) -> None:
             touched_at timestamptz NOT NULL DEFAULT clock_timestamp())"""
     )
     tx.run(f"CREATE UNIQUE INDEX IF NOT EXISTS builds_current ON {schema}.builds (base) WHERE is_current")
+
+
+def _require_extension(tx: Tx) -> None:
+    asked = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+    if tx.one(asked) is None:
+        tx.run("CREATE EXTENSION IF NOT EXISTS vector")
+    (version,) = tx.one(asked) or ("",)
+    if [int(part) for part in version.split(".")[:2]] < [0, 8]:  # the first whose scans go on behind a filter
+        raise RetrieverUnavailable(f"pgvector {version} 太旧", hint=EXTENSION_HINT)
 
 
 COUNTS: Final = ("watermark", "generation", "next_row", "next_owner", "contents", "words", "grams")
