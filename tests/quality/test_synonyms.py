@@ -6,6 +6,9 @@ Nothing of these files went into the shipped synonyms.
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 from qianxun import Document, Engine
@@ -45,3 +48,19 @@ def test_a_query_in_other_words_finds_passages_that_share_none_of_its_own(tmp_pa
 
     plain, otherwise = asyncio.run(told())
     assert (otherwise - plain) / len(items(PARAPHRASES)) >= GAIN, (plain, otherwise)
+
+
+def test_the_benchmark_says_what_is_gained_and_lost() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.synonyms", str(PARAPHRASES)],
+        cwd=Path(__file__).resolve().parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=240,
+    )
+    told = json.loads(done.stdout)
+    assert (told["documents"], told["queries"], told["learnt"]) == (80, 80, 0)
+    assert set(told["expanded_by"]) == {"shipped"}
+    assert told["in_other_words"]["ndcg@10"] > told["plain"]["ndcg@10"]
+    assert told["gained"] >= told["lost"]
