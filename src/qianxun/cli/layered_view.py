@@ -134,7 +134,7 @@ def show_answer(console: Console, recall: LayeredRecall, titles: Mapping[str, st
 def _cited_row(cells: Sequence[Cited], titles: Mapping[str, str]) -> Text:
     first = cells[0]
     place = f"《{visible(titles.get(first.table, first.table))}》"
-    place += say("表头", "header") if first.row < 0 else say(f"第 {first.row + 1} 行", f"row {first.row + 1}")
+    place += say("表头", " header") if first.row < 0 else say(f"第 {first.row + 1} 行", f" row {first.row + 1}")
     line = Text(place + "  ", style="cyan")
     for at, cell in enumerate(cells):
         line.append(say("，", ", ") if at else "", style="default")
@@ -315,7 +315,7 @@ def _show_details(console: Console, result: LayeredResult) -> None:
         share = details.pop("coverage", 0.0)
         matched = say("、", ", ").join(words)
         told = say(f"（占问题的 {share:.0%}）", f" ({share:.0%} of the query)") if share >= LEAST else ""
-        labelled(console, say("命中", "words"), matched + told)
+        labelled(console, say("命中", "matched"), matched + told)
     expansions = details.pop("expansion", ())
     if result.strategy == "expansion" and not expansions:
         labelled(
