@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
@@ -22,7 +22,7 @@ from qianxun.examples.store import ExampleStore
 SETTLED_SECONDS: Final = 3.0  # SQLite's clock has whole seconds: a later change may bear the time of an earlier one
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Revision:
     """Equal while nothing has changed. ``seen`` makes one that was taken too soon after a change equal to no other."""
 
@@ -38,23 +38,25 @@ class LibraryWatch:
     """The revisions of a library's tables. Safe under threads."""
 
     store: ExampleStore
-    _taken: tuple[Hashable, dict[str, Revision]] | None = field(default=None, repr=False)
+    _taken: dict[str, Revision] = field(default_factory=dict, repr=False)  # by category
+    _taken_at: Hashable = field(default=None, repr=False)
     _line: Any = field(default=None, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def revision(self, source: str) -> Revision:
-        return self.revisions()[source]
+        return self.revisions([source])[0]
 
-    def revisions(self) -> dict[str, Revision]:
-        """Of every table, by category."""
+    def revisions(self, sources: Sequence[str]) -> tuple[Revision, ...]:
+        """Of these tables alone: what befalls the others is no matter here."""
         with self._lock:
-            version = self._version()  # before the tables are counted: what changes in between is seen the next time
-            if self._taken is not None and version is not None and self._taken[0] == version:
-                return self._taken[1]
-            with self.store.connection() as connection:
-                taken = counted(connection, self.store.tables)
-            self._taken = version, taken
-            return taken
+            version = self._version()  # before tables are counted: what changes in between is seen the next time
+            if version is None or version != self._taken_at:
+                self._taken, self._taken_at = {}, version
+            tables = {source: self.store.tables[source] for source in sources if source not in self._taken}
+            if tables:
+                with self.store.connection() as connection:
+                    self._taken |= counted(connection, tables)
+            return tuple(self._taken[source] for source in sources)
 
     def close(self) -> None:
         with self._lock:

@@ -177,14 +177,14 @@ class ExampleLibrary:
         if min_results is None:
             min_results = MIN_RESULTS if similarity_threshold == SIMILARITY_THRESHOLD else 0
         per_table = max(top_k_per_table, ceil(_bounded(top_k) / max(len(sources), 1)))
-        depends = (top_k, similarity_threshold, sources, min_results, per_table, where)
+        depends = (top_k, similarity_threshold, min_results, per_table, where)
 
         def search() -> list[RetrievedExample]:
             vector = self._vector(self.store.model.embed_query(text))
             asked = _Asked(vector, sources, per_table, where, text)
             return format_retrieved_examples(self._fallen_back(asked, similarity_threshold, min_results, top_k))
 
-        return self._kept_or(search, query_text, keywords, depends)
+        return self._kept_or(search, query_text, keywords, sources, depends)
 
     def retrieve(self, query_text: str, keywords: Sequence[str] | None = None) -> list[RetrievedExample]:
         """`vector_db_search` as the library's settings have it."""
@@ -260,13 +260,14 @@ class ExampleLibrary:
         search: Callable[[], list[RetrievedExample]],
         query_text: str,
         keywords: tuple[str, ...],
+        sources: tuple[str, ...],
         depends: tuple[Any, ...],
     ) -> list[RetrievedExample]:
         if self.settings.cache_seconds <= 0:
             return search()
         with said_plainly():
-            revisions = tuple(sorted(self._watch.revisions().items()))
-        key = key_of(query_text, keywords, depends, self.store.model.name, revisions)
+            revisions = self._watch.revisions(sources)
+        key = key_of(query_text, keywords, sources, revisions, self.store.model.name, depends)
         answer = self._kept.get(key)
         if answer is None:
             answer = search()
