@@ -1,0 +1,22 @@
+"""A sample of kill -9 with the records on PostgreSQL: what a killed process acknowledged is there, and the next goes on.
+
+The server lets go of a killed process's lock by itself; `tests.torture` runs the same against SQLite, and in earnest.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.torture.rounds import torture
+
+
+def test_a_killed_writer_loses_nothing_and_blocks_nobody(
+    tmp_path: Path, migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QIANXUN_RECORDS_URL", migrated_postgres_url)
+    tally = torture(tmp_path, 3, seed=11)
+    assert tally.rounds == 3
+    assert tally.acknowledged > 0
+    assert not (tmp_path / "qianxun.db").exists()
