@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from sqlalchemy import text
 
 from qianxun.engine import Engine
+from qianxun.errors import RetrieverUnavailable
 from qianxun.example_search import close_default_library
 from qianxun.examples.search import ExampleLibrary, SearchSettings
 from qianxun.examples.store import ExampleStore
@@ -379,6 +380,51 @@ def test_a_model_that_hangs_does_not_hold_the_flow(here: ExampleLibrary, caplog:
     released.set()
     assert contents(make_retrieval_node(hanging)(asking()))
     hanging.close()
+
+
+def test_a_database_that_hangs_does_not_hold_the_flow(
+    tmp_path: Path, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(library_url("postgres", tmp_path, request), settings=LOW) as library:
+        fill(library.store)
+        before = contents(make_retrieval_node(library)(asking()))
+        with library.store.engine.begin() as connection:
+            connection.execute(text("LOCK TABLE gd2502_query_examples IN ACCESS EXCLUSIVE MODE"))
+            broken(make_retrieval_node(library, seconds=0.2), caplog, "0.2 秒内没有答复")
+        assert contents(make_retrieval_node(library)(asking())) == before
+
+
+def test_a_search_that_takes_the_server_too_long_is_given_up(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    settings = SearchSettings(statement_seconds=0.2)
+    with opened(library_url("postgres", tmp_path, request), settings=settings) as library:
+        fill(library.store)
+        with library.store.engine.begin() as connection:
+            connection.execute(text("LOCK TABLE gd2502_query_examples IN ACCESS EXCLUSIVE MODE"))
+            with pytest.raises(RetrieverUnavailable, match="statement timeout"):
+                library.vector_db_search(WINE)
+        assert library.vector_db_search(WINE)
+
+
+def test_threads_go_on_while_the_database_restarts(postgres_server: Server) -> None:
+    with opened(create_database(postgres_server), settings=LOW) as library:
+        fill(library.store)
+        node = make_retrieval_node(library)
+        before = contents(node(asking()))
+        is_over = threading.Event()
+
+        def ask(_: int) -> set[tuple[str, ...]]:
+            seen = set()
+            while not is_over.is_set():
+                seen.add(tuple(contents(node(asking()))))
+            return seen
+
+        with ThreadPoolExecutor(8) as threads:
+            asking_on = [threads.submit(ask, number) for number in range(8)]
+            postgres_server.stop("fast")
+            postgres_server.start()
+            is_over.set()
+            assert all(future.result(60) <= {tuple(before), ()} for future in asking_on)  # all or nothing, never raised
+        assert contents(node(asking())) == before
 
 
 def test_a_state_that_cannot_be_read_leaves_no_examples(here: ExampleLibrary, caplog: pytest.LogCaptureFixture) -> None:
