@@ -118,6 +118,31 @@ def test_an_open_index_follows_when_another_process_switches(index_url: str, sch
     run(story)
 
 
+def test_two_rebuilds_at_once_do_not_mix(index_url: str, schema: str) -> None:
+    """Each fills its own; the last to finish is current; one that was dropped meanwhile is told so."""
+
+    async def story() -> None:
+        first, second = create(index_url, schema=schema), create(index_url, schema=schema)
+        held = await begun(first)
+        slow, quick = await first.build(1, STAMP), await second.build(1, STAMP)
+        await quick.apply(IndexBatch(4, (), (entry(20, 20),)))
+        await second.switch(1, quick)
+        await slow.apply(IndexBatch(0, (), (entry(30, 30),)))
+        assert (keys_of(await held.match(WORDS, 9)), await held.watermark()) == ([20], 4)
+        await first.switch(1, slow)
+        assert (keys_of(await held.match(WORDS, 9)), keys_of(await quick.match(WORDS, 9))) == ([30], [30])
+        late = await second.build(1, STAMP)
+        await first.drop(1)
+        with pytest.raises(IndexUnusable, match="已被删除"):
+            await late.apply(IndexBatch(5))
+        with pytest.raises(IndexUnusable, match="已被删除"):
+            await second.switch(1, late)
+        for index in (held, slow, quick, late):
+            await index.close()
+
+    run(story)
+
+
 def test_searches_go_on_while_one_index_after_another_takes_its_place(index_url: str, schema: str) -> None:
     """Five rebuilds under searches without a pause: none fails, and each finds all that any of the builds holds."""
 

@@ -75,14 +75,18 @@ class Known:
 
 
 class PostgresIndex:
-    """An `Index` in a server. ``build`` is the one it was opened with: when another of the same kind takes its place,
-    this follows."""
+    """An `Index` in a server.
+
+    ``build`` is the one it was opened with. Once that is current (``follows``), and another process puts one of the
+    same stamp in its place, this follows.
+    """
 
     is_here = False
 
-    def __init__(self, server: Server, schema: str, state: State, options: Options) -> None:
+    def __init__(self, server: Server, schema: str, state: State, options: Options, follows: bool) -> None:
         self.base = state.base
         self.build = state.build
+        self.follows = follows
         self._server = server
         self._schema = schema
         self._stamp = state.stamp
@@ -225,7 +229,7 @@ class PostgresIndex:
         return state or self._successor(tx, changing=changing)
 
     def _successor(self, tx: Tx, *, changing: bool = False) -> State:
-        state = tables.load(tx, self._schema, self.base, None, changing=changing)
+        state = tables.load(tx, self._schema, self.base, None, changing=changing) if self.follows else None
         if state is None:
             raise unusable("已被删除")
         require_stamp(state.stamp, self._stamp)
@@ -276,14 +280,14 @@ class PostgresBackend:
             require_stamp(state.stamp, stamp)
             return state
 
-        return await self._opened(work)
+        return await self._opened(work, follows=True)
 
     async def build(self, knowledge_base: int, stamp: IndexStamp) -> PostgresIndex:
         def work(tx: Tx) -> State:
             tables.prepare(tx, self._schema)
             return tables.create(tx, self._schema, knowledge_base, stamp)
 
-        return await self._opened(work)
+        return await self._opened(work, follows=False)
 
     async def switch(self, knowledge_base: int, built: Index) -> None:
         if not isinstance(built, PostgresIndex) or built.base != knowledge_base:
@@ -301,6 +305,7 @@ class PostgresBackend:
             tables.make_current(tx, self._schema, state)
 
         await self._cleared(work)
+        built.follows = True
 
     async def drop(self, knowledge_base: int) -> None:
         def work(tx: Tx) -> None:
@@ -329,10 +334,10 @@ class PostgresBackend:
             await asyncio.sleep(DROP_PAUSE)
         log.warning("tables of build %s stay until the next index is switched to or dropped", build)
 
-    async def _opened(self, work: Callable[[Tx], State]) -> PostgresIndex:
+    async def _opened(self, work: Callable[[Tx], State], *, follows: bool) -> PostgresIndex:
         self._server.hold()
         try:
-            return PostgresIndex(self._server, self._schema, await self._server.write(work), self._options)
+            return PostgresIndex(self._server, self._schema, await self._server.write(work), self._options, follows)
         finally:
             await self._server.let_go()
 

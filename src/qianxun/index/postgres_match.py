@@ -155,7 +155,7 @@ def _telling(search: Search, words: Sequence[str], grams: Sequence[str]) -> dict
     state = search.state
     most = max(keywords.FREQUENT_LEAST, keywords.FREQUENT_SHARE * state.contents)
     plain = [*((WORDS, word) for word in words), *((GRAMS, gram) for gram in grams if len(gram) > 1)]
-    characters = [(GRAMS, gram) for gram in grams if len(gram) == 1]
+    characters = [(GRAMS, gram) for gram in grams if len(gram) <= 1]
     if not plain and not characters:
         return {}
     found = search.postings(plain, characters, most + state.dead)

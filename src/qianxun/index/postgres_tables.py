@@ -250,10 +250,10 @@ def analyze(tx: Tx, tables: Tables, dimension: int) -> None:
 
 
 def make_current(tx: Tx, schema: str, state: State) -> None:
-    """The base's older builds, the one it replaces among them, are retired with it: nobody finds them any more."""
+    """The one it replaces is retired: nobody finds it any more. One that another process is building stays."""
     tx.run(
         f"""UPDATE {schema}.builds SET is_current = false, is_retired = true
-            WHERE base = %(base)s AND build < {state.build:d}""",
+            WHERE base = %(base)s AND is_current AND build <> {state.build:d}""",
         base=state.base,
     )
     tx.run(f"UPDATE {schema}.builds SET is_current = true WHERE build = {state.build:d}")
