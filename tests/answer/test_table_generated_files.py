@@ -124,6 +124,9 @@ def test_counts_and_sums_are_exact(books: dict[int, Book], seed: int) -> None:
         assert Decimal(str(summed.values[0])) == total
         assert summed.text == f"{total.normalize():f}万元", written.layout
         assert [(cell.row, cell.column) for cell in summed.cells] == [(at, 3) for at in held]
+        staff = book.ask(f"{city}{written.label}员工数的总和是多少")
+        known = [written.rows[at].staff for at in held if at not in written.staff_unknown]
+        assert staff.text == str(sum(known)), written.layout  # people, whatever unit the table states
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -155,6 +158,7 @@ def test_what_is_not_there_is_declined(books: dict[int, Book], seed: int) -> Non
             f"{written.label}戊99999号的销售额",
             f"2019年销售额最高的{written.label}",
             f"利润最高的{written.label}",
+            f"各城市有多少家{written.label}",  # a number for each, not how many cities
         ):
             answer = answer_from_tables(question, book.asked)
             assert not answer.sure, (question, answer, written.layout)

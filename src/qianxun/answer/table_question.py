@@ -181,6 +181,8 @@ def _stated(scene: Scene, cue: re.Match[str]) -> Understood | None:
 
 
 def _count(scene: Scene, numeric: list[Condition], cue: re.Match[str]) -> Understood:
+    if scene.free(PER_GROUP):  # 各部门有多少人: not how many departments there are
+        raise Unclear("问题要求分组统计")
     conditions = with_contained(scene, [*numeric, *worded(scene)], span(*cue.span()))
     taken = [condition.column for condition in conditions]
     outputs = [c for c in outputs_of(scene, conditions) if not scene.sheet.is_numeric(c)]

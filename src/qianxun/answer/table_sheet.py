@@ -17,6 +17,8 @@ from qianxun.types import CellValue, Column, Table
 NUMERIC: Final = ("number", "money", "percent")
 WORDS: Final = ("text", "category")
 _STATED_UNIT: Final = re.compile(r"单位[:：]\s*(?:人民币)?\s*([^\s,，;；()（）]{1,8})")
+# 员工数 under 单位：万元 is no money; 期末数, 预算数 and the like are.
+_COUNTED: Final = re.compile("(?:(?<![末初期年算行计额])数|数量|面积|年龄|里程|天|率|比|倍|名次|排名|得分)$")
 _LONGEST_LABEL: Final = 60
 _LONGEST_FORM: Final = 60
 
@@ -74,7 +76,7 @@ class Sheet:
     def unit(self, column: int) -> str:
         """The unit of a column: its own, or what the table says of all: 单位：万元."""
         own = self.columns[column].unit
-        if own or not self.is_measure(column):
+        if own or not self.is_measure(column) or _COUNTED.search(self.columns[column].name):
             return own
         stated = _STATED_UNIT.search(f"{self.table.title} {self.table.notes} {self.table.source}")
         return stated.group(1) if stated else ""
