@@ -122,7 +122,7 @@ def test_tables_go_by_their_category_or_by_their_full_name_and_by_no_other(libra
 
 @BOTH
 def test_what_is_no_vector_of_the_library_or_no_number_of_results_is_refused(library: ExampleLibrary) -> None:
-    for vector in ([1.0] * 63, [[1.0] * 64], [0.0] * 64, [float("nan")] * 64, [float("inf")] * 64, []):
+    for vector in ([1.0] * 63, [[1.0] * 64], [0.0] * 64, [float("nan")] * 64, [float("inf")] * 64, [], "一", None):
         with pytest.raises(BadQuery, match="查询向量"):
             library.search_in_table("qa_examples", vector, 3, 0.0)
     for top_k in (0, -1, 1001):
@@ -178,6 +178,18 @@ def test_grades_are_looked_at_before_the_cut(library: ExampleLibrary) -> None:
         "一般",
         "优秀",
     }
+
+
+@BOTH
+def test_who_asks_for_more_than_fifteen_gets_ordinary_ones_too(library: ExampleLibrary) -> None:
+    rows = at({source: [0.9 - 0.01 * n for n in range(6)] for source in DEFAULT_TABLE_NAMES})
+    graded = [
+        (replace(said, grade="一般" if said.source == "qa_examples" else "优秀"), vector) for said, vector in rows
+    ]
+    insert_rows(library.store, graded)
+    everything = library.vector_db_search("问", top_k=40, similarity_threshold=-1.0)
+    assert len(everything) == 24
+    assert len(library.vector_db_search("问", top_k=20, similarity_threshold=-1.0)) == 20
 
 
 @BOTH
@@ -436,6 +448,8 @@ def test_words_lift_what_vectors_miss_and_lower_nothing(
         assert [each["similarity"] for each in after] == sorted((each["similarity"] for each in after), reverse=True)
         still = {each["content"]: each["similarity"] for each in after}
         assert all(still[each["content"]] >= each["similarity"] for each in before if each["content"] in still)
+        where = ExampleFilter(grades=("优秀",))
+        assert hybrid.vector_db_search("氨氯地平 葡萄柚", similarity_threshold=0.0, where=where) == []
         fill(plain.store, [Said("葡萄柚汁和氨氯地平", "隔开吃。")])  # new words are known at once
         assert "葡萄柚汁" in str(hybrid.vector_db_search("葡萄柚汁 氨氯地平", similarity_threshold=0.0))
         hybrid.close()

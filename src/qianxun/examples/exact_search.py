@@ -60,11 +60,7 @@ class Snapshot:
         return float(np.partition(similarities, -limit)[-limit]) - _ALIKE
 
     def _passing(self, where: ExampleFilter) -> NDArray[np.bool_]:
-        wanted = frozenset(where.tags)
-        passing = (
-            wanted <= tags and (not where.grades or grade in where.grades)
-            for tags, grade in zip(self.tags, self.grades, strict=True)
-        )
+        passing = (where.passes(tags, grade) for tags, grade in zip(self.tags, self.grades, strict=True))
         return np.fromiter(passing, dtype=np.bool_, count=len(self.ids))
 
 

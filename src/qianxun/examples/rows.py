@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +29,9 @@ class ExampleFilter:
 
     def __bool__(self) -> bool:
         return bool(self.tags or self.grades)
+
+    def passes(self, tags: Iterable[str], grade: str | None) -> bool:
+        return set(self.tags) <= set(tags) and (not self.grades or grade in self.grades)
 
 
 ANY_EXAMPLE: Final = ExampleFilter()

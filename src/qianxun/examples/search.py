@@ -248,11 +248,12 @@ class ExampleLibrary:
 
     def _found_in(self, source: str, asked: _Asked, limit: int, threshold: float) -> list[FoundExample]:
         near = self._near.nearest(source, asked.vector, limit, threshold, asked.where)
-        if not self.settings.hybrid or not asked.text or asked.where:
+        if not self.settings.hybrid or not asked.text:
             return near
         matching = dict(self._words.of(source).match(asked.text, limit))
         missed = sorted(set(matching) - {row["id"] for row in near})
         others = self._near.of_ids(source, asked.vector, missed) if missed else []
+        others = [row for row in others if asked.where.passes(row["tags"], row["quality_grade"])]
         return [row for row in lifted([*near, *others], matching) if row["similarity"] >= threshold]
 
     def _kept_or(
@@ -276,7 +277,10 @@ class ExampleLibrary:
 
     def _vector(self, given: ArrayLike) -> Vector:
         """Raises BadQuery for what is no vector of the library's dimension."""
-        vector = np.asarray(given, dtype=np.float32)
+        try:
+            vector = np.asarray(given, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise BadQuery("查询向量应为一列数", hint="用示例库的模型向量化问题") from error
         dimension = dimension_of(next(iter(self.store.tables.values())))
         if vector.shape != (dimension,):
             raise BadQuery(f"查询向量应为 {dimension} 维，而不是 {vector.shape}", hint="用示例库的模型向量化问题")
@@ -307,7 +311,8 @@ def enhanced(query_text: str, keywords: Sequence[str] | None = None) -> str:
 def _best(gathered: Sequence[FoundExample], threshold: float, top_k: int) -> list[FoundExample]:
     """Ranked and without doubles first, then by grade, then cut: the filter is to see everything that was found."""
     similar = [row for row in valid_results(gathered) if row["similarity"] >= threshold]
-    return quality_filter(merge_and_rank_results(similar, len(similar)))[:top_k]
+    ranked = merge_and_rank_results(similar, len(similar))
+    return quality_filter(ranked, max(top_k, GLOBAL_TOP_K))[:top_k]
 
 
 def _bounded(top_k: int) -> int:
