@@ -38,3 +38,22 @@ def test_a_folder_that_cannot_be_written_is_an_error_with_advice(tmp_path: Path)
     (tmp_path / "file").write_text("不是目录")
     with pytest.raises(BadInput, match="--data"), owned(tmp_path / "file" / "data"):
         pass
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        ["copy", "--to", "postgresql://u:s3cret@h/d"],
+        ["copy", "--to=postgresql://u:s3c@ret:s3cret@h/d?password=s3cret&x=1"],
+        ["--key", "s3cret", "kb", "list"],
+        ["--key=s3cret"],
+    ],
+)
+def test_no_password_of_the_command_line_is_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["/bin/qianxun", *told])
+    with owned(tmp_path):
+        written = (tmp_path / "lock").read_text("utf-8")
+    assert "qianxun" in written
+    assert "s3cret" not in written

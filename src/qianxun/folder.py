@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterator
@@ -62,11 +63,17 @@ def _sign(handle: int) -> None:
     owner = {
         "pid": os.getpid(),
         "host": socket.gethostname(),
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200],
+        "command": _without_secrets(" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]))[:200],
         "since": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
     os.ftruncate(handle, 0)
     os.pwrite(handle, json.dumps(owner, ensure_ascii=False).encode(), 0)
+
+
+def _without_secrets(command: str) -> str:
+    """Whoever may read the folder may read who owns it, but no password of a database and no key."""
+    command = re.sub(r"(://[^:/?#\s]*):\S*@", r"\1:******@", command)
+    return re.sub(r"(password=|--key[= ])[^\s&]*", r"\1******", command, flags=re.IGNORECASE)
 
 
 def _owner(handle: int) -> str:

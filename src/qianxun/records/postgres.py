@@ -222,6 +222,6 @@ def without_detail(error: Any) -> bool:
 
 def _own_name() -> str:
     """By which people find us among the sessions of a server."""
-    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]])
+    command = " ".join([Path(sys.argv[0]).name, *(word for word in sys.argv[1:2] if word.isalpha())])  # no secret
     name = f"qianxun {os.getpid()} {socket.gethostname()} {command}"
     return name.encode("ascii", "replace").decode()[:NAME_LIMIT]
