@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,23 @@ def test_an_archive_that_is_no_workbook_is_refused(tmp_path: Path) -> None:
         read_workbook(tmp_path / "a.xlsx")
 
 
+@pytest.mark.parametrize(
+    "part", ["[Content_Types].xml", "xl/workbook.xml", "xl/worksheets/sheet1.xml", "xl/styles.xml"]
+)
+@pytest.mark.parametrize(
+    "content", [b"", b"<a>", b"<worksheet><sheetData><row r='x'><c/></row></sheetData></worksheet>"]
+)
+def test_a_workbook_with_a_damaged_part_is_refused_or_read(workbook: Write, part: str, content: bytes) -> None:
+    path = workbook({"qa_examples": [("问", "答")]})
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, kept in parts.items():
+            archive.writestr(name, content if name == part else kept)
+    with suppress(Unreadable):
+        assert read_workbook(path).count() <= 1
+
+
 def test_a_workbook_without_a_sheet_of_examples_names_what_it_has(workbook: Write) -> None:
     with pytest.raises(Unreadable, match="只有 “Sheet1”、“表2”") as told:
         read_workbook(workbook({"Sheet1": [], "表2": []}))
@@ -250,6 +268,7 @@ def test_items_that_are_no_examples_are_told_by_number(tmp_path: Path) -> None:
         ("{}", "什么也没有"),
         ('{"a": []}', "只有 “a”"),
         ("[" * 100_000, "嵌套太深|不是合法的 JSON"),
+        ('{"qa_examples": [' + "9" * 5000 + "]}", "过大的数"),
     ],
 )
 def test_what_is_no_such_json_is_refused(tmp_path: Path, content: str, told: str) -> None:

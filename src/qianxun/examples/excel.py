@@ -24,7 +24,7 @@ HEADING_ROWS: Final = 10
 _MOST_UNPACKED: Final = 192 * MIB
 _OLE: Final = b"\xd0\xcf\x11\xe0"  # an encrypted workbook, or one of before 2007
 _DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError, ValueError)
-_BROKEN: Final = (*_DAMAGED, TypeError, AttributeError, IndexError, InvalidFileException, SyntaxError)
+_BROKEN: Final = (*_DAMAGED, TypeError, AttributeError, IndexError, InvalidFileException, SyntaxError, OSError)
 
 AnyCell: TypeAlias = Cell | MergedCell
 Line: TypeAlias = tuple[int, dict[int, AnyCell]]  # (row, column → cell)

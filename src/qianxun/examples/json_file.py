@@ -43,6 +43,8 @@ def _load(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         where = f"第 {error.lineno} 行第 {error.colno} 列"
         raise Unreadable(f"{path.name} 不是合法的 JSON：{where}附近", hint="改正该处后重试") from error
+    except ValueError as error:  # a number of more digits than Python reads
+        raise Unreadable(f"{path.name} 里有过大的数", hint="文字请放在引号里") from error
     except RecursionError as error:
         raise Unreadable(f"{path.name} 嵌套太深", hint='应为 {"qa_examples": [{…}]} 的形式') from error
     except OSError as error:
