@@ -12,10 +12,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,16 +72,28 @@ class Took:
 
 
 @contextmanager
-def served(url: str) -> Iterator[str]:
+def served(url: str) -> Iterator[tuple[str, int]]:
+    """A database, and the process of its server; 0 where that is not ours."""
     if url:
-        yield url
+        yield url, 0
         return
     with own_server() as server:
         with (server.folder / "data" / "postgresql.auto.conf").open("a") as settings:
             settings.write(f"shared_buffers = '{BUFFERS}'\nmax_wal_size = '8GB'\n")
         server.stop()
         server.start()
-        yield create_database(server)
+        yield create_database(server), int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
+
+
+def cpu_seconds(server: int) -> float:
+    """Of this process and, where it is ours, of the server's."""
+    used = time.process_time()
+    for stat in Path("/proc").glob("[0-9]*/stat") if server else ():
+        with suppress(OSError):  # it has ended
+            fields = stat.read_text().rpartition(") ")[2].split()
+            if int(fields[1]) == server:
+                used += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return used
 
 
 def entries(texts: Sequence[str], vectors: Vectors) -> Iterator[tuple[IndexEntry, ...]]:
@@ -154,6 +167,20 @@ async def speeds(
     return {"match": match.told(), "nearest": nearest.told(), "nearest_of_1_percent": few.told()}
 
 
+async def costs(
+    here: Index, there: PostgresIndex, server: int, terms: Sequence[Terms], asked: Vectors
+) -> dict[str, dict[str, float]]:
+    """CPU milliseconds per question, of client and server together: what a busy machine does not blur."""
+    told: dict[str, dict[str, float]] = {"match": {}, "nearest": {}}
+    for name, index in (("embedded", here), ("postgres", there)):
+        for part in told:
+            start = cpu_seconds(server)
+            for words, vector in zip(terms, asked, strict=True):
+                await (index.match(words, DEPTH) if part == "match" else index.nearest(vector, DEPTH))
+            told[part][name] = round((cpu_seconds(server) - start) / len(terms) * 1000, 2)
+    return told
+
+
 async def recalls(index: Index, rows: Vectors, asked: Vectors) -> dict[str, float]:
     told: dict[str, float] = {}
     allowed = np.arange(len(rows)) % 100 == 7
@@ -195,7 +222,14 @@ def _bytes(folder: Path) -> int:
 
 
 async def measured(
-    url: str, folder: Path, texts: Sequence[str], rows: Vectors, told: Sequence[str], asked: Vectors, with_others: bool
+    url: str,
+    server: int,
+    folder: Path,
+    texts: Sequence[str],
+    rows: Vectors,
+    told: Sequence[str],
+    asked: Vectors,
+    with_others: bool,
 ) -> dict[str, Any]:
     stamp = IndexStamp("bench", rows.shape[1], "1")
     backends = (folder_index.create(folder), server_index.create(url, schema=SCHEMA))
@@ -207,6 +241,7 @@ async def measured(
         "load_postgres_to_embedded": round(seconds["postgres"] / seconds["embedded"], 2),
         "megabytes": await sizes(there, folder),
         **await speeds(here, there, url, terms, asked),
+        "cpu_ms": await costs(here, there, server, terms, asked),
         **await recalls(there, rows, asked),
         "same_top_10": await same(here, there, terms),
     }
@@ -232,8 +267,8 @@ def main() -> None:
     asked = np.stack([model.embed_query(text) for text in told])
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        url = stack.enter_context(served(options.url))
-        report = asyncio.run(measured(url, folder, texts, rows, told, asked, options.keywords))
+        url, server = stack.enter_context(served(options.url))
+        report = asyncio.run(measured(url, server, folder, texts, rows, told, asked, options.keywords))
     print(json.dumps(report, ensure_ascii=False, indent=1))
 
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server as the index sees it: a few connections, each in a thread of its own; what its errors mean.
+"""A PostgreSQL server as the index sees it: a few threads with connections of their own; what its errors mean.
 
 The connections live while somebody uses them (`Server.hold`), come back after a restart of the server, and never wait
 for ever. Values that people wrote never stand in a statement: everything but the names of our own tables is bound.
@@ -139,55 +139,59 @@ Transaction = Callable[[Any], AbstractContextManager[Tx]]
 
 
 class Crew:
-    """Threads, each with a connection of its own.
-
-    A thread needs no turn at a shared pool, and finds out at once that a server is away: there is nothing to wait for.
-    """
+    """Threads, and connections for as many of them as work at once: the one that was used last is used next, since
+    its server process has everything at hand. None is waited for: a server that is away is known at once."""
 
     def __init__(self, url: str, connections: int) -> None:
         self.threads = ThreadPoolExecutor(connections, "qianxun-postgres")
         self._url = url
-        self._own = threading.local()
-        self._open: list[Any] = []
+        self._idle: list[tuple[Any, float]] = []  # a connection, and when it has grown old
 
     def dismiss(self) -> None:
         """Waits for what is running."""
         self.threads.shutdown(wait=True)
-        for connection in self._open:
-            connection.close()
+        self._close_idle()
 
     def attempt(self, work: Callable[[Tx], Result], transaction: Transaction) -> Result:
         """Once more where the connection turns out to be dead: the server may have been restarted since it was used."""
         with _told():
             import psycopg
 
-            try:
-                with transaction(self._connection()) as tx:
-                    return work(tx)
-            except psycopg.OperationalError as error:
-                if not self._is_dead():
-                    raise
-                log.info("the connection to PostgreSQL is gone, trying another one: %s", error)
-            with transaction(self._connection()) as tx:
+            with self._connection() as connection:
+                try:
+                    with transaction(connection) as tx:
+                        return work(tx)
+                except psycopg.OperationalError as error:
+                    if not connection.closed:
+                        raise
+                    log.info("the connection to PostgreSQL is gone, trying another one: %s", error)
+            self._close_idle()  # they are as dead
+            with self._connection() as connection, transaction(connection) as tx:
                 return work(tx)
 
-    def _is_dead(self) -> bool:
-        connection = getattr(self._own, "connection", None)
-        return connection is not None and bool(connection.closed)
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        connection, until = self._taken() or (connect(self._url), time.monotonic() + OLD_SECONDS)
+        try:
+            yield connection
+        finally:
+            if not connection.closed:
+                self._idle.append((connection, until))
 
-    def _connection(self) -> Any:
-        """This thread's own, made anew where it is dead or has grown old."""
-        held = getattr(self._own, "connection", None)
-        if held is not None and not held.closed and time.monotonic() < self._own.until:
-            return held
-        if held is not None:
-            held.close()
-            self._own.connection = None
-            self._open.remove(held)
-        fresh = connect(self._url)
-        self._open.append(fresh)
-        self._own.connection, self._own.until = fresh, time.monotonic() + OLD_SECONDS
-        return fresh
+    def _taken(self) -> tuple[Any, float] | None:
+        """The one that was used last, if it is neither dead nor old. Taking from a list is safe among threads."""
+        while True:
+            try:
+                connection, until = self._idle.pop()
+            except IndexError:
+                return None
+            if not connection.closed and time.monotonic() < until:
+                return connection, until
+            connection.close()
+
+    def _close_idle(self) -> None:
+        while (held := self._taken()) is not None:
+            held[0].close()
 
 
 class Server:
