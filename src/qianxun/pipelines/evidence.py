@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from qianxun.errors import RetrieverUnavailable
 from qianxun.pipelines.asking import Asked
@@ -14,6 +15,9 @@ from qianxun.pipelines.options import RecallOptions
 from qianxun.pipelines.recall import DEPTH, Candidates, gather
 from qianxun.pipelines.steps import Steps
 from qianxun.types import NOTHING, ChunkKind, Found, Ranking
+
+UNRELATED: Final = 0.1
+UNRELATED_BY_WORDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,11 @@ class Evidence:
     @property
     def has_vectors(self) -> bool:
         return "vector" in self.candidates.heard.sides
+
+    @property
+    def unrelated(self) -> float:
+        """A score below it: such a result has nothing to do with the question. A share of words is small soon."""
+        return UNRELATED if self.has_vectors else UNRELATED_BY_WORDS
 
     def score(self, key: int) -> float:
         return self._fused.score(key)

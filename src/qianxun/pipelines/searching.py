@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from qianxun.chinese import fold, stands_in
 from qianxun.errors import QianxunError
@@ -20,8 +20,6 @@ from qianxun.pipelines.recall import DEPTH, TRIES, asked_for, generation_of, wei
 from qianxun.pipelines.related_terms import expanded
 from qianxun.recall.expansion import Expansion, Related
 from qianxun.types import ChunkKind, Degraded, Found, Query
-
-UNRELATED: Final = 0.1  # a score below it: such a result has nothing to do with the question
 
 
 @dataclass
@@ -73,15 +71,22 @@ class Searching:
         self.degraded += evidence.candidates.heard.degraded
 
 
-def credited(expansions: Sequence[Expansion], text: str) -> tuple[int, tuple[Related, ...]]:
-    """By which wording a text was found, and by which of its words: those that stand in it. Where none does it was
-    its meaning, and the first wording is named."""
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """By which of the other wordings a text was found, and by which of its words."""
+
+    at: int
+    related: tuple[Related, ...]
+    stands: bool  # False: none of the words stands in the text; it was the meaning, and the first wording is named
+
+
+def credited(expansions: Sequence[Expansion], text: str) -> Credit:
     folded = fold(text)
     for at, expansion in enumerate(expansions):
         held = tuple(each for each in expansion.related if stands_in(fold(each.by), folded))
         if held:
-            return at, held
-    return 0, expansions[0].related
+            return Credit(at, held, True)
+    return Credit(0, expansions[0].related, False)
 
 
 def seen_in(evidence: Evidence, found: Found) -> dict[str, Any]:

@@ -14,12 +14,13 @@ from typing import Any, Final
 from qianxun.answer.table_answer import answer_from_tables
 from qianxun.answer.table_shapes import AskedTable, TableAnswer
 from qianxun.pipelines.base import OpenBase, read
+from qianxun.pipelines.evidence import UNRELATED
 from qianxun.pipelines.found_tables import LOOKED_AT, FoundTables, TableCandidate, expansions_asked, found_tables
 from qianxun.pipelines.layered import Cited, LayeredRecall, LayeredResult, TableShown, cited_cells
 from qianxun.pipelines.layers import Climbed, Held, Layer, Let, TableChoices, climb, table_ladder
 from qianxun.pipelines.options import RecallOptions
 from qianxun.pipelines.recall import DEEPEST, DEPTH
-from qianxun.pipelines.searching import UNRELATED, Searching, credited, searched, seen_in, told
+from qianxun.pipelines.searching import Searching, credited, searched, seen_in, told
 from qianxun.pipelines.table_rows import RowsShown, rows_shown
 from qianxun.recall.table import Structure, ask
 from qianxun.records.tables import TableHead, row_starts, whole
@@ -99,13 +100,14 @@ class _Layers:
         if evidence is None:
             return rest
         tables = await found_tables(self.searching.base, evidence, expansions_asked(expansions, evidence), self.weight)
-        let = {}
+        let = dict(rest)
         for key, candidate in tables.candidates.items():
-            at, related = credited(expansions, candidate.found.chunk.text)
-            score = expansions[at].weight * tables.score(key, self._fits(tables, key))
-            if self._is_let_in(score, layer):
-                let[key] = replace(self._let(tables, key, {"expansion": told(related)}), score=score)
-        return {**rest, **let}
+            credit = credited(expansions, candidate.found.chunk.text)
+            score = expansions[credit.at].weight * tables.score(key, self._fits(tables, key))
+            if credit.stands or self._is_let_in(score, layer):
+                score = max(score, rest[key].score if key in rest else 0.0)
+                let[key] = replace(self._let(tables, key, {"expansion": told(credit.related)}), score=score)
+        return let
 
     async def _rest(self) -> Mapping[int, Let]:
         tables = await self._tables()

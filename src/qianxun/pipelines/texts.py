@@ -13,7 +13,7 @@ from qianxun.pipelines.evidence import Evidence
 from qianxun.pipelines.layered import LayeredRecall, LayeredResult
 from qianxun.pipelines.layers import Climbed, Held, Layer, Let, TextChoices, climb, text_ladder
 from qianxun.pipelines.options import RecallOptions
-from qianxun.pipelines.searching import UNRELATED, Searching, credited, searched, seen_in, told
+from qianxun.pipelines.searching import Searching, credited, searched, seen_in, told
 from qianxun.rank.overlap import is_short, overlap
 from qianxun.types import Eq, Found, Query, all_of
 
@@ -79,18 +79,20 @@ class _Layers:
         rest = await self._rest()
         if evidence is None:
             return rest
-        let = {}
+        let = dict(rest)
         for found in await evidence.found(evidence.fused.keys[: self.search_k].tolist()):
-            at, related = credited(expansions, found.chunk.text)
-            let_in = self._let(evidence, found, {"expansion": told(related)})
-            relevance = self._relevance(evidence, evidence.candidates.asked.queries[at], found)
-            if self._is_let_in(expansions[at].weight * max(let_in.score, relevance), layer):
-                let[found.chunk.key] = replace(let_in, score=expansions[at].weight * let_in.score)
-        return {**rest, **let}
+            credit = credited(expansions, found.chunk.text)
+            weight, key = expansions[credit.at].weight, found.chunk.key
+            let_in = self._let(evidence, found, {"expansion": told(credit.related)})
+            relevance = self._relevance(evidence, evidence.candidates.asked.queries[credit.at], found)
+            if credit.stands or self._is_let_in(weight * max(let_in.score, relevance), layer):
+                own = rest[key].score if key in rest else 0.0
+                let[key] = replace(let_in, score=max(weight * let_in.score, own))
+        return let
 
     async def _rest(self) -> Mapping[int, Let]:
         evidence = await self.searching.evidence()
-        related = evidence.fused.keys[evidence.fused.scores >= UNRELATED][: self.search_k].tolist()
+        related = evidence.fused.keys[evidence.fused.scores >= evidence.unrelated][: self.search_k].tolist()
         return {found.chunk.key: self._let(evidence, found) for found in await evidence.found(related)}
 
     def result(self, key: int, held: Held) -> LayeredResult:
