@@ -174,7 +174,6 @@ def _with(before: Held | None, layer: Layer, let: Let) -> Held:
 
 def _reason(layer: Layer, error: Exception) -> str:
     if isinstance(error, QianxunError):
-        log.warning("layer %d (%s) gave way to the next: %s", layer.number, layer.strategy, type(error).__name__)
-        return str(error)
+        return str(error)  # `layer_log` warns of it, once for the whole climb
     log.error("layer %d (%s) failed", layer.number, layer.strategy, exc_info=error)
     return f"出错：{type(error).__name__}: {error}"
