@@ -220,6 +220,18 @@ def test_files_that_cannot_be_it_are_told_apart(
         read_workbook(workbook({"qa_examples": [("问", "答")]}))
 
 
+def test_a_merge_over_the_whole_sheet_is_refused_before_it_is_built(workbook: Write) -> None:
+    path = workbook({"qa_examples": [("问", "答")]})
+    merge = '</sheetData><mergeCells count="1"><mergeCell ref="A3:XFD1048576"/></mergeCells>'
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, kept in parts.items():
+            archive.writestr(name, kept.replace(b"</sheetData>", merge.encode()))
+    with pytest.raises(TooLarge, match="单元格太多"):
+        read_workbook(path)
+
+
 def test_a_sheet_with_too_many_rows_is_refused(workbook: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(excel, "MOST_ROWS", 3)
     with pytest.raises(TooLarge, match="有 4 行"):

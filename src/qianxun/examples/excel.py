@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 import zipfile
 import zlib
@@ -11,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import openpyxl
 from openpyxl.cell.cell import ERROR_CODES, Cell, MergedCell
+from openpyxl.utils import cell as coordinate
 from openpyxl.utils.exceptions import InvalidFileException
 from openpyxl.worksheet.worksheet import Worksheet
 
@@ -22,6 +24,8 @@ SUFFIXES: Final = (".xlsx", ".xlsm")
 GUIDE: Final = "填写说明"  # the sheet of the template that tells how to fill it in
 HEADING_ROWS: Final = 10
 _MOST_UNPACKED: Final = 192 * MIB
+_MOST_CELLS: Final = 3_000_000
+_MERGED: Final = re.compile(rb'<(?:\w{1,8}:)?mergeCell [^>]{0,80}?ref="([A-Z]{1,3}\d{1,7}:[A-Z]{1,3}\d{1,7})"')
 _OLE: Final = b"\xd0\xcf\x11\xe0"  # an encrypted workbook, or one of before 2007
 _DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError, ValueError)
 _BROKEN: Final = (*_DAMAGED, TypeError, AttributeError, IndexError, InvalidFileException, SyntaxError, OSError)
@@ -55,10 +59,19 @@ def _check_archive(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             if sum(member.file_size for member in archive.infolist()) > _MOST_UNPACKED:
                 raise TooLarge(f"{path.name} 解压后超过 {_MOST_UNPACKED // MIB} MB", hint="请拆成几个文件")
+            if sum(_cells(archive.read(name)) for name in archive.namelist() if "/worksheets/" in name) > _MOST_CELLS:
+                raise TooLarge(f"{path.name} 的单元格太多，或合并的区域太大", hint="请删去多余的内容，或拆成几个文件")
     except PermissionError as error:
         raise Unreadable(f"{path.name} 打不开：可能正被别的程序使用", hint="关掉 Excel 里的这个文件再试") from error
     except (*_DAMAGED, OSError) as error:
         raise Unreadable(f"{path.name} 不是 Excel 工作簿，或已损坏", hint="用 Excel 打开，另存为 .xlsx") from error
+
+
+def _cells(part: bytes) -> int:
+    """Of one sheet, those merged included: openpyxl makes an object of each."""
+    merged = (coordinate.range_boundaries(ref.decode()) for ref in _MERGED.findall(part))
+    areas = ((right - left + 1) * (bottom - top + 1) for left, top, right, bottom in merged)  # type: ignore[operator]
+    return part.count(b"<c ") + sum(areas)
 
 
 def _open(path: Path, *, data_only: bool) -> Any:
