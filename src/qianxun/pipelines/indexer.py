@@ -74,6 +74,9 @@ async def keep_indexing(records: Records, woken: asyncio.Event, work: Work) -> N
 async def _due_patiently(records: Records) -> Due:
     try:
         return await asyncio.to_thread(_due, records)
+    except QianxunError as error:
+        log.warning("the indexer cannot read what is due; it looks again in %s seconds: %s", IDLE_SECONDS, error)
+        return Due({}, IDLE_SECONDS)
     except Exception:  # the outer door of a task that must outlive a database that is away for a while
         log.exception("the indexer cannot read what is due; it looks again in %s seconds", IDLE_SECONDS)
         return Due({}, IDLE_SECONDS)
