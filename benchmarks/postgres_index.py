@@ -85,14 +85,14 @@ def served(url: str) -> Iterator[tuple[str, int]]:
         yield create_database(server), int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
 
 
-def cpu_seconds(server: int) -> float:
-    """Of this process and, where it is ours, of the server's."""
-    used = time.process_time()
+def cpu_seconds(server: int) -> dict[int, float]:
+    """Used so far by this process and, where it is ours, by each of the server's."""
+    used = {0: time.process_time()}
     for stat in Path("/proc").glob("[0-9]*/stat") if server else ():
         with suppress(OSError):  # it has ended
             fields = stat.read_text().rpartition(") ")[2].split()
             if int(fields[1]) == server:
-                used += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                used[int(stat.parent.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return used
 
 
@@ -174,10 +174,12 @@ async def costs(
     told: dict[str, dict[str, float]] = {"match": {}, "nearest": {}}
     for name, index in (("embedded", here), ("postgres", there)):
         for part in told:
-            start = cpu_seconds(server)
+            start = cpu_seconds(server if index is there else 0)
             for words, vector in zip(terms, asked, strict=True):
                 await (index.match(words, DEPTH) if part == "match" else index.nearest(vector, DEPTH))
-            told[part][name] = round((cpu_seconds(server) - start) / len(terms) * 1000, 2)
+            ended = cpu_seconds(server if index is there else 0)
+            spent = sum(used - start.get(process, 0.0) for process, used in ended.items())
+            told[part][name] = round(spent / len(terms) * 1000, 2)
     return told
 
 
