@@ -108,7 +108,7 @@ async def calls(engine: Any, base: int, texts: list[str], clients: int, seconds:
     turns = iter(begun_at(texts, start))
     waits: list[float] = []
     others: dict[int, int] = {}
-    watching, engine.recalled = engine.recalled, lambda _: None
+    watching, engine.hooks.recalled = engine.hooks.recalled, lambda _: None
     began = last = time.perf_counter()
 
     async def go_on() -> None:
@@ -122,7 +122,7 @@ async def calls(engine: Any, base: int, texts: list[str], clients: int, seconds:
                 waits.append(answered - asked)
 
     await asyncio.gather(*(go_on() for _ in range(clients)))
-    engine.recalled = watching
+    engine.hooks.recalled = watching
     return {"waits": waits, "others": others, "seconds": last - began}
 
 

@@ -88,7 +88,8 @@ def test_every_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     first, *commands = [shlex.split(line) for block in blocks("bash") for line in block.splitlines() if line]
     assert first == ["make", "demo"]  # tests/test_demo.py runs what it runs
     assert {program for program, *_ in commands} == {"qianxun"}
-    asked = [words for _, *words in commands]
+    # Examples are compared by their vectors: without a model their commands say so, and fail.
+    asked = [words for _, *words in commands if MODELS.is_dir() or words[0] != "examples"]
     at = asked.index(["serve"])
     shown = run_commands(tmp_path, asked[:at])
     assert "85%" in shown["search"]

@@ -303,6 +303,7 @@ def test_without_that_door_a_stranger_would_see_everything(tmp_path: Path, monke
 # Transactions that are about no one base, or look for their tenant themselves.
 OPEN_TO_ALL = {
     "engine.py",  # bases and logs, by tenant
+    "example_library.py",  # the example library, which is one for all tenants
     "pipelines/indexer.py",  # which bases have work
     "pipelines/journal.py",  # the log of all
     "pipelines/model_registry.py",  # registered models, by tenant
@@ -351,7 +352,7 @@ def test_the_indexer_serves_all_tenants_and_one_that_hangs_delays_nobody(tmp_pat
                 tenant: (await engine.of(tenant).create_knowledge_base("医保", model="fake-64")).id
                 for tenant in TENANTS
             }
-            engine.of(TENANTS[2]).indexed = heard.append  # one hook for all
+            engine.of(TENANTS[2]).hooks.indexed = heard.append  # one hook for all
             await engine.of(TENANTS[0]).add_documents(held[TENANTS[0]], [Document("d", "卡住的文档")], wait=False)
             assert await asyncio.to_thread(gated.entered.wait, 30)
             for tenant in TENANTS[1:]:
@@ -384,7 +385,7 @@ def test_time_spent_before_the_index_counts_as_index_work(tmp_path: Path) -> Non
         gated = GatedEmbedding("慢")
         heard: list[IndexTime] = []
         async with Engine.open(tmp_path, models={"fake-64": gated}, background=False) as engine:
-            engine.indexed = heard.append
+            engine.hooks.indexed = heard.append
             kb = (await engine.create_knowledge_base("医保", model="fake-64")).id
             adding = asyncio.create_task(engine.add_documents(kb, [Document("d", "慢慢来"), Document("e", "也来")]))
             assert await asyncio.to_thread(gated.entered.wait, 60)  # from here on its time counts, however busy it is

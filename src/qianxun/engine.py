@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -22,11 +22,12 @@ from qianxun.folder import owned
 from qianxun.indexes import index_backend
 from qianxun.ingest.limits import MIB, ParseLimits
 from qianxun.ingest.sandbox import ParserPool
-from qianxun.pipelines.base import IndexTime, OpenBase
+from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.configuring import changed, configure
 from qianxun.pipelines.events import RAGIndexEventHandler
 from qianxun.pipelines.explain import explained
 from qianxun.pipelines.explanation import Explained
+from qianxun.pipelines.hooks import Hooks, nothing
 from qianxun.pipelines.hybrid_search import HybridSearchEngine
 from qianxun.pipelines.indexer import keep_indexing
 from qianxun.pipelines.indexing import Drained, retry_due
@@ -61,19 +62,6 @@ from qianxun.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, 
 Result = TypeVar("Result")
 
 
-def _nothing(_: Any) -> None:
-    return None
-
-
-@dataclass
-class _Hooks:
-    """Who wants to know. One value for all tenants, so that a hook set late, or on one of them, hears of all."""
-
-    recalled: Callable[[Recalled], None] = _nothing
-    climbed: Callable[[LayeredRecall], None] = _nothing
-    indexed: Callable[[IndexTime], None] = _nothing
-
-
 @dataclass
 class Engine:
     """Qianxun over one data folder, as one tenant sees it. Open it with ``async with Engine.open(folder) as engine``.
@@ -96,7 +84,7 @@ class Engine:
     # Every part is one and the same for all tenants: a field that `of` should not copy by reference has no place here.
     _bases: OpenBases = field(default_factory=OpenBases, repr=False)
     _work: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
-    _hooks: _Hooks = field(default_factory=_Hooks, repr=False)
+    hooks: Hooks = field(default_factory=Hooks, repr=False)
 
     @staticmethod
     @asynccontextmanager
@@ -136,7 +124,7 @@ class Engine:
         self.embeddings.close()
         self.records.close()
 
-    # ── tenants and hooks ────────────────────────────────────────────────────────────────────────
+    # ── tenants ──────────────────────────────────────────────────────────────────────────────────
 
     def of(self, tenant: str) -> Engine:
         """The same engine as another tenant sees it: its own bases and logs, every part shared."""
@@ -151,33 +139,6 @@ class Engine:
     def examples(self) -> ExampleStore:
         """The example library beside the records, one for all tenants; `ExampleStore.prepare` makes its tables."""
         return example_store(self.settings, self.records, self.embeddings, self.registered)
-
-    @property
-    def recalled(self) -> Callable[[Recalled], None]:
-        """Told of every search that has ended, whosever it was, in its own task."""
-        return self._hooks.recalled
-
-    @recalled.setter
-    def recalled(self, hook: Callable[[Recalled], None]) -> None:
-        self._hooks.recalled = hook
-
-    @property
-    def climbed(self) -> Callable[[LayeredRecall], None]:
-        """Told of every layered search that has ended, likewise."""
-        return self._hooks.climbed
-
-    @climbed.setter
-    def climbed(self, hook: Callable[[LayeredRecall], None]) -> None:
-        self._hooks.climbed = hook
-
-    @property
-    def indexed(self) -> Callable[[IndexTime], None]:
-        """Told of every piece of index work that is done, whosever it was."""
-        return self._hooks.indexed
-
-    @indexed.setter
-    def indexed(self, hook: Callable[[IndexTime], None]) -> None:
-        self._hooks.indexed = hook
 
     # ── knowledge bases ──────────────────────────────────────────────────────────────────────────
 
@@ -214,7 +175,7 @@ class Engine:
             return await base.records.write(renamed)
 
     async def configure(
-        self, knowledge_base: int, changes: Mapping[str, Any], *, watch: Any = _nothing
+        self, knowledge_base: int, changes: Mapping[str, Any], *, watch: Any = nothing
     ) -> KnowledgeBase:
         """Changes a base's configuration, at once: ``{"search.fusion": "rrf", "search.weights": None}``.
 
@@ -239,7 +200,7 @@ class Engine:
     async def delete_knowledge_base(self, knowledge_base: int) -> None:
         """The base with everything in it. Nothing of it can be returned from now on."""
         own = self._own(knowledge_base)
-        await own.read(_nothing)  # a stranger waits for nothing
+        await own.read(nothing)  # a stranger waits for nothing
         await self._bases.removed(own, self.backend)
 
     async def statistics(self, knowledge_base: int) -> dict[str, int]:
@@ -254,7 +215,7 @@ class Engine:
         paths: Sequence[str | Path],
         *,
         labels: Labels | None = None,
-        watch: Watch = _nothing,
+        watch: Watch = nothing,
     ) -> Report:
         """Files and folders in; searchable when it returns. Unchanged files are passed over."""
         base = await self.base(knowledge_base)
@@ -396,7 +357,7 @@ class Engine:
             recall = await searching
         self.journal.note(base.about, recall, params)
         log_layers(recall)
-        self._hooks.climbed(recall)
+        self.hooks.climbed(recall)
         return recall
 
     async def explain(self, knowledge_base: int, query: str, chunk_id: str = "", **options: Any) -> Explained:
@@ -432,9 +393,9 @@ class Engine:
             with self._using(base):
                 answer = await recall_kept(base, query, options, self.cache, self.journal, seconds, trace_id)
         except RecallFailed:
-            self.recalled(Recalled(options.mode, started, time.perf_counter() - started, None))
+            self.hooks.recalled(Recalled(options.mode, started, time.perf_counter() - started, None))
             raise
-        self.recalled(Recalled(options.mode, started, time.perf_counter() - started, answer))
+        self.hooks.recalled(Recalled(options.mode, started, time.perf_counter() - started, answer))
         return answer
 
     # ── the log of recalls ───────────────────────────────────────────────────────────────────────
@@ -472,7 +433,7 @@ class Engine:
         with self._using(base):
             return await verify(base)
 
-    async def rebuild(self, knowledge_base: int, *, model: str | None = None, watch: Any = _nothing) -> int:
+    async def rebuild(self, knowledge_base: int, *, model: str | None = None, watch: Any = nothing) -> int:
         """Makes the index anew; with ``model``, under another model ("none": without one)."""
         base = await self.base(knowledge_base)
         chosen = None if model is None else await asyncio.to_thread(self.embeddings.choose, model, self.registry)
@@ -511,7 +472,7 @@ class Engine:
         """The base, opened: its index is there, sound, and caught up with what the records hold ready."""
         held = self._bases.get(knowledge_base)
         if held is None:
-            await self._own(knowledge_base).read(_nothing)  # a stranger waits for nothing
+            await self._own(knowledge_base).read(nothing)  # a stranger waits for nothing
             held = await self._bases.opened(knowledge_base, lambda: self._open_base(knowledge_base))
         if held.about.tenant != self.tenant:
             raise bases.missing(knowledge_base)
@@ -552,7 +513,7 @@ class Engine:
             models=OwnShelf(self.shelf, self.registry, owner),
             curves=self.embeddings.curves(about.embedding_model),
             model_threads=self.model_threads,
-            indexed=lambda done: self._hooks.indexed(done),
+            indexed=lambda done: self.hooks.indexed(done),
         )
 
     def _model(self, name: str, dimension: int) -> EmbeddingModel | None:

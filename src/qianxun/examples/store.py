@@ -216,7 +216,7 @@ def upgrade(connection: Connection, prefix: str, dimension: int, revision: str =
         if "extension" in told and "vector" in told:
             raise BadSettings(
                 f"这台 PostgreSQL 用不了 pgvector 扩展：{told}",
-                hint="请管理员安装 pgvector（0.5 或更新）并运行 CREATE EXTENSION vector",
+                hint="请管理员安装 pgvector（0.8 或更新）并运行 CREATE EXTENSION vector",
             ) from error
         if "already exists" in told:
             raise BadSettings(

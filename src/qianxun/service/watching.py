@@ -26,9 +26,9 @@ def watch(app: FastAPI, engine: Engine, spans: Spans | None = None) -> None:
         if spans is not None:
             spans.climbed(done)
 
-    engine.recalled = recalled
-    engine.climbed = climbed
-    engine.indexed = numbers.indexed
+    engine.hooks.recalled = recalled
+    engine.hooks.climbed = climbed
+    engine.hooks.indexed = numbers.indexed
     app.state.metrics = numbers
     app.include_router(metrics.routes())
     app.add_middleware(Traced, metrics=numbers, spans=spans)
