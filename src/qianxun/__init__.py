@@ -9,6 +9,11 @@ if TYPE_CHECKING:
     from qianxun.client import Client
     from qianxun.engine import Engine
     from qianxun.errors import QianxunError
+    from qianxun.example_library import import_from_excel
+    from qianxun.example_search import multi_table_search, search_in_table, search_with_fallback, vector_db_search
+    from qianxun.examples.formatting import format_for_prompt, format_retrieved_examples
+    from qianxun.examples.ranking import merge_and_rank_results, quality_filter
+    from qianxun.examples.search import ExampleLibrary
     from qianxun.pipelines.events import RAGIndexEventHandler
     from qianxun.pipelines.hybrid_search import HybridSearchEngine
     from qianxun.pipelines.ingest import Labels
@@ -16,11 +21,15 @@ if TYPE_CHECKING:
     from qianxun.rank.rerank import Reranker, ResultRanker, rank_results
     from qianxun.settings import Settings
     from qianxun.types import Document
+    from qianxun.workflow.graph_builder import GraphBuilder
+    from qianxun.workflow.nodes.retrieval_node import make_retrieval_node, retrieval_node
 
 __all__ = [
     "Client",
     "Document",
     "Engine",
+    "ExampleLibrary",
+    "GraphBuilder",
     "HybridSearchEngine",
     "KnowledgeBaseManager",
     "Labels",
@@ -29,7 +38,18 @@ __all__ = [
     "Reranker",
     "ResultRanker",
     "Settings",
+    "format_for_prompt",
+    "format_retrieved_examples",
+    "import_from_excel",
+    "make_retrieval_node",
+    "merge_and_rank_results",
+    "multi_table_search",
+    "quality_filter",
     "rank_results",
+    "retrieval_node",
+    "search_in_table",
+    "search_with_fallback",
+    "vector_db_search",
 ]
 
 # Looked up on first use: a parser child and `--help` need none of the engine.
@@ -37,6 +57,8 @@ _HOMES = {
     "Client": "qianxun.client",
     "Document": "qianxun.types",
     "Engine": "qianxun.engine",
+    "ExampleLibrary": "qianxun.examples.search",
+    "GraphBuilder": "qianxun.workflow.graph_builder",
     "HybridSearchEngine": "qianxun.pipelines.hybrid_search",
     "KnowledgeBaseManager": "qianxun.pipelines.knowledge_base",
     "Labels": "qianxun.pipelines.ingest",
@@ -45,7 +67,18 @@ _HOMES = {
     "Reranker": "qianxun.rank.rerank",
     "ResultRanker": "qianxun.rank.rerank",
     "Settings": "qianxun.settings",
+    "format_for_prompt": "qianxun.examples.formatting",
+    "format_retrieved_examples": "qianxun.examples.formatting",
+    "import_from_excel": "qianxun.example_library",
+    "make_retrieval_node": "qianxun.workflow.nodes.retrieval_node",
+    "merge_and_rank_results": "qianxun.examples.ranking",
+    "multi_table_search": "qianxun.example_search",
+    "quality_filter": "qianxun.examples.ranking",
     "rank_results": "qianxun.rank.rerank",
+    "retrieval_node": "qianxun.workflow.nodes.retrieval_node",
+    "search_in_table": "qianxun.example_search",
+    "search_with_fallback": "qianxun.example_search",
+    "vector_db_search": "qianxun.example_search",
 }
 
 
