@@ -18,6 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,12 @@ SCHEMA = "bench"
 CACHE = Path(__file__).resolve().parents[1] / ".bench-cache"
 HUNDREDTH: Filter = Eq("user_id", "用户7")
 BUFFERS = "1GB"
+
+
+def cpu_since(server: int) -> Callable[[], float]:
+    """How many CPU seconds have been spent since now, by those who are still there."""
+    start = cpu_seconds(server)
+    return lambda: sum(used - start.get(process, 0.0) for process, used in cpu_seconds(server).items())
 
 
 @dataclass
@@ -174,12 +181,10 @@ async def costs(
     told: dict[str, dict[str, float]] = {"match": {}, "nearest": {}}
     for name, index in (("embedded", here), ("postgres", there)):
         for part in told:
-            start = cpu_seconds(server if index is there else 0)
+            spent = cpu_since(server if index is there else 0)
             for words, vector in zip(terms, asked, strict=True):
                 await (index.match(words, DEPTH) if part == "match" else index.nearest(vector, DEPTH))
-            ended = cpu_seconds(server if index is there else 0)
-            spent = sum(used - start.get(process, 0.0) for process, used in ended.items())
-            told[part][name] = round(spent / len(terms) * 1000, 2)
+            told[part][name] = round(spent() / len(terms) * 1000, 2)
     return told
 
 
@@ -248,7 +253,7 @@ async def measured(
         "same_top_10": await same(here, there, terms),
     }
     if with_others:
-        report["other_keywords"] = await alternatives(url, texts, terms, DEPTH)
+        report["other_keywords"] = await alternatives(url, texts, terms, DEPTH, partial(cpu_since, server))
     for index in (here, there):
         await index.close()
     return report
