@@ -34,6 +34,8 @@ ENGLISH: Final = {
     postcode 邮编 邮政编码; zip 邮编;
     """)
 }
+# Two words that together mean something else than each of them: a business license is no 经营许可证.
+ENGLISH_PAIRS: Final = {("business", "license"): ("营业执照", "工商营业执照", "工商执照")}
 # Words for one thing, within headers and questions alike.
 SAME: Final = tuple(
     tuple(group)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from qianxun.answer.table_match import Asked, ask, match, places, plain, size, span
+from qianxun.answer.table_fitness import misfit
+from qianxun.answer.table_match import Asked, ask, places, plain, size, span
 from qianxun.answer.table_question import decisive, read_question
 from qianxun.answer.table_run import Outcome, Unanswerable, run
 from qianxun.answer.table_shapes import AskedTable, CitedCell, Condition, Plan, TableAnswer, Understood, Unsure
@@ -19,6 +20,7 @@ from qianxun.answer.table_sheet import Sheet, runs
 from qianxun.answer.table_words import NEGATION
 
 SURE: Final = 0.66  # of lookups between .65 and .75 eight in ten were right on imtqa, above that more; docs/quality.md
+_CLEARLY: Final = 0.1  # a table that leaves the same words open must be named this much closer to be the one meant
 _SURE_OF_WORK: Final = 0.09  # more than that for a count or a sum: nobody sees at a glance that it is wrong
 _MOST_QUESTION: Final = 200
 _MOST_SHOWN: Final = 20
@@ -28,45 +30,78 @@ _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 def answer_from_tables(question: str, tables: Sequence[AskedTable], *, sure: float = SURE) -> TableAnswer:
     """The answer to a question from the table that explains it best; without one, the rows that come closest.
 
-    Two tables that answer differently, and explain the question equally well, are no answer.
+    A table that explains all that another does and more outdoes it. Two tables that answer differently, and neither of
+    which does, are no answer.
     """
     if len(question) > _MOST_QUESTION:
         return _declined(f"问题超过 {_MOST_QUESTION} 个字，请问得短些")
     asked = ask(question)
-    answers = [_answer(asked, table, sure) for table in tables]
-    certain = sorted((each for each in answers if each.sure), key=lambda each: -each.confidence)
+    tried = [_try(asked, table, sure) for table in tables]
+    certain = [each for each in tried if each.answer.sure]
     if not certain:
+        answers = [each.answer for each in tried]
         return max(answers, key=lambda each: (each.confidence, bool(each.rows)), default=_declined("没有可查的表格"))
-    first = certain[0]
-    for other in certain[1:]:
-        if other.confidence > first.confidence - 0.05 and other.text != first.text:
-            return _declined("不止一张表能回答，而答案不同", first.table, first.rows, first.confidence)
+    best = [each for each in certain if not any(_explains_more(other, each) for other in certain)]
+    first = max((each.answer for each in best), key=lambda each: each.confidence)
+    if any(_is_rival(each.answer, first) for each in best):
+        return _declined("不止一张表能回答，而答案不同", first.table, first.rows, first.confidence)
     return first
 
 
-def _answer(asked: Asked, table: AskedTable, sure: float) -> TableAnswer:
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What one table answers, and which characters of the question it leaves unexplained."""
+
+    answer: TableAnswer
+    open: int
+
+
+def _explains_more(one: _Tried, other: _Tried) -> bool:
+    """Whether it explains all that the other does and more: 住院 of a question, where the other is about 门诊."""
+    return one.open != other.open and one.open & ~other.open == 0
+
+
+def _is_rival(answer: TableAnswer, first: TableAnswer) -> bool:
+    return answer.text != first.text and answer.confidence > first.confidence - _CLEARLY
+
+
+def _try(asked: Asked, table: AskedTable, sure: float) -> _Tried:
     sheet = Sheet(table)
-    if not len(sheet):
-        return _declined("表格没有数据行", table.id)
-    read = read_question(asked, sheet)
+    read = read_question(asked, sheet) if len(sheet) else Unsure("表格没有数据行")
     if isinstance(read, Unsure):
-        return _declined(read.reason, table.id, read.rows, 0.1 if read.rows else 0.0)
+        return _Tried(_declined(read.reason, table.id, read.rows, 0.1 if read.rows else 0.0), asked.telling)
+    return _Tried(_answer(asked, sheet, read, sure), _open(asked, sheet, read))
+
+
+def _answer(asked: Asked, sheet: Sheet, read: Understood, sure: float) -> TableAnswer:
+    plan = read.plan
     confidence, doubt = _confidence(asked, sheet, read)
     try:
-        outcome = run(read.plan, sheet)
+        outcome = run(plan, sheet)
     except Unanswerable as reason:
-        return _declined(str(reason), table.id, read.plan.rows or (), confidence * 0.5)
-    reading = _reading(sheet, read.plan)
-    if len({sheet.columns[column].name for column in read.plan.outputs}) < len(read.plan.outputs):
-        return replace(_declined("几列同名，分不清问的是哪一列", table.id, outcome.rows[:10], 0.2), reading=reading)
-    if read.plan.operation == "lookup" and any(_repeats(text, asked, read) for text in outcome.shown):
-        return replace(_declined("查到的就是问题里说的", table.id, outcome.rows[:10], 0.2), reading=reading)
-    if confidence < (sure if read.plan.operation == "lookup" else sure + _SURE_OF_WORK):
-        return replace(_declined(doubt, table.id, outcome.rows[:10], confidence), reading=reading)
-    cells = tuple(CitedCell(table.id, row, column) for row, column in outcome.cells)
-    operation = read.plan.operation
+        return _declined(str(reason), sheet.id, plan.rows or (), confidence * 0.5)
+    reading = _reading(sheet, plan)
+    if wrong := _refusal(asked, sheet, read, outcome):
+        return replace(_declined(wrong, sheet.id, outcome.rows[:10], 0.2), reading=reading)
+    if confidence < (sure if plan.operation == "lookup" else sure + _SURE_OF_WORK):
+        return replace(_declined(doubt, sheet.id, outcome.rows[:10], confidence), reading=reading)
+    cells = tuple(CitedCell(sheet.id, row, column) for row, column in outcome.cells)
     text = _text(outcome)
-    return TableAnswer(True, text, reading, operation, outcome.values, cells, confidence, table.id, outcome.rows)
+    return TableAnswer(True, text, reading, plan.operation, outcome.values, cells, confidence, sheet.id, outcome.rows)
+
+
+def _refusal(asked: Asked, sheet: Sheet, read: Understood, outcome: Outcome) -> str:
+    """Why what was found is no answer, however well the names were said; empty if it is one."""
+    if len({sheet.columns[column].name for column in read.plan.outputs}) < len(read.plan.outputs):
+        return "几列同名，分不清问的是哪一列"
+    if read.plan.operation == "lookup" and any(_repeats(text, asked, read) for text in outcome.shown):
+        return "查到的就是问题里说的"
+    return misfit(asked, sheet, read, outcome, _open(asked, sheet, read))
+
+
+def _open(asked: Asked, sheet: Sheet, read: Understood) -> int:
+    """The telling characters that neither the reading nor what stands around the table explains."""
+    return asked.unexplained(read.explained | sheet.about_in(asked.text))
 
 
 def _repeats(text: str, asked: Asked, read: Understood) -> bool:
@@ -84,11 +119,13 @@ def _repeats(text: str, asked: Asked, read: Understood) -> bool:
 
 def _confidence(asked: Asked, sheet: Sheet, read: Understood) -> tuple[float, str]:
     """How much of the question the reading explains, and how closely the names it uses were said."""
-    about = match(sheet.about, asked.text).mask if sheet.about else 0
-    open_ = asked.unexplained(read.explained | about)
+    about = sheet.about_in(asked.text)
+    open_ = _open(asked, sheet, read)
     left = "".join(mark for at, mark in enumerate(asked.text) if open_ >> at & 1)
     doubt = f"问题里的“{left}”在表中找不到" if left else "名称对得不够准"
     if _NUMBER.search(left) or decisive(asked.text, open_) or _denies(asked.text, read.explained | about):
+        return 0.3, doubt
+    if open_ and read.strict:
         return 0.3, doubt
     telling = size(asked.telling) or 1
     share = size(open_) / telling

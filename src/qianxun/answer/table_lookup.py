@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
+from qianxun.answer.table_everyday import everyday
 from qianxun.answer.table_match import Asked, Match, match, match_column, plain, size, together
 from qianxun.answer.table_shapes import Plan, Understood, Unsure
 from qianxun.answer.table_sheet import WORDS, Sheet, runs
@@ -78,7 +79,9 @@ def look_up(asked: Asked, sheet: Sheet) -> Understood | Unsure:
     if not rows.clear or not columns.clear:
         which = "行" if not rows.clear else "列"
         return Unsure(f"问题同样指向多{which}", rows.places[:10])
-    targets = _targets(asked.text, sheet, rows, columns)
+    labels = [sheet.plain_cells(pick.home)[pick.at] for pick in rows.picks]
+    hint = None if columns.picks else everyday(_without(asked.text, rows.mask), sheet, labels)
+    targets = hint.targets if hint and rows.picks else _targets(asked.text, sheet, rows, columns)
     if not targets:
         return Unsure("没有认出要查的列", rows.places[:10])
     if sheet.is_wordy and any(sheet.label != target < pick.home for target in targets for pick in rows.picks):
@@ -90,13 +93,13 @@ def look_up(asked: Asked, sheet: Sheet) -> Understood | Unsure:
         return Unsure("没有认出要查的行")
     if not several and _differ(sheet, chosen, targets):
         return Unsure("符合的行不止一行", chosen[:10])
-    explained = rows.mask | columns.mask
-    for home in {pick.home for pick in rows.picks}:
-        explained |= match_column(sheet.names[home], asked.text).mask
+    explained = rows.mask | columns.mask | (hint.mask if hint else 0)
+    for told in {column for pick in rows.picks for column in (pick.home, *pick.told)}:
+        explained |= match_column(sheet.names[told], asked.text).mask
     closeness = (rows.share * columns.share) ** 0.5
     if not columns.picks:
         closeness *= 0.9
-    return Understood(Plan("lookup", rows=chosen, outputs=targets), explained, closeness)
+    return Understood(Plan("lookup", rows=chosen, outputs=targets), explained, closeness, strict=hint is not None)
 
 
 def _differ(sheet: Sheet, rows: Sequence[int], columns: Sequence[int]) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
-from qianxun.answer.header_words import ENGLISH, SAME
+from qianxun.answer.header_words import ENGLISH, ENGLISH_PAIRS, SAME
 from qianxun.answer.table_words import FILLER
 from qianxun.chinese import fold, words
 from qianxun.types import Column
@@ -210,11 +210,16 @@ def _others(word: str) -> tuple[str, ...]:
 
 
 def _translated(written: str) -> Iterator[str]:
-    words = [word.lower() for word in _CAMEL.findall(written)]
-    meanings = [ENGLISH[word] for word in words if word in ENGLISH]
-    if not meanings or len(meanings) < len(words):
-        return
-    found = [""]
+    said = [word.lower() for word in _CAMEL.findall(written)]
+    meanings = []
+    while said:
+        pair = ENGLISH_PAIRS.get(tuple(said[:2]))
+        meaning = pair or ENGLISH.get(said[0])
+        if meaning is None:
+            return
+        meanings.append(meaning)
+        said = said[2 if pair else 1 :]
+    found = [""] if meanings else []
     for meaning in meanings:
         found = [head + word for head in found for word in meaning]
     yield from found[:60]

@@ -34,6 +34,7 @@ from qianxun.answer.table_words import (
     DECISIVE_ALONE,
     DIFFERENCE,
     DOWNWARD,
+    ELSEWHERE,
     HOW_MANY,
     IDENTIFYING,
     JOINED,
@@ -328,6 +329,9 @@ def decisive(text: str, mask: int) -> str:
     for hit in DECISIVE.finditer(text):
         if span(*hit.span()) & ~mask == 0:
             return hit.group()
+    for start, end in runs(mask):
+        if elsewhere := ELSEWHERE.search(text, start, end):
+            return elsewhere.group()
     for word in words(text):
         if word in DECISIVE_ALONE and places(word, text) & mask:
             return word

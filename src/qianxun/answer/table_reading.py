@@ -145,6 +145,8 @@ def asked_for(scene: Scene, conditions: Sequence[Condition], taken: Sequence[int
     known = any(condition.column == label and condition.comparison in ("in", "=") for condition in conditions)
     if listing is None or label is None or label in outputs or (known and outputs):
         return outputs
+    if outputs and listing.group() == "介绍":  # asks to be told of what is named, not for a list
+        return outputs
     beside = [each for each in scene.named if each.column in outputs and _is_beside(each, listing)]
     return outputs if beside else [label, *outputs]
 

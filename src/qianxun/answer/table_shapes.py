@@ -76,11 +76,13 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """A plan, what it explains of the question, and how closely the names it uses were said (0 to 1)."""
+    """A plan, what it explains of the question, and how closely the names it uses were said (0 to 1). ``strict``: its
+    column was not named but guessed from everyday words, so that nothing may be left unexplained."""
 
     plan: Plan
     explained: int
     closeness: float
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

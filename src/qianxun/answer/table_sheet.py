@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from qianxun.answer.table_match import Name, name_of, places, plain, plain_all, span
+from qianxun.answer.table_match import Name, match, name_of, places, plain, plain_all, span
 from qianxun.answer.table_shapes import AskedTable
 from qianxun.answer.table_words import IDENTIFYING, NAMING, TOTAL_ROW, YEARLY
 from qianxun.types import CellValue, Column, Table
@@ -48,6 +48,10 @@ class Sheet:
 
     def __len__(self) -> int:
         return len(self.table.rows)
+
+    def about_in(self, text: str) -> int:
+        """The characters of a question that the table's title and surroundings explain."""
+        return match(self.about, text).mask
 
     def plain_cells(self, column: int) -> list[str]:
         if column not in self._plain:

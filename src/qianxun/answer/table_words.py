@@ -22,14 +22,19 @@ _FILLERS: Final = _listed("""
     款 条 项 部 本 件 次 台 支 座 分 元 天 岁 年 月 日 号 届 处 门 类 些 顶 双 套 者 该公司 本公司 公司 该企业 企业
     该单位 单位 我们 我 你 您 此次 信息 内容 数据 表格 表中 表里 数值 值 数额 数目 数量 数 金额 比较 目前 现在 已经
     共 存在 发生 出 来 去 做 用 以 等 得 地 着 过 更 很 最近 想 看 说 下 如果 那么 的话 当时 此类 这样 同时 先 后
+    查下 查查 看看 麻烦 辛苦 你好 您好 谢谢 告知 清楚 贵公司 贵司 贵企业 你们 咱们
 """)
 COUNTED: Final = "家个所名位种款条项部本件次台支只座人间栋门场户辆册集张类处届片颗顶双套枚艘架幅篇首支队对"
 DECISIVE: Final = re.compile(  # a question that says one of these and a table that does not speak of different things
     "期初|期末|年初|年末|上年|上期|本期|本年|去年|今年|明年|前年|同比|环比|增长|增加|减少|下降|累计|人均|平均|均值|比例|占比|比率"
     "|最高|最低|最大|最小|最多|最少|最|预算|实际|合计|小计|税前|税后|含税|上半年|下半年|季度|国内|国外|境内|境外|直接|间接|非流动"
-    "|其他|其它|扣除|除外"
+    "|其他|其它|扣除|除外|涨价|降价|上涨|下跌|涨幅|跌幅|打折|折扣|折后|优惠"
 )
-DECISIVE_ALONE: Final = _listed("率 总 净 毛 倍 差 比 男 女 高 低 第 前 大 小 新 旧 非 最 整体 总体")
+ELSEWHERE: Final = re.compile(  # a place or a body that a question names and a table does not: it is about another
+    "北京|天津|上海|重庆|河北|山西|辽宁|吉林|黑龙江|江苏|浙江|安徽|福建|江西|山东|河南|湖北|湖南|广东|海南|四川|贵州|云南|陕西|甘肃"
+    "|青海|台湾|内蒙古|广西|西藏|宁夏|新疆|香港|澳门|[^\\W\\d]{2,}(?:自治区|自治州|省|市|县|有限公司|集团|医院|中学|小学|银行)"
+)
+DECISIVE_ALONE: Final = _listed("率 总 净 毛 倍 差 比 男 女 高 低 第 前 大 小 新 旧 非 最 整体 总体 涨 跌 降 贵 便宜")
 FILLER: Final = re.compile("|".join(sorted(map(re.escape, _FILLERS), key=len, reverse=True)))
 HOW_MANY: Final = re.compile(rf"(?<!哪)(?:总共|一共|共|总计)?(?:有|是|设有|包括|包含)?(?:多少|几)(?P<of>[{COUNTED}])?")
 NEGATION: Final = re.compile(
