@@ -155,12 +155,10 @@ class _Layers:
     async def results(self, best: Sequence[tuple[int, Held]]) -> list[LayeredResult]:
         base = self.searching.base
         starts = await read(base, row_starts, [key for key, _ in best])
-        words = self.searching.asked.queries[0].terms.words
         results = []
         for key, held in best:
             candidate = self._seen[key].candidates[key]
-            groups = await self._groups(candidate)
-            shown = rows_shown(groups, starts.get(key, []), words)
+            shown = await self._shown(key, candidate, starts.get(key, []))
             held = replace(held, details={**self._details(key), **held.details})
             result, table = _result(candidate, held, shown, len(starts.get(key, [])))
             self.heads[table.id] = candidate.head
@@ -172,6 +170,15 @@ class _Layers:
         fits = self._fits(tables, key)
         seen = seen_in(tables.evidence, tables.candidates[key].found)
         return seen if fits is None else {**seen, "structure": _rounded(fits)}
+
+    async def _shown(self, key: int, candidate: TableCandidate, starts: Sequence[int]) -> RowsShown:
+        head, asked = candidate.head, filter(None, (self._found, self._seen[key]))
+        words = {word: tells for each in asked for question in each.questions for word, tells in question.words.items()}
+        shown = rows_shown(await self._groups(candidate), starts, words, len(head.columns), head.notes)
+        if not shown.is_cut:
+            return shown
+        table = (await read(self.searching.base, whole, [key])).get(key)
+        return shown if table is None else replace(shown, cells=tuple(table.texts[row] for row in shown.numbers))
 
     async def _groups(self, candidate: TableCandidate) -> list[Chunk]:
         if len(candidate.chunks) > 1 and self._found is not None:
