@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+
 from sqlalchemy import Connection, NullPool, create_engine
 
 from qianxun.records.schema import Base
@@ -9,24 +12,34 @@ from qianxun.testing.postgres import with_driver
 
 OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
+PAUSE = 0.005  # seconds; pg_terminate_backend would wait for one after another, and look ten times a second
+PATIENCE = 20.0
+
 
 def empty(url: str) -> None:
     """Takes every row of the records away, and ends whatever sessions are left."""
-    engine = create_engine(with_driver(url), poolclass=NullPool)
-    with engine.begin() as connection:
-        _end_sessions(connection)
+    end_sessions(url)
+    with create_engine(with_driver(url), poolclass=NullPool).begin() as connection:
         for table in reversed(Base.metadata.sorted_tables):
             connection.execute(table.delete())
 
 
 def end_sessions(url: str) -> int:
-    """Kills every connection to the database, as a restart of the server would; answers how many there were."""
-    engine = create_engine(with_driver(url), poolclass=NullPool)
-    with engine.begin() as connection:
-        return _end_sessions(connection)
+    """Kills every connection to the database, as a restart of the server would; answers how many there were.
 
-
-def _end_sessions(connection: Connection) -> int:
-    """Answers once they are gone: their locks with them."""
-    ended = connection.exec_driver_sql(f"SELECT pg_terminate_backend(pid, 5000) {OTHERS}").all()
+    Answers once they are gone: their locks with them.
+    """
+    engine = create_engine(with_driver(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        ended = connection.exec_driver_sql(f"SELECT pid, pg_terminate_backend(pid) {OTHERS}").scalars().all()
+        give_up = time.monotonic() + PATIENCE
+        while _left(connection, ended):
+            assert time.monotonic() < give_up, "a session does not end"
+            time.sleep(PAUSE)
     return len(ended)
+
+
+def _left(connection: Connection, ended: Sequence[int]) -> bool:
+    """Of those that were told to go: another may have come since."""
+    statement = f"SELECT pid {OTHERS} AND pid = ANY(%(ended)s)"
+    return bool(connection.exec_driver_sql(statement, {"ended": list(ended)}).all())

@@ -1,4 +1,4 @@
-"""The interleavings of `tests.pipelines`, with the records on PostgreSQL and its connections dying in between."""
+"""The interleavings of `tests.pipelines` on PostgreSQL, records and index, with its connections dying in between."""
 
 from __future__ import annotations
 
@@ -37,14 +37,16 @@ class OnPostgres(Interleavings):
         type(self).ended += end_sessions(self.url)
 
 
-def machine(url: str) -> type[OnPostgres]:
-    return type("OnPostgres", (OnPostgres,), {"url": url, "arguments": {"records.url": url}, "steps": 0, "ended": 0})
+def machine(url: str, index: str = "embedded") -> type[OnPostgres]:
+    arguments = {"records.url": url, "index.backend": index}
+    return type("OnPostgres", (OnPostgres,), {"url": url, "arguments": arguments, "steps": 0, "ended": 0})
 
 
-def test_interleaved_writes_and_searches_equal_a_plain_dictionary(migrated_postgres_url: str) -> None:
-    made = machine(migrated_postgres_url)
+@pytest.mark.parametrize("index", ["embedded", "postgres"])
+def test_interleaved_writes_and_searches_equal_a_plain_dictionary(migrated_postgres_url: str, index: str) -> None:
+    made = machine(migrated_postgres_url, index)
     run_state_machine_as_test(made, settings=SAMPLE)
-    assert made.steps > 80
+    assert made.steps > 60
     assert made.ended > 5, "the machine has to end connections that somebody holds"
 
 
