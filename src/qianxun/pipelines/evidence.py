@@ -65,6 +65,17 @@ class Evidence:
         known = set(pool.candidates.keys.tolist())
         return await pool.found([key for key in keys if key in known])
 
+    async def first(self, keys: Sequence[int], count: int) -> list[Found]:
+        """So many of these candidates that are of record, in this order, or as many as there are."""
+        known = set(self.candidates.pool.candidates.keys.tolist())
+        left = [key for key in keys if key in known]
+        found: list[Found] = []
+        while left and len(found) < count:
+            wanted = count - len(found)
+            found += await self.candidates.pool.found(left[:wanted])
+            left = left[wanted:]
+        return found
+
     def verdict(self, found: Found) -> Verdict:
         return self.bench.verdict(found)
 

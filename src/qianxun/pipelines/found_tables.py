@@ -75,6 +75,7 @@ async def found_tables(base: OpenBase, evidence: Evidence, questions: Sequence[Q
     for key in keys:
         if key in cut_from:
             chunks.setdefault(cut_from[key], []).append(key)
+    await evidence.found([key for key in keys if key not in cut_from])  # notes which of them are of record no more
     first = list(chunks)[:LOOKED_AT]
     heads = await read(base, tables.heads, first)
     best = {found.chunk.key: found for found in await evidence.found([chunks[table][0] for table in first])}

@@ -13,13 +13,14 @@ from qianxun.errors import QianxunError
 from qianxun.pipelines.asking import Asked, check_text
 from qianxun.pipelines.base import OpenBase, Serving
 from qianxun.pipelines.evidence import Evidence, listen
+from qianxun.pipelines.joining import Pool
 from qianxun.pipelines.layered import LayeredRecall, LayeredResult
 from qianxun.pipelines.layers import Climbed
 from qianxun.pipelines.options import RecallOptions, check
-from qianxun.pipelines.recall import DEPTH, TRIES, asked_for, generation_of, weighed
+from qianxun.pipelines.recall import DEEPEST, DEPTH, TRIES, asked_for, generation_of, newest_only, weighed
 from qianxun.pipelines.related_terms import expanded
 from qianxun.recall.expansion import Expansion, Related
-from qianxun.types import ChunkKind, Degraded, Found, Query
+from qianxun.types import ChunkKind, Degraded, Found, Keys, Query
 
 
 @dataclass
@@ -31,8 +32,9 @@ class Searching:
     asked: Asked
     options: RecallOptions
     kind: ChunkKind
-    dropped: list[int] = field(default_factory=list)  # candidates that were of record no more
     degraded: list[Degraded] = field(default_factory=list)
+    _pools: list[Pool] = field(default_factory=list)
+    _is_mixed: bool = False  # two versions of a document were found
     _held: Evidence | None = None
     _failure: QianxunError | None = None
 
@@ -53,6 +55,31 @@ class Searching:
             self._note(self._held)
         return self._held
 
+    async def first(self, keys: Callable[[Evidence], Keys], count: int) -> tuple[Evidence, list[Found]]:
+        """So many candidates of record of one ranking. Where it is full of what is gone, the arms are asked deeper."""
+        depth = DEPTH
+        while True:
+            evidence = await self.evidence(depth)
+            found = await evidence.first(keys(evidence).tolist(), count)
+            candidates = evidence.candidates
+            if len(found) >= count or not candidates.pool.dropped or candidates.is_all or depth >= DEEPEST:
+                return evidence, found
+            depth *= 4
+
+    def newest(self, climbed: Climbed, found: Callable[[int], Found]) -> Climbed:
+        """Without what is of a version of a document that another result's version has replaced."""
+        held = {key: found(key) for key in climbed.held}
+        kept = {each.chunk.key for each in newest_only(list(held.values()))}
+        left = {key: each for key, each in climbed.held.items() if held[key].chunk.key in kept}
+        self._is_mixed = len(left) < len(held)
+        return replace(climbed, held=left)
+
+    @property
+    def is_settled(self) -> bool:
+        """False: what was found has been replaced meanwhile. Where the index has moved since, what took its place is
+        there to be found."""
+        return not self._is_mixed and not any(pool.dropped for pool in self._pools)
+
     async def in_other_words(self) -> tuple[tuple[Expansion, ...], Evidence | None]:
         """The question with related words in the place of its own, and what the arms say of that."""
         own = self.asked.queries[0]
@@ -67,7 +94,7 @@ class Searching:
         return expansions, heard
 
     def _note(self, evidence: Evidence) -> None:
-        self.dropped = evidence.candidates.pool.dropped
+        self._pools.append(evidence.candidates.pool)
         self.degraded += evidence.candidates.heard.degraded
 
 
@@ -130,7 +157,7 @@ async def searched(
             searching = Searching(base, serving, asked, weighted, kind)
             results, climbed = await search(searching)
             has_moved = serving is not base.serving or generation.index != await serving.index.watermark()
-        if not (has_moved and searching.dropped) or time.perf_counter() - started > options.arm_seconds:
+        if searching.is_settled or not has_moved or time.perf_counter() - started > options.arm_seconds:
             break
     degraded = (*asked.degraded, *climbed.degraded, *searching.degraded)
     return LayeredRecall(

@@ -24,7 +24,7 @@ from qianxun.pipelines.searching import Searching, credited, searched, seen_in, 
 from qianxun.pipelines.table_rows import RowsShown, rows_shown
 from qianxun.recall.table import Structure, ask
 from qianxun.records.tables import TableHead, row_starts, whole
-from qianxun.types import Chunk, Degraded, Eq, all_of
+from qianxun.types import Chunk, Degraded, Eq, Found, all_of
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ async def search_tables(
             "keyword": layers.keyword,
             "expansion": layers.expansion,
         }
-        climbed = await climb(ladder, steps, target)
+        climbed = searching.newest(await climb(ladder, steps, target), layers.found)
         return await layers.results(climbed.best(target)), climbed
 
     recall = await searched(base, text, "table", of_tables, target, search, trace_id)
@@ -151,6 +151,9 @@ class _Layers:
         except Exception:  # the names come from anybody's file, and the table is found all the same
             log.exception("the structure of a table could not be compared")
             return None
+
+    def found(self, key: int) -> Found:
+        return self._seen[key].candidates[key].found
 
     async def results(self, best: Sequence[tuple[int, Held]]) -> list[LayeredResult]:
         base = self.searching.base

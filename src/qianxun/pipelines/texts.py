@@ -15,7 +15,7 @@ from qianxun.pipelines.layers import Climbed, Held, Layer, Let, TextChoices, cli
 from qianxun.pipelines.options import RecallOptions
 from qianxun.pipelines.searching import Searching, credited, searched, seen_in, told
 from qianxun.rank.overlap import is_short, overlap
-from qianxun.types import Eq, Found, Query, all_of
+from qianxun.types import Eq, Found, Keys, Query, all_of
 
 
 async def search_texts(
@@ -34,7 +34,7 @@ async def search_texts(
     async def search(searching: Searching) -> tuple[Sequence[LayeredResult], Climbed]:
         layers = _Layers(searching, round(target * chosen.search_k_multiplier))
         steps = {"vector": layers.vector, "keyword": layers.keyword, "expansion": layers.expansion}
-        climbed = await climb(ladder, steps, target)
+        climbed = searching.newest(await climb(ladder, steps, target), layers.found)
         return [layers.result(key, held) for key, held in climbed.best(target)], climbed
 
     return await searched(base, text, "text", of_prose, target, search, trace_id)
@@ -50,9 +50,8 @@ class _Layers:
 
     async def vector(self, layer: Layer) -> Mapping[int, Let]:
         """The nearest chunks, scored again with their words: as alike, or as good, as the threshold wants."""
-        evidence = await self.searching.evidence()
-        evidence.expect("vector")
-        nearest = await evidence.found(evidence.meaning.keys[: self.search_k].tolist())
+        (await self.searching.evidence()).expect("vector")
+        evidence, nearest = await self.searching.first(lambda heard: heard.meaning.keys, self.search_k)
         let = {}
         for found in nearest:
             key = found.chunk.key
@@ -63,10 +62,10 @@ class _Layers:
 
     async def keyword(self, layer: Layer) -> Mapping[int, Let]:
         """The chunks that share most words with the question, read again: see `_relevance`."""
-        evidence = await self.searching.evidence()
-        evidence.expect("keyword")
+        (await self.searching.evidence()).expect("keyword")
+        evidence, nearest = await self.searching.first(lambda heard: heard.words.keys, self.search_k)
         let = {}
-        for found in await evidence.found(evidence.words.keys[: self.search_k].tolist()):
+        for found in nearest:
             relevance = self._relevance(evidence, self.searching.asked.queries[0], found)
             if self._is_let_in(relevance, layer):
                 let[found.chunk.key] = self._let(evidence, found, {"relevance": round(relevance, 4)})
@@ -80,7 +79,7 @@ class _Layers:
         if evidence is None:
             return rest
         let = dict(rest)
-        for found in await evidence.found(evidence.fused.keys[: self.search_k].tolist()):
+        for found in await evidence.first(evidence.fused.keys.tolist(), self.search_k):
             credit = credited(expansions, found.chunk.text)
             weight, key = expansions[credit.at].weight, found.chunk.key
             let_in = self._let(evidence, found, {"expansion": told(credit.related)})
@@ -91,9 +90,11 @@ class _Layers:
         return let
 
     async def _rest(self) -> Mapping[int, Let]:
-        evidence = await self.searching.evidence()
-        related = evidence.fused.keys[evidence.fused.scores >= evidence.unrelated][: self.search_k].tolist()
-        return {found.chunk.key: self._let(evidence, found) for found in await evidence.found(related)}
+        evidence, related = await self.searching.first(_related, self.search_k)
+        return {found.chunk.key: self._let(evidence, found) for found in related}
+
+    def found(self, key: int) -> Found:
+        return self._seen[key][1]
 
     def result(self, key: int, held: Held) -> LayeredResult:
         evidence, found = self._seen[key]
@@ -124,6 +125,10 @@ class _Layers:
     def _let(self, evidence: Evidence, found: Found, seen: Mapping[str, Any] | None = None) -> Let:
         self._seen.setdefault(found.chunk.key, (evidence, found))
         return Let(evidence.score(found.chunk.key), seen or {})
+
+
+def _related(evidence: Evidence) -> Keys:
+    return evidence.fused.keys[evidence.fused.scores >= evidence.unrelated]
 
 
 @lru_cache(maxsize=8192)

@@ -1,0 +1,93 @@
+"""Layered recall while documents come and go: what is gone hides nothing, what was replaced is looked for again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from qianxun.engine import Engine
+from qianxun.pipelines import found_tables, joining
+from qianxun.pipelines.base import OpenBase
+from qianxun.pipelines.layered import LayeredRecall
+from qianxun.pipelines.layers import Climbed, Held, Layer
+from qianxun.pipelines.searching import Searching
+from qianxun.types import Document, Found
+from tests.pipelines.layered_recalls import chunk
+from tests.pipelines.opened import opened
+
+TABLE = "# 报销比例\n\n| 等级 | 报销比例 |\n| --- | --- |\n| 三级 | {} |"
+
+
+def test_documents_that_are_gone_do_not_hide_those_that_are_there(tmp_path: Path) -> None:
+    """More dead hits than one round of candidates, and more than the layers look at."""
+
+    async def story() -> LayeredRecall:
+        async with opened(tmp_path, model="none") as (engine, kb):
+            dead = [Document(f"旧{number}", "报销比例 报销比例") for number in range(300)]
+            await engine.add_documents(kb, [*dead, Document("新", "报销比例，以及许多别的规定和说明。")])
+            with engine.records.writing() as tx:  # as 300 deletes would, without waiting for them
+                tx.exec_driver_sql("DELETE FROM chunks WHERE text LIKE '报销比例 %'")
+            return await engine.search_texts(kb, "报销比例", 3)
+
+    assert [result.doc_id for result in asyncio.run(story()).results] == ["新"]
+
+
+@pytest.mark.parametrize(
+    ("part", "old", "new", "search"),
+    [
+        (joining, Document("d", "旧版的报销比例"), "新版的报销比例", Engine.search_texts),
+        (
+            found_tables,
+            Document("d", TABLE.format("80%"), format="markdown"),
+            TABLE.format("85%"),
+            Engine.search_tables,
+        ),
+    ],
+    ids=["texts", "tables"],
+)
+def test_what_was_replaced_between_the_index_and_the_records_is_looked_for_again(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    part: Any,
+    old: Document,
+    new: str,
+    search: Callable[..., Awaitable[LayeredRecall]],
+) -> None:
+    """The search is held up after the index has answered with the old version, until that one is gone."""
+    honest, entered, gate = part.read, asyncio.Event(), asyncio.Event()
+
+    async def held_up(base: OpenBase, *work: Any) -> Any:
+        if not entered.is_set():
+            entered.set()
+            await gate.wait()
+        return await honest(base, *work)
+
+    async def story() -> LayeredRecall:
+        async with opened(tmp_path) as (engine, kb):
+            await engine.add_documents(kb, [old])
+            monkeypatch.setattr(part, "read", held_up)
+            searching = asyncio.ensure_future(search(engine, kb, "三级的报销比例"))
+            await asyncio.wait_for(entered.wait(), 60)
+            await engine.add_documents(kb, [replace(old, content=new)])
+            gate.set()
+            return await searching
+
+    (result,) = asyncio.run(story()).results
+    assert new[-5:].strip(" |") in result.content
+    assert result.doc.generation > 1
+
+
+def test_of_two_versions_of_a_document_the_newest_is_a_result() -> None:
+    """An index just made anew may hold both, and both may be of record."""
+    version = chunk("旧版")
+    chunks = [version, replace(version, key=1, text="新版", generation=2), replace(version, key=2, doc_id="别的")]
+    held = {at + 10: Held(Layer(1, "vector", 1.0, 0.7), 0.9 - at / 10, {}) for at in range(3)}
+    searching = Searching(*cast(tuple[Any, Any, Any, Any], (None,) * 4), "text")
+    climbed = searching.newest(Climbed(held, (), ()), lambda key: Found(chunks[key - 10], 0.5, "hybrid", {}))
+    assert [key for key, _ in climbed.best(9)] == [11, 12]
+    assert not searching.is_settled
