@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from qianxun.engine import Engine
+from qianxun.errors import BadQuery
 from qianxun.pipelines import found_tables, joining
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.layered import LayeredRecall
@@ -91,3 +92,16 @@ def test_of_two_versions_of_a_document_the_newest_is_a_result() -> None:
     climbed = searching.newest(Climbed(held, (), ()), lambda key: Found(chunks[key - 10], 0.5, "hybrid", {}))
     assert [key for key, _ in climbed.best(9)] == [11, 12]
     assert not searching.is_settled
+
+
+@pytest.mark.parametrize("search", [Engine.search_texts, Engine.search_tables])
+@pytest.mark.parametrize("top_k", [0, 101, "3", 2.5, True])
+def test_a_number_that_is_none_is_refused_in_words(
+    tmp_path: Path, search: Callable[..., Awaitable[LayeredRecall]], top_k: Any
+) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            with pytest.raises(BadQuery, match="top_k"):
+                await search(engine, kb, "报销比例", top_k)
+
+    asyncio.run(story())

@@ -16,7 +16,7 @@ from qianxun.pipelines.evidence import Evidence, listen
 from qianxun.pipelines.joining import Pool
 from qianxun.pipelines.layered import LayeredRecall, LayeredResult
 from qianxun.pipelines.layers import Climbed
-from qianxun.pipelines.options import RecallOptions, check
+from qianxun.pipelines.options import RecallOptions
 from qianxun.pipelines.recall import DEEPEST, DEPTH, TRIES, asked_for, generation_of, newest_only, weighed
 from qianxun.pipelines.related_terms import expanded
 from qianxun.recall.expansion import Expansion, Related
@@ -147,7 +147,6 @@ async def searched(
 ) -> LayeredRecall:
     """Climbs with ``search`` over the state of one moment; again, where what was found has been replaced meanwhile."""
     check_text(text)
-    check(options)
     started = time.perf_counter()
     for _ in range(TRIES):
         with base.serving.lent() as serving:

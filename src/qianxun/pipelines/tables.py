@@ -18,7 +18,7 @@ from qianxun.pipelines.evidence import UNRELATED
 from qianxun.pipelines.found_tables import LOOKED_AT, FoundTables, TableCandidate, expansions_asked, found_tables
 from qianxun.pipelines.layered import Cited, LayeredRecall, LayeredResult, TableShown, cited_cells
 from qianxun.pipelines.layers import Climbed, Held, Layer, Let, TableChoices, climb, table_ladder
-from qianxun.pipelines.options import RecallOptions
+from qianxun.pipelines.options import RecallOptions, check
 from qianxun.pipelines.recall import DEEPEST, DEPTH
 from qianxun.pipelines.searching import Searching, credited, searched, seen_in, told
 from qianxun.pipelines.table_rows import RowsShown, rows_shown
@@ -44,6 +44,7 @@ async def search_tables(
 ) -> LayeredRecall:
     """The tables that answer a question, best first, each with the layer that let it in; and the answer itself where
     it can be read off or computed from their cells without a doubt."""
+    check(options)
     ladder = table_ladder(chosen)
     target = ladder.target(top_k)
     of_tables = replace(options, where=all_of(options.where, Eq("kind", "table")))

@@ -12,7 +12,7 @@ from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.evidence import Evidence
 from qianxun.pipelines.layered import LayeredRecall, LayeredResult
 from qianxun.pipelines.layers import Climbed, Held, Layer, Let, TextChoices, climb, text_ladder
-from qianxun.pipelines.options import RecallOptions
+from qianxun.pipelines.options import RecallOptions, check
 from qianxun.pipelines.searching import Searching, credited, searched, seen_in, told
 from qianxun.rank.overlap import is_short, overlap
 from qianxun.types import Eq, Found, Keys, Query, all_of
@@ -27,6 +27,7 @@ async def search_texts(
     trace_id: str = "",
 ) -> LayeredRecall:
     """The passages that answer a question, best first, each with the layer that let it in."""
+    check(options)
     ladder = text_ladder(chosen)
     target = ladder.target(top_k)
     of_prose = replace(options, where=all_of(options.where, Eq("kind", "text")))
