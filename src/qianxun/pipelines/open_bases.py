@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from qianxun.chinese import Analyser
-from qianxun.errors import IndexUnusable
+from qianxun.errors import IndexUnusable, QianxunError
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.pipelines.base import OpenBase, Serving, stamp_for
 from qianxun.pipelines.upkeep import catch_up, rebuild
@@ -107,14 +107,21 @@ class OpenBases:
     async def made(
         self, about: KnowledgeBase, own: BaseRecords, backend: IndexBackend, model: EmbeddingModel | None
     ) -> None:
-        """The first index of a new base, unless somebody has opened the base, or removed it, before it came to that."""
+        """The first index of a new base, unless somebody has opened the base, or removed it, before it came to that.
+
+        Where it cannot be made the base is taken back: who is told of a failure finds the name free.
+        """
 
         async def make() -> None:
             if about.id in self._open or not await own.is_there():
                 return
-            built = await backend.build(about.id, stamp_for(model, Analyser(about.config.get("dictionary", ()))))
-            await backend.switch(about.id, built)
-            await built.close()
+            try:
+                built = await backend.build(about.id, stamp_for(model, Analyser(about.config.get("dictionary", ()))))
+                await backend.switch(about.id, built)
+                await built.close()
+            except (QianxunError, OSError):
+                await own.write(lambda tx: bases.remove(tx, about.id, tenant=own.tenant))
+                raise
 
         await self.alone(about.id, make)
 
