@@ -18,6 +18,7 @@ from qianxun.pipelines.layered import LayeredRecall
 from qianxun.pipelines.layers import Climbed, Held, Layer
 from qianxun.pipelines.searching import Searching
 from qianxun.types import Document, Found
+from tests.pipelines.layered_base import opened as layered
 from tests.pipelines.layered_recalls import chunk
 from tests.pipelines.opened import opened
 
@@ -105,3 +106,19 @@ def test_a_number_that_is_none_is_refused_in_words(
                 await search(engine, kb, "报销比例", top_k)
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("fusion", ["rrf", "min_max"])
+def test_however_a_base_fuses_a_threshold_means_the_same(tmp_path: Path, fusion: str) -> None:
+    """By rank alone the best of what has nothing to do with the question would score 1."""
+    with (
+        layered(tmp_path / "plain") as plain,
+        layered(tmp_path / "other", config={"search": {"fusion": fusion}}) as held,
+    ):
+        for query in ("三级医院住院的报销比例", "量子力学的基本假设"):
+            for search in (Engine.search_texts, Engine.search_tables):
+                expected = plain.run(search(plain.engine, plain.kb, query))
+                recall = held.run(search(held.engine, held.kb, query))
+                assert [(each.doc_id, each.layer, each.score) for each in recall.results] == [
+                    (each.doc_id, each.layer, each.score) for each in expected.results
+                ]

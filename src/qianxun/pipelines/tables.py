@@ -47,7 +47,8 @@ async def search_tables(
     check(options)
     ladder = table_ladder(chosen)
     target = ladder.target(top_k)
-    of_tables = replace(options, where=all_of(options.where, Eq("kind", "table")))
+    # A score that only says which rank a result has, or how it stands to the best, would pass every threshold.
+    of_tables = replace(options, where=all_of(options.where, Eq("kind", "table")), fusion="weighted")
     last: list[_Layers] = []
 
     async def search(searching: Searching) -> tuple[Sequence[LayeredResult], Climbed]:

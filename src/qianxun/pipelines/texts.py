@@ -30,7 +30,8 @@ async def search_texts(
     check(options)
     ladder = text_ladder(chosen)
     target = ladder.target(top_k)
-    of_prose = replace(options, where=all_of(options.where, Eq("kind", "text")))
+    # A score that only says which rank a result has, or how it stands to the best, would pass every threshold.
+    of_prose = replace(options, where=all_of(options.where, Eq("kind", "text")), fusion="weighted")
 
     async def search(searching: Searching) -> tuple[Sequence[LayeredResult], Climbed]:
         layers = _Layers(searching, round(target * chosen.search_k_multiplier))
