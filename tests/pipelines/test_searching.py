@@ -17,7 +17,10 @@ from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.layered import LayeredRecall
 from qianxun.pipelines.layers import Climbed, Held, Layer
 from qianxun.pipelines.searching import Searching
+from qianxun.settings import Search
 from qianxun.types import Document, Found
+from tests.pipelines.asked import HungEmbedding, Opened
+from tests.pipelines.layered_base import documents
 from tests.pipelines.layered_base import opened as layered
 from tests.pipelines.layered_recalls import chunk
 from tests.pipelines.opened import opened
@@ -122,3 +125,21 @@ def test_however_a_base_fuses_a_threshold_means_the_same(tmp_path: Path, fusion:
                 assert [(each.doc_id, each.layer, each.score) for each in recall.results] == [
                     (each.doc_id, each.layer, each.score) for each in expected.results
                 ]
+
+
+def test_an_arm_that_was_late_is_not_waited_for_again(tmp_path: Path) -> None:
+    """Neither to a greater depth, for the sake of other tables than the large one, nor in other words."""
+    rows = "\n".join(f"| 三级医院住院报销比例第{at}条 | {at % 100}% |" for at in range(3000))
+    big = Document("大表", f"| 住院报销比例条目 | 报销比例 |\n| --- | --- |\n{rows}", format="markdown")
+    model = HungEmbedding()
+    held = Opened(tmp_path, [*documents(), big], model, search=Search(arm_seconds=0.5))
+    try:
+        for search in (Engine.search_texts, Engine.search_tables):
+            model.calls = 0
+            recall = held.run(search(held.engine, held.kb, "三级医院的住院费用怎么报销"))
+            assert recall.results
+            assert model.calls == 1
+            assert "vector" in {each.part for each in recall.degraded}
+    finally:
+        model.released.set()
+        held.close()

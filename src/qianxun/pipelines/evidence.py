@@ -81,10 +81,18 @@ class Evidence:
 
 
 async def listen(
-    base: OpenBase, serving: Serving, asked: Asked, options: RecallOptions, kind: ChunkKind, depth: int = DEPTH
+    base: OpenBase,
+    serving: Serving,
+    asked: Asked,
+    options: RecallOptions,
+    kind: ChunkKind,
+    depth: int = DEPTH,
+    before: Evidence | None = None,
 ) -> Evidence:
-    """Asks every arm. ``options`` have their weights. Raises RecallFailed when none answers."""
-    candidates = await gather(base, serving, asked, options, depth, Steps())
+    """Asks every arm that answered ``before``: who failed or was late would be so again. ``options`` have their
+    weights. Raises RecallFailed when none answers."""
+    arms = tuple(before.candidates.heard.rankings) if before is not None else ()
+    candidates = await gather(base, serving, asked, options, depth, Steps(), arms)
     heard = candidates.heard
     bench = await bench_of(base, serving, candidates.asked, heard, candidates.pool)
     held = candidates.pool.candidates
@@ -95,4 +103,5 @@ async def listen(
     meaning = replace(meaning, scores=calibrate(meaning.scores))
     words = sides.get("keyword", NOTHING)
     failed = {each.part: each.reason for each in heard.degraded if each.part not in heard.rankings}
+    failed |= before.failed if before is not None else {}
     return Evidence(candidates, bench, fused, meaning, words, failed, ByKey(fused), ByKey(meaning), ByKey(words))

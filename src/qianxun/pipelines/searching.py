@@ -47,8 +47,9 @@ class Searching:
         if self._failure is not None:
             raise self._failure
         if self._held is None or self._held.candidates.depth < depth:
+            told = (self.base, self.serving, self.asked, self.options, self.kind)
             try:
-                self._held = await listen(self.base, self.serving, self.asked, self.options, self.kind, depth)
+                self._held = await listen(*told, depth, self._held)
             except QianxunError as error:
                 self._failure = error
                 raise
@@ -82,14 +83,15 @@ class Searching:
 
     async def in_other_words(self) -> tuple[tuple[Expansion, ...], Evidence | None]:
         """The question with related words in the place of its own, and what the arms say of that."""
-        own = self.asked.queries[0]
+        before, own = await self.evidence(), self.asked.queries[0]
         expansions = await expanded(self.base, self.serving, own.text, where=own.where)
         if not expansions:
             return (), None
         analyse = self.base.analyser.analyse_query
         queries = tuple(Query(each.text, analyse(each.text), None, own.where) for each in expansions)
         meant = Asked(queries, self.asked.named)
-        heard = await listen(self.base, self.serving, meant, replace(self.options, fuzzy=False), self.kind)
+        options = replace(self.options, fuzzy=False)
+        heard = await listen(self.base, self.serving, meant, options, self.kind, before=before)
         self._note(heard)
         return expansions, heard
 
