@@ -8,18 +8,22 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import Connection
 
 from qianxun.cli import main
 from qianxun.errors import BadInput
-from qianxun.records import Records, keys
+from qianxun.records import Records, bases, keys
 from qianxun.records.database import sqlite_url
-from qianxun.service.serving import bound
+from qianxun.service.serving import bound, serve
+from qianxun.settings import load
+from qianxun.types import KnowledgeBase
 from tests.service.served import BASES, Served, running, serving, until
 from tests.service.test_turns import GatedQueries, search
 
@@ -185,3 +189,25 @@ def test_the_process_owns_its_uploads_alone(tmp_path: Path) -> None:
 
     asyncio.run(story())
     assert os.stat(tmp_path / "uploads").st_mode & 0o077 == 0
+
+
+def test_nobody_is_answered_before_it_is_known_which_indexes_are_to_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would call itself ready, and then unready again."""
+    happened: list[str] = []
+    listed = bases.of_all_tenants
+
+    def slowly(tx: Connection) -> tuple[KnowledgeBase, ...]:
+        time.sleep(0.3)
+        happened.append("listed")
+        return listed(tx)
+
+    def listening(url: str) -> None:
+        happened.append("listening")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(bases, "of_all_tenants", slowly)
+    chosen = {"data": str(tmp_path), "service.port": 0, "vectorization.model": "none"}
+    asyncio.run(serve(load(environment={}, arguments=chosen, folder=tmp_path), listening))
+    assert happened == ["listed", "listening"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from fastapi import APIRouter, Request, Response
@@ -64,10 +65,15 @@ async def ready(request: Request) -> Response:
     return answered({"status": "ready", "queue_depth": depth, "unusable": service.readiness.unusable})
 
 
-async def open_indexes(service: Service) -> None:
-    """Opens the indexes of the bases that are there, so that the first to ask does not wait for it."""
+async def indexes_to_open(service: Service) -> tuple[KnowledgeBase, ...]:
+    """The bases that are there; until `open_indexes` has opened them the service is not ready."""
     found = (await asyncio.to_thread(_all_bases, service))[:OPENED_FIRST]
     service.readiness.to_open = len(found)
+    return found
+
+
+async def open_indexes(service: Service, found: Sequence[KnowledgeBase]) -> None:
+    """Opens the indexes of these bases, so that the first to ask does not wait for it."""
     for about in found:
         try:
             await service.engine.of(about.tenant).base(about.id)

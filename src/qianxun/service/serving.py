@@ -23,7 +23,7 @@ from qianxun.service.app import create_app
 from qianxun.service.connection import Connection
 from qianxun.service.context import Service
 from qianxun.service.guard import is_loopback
-from qianxun.service.health import open_indexes
+from qianxun.service.health import indexes_to_open, open_indexes
 from qianxun.service.spans import Spans, open_spans
 from qianxun.settings import Settings, has_span_endpoint
 
@@ -62,7 +62,8 @@ async def serve(settings: Settings, listening: Callable[[str], None] = _untold) 
             app = create_app(engine, settings, spans)
             server = Server(app, settings, listening)
             with _told_by_signals(server.stop):
-                opening = asyncio.create_task(open_indexes(app.state.service))
+                found = await indexes_to_open(app.state.service)  # before anybody can ask whether it is ready
+                opening = asyncio.create_task(open_indexes(app.state.service, found))
                 try:
                     await server.serve(sockets=[taken])
                 finally:
