@@ -17,7 +17,7 @@ from qianxun.answer.table_question import decisive, read_question
 from qianxun.answer.table_run import Outcome, Unanswerable, run
 from qianxun.answer.table_shapes import AskedTable, CitedCell, Condition, Plan, TableAnswer, Understood, Unsure
 from qianxun.answer.table_sheet import Sheet, runs
-from qianxun.answer.table_words import NEGATION
+from qianxun.answer.table_words import BEGGING, NEGATION
 
 SURE: Final = 0.66  # of lookups between .65 and .75 eight in ten were right on imtqa, above that more; docs/quality.md
 _CLEARLY: Final = 0.1  # a table that leaves the same words open must be named this much closer to be the one meant
@@ -137,6 +137,8 @@ def _confidence(asked: Asked, sheet: Sheet, read: Understood) -> tuple[float, st
 
 
 def _denies(text: str, explained: int) -> bool:
+    for begging in BEGGING.finditer(text):
+        explained |= span(*begging.span())
     return any(not span(*hit.span()) & explained for hit in NEGATION.finditer(text))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from qianxun.answer.table_match import span
+from qianxun.answer.table_match import plain, span
 from qianxun.answer.table_sheet import Sheet
 from qianxun.answer.table_words import COUNTED
 
@@ -28,10 +28,12 @@ class _Asks:
     dates: bool = True
 
 
+_UNITS: Final = f"{COUNTED}把包盒瓶斤箱袋克吨升米"
+_UNIT_COLUMN: Final = re.compile("(?:计量|计价)?单位")
 _EVERYDAY: Final = (
     _Asks(
         re.compile(
-            f"多少钱(?:一?[{COUNTED}把包盒瓶斤])?|什么价[格钱位]?|啥价|几块钱|怎么卖|咋卖|(?:怎么|如何)收费"
+            f"(?:[一每](?P<before>[{_UNITS}]))?多少钱(?:[一每]?(?P<after>[{_UNITS}]))?|什么价[格钱位]?|啥价|几块钱|怎么卖|咋卖|(?:怎么|如何)收费"
             "|价格|价钱|售价|价位"
         ),
         re.compile("单价|价格|售价|票价|定价|报价|房价|价钱|金额|收费|租金|学费|费用|价$|费$"),
@@ -53,7 +55,7 @@ _EVERYDAY: Final = (
 )
 
 
-def everyday(text: str, sheet: Sheet, labels: Sequence[str]) -> Hint | None:
+def everyday(text: str, sheet: Sheet, rows: Sequence[int], labels: Sequence[str]) -> Hint | None:
     """What everyday words of a question ask for; None without such words, and where the ``labels`` of the rows say
     themselves what kind of value stands beside them: 学费多少钱."""
     for asks in _EVERYDAY:
@@ -63,8 +65,18 @@ def everyday(text: str, sheet: Sheet, labels: Sequence[str]) -> Hint | None:
         if any(asks.column.search(label) for label in labels):
             return None
         fits = tuple(column for column in range(len(sheet.columns)) if _fits(asks, sheet, column))
-        return Hint(fits if len(fits) == 1 else (), span(*found.span()))
+        clear = len(fits) == 1 and _in_unit(found, sheet, rows, fits[0])
+        return Hint(fits if clear else (), span(*found.span()))
     return None
+
+
+def _in_unit(found: re.Match[str], sheet: Sheet, rows: Sequence[int], price: int) -> bool:
+    """Whether a price is that of the unit asked for: 多少钱一支 is not answered by the price of a box."""
+    held = {name: word for name, word in found.groupdict().items() if word}
+    units = [c for c, column in enumerate(sheet.columns) if _UNIT_COLUMN.fullmatch(plain(column.name))]
+    said = [sheet.plain_cells(column)[row] for column in units for row in rows]
+    _, _, per = sheet.unit(price).partition("/")
+    return all(word in unit for word in held.values() for unit in (*said, per) if unit)
 
 
 def _fits(asks: _Asks, sheet: Sheet, column: int) -> bool:

@@ -10,6 +10,7 @@ from qianxun.answer.table_match import Asked, match_column, plain, span
 from qianxun.answer.table_run import Outcome, kept
 from qianxun.answer.table_shapes import Understood
 from qianxun.answer.table_sheet import Sheet, runs
+from qianxun.answer.table_words import BEGGING
 
 _WHY: Final = re.compile("为什么|为何|为啥|凭什么|凭啥|怎么回事|怎么会|怎么(?=[涨跌降升变这那])|何以")
 _REASON: Final = re.compile("原因|理由|事由|缘由|缘故|目的|依据|说明|reason", re.IGNORECASE)
@@ -19,19 +20,25 @@ _WHETHER: Final = re.compile(
 _TRUTH: Final = re.compile(
     "[□√☑☐■✓✔×]*(?:是|否|有|无|没有|对|错|能|可以?|不(?:是|能|可以?|适用|存在|构成)?|适用|存在|构成|√|×|✓|✗|✔|✘|y|n|yes|no|true|false|[-—/])?"
 )
-_NO_QUESTION: Final = re.compile(
-    "(?<=但)是不是|(?:能不能|可不可以|能否|可否|是否可以|是否能)(?=请|麻烦|告诉|告知|介绍|说|讲|帮|查|给|把|描述|提供|列)"
-)
+_BUT_NOT: Final = re.compile("(?<=但)是不是")
 _HOW: Final = re.compile("怎么样|怎样|如何|怎么|咋")
-_OF_A_NAME: Final = re.compile("(?:什么|哪个|哪种|哪一|何种|多少|几)[^,的]{0,6}(?<!类型)(?<!种类)(?<!类别)(?<!性质)的$")
+_KIND: Final = re.compile("(?:类型|种类|类别|性质)$")
 _BARE_UNIT: Final = re.compile(r"[A-Za-zμΩ°℃²³]+(?:/[A-Za-z²³]+)?")
+_WHERE: Final = re.compile("哪里|哪儿|在哪(?![家个所名位种些一天年月])|什么地方|何处")
+_PLACE: Final = re.compile("地|址|位置|所在|处|场|室|楼|address|location|place|区|[省市县国]$", re.IGNORECASE)
+_NUMBERED: Final = re.compile("多少钱|几块钱|什么时候|啥时候|何时|哪天|哪一天|几点|多久|几天|多长时间")
+_NUMERAL: Final = re.compile(
+    r"[\d一二两三四五六七八九十百千零半]|长期|永久|即时|实时|免费|全天|每[天日周月年]|当[天日]"
+)
+_WHO: Final = re.compile("谁|哪位")
+_ASKING: Final = re.compile("几|多少|哪|什么|各")
 _SHORT: Final = 12
 
 
 def misfit(asked: Asked, sheet: Sheet, read: Understood, outcome: Outcome, open_: int) -> str:
     """Why the outcome is not the kind of answer that the question wants; empty if it is. ``open_`` are the characters
     of the question that nothing explains."""
-    if _free(_WHY, asked.text, read.explained) and not _gives_reasons(sheet, read, outcome):
+    if _free(_WHY, asked.text, read.explained) and not _names(_REASON, sheet, read, outcome):
         return "问的是为什么，表里没有原因"
     if _asks_whether(asked.text, read.explained) and not all(_TRUTH.fullmatch(plain(text)) for text in outcome.shown):
         return "问的是是不是、好不好，不是查什么"
@@ -39,8 +46,10 @@ def misfit(asked: Asked, sheet: Sheet, read: Understood, outcome: Outcome, open_
         return "问的是怎么样、怎么做，不是查一个数"
     if "多少" in asked.text and all(_BARE_UNIT.fullmatch(text.strip()) for text in outcome.shown):
         return "查到的只有单位，没有数"
-    if read.plan.operation == "lookup" and _asks_beyond(asked.text, open_):
+    if read.plan.operation == "lookup" and not _are_numbers(outcome) and _asks_beyond(asked, sheet, read, open_):
         return "问题最后问的，表里没有"
+    if wanted := _other_kind(asked.text, sheet, read, outcome):
+        return f"问的是{wanted}，查到的不是"
     if len(outcome.shown) == 1 and (other := _other_column(asked, sheet, read)):
         return f"“{other}”也可能是问的那一列"
     if hidden := _hidden(asked, sheet, read, outcome):
@@ -53,33 +62,56 @@ def _free(cue: re.Pattern[str], text: str, explained: int) -> bool:
     return any(not span(*hit.span()) & explained for hit in cue.finditer(text))
 
 
-def _gives_reasons(sheet: Sheet, read: Understood, outcome: Outcome) -> bool:
+def _names(kind: re.Pattern[str], sheet: Sheet, read: Understood, outcome: Outcome) -> bool:
+    """Whether a column that is shown, or a short cell of its row, is called something of a kind."""
     names = [sheet.columns[column].name for column in read.plan.outputs]
+    names.extend(sheet.columns[column - 1].name for row, column in read.plan.against if row < 0 < column)
     labels = [text for row in outcome.rows if row >= 0 for text in sheet.table.texts[row] if len(text) <= _SHORT]
-    return any(_REASON.search(name) for name in (*names, *labels))
+    return any(kind.search(name) for name in (*names, *labels))
 
 
 def _asks_whether(text: str, explained: int) -> bool:
     polite = 0
-    for hit in _NO_QUESTION.finditer(text):
+    for hit in (*BEGGING.finditer(text), *_BUT_NOT.finditer(text)):
         polite |= span(*hit.span())
     return _free(_WHETHER, text, explained | polite)
 
 
 def _asks_how(text: str, explained: int, open_: int, outcome: Outcome) -> bool:
     """怎么安装, of which the table says nothing; or 怎么样, of which a number is no description."""
-    numbers = all(isinstance(value, int | float) for value in outcome.values)
     free = [hit for hit in _HOW.finditer(text) if not span(*hit.span()) & explained]
-    return bool(free) and (numbers or any(open_ >> hit.end() & 1 for hit in free))
+    return bool(free) and (_are_numbers(outcome) or any(open_ >> hit.end() & 1 for hit in free))
 
 
-def _asks_beyond(text: str, open_: int) -> bool:
-    """Whether what is asked for belongs to a noun that stands unexplained at the end: 是什么级别的公园 asks for the
-    level of a park, which need not be that of a place worth seeing. A noun after a kind only says of what kind."""
-    return any(
-        end - start > 1 and _OF_A_NAME.search(text[:start]) and not any(mark.isalnum() for mark in text[end:])
-        for start, end in runs(open_)[-1:]
-    )
+def _are_numbers(outcome: Outcome) -> bool:
+    return all(isinstance(value, int | float) for value in outcome.values)
+
+
+def _other_kind(text: str, sheet: Sheet, read: Understood, outcome: Outcome) -> str:
+    """What a question wants, where a cell is plainly something else: a place, a time or a price, a person."""
+    if _free(_WHERE, text, read.explained) and not _names(_PLACE, sheet, read, outcome):
+        return "在哪里"
+    if _NUMBERED.search(text) and not all(_NUMERAL.search(shown) for shown in outcome.shown):
+        return "时间或价钱"
+    if _free(_WHO, text, read.explained) and _are_numbers(outcome):
+        return "谁"
+    return ""
+
+
+def _asks_beyond(asked: Asked, sheet: Sheet, read: Understood, open_: int) -> bool:
+    """Whether what is asked for belongs to a noun that stands unexplained at the end: 供货商电话 is no 供货商, and
+    是什么级别的公园 asks for the level of a park, which need not be that of a place worth seeing. A noun after a kind
+    only says of what kind."""
+    named = 0
+    for column in read.plan.outputs:
+        named |= match_column(sheet.names[column], asked.text).mask
+    for start, end in runs(open_)[-1:]:
+        before = asked.text[:start].removesuffix("的")
+        of_a_name = bool(before) and named >> (len(before) - 1) & 1 and not _KIND.search(before)
+        asks = _ASKING.search(asked.text[start:end])  # 账龄几年了
+        if end - start > 1 and of_a_name and not asks and not asked.telling >> end:
+            return True
+    return False
 
 
 def _other_column(asked: Asked, sheet: Sheet, read: Understood) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
-from qianxun.answer.table_everyday import everyday
+from qianxun.answer.table_everyday import Hint, everyday
 from qianxun.answer.table_match import Asked, Match, match, match_column, plain, size, together
 from qianxun.answer.table_shapes import Plan, Understood, Unsure
 from qianxun.answer.table_sheet import WORDS, Sheet, runs
@@ -80,13 +80,16 @@ def look_up(asked: Asked, sheet: Sheet) -> Understood | Unsure:
         which = "行" if not rows.clear else "列"
         return Unsure(f"问题同样指向多{which}", rows.places[:10])
     labels = [sheet.plain_cells(pick.home)[pick.at] for pick in rows.picks]
-    hint = None if columns.picks else everyday(_without(asked.text, rows.mask), sheet, labels)
+    hint = everyday(_without(asked.text, rows.mask), sheet, rows.places, labels)
+    if columns.picks and (columns.share == 1.0 or hint is None or hint.targets != columns.places):
+        hint = None  # a column that is named is meant, unless everyday words mean the same: 怎么联系, 联系电话
     targets = hint.targets if hint and rows.picks else _targets(asked.text, sheet, rows, columns)
     if not targets:
         return Unsure("没有认出要查的列", rows.places[:10])
     if sheet.is_wordy and any(sheet.label != target < pick.home for target in targets for pick in rows.picks):
         return Unsure("名目在值的右边，不像一行一条的表", rows.places[:10])
-    if sheet.is_form and any(target != pick.home + 1 for target in targets for pick in rows.picks):
+    apart = any(target != pick.home + 1 for target in targets for pick in rows.picks)
+    if sheet.is_form and apart and not _is_record(asked.text, sheet, rows, columns, hint):
         return Unsure("名目和值不在一处", rows.places[:10])
     chosen = rows.places or ((0,) if len(sheet) == 1 else ())
     if not chosen:
@@ -97,9 +100,22 @@ def look_up(asked: Asked, sheet: Sheet) -> Understood | Unsure:
     for told in {column for pick in rows.picks for column in (pick.home, *pick.told)}:
         explained |= match_column(sheet.names[told], asked.text).mask
     closeness = (rows.share * columns.share) ** 0.5
-    if not columns.picks:
-        closeness *= 0.9
-    return Understood(Plan("lookup", rows=chosen, outputs=targets), explained, closeness, strict=hint is not None)
+    if hint or not columns.picks:
+        closeness = rows.share**0.5 * 0.9
+    strict = hint is not None and not columns.picks
+    return Understood(Plan("lookup", rows=chosen, outputs=targets), explained, closeness, strict)
+
+
+def _is_record(text: str, sheet: Sheet, rows: Chosen, columns: Chosen, hint: Hint | None) -> bool:
+    """Whether a table of words is asked as rows of one kind: by the whole name in its first column, and by the whole
+    name of another column (or everyday words for it) after that."""
+    if sheet.label != 0 or len(rows.picks) != 1 or not any(column.path for column in sheet.columns):
+        return False
+    pick = rows.picks[0]
+    names = hint.mask if hint else columns.mask
+    whole = pick.met.verbatim and (hint is not None or all(each.met.verbatim for each in columns.picks))
+    after = not names or runs(pick.met.mask)[-1][1] <= runs(names)[0][0]
+    return whole and pick.home == 0 and bool(names) and after and not _JOINT.search(_without(text, rows.mask | names))
 
 
 def _differ(sheet: Sheet, rows: Sequence[int], columns: Sequence[int]) -> bool:
@@ -256,12 +272,22 @@ def look_up_pair(asked: Asked, sheet: Sheet) -> Understood | Unsure:
     chosen = _choose_pairs(list(picks.values()), several)
     if not chosen.picks or not chosen.clear:
         return Unsure("没有认出要查的名目")
+    if _names_another_column(asked.text, sheet, chosen):
+        return Unsure("名目和值不在一处")
     places = tuple((pick.at, pick.home) for pick in chosen.picks)
     explained = chosen.mask
     for name in sheet.names:  # a form often says in its first line whose it is
         found = match_column(name, asked.text)
         explained |= found.mask if found.verbatim else 0
     return Understood(Plan("lookup", against=places), explained, chosen.share)
+
+
+def _names_another_column(text: str, sheet: Sheet, chosen: Chosen) -> bool:
+    """Whether what is asked for stands in another column than beside the name that was said: 居住证办理找谁."""
+    labels = [sheet.table.texts[pick.at][pick.home - 1] for pick in chosen.picks if pick.at >= 0]
+    hint = everyday(_without(text, chosen.mask), sheet, [], labels)
+    beside = {pick.home for pick in chosen.picks}
+    return bool(hint and hint.targets and not beside & set(hint.targets))
 
 
 def _choose_pairs(picks: list[Pick], several: bool) -> Chosen:

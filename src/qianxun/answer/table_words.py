@@ -22,7 +22,7 @@ _FILLERS: Final = _listed("""
     款 条 项 部 本 件 次 台 支 座 分 元 天 岁 年 月 日 号 届 处 门 类 些 顶 双 套 者 该公司 本公司 公司 该企业 企业
     该单位 单位 我们 我 你 您 此次 信息 内容 数据 表格 表中 表里 数值 值 数额 数目 数量 数 金额 比较 目前 现在 已经
     共 存在 发生 出 来 去 做 用 以 等 得 地 着 过 更 很 最近 想 看 说 下 如果 那么 的话 当时 此类 这样 同时 先 后
-    查下 查查 看看 麻烦 辛苦 你好 您好 谢谢 告知 清楚 贵公司 贵司 贵企业 你们 咱们
+    查下 查查 看看 麻烦 辛苦 你好 您好 谢谢 告知 清楚 贵公司 贵司 贵企业 你们 咱们 因为什么 为什么 为啥 为何 因为
 """)
 COUNTED: Final = "家个所名位种款条项部本件次台支只座人间栋门场户辆册集张类处届片颗顶双套枚艘架幅篇首支队对"
 DECISIVE: Final = re.compile(  # a question that says one of these and a table that does not speak of different things
@@ -42,6 +42,9 @@ NEGATION: Final = re.compile(
 )
 DENYING: Final = re.compile(  # of a cell; 没有 may speak of a whole group: 没有经理的部门
     "不是|不为|不属于|不在|不含|不包含|不包括|不等于|并非|除了|除去|除开|排除|非|除"
+)
+BEGGING: Final = re.compile(  # asks to be told, not whether
+    "(?:能不能|可不可以|能否|可否|是否可以|是否能)(?=请|麻烦|告诉|告知|介绍|说|讲|帮|查|给|把|描述|提供|列)"
 )
 POLITE: Final = re.compile("知道|了解|告诉|介绍|讲|查|请问")
 CHANGED_BY: Final = {
