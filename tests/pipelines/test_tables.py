@@ -101,6 +101,17 @@ def test_a_large_table_is_one_result_with_the_rows_that_match(tmp_path: Any) -> 
     assert table.cells[table.shown.index(345)] == ("客户0345", "第2大区", "3450")
 
 
+def test_a_large_table_tells_the_likeness_it_was_let_in_by(tmp_path: Any) -> None:
+    """That of its nearest chunk, which need not be the one with the most words."""
+    rows = "\n".join(f"| 客户{at} | {'门诊' if at % 3 else '住院'}{at} | {at * 7} |" for at in range(600))
+    big = Document("大表", f"| 客户 | 类 | 数 |\n| --- | --- | --- |\n{rows}", format="markdown")
+    with opened(tmp_path / "near", [big]) as held:
+        recalls = [tables(held, query) for query in ("客户12 门诊", "客户17 119 住院")]
+    let = [result for recall in recalls for result in recall.results if result.strategy == "semantic"]
+    assert let
+    assert all(result.match_details["similarity"] >= TableEngine().semantic_threshold for result in let)
+
+
 def test_a_large_table_does_not_hide_the_others(tmp_path: Any) -> None:
     """Its row groups alone would fill every place that is looked at first."""
     rows = "\n".join(f"| 三级医院住院报销比例第{at}条 | {at % 100}% |" for at in range(4000))

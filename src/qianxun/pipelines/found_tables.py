@@ -58,8 +58,10 @@ class FoundTables:
         both = fused if fits is None else (1.0 - self.weight) * fused + self.weight * fits.score
         return float(self.curve(np.array([both]))[0])
 
-    def similarity(self, key: int) -> float:
-        return max(self.evidence.similarity(chunk) or 0.0 for chunk in self.candidates[key].chunks)
+    def similarity(self, key: int) -> float | None:
+        """Of the nearest of its chunks; None where nothing is known of their meaning."""
+        alike = (self.evidence.similarity(chunk) for chunk in self.candidates[key].chunks)
+        return max((each for each in alike if each is not None), default=None)
 
     def keyword_match(self, key: int) -> float:
         words = self.questions[0].words

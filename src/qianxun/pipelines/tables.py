@@ -85,7 +85,7 @@ class _Layers:
     async def semantic(self, layer: Layer) -> Mapping[int, Let]:
         tables = await self._tables()
         tables.evidence.expect("vector")
-        return self._let_in(layer, tables, {key: tables.similarity(key) for key in tables.candidates})
+        return self._let_in(layer, tables, {key: tables.similarity(key) or 0.0 for key in tables.candidates})
 
     async def keyword(self, layer: Layer) -> Mapping[int, Let]:
         """By the keywords in title, headers and content."""
@@ -173,7 +173,9 @@ class _Layers:
     def _details(self, key: int) -> dict[str, Any]:
         tables = self._seen[key]
         fits = self._fits(tables, key)
+        similarity = tables.similarity(key)
         seen = seen_in(tables.evidence, tables.candidates[key].found)
+        seen |= {"similarity": None if similarity is None else round(similarity, 4)}
         return seen if fits is None else {**seen, "structure": _rounded(fits)}
 
     async def _shown(self, key: int, candidate: TableCandidate, starts: Sequence[int]) -> RowsShown:
