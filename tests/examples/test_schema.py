@@ -269,6 +269,20 @@ def test_whoever_may_not_create_the_extension_is_told_what_to_do(postgres: Engin
             connection.commit()
 
 
+def test_a_pgvector_too_old_to_be_searched_is_refused_before_anything_is_made(postgres: Engine) -> None:
+    old = "CREATE EXTENSION vector; UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'"
+    with postgres.begin() as connection:
+        connection.execute(text(old))
+    with (
+        pytest.raises(BadSettings, match=r"0\.7\.4.*\n?.*ALTER EXTENSION vector UPDATE"),
+        postgres.begin() as connection,
+    ):
+        upgrade(connection, "gd2502_", 64)
+    with postgres.connect() as connection:
+        assert stamp_of(connection, "gd2502_") is None
+        assert not inspect(connection).get_table_names()
+
+
 def test_models_of_one_library_are_made_once() -> None:
     assert models("a_", 8) is models("a_", 8)
     assert models("a_", 8) is not models("a_", 16)

@@ -396,3 +396,13 @@ def test_wide_vectors_are_scored_exactly_and_the_widest_are_not_indexed(
         await index.close()
 
     run(story)
+
+
+def test_a_pgvector_too_old_is_said_to_be_so_and_how_it_is_updated(postgres_url: str) -> None:
+    """Where the server has a newer one already, the database still has to take it over."""
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("CREATE EXTENSION vector")
+        connection.execute("UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'")
+    with pytest.raises(RetrieverUnavailable, match=r"0\.7\.4 太旧") as refused:
+        asyncio.run(create(postgres_url, schema="too_old").build(1, STAMP))
+    assert "ALTER EXTENSION vector UPDATE" in refused.value.hint

@@ -208,7 +208,7 @@ def stamp_of(connection: Connection, prefix: str, schema: str = "") -> Stamp | N
 
 
 def upgrade(connection: Connection, prefix: str, dimension: int, revision: str = "head", *, schema: str = "") -> None:
-    """Alembic up, on this connection and in its transaction. Raises BadSettings on a server without pgvector."""
+    """Alembic up, on this connection and in its transaction. Raises BadSettings on a server without pgvector 0.8."""
     try:
         command.upgrade(_alembic(connection, prefix, dimension, schema), revision)
     except (DBAPIError, QianxunError) as error:  # the latter: how the records' engine tells some of them
@@ -223,6 +223,19 @@ def upgrade(connection: Connection, prefix: str, dimension: int, revision: str =
                 f"数据库里已有同名的表，不是示例库建的：{told}", hint="用设置 examples.prefix 换一个表名前缀"
             ) from error
         raise
+    _refuse_old_pgvector(connection)
+
+
+def _refuse_old_pgvector(connection: Connection) -> None:
+    """Without `hnsw.iterative_scan`, which came with 0.8, every search would fail."""
+    if connection.dialect.name != "postgresql":
+        return
+    version = connection.execute(text("SELECT extversion FROM pg_extension WHERE extname = 'vector'")).scalar() or ""
+    if [int(part) for part in version.split(".")[:2] if part.isdigit()] < [0, 8]:
+        raise BadSettings(
+            f"pgvector {version} 太旧，示例库要 0.8 或更新",
+            hint="请管理员在服务器上升级 pgvector，再在这个数据库里执行 ALTER EXTENSION vector UPDATE",
+        )
 
 
 def downgrade(connection: Connection, prefix: str, dimension: int, revision: str = "base", *, schema: str = "") -> None:

@@ -59,6 +59,7 @@ WRITING: Final[Mapping[str, str]] = {
 COPY_HEAD: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 COPY_TAIL: Final = struct.pack(">h", -1)
 EXTENSION_HINT: Final = "在服务器上安装 pgvector（0.8 或更新），并以有权限的用户执行 CREATE EXTENSION vector"
+UPDATE_HINT: Final = "请管理员在服务器上升级 pgvector，再在这个数据库里执行 ALTER EXTENSION vector UPDATE"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from typing import Final
 
 from qianxun.errors import BadSettings, RetrieverUnavailable
 from qianxun.index.extents import unusable
-from qianxun.index.postgres_server import EXTENSION_HINT, Row, Tx
+from qianxun.index.postgres_server import UPDATE_HINT, Row, Tx
 from qianxun.types import IndexStamp, VectorField
 
 FORMAT: Final = 1
@@ -140,7 +140,7 @@ def _require_extension(tx: Tx) -> None:
         tx.run("CREATE EXTENSION IF NOT EXISTS vector")
     (version,) = tx.one(asked) or ("",)
     if [int(part) for part in version.split(".")[:2]] < [0, 8]:  # the first whose scans go on behind a filter
-        raise RetrieverUnavailable(f"pgvector {version} 太旧", hint=EXTENSION_HINT)
+        raise RetrieverUnavailable(f"pgvector {version} 太旧，索引要 0.8 或更新", hint=UPDATE_HINT)
 
 
 COUNTS: Final = ("watermark", "generation", "next_row", "next_owner", "contents", "words", "grams")
