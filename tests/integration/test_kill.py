@@ -1,4 +1,4 @@
-"""A sample of kill -9 with the records on PostgreSQL: what a killed process acknowledged is there, and the next goes on.
+"""A sample of kill -9 with the records on PostgreSQL: what a killed process acknowledged is there, the next goes on.
 
 The server lets go of a killed process's lock by itself; `tests.torture` runs the same against SQLite, and in earnest.
 """
