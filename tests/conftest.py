@@ -12,6 +12,7 @@ create others: `QIANXUN_TEST_POSTGRES_URL=postgresql://user:password@host/postgr
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Iterator
@@ -32,6 +33,12 @@ from tests.integration.emptied import empty
 
 POSTGRES_URL = os.environ.get("QIANXUN_TEST_POSTGRES_URL", "")
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
+
+
+@pytest.fixture(autouse=True)
+def _heard_log() -> None:
+    """A command that was run in this process has silenced the log, as it does for whoever runs it."""
+    logging.getLogger("qianxun").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import platform
 import re
 import select
-import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -223,5 +223,5 @@ def without_detail(error: Any) -> bool:
 def _own_name() -> str:
     """By which people find us among the sessions of a server."""
     command = " ".join([Path(sys.argv[0]).name, *(word for word in sys.argv[1:2] if word.isalpha())])  # no secret
-    name = f"qianxun {os.getpid()} {socket.gethostname()} {command}"
+    name = f"qianxun {os.getpid()} {platform.node()} {command}"
     return name.encode("ascii", "replace").decode()[:NAME_LIMIT]
