@@ -39,6 +39,7 @@ RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
 def _heard_log() -> None:
     """A command that was run in this process has silenced the log, as it does for whoever runs it."""
     logging.getLogger("qianxun").setLevel(logging.NOTSET)
+    logging.getLogger().setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session")
