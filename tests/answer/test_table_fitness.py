@@ -203,6 +203,18 @@ def test_other_everyday_words_ask_for_the_one_column_that_fits(question: str, te
     assert ask_one(question, OFFICES).text == text
 
 
+@pytest.mark.parametrize(
+    "question", ["居住证办理", "居住证办理需要什么材料", "居住证办理多少钱", "居住证办理的电话和传真"]
+)
+def test_the_column_beside_a_name_is_not_given_for_another(question: str) -> None:
+    assert not ask_one(question, OFFICES).sure
+
+
+def test_a_directory_of_words_is_read_by_row_and_column() -> None:
+    answer = ask_one("户口迁移的联系电话", OFFICES)
+    assert (answer.text, answer.cells) == ("0571-1001", (CitedCell("t", 0, 2),))
+
+
 def test_two_columns_that_fit_are_no_answer() -> None:
     held = table("报价", "品名|单价（元）|金额（元）", "椅子|10|100", "桌子|20|400")
     assert not ask_one("椅子多少钱", held).sure

@@ -46,3 +46,15 @@ SAME: Final = tuple(
     生产厂家 制造商 生产商 厂家; 作者 编者; 人数 人员数量; 英文名 外文名;
     """)
 )
+
+_HEADERS: Final = frozenset(
+    word
+    for words in (*ENGLISH.values(), *ENGLISH_PAIRS.values(), *SAME)
+    for word in words
+    if len(word) > 1 and not word.isascii()
+)
+
+
+def is_header(text: str) -> bool:
+    """Whether a text ends as columns are called: 联系电话, 开业日期."""
+    return any(text.endswith(word) for word in _HEADERS)

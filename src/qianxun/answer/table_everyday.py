@@ -26,6 +26,7 @@ class _Asks:
     column: re.Pattern[str]
     never: re.Pattern[str] = re.compile("(?!)")
     dates: bool = True
+    label: re.Pattern[str] = re.compile("(?!)")  # of a row: beside 续航时间 stands how long
 
 
 _UNITS: Final = f"{COUNTED}把包盒瓶斤箱袋克吨升米"
@@ -40,7 +41,11 @@ _EVERYDAY: Final = (
         re.compile("成本|进价|进货|采购|原价|市场价|评价|比价|溢价|差价|均价|合计|小计|同比|率"),
         dates=False,
     ),
-    _Asks(re.compile("多久|几天|多长时间|多少天"), re.compile("期限|天数|时长|工期|周期|时限|用时")),
+    _Asks(
+        re.compile("多久|几天|多长时间|多少天"),
+        re.compile("期限|天数|时长|工期|周期|时限|用时"),
+        label=re.compile("时间|期"),
+    ),
     _Asks(re.compile("(?:怎么|如何|咋)联系|联系方式|打什么电话"), re.compile("电话|手机|联系方式")),
     _Asks(
         re.compile(f"在?(?:哪里|哪儿|什么地方|何处)|在哪(?![{COUNTED}些一二两几年天月级类])"),
@@ -62,7 +67,7 @@ def everyday(text: str, sheet: Sheet, rows: Sequence[int], labels: Sequence[str]
         found = asks.cue.search(text)
         if found is None:
             continue
-        if any(asks.column.search(label) for label in labels):
+        if any(asks.column.search(label) or asks.label.search(label) for label in labels):
             return None
         fits = tuple(column for column in range(len(sheet.columns)) if _fits(asks, sheet, column))
         clear = len(fits) == 1 and _in_unit(found, sheet, rows, fits[0])

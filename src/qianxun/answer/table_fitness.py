@@ -65,7 +65,6 @@ def _free(cue: re.Pattern[str], text: str, explained: int) -> bool:
 def _names(kind: re.Pattern[str], sheet: Sheet, read: Understood, outcome: Outcome) -> bool:
     """Whether a column that is shown, or a short cell of its row, is called something of a kind."""
     names = [sheet.columns[column].name for column in read.plan.outputs]
-    names.extend(sheet.columns[column - 1].name for row, column in read.plan.against if row < 0 < column)
     labels = [text for row in outcome.rows if row >= 0 for text in sheet.table.texts[row] if len(text) <= _SHORT]
     return any(kind.search(name) for name in (*names, *labels))
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
+from qianxun.answer.header_words import is_header
 from qianxun.answer.table_everyday import Hint, everyday
 from qianxun.answer.table_match import Asked, Match, match, match_column, plain, size, together
 from qianxun.answer.table_shapes import Plan, Understood, Unsure
@@ -284,10 +285,11 @@ def look_up_pair(asked: Asked, sheet: Sheet) -> Understood | Unsure:
 
 def _names_another_column(text: str, sheet: Sheet, chosen: Chosen) -> bool:
     """Whether what is asked for stands in another column than beside the name that was said: 居住证办理找谁."""
-    labels = [sheet.table.texts[pick.at][pick.home - 1] for pick in chosen.picks if pick.at >= 0]
+    lines = dict(_lines(sheet))
+    labels = [lines[pick.at][pick.home - 1] for pick in chosen.picks]
     hint = everyday(_without(text, chosen.mask), sheet, [], labels)
     beside = {pick.home for pick in chosen.picks}
-    return bool(hint and hint.targets and not beside & set(hint.targets))
+    return bool(hint and not beside & set(hint.targets))
 
 
 def _choose_pairs(picks: list[Pick], several: bool) -> Chosen:
@@ -309,8 +311,14 @@ def _lines(sheet: Sheet) -> Iterable[tuple[int, tuple[str, ...]]]:
         return
     if sheet.is_form or len(sheet.columns) == 2:
         yield -1, tuple(column.path[-1] if column.path else "" for column in sheet.columns)
-    if sheet.is_form:
+    if sheet.is_form and not _has_headers(sheet):
         yield from enumerate(sheet.table.texts)
+
+
+def _has_headers(sheet: Sheet) -> bool:
+    """Whether columns where a form has its values are called as columns are: then its rows are of one kind."""
+    values = [plain(column.path[-1]) for column in sheet.columns[1::2] if column.path]
+    return len(values) > 1 and all(map(is_header, values))
 
 
 def _pairs(cells: Sequence[str]) -> Iterable[tuple[int, int]]:
