@@ -1,4 +1,5 @@
-"""What the pipelines promise, they promise on PostgreSQL too: the same tests once more, with the records there.
+"""What the pipelines promise, they promise on PostgreSQL too: the same tests once more, with the records there,
+and those in which searches and writes meet an index with that there as well.
 
 They open their engines with the settings of the environment, which here names the database.
 """
@@ -38,11 +39,32 @@ CHOSEN: tuple[Callable[..., None], ...] = (
 )
 
 
-@pytest.mark.parametrize("promise", CHOSEN, ids=lambda promise: promise.__name__.removeprefix("test_"))
+WITH_INDEX: tuple[Callable[..., None], ...] = (
+    test_events.test_a_delete_wins_over_the_indexing_it_overtook,
+    test_events.test_a_search_finds_one_version_or_the_other_at_every_moment_of_a_replacement,
+    test_tenants.test_another_tenants_base_is_not_there_on_any_way,
+    test_upkeep.test_searches_go_on_without_an_error_while_the_index_is_rebuilt,
+    test_upkeep.test_a_change_of_model_leaves_no_vector_of_the_old_one,
+    test_upkeep.test_documents_written_during_a_change_of_model_end_under_the_new_one,
+    test_upkeep.test_deletes_during_a_rebuild_are_not_undone_by_it,
+    test_upkeep.test_verify_raises_no_false_alarm_under_writes,
+)
+
+
+@pytest.mark.parametrize(
+    ("promise", "index"),
+    [*((promise, "embedded") for promise in CHOSEN), *((promise, "postgres") for promise in WITH_INDEX)],
+    ids=lambda told: told if isinstance(told, str) else told.__name__.removeprefix("test_"),
+)
 def test_on_postgresql(
-    promise: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, migrated_postgres_url: str
+    promise: Callable[..., None],
+    index: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    migrated_postgres_url: str,
 ) -> None:
     monkeypatch.setenv("QIANXUN_RECORDS_URL", migrated_postgres_url)
+    monkeypatch.setenv("QIANXUN_INDEX_BACKEND", index)
     given: dict[str, Any] = {"tmp_path": tmp_path, "monkeypatch": monkeypatch}
     promise(**{name: given[name] for name in inspect.signature(promise).parameters})
     assert not list(tmp_path.rglob("qianxun.db")), "it did not work on PostgreSQL"

@@ -71,8 +71,9 @@ async def explained(base: OpenBase, text: str, options: RecallOptions, chunk_id:
             traced = await trace(base, serving, text, options)
             case = _Case(base, serving, text, options, traced)
             chunk = await _explanation(case, chunk_id) if chunk_id else None
-            if traced.generation == await generation_of(base, base.serving):
-                break
+            with base.serving.lent() as current:
+                if traced.generation == await generation_of(base, current):
+                    break
     sums = tuple(_sum(traced.candidates, traced.order, traced.options, each) for each in traced.found)
     return Explained(answer_of(text, options, traced), traced.options.weights, sums, chunk)
 

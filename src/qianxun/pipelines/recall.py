@@ -54,7 +54,8 @@ async def recall_kept(
     check_text(text)
     started = time.perf_counter()
     params = params_of(options)
-    generation = await generation_of(base, base.serving)
+    with base.serving.lent() as serving:
+        generation = await generation_of(base, serving)
     key = cache_key(base.id, text, params, generation)
     # What a language model would say this time nobody knows, nor whether another has taken its name.
     is_repeatable = not base.about.config.get("rewrite_model")
