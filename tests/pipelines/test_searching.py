@@ -11,14 +11,17 @@ from typing import Any, cast
 import pytest
 
 from qianxun.engine import Engine
-from qianxun.errors import BadQuery
+from qianxun.errors import BadQuery, RetrieverUnavailable
 from qianxun.pipelines import found_tables, joining
+from qianxun.pipelines.arms import standard_arms
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.layered import LayeredRecall
 from qianxun.pipelines.layers import Climbed, Held, Layer
+from qianxun.pipelines.recall import DEPTH
 from qianxun.pipelines.searching import Searching
+from qianxun.ports import Retriever
 from qianxun.settings import Search
-from qianxun.types import Document, Found
+from qianxun.types import Document, Found, Query, Ranking
 from tests.pipelines.asked import HungEmbedding, Opened
 from tests.pipelines.layered_base import documents
 from tests.pipelines.layered_base import opened as layered
@@ -127,12 +130,42 @@ def test_however_a_base_fuses_a_threshold_means_the_same(tmp_path: Path, fusion:
                 ]
 
 
+def test_what_was_found_is_kept_where_the_arms_cannot_go_deeper(tmp_path: Path) -> None:
+    """As over a far database that answers in time for 200 candidates, and not for 12,800."""
+    with layered(tmp_path, [flood(6000)]) as held:
+        base = held.run(held.engine.base(held.kb))
+        base.arms = lambda base, serving: [Shallow(arm) for arm in standard_arms(base, serving)]
+        recall = held.run(held.engine.search_tables(held.kb, "三级医院住院的报销比例"))
+    assert "大表" in {result.doc_id for result in recall.results}
+    assert [each.part for each in recall.degraded] == ["depth"]
+    assert not any(run.failed for run in recall.layers)
+
+
+class Shallow:
+    """An arm that fails below the first candidates."""
+
+    is_here = False
+
+    def __init__(self, arm: Retriever) -> None:
+        self._arm = arm
+        self.name = arm.name
+
+    async def search(self, query: Query, limit: int) -> Ranking:
+        if limit > DEPTH:
+            raise RetrieverUnavailable("太深")
+        return await self._arm.search(query, limit)
+
+
+def flood(rows: int) -> Document:
+    """A table whose row groups alone fill many places."""
+    lines = "\n".join(f"| 三级医院住院报销比例第{at}条 | {at % 100}% |" for at in range(rows))
+    return Document("大表", f"| 住院报销比例条目 | 报销比例 |\n| --- | --- |\n{lines}", format="markdown")
+
+
 def test_an_arm_that_was_late_is_not_waited_for_again(tmp_path: Path) -> None:
     """Neither to a greater depth, for the sake of other tables than the large one, nor in other words."""
-    rows = "\n".join(f"| 三级医院住院报销比例第{at}条 | {at % 100}% |" for at in range(3000))
-    big = Document("大表", f"| 住院报销比例条目 | 报销比例 |\n| --- | --- |\n{rows}", format="markdown")
     model = HungEmbedding()
-    held = Opened(tmp_path, [*documents(), big], model, search=Search(arm_seconds=0.5))
+    held = Opened(tmp_path, [*documents(), flood(6000)], model, search=Search(arm_seconds=0.5))
     try:
         for search in (Engine.search_texts, Engine.search_tables):
             model.calls = 0

@@ -37,6 +37,7 @@ class Searching:
     _is_mixed: bool = False  # two versions of a document were found
     _held: Evidence | None = None
     _failure: QianxunError | None = None
+    _is_deepest: bool = False  # the arms could not answer at a greater depth
 
     @property
     def is_named(self) -> bool:
@@ -44,16 +45,21 @@ class Searching:
         return bool(self.asked.named)
 
     async def evidence(self, depth: int = DEPTH) -> Evidence:
+        """To this depth, or as deep as the arms could answer: what is held is not given up for what is beyond it."""
         if self._failure is not None:
             raise self._failure
-        if self._held is None or self._held.candidates.depth < depth:
+        if self._held is None or (self._held.candidates.depth < depth and not self._is_deepest):
             told = (self.base, self.serving, self.asked, self.options, self.kind)
             try:
                 self._held = await listen(*told, depth, self._held)
             except QianxunError as error:
-                self._failure = error
-                raise
-            self._note(self._held)
+                if self._held is None:
+                    self._failure = error
+                    raise
+                self._is_deepest = True
+                self.degraded.append(Degraded("depth", f"没能往深处再找，结果可能不全：{error}"))
+            else:
+                self._note(self._held)
         return self._held
 
     async def first(self, keys: Callable[[Evidence], Keys], count: int) -> tuple[Evidence, list[Found]]:
