@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy.exc import OperationalError
 
 from qianxun import Document, Engine
+from qianxun.cli import drawing
 from qianxun.errors import RecallFailed
 from qianxun.pipelines.base import IndexTime
 from qianxun.pipelines.layered import LayerRun
@@ -116,6 +117,15 @@ def test_layers_are_counted_where_they_ran_and_unknown_ones_have_no_name_of_thei
     assert _value(metrics, "rag_degraded_total", part="expansion") == 2
     assert [_value(metrics, "rag_table_answers_total", outcome=each) for each in ANSWERS] == [1, 1]
     assert (_value(metrics, "rag_search_results_count"), _value(metrics, "rag_zero_results_total")) == (4, 1)
+
+
+def test_what_a_layered_search_may_lack_has_a_name_for_operators_and_for_people() -> None:
+    """Whatever `degraded` names: the layers, candidates beyond the first, the answer from tables."""
+    metrics = Metrics()
+    parts = ("structure", "semantic", "expansion", "depth", "answer")
+    metrics.climbed(replace(TABLES, degraded=tuple(Degraded(part, "停了") for part in parts)))
+    assert [_value(metrics, "rag_degraded_total", part=part) for part in (*parts, "other")] == [1, 1, 1, 1, 1, 0]
+    assert set(parts) <= drawing.PARTS.keys()
 
 
 def test_two_services_in_one_process_count_for_themselves() -> None:

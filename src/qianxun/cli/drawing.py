@@ -28,6 +28,8 @@ PARTS = {
     "structure": ("结构层没能参加", "The structure layer did not take part"),
     "semantic": ("语义层没能参加", "The semantic layer did not take part"),
     "expansion": ("扩展层没能参加", "The expansion layer did not take part"),
+    "depth": ("深处的候选", "Candidates beyond the first"),
+    "answer": ("表格里的答案", "The answer from tables"),
 }  # what else of a search may be degraded
 
 

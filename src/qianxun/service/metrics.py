@@ -32,7 +32,7 @@ LAYERS: Final = {
     "text": ("vector", "keyword", "expansion"),
     "table": ("structure", "semantic", "keyword", "expansion"),
 }
-PARTS: Final = (*ARM_NAMES, "rewrite", "rerank", "document", "structure", "semantic", "expansion")
+PARTS: Final = (*ARM_NAMES, "rewrite", "rerank", "document", "structure", "semantic", "expansion", "depth", "answer")
 ANSWERS: Final = ("sure", "declined")
 
 SEARCH_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
