@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, inspect
 
 from qianxun.embeddings import NO_MODEL, Embeddings, open_model
 from qianxun.errors import BadInput
-from qianxun.examples.importing import Database, import_file, store_on
+from qianxun.examples.importing import Database, import_file, insert_examples, store_on
 from qianxun.examples.store import ExampleStore, no_model
 from qianxun.examples.vectors import Watch, unwatched
 from qianxun.pipelines.model_registry import Registry
@@ -87,6 +87,45 @@ def import_from_excel(
     prefix = load().examples.prefix if prefix is None else prefix
     store = store_on(db_conn, model or get_embedding_model(), prefix)
     return import_file(excel_path, store, skip_bad=skip_bad, watch=watch).as_dict()
+
+
+def insert_qa_examples(
+    examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel, *, prefix: str | None = None
+) -> int:
+    """`insert_examples` of questions and answers, under the settings' prefix where none is given."""
+    return _insert("qa_examples", examples, db_conn, model, prefix)
+
+
+def insert_record_examples(
+    examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel, *, prefix: str | None = None
+) -> int:
+    """`insert_examples` of things to be recorded, under the settings' prefix where none is given."""
+    return _insert("record_examples", examples, db_conn, model, prefix)
+
+
+def insert_query_examples(
+    examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel, *, prefix: str | None = None
+) -> int:
+    """`insert_examples` of questions about what was recorded, under the settings' prefix where none is given."""
+    return _insert("query_examples", examples, db_conn, model, prefix)
+
+
+def insert_greeting_examples(
+    examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel, *, prefix: str | None = None
+) -> int:
+    """`insert_examples` of greetings, under the settings' prefix where none is given."""
+    return _insert("greeting_examples", examples, db_conn, model, prefix)
+
+
+def _insert(
+    category: str,
+    examples: Sequence[Mapping[str, Any]],
+    db_conn: Database,
+    model: EmbeddingModel,
+    prefix: str | None,
+) -> int:
+    prefix = load().examples.prefix if prefix is None else prefix
+    return insert_examples(category, examples, db_conn, model, prefix)
 
 
 @lru_cache(maxsize=1)

@@ -13,17 +13,15 @@ import pytest
 from sqlalchemy import create_engine, inspect, text
 
 from qianxun.errors import BadInput, BadModelReply, ModelUnavailable, Unreadable
-from qianxun.example_library import import_from_excel
-from qianxun.examples import keeping
-from qianxun.examples.importing import (
-    Double,
-    Rejected,
-    import_file,
+from qianxun.example_library import (
+    import_from_excel,
     insert_greeting_examples,
     insert_qa_examples,
     insert_query_examples,
     insert_record_examples,
 )
+from qianxun.examples import keeping
+from qianxun.examples.importing import Double, Rejected, import_file
 from qianxun.examples.keeping import Kept
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES
 from qianxun.examples.store import ExampleStore
@@ -325,6 +323,16 @@ def test_each_category_has_its_insert(store: ExampleStore) -> None:
             assert insert([*examples, {"user_input": "三", "agent_response": "答"}], connection, MODEL) == 1
         store.prepare()
         assert [row.user_input for row in stored(store, category)] == ["一", "二", "三"]
+
+
+def test_inserts_go_where_the_settings_have_the_library(store: ExampleStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not into another one beside it, where no search would find them."""
+    monkeypatch.setenv("QIANXUN_EXAMPLES_PREFIX", "own_")
+    with store.engine.connect() as connection:
+        assert insert_qa_examples([{"user_input": "一", "agent_response": "答"}], connection, MODEL) == 1
+    names = inspect(store.engine).get_table_names()
+    assert "own_qa_examples" in names
+    assert "gd2502_qa_examples" not in names
 
 
 def test_one_that_cannot_be_stored_keeps_the_others_out(store: ExampleStore) -> None:

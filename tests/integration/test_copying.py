@@ -14,7 +14,7 @@ from sqlalchemy import Table, insert, inspect, select, update
 from qianxun.cli import main
 from qianxun.engine import Engine
 from qianxun.errors import AlreadyThere, BadInput
-from qianxun.examples.importing import insert_greeting_examples, insert_qa_examples
+from qianxun.example_library import insert_greeting_examples, insert_qa_examples
 from qianxun.examples.schema import models
 from qianxun.pipelines.copying import OWN_COUNTERS, copy_records, count_rows
 from qianxun.records import Records, bases, keys

@@ -158,7 +158,7 @@ def store_on(database: Database, model: EmbeddingModel | None, prefix: str = PRE
     if isinstance(database, Connection):
         return ExampleStore.on(database, prefix, model)
     raise BadInput(
-        f"db_conn 应是 SQLAlchemy 的连接，而不是 {type(database).__name__}",
+        f"db_conn 应是 SQLAlchemy 的连接，而不是 {type(database).__module__}.{type(database).__name__}",
         hint='例如 sqlalchemy.create_engine("postgresql+psycopg://…").connect()',
     )
 
@@ -178,23 +178,3 @@ def insert_examples(
             raise BadInput(f"第 {number} 条示例：{error.message}", hint="改正后再来；没有写入任何内容") from error
         drafts.setdefault(draft.content, draft)
     return keep(store_on(db_conn, model, prefix), {category: list(drafts.values())})[category].added
-
-
-def insert_qa_examples(examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel) -> int:
-    """`insert_examples` of questions and answers."""
-    return insert_examples("qa_examples", examples, db_conn, model)
-
-
-def insert_record_examples(examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel) -> int:
-    """`insert_examples` of things to be recorded."""
-    return insert_examples("record_examples", examples, db_conn, model)
-
-
-def insert_query_examples(examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel) -> int:
-    """`insert_examples` of questions about what was recorded."""
-    return insert_examples("query_examples", examples, db_conn, model)
-
-
-def insert_greeting_examples(examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel) -> int:
-    """`insert_examples` of greetings."""
-    return insert_examples("greeting_examples", examples, db_conn, model)
