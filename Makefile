@@ -44,7 +44,7 @@ serve: $(VENV)/.service
 	@$(BIN)/qianxun --data $(DEMO_DATA) serve
 
 test: lint
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

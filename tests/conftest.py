@@ -35,6 +35,31 @@ POSTGRES_URL = os.environ.get("QIANXUN_TEST_POSTGRES_URL", "")
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
 
 
+# Files of few tests that take long: begun first, so that no worker is left alone with one of them at the end.
+LONG = (
+    "service/test_openapi.py",
+    "pipelines/test_novels.py",
+    "test_benchmarks.py",
+    "torture/test_kill.py",
+    "pipelines/test_score_contract.py",
+    "quality/test_paraphrases.py",
+    "ingest/test_parse_sweep.py",
+    "answer/test_table_generated_files.py",
+    "integration/test_kill.py",
+    "integration/test_same_ranking.py",
+    "service/test_canary.py",
+    "ingest/test_parse_images.py",
+    "test_readme.py",
+    "test_demo.py",
+    "service/test_models_used.py",
+    "service/test_spans.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
+
+
 @pytest.fixture(autouse=True)
 def _heard_log() -> None:
     """A command that was run in this process has silenced the log, as it does for whoever runs it."""
