@@ -37,9 +37,9 @@ async def surveyed(asked: Asking, document: Mapping[str, Any], known: Known, exa
 def test_every_answer_is_one_that_the_document_promises(tmp_path: Path) -> None:
     async def story(asked: Asking, known: Known) -> None:
         document = asked.app.openapi()
-        found = await surveyed(asked, brief(document), known, examples=2)
+        found = await surveyed(asked, brief(document), known, examples=1)
         assert not found.flaws, "\n\n".join(map(str, found.flaws))
-        assert found.cases > 700
+        assert found.cases > 500
         for operation in operations(document):  # the survey came as far as the thing itself
             statuses = found.statuses[str(operation)]
             assert any(200 <= status < 300 for status in statuses), (str(operation), statuses)
