@@ -248,6 +248,7 @@ def _commands(data: str, model: str) -> Sequence[str]:
     found = [
         f'{start} search "产假有多少天" --kb {BASE} --explain',
         f'{start} search "QH-3005" --kb {BASE} --mode fulltext --json',
+        f'{start} tables "单价最高的办公用品" --kb {BASE}',
         *([f'{start} examples search "忘了吃药怎么办"'] if model else []),
         f"{start} logs",
         f"{start} kb create 我的资料",
