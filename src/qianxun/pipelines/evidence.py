@@ -61,9 +61,7 @@ class Evidence:
 
     async def found(self, keys: Sequence[int]) -> list[Found]:
         """Those of these candidates that are of record."""
-        pool = self.candidates.pool
-        known = set(pool.candidates.keys.tolist())
-        return await pool.found([key for key in keys if key in known])
+        return await self.first(keys, len(keys))
 
     async def first(self, keys: Sequence[int], count: int) -> list[Found]:
         """So many of these candidates that are of record, in this order, or as many as there are."""

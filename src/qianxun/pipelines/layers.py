@@ -39,8 +39,8 @@ class Ladder:
         return min(top_k or self.cap, self.cap)
 
 
-class TextChoices(Protocol):
-    """The section ``text_engine`` of the settings, with what the base says otherwise."""
+class LayerChoices(Protocol):
+    """What both sections of the settings say, with what the base says otherwise."""
 
     @property
     def enabled(self) -> bool: ...
@@ -48,8 +48,6 @@ class TextChoices(Protocol):
     def max_results(self) -> int: ...
     @property
     def similarity_threshold(self) -> float: ...
-    @property
-    def search_k_multiplier(self) -> float: ...
     @property
     def use_keyword_search(self) -> bool: ...
     @property
@@ -60,29 +58,22 @@ class TextChoices(Protocol):
     def expansion_score(self) -> float: ...
 
 
-class TableChoices(Protocol):
-    """The section ``table_engine``."""
+class TextChoices(LayerChoices, Protocol):
+    """The section ``text_engine``."""
 
     @property
-    def enabled(self) -> bool: ...
-    @property
-    def max_results(self) -> int: ...
-    @property
-    def similarity_threshold(self) -> float: ...
+    def search_k_multiplier(self) -> float: ...
+
+
+class TableChoices(LayerChoices, Protocol):
+    """The section ``table_engine``."""
+
     @property
     def structure_weight(self) -> float: ...
     @property
     def use_semantic_search(self) -> bool: ...
     @property
     def semantic_threshold(self) -> float: ...
-    @property
-    def use_keyword_search(self) -> bool: ...
-    @property
-    def keyword_threshold(self) -> float: ...
-    @property
-    def use_expansion_search(self) -> bool: ...
-    @property
-    def expansion_score(self) -> float: ...
 
 
 def text_ladder(chosen: TextChoices) -> Ladder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -14,13 +14,13 @@ from qianxun.pipelines.asking import Asked, check_text
 from qianxun.pipelines.base import OpenBase, Serving
 from qianxun.pipelines.evidence import Evidence, listen
 from qianxun.pipelines.joining import Pool
-from qianxun.pipelines.layered import LayeredRecall, LayeredResult
-from qianxun.pipelines.layers import Climbed
+from qianxun.pipelines.layered import LayeredRecall, LayeredResult, TableShown
+from qianxun.pipelines.layers import Climbed, Held
 from qianxun.pipelines.options import RecallOptions
 from qianxun.pipelines.recall import DEEPEST, DEPTH, TRIES, asked_for, generation_of, newest_only, weighed
 from qianxun.pipelines.related_terms import expanded
 from qianxun.recall.expansion import Expansion, Related
-from qianxun.types import ChunkKind, Degraded, Found, Keys, Query
+from qianxun.types import Chunk, ChunkKind, Degraded, Eq, Found, Keys, Query, all_of
 
 
 @dataclass
@@ -141,6 +141,23 @@ def told(related: Sequence[Related]) -> list[dict[str, Any]]:
     return [{"word": each.word, "by": each.by, "origin": each.origin} for each in related]
 
 
+def result_of(
+    chunk: Chunk, held: Held, content: str, details: Mapping[str, Any], table: TableShown | None = None
+) -> LayeredResult:
+    return LayeredResult(
+        doc=chunk,
+        score=held.score,
+        strategy=held.layer.strategy,
+        layer=held.layer.number,
+        content=content,
+        metadata=chunk.attributes.metadata,
+        doc_id=chunk.doc_id,
+        document_name=chunk.doc_name,
+        match_details=details,
+        table=table,
+    )
+
+
 Search: TypeAlias = Callable[[Searching], Awaitable[tuple[Sequence[LayeredResult], Climbed]]]
 
 
@@ -155,6 +172,8 @@ async def searched(
 ) -> LayeredRecall:
     """Climbs with ``search`` over the state of one moment; again, where what was found has been replaced meanwhile."""
     check_text(text)
+    # A score that only says which rank a result has, or how it stands to the best, would pass every threshold.
+    options = replace(options, where=all_of(options.where, Eq("kind", kind)), fusion="weighted")
     started = time.perf_counter()
     for _ in range(TRIES):
         with base.serving.lent() as serving:

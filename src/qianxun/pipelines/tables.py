@@ -20,11 +20,11 @@ from qianxun.pipelines.layered import Cited, LayeredRecall, LayeredResult, Table
 from qianxun.pipelines.layers import Climbed, Held, Layer, Let, TableChoices, climb, table_ladder
 from qianxun.pipelines.options import RecallOptions, check
 from qianxun.pipelines.recall import DEEPEST, DEPTH
-from qianxun.pipelines.searching import Searching, credited, searched, seen_in, told
+from qianxun.pipelines.searching import Searching, credited, result_of, searched, seen_in, told
 from qianxun.pipelines.table_rows import RowsShown, rows_shown
 from qianxun.recall.table import Structure, ask
 from qianxun.records.tables import TableHead, row_starts, whole
-from qianxun.types import Chunk, Degraded, Eq, Found, all_of
+from qianxun.types import Chunk, Degraded, Found
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +47,6 @@ async def search_tables(
     check(options)
     ladder = table_ladder(chosen)
     target = ladder.target(top_k)
-    # A score that only says which rank a result has, or how it stands to the best, would pass every threshold.
-    of_tables = replace(options, where=all_of(options.where, Eq("kind", "table")), fusion="weighted")
     last: list[_Layers] = []
 
     async def search(searching: Searching) -> tuple[Sequence[LayeredResult], Climbed]:
@@ -63,7 +61,7 @@ async def search_tables(
         climbed = searching.newest(await climb(ladder, steps, target), layers.found)
         return await layers.results(climbed.best(target)), climbed
 
-    recall = await searched(base, text, "table", of_tables, target, search, trace_id)
+    recall = await searched(base, text, "table", options, target, search, trace_id)
     return await _answered(base, last[0], recall) if answer and recall.results else recall
 
 
@@ -207,19 +205,7 @@ def _result(candidate: TableCandidate, held: Held, shown: RowsShown, rows: int) 
         notes=head.notes,
         cells=shown.cells,
     )
-    result = LayeredResult(
-        doc=chunk,
-        score=held.score,
-        strategy=held.layer.strategy,
-        layer=held.layer.number,
-        content=shown.content,
-        metadata=chunk.attributes.metadata,
-        doc_id=chunk.doc_id,
-        document_name=chunk.doc_name,
-        match_details=held.details,
-        table=table,
-    )
-    return result, table
+    return result_of(chunk, held, shown.content, held.details, table), table
 
 
 def _rounded(fits: Structure) -> dict[str, float | None]:

@@ -13,9 +13,9 @@ from qianxun.pipelines.evidence import Evidence
 from qianxun.pipelines.layered import LayeredRecall, LayeredResult
 from qianxun.pipelines.layers import Climbed, Held, Layer, Let, TextChoices, climb, text_ladder
 from qianxun.pipelines.options import RecallOptions, check
-from qianxun.pipelines.searching import Searching, credited, searched, seen_in, told
+from qianxun.pipelines.searching import Searching, credited, result_of, searched, seen_in, told
 from qianxun.rank.overlap import is_short, overlap
-from qianxun.types import Eq, Found, Keys, Query, all_of
+from qianxun.types import Found, Keys, Query
 
 
 async def search_texts(
@@ -30,8 +30,6 @@ async def search_texts(
     check(options)
     ladder = text_ladder(chosen)
     target = ladder.target(top_k)
-    # A score that only says which rank a result has, or how it stands to the best, would pass every threshold.
-    of_prose = replace(options, where=all_of(options.where, Eq("kind", "text")), fusion="weighted")
 
     async def search(searching: Searching) -> tuple[Sequence[LayeredResult], Climbed]:
         layers = _Layers(searching, round(target * chosen.search_k_multiplier))
@@ -39,7 +37,7 @@ async def search_texts(
         climbed = searching.newest(await climb(ladder, steps, target), layers.found)
         return [layers.result(key, held) for key, held in climbed.best(target)], climbed
 
-    return await searched(base, text, "text", of_prose, target, search, trace_id)
+    return await searched(base, text, "text", options, target, search, trace_id)
 
 
 @dataclass
@@ -100,18 +98,7 @@ class _Layers:
 
     def result(self, key: int, held: Held) -> LayeredResult:
         evidence, found = self._seen[key]
-        chunk = found.chunk
-        return LayeredResult(
-            doc=chunk,
-            score=held.score,
-            strategy=held.layer.strategy,
-            layer=held.layer.number,
-            content=chunk.text,
-            metadata=chunk.attributes.metadata,
-            doc_id=chunk.doc_id,
-            document_name=chunk.doc_name,
-            match_details={**seen_in(evidence, found), **held.details},
-        )
+        return result_of(found.chunk, held, found.chunk.text, {**seen_in(evidence, found), **held.details})
 
     def _is_let_in(self, score: float, layer: Layer) -> bool:
         return score >= layer.threshold or self.searching.is_named
