@@ -11,7 +11,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "qianxun"
 
 # Top to bottom. The parts of one row are siblings.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("types", "errors"),
+    ("types", "errors", "graph_types", "answer_types"),
     ("ports", "chinese", "homophones", "synonyms", "table_types"),
     (
         "ingest",
@@ -58,6 +58,8 @@ DRIVERS = {
     "prometheus_client": {"service/metrics.py"},
     "opentelemetry": {"service/spans.py"},
     "cryptography": {"records/sealing.py"},
+    "graspologic_native": {"graph/communities.py"},
+    "neo4j": {"integrations/neo4j.py"},
     "psycopg": {"index/postgres_server.py"},
     "langgraph": {"workflow/graph_builder.py"},
     "langchain_core": {"workflow"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from qianxun.types import (
@@ -24,7 +24,7 @@ from qianxun.types import (
     Vectors,
 )
 
-ChatKind: TypeAlias = Literal["chat", "qa", "rewrite", "vision"]
+ChatKind: TypeAlias = Literal["chat", "qa", "rewrite", "graph", "vision"]
 
 
 def never() -> bool:
@@ -74,6 +74,18 @@ class ChatModel(Protocol):
         """The reply's text. Raises ModelUnavailable or BadModelReply."""
 
 
+class StreamingChatModel(ChatModel, Protocol):
+    """A language model whose reply can be read while it comes."""
+
+    def stream(self, messages: Sequence[Message], stop: Callable[[], bool] = never) -> Iterator[str]:
+        """The reply's text in pieces, none of them empty, as they come.
+
+        Raises ModelUnavailable or BadModelReply, also in the midst: what came before is then a partial reply. ``stop``
+        is asked while waiting; once it says yes, the connection is closed and ModelUnavailable raised. So is the
+        connection when the iterator is closed.
+        """
+
+
 class Models(Protocol):
     """Models by the name under which a base or a request knows them, looked up anew for every request."""
 
@@ -82,6 +94,9 @@ class Models(Protocol):
 
     def chat(self, name: str, kind: ChatKind = "chat") -> ChatModel:
         """``kind`` is what it is for: a user may have a default for each. Raises NotFound or ModelUnavailable."""
+
+    def configured(self, kind: ChatKind = "chat") -> str:
+        """The name of the model that serves every base which names none itself; "" where there is none."""
 
 
 class Cache(Protocol):

@@ -69,6 +69,10 @@ class Shelf:
             return self._kept(("chat", name), self._remote_chat)
         raise NotFound(f"没有名为“{name}”的语言模型", hint="设置 chat.base_url 与 chat.model，或改正知识库的配置")
 
+    def configured(self, kind: ChatKind = "chat") -> str:
+        """The endpoint of the settings chats for all; whether it sees, or is to be asked at ingest, a base must say."""
+        return self._settings.chat.model if kind == "chat" and self._settings.chat.base_url else ""
+
     def _kept(self, key: tuple[str, str], open_it: Callable[[], Model]) -> Model:
         with self._lock:
             if key not in self._opened:
@@ -129,6 +133,9 @@ class OwnShelf:
     def chat(self, name: str, kind: ChatKind = "chat") -> ChatModel:
         name = self._meant(name, (kind, "chat"))
         return _there(self.registry.chat, name) if is_ref(name) else self.shelf.chat(name)
+
+    def configured(self, kind: ChatKind = "chat") -> str:
+        return self.shelf.configured(kind)
 
     def check(self, config: Mapping[str, Any], embedding: EmbeddingModel | None) -> None:
         """A name that no model has would make every search fail, or every document go without questions."""

@@ -506,6 +506,7 @@ class Message:
 
     role: Literal["system", "user", "assistant"]
     content: str
+    images: tuple[str, ...] = ()  # as data URLs, for a model that sees
 
 
 # ── what goes into an index ──────────────────────────────────────────────────────────────────────

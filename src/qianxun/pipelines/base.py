@@ -13,7 +13,7 @@ from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.pipelines.known_terms import KnownTerms
 from qianxun.pipelines.model_registry import is_registered
 from qianxun.pipelines.model_threads import ModelThreads
-from qianxun.ports import EmbeddingModel, Index, IndexBackend, Models, Retriever
+from qianxun.ports import ChatKind, ChatModel, EmbeddingModel, Index, IndexBackend, Models, Retriever
 from qianxun.rank.calibrate import UNCALIBRATED, Curves
 from qianxun.rank.rerank import RerankCache
 from qianxun.records.tenancy import BaseRecords
@@ -137,3 +137,14 @@ async def in_preparing_thread(base: OpenBase, work: Callable[..., Any], *argumen
     """For chunking, embedding and the making of questions, which may wait for a service as long as that likes."""
     names = (base.model_name, str(base.about.config.get("qa_model") or ""))
     return await in_model_thread(base, "prepare", next(filter(is_registered, names), ""), work, *arguments)
+
+
+def chat_model(base: OpenBase, kind: ChatKind = "chat") -> ChatModel | None:
+    """The model that this base, or else the settings, has for such work; None where neither names one.
+
+    Looked up for every request. Raises NotFound or ModelUnavailable where the one that is named cannot be had.
+    """
+    if base.models is None:
+        return None
+    named = str(base.about.config.get(f"{kind}_model") or "") or base.models.configured(kind)
+    return base.models.chat(named, kind) if named else None

@@ -28,6 +28,9 @@ KINDS: Final[Mapping[str, str]] = {
     "synonyms": SHAPE,
     "qa_model": "模型名",
     "rewrite_model": "模型名",
+    "chat_model": "模型名",
+    "graph_model": "模型名",
+    "vision_model": "模型名",
     "user_id": "用户编号",
     "search.top_k": "整数",
     "search.fusion": "weighted、min_max 或 rrf",
@@ -38,7 +41,7 @@ KINDS: Final[Mapping[str, str]] = {
     **{name: kind_of(name) for name in CHOICES},
 }
 ALWAYS: Final = ("chunk_size", "chunk_overlap")  # a base cannot be without them
-MODEL_KEYS: Final = ("search.rerank", "qa_model", "rewrite_model")
+MODEL_KEYS: Final = ("search.rerank", "qa_model", "rewrite_model", "chat_model", "graph_model", "vision_model")
 WORDS: Final = 100_000
 LONGEST: Final = 200  # characters of a name or a word
 

@@ -1,0 +1,160 @@
+"""What an answer is made of: numbered passages in, sentences with marks and their sources out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from qianxun.graph_types import NO_CONTEXT, GraphContext
+from qianxun.types import Degraded, StepTime
+
+QueryMode: TypeAlias = Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
+QUERY_MODES: Final[tuple[QueryMode, ...]] = ("naive", "local", "global", "hybrid", "mix", "bypass")
+
+# ── what an answer rests on ──────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A piece of evidence as a question sees it. ``number`` is its mark: [1], [2] …
+
+    ``start`` and ``end`` are where ``text`` stands in the document's text of record; both 0 where it stands nowhere
+    (a table or picture that came with the question).
+    """
+
+    number: int
+    doc_id: str
+    doc_name: str
+    chunk_id: str
+    text: str
+    start: int = 0
+    end: int = 0
+    score: float = 0.0
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerContext:
+    """Everything a generator may use, within a budget of tokens; the best passage first."""
+
+    passages: tuple[Passage, ...] = ()
+    graph: GraphContext = NO_CONTEXT
+    tokens: int = 0  # an estimate
+    left_out: int = 0  # passages that the budget had no room for
+
+
+# ── answers ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a mark points at: ``text`` stands at ``start``–``end`` of the document's text of record."""
+
+    number: int
+    doc_id: str
+    doc_name: str
+    chunk_id: str
+    text: str
+    start: int
+    end: int
+    score: float
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A sentence of the answer, ``answer[start:end]``, rests on the sources with these numbers."""
+
+    start: int
+    end: int
+    numbers: tuple[int, ...]
+
+
+FlagKind: TypeAlias = Literal["unsupported_number", "unknown_citation", "uncited", "link_removed", "dropped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Something that a model said and that its sources do not bear out."""
+
+    kind: FlagKind
+    text: str
+    reason: str
+
+
+Form: TypeAlias = Literal["model", "extractive", "table", "declined", "direct"]
+"""Who made an answer; ``declined``: the sources do not say; ``direct``: nothing was looked up (bypass, small talk)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceStep:
+    """One step of the way to an answer and which form of it ran: by rules, or by the model of that name."""
+
+    node: str  # analyze_query | route_query | retrieve | grade_documents | refine_query | generate_answer
+    form: str  # rules | model:<name>
+    said: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``"[1]" in answer or not sources``; every mark has its source, and every source its mark."""
+
+    answer: str
+    sources: tuple[Source, ...] = ()
+    citations: tuple[Citation, ...] = ()
+    form: Form = "extractive"
+    mode: QueryMode = "mix"
+    flags: tuple[Flag, ...] = ()
+    is_partial: bool = False  # the model was cut off
+    trace: tuple[TraceStep, ...] = ()
+    degraded: tuple[Degraded, ...] = ()
+    steps: tuple[StepTime, ...] = ()
+    context: GraphContext = NO_CONTEXT
+    trace_id: str = ""
+    seconds: float = 0.0
+
+    @property
+    def is_declined(self) -> bool:
+        return self.form == "declined"
+
+
+# ── the same, as it comes ────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesFound:
+    """First: what may be cited."""
+
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceCited:
+    """After a sentence is complete: what it rests on, and what is wrong with it."""
+
+    citation: Citation
+    flags: tuple[Flag, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The model was cut off or failed: ``answer`` is what there was by then, and is partial."""
+
+    error: str  # a stable machine word
+    message: str
+    answer: Answer
+
+
+AnswerEvent: TypeAlias = SourcesFound | Token | SentenceCited | Done | Failed
