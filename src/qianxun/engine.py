@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
+from qianxun.answer_types import Answer, AnswerEvent, QueryMode
 from qianxun.cache.memory import MemoryCache
 from qianxun.embeddings import Embeddings, model_folders
 from qianxun.errors import RecallFailed
@@ -22,6 +23,8 @@ from qianxun.folder import owned
 from qianxun.indexes import index_backend
 from qianxun.ingest.limits import MIB, ParseLimits
 from qianxun.ingest.sandbox import ParserPool
+from qianxun.pipelines.answer import answer_question, answer_stream
+from qianxun.pipelines.answering import Answering
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.configuring import changed, configure
 from qianxun.pipelines.events import RAGIndexEventHandler
@@ -397,6 +400,71 @@ class Engine:
             raise
         self.hooks.recalled(Recalled(options.mode, started, time.perf_counter() - started, answer))
         return answer
+
+    # ── answers ──────────────────────────────────────────────────────────────────────────────────
+
+    async def ask(
+        self,
+        knowledge_base: int,
+        question: str,
+        *,
+        mode: QueryMode | None = "mix",
+        top_k: int | None = None,
+        where: Filter = EVERYTHING,
+        history: Sequence[Any] = (),
+        multimodal_content: Sequence[Mapping[str, Any]] = (),
+        trace_id: str = "",
+    ) -> Answer:
+        """An answer from what the base holds, every sentence with its sources; or that the sources do not say.
+
+        ``mode`` None: as fits the question. ``history`` are the turns before it, ``{"role", "content"}``, the latest
+        last. Where a base has no language model, the answer is made of the sources' own sentences.
+        """
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            return await answer_question(
+                self._answering(base, top_k, where),
+                question,
+                mode=mode,
+                history=history,
+                multimodal_content=multimodal_content,
+                trace_id=trace_id,
+            )
+
+    async def ask_stream(
+        self,
+        knowledge_base: int,
+        question: str,
+        *,
+        mode: QueryMode | None = "mix",
+        top_k: int | None = None,
+        where: Filter = EVERYTHING,
+        history: Sequence[Any] = (),
+        multimodal_content: Sequence[Mapping[str, Any]] = (),
+        trace_id: str = "",
+    ) -> AsyncGenerator[AnswerEvent, None]:
+        """`ask` as it comes: `SourcesFound`, `Token`, `SentenceCited`, and at the end `Done` or `Failed`.
+
+        Whoever stops listening (``aclose``, or a task that is cancelled) ends the model's call.
+        """
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            events = answer_stream(
+                self._answering(base, top_k, where),
+                question,
+                mode=mode,
+                history=history,
+                multimodal_content=multimodal_content,
+                trace_id=trace_id,
+            )
+            async with aclosing(events):
+                async for event in events:
+                    yield event
+
+    def _answering(self, base: OpenBase, top_k: int | None, where: Filter) -> Answering:
+        options = replace(search_options(self.settings.search, base.about.config, {"top_k": top_k}), where=where)
+        check(options)
+        return Answering(base, lambda query, _: self._recall(base, query, options), options.top_k)
 
     # ── the log of recalls ───────────────────────────────────────────────────────────────────────
 

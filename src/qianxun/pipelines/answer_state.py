@@ -1,0 +1,169 @@
+"""What is known on the way from a question to its answer: one frozen value, handed from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias
+
+from qianxun.answer_types import QUERY_MODES, Answer, Passage, QueryMode, TraceStep
+from qianxun.errors import BadQuery
+from qianxun.graph_types import NO_CONTEXT, GraphContext
+from qianxun.pipelines.layered import Cited
+from qianxun.types import Degraded, Found, StepTime
+
+QuestionKind: TypeAlias = Literal[
+    "greeting", "definition", "fact", "list", "comparison", "multi_hop", "summary", "count"
+]
+QUESTION_KINDS: Final[tuple[QuestionKind, ...]] = (
+    "greeting",
+    "definition",
+    "fact",
+    "list",
+    "comparison",
+    "multi_hop",
+    "summary",
+    "count",
+)
+Role: TypeAlias = Literal["user", "assistant"]
+
+TURNS: Final = 20  # of a conversation that are looked at, the last ones
+TURN_LENGTH: Final = 8000  # characters of one
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Something that was said before the question."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What a question is: how it stands by itself, of what kind it is, what it names, how it is best looked up."""
+
+    question: str  # 它呢 and the like said in full
+    kind: QuestionKind = "fact"
+    entities: tuple[str, ...] = ()
+    strategy: QueryMode = "mix"
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it can be answered without looking anything up."""
+        return self.strategy == "bypass"
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """Whether what was found can answer the question."""
+
+    is_enough: bool
+    relevance: float = 0.0  # of the best passage, in [0, 1]
+    coverage: float = 0.0  # the share of the question that the passages speak of, in [0, 1]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableReply:
+    """What the cells of a table say, exactly; ``passage`` is the place that shows them."""
+
+    text: str
+    reading: str  # how the question was understood, for people
+    cells: tuple[Cited, ...]
+    passage: Passage
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerState:
+    """Each step gives the same value with what it found out; nothing in it is ever changed in place."""
+
+    query: str  # as it was asked
+    mode: QueryMode | None = None  # the caller's choice; None: the analysis chooses
+    history: tuple[Turn, ...] = ()
+    given: tuple[Passage, ...] = ()  # what came with the question: tables, pictures
+    analysis: Analysis | None = None
+    asked: tuple[str, ...] = ()  # what was searched for, in order; the last is searched for next
+    found: tuple[Found, ...] = ()  # by all searches together, best first
+    graph: GraphContext = NO_CONTEXT
+    table: TableReply | None = None
+    grade: Grade | None = None
+    answer: Answer | None = None
+    trace: tuple[TraceStep, ...] = ()
+    degraded: tuple[Degraded, ...] = ()
+    steps: tuple[StepTime, ...] = ()
+    trace_id: str = ""
+
+    @property
+    def question(self) -> str:
+        return self.analysis.question if self.analysis else self.query
+
+    @property
+    def used_mode(self) -> QueryMode:
+        """The caller's choice, or else that of the analysis."""
+        return self.mode or (self.analysis.strategy if self.analysis else "mix")
+
+    @property
+    def refinements(self) -> int:
+        return max(0, len(self.asked) - 1)
+
+    def told(self, step: TraceStep, degraded: Sequence[Degraded] = ()) -> AnswerState:
+        """With a step more behind it, and what could not be done in it."""
+        return replace(
+            self,
+            trace=(*self.trace, step),
+            degraded=tuple(dict.fromkeys((*self.degraded, *degraded))),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a step decided, in which form it ran, and what failed on the way."""
+
+    form: str = "rules"
+    said: Mapping[str, Any] = field(default_factory=dict)
+    degraded: tuple[Degraded, ...] = ()
+
+
+def check_mode(mode: str | None) -> QueryMode | None:
+    """Raises BadQuery for what is no mode; nothing said is no choice."""
+    if not mode:
+        return None
+    if mode not in QUERY_MODES:
+        raise BadQuery(f"没有查询模式 {mode!r}", hint=f"可用：{'、'.join(QUERY_MODES)}")
+    return next(each for each in QUERY_MODES if each == mode)
+
+
+def turns_of(history: Sequence[Any]) -> tuple[Turn, ...]:
+    """The last turns of a conversation, as ``{"role", "content"}``, ``(role, content)`` or values with these names.
+
+    What a system said, and what is empty, is left out. Raises BadQuery for what is no turn.
+    """
+    read = (_turn(each) for each in history[-TURNS:])
+    return tuple(turn for turn in read if turn is not None and turn.content)
+
+
+_ROLES: Final[Mapping[str, Role | None]] = {
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "system": None,
+    "tool": None,
+    "function": None,
+}
+
+
+def _turn(said: Any) -> Turn | None:
+    if isinstance(said, Mapping):
+        role, content = said.get("role", said.get("type")), said.get("content")
+    elif isinstance(said, tuple | list) and len(said) == 2:
+        role, content = said
+    else:
+        role, content = getattr(said, "role", getattr(said, "type", None)), getattr(said, "content", None)
+    if not isinstance(role, str) or role not in _ROLES or not isinstance(content, str):
+        raise BadQuery(
+            f"对话历史里有看不懂的一条：{str(said)[:80]!r}", hint='写成 {"role": "user", "content": "……"} 的列表'
+        )
+    known = _ROLES[role]
+    return None if known is None else Turn(known, content.strip()[:TURN_LENGTH])
