@@ -125,7 +125,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class SourcesFound:
-    """First: what may be cited."""
+    """First: what may be cited, the best first. None has been yet: their ``number`` is 0."""
 
     sources: tuple[Source, ...]
 
@@ -137,10 +137,15 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class SentenceCited:
-    """After a sentence is complete: what it rests on, and what is wrong with it."""
+    """After a sentence is complete: what it rests on, and what is wrong with it.
+
+    The citation's places are those in the text that came so far; its marks come right before this, as a token.
+    ``sources`` are those which it is the first to cite: sources are numbered in the order in which they are cited.
+    """
 
     citation: Citation
     flags: tuple[Flag, ...] = ()
+    sources: tuple[Source, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
