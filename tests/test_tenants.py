@@ -76,6 +76,8 @@ CALLS: dict[str, Call] = {
     "learn_terms": lambda engine, kb: engine.learn_terms(kb),
     "search_texts": lambda engine, kb: engine.search_texts(kb, "起付标准"),
     "search_tables": lambda engine, kb: engine.search_tables(kb, "起付标准"),
+    "ask": lambda engine, kb: engine.ask(kb, "起付标准是多少"),
+    "ask_stream": lambda engine, kb: anext(engine.ask_stream(kb, "起付标准是多少")),
     "base": lambda engine, kb: engine.base(kb),
 }
 
