@@ -10,8 +10,8 @@
         model.complete([Message("user", "…")])      # or .stream(…): the request says which, the reply fits both
         assert service.requests[0].last == "…"
 
-An engine or a service learns of it by the settings ``service.told`` (dotted names: the model ``qwen`` for every base), or
-by registering its ``url`` as a user's model; ``service.address`` is what the setting outbound.allow takes then.
+An engine or a service learns of it by the settings ``service.told`` (dotted names: the model qwen for every base), or by
+registering its ``url`` as a user's model; ``service.address`` is what the setting outbound.allow takes then.
 ``key="sk-…"`` makes it refuse whoever does not bring that key.
 
 What a `Reply` can do besides speaking well: fail with a ``status``; send ``raw`` bytes instead of JSON or events; wait

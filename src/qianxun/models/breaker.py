@@ -52,15 +52,23 @@ class Breaker:
             return self._until is not None
 
     @contextmanager
-    def attempt(self) -> Iterator[None]:
+    def attempt(self) -> Iterator[Callable[[], None]]:
         """One request to the service. Raises Paused instead of letting it begin.
 
         Left without an exception, the service has answered; left by an Outage, it has failed; left by anything else,
-        nothing was learnt of it.
+        nothing was learnt of it. What it yields is to be called once a long answer has begun: the service is there, so
+        others need not wait for the end of the probe, which still decides.
         """
         probe = self._enter()
+
+        def begun() -> None:
+            nonlocal probe
+            if probe:
+                self._reopened()
+            probe = False
+
         try:
-            yield
+            yield begun
         except Outage as outage:
             self._failed(outage.reason, probe)
             raise
@@ -88,6 +96,10 @@ class Breaker:
     def _leave(self, probe: bool) -> None:
         with self._lock:
             self._probing = self._probing and not probe
+
+    def _reopened(self) -> None:
+        with self._lock:
+            self._probing, self._until = False, None  # so many in a row remain: the next outage opens it again
 
     def _answered(self) -> None:
         with self._lock:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -25,6 +26,7 @@ USER_AGENT = "qianxun"
 MOST_HEARD = 1 << 13  # bytes of what it says went wrong
 FAIR_SECONDS = 1.0  # a service that was given less to answer in has not failed
 LONGEST_HOLD_SECONDS = 300.0  # that a service may ask to be left alone for
+_FAILURES = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +78,33 @@ class ModelService:
             except Paused as paused:
                 raise self._left_alone(paused) from None
             except TryAgain as failure:
-                wait = self._wait(attempt, failure)
-                if wait > self._endpoint.longest_wait_seconds:
-                    self._breaker.hold(min(wait, LONGEST_HOLD_SECONDS), failure.reason)
-                self._heed(stop)
-                if attempt == self._endpoint.attempts or self._breaker.is_open:
-                    raise self._unavailable(f"试了 {attempt} 次：{failure.reason}", "请稍后再试") from failure
-                self._rest(wait, stop)
+                self._rest_after(attempt, failure, stop)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def stream(
+        self, path: str, asked: Mapping[str, Any], most: int, seconds: float, stop: Callable[[], bool] = never
+    ) -> Iterator[bytes]:
+        """The body of the reply to ``asked``, piece by piece, as it comes. Raises ModelUnavailable or BadModelReply.
+
+        The endpoint's patience is for the first piece and for every next one, ``seconds`` and ``most`` bytes for the
+        whole. Asks again only while nothing has come. Closing the iterator closes the connection, as ``stop`` does.
+        """
+        body = json.dumps(asked, ensure_ascii=False).encode()
+        for attempt in range(1, self._endpoint.attempts + 1):
+            self._heed(stop)
+            has_come = False
+            try:
+                with closing(self._stream_once(path, body, most, seconds, stop)) as pieces:
+                    for piece in pieces:
+                        has_come = True
+                        yield piece
+                return
+            except Paused as paused:
+                raise self._left_alone(paused) from None
+            except TryAgain as failure:
+                if has_come:
+                    raise self._unavailable(f"回复到一半断了：{failure.reason}", "请稍后再试") from failure
+                self._rest_after(attempt, failure, stop)
 
     def close(self) -> None:
         self._pool.close()
@@ -93,6 +114,16 @@ class ModelService:
         backoff: float = self._endpoint.backoff_seconds * 2 ** (attempt - 1)
         jittered = min(backoff, self._endpoint.longest_wait_seconds) * self._random.uniform(0.5, 1.0)
         return max(jittered, failure.wait or 0.0)
+
+    def _rest_after(self, attempt: int, failure: TryAgain, stop: Callable[[], bool]) -> None:
+        """Waits until it may be asked again. Raises ModelUnavailable where it has been asked often enough."""
+        wait = self._wait(attempt, failure)
+        if wait > self._endpoint.longest_wait_seconds:
+            self._breaker.hold(min(wait, LONGEST_HOLD_SECONDS), failure.reason)
+        self._heed(stop)
+        if attempt == self._endpoint.attempts or self._breaker.is_open:
+            raise self._unavailable(f"试了 {attempt} 次：{failure.reason}", "请稍后再试") from failure
+        self._rest(wait, stop)
 
     def _rest(self, seconds: float, stop: Callable[[], bool]) -> None:
         nap = seconds if stop is never else NAP_SECONDS
@@ -115,7 +146,38 @@ class ModelService:
 
     def _exchange(self, path: str, body: bytes, most: int, stop: Callable[[], bool]) -> _Reply:
         begun = time.monotonic()
-        over = Moment(begun + self._endpoint.timeout_seconds, stop)
+        try:
+            with self._opened(path, body, Moment(begun + self._endpoint.timeout_seconds, stop)) as response:
+                return self._read(response, most)
+        except _FAILURES as error:
+            if time.monotonic() - begun < FAIR_SECONDS:
+                self._heed(stop)
+            raise Outage(_plain(error)) from error
+
+    def _stream_once(
+        self, path: str, body: bytes, most: int, seconds: float, stop: Callable[[], bool]
+    ) -> Generator[bytes, None, None]:
+        patience = self._endpoint.timeout_seconds
+        ends = time.monotonic() + max(seconds, patience)
+        over = Moment(time.monotonic() + patience, stop)
+        with self._breaker.attempt() as has_begun:
+            try:
+                with self._opened(path, body, over) as response:
+                    if response.status == 200:
+                        for piece in self._pieces(response, most):
+                            has_begun()
+                            yield piece
+                            over.due = min(ends, time.monotonic() + patience)
+                        return
+                    reply = self._read(response, most)
+            except _FAILURES as error:
+                self._heed(stop)  # whoever leaves says nothing about the service
+                raise Outage(_plain(error)) from error
+            if reply.status >= 500:
+                raise Outage(self._said(reply), _retry_after(reply.retry_after))
+        self._check_status(reply)
+
+    def _opened(self, path: str, body: bytes, over: Moment) -> AbstractContextManager[httpcore.Response]:
         extensions = {
             "timeout": {"connect": over, "write": over, "read": over, "pool": self._endpoint.timeout_seconds},
             "sni_hostname": self._url.host.removesuffix("."),
@@ -123,25 +185,22 @@ class ModelService:
         url = httpcore.URL(
             scheme=self._url.scheme, host=self._url.host, port=self._url.port, target=self._url.target(path)
         )
-        try:
-            with self._pool.stream("POST", url, headers=self._headers, content=body, extensions=extensions) as response:
-                return self._read(response, most)
-        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
-            if time.monotonic() - begun < FAIR_SECONDS:
-                self._heed(stop)
-            raise Outage(_plain(error)) from error
+        return self._pool.stream("POST", url, headers=self._headers, content=body, extensions=extensions)
 
     def _read(self, response: httpcore.Response, most: int) -> _Reply:
         """The whole reply, at most ``most`` bytes of it."""
-        headers = {name.lower(): value.decode("latin-1") for name, value in response.headers}
-        if headers.get(b"content-encoding", "identity").lower() != "identity":
+        body = b"".join(self._pieces(response, most))
+        return _Reply(response.status, _header(response, b"retry-after"), body)
+
+    def _pieces(self, response: httpcore.Response, most: int) -> Iterator[bytes]:
+        if (_header(response, b"content-encoding") or "identity").lower() != "identity":
             raise self._bad("的回复经过压缩，而请求说明了不要压缩", "请检查 base_url 与它前面的代理")
-        read = bytearray()
+        left = most
         for piece in response.iter_stream():
-            read += piece
-            if len(read) > most:
+            left -= len(piece)
+            if left < 0:
                 raise self._bad(f"的回复超过 {most} 字节，已中断", "请检查 base_url 是否正确")
-        return _Reply(response.status, headers.get(b"retry-after", ""), bytes(read))
+            yield piece
 
     def _check_status(self, reply: _Reply) -> None:
         if (status := reply.status) == 200:
@@ -200,6 +259,10 @@ def _open_pool(url: ServiceUrl, wire: Wire) -> httpcore.ConnectionPool:
         keepalive_expiry=5.0,
         network_backend=wire,
     )
+
+
+def _header(response: httpcore.Response, wanted: bytes) -> str:
+    return next((value.decode("latin-1") for name, value in response.headers if name.lower() == wanted), "")
 
 
 def _retry_after(header: str) -> float | None:

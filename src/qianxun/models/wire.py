@@ -37,9 +37,12 @@ def system_addresses(host: str, port: int) -> Sequence[str]:
     return [str(address[0]) for *_, address in found]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Moment:
-    """When an exchange is over: at ``due``, of the monotonic clock, or as soon as the caller says stop."""
+    """When an exchange is over: at ``due``, of the monotonic clock, or as soon as the caller says stop.
+
+    Whoever reads a long reply may put ``due`` off each time that something has come.
+    """
 
     due: float
     stop: Callable[[], bool] = never
