@@ -1,0 +1,184 @@
+"""The facts of many chunks as columns of numbers: names and types once, everything else as their numbers.
+
+Chunks come and go one by one; a graph is derived from whatever is there (`network`). Which numbers names have depends
+on the order in which they came, so nothing that is shown may depend on the numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qianxun.chinese import fold
+from qianxun.graph_types import CO_OCCURRENCE, ChunkFacts
+from qianxun.types import Keys
+
+Numbers: TypeAlias = NDArray[np.int64]
+
+# What the columns of the tables are. The first one of each is the chunk.
+MENTION: Final = ("chunk", "name", "type", "start", "end")
+STATEMENT: Final = ("chunk", "source", "target", "type", "start", "end")
+ALIAS: Final = ("chunk", "name", "alias", "start", "end")
+SENTENCE: Final = ("chunk", "start", "end")
+
+_BRACKETS: Final = re.compile(r"[(（\[【〔].*?[)）\]】〕]|[《》〈〉“”\"「」『』]")
+_PARTS: Final = re.compile(r"[·・•‧\s]+")
+_COMPACT_AT: Final = 0.5  # columns are written anew once so large a share of their chunks has gone
+
+
+@dataclass
+class Names:
+    """Every name that ever came, as it was written and as it is compared."""
+
+    written: list[str] = field(default_factory=list)
+    folded: list[str] = field(default_factory=list)
+    form_of: array[int] = field(default_factory=lambda: array("q"))  # written → folded
+    _written: dict[str, int] = field(default_factory=dict)
+    forms: dict[str, int] = field(default_factory=dict)
+    bare: dict[str, list[int]] = field(default_factory=dict)  # without brackets and quotes → folded
+    parts: dict[str, list[int]] = field(default_factory=dict)  # 卡塞尔 → 文森特·卡塞尔
+
+    def number(self, name: str) -> int:
+        held = self._written.get(name)
+        if held is not None:
+            return held
+        number = self._written[name] = len(self.written)
+        self.written.append(name)
+        self.form_of.append(self._form(fold(name).strip()))
+        return number
+
+    def _form(self, folded: str) -> int:
+        held = self.forms.get(folded)
+        if held is not None:
+            return held
+        number = self.forms[folded] = len(self.folded)
+        self.folded.append(folded)
+        short = _BRACKETS.sub("", folded).strip()
+        if short != folded and len(short) > 1:
+            self.bare.setdefault(short, []).append(number)
+        parts = [part for part in _PARTS.split(short or folded) if len(part) > 1]
+        if 1 < len(parts) <= 6:
+            for part in dict.fromkeys(parts):
+                self.parts.setdefault(part, []).append(number)
+        return number
+
+
+@dataclass
+class FactColumns:
+    """The facts of the chunks that are there. Not for several threads at once."""
+
+    names: Names = field(default_factory=Names)
+    types: list[str] = field(default_factory=lambda: [CO_OCCURRENCE])  # of mentions and of statements
+    _types: dict[str, int] = field(default_factory=lambda: {CO_OCCURRENCE: 0})
+    _keys: array[int] = field(default_factory=lambda: array("q"))
+    _rows: dict[int, int] = field(default_factory=dict)  # key → row, of those that are there
+    _mentions: array[int] = field(default_factory=lambda: array("q"))
+    _statements: array[int] = field(default_factory=lambda: array("q"))
+    _aliases: array[int] = field(default_factory=lambda: array("q"))
+    _sentences: array[int] = field(default_factory=lambda: array("q"))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._rows
+
+    def keys(self) -> Iterator[int]:
+        return iter(self._rows)
+
+    def take(self, facts: Iterable[ChunkFacts]) -> None:
+        """Facts in; those of a chunk that is there take the place of the old."""
+        for each in facts:
+            self._rows.pop(each.chunk, None)
+            row = self._rows[each.chunk] = len(self._keys)
+            self._keys.append(each.chunk)
+            self._put(row, each)
+
+    def drop(self, keys: Iterable[int]) -> None:
+        for key in keys:
+            self._rows.pop(key, None)
+        if len(self._keys) > 64 and len(self._rows) < len(self._keys) * _COMPACT_AT:
+            self._compact()
+
+    def type_number(self, name: str) -> int:
+        held = self._types.get(name)
+        if held is None:
+            held = self._types[name] = len(self.types)
+            self.types.append(name)
+        return held
+
+    def _put(self, row: int, told: ChunkFacts) -> None:
+        number, kind = self.names.number, self.type_number
+        for mention in told.facts.mentions:
+            self._mentions.extend((row, number(mention.name), kind(mention.type), mention.start, mention.end))
+        for stated in told.facts.statements:
+            ends = number(stated.source), number(stated.target)
+            self._statements.extend((row, *ends, kind(stated.type), stated.start, stated.end))
+        for alias in told.facts.aliases:
+            self._aliases.extend((row, number(alias.name), number(alias.alias), alias.start, alias.end))
+        for start, end in told.facts.sentences:
+            self._sentences.extend((row, start, end))
+
+    def _compact(self) -> None:
+        kept = self.kept()
+        self._keys = array("q", kept.keys.tobytes())
+        self._rows = {key: row for row, key in enumerate(self._keys)}
+        self._mentions = array("q", kept.mentions.tobytes())
+        self._statements = array("q", kept.statements.tobytes())
+        self._aliases = array("q", kept.aliases.tobytes())
+        self._sentences = array("q", kept.sentences.tobytes())
+
+    def kept(self) -> Kept:
+        """The facts of the chunks that are there. A copy: what comes or goes later does not change it."""
+        keys = np.fromiter(self._rows.keys(), dtype=np.int64, count=len(self._rows))
+        rows = np.fromiter(self._rows.values(), dtype=np.int64, count=len(self._rows))
+        order = np.argsort(keys, kind="stable")
+        place = np.full(len(self._keys), -1, dtype=np.int64)
+        place[rows[order]] = np.arange(len(rows))
+        return Kept(
+            keys=keys[order],
+            mentions=_placed(_table(self._mentions, MENTION), place),
+            statements=_placed(_table(self._statements, STATEMENT), place),
+            aliases=_placed(_table(self._aliases, ALIAS), place),
+            sentences=_placed(_table(self._sentences, SENTENCE), place),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """Some chunks' facts in tables, in the order of the chunks' keys: a row's first column is its chunk's place among
+    these."""
+
+    keys: Keys
+    mentions: Numbers
+    statements: Numbers
+    aliases: Numbers
+    sentences: Numbers
+
+    def only(self, keys: Keys) -> Kept:
+        """The same without all other chunks."""
+        is_kept = np.isin(self.keys, keys)
+        place = np.full(len(self.keys), -1, dtype=np.int64)
+        place[is_kept] = np.arange(np.count_nonzero(is_kept))
+        tables = (self.mentions, self.statements, self.aliases, self.sentences)
+        return Kept(self.keys[is_kept], *(_placed(table, place) for table in tables))
+
+
+def _table(flat: array[int], columns: tuple[str, ...]) -> Numbers:
+    return np.array(flat, dtype=np.int64).reshape(-1, len(columns))
+
+
+def _placed(table: Numbers, place: Numbers) -> Numbers:
+    """The rows of the chunks that have a place, under it."""
+    at = place[table[:, 0]]
+    is_kept = at >= 0
+    kept = table[is_kept]
+    kept[:, 0] = at[is_kept]
+    order = np.argsort(kept[:, 0], kind="stable")
+    return kept[order]

@@ -1,0 +1,244 @@
+"""The knowledge graph: entities, what ties them together and where texts say so, derived from the facts of chunks.
+
+A pure function of these facts and of the aliases that people gave, whatever the order in which they came: entities are
+sorted by id, ties by their ends. `restricted` derives it from fewer chunks, so that what only others tell is not there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from typing import Final
+
+import numpy as np
+
+from qianxun.chinese import fold
+from qianxun.graph.columns import FactColumns, Kept, Names, Numbers
+from qianxun.graph.importance import importance
+from qianxun.graph.merging import main_names
+from qianxun.graph.naming import Match, named
+from qianxun.graph.ties import Ties, distinct, standing_together, tied
+from qianxun.graph_types import Alias, ChunkFacts, Entity, Evidence, Relation
+from qianxun.types import Keys, Scores
+
+CANDIDATE: Final = "TERM"  # the type of a name that may be a mere word: how often it stands tells whether it is one
+FEWEST: Final = 2  # chunks in which such a name must stand
+
+
+def entity_id(name: str) -> str:
+    """Of the name alone: the same in every build."""
+    return _id(fold(name).strip())
+
+
+def _id(folded: str) -> str:
+    return f"e_{blake2b(folded.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+
+
+def graph_of_facts(facts: Iterable[ChunkFacts], given: Sequence[Alias] = ()) -> KnowledgeGraph:
+    columns = FactColumns()
+    columns.take(facts)
+    return derived(columns, given)
+
+
+def derived(columns: FactColumns, given: Sequence[Alias] = ()) -> KnowledgeGraph:
+    """The graph of the chunks that are there now."""
+    return _graph(columns.kept(), columns.names, columns.types, tuple(given))
+
+
+def _graph(kept: Kept, names: Names, types: Sequence[str], given: tuple[Alias, ...]) -> KnowledgeGraph:
+    main = main_names(names, kept.aliases, given)
+    thing_of = main[np.array(names.form_of, dtype=np.int64)] if len(main) else main  # written name → its thing's name
+    mentions, stated = thing_of[kept.mentions[:, 1]], thing_of[kept.statements[:, 1:3]]
+    forms = _entities(kept, types, mentions, stated)
+    ids = np.array([_id(names.folded[form]) for form in forms.tolist()], dtype="U18")
+    order = np.argsort(ids)
+    forms, ids = forms[order], ids[order]
+    place = np.full(len(names.folded), -1, dtype=np.int64)
+    place[forms] = np.arange(len(forms))
+    placed = place[mentions]
+    standing = np.column_stack([kept.mentions[:, 0], placed, kept.mentions[:, 3]])[placed >= 0]
+    statements = np.column_stack([place[stated], kept.statements[:, [3, 0, 4, 5]]])
+    ties = tied(statements, standing_together(standing, kept.sentences))
+    return KnowledgeGraph(kept, names, types, given, ids, forms, place[main], placed, ties)
+
+
+def _entities(kept: Kept, types: Sequence[str], mentions: Numbers, stated: Numbers) -> Numbers:
+    """The forms that are names of entities: all but words that nothing is stated of and that stand in one chunk."""
+    size = int(max(mentions.max(initial=-1), stated.max(initial=-1))) + 1
+    is_entity = np.zeros(size, dtype=np.bool_)
+    is_candidate = np.array([name == CANDIDATE for name in types], dtype=np.bool_)
+    is_entity[mentions[~is_candidate[kept.mentions[:, 2]]]] = True
+    is_entity[stated.reshape(-1)] = True
+    standing = distinct(np.column_stack([mentions, kept.mentions[:, 0]]))
+    is_entity |= np.bincount(standing[:, 0], minlength=size) >= FEWEST
+    return np.flatnonzero(is_entity)
+
+
+@dataclass(frozen=True, eq=False)
+class KnowledgeGraph:
+    """Entities are called by their id outside, and by their row inside this package.
+
+    Safe to share between threads. ``types`` and ``names`` are those of all chunks, whoever may see them: whatever is
+    shown has to come by way of an entity or a tie.
+    """
+
+    kept: Kept
+    names: Names
+    types: Sequence[str]
+    given: tuple[Alias, ...]
+    ids: np.ndarray[tuple[int], np.dtype[np.str_]]  # sorted
+    forms: Numbers  # entity → the form of its name
+    entity_of: Numbers  # form → entity; -1: none
+    placed: Numbers  # mention → entity; -1: none
+    ties: Ties
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def chunks(self) -> Keys:
+        """The keys of all chunks that it was derived from, sorted."""
+        return self.kept.keys
+
+    def restricted(self, keep: Collection[int] | Keys) -> KnowledgeGraph:
+        """The graph that these chunks alone would give."""
+        keys = keep if isinstance(keep, np.ndarray) else np.fromiter(keep, dtype=np.int64, count=len(keep))
+        return _graph(self.kept.only(keys), self.names, self.types, self.given)
+
+    # ── entities ─────────────────────────────────────────────────────────────────────────────────
+
+    def row(self, entity: str) -> int | None:
+        at = int(np.searchsorted(self.ids, entity))
+        return at if at < len(self.ids) and self.ids[at] == entity else None
+
+    def rows(self, entities: Iterable[str]) -> list[int]:
+        """Those of the entities that are there."""
+        return [row for entity in entities if (row := self.row(entity)) is not None]
+
+    def entity(self, entity: str) -> Entity | None:
+        row = self.row(entity)
+        return None if row is None else self.entity_at(row)
+
+    @property
+    def entities(self) -> tuple[Entity, ...]:
+        """All of them, by id."""
+        return tuple(map(self.entity_at, range(len(self))))
+
+    def entity_at(self, row: int) -> Entity:
+        own = self.kept.mentions[self._mentions_by_entity.of(row)]
+        written = Counter(own[:, 1].tolist())
+        main = int(self.forms[row])
+        name = self._most(
+            [(count, self.names.written[at]) for at, count in written.items() if self.names.form_of[at] == main]
+        )
+        kinds = Counter(own[:, 2].tolist())
+        sure = [(count, self.types[at]) for at, count in kinds.items() if self.types[at] != CANDIDATE]
+        folded = self.names.folded[main]
+        others = {self.names.folded[self.names.form_of[at]]: self.names.written[at] for at in sorted(written)}
+        return Entity(
+            id=str(self.ids[row]),
+            name=name or folded,
+            type=self._most(sure) or CANDIDATE,
+            aliases=tuple(sorted(other for form, other in others.items() if form != folded)),
+            chunks=len(self.chunks_by_entity.of(row)),
+            importance=float(self.importance[row]),
+        )
+
+    @staticmethod
+    def _most(counted: Iterable[tuple[int, str]]) -> str:
+        """The most frequent; of equals the first in the order of letters."""
+        return min(counted, key=lambda each: (-each[0], each[1]), default=(0, ""))[1]
+
+    def name(self, row: int) -> str:
+        """As it is compared."""
+        return self.names.folded[int(self.forms[row])]
+
+    @cached_property
+    def importance(self) -> Scores:
+        """By row, in [0, 1], the most central one having 1."""
+        return importance(len(self), self.ties)
+
+    def find(self, text: str) -> tuple[Match, ...]:
+        """The entities that a question names, the surest first."""
+        return named(self.names, self.entity_of, text)
+
+    # ── ties ─────────────────────────────────────────────────────────────────────────────────────
+
+    def relation(self, tie: int) -> Relation:
+        keys = self.kept.keys
+        return Relation(
+            source=str(self.ids[self.ties.source[tie]]),
+            target=str(self.ids[self.ties.target[tie]]),
+            type=self.types[int(self.ties.type[tie])],
+            weight=float(self.ties.weight[tie]),
+            evidence=tuple(
+                Evidence(int(keys[at]), start, end) for at, start, end in self.ties.evidence_of(tie).tolist()
+            ),
+        )
+
+    def relations_of(self, entities: Iterable[str]) -> tuple[Relation, ...]:
+        """Every relation that begins or ends at one of these, in the order of their ends."""
+        return tuple(map(self.relation, self.ties_of(self.rows(entities)).tolist()))
+
+    def ties_of(self, rows: Sequence[int]) -> Numbers:
+        found = [self.ties_by_entity.of(row) for row in rows]
+        return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+
+    @cached_property
+    def ties_by_entity(self) -> Grouped:
+        """Entity → the ties that begin or end at it, each once."""
+        source, target = self.ties.source, self.ties.target
+        rows = np.arange(len(self.ties))
+        other = source != target
+        return grouped(len(self), np.concatenate([source, target[other]]), np.concatenate([rows, rows[other]]))
+
+    # ── chunks ───────────────────────────────────────────────────────────────────────────────────
+
+    def chunks_of(self, entities: Iterable[str]) -> Keys:
+        """The keys of the chunks in which one of these stands, sorted."""
+        found = [self.chunks_by_entity.of(row) for row in self.rows(entities)]
+        return self.kept.keys[np.unique(np.concatenate(found))] if found else np.empty(0, dtype=np.int64)
+
+    @cached_property
+    def standing(self) -> Numbers:
+        """(entity, chunk's place, how often, first place in the text), sorted: where entities stand."""
+        is_there = self.placed >= 0
+        rows = np.column_stack([self.placed, self.kept.mentions[:, 0], self.kept.mentions[:, 3]])[is_there]
+        rows = rows[np.lexsort(rows.T[::-1])]
+        if not len(rows):
+            return np.empty((0, 4), dtype=np.int64)
+        first = np.flatnonzero(np.concatenate(([True], (np.diff(rows[:, :2], axis=0) != 0).any(axis=1))))
+        return np.column_stack([rows[first, :2], np.diff(np.append(first, len(rows))), rows[first, 2]])
+
+    @cached_property
+    def chunks_by_entity(self) -> Grouped:
+        """Entity → places of the chunks in which it stands."""
+        return grouped(len(self), self.standing[:, 0], self.standing[:, 1])
+
+    @cached_property
+    def _mentions_by_entity(self) -> Grouped:
+        there = np.flatnonzero(self.placed >= 0)
+        return grouped(len(self), self.placed[there], there)
+
+
+# ── columns by their owner ───────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouped:
+    """Values by their owner's number (compressed sparse rows)."""
+
+    begins: Numbers
+    values: Numbers
+
+    def of(self, owner: int) -> Numbers:
+        return self.values[self.begins[owner] : self.begins[owner + 1]]
+
+
+def grouped(count: int, owners: Numbers, values: Numbers) -> Grouped:
+    order = np.argsort(owners, kind="stable")
+    begins = np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=count)))).astype(np.int64)
+    return Grouped(begins, values[order])
