@@ -16,12 +16,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from qianxun.errors import MissingExtra, QianxunError, Refused, TooLarge, TooSlow, Unreadable, UnsupportedFile
 from qianxun.ingest.limits import MIB, ParseLimits
 from qianxun.ingest.serial import from_json
 from qianxun.types import ParsedFile
+
+Wanted: TypeAlias = Literal["parsed", "recognised", "picture"]
 
 _ALIVE, _PARSED, _REFUSED = b".", b"+", b"-"
 _REFUSALS: Final[dict[str, type[Refused]]] = {
@@ -46,10 +48,34 @@ class ParserPool:
 
     async def parse(self, path: Path) -> ParsedFile:
         """What the file holds. Raises Refused or MissingExtra, in words that name the file and what to do."""
+        async with self._asked(path) as child:
+            return await child.parse(path, self._limits)
+
+    async def recognise(self, path: Path) -> ParsedFile:
+        """The text of a picture; without blocks where none stands in it. Raises as `parse` does."""
+        async with self._asked(path) as child:
+            return await child.parse(path, self._limits, "recognised")
+
+    async def picture(self, path: Path) -> bytes:
+        """A picture as a model that sees may be sent it: one JPEG, upright, reduced, and nothing but its pixels.
+
+        Neither where it was taken nor anything else that its file says goes along. Raises as `parse` does.
+        """
+        async with self._asked(path) as child:
+            return await child.picture(path, self._limits)
+
+    @property
+    def reads_pictures(self) -> bool:
+        """Whether the text of pictures is recognised at all."""
+        return self._limits.ocr
+
+    @asynccontextmanager
+    async def _asked(self, path: Path) -> AsyncIterator[_Child]:
+        """A child for a file that may be looked at; what is said of it names the file."""
         try:
             _check_file(path, self._limits)
             async with self._slots, self._child() as child:
-                return await child.parse(path, self._limits)
+                yield child
         except MissingExtra:
             raise
         except Refused as refusal:
@@ -105,31 +131,40 @@ class _Child:
     def pid(self) -> int:
         return self._process.pid
 
-    async def parse(self, path: Path, limits: ParseLimits) -> ParsedFile:
+    async def parse(self, path: Path, limits: ParseLimits, wanted: Wanted = "parsed") -> ParsedFile:
+        return await self._parsed(await self._served(path, limits, wanted))
+
+    async def picture(self, path: Path, limits: ParseLimits) -> bytes:
+        body = await self._served(path, limits, "picture")
+        self.is_sound = True
+        return body
+
+    async def _served(self, path: Path, limits: ParseLimits, wanted: Wanted) -> bytes:
         self.is_sound = False
         first = self.served == 0
         self.served += 1
         try:
             async with asyncio.timeout(limits.total_seconds + _START_SECONDS):
-                await self._ask(path, limits)
+                await self._ask(path, limits, wanted)
                 return await self._answer(limits, _START_SECONDS if first else 0.0)
         except TimeoutError as late:
             raise TooSlow("解析超时", hint="文件过大或结构异常：请拆分，或调大 seconds 上限") from late
         except (_Died, BrokenPipeError, ConnectionResetError) as death:
             raise _verdict(await self.stop()) from death
 
-    async def _ask(self, path: Path, limits: ParseLimits) -> None:
+    async def _ask(self, path: Path, limits: ParseLimits, wanted: Wanted) -> None:
         assert self._process.stdin is not None
-        request = json.dumps({"path": str(_absolute(path)), "limits": asdict(limits)}).encode("ascii")
+        asked = {"path": str(_absolute(path)), "limits": asdict(limits), "wanted": wanted}
+        request = json.dumps(asked).encode("ascii")
         self._process.stdin.write(len(request).to_bytes(8, "big") + request)
         await self._process.stdin.drain()
 
-    async def _answer(self, limits: ParseLimits, grace: float) -> ParsedFile:
+    async def _answer(self, limits: ParseLimits, grace: float) -> bytes:
         while True:
             async with asyncio.timeout(limits.seconds + grace):
                 kind, body = await self._receive(limits.result_bytes)
             if kind == _PARSED:
-                return await self._parsed(body)
+                return body
             if kind == _REFUSED:
                 raise self._refusal(body)
             if kind != _ALIVE:

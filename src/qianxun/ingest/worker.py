@@ -19,7 +19,8 @@ from typing import Any, BinaryIO, Final
 
 from qianxun.errors import MissingExtra, Refused, TooLarge, Unreadable
 from qianxun.ingest.limits import ParseLimits
-from qianxun.ingest.parse import NEEDS_OCR_MEMORY, parse
+from qianxun.ingest.parse import NEEDS_OCR_MEMORY, image, parse
+from qianxun.ingest.parse.ocr import upright_jpeg
 from qianxun.ingest.parse.sniff import sniff
 from qianxun.ingest.serial import to_json
 
@@ -99,7 +100,7 @@ def _serve(request: dict[str, Any], answers: BinaryIO) -> bool:
     try:
         heavy = limits.ocr and sniff(path).format in NEEDS_OCR_MEMORY
         _bound(limits.ocr_memory_bytes if heavy else limits.memory_bytes, limits.total_seconds)
-        body = to_json(parse(path, limits, lambda: send(answers, ALIVE)))
+        body = _wanted(request["wanted"], path, limits, answers)
         if len(body) > limits.result_bytes:
             raise TooLarge("解析结果过大", hint="请拆分文件，或调大 result_bytes 上限")
         send(answers, PARSED, body)
@@ -117,6 +118,14 @@ def _serve(request: dict[str, Any], answers: BinaryIO) -> bool:
     except Exception as failure:  # the outer door of a process whose libraries may raise anything
         _send_refusal(answers, Unreadable(f"解析失败（{type(failure).__name__}）", hint="文件可能已损坏，请重新导出"))
     return False
+
+
+def _wanted(wanted: str, path: Path, limits: ParseLimits, answers: BinaryIO) -> bytes:
+    if wanted == "picture":
+        return upright_jpeg(path, limits)
+    if wanted == "recognised":
+        return to_json(image.parse(path, limits))
+    return to_json(parse(path, limits, lambda: send(answers, ALIVE)))
 
 
 def _relax() -> None:

@@ -18,8 +18,9 @@ from qianxun.ingest.limits import ParseLimits
 
 Pixels = NDArray[np.uint8]  # height × width × 3, blue first as OpenCV has it
 
-_FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
+_FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF")  # of one that moves, the first frame
 _LONGEST_SIDE = 4_000  # larger scans are reduced: recognition scales its input anyway
+_SEEN_SIDE = 2_048  # of what a model is shown: services reduce whatever is larger
 _SHORTEST_SIDE = 12
 _LEAST_SURE = 0.5
 
@@ -78,6 +79,18 @@ def _flattened(image: Any) -> Pixels:
         paper = Image.new("RGBA", layered.size, "white")
         image = Image.alpha_composite(paper, layered)
     return np.ascontiguousarray(np.asarray(image.convert("RGB"))[:, :, ::-1])
+
+
+def upright_jpeg(source: Path | bytes, limits: ParseLimits) -> bytes:
+    """The pixels alone, small enough for a model that sees: no EXIF, no further frames, no text chunks."""
+    pixels = load_picture(source, limits)
+    from PIL import Image
+
+    image = Image.fromarray(pixels[:, :, ::-1])
+    image.thumbnail((_SEEN_SIDE, _SEEN_SIDE))
+    written = io.BytesIO()
+    image.save(written, "JPEG", quality=90)
+    return written.getvalue()
 
 
 def recognise(pixels: Pixels) -> list[Line]:

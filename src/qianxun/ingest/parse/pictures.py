@@ -11,7 +11,7 @@ from qianxun.ingest.parse.ocr import load_picture, recognise
 from qianxun.types import Block
 
 _SMALLEST = 40  # pixels: anything smaller is an icon or a bullet
-_SIGNATURES = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"RIFF")
+_SIGNATURES = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"RIFF", b"GIF8")
 
 
 class Pictures:

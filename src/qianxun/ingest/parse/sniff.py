@@ -17,12 +17,14 @@ _BY_SUFFIX: Final = {
     ".html": "html", ".htm": "html", ".xhtml": "html", ".csv": "csv", ".tsv": "csv", ".json": "json",
     ".jsonl": "json", ".ndjson": "json", ".pdf": "pdf", ".docx": "docx", ".docm": "docx", ".pptx": "pptx",
     ".pptm": "pptx", ".xlsx": "xlsx", ".xlsm": "xlsx", ".png": "image", ".jpg": "image", ".jpeg": "image",
-    ".bmp": "image", ".webp": "image",
+    ".bmp": "image", ".webp": "image", ".gif": "image",
 }  # fmt: skip
 _TEXTS: Final = ("txt", "markdown", "html", "csv", "json")
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image"),
     (b"\xff\xd8\xff", "image"),
+    (b"GIF87a", "image"),
+    (b"GIF89a", "image"),
     (b"BM", "image"),
     (b"%PDF-", "pdf"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "ole"),
