@@ -1,13 +1,20 @@
-"""How many tokens a text costs a language model, without asking one."""
+"""How many tokens a text, or what a graph says, costs a language model; and what fits into a budget of them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from qianxun.graph_types import Community, Entity, GraphContext, Relation
+
+Item = TypeVar("Item")
 
 _LETTERS_PER_TOKEN: Final = 4
 _DIGITS_PER_TOKEN: Final = 3
+_SIGNS: Final = 8  # tokens around the names of a line: its marks, brackets, arrow and end
+_HALF: Final = 0.5  # of what is left: more for whoever comes first would leave nothing to what comes after it
 _PIECE: Final = re.compile(r"[a-zA-Z]+|[0-9]+|\s+|.", re.DOTALL)
 
 
@@ -30,11 +37,63 @@ def _cost(piece: str) -> int:
     return 1 if first <= "\uffff" else 2  # outside the basic plane, bytes are what is left
 
 
-def within(texts: Iterable[str], budget: int) -> Iterator[str]:
-    """The texts from the first on, as far as they fit; one that does not is passed over for smaller ones."""
-    left = budget
-    for text in texts:
-        cost = tokens(text)
-        if cost <= left:
-            left -= cost
-            yield text
+@dataclass(slots=True)
+class Budget:
+    """Tokens that may be spent; never more than there are."""
+
+    left: int
+
+    def take(self, offered: Iterable[Item], cost: Callable[[Item], int], share: float = 1.0) -> list[Item]:
+        """Those that fit, from the first on, into a ``share`` of what is left; a large one is passed over for small
+        ones that come after it."""
+        room = int(max(self.left, 0) * share)
+        taken = []
+        for item in offered:
+            price = cost(item)
+            if price <= room:
+                taken.append(item)
+                room -= price
+                self.left -= price
+        return taken
+
+
+# ── what a graph says ────────────────────────────────────────────────────────────────────────────
+
+
+def context_tokens(context: GraphContext) -> int:
+    """What a context costs: every entity and every relation on a line of its own, every summary whole."""
+    names = {each.id: each.name for each in context.entities}
+    return (
+        sum(map(_entity_cost, context.entities))
+        + sum(_relation_cost(each, names) for each in context.relations)
+        + sum(map(_community_cost, context.communities))
+    )
+
+
+def fitted(context: GraphContext, budget: int) -> GraphContext:
+    """As much of a context, from the front of each of its lists, as costs at most ``budget`` tokens.
+
+    The ends of every relation are among the entities.
+    """
+    names = {each.id: each.name for each in context.entities}
+    related = [each for each in context.relations if each.source in names and each.target in names]
+    purse = Budget(budget)
+    told = purse.take(context.communities, _community_cost, _HALF if names else 1.0)
+    here = {each.id for each in purse.take(context.entities, _entity_cost, _HALF if related else 1.0)}
+    among = (each for each in related if each.source in here and each.target in here)
+    kept = purse.take(among, lambda each: _relation_cost(each, names))
+    here.update(each.id for each in purse.take((e for e in context.entities if e.id not in here), _entity_cost))
+    return GraphContext(tuple(each for each in context.entities if each.id in here), tuple(kept), tuple(told))
+
+
+def _entity_cost(entity: Entity) -> int:
+    return tokens(entity.name) + tokens(entity.type) + _SIGNS
+
+
+def _relation_cost(relation: Relation, names: Mapping[str, str]) -> int:
+    ends = tokens(names.get(relation.source, "")) + tokens(names.get(relation.target, ""))
+    return ends + tokens(relation.type) + _SIGNS
+
+
+def _community_cost(community: Community) -> int:
+    return tokens(community.title) + tokens(community.summary) + _SIGNS

@@ -1,0 +1,136 @@
+"""What a community is about, in sentences of its own sources: quoted whole, each with the place where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+from qianxun.chinese import SENTENCE_END
+from qianxun.graph.communities import community_id
+from qianxun.graph_types import CO_OCCURRENCE, Community, Entity, Evidence, Relation, Span
+from qianxun.tokens import tokens
+
+BUDGET: Final = 300  # tokens of a summary
+SENTENCES: Final = 6
+READ: Final = 400  # places looked at
+NAMES: Final = 3  # in a title
+_LOOSE: Final = 0.25  # what it counts that two names share a sentence, where a stated relation counts 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    text: str
+    source: Evidence
+    covers: frozenset[str]  # ids of entities
+    says: frozenset[tuple[str, str, str]]  # relations
+    cost: int
+
+
+def evidence_for(relations: Iterable[Relation], mentions: Iterable[Evidence] = ()) -> tuple[Evidence, ...]:
+    """The places that `summarised` reads: whoever calls it hands over the texts of their chunks.
+
+    Those of the weightiest relations first; ``mentions`` are where members stand that have no relation among
+    themselves. No place twice, and no more than `READ`.
+    """
+    ranked = sorted(relations, key=lambda each: (each.type == CO_OCCURRENCE, -each.weight, _said(each)))
+    places = dict.fromkeys(place for each in ranked for place in each.evidence)
+    return tuple(dict.fromkeys((*places, *mentions)))[:READ]
+
+
+def summarised(
+    entities: Sequence[Entity],
+    relations: Sequence[Relation],
+    texts: Mapping[int, str],
+    *,
+    mentions: Sequence[Evidence] = (),
+    budget: int = BUDGET,
+) -> Community:
+    """The community of these entities; ``relations`` are those among them, ``texts`` those of chunks by their keys.
+
+    ``summary`` is the sentences at ``sources``, one to a line, in their order: those that speak of most of the
+    community's weight, none of which is cut. A place whose text is not given is not quoted.
+    """
+    ordered = tuple(sorted(entities, key=lambda each: (-each.importance, -each.chunks, each.id)))
+    chosen = _chosen(_sentences(ordered, relations, mentions, texts), ordered, budget)
+    return Community(
+        id=community_id((each.id for each in ordered), relations),
+        entities=tuple(each.id for each in ordered),
+        title="、".join(each.name for each in ordered[:NAMES]),
+        summary="\n".join(each.text for each in chosen),
+        sources=tuple(each.source for each in chosen),
+        origin="extractive",
+    )
+
+
+def digest(community: Community) -> str:
+    """Names what a summary by a model is made from: another text at its sources is another summary."""
+    return blake2b(f"{community.id}\n{community.title}\n{community.summary}".encode(), digest_size=16).hexdigest()
+
+
+def _sentences(
+    entities: Sequence[Entity], relations: Sequence[Relation], mentions: Sequence[Evidence], texts: Mapping[int, str]
+) -> list[_Sentence]:
+    """Every sentence that is evidence, once by its text; the order tells nothing of when a chunk was made."""
+    says: dict[Evidence, set[tuple[str, str, str]]] = {}
+    names = {each.id: (each.name, *each.aliases) for each in entities}
+    stated = [(place, _said(each)) for each in relations for place in each.evidence]
+    readable = set(evidence_for(relations, mentions))
+    for place, said in (*stated, *((place, None) for place in mentions)):
+        if place in readable and 0 <= place.start < place.end <= len(texts.get(place.chunk, "")):
+            whole = Evidence(place.chunk, *sentence_at(texts[place.chunk], (place.start, place.end)))
+            says.setdefault(whole, set()).update(() if said is None else (said,))
+    by_text: dict[str, _Sentence] = {}
+    for source in sorted(says, key=lambda each: (each.chunk, each.start)):
+        text = texts[source.chunk][source.start : source.end]
+        covers = {own for own, called in names.items() if any(name and name in text for name in called)}
+        covers.update(end for one, other, _ in says[source] for end in (one, other) if end in names)
+        if text not in by_text:
+            by_text[text] = _Sentence(text, source, frozenset(covers), frozenset(says[source]), tokens(text) + 1)
+    return sorted(by_text.values(), key=lambda each: (each.cost, each.text))
+
+
+def _chosen(offered: Sequence[_Sentence], entities: Sequence[Entity], budget: int) -> list[_Sentence]:
+    """Again and again the sentence that says most of what has not been said; of equals the shorter."""
+    weight = {each.id: 0.1 + each.importance for each in entities}
+    left = list(offered)
+    covered: set[str] = set()
+    said: set[tuple[str, str, str]] = set()
+    chosen: list[_Sentence] = []
+
+    def gain(each: _Sentence) -> float:
+        stated = sum(_LOOSE if kind == CO_OCCURRENCE else 1.0 for _, _, kind in sorted(each.says - said))
+        return stated / 10 + sum(weight[own] for own in sorted(each.covers - covered))
+
+    while len(chosen) < SENTENCES:
+        left = [each for each in left if each.cost <= budget and gain(each) > 0]
+        if not left:
+            break
+        best = max(left, key=gain)  # the first of equals
+        left.remove(best)
+        chosen.append(best)
+        covered |= best.covers
+        said |= best.says
+        budget -= best.cost
+    return chosen
+
+
+def _said(relation: Relation) -> tuple[str, str, str]:
+    return relation.source, relation.target, relation.type
+
+
+def sentence_at(text: str, span: Span) -> Span:
+    """The whole sentence in which a span stands, or all sentences that it touches; a line's end ends a sentence."""
+    start, end = span
+    first = text.rfind("\n", 0, start) + 1
+    last = text.find("\n", end - 1)
+    last = len(text) if last < 0 else last
+    ends = [first + each.end() for each in SENTENCE_END.finditer(text[first:last])]
+    begin = max((at for at in ends if at <= start), default=first)
+    stop = min((at for at in ends if at >= end), default=last)
+    while begin < stop and text[begin].isspace():
+        begin += 1
+    while stop > begin and text[stop - 1].isspace():
+        stop -= 1
+    return begin, stop
