@@ -1,0 +1,112 @@
+"""Where names stand in a text, and in which of its sentences: what a model says of a text is held against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+from qianxun.chinese import SENTENCE_END, fold, places
+from qianxun.graph_types import Span
+
+OFTEN: Final = 20  # places of one name that are looked at
+NAME_LIMIT: Final = 100  # characters
+
+
+class Standing:
+    """One text, in which names are looked for as they are written, then in another written form (發票 for 发票)."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def spans(self, name: str) -> tuple[Span, ...]:
+        """Where the name stands, in order; none where it does not. 12 does not stand in 2012."""
+        if not name or len(name) > NAME_LIMIT:
+            return ()
+        found = _first(places(name, self.text))
+        if found:
+            return tuple((at, at + len(name)) for at in found)
+        form = fold(name)
+        folded, offsets = self._folded
+        within = [(offsets[at], offsets[at + len(form)]) for at in _first(places(form, folded))] if form else []
+        # A character may fold into several, and a phrase otherwise than its characters.
+        return tuple(span for span in within if fold(self.text[slice(*span)]) == form)
+
+    @cached_property
+    def sentences(self) -> tuple[Span, ...]:
+        """The sentences of the text, blank ones left out; a line's end ends a sentence."""
+        found: list[Span] = []
+        start = 0
+        for line in self.text.splitlines(keepends=True):
+            ends = [each.end() for each in SENTENCE_END.finditer(line)]
+            for end in (*ends, len(line)):
+                found.append((start, start + end))
+            start += len(line)
+        return tuple(_strip(self.text, found))
+
+    @cached_property
+    def _folded(self) -> tuple[str, Sequence[int]]:
+        """The text in the form in which texts are compared, and for each of its places the place in the text."""
+        whole = fold(self.text)
+        if len(whole) == len(self.text):
+            return whole, range(len(whole) + 1)
+        each = [fold(character) for character in self.text]
+        offsets = [at for at, form in enumerate(each) for _ in form]
+        return "".join(each), [*offsets, len(self.text)]
+
+
+def _first(found: Iterable[int]) -> list[int]:
+    return [at for at, _ in zip(found, range(OFTEN), strict=False)]
+
+
+def _strip(text: str, ends: Iterable[Span]) -> Iterable[Span]:
+    after = 0
+    for start, end in ends:
+        start = max(start, after)
+        after = max(after, end)
+        part = text[start:end]
+        if part.strip():
+            yield start + len(part) - len(part.lstrip()), end - (len(part) - len(part.rstrip()))
+
+
+def mentioned(standing: Standing, names: Iterable[str]) -> dict[str, tuple[Span, ...]]:
+    """Name → where it is meant: where it stands by itself, not as a part of a longer one of the names.
+
+    One that stands nowhere by itself is meant where it first stands; one that does not stand in the text is left out.
+    """
+    found: dict[str, tuple[Span, ...]] = {}
+    taken: list[Span] = []
+    for name in sorted(dict.fromkeys(names), key=lambda each: (-len(each), each)):
+        spans = standing.spans(name)
+        free = tuple(span for span in spans if not any(_within(span, other) for other in taken))
+        if spans:
+            found[name] = free or spans[:1]
+            taken.extend(free)
+    return found
+
+
+def _within(span: Span, other: Span) -> bool:
+    return other[0] <= span[0] and span[1] <= other[1]
+
+
+def shared(sentences: Sequence[Span], spans: Mapping[str, Sequence[Span]]) -> tuple[Span, ...]:
+    """The sentences in which two or more of the names stand."""
+    return tuple(
+        sentence
+        for sentence in sentences
+        if sum(any(_within(span, sentence) for span in own) for own in spans.values()) > 1
+    )
+
+
+def stated(standing: Standing, source: Sequence[Span], target: Sequence[Span], words: str = "") -> Span:
+    """The characters that can state something of both: the sentence in which they stand, best one with the words too;
+    otherwise all from the one to the other, where they are nearest."""
+    both = [
+        sentence
+        for sentence in standing.sentences
+        if any(_within(span, sentence) for span in source) and any(_within(span, sentence) for span in target)
+    ]
+    if both:
+        return next((span for span in both if words and words in standing.text[slice(*span)]), both[0])
+    pairs = ((min(a[0], b[0]), max(a[1], b[1])) for a in source for b in target)
+    return min(pairs, key=lambda span: (span[1] - span[0], span))
