@@ -214,6 +214,13 @@ class Analyser:
         the text."""
         return list(self._jieba.cut(folded))
 
+    def tagged(self, folded: str) -> list[tuple[str, str]]:
+        """`segments`, each with its part of speech as jieba's dictionary has it: n, nr (people), ns (places), nt, v …
+
+        Of words that the dictionary lacks the tag is a guess.
+        """
+        return list(self._jieba.tag(folded))
+
     def index_words(self, text: str) -> str:
         """`words`, separated by spaces."""
         return " ".join(self.words(text))

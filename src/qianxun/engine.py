@@ -20,6 +20,7 @@ from qianxun.errors import RecallFailed
 from qianxun.example_library import example_store
 from qianxun.examples.store import ExampleStore
 from qianxun.folder import owned
+from qianxun.graph.network import KnowledgeGraph
 from qianxun.indexes import index_backend
 from qianxun.ingest.limits import MIB, ParseLimits
 from qianxun.ingest.sandbox import ParserPool
@@ -30,6 +31,8 @@ from qianxun.pipelines.configuring import changed, configure
 from qianxun.pipelines.events import RAGIndexEventHandler
 from qianxun.pipelines.explain import explained
 from qianxun.pipelines.explanation import Explained
+from qianxun.pipelines.graphing import GraphBuilt, build, graph_of, is_wanted, keep_graphing, read_quietly
+from qianxun.pipelines.graphing import Watch as GraphWatch
 from qianxun.pipelines.hooks import Hooks, nothing
 from qianxun.pipelines.hybrid_search import HybridSearchEngine
 from qianxun.pipelines.indexer import keep_indexing
@@ -227,6 +230,8 @@ class Engine:
             started = time.perf_counter()
             told = await take_files(base, [Path(path) for path in paths], self.parsers, labels or Labels(), watch)
             await learn_after(base, time.perf_counter() - started)
+            if is_wanted(base):
+                await read_quietly(base)
             return told
 
     async def add_file(
@@ -466,6 +471,23 @@ class Engine:
         check(options)
         return Answering(base, lambda query, _: self._recall(base, query, options), options.top_k)
 
+    # ── the graph ────────────────────────────────────────────────────────────────────────────────
+
+    async def graph(self, knowledge_base: int, *, where: Filter = EVERYTHING) -> KnowledgeGraph:
+        """What the texts of a base say of whom: entities, relations and their evidence, in step with its documents.
+
+        Under a filter it is the graph of what passes it: nothing of any other document shows.
+        """
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            return await graph_of(base, where)
+
+    async def build_graph(self, knowledge_base: int, *, watch: GraphWatch = nothing) -> GraphBuilt:
+        """Makes the graph now, without a model; else that is done behind the base's back, or when it is asked for."""
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            return await build(base, watch)
+
     # ── the log of recalls ───────────────────────────────────────────────────────────────────────
 
     async def logs(
@@ -533,6 +555,7 @@ class Engine:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(keep_indexing(self.records, self._work, lambda who, base: self.of(who).drain(base)))
             tasks.create_task(keep_learning(self._bases.every))
+            tasks.create_task(keep_graphing(self._bases.every))
 
     # ── open bases ───────────────────────────────────────────────────────────────────────────────
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from qianxun.chinese import Analyser
 from qianxun.ingest.chunk import ChunkSplitter
+from qianxun.pipelines.held_graph import HeldGraph
 from qianxun.pipelines.known_terms import KnownTerms
 from qianxun.pipelines.model_registry import is_registered
 from qianxun.pipelines.model_threads import ModelThreads
@@ -81,6 +82,7 @@ class OpenBase:
     curves: Curves = UNCALIBRATED
     rerank_cache: RerankCache = field(default_factory=RerankCache)
     terms: KnownTerms = field(default_factory=KnownTerms)  # words that belong together, as far as they are at hand
+    graph: HeldGraph = field(default_factory=HeldGraph)  # what was derived from the facts of its chunks
     model_threads: ModelThreads | None = None  # None: those of the event loop
     arms: Arms | None = None  # None: the standard ones
     indexed: Callable[[IndexTime], None] = _unheard  # told of each piece of index work

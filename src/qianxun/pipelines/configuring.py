@@ -24,6 +24,7 @@ KINDS: Final[Mapping[str, str]] = {
     "chunk_size": "整数",
     "chunk_overlap": "整数",
     "by_meaning": "true 或 false",
+    "graph": "true 或 false",
     "dictionary": "词的列表",
     "synonyms": SHAPE,
     "qa_model": "模型名",

@@ -108,6 +108,7 @@ async def _drain_rows(base: OpenBase, rows: Sequence[Work], fresh: Fresh | None)
         rows = await asyncio.to_thread(_as_they_are_now, base, rows)
     await unbroken(_apply(base, rows, fresh))
     base.terms.note_write()
+    base.graph.note_write()
     seconds = time.perf_counter() - started + (fresh.share(rows) * fresh.seconds if fresh is not None else 0.0)
     base.indexed(IndexTime(base.id, len({row.document_key for row in rows}), seconds, failures))
     return failures

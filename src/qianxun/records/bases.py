@@ -15,12 +15,15 @@ from sqlalchemy import Connection, Dialect, Row, bindparam, delete, func, insert
 from qianxun.errors import AlreadyThere, BadInput, NotFound
 from qianxun.records import pairs
 from qianxun.records.compiled import Compiled, compiled
-from qianxun.records.counters import allocate
+from qianxun.records.counters import allocate, count_up
 from qianxun.records.schema import (
     ChunkRow,
     Counter,
     DocumentRow,
     EventRow,
+    GraphAliasRow,
+    GraphFactsRow,
+    GraphSummaryRow,
     KnowledgeBaseRow,
     OutboxRow,
     PairRow,
@@ -176,9 +179,7 @@ def _change(tx: Connection, knowledge_base: int, tenant: str, **values: Any) -> 
 
 def revise(tx: Connection, knowledge_base: int) -> None:
     """Notes a change of the base's answers that no document made: a rebuilt index, another model, another setting."""
-    name = _revision(knowledge_base)
-    if tx.execute(update(Counter).where(Counter.name == name).values(next=Counter.next + 1)).rowcount == 0:
-        tx.execute(insert(Counter).values(name=name, next=1))
+    count_up(tx, _revision(knowledge_base))
 
 
 def generation(tx: Connection, knowledge_base: int) -> int:
@@ -194,6 +195,11 @@ def generation(tx: Connection, knowledge_base: int) -> int:
 
 def _revision(knowledge_base: int) -> str:
     return f"revision.{knowledge_base}"
+
+
+def graph_revision(knowledge_base: int) -> str:
+    """The counter of changes to a base's graph that no document made: facts that were read, aliases."""
+    return f"graph.{knowledge_base}"
 
 
 @lru_cache
@@ -217,9 +223,12 @@ def remove(tx: Connection, knowledge_base: int, *, tenant: str) -> None:
     chunk_keys = select(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base)
     tx.execute(delete(VectorRow).where(VectorRow.chunk_key.in_(chunk_keys)))
     pairs.remove(tx, PairRow.knowledge_base_id == knowledge_base)
+    for graphed in (GraphFactsRow, GraphAliasRow, GraphSummaryRow):
+        tx.execute(delete(graphed).where(graphed.knowledge_base_id == knowledge_base))
     for table in (ChunkRow, TableRow, TermRow, VersionRow, OutboxRow, EventRow, DocumentRow, RetrievalLogRow):
         tx.execute(delete(table).where(table.knowledge_base_id == knowledge_base))
-    tx.execute(delete(Counter).where(Counter.name == _revision(knowledge_base)))
+    counters = (_revision(knowledge_base), graph_revision(knowledge_base))
+    tx.execute(delete(Counter).where(Counter.name.in_(counters)))
     tx.execute(delete(KnowledgeBaseRow).where(KnowledgeBaseRow.id == knowledge_base))
 
 

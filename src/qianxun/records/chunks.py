@@ -14,7 +14,7 @@ from qianxun.records.bulk import insert_rows
 from qianxun.records.compiled import Compiled, compiled
 from qianxun.records.counters import allocate
 from qianxun.records.pairs import VECTOR_TYPE, Attached
-from qianxun.records.schema import ChunkRow, DocumentRow, VectorRow, VersionRow
+from qianxun.records.schema import ChunkRow, DocumentRow, GraphFactsRow, VectorRow, VersionRow
 from qianxun.records.slices import in_slices
 from qianxun.records.texts import is_storable
 from qianxun.types import Attributes, Chunk, Keys, Prepared, Vector, VectorField
@@ -117,6 +117,7 @@ def remove_older_chunks(tx: Connection, versions: Sequence[tuple[int, int]]) -> 
 def _remove(tx: Connection, doomed: Sequence[int]) -> None:
     for part in in_slices(doomed):
         tx.execute(delete(VectorRow).where(VectorRow.chunk_key.in_(part)))
+        tx.execute(delete(GraphFactsRow).where(GraphFactsRow.chunk_key.in_(part)))
         tx.execute(delete(ChunkRow).where(ChunkRow.key.in_(part)))
 
 

@@ -39,3 +39,12 @@ def last(tx: Connection, name: CounterName) -> int:
     """The last number that was given out; 0 before the first."""
     following = tx.execute(select(Counter.next).where(Counter.name == name)).scalar()
     return 0 if following is None else int(following) - 1
+
+
+def count_up(tx: Connection, name: str) -> int:
+    """One more of what a base counts for itself; the count with it."""
+    bump = update(Counter).where(Counter.name == name).values(next=Counter.next + 1)
+    if tx.execute(bump).rowcount == 0:
+        tx.execute(insert(Counter).values(name=name, next=1))
+        return 1
+    return int(tx.execute(select(Counter.next).where(Counter.name == name)).scalar_one())

@@ -223,6 +223,51 @@ class TermRow(Base):
     vector: Mapped[bytes] = mapped_column(LargeBinary)  # little-endian float32
 
 
+class GraphFactsRow(Base):
+    """What a chunk tells the graph, by one reader: statistical:<version> or model:<name>. Goes when the chunk goes.
+
+    ``digest`` names what was read, so that a model is not asked about the same again; ``revision`` is the base's own
+    count of changes to its graph, as it was with this one.
+    """
+
+    __tablename__ = "graph_facts"
+    __table_args__ = (Index("ix_graph_facts_digest", "knowledge_base_id", "digest"),)
+
+    chunk_key: Mapped[int] = mapped_column(BigKey, ForeignKey("chunks.key"), primary_key=True)
+    knowledge_base_id: Mapped[int] = mapped_column(BigKey)
+    document_key: Mapped[int] = mapped_column(BigKey)
+    revision: Mapped[int] = mapped_column(BigKey)
+    origin: Mapped[str] = mapped_column(String(220))
+    digest: Mapped[str] = mapped_column(String(40))
+    facts: Mapped[str] = mapped_column(LongText)
+
+
+class GraphAliasRow(Base):
+    """Two names that were said to be one thing's, by a person or by a model that one asked; taken back by removal."""
+
+    __tablename__ = "graph_aliases"
+
+    knowledge_base_id: Mapped[int] = mapped_column(BigKey, ForeignKey("knowledge_bases.id"), primary_key=True)
+    alias: Mapped[str] = mapped_column(DocId, primary_key=True)
+    name: Mapped[str] = mapped_column(DocId)
+    origin: Mapped[str] = mapped_column(String(220))
+    details: Mapped[dict[str, Any]] = mapped_column(JSON)
+    created_at: Mapped[datetime] = mapped_column(Moment)
+
+
+class GraphSummaryRow(Base):
+    """What a model wrote about a community, whose id is made of its content: another content has another row."""
+
+    __tablename__ = "graph_summaries"
+
+    knowledge_base_id: Mapped[int] = mapped_column(BigKey, ForeignKey("knowledge_bases.id"), primary_key=True)
+    community: Mapped[str] = mapped_column(String(64), primary_key=True)
+    model: Mapped[str] = mapped_column(String(200), primary_key=True)
+    title: Mapped[str] = mapped_column(Text)
+    summary: Mapped[str] = mapped_column(LongText)
+    created_at: Mapped[datetime] = mapped_column(Moment)
+
+
 class OutboxRow(Base):
     """Work the index has not seen yet, in commit order."""
 

@@ -1,0 +1,185 @@
+"""The graph of a base: the facts of its chunks read where they lack, and what follows from all of them.
+
+    chunks of record ──► facts, chunk by chunk ──► records ──► columns in memory ──► KnowledgeGraph
+
+A graph is derived from the facts of the chunks that serve and from nothing else: whoever asks for it sees what a search
+would, and of a document that is gone nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from qianxun.errors import NotFound, QianxunError
+from qianxun.graph.extract import read_facts, reader
+from qianxun.graph.network import KnowledgeGraph
+from qianxun.graph_types import Facts
+from qianxun.pipelines.base import OpenBase
+from qianxun.pipelines.collecting import paused_collection
+from qianxun.pipelines.hooks import nothing
+from qianxun.records import graph as facts
+from qianxun.records.graph import Read, Readable
+from qianxun.types import EVERYTHING, Everything, Filter
+
+log = logging.getLogger(__name__)
+
+PAGE: Final = 500  # chunks that are read and kept together
+QUIET_SECONDS: Final = 2.0  # without a write, before what was written is read
+LOOK_SECONDS: Final = 1.0
+ROUNDS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How far the reading of facts has come."""
+
+    done: int  # chunks
+    total: int
+
+
+Watch: TypeAlias = Callable[[Reading], None]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphBuilt:
+    """What one go at a base's graph did."""
+
+    chunks: int  # that the graph is made of
+    read: int  # whose facts were read for it now
+    entities: int
+    relations: int
+    seconds: float
+
+
+async def graph_of(base: OpenBase, where: Filter = EVERYTHING) -> KnowledgeGraph:
+    """The graph of what `retrieve` would search, under the same filter. Raises NotFound where the base is gone."""
+    held = base.graph
+    if await asyncio.to_thread(_state, base) != held.state:
+        async with held.stepping:
+            await _catch_up(base)
+    if isinstance(where, Everything):
+        return held.whole
+    async with held.stepping:
+        kept = held.kept(where)
+        return kept if kept is not None else await asyncio.to_thread(_restricted, base, where)
+
+
+async def _catch_up(base: OpenBase) -> None:
+    """Under writes without a pause there may be no moment at which nothing is unread; then the next one goes on."""
+    for _ in range(ROUNDS):
+        await _read_unread(base, nothing)
+        if await asyncio.to_thread(_step, base):
+            return
+
+
+async def build(base: OpenBase, watch: Watch = nothing) -> GraphBuilt:
+    """Reads the chunks that have no facts, and derives the graph."""
+    started = time.perf_counter()
+    async with base.graph.stepping:
+        read = await _read_unread(base, watch)
+    graph = await graph_of(base)
+    return GraphBuilt(len(graph.chunks), read, len(graph), len(graph.ties), time.perf_counter() - started)
+
+
+def is_wanted(base: OpenBase) -> bool:
+    """Whether facts are read as soon as documents come; otherwise when somebody asks for the graph."""
+    return bool(base.about.config.get("graph", True))
+
+
+# ── facts ────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def read_unread(base: OpenBase, watch: Watch = nothing) -> int:
+    """Makes the statistical facts of the served chunks that have none; answers how many. Raises NotFound."""
+    async with base.graph.stepping:
+        return await _read_unread(base, watch)
+
+
+async def _read_unread(base: OpenBase, watch: Watch) -> int:
+    """A page at a time, each durable when it is done: what is interrupted goes on where it was."""
+    base.graph.begin()
+    origin = reader(base.analyser)
+    total = await asyncio.to_thread(_unread_count, base, origin)
+    done = after = 0
+    while done < total and (page := await asyncio.to_thread(_page, base, origin, after)):
+        await asyncio.to_thread(_keep, base, origin, page)
+        done += len(page)
+        after = page[-1].key
+        watch(Reading(done, max(done, total)))
+    return done
+
+
+def _unread_count(base: OpenBase, origin: str) -> int:
+    with base.records.reading() as tx:
+        return facts.unread_count(tx, base.id, origin)
+
+
+def _page(base: OpenBase, origin: str, after: int) -> list[Readable]:
+    with base.records.reading() as tx:
+        return facts.unread(tx, base.id, origin, after, PAGE)
+
+
+def _keep(base: OpenBase, origin: str, page: list[Readable]) -> None:
+    with paused_collection():
+        read = [Read(each.key, each.document_key, origin, each.digest, _facts(base, each)) for each in page]
+    with base.records.writing() as tx:
+        facts.write_facts(tx, base.id, read)
+
+
+def _facts(base: OpenBase, each: Readable) -> Facts:
+    return read_facts(each.text, kind=each.kind, headings=each.headings, doc_name=each.doc_name, analyser=base.analyser)
+
+
+# ── the graph in memory ──────────────────────────────────────────────────────────────────────────
+
+
+def _state(base: OpenBase) -> tuple[int, int]:
+    with base.records.reading() as tx:
+        return facts.state(tx, base.id)
+
+
+def _step(base: OpenBase) -> bool:
+    """Brings what is held into step with the records, as they are in one transaction; answers whether nothing lacks."""
+    with base.records.reading() as tx:
+        is_whole = not facts.unread_count(tx, base.id, reader(base.analyser))
+        state = facts.state(tx, base.id) if is_whole else None
+        held = facts.held(tx, base.id)
+        fresh, gone = base.graph.changed(held)
+        read = facts.facts_of(tx, base.id, fresh)
+        given = facts.aliases(tx, base.id)
+    base.graph.step(state, held, read, gone, given)
+    return is_whole
+
+
+def _restricted(base: OpenBase, where: Filter) -> KnowledgeGraph:
+    with base.records.reading() as tx:
+        told = facts.attributes(tx, base.id, base.graph.unknown_documents())
+    return base.graph.restrict(where, told)
+
+
+# ── behind everybody's back ──────────────────────────────────────────────────────────────────────
+
+
+async def read_quietly(base: OpenBase) -> None:
+    """`read_unread` for those who have something else to do: what fails is logged, and done when the graph is asked
+    for."""
+    try:
+        await read_unread(base)
+    except NotFound:
+        log.info("base %s is gone, and the reading of its facts with it", base.id)
+    except QianxunError as error:
+        log.warning("the facts of base %s are not read now: %s", base.id, error)
+
+
+async def keep_graphing(open_bases: Callable[[], Iterable[OpenBase]]) -> None:
+    """Reads the facts of what was written, one base at a time, once each has been left alone for a moment."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        for base in open_bases():
+            if is_wanted(base) and base.graph.is_due(QUIET_SECONDS):
+                await read_quietly(base)

@@ -1,0 +1,110 @@
+"""What an open base has at hand of its graph: the facts of its chunks as columns, and the graph derived from them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from qianxun.graph.columns import FactColumns
+from qianxun.graph.network import KnowledgeGraph, derived
+from qianxun.graph_types import Alias, ChunkFacts
+from qianxun.records.graph import Held
+from qianxun.types import Attributes, Filter, Keys, matches
+
+State: TypeAlias = tuple[int, int]
+RESTRICTED: Final = 4  # graphs under a filter that are kept, those used last
+
+
+class HeldGraph:
+    """One for each open base, and never shared. Changed under `stepping` alone; what it gives out never changes."""
+
+    def __init__(self) -> None:
+        self.stepping = asyncio.Lock()  # one brings it up to date at a time
+        self.state: State | None = None  # of the records that it was derived from
+        self._columns = FactColumns()
+        self._revisions: dict[int, int] = {}  # chunk → with which revision its facts came
+        self._held: Held | None = None
+        self._graph = derived(self._columns)
+        self._attributes: dict[int, Attributes] = {}  # by document, of those that a filter has asked about
+        self._restricted: OrderedDict[Filter, KnowledgeGraph] = OrderedDict()
+        self._written: float | None = None
+
+    # ── in step with the records ─────────────────────────────────────────────────────────────────
+
+    def changed(self, held: Held) -> tuple[list[int], list[int]]:
+        """The chunks whose facts are to be read, and those that are gone, given what is of record now."""
+        now = dict(zip(held.keys.tolist(), held.revisions.tolist(), strict=True))
+        fresh = [key for key, revision in now.items() if self._revisions.get(key) != revision]
+        return fresh, [key for key in self._revisions if key not in now]
+
+    def step(
+        self, state: State | None, held: Held, fresh: Sequence[ChunkFacts], gone: Sequence[int], given: Sequence[Alias]
+    ) -> None:
+        """The graph of ``held``, whose facts other than ``fresh`` are known."""
+        self._columns.drop(gone)
+        self._columns.take(fresh)
+        self._revisions = dict(zip(held.keys.tolist(), held.revisions.tolist(), strict=True))
+        for each in fresh:
+            self._attributes.pop(each.document, None)  # another version may be another's
+        self._held = held
+        self._restricted.clear()
+        self._graph = derived(self._columns, given)
+        self.state = state
+
+    # ── as a filter lets it be seen ──────────────────────────────────────────────────────────────
+
+    @property
+    def whole(self) -> KnowledgeGraph:
+        return self._graph
+
+    def kept(self, where: Filter) -> KnowledgeGraph | None:
+        found = self._restricted.get(where)
+        if found is not None:
+            self._restricted.move_to_end(where)
+        return found
+
+    def unknown_documents(self) -> set[int]:
+        """Those whose attributes a filter has to know and that are not at hand."""
+        documents = set() if self._held is None else set(self._held.documents.tolist())
+        return documents - self._attributes.keys()
+
+    def restrict(self, where: Filter, told: dict[int, Attributes]) -> KnowledgeGraph:
+        """The graph that the chunks which pass the filter would give alone."""
+        self._attributes |= told
+        graph = self._graph.restricted(self._allowed(where))
+        self._restricted[where] = graph
+        while len(self._restricted) > RESTRICTED:
+            self._restricted.popitem(last=False)
+        return graph
+
+    def _allowed(self, where: Filter) -> Keys:
+        if self._held is None:
+            return np.empty(0, dtype=np.int64)
+        known = self._attributes
+        prose, tables = (
+            np.array([key for key, each in known.items() if matches(where, replace(each, kind=kind))], dtype=np.int64)
+            for kind in ("text", "table")
+        )
+        held = self._held
+        lets = np.where(held.are_tables, np.isin(held.documents, tables), np.isin(held.documents, prose))
+        return held.keys[lets]
+
+    # ── when to read ─────────────────────────────────────────────────────────────────────────────
+
+    def note_write(self) -> None:
+        """The index changed: there may be chunks without facts."""
+        self._written = time.monotonic()
+
+    def is_due(self, quiet_seconds: float) -> bool:
+        """Whether something was written and nothing for so long since."""
+        return self._written is not None and time.monotonic() - self._written >= quiet_seconds
+
+    def begin(self) -> None:
+        """What is written from now on is to be read another time."""
+        self._written = None
