@@ -10,7 +10,7 @@
         model.complete([Message("user", "…")])      # or .stream(…): the request says which, the reply fits both
         assert service.requests[0].last == "…"
 
-An engine or a service learns of it by the settings ``service.told`` (dotted names: the model qwen for every base), or by
+An engine or a service learns of it by the settings ``service.told`` (dotted names: the model qwen for all bases), or by
 registering its ``url`` as a user's model; ``service.address`` is what the setting outbound.allow takes then.
 ``key="sk-…"`` makes it refuse whoever does not bring that key.
 

@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from typing import Any, Final
 
-from qianxun.errors import BadInput, BadModelReply
+from qianxun.errors import BadInput, BadModelReply, ModelUnavailable
 from qianxun.models.checks import sound_text
 from qianxun.models.endpoints import ChatEndpoint
 from qianxun.models.http import ModelService
+from qianxun.models.streamed import ServiceError, StreamedReply
+from qianxun.models.thinking import spoken
+from qianxun.ports import never
 from qianxun.types import Message
 
-LARGEST_REPLY = 4 << 20
+PATH: Final = "chat/completions"
+LARGEST_REPLY: Final = 4 << 20
+LARGEST_STREAM: Final = 64 << 20  # each word comes in some two hundred bytes of its own
 
 
 class RemoteChat:
-    """A ChatModel over HTTP, one whole reply at a time. Safe to call from several threads; close it when done."""
+    """A StreamingChatModel over HTTP. Safe to call from several threads; close it when done.
+
+    What a model says to itself in <think>…</think> before its reply is not part of the reply.
+    """
 
     def __init__(self, endpoint: ChatEndpoint, *, sleep: Callable[[float], None] = time.sleep) -> None:
         if not 0.0 <= endpoint.temperature <= 2.0 or (endpoint.max_tokens is not None and endpoint.max_tokens < 1):
             raise BadInput("temperature 须在 0 到 2 之间，max_tokens 须大于零", hint="请改正对话模型的设置")
         if endpoint.top_p is not None and not 0.0 < endpoint.top_p <= 1.0:
             raise BadInput("top_p 须大于 0、不超过 1", hint="请改正对话模型的设置")
+        if not endpoint.stream_seconds > 0:
+            raise BadInput("stream_seconds 须大于零", hint="请改正对话模型的设置")
         self._endpoint = endpoint
         self._service = ModelService(endpoint, sleep=sleep)
 
@@ -33,19 +44,57 @@ class RemoteChat:
 
     def complete(self, messages: Sequence[Message]) -> str:
         """The reply's text, never blank. Raises ModelUnavailable or BadModelReply."""
-        if not messages:
-            raise BadInput("没有要发给对话模型的消息", hint="至少要有一条消息")
-        return _read_text(self._service.ask("chat/completions", self._asked(messages), LARGEST_REPLY), self.name)
+        asked = self._asked(messages, stream=False)
+        return _read_text(self._service.ask(PATH, asked, LARGEST_REPLY), self.name)
+
+    def stream(self, messages: Sequence[Message], stop: Callable[[], bool] = never) -> Iterator[str]:
+        """The reply's text as it comes, in pieces that are not empty; together they are not blank.
+
+        Raises ModelUnavailable or BadModelReply, also in the midst: a reply that ends without saying that it is done,
+        or because it ran out of room, is a partial one. Closing the iterator closes the connection, as ``stop`` does.
+        """
+        asked = self._asked(messages, stream=True)  # now, so that a wrong question fails before anybody listens
+        return self._told(asked, stop)
 
     def close(self) -> None:
         self._service.close()
 
-    def _asked(self, messages: Sequence[Message]) -> dict[str, Any]:
+    def _told(self, asked: dict[str, Any], stop: Callable[[], bool]) -> Iterator[str]:
+        has_text = False
+        with closing(self._pieces(asked, stop)) as pieces:
+            for piece in spoken(pieces):
+                has_text = has_text or not piece.isspace()
+                yield sound_text(piece)
+        if not has_text:
+            raise _no_text(self.name)
+
+    def _pieces(self, asked: dict[str, Any], stop: Callable[[], bool]) -> Generator[str, None, None]:
+        reply = StreamedReply(self.name, LARGEST_REPLY)
+        try:
+            with closing(self._listen(asked, lambda: stop() or reply.lingers())) as raw:
+                for piece in raw:
+                    yield from reply.feed(piece)
+        except ServiceError as error:
+            raise self._service.unavailable(f"回复到一半出错：{error}", "请稍后再试") from None
+        except ModelUnavailable:
+            if not reply.is_complete:  # else all was said before the line broke
+                raise
+        if reply.whole is not None:
+            yield _read_text(reply.whole, self.name)
+        else:
+            reply.check_end()
+
+    def _listen(self, asked: dict[str, Any], stop: Callable[[], bool]) -> Generator[bytes, None, None]:
+        return self._service.stream(PATH, asked, LARGEST_STREAM, self._endpoint.stream_seconds, stop)
+
+    def _asked(self, messages: Sequence[Message], *, stream: bool) -> dict[str, Any]:
+        if not messages:
+            raise BadInput("没有要发给对话模型的消息", hint="至少要有一条消息")
         asked: dict[str, Any] = {
             "model": self._endpoint.model,
-            "messages": [{"role": each.role, "content": sound_text(each.content)} for each in messages],
+            "messages": [{"role": each.role, "content": _content(each)} for each in messages],
             "temperature": self._endpoint.temperature,
-            "stream": False,
+            "stream": stream,
         }
         if self._endpoint.top_p is not None:
             asked["top_p"] = self._endpoint.top_p
@@ -54,7 +103,18 @@ class RemoteChat:
         return asked
 
 
-def _read_text(body: bytes, model: str) -> str:
+def _content(message: Message) -> str | list[dict[str, Any]]:
+    """A picture travels with the message: no service is told to fetch one from somewhere."""
+    text = sound_text(message.content)
+    if not message.images:
+        return text
+    if not all(each.startswith("data:image/") for each in message.images):
+        raise BadInput("图片须以 data:image/… 的形式随消息一起发送", hint="把图片读出来，写成 base64")
+    pictures = [{"type": "image_url", "image_url": {"url": each}} for each in message.images]
+    return [{"type": "text", "text": text}, *pictures]
+
+
+def _read_text(body: bytes | bytearray, model: str) -> str:
     try:
         text = json.loads(body)["choices"][0]["message"]["content"]
     except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
@@ -62,6 +122,11 @@ def _read_text(body: bytes, model: str) -> str:
             f"对话服务 {model} 的回复不是 OpenAI 格式（{type(error).__name__}）",
             hint="请检查 base_url 指向的是 /chat/completions 接口",
         ) from error
-    if not isinstance(text, str) or not text.strip():
-        raise BadModelReply(f"对话服务 {model} 的回复里没有文字", hint="请换一个模型，或检查 max_tokens 是否太小")
-    return sound_text(text)
+    said = "".join(spoken(iter([text]))) if isinstance(text, str) else ""
+    if not said.strip():
+        raise _no_text(model)
+    return sound_text(said)
+
+
+def _no_text(model: str) -> BadModelReply:
+    return BadModelReply(f"对话服务 {model} 的回复里没有文字", hint="请换一个模型，或检查 max_tokens 是否太小")

@@ -58,7 +58,8 @@ class ChatEndpoint(Endpoint):
     """A language model: POST {base_url}/chat/completions."""
 
     _: KW_ONLY
-    timeout_seconds: float = 60.0
+    timeout_seconds: float = 60.0  # of a whole reply; of a streamed one, for its first piece and every next one …
+    stream_seconds: float = 600.0  # … and so long for all of them
     temperature: float = 0.0
     top_p: float | None = None  # the service's own unless told otherwise, as below
     max_tokens: int | None = None  # of the reply

@@ -83,7 +83,7 @@ class ModelService:
 
     def stream(
         self, path: str, asked: Mapping[str, Any], most: int, seconds: float, stop: Callable[[], bool] = never
-    ) -> Iterator[bytes]:
+    ) -> Generator[bytes, None, None]:
         """The body of the reply to ``asked``, piece by piece, as it comes. Raises ModelUnavailable or BadModelReply.
 
         The endpoint's patience is for the first piece and for every next one, ``seconds`` and ``most`` bytes for the
@@ -103,7 +103,7 @@ class ModelService:
                 raise self._left_alone(paused) from None
             except TryAgain as failure:
                 if has_come:
-                    raise self._unavailable(f"回复到一半断了：{failure.reason}", "请稍后再试") from failure
+                    raise self.unavailable(f"回复到一半断了：{failure.reason}", "请稍后再试") from failure
                 self._rest_after(attempt, failure, stop)
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class ModelService:
             self._breaker.hold(min(wait, LONGEST_HOLD_SECONDS), failure.reason)
         self._heed(stop)
         if attempt == self._endpoint.attempts or self._breaker.is_open:
-            raise self._unavailable(f"试了 {attempt} 次：{failure.reason}", "请稍后再试") from failure
+            raise self.unavailable(f"试了 {attempt} 次：{failure.reason}", "请稍后再试") from failure
         self._rest(wait, stop)
 
     def _rest(self, seconds: float, stop: Callable[[], bool]) -> None:
@@ -134,7 +134,7 @@ class ModelService:
 
     def _heed(self, stop: Callable[[], bool]) -> None:
         if stop():
-            raise self._unavailable("到了时限，没有等到回复", "请放宽时限，或换用更快的模型服务")
+            raise self.unavailable("到了时限，没有等到回复", "请放宽时限，或换用更快的模型服务")
 
     def _ask_once(self, path: str, body: bytes, most: int, stop: Callable[[], bool]) -> bytes:
         with self._breaker.attempt():
@@ -211,10 +211,10 @@ class ModelService:
         if status in (401, 402):  # it would say so to every request until somebody acts
             self._breaker.hold(self._endpoint.pause_seconds, said)
         if status in (401, 402, 403):
-            raise self._unavailable(said, "请检查 api_key 是否正确、是否有权使用该模型、是否欠费")
+            raise self.unavailable(said, "请检查 api_key 是否正确、是否有权使用该模型、是否欠费")
         if 300 <= status < 400:
-            raise self._unavailable(f"HTTP {status}：服务要求重定向，已拒绝", "请把 base_url 改为最终地址")
-        raise self._unavailable(said, "请检查 base_url、模型名和输入长度")
+            raise self.unavailable(f"HTTP {status}：服务要求重定向，已拒绝", "请把 base_url 改为最终地址")
+        raise self.unavailable(said, "请检查 base_url、模型名和输入长度")
 
     def _said(self, reply: _Reply) -> str:
         heard = reply.body[:MOST_HEARD].decode("utf-8", "replace")
@@ -224,9 +224,10 @@ class ModelService:
     def _left_alone(self, paused: Paused) -> ModelUnavailable:
         until = datetime.now().astimezone() + timedelta(seconds=paused.seconds)
         reason = f"暂停访问到 {until:%H:%M:%S}，还有 {paused.seconds:.0f} 秒；原因：{paused.reason}"
-        return self._unavailable(reason, "到时会自动再试")
+        return self.unavailable(reason, "到时会自动再试")
 
-    def _unavailable(self, reason: str, hint: str) -> ModelUnavailable:
+    def unavailable(self, reason: str, hint: str) -> ModelUnavailable:
+        """The error that says so, without the key, should the reason quote it."""
         return ModelUnavailable(
             f"模型服务 {self.name} 不可用（{without_key(reason, self._endpoint.api_key)}）", hint=hint
         )

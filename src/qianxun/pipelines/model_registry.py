@@ -14,7 +14,7 @@ from qianxun.models import ChatEndpoint, RemoteEndpoint, RerankEndpoint
 from qianxun.models.reach import Reach, check_url
 from qianxun.pipelines.model_clients import Clients
 from qianxun.pipelines.model_threads import ModelThreads
-from qianxun.ports import ChatModel, EmbeddingModel, RerankModel, never
+from qianxun.ports import EmbeddingModel, RerankModel, StreamingChatModel, never
 from qianxun.records import Records, user_models
 from qianxun.records.sealing import Sealing
 from qianxun.records.user_models import MODEL_TYPES, REF_PREFIX, NewModel, SealedKey, Stored, UserModel
@@ -179,7 +179,7 @@ class Registry:
     def rerank(self, ref: str) -> RerankModel:
         return RegisteredRerank(self, ref, self._usable(ref, ("rerank",)).version)
 
-    def chat(self, ref: str) -> ChatModel:
+    def chat(self, ref: str) -> StreamingChatModel:
         return RegisteredChat(self, ref, self._usable(ref, CHATTING).model.model_name)
 
     @contextmanager
@@ -346,7 +346,7 @@ class RegisteredRerank:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredChat:
-    """Implements `ports.ChatModel`."""
+    """Implements `ports.StreamingChatModel`."""
 
     registry: Registry
     ref: str
@@ -361,3 +361,8 @@ class RegisteredChat:
         with self.registry.lent(self.ref, CHATTING) as client:
             reply: str = client.complete(messages)
             return reply
+
+    def stream(self, messages: Sequence[Message], stop: Callable[[], bool] = never) -> Iterator[str]:
+        """The client is lent until the last piece has been read, or the iterator is closed."""
+        with self.registry.lent(self.ref, CHATTING) as client:
+            yield from client.stream(messages, stop)
