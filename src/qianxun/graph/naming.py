@@ -15,6 +15,7 @@ MOST: Final = 24  # entities
 HOMONYMS: Final = 12  # entities that one form may mean
 BARE: Final = 0.9  # 龙晶 for 龙晶（游戏）
 PART: Final = 0.6  # 卡塞尔 for 文森特·卡塞尔
+LONE: Final = 0.4  # a name of one character: most such characters are part of a word
 WITHIN: Final = 0.25  # a name inside a longer one that stands there
 ALIKE: Final = 0.5  # share of a name's pairs of characters that must stand in the question
 
@@ -60,7 +61,11 @@ def _spans(names: Names, entity_of: Numbers, folded: str) -> Iterator[tuple[int,
                 continue
             exact = names.forms.get(form)
             whole = () if exact is None else (exact,)
-            kinds = ((whole, 1.0), (names.bare.get(form, ()), BARE), (names.parts.get(form, ()), PART))
+            kinds: tuple[tuple[Sequence[int], float], ...] = (
+                (whole, 1.0 if len(form) > 1 else LONE),
+                (names.bare.get(form, ()), BARE),
+                (names.parts.get(form, ()), PART),
+            )
             for forms, weight in kinds:
                 if held := _held(entity_of, forms):
                     yield start, end, held, weight
@@ -72,7 +77,7 @@ def _held(entity_of: Numbers, forms: Sequence[int]) -> list[int]:
 
 
 def _can_name(form: str) -> bool:
-    return len(form) > 1 and form not in STOP_WORDS and not form[0].isspace() and not form[-1].isspace()
+    return form[0].isalnum() and not form[-1].isspace() and form not in STOP_WORDS
 
 
 def _is_cut(folded: str, start: int, end: int) -> bool:

@@ -14,13 +14,17 @@ from hashlib import blake2b
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qianxun.chinese import fold
 from qianxun.graph.columns import FactColumns, Kept, Names, Numbers
+from qianxun.graph.grouping import Grouped, grouped
 from qianxun.graph.importance import importance
 from qianxun.graph.merging import main_names
 from qianxun.graph.naming import Match, named
+from qianxun.graph.question import units_of
 from qianxun.graph.ties import Ties, distinct, standing_together, tied
+from qianxun.graph.walk import Roads, roads
 from qianxun.graph_types import Alias, ChunkFacts, Entity, Evidence, Relation
 from qianxun.types import Keys, Scores
 
@@ -179,6 +183,18 @@ class KnowledgeGraph:
             ),
         )
 
+    def types_like(self, units: Iterable[str]) -> tuple[int, ...]:
+        """Types of ties that have one of these characters or words."""
+        return tuple(sorted({kind for unit in units for kind in self._types_by_unit.get(unit, ())}))
+
+    @cached_property
+    def _types_by_unit(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for kind in np.unique(self.ties.type).tolist():
+            for unit in set(units_of(self.types[kind])):
+                found.setdefault(unit, []).append(kind)
+        return found
+
     def relations_of(self, entities: Iterable[str]) -> tuple[Relation, ...]:
         """Every relation that begins or ends at one of these, in the order of their ends."""
         return tuple(map(self.relation, self.ties_of(self.rows(entities)).tolist()))
@@ -195,12 +211,23 @@ class KnowledgeGraph:
         other = source != target
         return grouped(len(self), np.concatenate([source, target[other]]), np.concatenate([rows, rows[other]]))
 
+    @cached_property
+    def roads(self) -> Roads:
+        """The way from every node to its neighbours, for a walk."""
+        return roads(len(self), len(self.chunks), self.ties, self.standing)
+
     # ── chunks ───────────────────────────────────────────────────────────────────────────────────
 
     def chunks_of(self, entities: Iterable[str]) -> Keys:
         """The keys of the chunks in which one of these stands, sorted."""
         found = [self.chunks_by_entity.of(row) for row in self.rows(entities)]
         return self.kept.keys[np.unique(np.concatenate(found))] if found else np.empty(0, dtype=np.int64)
+
+    def places(self, keys: Keys) -> tuple[Numbers, NDArray[np.bool_]]:
+        """Where these chunks stand among all, and which of them are there."""
+        at = np.searchsorted(self.chunks, keys)
+        at[at == len(self.chunks)] = 0
+        return at, (self.chunks[at] == keys) if len(self.chunks) else np.zeros(len(keys), dtype=np.bool_)
 
     @cached_property
     def standing(self) -> Numbers:
@@ -222,23 +249,3 @@ class KnowledgeGraph:
     def _mentions_by_entity(self) -> Grouped:
         there = np.flatnonzero(self.placed >= 0)
         return grouped(len(self), self.placed[there], there)
-
-
-# ── columns by their owner ───────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Grouped:
-    """Values by their owner's number (compressed sparse rows)."""
-
-    begins: Numbers
-    values: Numbers
-
-    def of(self, owner: int) -> Numbers:
-        return self.values[self.begins[owner] : self.begins[owner + 1]]
-
-
-def grouped(count: int, owners: Numbers, values: Numbers) -> Grouped:
-    order = np.argsort(owners, kind="stable")
-    begins = np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=count)))).astype(np.int64)
-    return Grouped(begins, values[order])

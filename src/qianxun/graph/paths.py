@@ -1,0 +1,91 @@
+"""Ways through the graph that say what a question says: from a thing it names, along relations it speaks of.
+
+A way is worth the share of the question that its beginning and its relations explain; every step along a relation that
+the question does not speak of costs, the more the busier the crossing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from qianxun.graph.columns import Numbers
+from qianxun.graph.naming import Match
+from qianxun.graph.network import KnowledgeGraph
+from qianxun.graph.question import Question
+from qianxun.graph.ties import TOGETHER
+
+STEPS: Final = 3
+BREADTH: Final = 40  # ways that go on
+CROSSING: Final = 160  # ties of one entity that are looked at
+ALONG, AGAINST = 0.98, 0.9  # a relation that is asked for, in its direction and the other
+UNASKED: Final = 0.5
+FITTING: Final = 0.3  # the share of a relation's words that must be asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """``explained`` counts units of the question; ``cost`` is what the steps leave of it."""
+
+    entity: int
+    ties: tuple[int, ...]
+    bits: int
+    explained: float
+    cost: float = 1.0
+
+    def score(self, question: Question) -> float:
+        return min(1.0, self.explained / max(1, question.telling.bit_count())) * self.cost
+
+
+def ways(graph: KnowledgeGraph, question: Question, matches: Sequence[Match]) -> list[tuple[Way, float]]:
+    """Every way that was looked at, with its score, best first."""
+    found: list[tuple[Way, float]] = []
+    going = list(_beginnings(question, matches))
+    for _ in range(STEPS):
+        reached = [step for way in going for step in _steps(graph, question, way)]
+        scored = sorted(((step, step.score(question)) for step in reached), key=lambda each: (-each[1], each[0].ties))
+        found += scored
+        going = [way for way, _ in scored[:BREADTH]]
+    return sorted(found, key=lambda each: (-each[1], each[0].ties))
+
+
+def _beginnings(question: Question, matches: Sequence[Match]) -> Iterator[Way]:
+    for match in matches:
+        bits = question.bits(match.start, match.end)
+        explained = max(0.5, (bits & question.telling).bit_count()) * match.weight
+        yield Way(match.entity, (), bits, explained)
+
+
+def _steps(graph: KnowledgeGraph, question: Question, way: Way) -> Iterator[Way]:
+    ties = graph.ties
+    at_hand = graph.ties_by_entity.of(way.entity)
+    stated = at_hand[ties.type[at_hand] != TOGETHER]
+    busy = 1.0 / (1.0 + 0.15 * math.log2(1 + len(stated)))
+    alike = Counter(zip(ties.type[stated].tolist(), (ties.source[stated] == way.entity).tolist(), strict=True))
+    for tie in _looked_at(graph, question, stated):
+        if tie in way.ties:
+            continue
+        source, target = int(ties.source[tie]), int(ties.target[tie])
+        fit = question.fit(graph.types[int(ties.type[tie])])
+        new = (fit.bits & question.telling & ~way.bits).bit_count()
+        is_along = source == way.entity
+        fan = alike[int(ties.type[tie]), is_along]
+        along = ALONG * fan**-0.05 if is_along else AGAINST * fan**-0.2
+        cost = along if fit.share >= FITTING and new else UNASKED * busy * along
+        explained = way.explained + fit.share * new
+        other = target if source == way.entity else source
+        yield Way(other, (*way.ties, tie), way.bits | (fit.bits if fit.share >= 0.5 else 0), explained, way.cost * cost)
+
+
+def _looked_at(graph: KnowledgeGraph, question: Question, stated: Numbers) -> list[int]:
+    if len(stated) <= CROSSING:
+        return [int(tie) for tie in stated.tolist()]
+    kinds = {kind: question.fit(graph.types[kind]).share for kind in set(graph.ties.type[stated].tolist())}
+    fitting = np.array([kinds[kind] for kind in graph.ties.type[stated].tolist()])
+    order = np.lexsort((stated, -graph.ties.weight[stated], -fitting))
+    return [int(tie) for tie in stated[order[:CROSSING]].tolist()]
