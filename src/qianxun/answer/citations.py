@@ -1,0 +1,118 @@
+"""Marks in a reply: which sentence rests on which passages. Only passages that were given can be cited.
+
+A reply is read as it comes. Its words go on at once; marks, links and images never do. Once a sentence and the marks
+behind it are over, it is told with the passages that it cites. A whole reply is the same reader fed once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from qianxun.answer.plain_text import LINK_START, LINK_TAKEN_OUT, Atom, Mark, TextReader, Words
+from qianxun.answer_types import Flag
+
+_ENDING: Final = re.compile(
+    r"(?:[。！？!?｡…]+|(?<=[^\W\d_])\.|(?<=\d\d\d)\.|(?<=[)\]）】])\.)[」』”’）】〕》〉\"')]*\Z"
+)
+"""Where a sentence may be over; a semicolon ends none: what is cited behind it stands for what is before it, too."""
+_LAST: Final = frozenset("。！？!?｡….」』”’）】〕》〉\"')")
+_GOES_ON: Final = frozenset("，、。！？!?｡…；;」』”’）】〕》〉")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Words of the reply, in order; joined they are the reply without its marks and links."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A sentence is over: ``text`` is all of it, ``numbers`` what it cites, ``space`` what parts it from the next."""
+
+    text: str
+    numbers: tuple[int, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    space: str = ""
+
+
+Reading: TypeAlias = Said | Ended
+
+
+class CitationReader:
+    """Reads a reply in pieces, cut anywhere: what it gives does not depend on where, but for how `Said` is cut."""
+
+    def __init__(self, given: Collection[int]) -> None:
+        self._given = frozenset(given)
+        self._reader = TextReader()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._sentence, self._space, self._is_over = "", "", False
+        self._numbers: list[int] = []
+        self._flags: list[Flag] = []
+
+    def feed(self, piece: str) -> Iterator[Reading]:
+        for atom in self._reader.feed(piece):
+            yield from self._take(atom)
+
+    def close(self) -> Iterator[Reading]:
+        for atom in self._reader.close():
+            yield from self._take(atom)
+        yield from self._end()
+
+    def _take(self, atom: Atom) -> Iterator[Reading]:
+        if isinstance(atom, Words):
+            yield from self._words(atom.text)
+        elif isinstance(atom, Mark):
+            self._cite(atom)
+        else:
+            if LINK_START.match(atom.written):
+                yield from self._words(LINK_TAKEN_OUT)
+            self._flags.append(Flag("link_removed", atom.written[:200], "资料和回复中的链接、图片与 HTML 一律不输出"))
+
+    def _cite(self, mark: Mark) -> None:
+        for number in mark.numbers:
+            if number in self._given:
+                self._numbers.append(number)
+            else:
+                self._flags.append(Flag("unknown_citation", mark.written, f"没有编号为 {number} 的资料"))
+
+    def _words(self, text: str) -> Iterator[Reading]:
+        said = ""
+        for mark in text:
+            if self._is_over and not mark.isspace():
+                if mark not in _GOES_ON or "\n" in self._space:
+                    yield from _told(said)
+                    said = ""
+                    yield from self._end()
+                else:
+                    said += self._space
+                    self._sentence, self._space, self._is_over = self._sentence + self._space, "", False
+            if mark.isspace() and (self._is_over or self._is_over_before(mark)):
+                self._space += mark
+                self._is_over = True
+                continue
+            said += mark
+            self._sentence += mark
+            self._is_over = mark in _LAST and mark != "." and bool(_ENDING.search(self._sentence[-16:]))
+        yield from _told(said)
+
+    def _is_over_before(self, space: str) -> bool:
+        """A line is a sentence; a full stop ends one only where a space follows."""
+        if space == "\n":
+            return bool(self._sentence.strip())
+        return self._sentence[-1:] in _LAST and bool(_ENDING.search(self._sentence[-16:]))
+
+    def _end(self) -> Iterator[Reading]:
+        if self._sentence.strip() or self._numbers or self._flags:
+            yield Ended(self._sentence, tuple(dict.fromkeys(self._numbers)), tuple(self._flags), self._space)
+        self._begin()
+
+
+def _told(said: str) -> Iterator[Reading]:
+    if said:
+        yield Said(said)

@@ -1,0 +1,273 @@
+"""Answers from passages: by a language model where there is one, of the passages' own sentences otherwise.
+
+Whatever a model says, an answer cites only what was given, has no figure that its sources do not have, and no link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from qianxun.answer.citations import CitationReader, Ended, Reading, Said
+from qianxun.answer.extractive import Quoted, extract
+from qianxun.answer.given import Given, as_context
+from qianxun.answer.plain_text import without_links
+from qianxun.answer.prompt import NOT_FOUND, answer_messages, direct_messages
+from qianxun.answer.sentence_check import Judged, declines, judge
+from qianxun.answer.sufficiency import Sufficiency, sufficiency
+from qianxun.answer.written import Written, marks, source_of
+from qianxun.answer_types import (
+    Answer,
+    AnswerContext,
+    AnswerEvent,
+    Citation,
+    Done,
+    Failed,
+    Flag,
+    SentenceCited,
+    SourcesFound,
+    Token,
+)
+from qianxun.errors import ModelError
+from qianxun.ports import ChatModel, RerankModel, never
+from qianxun.types import Degraded, Message
+
+LONGEST_REPLY: Final = 100_000  # characters; what comes after is not read
+_SHOWN_QUESTION: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerGenerator:
+    """Answers a question from passages. Blocking: an event loop calls it in a thread.
+
+    Without ``llm`` an answer is made of the passages' own sentences, each cited. ``reader`` may judge how well a
+    passage fits a question, where the base has a model that can.
+    """
+
+    llm: ChatModel | None = None
+    reader: RerankModel | None = None
+
+    def generate(
+        self, query: str, context: Given, *, history: Sequence[Message] = (), images: Sequence[str] = ()
+    ) -> Answer:
+        """The answer, whole. A model that fails is said in ``degraded``, and the passages answer themselves."""
+        given = as_context(context)
+        if self.llm is None or not given.passages:
+            return self._extracted(query, given)
+        try:
+            reply = self.llm.complete(answer_messages(query, given, history, images))
+        except ModelError as error:
+            return _degraded(self._extracted(query, given), error)
+        draft = _Draft(given)
+        for _ in draft.read(_once(reply)):
+            pass
+        return self._finished(query, given, draft)
+
+    def stream(
+        self,
+        query: str,
+        context: Given,
+        *,
+        history: Sequence[Message] = (),
+        images: Sequence[str] = (),
+        stop: Callable[[], bool] = never,
+    ) -> Iterator[AnswerEvent]:
+        """The answer as it comes; `Done` or `Failed` is the last event. To close the iterator ends the model's call.
+
+        A sentence that turns out to be wrong was shown by then: it is flagged, and `Done` is without it.
+        """
+        given = as_context(context)
+        yield SourcesFound(tuple(source_of(each, 0) for each in given.passages))
+        if self.llm is None or not given.passages:
+            yield from _shown(self._extracted(query, given))
+            return
+        draft = _Draft(given)
+        messages = answer_messages(query, given, history, images)
+        try:
+            yield from draft.read(_pieces(self.llm, messages, stop))
+        except ModelError as error:
+            partial = draft.written.answer("model", is_partial=True)
+            if not draft.is_begun:
+                partial = replace(self._extracted(query, given), is_partial=True)
+            yield Failed(error.word, error.message, _degraded(partial, error))
+            return
+        yield Done(self._finished(query, given, draft))
+
+    def direct(self, query: str, *, history: Sequence[Message] = (), images: Sequence[str] = ()) -> Answer:
+        """An answer without sources: small talk, or a caller who wants nothing looked up."""
+        if self.llm is None:
+            return _without_model()
+        try:
+            reply = self.llm.complete(direct_messages(query, history, images))
+        except ModelError as error:
+            return _degraded(_without_model(), error)
+        draft = _Draft(AnswerContext(), is_direct=True)
+        for _ in draft.read(_once(reply)):
+            pass
+        return draft.written.answer("direct")
+
+    def stream_direct(
+        self,
+        query: str,
+        *,
+        history: Sequence[Message] = (),
+        images: Sequence[str] = (),
+        stop: Callable[[], bool] = never,
+    ) -> Iterator[AnswerEvent]:
+        """`direct`, as it comes."""
+        yield SourcesFound(())
+        if self.llm is None:
+            yield from _shown(_without_model())
+            return
+        draft = _Draft(AnswerContext(), is_direct=True)
+        try:
+            yield from draft.read(_pieces(self.llm, direct_messages(query, history, images), stop))
+        except ModelError as error:
+            partial = draft.written.answer("direct", is_partial=True)
+            yield Failed(error.word, error.message, _degraded(partial, error))
+            return
+        yield Done(draft.written.answer("direct"))
+
+    def judge(self, query: str, context: Given) -> Sufficiency:
+        """Whether these passages can answer the question, and why not."""
+        return sufficiency(query, as_context(context).passages, self.reader)
+
+    def _extracted(self, query: str, given: AnswerContext) -> Answer:
+        enough = sufficiency(query, given.passages, self.reader)
+        quoted = extract(query, given.passages) if enough else ()
+        return _joined(quoted) if quoted else declined(query)
+
+    def _finished(self, query: str, given: AnswerContext, draft: _Draft) -> Answer:
+        """The model's answer without what was dropped; where nothing is left that is cited, the passages' own."""
+        answer = draft.written.answer("model")
+        if answer.citations:
+            return answer
+        if declines(answer.answer):
+            return replace(declined(query), flags=answer.flags)
+        told = Degraded("model", "模型的回复没有一句能由资料证实，改用资料原句")
+        return replace(self._extracted(query, given), flags=answer.flags, degraded=(told,))
+
+
+def declined(query: str) -> Answer:
+    """The sources do not say: an answer, too."""
+    asked = " ".join(without_links(query).split())
+    asked = f"{asked[:_SHOWN_QUESTION]}…" if len(asked) > _SHOWN_QUESTION else asked
+    return Answer(f"{NOT_FOUND}能回答“{asked}”的内容。", form="declined")
+
+
+# ── the passages' own sentences ──────────────────────────────────────────────────────────────────
+
+
+def _joined(quoted: Sequence[Quoted]) -> Answer:
+    written = Written()
+    for at, each in enumerate(quoted):
+        numbers, _ = written.number((each.passage,))
+        space = "\n" if each.is_item and at + 1 < len(quoted) else ""
+        written.add(each.shown, numbers, space)
+    return written.answer("extractive")
+
+
+def _shown(answer: Answer) -> Iterator[AnswerEvent]:
+    """A whole answer as events: a sentence, its marks, its citation."""
+    told = 0
+    seen: set[int] = set()
+    for citation in answer.citations:
+        end = citation.end + len(marks(citation.numbers))
+        yield Token(answer.answer[told : citation.end])
+        yield Token(answer.answer[citation.end : end])
+        fresh = tuple(each for each in answer.sources if each.number in citation.numbers and each.number not in seen)
+        seen.update(citation.numbers)
+        yield SentenceCited(citation, (), fresh)
+        told = end
+    if told < len(answer.answer):
+        yield Token(answer.answer[told:])
+    yield Done(answer)
+
+
+# ── a model's reply ──────────────────────────────────────────────────────────────────────────────
+
+
+class _Draft:
+    """A model's reply while it is read: what was shown, and what may stay."""
+
+    def __init__(self, given: AnswerContext, *, is_direct: bool = False) -> None:
+        self._passages = given.passages
+        self._is_direct = is_direct
+        self._reader = CitationReader([each.number for each in given.passages])
+        self._shown = Written()
+        self.written = Written()
+        self.is_begun = False
+
+    def read(self, pieces: Iterator[str]) -> Iterator[AnswerEvent]:
+        """What is to be shown, piece by piece. A model that fails in the midst is told after what came before it."""
+        left = LONGEST_REPLY
+        try:
+            for piece in pieces:
+                yield from self._events(self._reader.feed(piece[:left]))
+                left -= len(piece)
+                if left <= 0:
+                    break
+        except ModelError:
+            yield from self._events(self._reader.close())
+            raise
+        finally:
+            _close(pieces)
+        yield from self._events(self._reader.close())
+
+    def _events(self, readings: Iterator[Reading]) -> Iterator[AnswerEvent]:
+        for reading in readings:
+            self.is_begun = True
+            if isinstance(reading, Said):
+                yield Token(reading.text)
+            else:
+                yield from self._ended(reading)
+
+    def _ended(self, ended: Ended) -> Iterator[AnswerEvent]:
+        judged = Judged((), ended.flags) if self._is_direct else judge(ended, self._passages)
+        numbers, fresh = self.written.number(judged.passages) if judged.is_kept else ((), ())
+        if numbers:
+            yield Token(marks(numbers))
+        citation = self._shown.add(ended.text, numbers, ended.space)
+        if numbers or judged.flags:
+            yield SentenceCited(Citation(citation.start, citation.end, numbers), judged.flags, fresh)
+        if ended.space:
+            yield Token(ended.space)
+        self.written.flags.extend(judged.flags)
+        if judged.is_kept:
+            self.written.add(ended.text, numbers, ended.space)
+        else:
+            self.written.leave_out(ended.space)
+            self.written.flags.append(Flag("dropped", ended.text.strip(), "没有资料证实，已从答案中去掉"))
+
+
+def _once(reply: str) -> Iterator[str]:
+    yield reply
+
+
+def _pieces(llm: ChatModel, messages: Sequence[Message], stop: Callable[[], bool]) -> Iterator[str]:
+    """The reply as it comes; from a model that cannot stream, whole."""
+    streamed: Any = getattr(llm, "stream", None)
+    if streamed is None:
+        return _once_asked(llm, messages)
+    pieces: Iterator[str] = streamed(messages, stop)
+    return pieces
+
+
+def _once_asked(llm: ChatModel, messages: Sequence[Message]) -> Iterator[str]:
+    yield llm.complete(messages)
+
+
+def _close(pieces: Iterator[str]) -> None:
+    close = getattr(pieces, "close", None)
+    if close is not None:
+        close()
+
+
+def _degraded(answer: Answer, error: ModelError) -> Answer:
+    return replace(answer, degraded=(*answer.degraded, Degraded("model", error.message)))
+
+
+def _without_model() -> Answer:
+    told = "这里没有配置对话模型，不查资料就无法回答。请换一种检索方式（如 mix），或配置对话模型。"
+    return Answer(told, form="direct")

@@ -1,0 +1,79 @@
+"""What becomes of a model's sentence: kept with its sources, kept with a flag, or dropped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from qianxun.answer.citations import Ended
+from qianxun.answer.figures import figures
+from qianxun.answer.grounding import Evidence, unsupported
+from qianxun.answer_types import Flag, Passage
+from qianxun.chinese import grams
+
+HELD: Final = 0.6  # of a sentence's pairs of characters stand in a passage: it is taken from there
+_DECLINES: Final = re.compile(
+    "(?:资料|材料|文档|文中|上下文|提供的|给出的|信息)[^。]{0,30}(?:没有|未|并未|无法|不足|不包含|未能|找不到|不能)"
+    "|无法(?:根据|从|依据)?[^。]{0,20}(?:回答|得知|确定|判断)|没有找到|不知道"
+    "|cannot (?:be )?(?:answer|determin|find|found)"
+    "|(?:not|n't) (?:mention|contain|provide|include|specif|enough)|no (?:relevant )?information",
+    re.IGNORECASE,
+)
+_LEADS_ON: Final = re.compile(r"[：:]\s*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """``passages``: what the sentence rests on; ``is_kept``: whether it may stand in an answer."""
+
+    passages: tuple[Passage, ...]
+    flags: tuple[Flag, ...]
+    is_kept: bool = True
+
+
+def declines(text: str) -> bool:
+    """Whether a sentence says that the sources do not tell."""
+    return _DECLINES.search(text) is not None
+
+
+def judge(sentence: Ended, passages: Sequence[Passage]) -> Judged:
+    """Every figure must stand in what is cited. A sentence that cites nothing is given the passage it was taken from,
+    where there is one; without, it is flagged, and dropped where it has figures."""
+    text = sentence.text.strip()
+    if not any(mark.isalnum() for mark in text):
+        return Judged((), sentence.flags)
+    cited = tuple(each for each in passages if each.number in sentence.numbers)
+    if not cited and not declines(text):
+        holder = _holder(text, passages)
+        cited = (holder,) if holder is not None else ()
+    wrong = unsupported(text, Evidence.of(map(_whole, cited)))
+    if wrong:
+        told = "、".join(dict.fromkeys(each.written for each in wrong))
+        reason = f"所引资料中没有 {told}" if cited else f"没有引用资料，无从核对 {told}"
+        return Judged((), (*sentence.flags, Flag("unsupported_number", text, reason)), is_kept=False)
+    if cited or declines(text) or _LEADS_ON.search(text):
+        return Judged(cited, sentence.flags)
+    points_elsewhere = any(each.kind == "link_removed" for each in sentence.flags)
+    flags = (*sentence.flags, Flag("uncited", text, "没有标明所依据的资料"))
+    return Judged((), flags, is_kept=not points_elsewhere)
+
+
+def _whole(passage: Passage) -> str:
+    return f"{passage.doc_name}\n{passage.text}"
+
+
+def _holder(text: str, passages: Sequence[Passage]) -> Passage | None:
+    """The passage that a sentence without a mark was taken from: most of its words and all its figures are there."""
+    own = {gram for gram in grams(text) if len(gram) > 1}
+    if len(own) < 4:
+        return None
+    best: tuple[float, Passage] | None = None
+    for passage in passages:
+        share = len(own.intersection(grams(_whole(passage)))) / len(own)
+        if share >= HELD and (best is None or share > best[0]):
+            best = (share, passage)
+    if best is None or (figures(text) and unsupported(text, Evidence.of([_whole(best[1])]))):
+        return None
+    return best[1]
