@@ -40,7 +40,7 @@ def test_a_reply_becomes_facts_at_the_places_where_the_text_says_so() -> None:
         Mention("二甲双胍", "MEDICINE", 0, 4),
         Mention("2型糖尿病", "DISEASE", 8, 13),
         Mention("世界卫生组织", "ORGANIZATION", 14, 20),
-        Mention("世卫组织", "TERM", 21, 25),
+        Mention("世卫组织", "CONCEPT", 21, 25),
         Mention("二甲双胍", "MEDICINE", 28, 32),
     )
     assert read.facts.statements == (Statement("二甲双胍", "2型糖尿病", "治疗", 0, len(first)),)
@@ -156,7 +156,7 @@ def test_types_are_words_in_one_form() -> None:
     told = [{"name": name, "type": kind} for name, kind in zip(text.split("、"), kinds, strict=True)]
     read = only(said({"entities": told}), text)
     found = [each.type for each in read.facts.mentions]
-    assert found == ["DISEASE", "DISEASE", "TERM", "TERM", "GENE", "TERM", "TERM", "TERM", "基因 位点"]
+    assert found == ["DISEASE", "DISEASE", "CONCEPT", "CONCEPT", "GENE", "CONCEPT", "CONCEPT", "CONCEPT", "基因 位点"]
 
 
 @pytest.mark.parametrize("kind", ["相关", "related_to", "见 https://evil.example", "很" * 31, "![图](x)"])

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from qianxun.chinese import fold
 from qianxun.graph.columns import Names, Numbers
 from qianxun.graph_types import Alias
 
@@ -15,12 +14,14 @@ def main_names(names: Names, stated: Numbers, given: Sequence[Alias]) -> Numbers
     """Form of a name → form of the name that its thing goes by, for every form there is.
 
     ``stated`` is (chunk, name, alias, …). A text's word is taken only where no other text gives the same alias to
-    another thing (公司 is the short name of every company); what people decided stands above it.
+    another thing (公司 is the short name of every company); what people decided stands above it: a name that they let
+    stand for itself (``Alias(name, name)``) is nobody's alias.
     """
-    leads = _stated(names, stated) | _given(names, given)
+    decided = _given(names, given)
+    leads = {alias: name for alias, name in (_stated(names, stated) | decided).items() if alias != name}
     main = np.arange(len(names.folded), dtype=np.int64)
     for form in leads:
-        main[form] = _end(names, leads, form)
+        main[form] = _end(names, leads, decided, form)
     return main
 
 
@@ -36,21 +37,23 @@ def _stated(names: Names, stated: Numbers) -> dict[int, int]:
 
 
 def _given(names: Names, given: Sequence[Alias]) -> dict[int, int]:
-    """Names that no text has are no entities, and need no merging."""
-    told = ((names.forms.get(_form(each.alias)), names.forms.get(_form(each.name))) for each in given)
-    return {alias: name for alias, name in told if alias is not None and name is not None and alias != name}
+    """A name that stands in no text is taken in as well: what people decided does not depend on which texts came."""
+    return {_form(names, each.alias): _form(names, each.name) for each in given}
 
 
-def _form(name: str) -> str:
-    return fold(name).strip()
+def _form(names: Names, name: str) -> int:
+    return int(names.form_of[names.number(name)])
 
 
-def _end(names: Names, leads: Mapping[int, int], form: int) -> int:
-    """Where the way of aliases leads. In a circle all go by the first of its names, in the order of letters."""
+def _end(names: Names, leads: Mapping[int, int], decided: Mapping[int, int], form: int) -> int:
+    """Where the way of aliases leads. In a circle all go by the name that people chose, or else by the first of its
+    names, in the order of letters."""
     way = [form]
     while way[-1] in leads:
         following = leads[way[-1]]
         if following in way:
-            return min(way[way.index(following) :], key=names.folded.__getitem__)
+            circle = way[way.index(following) :]
+            chosen = [decided[each] for each in circle if each in decided]
+            return min(chosen or circle, key=names.folded.__getitem__)
         way.append(following)
     return way[-1]

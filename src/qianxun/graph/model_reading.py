@@ -30,7 +30,7 @@ _SYSTEM: Final = """你为知识图谱阅读资料，找出其中的实体、关
 对每一段分别写出：
 一、entities：这一段正文里出现的人物、地点、机构、作品、事件、疾病、药物、产品、术语等专名与关键概念。
 name 照抄正文里的写法，一个字也不改，不写代词、数字和整句；type 取 PERSON、PLACE、ORGANIZATION、WORK、EVENT、DISEASE、
-SYMPTOM、MEDICINE、TREATMENT、PRODUCT、INDICATOR、TERM 之一，都不合适时自拟一个英文大写的词。
+SYMPTOM、MEDICINE、TREATMENT、PRODUCT、INDICATOR、CONCEPT 之一，都不合适时自拟一个英文大写的词。
 二、relations：正文明确说出的关系。source 与 target 都是上面的 name，读作“source 的 type 是 target”或“source type
 target”；type 用正文里的词，2 至 8 个字，如 出生地、治疗、隶属于。不推测，不用常识补充。
 三、aliases：正文明确说出两个名称指同一个事物的（又称、简称、括号里的另一名称），name 是全称，alias 是另一个名称。

@@ -22,7 +22,7 @@ ENTITIES: Final = 80  # of one text; what a model says beyond is left out
 RELATIONS: Final = 120
 ALIASES: Final = 40
 TYPE_LIMIT: Final = 30  # characters
-TERM: Final = "TERM"
+CONCEPT: Final = "CONCEPT"  # not TERM, which statistics call what may be a mere word: a model knows what it names
 TYPES: Final[Mapping[str, str]] = {
     "PERSON": "人物 人 姓名",
     "PLACE": "地点 地名 地区 国家 城市 LOCATION GPE",
@@ -36,7 +36,7 @@ TYPES: Final[Mapping[str, str]] = {
     "TREATMENT": "治疗 疗法 手术 检查",
     "PRODUCT": "产品 商品 设备 软件",
     "INDICATOR": "指标 数值 METRIC",
-    TERM: "术语 概念 名词 其他 OTHER CONCEPT MISC",
+    CONCEPT: "术语 概念 名词 其他 TERM OTHER MISC",
 }
 _TYPE_OF: Final = {word: kind for kind, words in TYPES.items() for word in (kind, *words.split())}
 _TYPE: Final = re.compile(r"[^\W\d_][\w· -]*")  # words alone: no address, no markup
@@ -109,7 +109,7 @@ def _number(value: object) -> int:
 
 
 _Fields: TypeAlias = Mapping[str, str | None]  # name → what it is taken for where it is not told; None: has to be
-_ENTITY: Final[_Fields] = {"name": None, "type": TERM}
+_ENTITY: Final[_Fields] = {"name": None, "type": CONCEPT}
 _RELATION: Final[_Fields] = {"source": None, "type": None, "target": None}
 _ALIAS: Final[_Fields] = {"name": None, "alias": None}
 
@@ -198,11 +198,11 @@ def _mentions(
 
 
 def kind_of(said: str) -> str:
-    """The type of an entity in one written form; one's own types are kept, what can be none is a TERM."""
+    """The type of an entity in one written form; one's own types are kept, what can be none is a CONCEPT."""
     said = said.strip().upper()
     if said in _TYPE_OF:
         return _TYPE_OF[said]
-    return said if len(said) <= TYPE_LIMIT and _TYPE.fullmatch(said) else TERM
+    return said if len(said) <= TYPE_LIMIT and _TYPE.fullmatch(said) else CONCEPT
 
 
 def _statements(
