@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,7 +16,6 @@ from qianxun.types import Found
 BUDGET: Final = 4000  # tokens
 _GRAPH: Final = 0.4  # of the budget, at the most: an answer is cited from passages
 _HEAD: Final = 8  # tokens around a passage beside its document's name: its number, brackets, line ends
-_SHORTEST: Final = 10  # characters: less than that, left over where passages overlap, says nothing
 
 
 def assemble(
@@ -38,8 +37,11 @@ def assemble(
     left = budget - context_tokens(told)
     taken: list[Passage] = []
     left_out = 0
-    for passage in _distinct(given, found):
-        fits = passage if _cost(passage) <= left else (None if taken else _begun(passage, left))
+    for each in (*given, *map(passage, found)):
+        own = _unsaid(each, taken)
+        if own is None:
+            continue
+        fits = own if _cost(own) <= left else (None if taken else _begun(own, left))
         if fits is None:
             left_out += 1
             continue
@@ -72,38 +74,35 @@ def _cost(each: Passage) -> int:
     return tokens(each.text) + tokens(each.doc_name) + _HEAD
 
 
-def _distinct(given: Sequence[Passage], found: Sequence[Found]) -> Iterator[Passage]:
-    """Every passage once, without what a better one of the same document has said."""
-    texts: set[str] = set()
-    spans: dict[str, list[Span]] = {}
-    for each in (*given, *map(passage, found)):
-        own = each if each.end <= each.start else _unsaid(each, spans.get(each.doc_id, ()))
-        bare = "" if own is None else "".join(own.text.split())
-        if own is None or bare in texts:
-            continue
-        texts.add(bare)
-        spans.setdefault(each.doc_id, []).append((own.start, own.end))
-        yield own
-
-
-def _unsaid(each: Passage, said: Sequence[Span]) -> Passage | None:
-    """What is left of a passage beside the spans of its document that were said; None where that is nothing.
-
-    Prose that overlaps at one end loses it, to whole sentences; a table's rows stay together with their header.
-    """
-    start, end = each.start, each.end
-    if any(one <= start and end <= other for one, other in said):
+def _unsaid(each: Passage, taken: Sequence[Passage]) -> Passage | None:
+    """What a passage adds to those that were taken; None where that is nothing."""
+    said = [(other.start, other.end) for other in taken if other.doc_id == each.doc_id]
+    own = each if each.end <= each.start else _beside(each, said)
+    if own is None or any(_bare(own.text) == _bare(other.text) for other in taken):
         return None
-    if len(each.text) != end - start:
-        return each
-    start = max((other for one, other in said if one <= start < other), default=start)
-    end = min((one for one, other in said if one < end <= other), default=end)
-    if (start, end) == (each.start, each.end):
+    return own
+
+
+def _bare(text: str) -> str:
+    return "".join(text.split())
+
+
+def _beside(each: Passage, said: Sequence[Span]) -> Passage | None:
+    """A passage without the spans of its document that were said.
+
+    Prose that overlaps at an end loses it, to whole sentences; a table's rows stay together with their header.
+    """
+    if any(one <= each.start and each.end <= other for one, other in said):
+        return None
+    start = max((other for one, other in said if one <= each.start < other), default=each.start)
+    end = min((one for one, other in said if one < each.end <= other), default=each.end)
+    if (start, end) == (each.start, each.end) or len(each.text) != each.end - each.start:
         return each
     ends = [each.start, *(each.start + at for at in _ends(each.text)), each.end]
-    start = max(at for at in ends if at <= start)
-    end = min((at for at in ends if at >= end and at > start), default=each.end)
-    return _cut(each, start, end) if start < end and end - start >= _SHORTEST else None
+    begin = max(at for at in ends if at <= start)
+    stop = min((at for at in ends if at >= max(end, begin + 1)), default=begin)
+    text = each.text[begin - each.start : stop - each.start]
+    return replace(each, text=text, start=begin, end=stop) if start < end and text.strip() else None
 
 
 def _begun(each: Passage, budget: int) -> Passage | None:
@@ -116,10 +115,6 @@ def _begun(each: Passage, budget: int) -> Passage | None:
     if each.end <= each.start:
         return replace(each, text=each.text[:at])
     return replace(each, text=each.text[:at], end=each.start + at - lead)
-
-
-def _cut(each: Passage, start: int, end: int) -> Passage:
-    return replace(each, text=each.text[start - each.start : end - each.start], start=start, end=end)
 
 
 def _ends(text: str) -> list[int]:
