@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sqlalchemy import Connection, Dialect, bindparam, delete, func, select
 
-from qianxun.records import pairs, rows
+from qianxun.records import graph, pairs, rows
 from qianxun.records.bulk import insert_rows
 from qianxun.records.compiled import Compiled, compiled
 from qianxun.records.counters import allocate
@@ -111,6 +111,7 @@ def remove_older_chunks(tx: Connection, versions: Sequence[tuple[int, int]]) -> 
         columns = select(ChunkRow.key, ChunkRow.document_key, ChunkRow.generation)
         found = tx.execute(columns.where(ChunkRow.document_key.in_(part)))
         doomed.extend(row.key for row in found if row.generation < newest[row.document_key])
+    graph.carry_over(tx, doomed, newest)
     _remove(tx, doomed)
 
 

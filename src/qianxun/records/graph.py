@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -36,6 +36,9 @@ from qianxun.types import Attributes, ChunkKind, Keys
 
 FACTS: Final = ("chunk_key", "knowledge_base_id", "document_key", "revision", "origin", "digest", "facts")
 STATISTICAL: Final = "statistical:"  # how the origin begins of what no model has read
+_READABLE: Final[tuple[Any, ...]] = (
+    ChunkRow.key, ChunkRow.document_key, ChunkRow.text, ChunkRow.kind, ChunkRow.headings, VersionRow.name,
+)  # fmt: skip
 LONGEST_NAME: Final = 255  # characters, as the columns of aliases have it
 
 
@@ -91,18 +94,15 @@ def unread(tx: Connection, knowledge_base: int, origin: str, after: int, limit: 
 
     A statistical reader leaves alone what a model has read; what another version of itself has read it reads again.
     """
-    columns = (ChunkRow.key, ChunkRow.document_key, ChunkRow.text, ChunkRow.kind, ChunkRow.headings, VersionRow.name)
+    lacking = _lacking(knowledge_base, origin, *_READABLE).where(ChunkRow.key > after)
+    return _readable(tx, lacking.order_by(ChunkRow.key).limit(limit))
+
+
+def _readable(tx: Connection, chunks: Select[Any]) -> list[Readable]:
     same_version = and_(VersionRow.document_key == ChunkRow.document_key, VersionRow.generation == ChunkRow.generation)
-    query = (
-        _lacking(knowledge_base, origin, *columns)
-        .join(VersionRow, same_version)
-        .where(ChunkRow.key > after)
-        .order_by(ChunkRow.key)
-        .limit(limit)
-    )
     return [
         Readable(key, document, text, kind, tuple(headings), name)
-        for key, document, text, kind, headings, name in tx.execute(query)
+        for key, document, text, kind, headings, name in tx.execute(chunks.join(VersionRow, same_version))
     ]
 
 
@@ -150,6 +150,26 @@ def write_facts(tx: Connection, knowledge_base: int, read: Sequence[Read]) -> in
     ]
     insert_rows(tx, GraphFactsRow, FACTS, rows)
     return len(rows)
+
+
+def carry_over(tx: Connection, doomed: Sequence[int], newest: Mapping[int, int]) -> None:
+    """What models read in chunks that are about to go, kept for those of the document's newest generation that say the
+    same: nobody is asked twice. ``newest`` is document → generation."""
+    read: dict[tuple[int, str], Any] = {}
+    for part in in_slices(doomed):
+        query = select(GraphFactsRow.__table__).where(
+            GraphFactsRow.chunk_key.in_(part), GraphFactsRow.origin.not_like(f"{STATISTICAL}%")
+        )
+        read.update(((row.document_key, row.digest), row) for row in tx.execute(query))
+    kept: dict[int, list[Read]] = {}
+    for document in sorted({document for document, _ in read}):
+        same = (ChunkRow.document_key == document) & (ChunkRow.generation == newest[document])
+        for each in _readable(tx, select(*_READABLE).where(same)):
+            if (row := read.get((document, each.digest))) is not None:
+                told = Read(each.key, document, row.origin, row.digest, unpacked(row.facts))
+                kept.setdefault(row.knowledge_base_id, []).append(told)
+    for knowledge_base, told_again in kept.items():
+        write_facts(tx, knowledge_base, told_again)
 
 
 def forget_facts(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> None:
