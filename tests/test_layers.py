@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("example_library",),
     ("example_search",),
     ("engine",),
+    ("blocking",),
     ("service",),
     ("client",),  # speaks the service's language: its shapes and filters
     ("workflow", "integrations", "console", "cli"),

@@ -1,0 +1,184 @@
+"""An engine for code that does not await: it lives on an event loop in a thread of its own.
+
+with open_blocking("./qianxun-data") as rag:
+    kb = rag.create_knowledge_base("医保")
+    rag.add(kb.id, ["手册.pdf"])
+    found = rag.retrieve(kb.id, "住院报销比例是多少").found
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import aclosing, contextmanager
+from functools import wraps
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final, TypeVar
+
+from qianxun.engine import Engine
+from qianxun.errors import BadInput
+
+Result = TypeVar("Result")
+_END: Final = object()
+
+
+class BlockingEngine:
+    """Every method of `Engine` under its own name and without ``await``; ``ask_stream`` gives an iterator.
+
+    May be used from any thread but the loop's own, and from several at once.
+    """
+
+    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
+        """Speaks with an engine that was opened on ``loop``, which somebody else keeps running."""
+        self.engine = engine
+        self.loop = loop
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._is_closing = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        held = getattr(self.engine, name)
+        if inspect.isasyncgenfunction(held):
+            return wraps(held)(lambda *given, **named: self.iterate(held(*given, **named)))
+        if inspect.iscoroutinefunction(held):
+            return wraps(held)(lambda *given, **named: self.run(held(*given, **named)))
+        return held
+
+    def of(self, tenant: str) -> BlockingEngine:
+        """The same engine as another tenant sees it."""
+        other = BlockingEngine(self.engine.of(tenant), self.loop)
+        other._calls = self._calls  # they end with this one
+        return other
+
+    def run(self, work: Coroutine[Any, Any, Result], *, instead: str = "await") -> Result:
+        """What ``work`` returns or raises. Whoever is interrupted while waiting takes the work with them.
+
+        ``instead`` is what to call from the engine's own loop, where waiting would wait for ever.
+        """
+        begun = self._begin(work, instead)
+        try:
+            return begun.result()
+        except CancelledError:
+            raise _closed() from None
+        finally:
+            begun.cancel()
+
+    async def join(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """What ``work`` returns or raises, for code that awaits on whichever loop."""
+        if asyncio.get_running_loop() is self.loop:
+            return await work
+        begun = self._begin(work, "await")
+        try:
+            return await asyncio.wrap_future(begun)
+        except asyncio.CancelledError:
+            if self._is_closing:
+                raise _closed() from None
+            raise
+
+    def iterate(self, stream: AsyncGenerator[Result, None]) -> Iterator[Result]:
+        """The items of ``stream`` as they come. It is closed as soon as the iterator is."""
+        queue: SimpleQueue[Any] = SimpleQueue()
+        pump = self._begin(_pumped(stream, queue.put), "async for")
+        pump.add_done_callback(lambda _: queue.put(_END))
+        try:
+            while (item := queue.get()) is not _END:
+                yield item
+            pump.result()
+        except CancelledError:
+            raise _closed() from None
+        finally:
+            pump.cancel()
+
+    async def end_calls(self) -> None:
+        """Ends what other threads have under way, and takes nothing more: the engine is about to close."""
+        self._is_closing = True
+        calls = tuple(self._calls)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    def _begin(self, work: Coroutine[Any, Any, Result], instead: str) -> Future[Result]:
+        if _running() is self.loop:
+            work.close()
+            raise BadInput("在引擎自己的事件循环里不能阻塞等待", hint=f"请改用 {instead}")
+        if self._is_closing or not self.loop.is_running():
+            work.close()
+            raise _closed()
+        return asyncio.run_coroutine_threadsafe(self._counted(work), self.loop)
+
+    async def _counted(self, work: Coroutine[Any, Any, Result]) -> Result:
+        call = asyncio.current_task()
+        assert call is not None
+        self._calls.add(call)
+        try:
+            return await work
+        finally:
+            self._calls.discard(call)
+
+
+@contextmanager
+def open_blocking(data: str | Path | None = None, **options: Any) -> Iterator[BlockingEngine]:
+    """Owns the folder until the block ends; ``options`` are those of `Engine.open`.
+
+    Calls of other threads that are under way by then end with an error.
+    """
+    opened: Future[tuple[BlockingEngine, asyncio.Event]] = Future()
+    closed: Future[None] = Future()
+    told = (data, options, opened, closed)
+    thread = threading.Thread(target=_live, args=told, name="qianxun-engine", daemon=True)
+    thread.start()
+    try:
+        rag, stop = opened.result()
+        try:
+            yield rag
+        finally:
+            rag.loop.call_soon_threadsafe(stop.set)
+            closed.result()
+    finally:
+        thread.join()
+
+
+def _live(
+    data: str | Path | None,
+    options: dict[str, Any],
+    opened: Future[tuple[BlockingEngine, asyncio.Event]],
+    closed: Future[None],
+) -> None:
+    """The life of the engine's thread. What goes wrong is told to whoever waits for it to open, or to close."""
+
+    async def serve() -> None:
+        async with Engine.open(data, **options) as engine:
+            rag, stop = BlockingEngine(engine, asyncio.get_running_loop()), asyncio.Event()
+            opened.set_result((rag, stop))
+            await stop.wait()
+            await rag.end_calls()
+
+    try:
+        asyncio.run(serve())
+    except BaseException as error:  # an outer door: nobody else would hear of it
+        (closed if opened.done() else opened).set_exception(error)
+    else:
+        closed.set_result(None)
+
+
+async def _pumped(stream: AsyncGenerator[Result, None], put: Callable[[Result], None]) -> None:
+    """One task reads the whole stream: what it opens between two items is closed where it was opened."""
+    async with aclosing(stream) as items:
+        async for item in items:
+            put(item)
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _closed() -> BadInput:
+    return BadInput("引擎已关闭，这次调用没有做完", hint="请在 with open_blocking(...) 之内调用")
