@@ -21,11 +21,12 @@ from qianxun.example_library import example_store
 from qianxun.examples.store import ExampleStore
 from qianxun.folder import owned
 from qianxun.graph.network import KnowledgeGraph
+from qianxun.graph_types import NO_CONTEXT
 from qianxun.indexes import index_backend
 from qianxun.ingest.limits import MIB, ParseLimits
 from qianxun.ingest.sandbox import ParserPool
 from qianxun.pipelines.answer import answer_question, answer_stream
-from qianxun.pipelines.answering import Answering
+from qianxun.pipelines.answering import Answering, Plainly, graph_or_reason
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.configuring import changed, configure
 from qianxun.pipelines.events import RAGIndexEventHandler
@@ -47,6 +48,7 @@ from qianxun.pipelines.learning import SECONDS as LEARNING_SECONDS
 from qianxun.pipelines.learning import Learnt, keep_learning, learn, learn_after
 from qianxun.pipelines.model_registry import Registry, is_ref
 from qianxun.pipelines.model_threads import ModelThreads
+from qianxun.pipelines.modes import ModeRecall, gather
 from qianxun.pipelines.open_bases import OpenBases, open_base
 from qianxun.pipelines.options import FusionName, Mode, RecallOptions, check, search_options
 from qianxun.pipelines.parameters import layered_params
@@ -406,6 +408,25 @@ class Engine:
         self.hooks.recalled(Recalled(options.mode, started, time.perf_counter() - started, answer))
         return answer
 
+    async def gather(
+        self,
+        knowledge_base: int,
+        query: str,
+        *,
+        mode: QueryMode = "mix",
+        top_k: int | None = None,
+        where: Filter = EVERYTHING,
+        doc_ids: Sequence[str] = (),
+        trace_id: str = "",
+    ) -> ModeRecall:
+        """The chunks that one query mode finds, best first, as many as were asked for where there are as many; and what
+        the base's graph says of the question (docs/decisions/0013-knowledge-graph.md)."""
+        base = await self.base(knowledge_base)
+        options = search_options(self.settings.search, base.about.config, {"top_k": top_k})
+        options = replace(options, where=where, doc_ids=tuple(doc_ids))
+        with self._using(base):
+            return await gather(base, query, mode, options, trace_id=trace_id)
+
     # ── answers ──────────────────────────────────────────────────────────────────────────────────
 
     async def ask(
@@ -469,7 +490,19 @@ class Engine:
     def _answering(self, base: OpenBase, top_k: int | None, where: Filter) -> Answering:
         options = replace(search_options(self.settings.search, base.about.config, {"top_k": top_k}), where=where)
         check(options)
-        return Answering(base, lambda query, _: self._recall(base, query, options), options.top_k)
+        chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
+        return Answering(
+            base,
+            lambda query, mode: self._gathered(base, query, options),
+            options,
+            graph=lambda: graph_or_reason(base, where),
+            tables=lambda query: search_tables(base, query, chosen, options),
+            parsers=self.parsers,
+        )
+
+    async def _gathered(self, base: OpenBase, query: str, options: RecallOptions) -> Plainly:
+        recall = await self._recall(base, query, options)
+        return Plainly(recall.found, NO_CONTEXT, recall.degraded, recall.steps)
 
     # ── the graph ────────────────────────────────────────────────────────────────────────────────
 

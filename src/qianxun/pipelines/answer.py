@@ -1,24 +1,34 @@
 """From a question to an answer with its sources: analyze → route → retrieve → grade → refine → generate.
 
 Each step is a plain function: what may be drawn on (`Answering`) and what is known so far (`AnswerState`) in, the same
-value with what it found out. Every step says in the trace in which form it ran, by rules or by a model.
-`workflow.query_workflow` wires the same functions into a LangGraph.
+value with what it found out. Every step says in the trace in which form it ran, by rules or by a model; a model that
+fails is told of in ``degraded``, and the rules take over. `workflow.query_workflow` wires the same functions into a
+LangGraph.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
-from qianxun.answer_types import Answer, AnswerEvent, Done, QueryMode, SourcesFound, Token, TraceStep
-from qianxun.pipelines.answer_state import Analysis, AnswerState, Grade, Step, check_mode, turns_of
-from qianxun.pipelines.answering import Answering, merged, quoted
+from qianxun.answer_types import Answer, AnswerEvent, Done, Failed, QueryMode, TraceStep
+from qianxun.pipelines.analysis import analysed
+from qianxun.pipelines.answer_state import AnswerState, Step, check_mode, turns_of
+from qianxun.pipelines.answering import Answering, merged
 from qianxun.pipelines.asking import check_text
+from qianxun.pipelines.attached import with_attached
+from qianxun.pipelines.generating import Writing, writing_of
+from qianxun.pipelines.grading import graded
+from qianxun.pipelines.refining import refined
+from qianxun.pipelines.table_replies import table_reply
 
 MOST_REFINEMENTS: Final = 3
+
+Content: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 async def answer_question(
@@ -27,13 +37,14 @@ async def answer_question(
     *,
     mode: QueryMode | None = None,
     history: Sequence[Any] = (),
-    multimodal_content: Sequence[Any] = (),
+    multimodal_content: Content = (),
     trace_id: str = "",
 ) -> Answer:
-    """The answer, every sentence with its sources; or that these do not say. ``mode`` None: as fits it."""
+    """The answer, every sentence with its sources; or that these do not say. ``mode`` None: as fits the question."""
     started = time.perf_counter()
     state = begun(query, mode, history, trace_id)
-    state = await generate_answer(answering, await looked_up(answering, state))
+    state = await prepared(answering, state, multimodal_content)
+    state = await generate_answer(answering, state)
     return finished(state, started)
 
 
@@ -43,94 +54,126 @@ async def answer_stream(
     *,
     mode: QueryMode | None = None,
     history: Sequence[Any] = (),
-    multimodal_content: Sequence[Any] = (),
+    multimodal_content: Content = (),
     trace_id: str = "",
 ) -> AsyncGenerator[AnswerEvent, None]:
     """The same, as it comes: sources, words, a citation after each sentence, then `Done` or `Failed`, always last."""
     started = time.perf_counter()
     state = begun(query, mode, history, trace_id)
-    state = await generate_answer(answering, await looked_up(answering, state))
-    answer = finished(state, started)
-    yield SourcesFound(answer.sources)
-    yield Token(answer.answer)
-    yield Done(answer)
+    state = await prepared(answering, state, multimodal_content)
+    writing, begun_writing = await writing_of(answering, state), time.perf_counter()
+    async with aclosing(writing.events()) as events:
+        async for event in events:
+            if isinstance(event, Done | Failed):
+                state = _written(state, event.answer, writing, begun_writing)
+                event = replace(event, answer=finished(state, started))
+            yield event
 
 
-def begun(query: str, mode: str | None, history: Sequence[Any], trace_id: str = "") -> AnswerState:
+def begun(query: str, mode: str | None, history: Sequence[Any] = (), trace_id: str = "") -> AnswerState:
     """A question before anything is known of it. Raises BadQuery."""
     check_text(query)
     return AnswerState(query, check_mode(mode), turns_of(history), trace_id=trace_id or uuid.uuid4().hex)
 
 
-async def looked_up(answering: Answering, state: AnswerState) -> AnswerState:
+async def prepared(answering: Answering, state: AnswerState, content: Content) -> AnswerState:
     """Everything before the answer is written."""
-    state = await analyze_query(answering, state)
+    state = await analyze_query(answering, state, content)
     if route_query(state) == "generate_answer":
         return state
-    while True:
+    while state.wording:
         state = await retrieve(answering, state)
         state = await grade_documents(answering, state)
         if route_grade(state) == "generate_answer":
-            return state
+            break
         state = await refine_query(answering, state)
+    return state
 
 
 # ── the steps ────────────────────────────────────────────────────────────────────────────────────
 
 
-async def analyze_query(answering: Answering, state: AnswerState) -> AnswerState:
-    """What the question is: how it stands by itself, its kind, the entities it names, how it is best looked up."""
+async def analyze_query(answering: Answering, state: AnswerState, content: Content = ()) -> AnswerState:
+    """What the question is: how it stands by itself, its kind, the entities it names, how it is best looked up; and
+    what the pictures and tables that came with it say."""
     started = time.perf_counter()
-    analysis = Analysis(state.query)
-    told = Step(said={"kind": analysis.kind, "strategy": analysis.strategy})
-    return _told(replace(state, analysis=analysis, asked=(analysis.question,)), "analyze_query", told, started)
+    analysis, step = await analysed(answering, state)
+    state = replace(state, analysis=analysis, wording=analysis.question)
+    state = await with_attached(answering, state, content)
+    return _told(state, "analyze_query", step, started)
 
 
 def route_query(state: AnswerState) -> Literal["retrieve", "generate_answer"]:
-    return "generate_answer" if state.used_mode == "bypass" else "retrieve"
+    """What needs no sources, or has its answer in what came along, is answered at once."""
+    is_simple = state.is_direct or state.used_mode == "bypass" or state.table is not None
+    return "generate_answer" if is_simple else "retrieve"
 
 
 async def retrieve(answering: Answering, state: AnswerState) -> AnswerState:
-    """What the base has to the question, beside what earlier wordings of it found."""
+    """What the base has to this wording, beside what earlier ones found; and what its tables say exactly."""
     started = time.perf_counter()
-    recall = await answering.search(state.asked[-1], state.used_mode)
-    found = merged(state.found, recall.found, answering.top_k)
-    state = replace(state, found=found, steps=(*state.steps, *recall.steps))
-    told = Step(said={"mode": state.used_mode, "found": len(recall.found)}, degraded=recall.degraded)
-    return _told(state, "retrieve", told, started)
+    recall = await answering.search(f"{state.wording} {state.given_words}".strip(), state.used_mode)
+    table, failed = (None, ()) if state.asked else await table_reply(answering, state, state.wording)
+    found = merged(state.found, recall.found, answering.options.top_k)
+    said = {"query": state.wording, "mode": state.used_mode, "found": len(recall.found), "kept": len(found)}
+    state = replace(
+        state,
+        found=found,
+        graph=recall.context if not state.asked else state.graph,
+        table=table or state.table,
+        asked=(*state.asked, state.wording),
+        steps=(*state.steps, *recall.steps),
+    )
+    return _told(state, "retrieve", Step(said=said, degraded=(*recall.degraded, *failed)), started)
 
 
 async def grade_documents(answering: Answering, state: AnswerState) -> AnswerState:
     """Whether what was found can answer the question."""
     started = time.perf_counter()
-    grade = Grade(bool(state.found), max((each.score for each in state.found), default=0.0))
-    return _told(replace(state, grade=grade), "grade_documents", Step(said={"enough": grade.is_enough}), started)
+    grade, found, step = await graded(answering, state)
+    return _told(replace(state, grade=grade, found=found), "grade_documents", step, started)
 
 
 def route_grade(state: AnswerState) -> Literal["refine_query", "generate_answer"]:
-    return "generate_answer"
+    is_enough = state.grade is not None and state.grade.is_enough
+    return "generate_answer" if is_enough or state.refinements >= MOST_REFINEMENTS else "refine_query"
 
 
 async def refine_query(answering: Answering, state: AnswerState) -> AnswerState:
-    """The question in other words, to be searched for next."""
-    return state
+    """The question in other words, to be searched for next; none where nobody knows of any."""
+    started = time.perf_counter()
+    wording, step = await refined(answering, state)
+    return _told(replace(state, wording=wording), "refine_query", step, started)
+
+
+def route_refined(state: AnswerState) -> Literal["retrieve", "generate_answer"]:
+    return "retrieve" if state.wording else "generate_answer"
 
 
 async def generate_answer(answering: Answering, state: AnswerState) -> AnswerState:
     """The answer, from what was found alone."""
     started = time.perf_counter()
-    answer = quoted(state)
-    told = Step(said={"form": answer.form, "sources": len(answer.sources)})
-    return _told(replace(state, answer=answer), "generate_answer", told, started)
+    writing = await writing_of(answering, state)
+    return _written(state, await writing.whole(), writing, started)
+
+
+# ── the end ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _written(state: AnswerState, answer: Answer, writing: Writing, started: float) -> AnswerState:
+    said = {"form": answer.form, "sources": len(answer.sources), "flags": len(answer.flags)}
+    step = Step(writing.form(answer), said, answer.degraded)
+    return _told(replace(state, answer=answer), "generate_answer", step, started)
 
 
 def finished(state: AnswerState, started: float) -> Answer:
+    """The answer with everything that is known of how it came about."""
     assert state.answer is not None
     return replace(
         state.answer,
         mode=state.used_mode,
         trace=state.trace,
-        degraded=tuple(dict.fromkeys((*state.degraded, *state.answer.degraded))),
+        degraded=state.degraded,
         steps=state.steps,
         context=state.graph,
         trace_id=state.trace_id,

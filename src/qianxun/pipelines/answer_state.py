@@ -66,12 +66,12 @@ class Grade:
 
 @dataclass(frozen=True, slots=True)
 class TableReply:
-    """What the cells of a table say, exactly; ``passage`` is the place that shows them."""
+    """What the cells of a table say, exactly; ``passages`` show their rows."""
 
     text: str
     reading: str  # how the question was understood, for people
     cells: tuple[Cited, ...]
-    passage: Passage
+    passages: tuple[Passage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,10 @@ class AnswerState:
     mode: QueryMode | None = None  # the caller's choice; None: the analysis chooses
     history: tuple[Turn, ...] = ()
     given: tuple[Passage, ...] = ()  # what came with the question: tables, pictures
+    given_words: str = ""  # what of it goes into the search
     analysis: Analysis | None = None
-    asked: tuple[str, ...] = ()  # what was searched for, in order; the last is searched for next
+    wording: str = ""  # what is searched for next; "": nothing more
+    asked: tuple[str, ...] = ()  # what was searched for, in order
     found: tuple[Found, ...] = ()  # by all searches together, best first
     graph: GraphContext = NO_CONTEXT
     table: TableReply | None = None
@@ -102,6 +104,12 @@ class AnswerState:
     def used_mode(self) -> QueryMode:
         """The caller's choice, or else that of the analysis."""
         return self.mode or (self.analysis.strategy if self.analysis else "mix")
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether it is answered without any sources: small talk, and what the caller wants nothing looked up for."""
+        is_small_talk = self.analysis is not None and self.analysis.kind == "greeting"
+        return (is_small_talk or self.used_mode == "bypass") and not self.given and self.table is None
 
     @property
     def refinements(self) -> int:

@@ -2,26 +2,66 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
-from qianxun.answer.quote import quote
-from qianxun.answer_types import Answer, Citation, QueryMode, Source
-from qianxun.pipelines.answer_state import AnswerState
+from qianxun.answer_types import QueryMode
+from qianxun.errors import NotFound, QianxunError
+from qianxun.graph.network import KnowledgeGraph
+from qianxun.graph_types import GraphContext
+from qianxun.ingest.sandbox import ParserPool
 from qianxun.pipelines.base import OpenBase
-from qianxun.types import Found, Recall
+from qianxun.pipelines.graphing import graph_of
+from qianxun.pipelines.layered import LayeredRecall
+from qianxun.pipelines.options import RecallOptions
+from qianxun.ports import RerankModel
+from qianxun.types import Degraded, Filter, Found, StepTime
 
-Search: TypeAlias = Callable[[str, QueryMode], Awaitable[Recall]]
+log = logging.getLogger(__name__)
+
+
+class Gathered(Protocol):
+    """What a search in one of the modes found."""
+
+    @property
+    def found(self) -> tuple[Found, ...]: ...
+    @property
+    def context(self) -> GraphContext: ...
+    @property
+    def degraded(self) -> tuple[Degraded, ...]: ...
+    @property
+    def steps(self) -> tuple[StepTime, ...]: ...
+
+
+Search: TypeAlias = Callable[[str, QueryMode], Awaitable[Gathered]]
+Graph: TypeAlias = Callable[[], Awaitable[tuple[KnowledgeGraph | None, tuple[Degraded, ...]]]]
+Tables: TypeAlias = Callable[[str], Awaitable[LayeredRecall]]
 
 
 @dataclass(frozen=True)
 class Answering:
-    """The base, and how it is searched."""
+    """The base and how it is searched, under the filter of the one who asks."""
 
     base: OpenBase
     search: Search
-    top_k: int = 10
+    options: RecallOptions = field(default_factory=RecallOptions)
+    graph: Graph | None = None
+    tables: Tables | None = None
+    parsers: ParserPool | None = None  # of pictures and tables that come with a question
+    step_seconds: float = 20.0  # for a model's part in analysing, grading and refining
+
+
+def reader_of(base: OpenBase) -> RerankModel | None:
+    """Who can read a question and a passage together here; None where the base has no vector model."""
+    model = base.model
+    if base.models is None or model is None:
+        return None
+    try:
+        return base.models.rerank("maxsim", model)
+    except QianxunError:  # a model without token vectors: the rules do without
+        return None
 
 
 def merged(before: Sequence[Found], found: Sequence[Found], top_k: int) -> tuple[Found, ...]:
@@ -34,25 +74,24 @@ def merged(before: Sequence[Found], found: Sequence[Found], top_k: int) -> tuple
     return tuple(sorted(best.values(), key=lambda each: (-each.score, each.chunk.key)))[:top_k]
 
 
-def quoted(state: AnswerState) -> Answer:
-    """The best sentence of what was found, word for word."""
-    if state.used_mode == "bypass":
-        return Answer("没有查阅资料，也没有可用的语言模型，无法直接作答。", form="direct")
-    quotation = quote(state.found, state.question)
-    if quotation is None:
-        return Answer("资料中没有找到与问题有关的内容。", form="declined")
-    chunk = quotation.source.chunk
-    start = chunk.text.find(quotation.sentence)
-    place = chunk.start + start if chunk.text == quotation.sentence or start >= 0 else chunk.start
-    source = Source(
-        1,
-        chunk.doc_id,
-        chunk.doc_name,
-        chunk.chunk_id,
-        quotation.sentence,
-        place,
-        place + len(quotation.sentence),
-        quotation.source.score,
-    )
-    text = f"{quotation.sentence}[1]"
-    return Answer(text, (source,), (Citation(0, len(text), (1,)),))
+@dataclass(frozen=True, slots=True)
+class Plainly:
+    """What the base's own recall found, without a graph."""
+
+    found: tuple[Found, ...]
+    context: GraphContext
+    degraded: tuple[Degraded, ...]
+    steps: tuple[StepTime, ...]
+
+
+async def graph_or_reason(base: OpenBase, where: Filter) -> tuple[KnowledgeGraph | None, tuple[Degraded, ...]]:
+    """The base's graph as far as the filter lets it be seen; None, with the reason, where it cannot be had."""
+    try:
+        return await graph_of(base, where), ()
+    except NotFound:  # the base itself is gone
+        raise
+    except QianxunError as error:
+        return None, (Degraded("graph", str(error)),)
+    except Exception as error:  # derived from what strangers wrote; the question goes on without it
+        log.exception("the graph of base %s could not be derived", base.id)
+        return None, (Degraded("graph", f"图谱不可用：{type(error).__name__}: {error}"),)

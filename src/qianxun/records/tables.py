@@ -24,6 +24,14 @@ class TableHead(NamedTuple):
     columns: tuple[Column, ...]
 
 
+def are_there(tx: Connection, knowledge_base: int) -> bool:
+    """Whether the base has any table at all."""
+    return (
+        tx.execute(select(TableRow.key).where(TableRow.knowledge_base_id == knowledge_base).limit(1)).first()
+        is not None
+    )
+
+
 def of_chunks(tx: Connection, knowledge_base: int, chunk_keys: Iterable[int]) -> dict[int, int]:
     """By chunk: the key of the table that it is cut from. A chunk of prose, or one that is gone, has no entry."""
     found: dict[int, int] = {}

@@ -1,0 +1,134 @@
+"""The answer written: from the cells of a table, by the language model, of the sources' own sentences, or without any
+sources where none are wanted; whole, or as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Final
+
+from qianxun.answer.assemble import assemble
+from qianxun.answer.generate import AnswerGenerator
+from qianxun.answer.written import Written
+from qianxun.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, SentenceCited, SourcesFound, Token
+from qianxun.errors import ModelError
+from qianxun.pipelines.answer_state import AnswerState, TableReply
+from qianxun.pipelines.answering import Answering, reader_of
+from qianxun.pipelines.base import OpenBase, in_model_thread
+from qianxun.pipelines.model_step import writer
+from qianxun.pipelines.streaming import streamed
+from qianxun.ports import never
+from qianxun.types import Degraded, Message
+
+GREETING: Final = "您好！我根据知识库里的资料回答问题，并注明出处。请直接提问。"
+BYPASSED: Final = (
+    "按 bypass 的要求没有查阅资料；这里也没有配置语言模型，无法凭空作答。请改用 mix 等检索模式，或配置 chat 模型。"
+)
+
+
+@dataclass(frozen=True)
+class Writing:
+    """One answer to be written: to what, by whom, from what."""
+
+    base: OpenBase
+    state: AnswerState
+    generator: AnswerGenerator
+    context: AnswerContext
+    degraded: tuple[Degraded, ...] = ()
+
+    async def whole(self) -> Answer:
+        """The answer. A model that fails is told of, and the sources' own sentences answer."""
+        ready, model = self._ready(), self.generator.llm
+        if ready is not None:
+            return self._told(ready)
+        if model is None:
+            return self._told(await asyncio.to_thread(self._written))
+        try:
+            answer = await in_model_thread(self.base, "chat", model.name, self._written)
+        except ModelError as error:  # no thread is free for it
+            answer = await self._without_model(error)
+        return self._told(answer)
+
+    async def events(self) -> AsyncGenerator[AnswerEvent, None]:
+        """The answer as it comes; `Done` or `Failed` is the last event. To close it ends the model's call."""
+        ready, model = self._ready(), self.generator.llm
+        if ready is not None or model is None:
+            whole = list(_events(ready)) if ready else await asyncio.to_thread(lambda: list(self._as_it_comes(never)))
+            for event in whole:
+                yield self._heard(event)
+            return
+        async with aclosing(streamed(self.base, "chat", model.name, self._as_it_comes)) as events:
+            try:
+                async for event in events:
+                    yield self._heard(event)
+            except ModelError as error:  # as above
+                answer = replace(await self._without_model(error), is_partial=True)
+                yield Failed(error.word, error.message, self._told(answer))
+
+    def form(self, answer: Answer) -> str:
+        """Who wrote it."""
+        model = self.generator.llm
+        is_by_model = model is not None and answer.form in ("model", "direct")
+        return f"model:{model.name}" if model is not None and is_by_model else "rules"
+
+    def _ready(self) -> Answer | None:
+        """The answers that nobody has to be asked for."""
+        state = self.state
+        if state.table is not None:
+            return _from_cells(state.table)
+        if not state.is_direct or self.generator.llm is not None:
+            return None
+        is_greeting = state.analysis is not None and state.analysis.kind == "greeting"
+        return Answer(GREETING if is_greeting else BYPASSED, form="direct")
+
+    def _written(self) -> Answer:
+        question, history = self.state.question, _messages(self.state)
+        if self.state.is_direct:
+            return self.generator.direct(question, history=history)
+        return self.generator.generate(question, self.context, history=history)
+
+    def _as_it_comes(self, stop: Callable[[], bool]) -> Iterator[AnswerEvent]:
+        question, history = self.state.question, _messages(self.state)
+        if self.state.is_direct:
+            return self.generator.stream_direct(question, history=history, stop=stop)
+        return self.generator.stream(question, self.context, history=history, stop=stop)
+
+    async def _without_model(self, error: ModelError) -> Answer:
+        alone = replace(self, generator=replace(self.generator, llm=None))
+        ready = alone._ready()
+        answer = ready if ready is not None else await asyncio.to_thread(alone._written)
+        return replace(answer, degraded=(*answer.degraded, Degraded("model", str(error))))
+
+    def _heard(self, event: AnswerEvent) -> AnswerEvent:
+        return replace(event, answer=self._told(event.answer)) if isinstance(event, Done | Failed) else event
+
+    def _told(self, answer: Answer) -> Answer:
+        return replace(answer, degraded=(*self.degraded, *answer.degraded))
+
+
+async def writing_of(answering: Answering, state: AnswerState) -> Writing:
+    model, failed = (None, ()) if state.table is not None else await writer(answering.base)
+    context = AnswerContext() if state.is_direct else assemble(state.found, graph=state.graph, given=state.given)
+    return Writing(answering.base, state, AnswerGenerator(model, reader_of(answering.base)), context, failed)
+
+
+def _from_cells(reply: TableReply) -> Answer:
+    """What the cells say, and how the question was understood: an exact answer to another question is none."""
+    written = Written()
+    numbers, _ = written.number(reply.passages)
+    written.add(f"{reply.text}（{reply.reading}）" if reply.reading else reply.text, numbers)
+    return written.answer("table")
+
+
+def _events(answer: Answer) -> Iterator[AnswerEvent]:
+    yield SourcesFound(tuple(replace(each, number=0) for each in answer.sources))
+    yield Token(answer.answer)
+    for citation in answer.citations:
+        yield SentenceCited(citation, (), answer.sources)
+    yield Done(answer)
+
+
+def _messages(state: AnswerState) -> tuple[Message, ...]:
+    return tuple(Message(turn.role, turn.content) for turn in state.history)

@@ -1,0 +1,71 @@
+"""Questions that the cells of a table answer exactly: the answer, and the rows that it rests on as passages."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from qianxun.answer.assemble import passage
+from qianxun.answer_types import Passage
+from qianxun.pipelines.answer_state import AnswerState, TableReply
+from qianxun.pipelines.answering import Answering
+from qianxun.pipelines.base import OpenBase, read
+from qianxun.pipelines.layered import LayeredRecall, LayeredResult
+from qianxun.records import chunks, tables
+from qianxun.types import Chunk, Degraded, Found
+
+MOST_PASSAGES: Final = 3  # a sum over a long table cites where its rows begin
+_TABLED: Final = ("mix",)  # modes that look in every way there is
+
+
+async def table_reply(
+    answering: Answering, state: AnswerState, query: str
+) -> tuple[TableReply | None, tuple[Degraded, ...]]:
+    """What the base's tables say to a question without a doubt; None where there are none, or they leave a doubt."""
+    if answering.tables is None or state.used_mode not in _TABLED:
+        return None, ()
+    if not await read(answering.base, tables.are_there):
+        return None, ()
+    recall = await answering.tables(query)
+    answer = recall.answer
+    if answer is None or not answer.sure:
+        return None, ()
+    passages = await asyncio.to_thread(_passages, answering.base, recall)
+    return (TableReply(answer.text, answer.reading, recall.cited, passages) if passages else None), ()
+
+
+def _passages(base: OpenBase, recall: LayeredRecall) -> tuple[Passage, ...]:
+    """The chunks in which the cited rows stand, in their order."""
+    answer = recall.answer
+    result = next((each for each in recall.results if each.table and answer and each.table.id == answer.table), None)
+    if answer is None or result is None:
+        return ()
+    cited = sorted({cell.row for cell in answer.cells if cell.row >= 0})
+    held = _chunks(base, result, cited)[:MOST_PASSAGES]
+    made = (passage(Found(chunk, result.score, "table", {})) for chunk in held)
+    about = {"table": answer.table, "reading": answer.reading, "cells": len(answer.cells)}
+    return tuple(replace(each, number=at, metadata={**each.metadata, **about}) for at, each in enumerate(made, start=1))
+
+
+def _chunks(base: OpenBase, result: LayeredResult, rows: Sequence[int]) -> list[Chunk]:
+    """Those of the table that hold these rows; the one that matched best where they cannot be told."""
+    with base.records.reading() as tx:
+        key = tables.of_chunks(tx, base.id, [result.doc.key]).get(result.doc.key)
+        starts = tables.row_starts(tx, base.id, [key])[key] if key is not None else []
+        own = [each for each in chunks.of_document(tx, base.id, result.doc_id) if each.kind == "table"]
+    if not starts or not own or own[0].generation != result.doc.generation:
+        return [result.doc]
+    return _holding(own, (starts[row] for row in rows if row < len(starts))) or [result.doc]
+
+
+def _holding(own: Sequence[Chunk], offsets: Iterable[int]) -> list[Chunk]:
+    begins = [each.start for each in own]
+    found: dict[int, Chunk] = {}
+    for offset in offsets:
+        at = bisect_right(begins, offset) - 1
+        if at >= 0 and offset < own[at].end:
+            found.setdefault(own[at].key, own[at])
+    return list(found.values())
