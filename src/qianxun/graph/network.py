@@ -7,8 +7,8 @@ sorted by id, ties by their ends. `restricted` derives it from fewer chunks, so 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Final
@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from qianxun.chinese import fold
 from qianxun.graph.columns import FactColumns, Kept, Names, Numbers
+from qianxun.graph.communities import Labels, Partition, partition
 from qianxun.graph.grouping import Grouped, grouped
-from qianxun.graph.importance import importance
+from qianxun.graph.importance import importance, tie_weights
 from qianxun.graph.merging import main_names
 from qianxun.graph.naming import Match, named
 from qianxun.graph.question import units_of
@@ -47,9 +48,11 @@ def graph_of_facts(facts: Iterable[ChunkFacts], given: Sequence[Alias] = ()) -> 
     return derived(columns, given)
 
 
-def derived(columns: FactColumns, given: Sequence[Alias] = ()) -> KnowledgeGraph:
-    """The graph of the chunks that are there now."""
-    return _graph(columns.kept(), columns.names, columns.types, tuple(given))
+def derived(columns: FactColumns, given: Sequence[Alias] = (), before: KnowledgeGraph | None = None) -> KnowledgeGraph:
+    """The graph of the chunks that are there now. From the one ``before`` it takes the communities of what has not
+    changed, which are those that it would find."""
+    known = {} if before is None else before.known_communities
+    return replace(_graph(columns.kept(), columns.names, columns.types, tuple(given)), known=known)
 
 
 def _graph(kept: Kept, names: Names, types: Sequence[str], given: tuple[Alias, ...]) -> KnowledgeGraph:
@@ -98,6 +101,7 @@ class KnowledgeGraph:
     entity_of: Numbers  # form → entity; -1: none
     placed: Numbers  # mention → entity; -1: none
     ties: Ties
+    known: Mapping[bytes, Labels] = field(default_factory=dict, repr=False)  # communities found before
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -110,7 +114,8 @@ class KnowledgeGraph:
     def restricted(self, keep: Collection[int] | Keys) -> KnowledgeGraph:
         """The graph that these chunks alone would give."""
         keys = keep if isinstance(keep, np.ndarray) else np.fromiter(keep, dtype=np.int64, count=len(keep))
-        return _graph(self.kept.only(keys), self.names, self.types, self.given)
+        fewer = _graph(self.kept.only(keys), self.names, self.types, self.given)
+        return replace(fewer, known=self.known_communities)
 
     # ── entities ─────────────────────────────────────────────────────────────────────────────────
 
@@ -165,13 +170,26 @@ class KnowledgeGraph:
         """By row, in [0, 1], the most central one having 1."""
         return importance(len(self), self.ties)
 
+    @cached_property
+    def communities(self) -> Partition:
+        """The communities of its entities, by row."""
+        weights = tie_weights(self.ties)
+        return partition(len(self), self.ties.source, self.ties.target, weights, known=self.known)
+
+    @property
+    def known_communities(self) -> Mapping[bytes, Labels]:
+        """What the next graph need not look for again."""
+        found = self.__dict__.get("communities")
+        return self.known if found is None else found.known
+
     def find(self, text: str) -> tuple[Match, ...]:
         """The entities that a question names, the surest first."""
         return named(self.names, self.entity_of, text)
 
     # ── ties ─────────────────────────────────────────────────────────────────────────────────────
 
-    def relation(self, tie: int) -> Relation:
+    def relation(self, tie: int, most: int | None = None) -> Relation:
+        """With its evidence, or as much of that as is wanted."""
         keys = self.kept.keys
         return Relation(
             source=str(self.ids[self.ties.source[tie]]),
@@ -179,7 +197,7 @@ class KnowledgeGraph:
             type=self.types[int(self.ties.type[tie])],
             weight=float(self.ties.weight[tie]),
             evidence=tuple(
-                Evidence(int(keys[at]), start, end) for at, start, end in self.ties.evidence_of(tie).tolist()
+                Evidence(int(keys[at]), start, end) for at, start, end in self.ties.evidence_of(tie)[:most].tolist()
             ),
         )
 
@@ -222,6 +240,11 @@ class KnowledgeGraph:
         """The keys of the chunks in which one of these stands, sorted."""
         found = [self.chunks_by_entity.of(row) for row in self.rows(entities)]
         return self.kept.keys[np.unique(np.concatenate(found))] if found else np.empty(0, dtype=np.int64)
+
+    def mentions_of(self, row: int, most: int) -> tuple[Evidence, ...]:
+        """Where an entity stands."""
+        own = self.kept.mentions[self._mentions_by_entity.of(row)[:most]]
+        return tuple(Evidence(int(self.kept.keys[at]), start, end) for at, start, end in own[:, [0, 3, 4]].tolist())
 
     def places(self, keys: Keys) -> tuple[Numbers, NDArray[np.bool_]]:
         """Where these chunks stand among all, and which of them are there."""

@@ -128,7 +128,7 @@ async def put_in_order(
         return Order(curve)
     with steps.timed("rerank"):
         first = await pool.first(RERANKED)
-        model, failed = await _read_again(base, serving, asked, first, options)
+        model, failed = await read_again(base, serving, asked, first, options)
     if model is None:
         return Order(curve, first, 0.0, tuple(failed))
     if options.fusion == "weighted":  # the curves speak of weighted sums
@@ -140,14 +140,14 @@ async def put_in_order(
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadAgain:
+class ReadAgain:
     results: list[Found]
     share: float
 
 
-async def _read_again(
+async def read_again(
     base: OpenBase, serving: Serving, asked: Asked, first: Sequence[Found], options: RecallOptions
-) -> tuple[_ReadAgain | None, list[Degraded]]:
+) -> tuple[ReadAgain | None, list[Degraded]]:
     """The first candidates in the reranker's order; the fused order stands where it fails or takes too long."""
     late = time.monotonic() + options.rerank_seconds
     query = asked.queries[0].text
@@ -162,7 +162,7 @@ async def _read_again(
     try:
         reading = in_model_thread(base, "rerank", options.rerank, scored)
         scores, share = await asyncio.wait_for(reading, options.rerank_seconds)
-        return _ReadAgain(reranked(first, scores, share), share), []
+        return ReadAgain(reranked(first, scores, share), share), []
     except TimeoutError:
         return None, [Degraded("rerank", f"{options.rerank_seconds:g} 秒内没有重排完，按融合的次序返回")]
     except NotFound:
