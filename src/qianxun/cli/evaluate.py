@@ -19,11 +19,13 @@ from qianxun.cli.voice import Stopped, note, print_json, say
 from qianxun.errors import BadInput, BadQuery
 
 if TYPE_CHECKING:
+    from qianxun.answer_types import QueryMode
     from qianxun.engine import Engine
     from qianxun.evaluation.calibration import Candidate
     from qianxun.evaluation.dataset import Dataset
     from qianxun.evaluation.experiment import Comparison, Run, Search
     from qianxun.pipelines.layered import LayeredRecall
+    from qianxun.pipelines.modes import ModeRecall
     from qianxun.settings import Settings
     from qianxun.types import KnowledgeBase, Recall
 
@@ -35,7 +37,16 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "rerank": {"mode": "hybrid", "rerank": "maxsim"},
 }
 LAYERED = ("texts", "tables")  # only where they are asked for: of a set without tables the second finds nothing
-NEED_MODEL = ("vector", "rerank")
+# Query modes, by what they are called here: `hybrid` is the base's own search.
+GATHERED: dict[str, QueryMode] = {
+    "naive": "naive",
+    "local": "local",
+    "global": "global",
+    "graph_hybrid": "hybrid",
+    "mix": "mix",
+}
+ONLY_ASKED = (*LAYERED, *GATHERED)
+NEED_MODEL = ("vector", "rerank", "naive")
 
 
 def evaluate(
@@ -48,7 +59,8 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="A,B",
-            help="vector,fulltext,hybrid,rerank，默认这些；另有 texts,tables · default: all but the last two",
+            help="vector,fulltext,hybrid,rerank，默认这些；另有 texts,tables 与 naive,local,global,graph_hybrid,mix"
+            " · default: the first four",
         ),
     ] = None,
     limit: Annotated[
@@ -93,11 +105,11 @@ def _modes(told: str | None) -> list[str] | None:
     if told is None:
         return None
     asked = [part.strip().lower() for part in told.replace("，", ",").replace("、", ",").split(",") if part.strip()]
-    unknown = [mode for mode in asked if mode not in (*OPTIONS, *LAYERED)]
+    unknown = [mode for mode in asked if mode not in (*OPTIONS, *ONLY_ASKED)]
     if unknown or not asked:
         raise BadInput(
             say(f"没有检索方式 {'、'.join(unknown) or '（空）'}", f"No such mode: {', '.join(unknown) or '(empty)'}"),
-            hint=say("可用：", "There are: ") + ",".join((*OPTIONS, *LAYERED)),
+            hint=say("可用：", "There are: ") + ",".join((*OPTIONS, *ONLY_ASKED)),
         )
     return list(dict.fromkeys(asked))
 
@@ -231,13 +243,15 @@ def _search(engine: Engine, base: KnowledgeBase, mode: str, heard: Heard) -> Sea
 
 async def _ask(
     engine: Engine, base: KnowledgeBase, text: str, mode: str, heard: Heard
-) -> Recall | LayeredRecall | None:
-    answer: Recall | LayeredRecall
+) -> Recall | LayeredRecall | ModeRecall | None:
+    answer: Recall | LayeredRecall | ModeRecall
     try:
         if mode == "texts":
             answer = await engine.search_texts(base.id, text)
         elif mode == "tables":
             answer = await engine.search_tables(base.id, text, answer=False)
+        elif mode in GATHERED:
+            answer = await engine.gather(base.id, text, mode=GATHERED[mode], top_k=DEPTH)
         else:
             answer = await engine.retrieve(base.id, text, top_k=DEPTH, **OPTIONS[mode])
     except BadQuery as error:
