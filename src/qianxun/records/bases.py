@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, Row, bindparam, delete, func, insert, select, update
@@ -119,6 +120,13 @@ def missing(knowledge_base: int) -> NotFound:
 def get(tx: Connection, knowledge_base: int, *, tenant: str) -> KnowledgeBase:
     require(tx, knowledge_base, tenant=tenant)
     return _base(tx.execute(_select().filter_by(id=knowledge_base, tenant=tenant)).one())
+
+
+def identity(tx: Connection, knowledge_base: int) -> str:
+    """What no other base is called, of whatever folder or tenant: for servers in which many of them have their copy."""
+    row = tx.execute(_select().where(KnowledgeBaseRow.id == knowledge_base)).one()
+    made = repr((row.tenant, row.id, row.created_at.timestamp()))
+    return f"kb{row.id}-{blake2b(made.encode(), digest_size=8).hexdigest()}"
 
 
 def by_name(tx: Connection, name: str, *, tenant: str) -> KnowledgeBase:

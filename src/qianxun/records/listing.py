@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, func, select
 
 from qianxun.errors import NotFound
 from qianxun.records import rows
+from qianxun.records.chunks import chunk_id
 from qianxun.records.schema import ChunkRow, DocumentRow, OutboxRow, TableRow, VersionRow
 from qianxun.records.slices import in_slices
 from qianxun.records.texts import is_storable, storable
@@ -118,3 +119,11 @@ def _state(row: Row[Any], unseen: Collection[int]) -> DocumentState:
         chunks=row.chunks,
         updated_at=row.updated_at.isoformat(timespec="seconds"),
     )
+
+
+def chunk_ids(tx: Connection, knowledge_base: int) -> dict[int, str]:
+    """The public ids of all chunks that serve, by their keys."""
+    serving = (ChunkRow.document_key == DocumentRow.key) & (ChunkRow.generation == DocumentRow.served)
+    asked = select(ChunkRow.key, DocumentRow.doc_id, ChunkRow.position).join(DocumentRow, serving)
+    rows = tx.execute(asked.where(ChunkRow.knowledge_base_id == knowledge_base))
+    return {key: chunk_id(knowledge_base, doc_id, position) for key, doc_id, position in rows}
