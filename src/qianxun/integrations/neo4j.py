@@ -1,0 +1,378 @@
+"""The knowledge graph of a base in a Neo4j server, or in any that speaks its language over Bolt.
+
+The records stay what counts: the server holds a copy, which can be thrown away and made again. Of several bases, of
+several tenants or data folders too, each has its own nodes; none is ever touched in the name of another.
+
+    (:Entity {kb, id, name, type, importance, aliases, chunks})
+        -[:RELATION {kb, type, weight, chunks, chunk_ids, starts, ends}]-> (:Entity)
+
+``chunks``, ``chunk_ids``, ``starts`` and ``ends`` of a relation are its evidence, in parallel: the characters of which
+chunk say so. Values go as parameters and never into the text of a statement.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+
+from qianxun.chinese import fold
+from qianxun.errors import BadSettings, MissingExtra, ServiceUnavailable, Unauthorized
+from qianxun.graph_types import Entity, Evidence, GraphContext, Relation
+from qianxun.models.breaker import Breaker, Outage, Paused
+
+if TYPE_CHECKING:
+    from neo4j import Driver, ManagedTransaction
+
+_Row: TypeAlias = dict[str, Any]
+
+BATCH: Final = 1_000  # nodes or relationships to a transaction
+MOST_EVIDENCE: Final = 200  # places of one relation that are copied
+MOST_AROUND: Final = 2_000  # relations that one hop brings, the heaviest first
+MOST_HOPS: Final = 4
+CONNECT_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 2.0
+PAUSE_SECONDS: Final = 15.0  # for which a server that did not answer is left alone: no question waits for it
+_IMPORTANCE_DIGITS: Final = 4  # that of all changes a little with every document; less than this is not worth sending
+
+_SCHEMA: Final = (
+    "CREATE CONSTRAINT qianxun_entity IF NOT EXISTS FOR (e:Entity) REQUIRE e.qianxun_key IS UNIQUE",
+    "CREATE INDEX qianxun_entity_kb IF NOT EXISTS FOR (e:Entity) ON (e.kb)",
+    "CREATE CONSTRAINT qianxun_mirror IF NOT EXISTS FOR (m:QianxunMirror) REQUIRE m.kb IS UNIQUE",
+)
+_STATE: Final = "MATCH (m:QianxunMirror) WHERE m.kb = $kb RETURN m.digest AS digest"
+_SET_STATE: Final = (
+    "MERGE (m:QianxunMirror {kb: $kb}) SET m.digest = $digest, m.entities = $entities, m.relations = $relations"
+)
+_DROP_STATE: Final = "MATCH (m:QianxunMirror) WHERE m.kb = $kb DELETE m"
+_COUNTS: Final = (
+    "MATCH (e:Entity) WHERE e.kb = $kb RETURN count(e) AS held",
+    "MATCH (e:Entity)-[r:RELATION]->() WHERE e.kb = $kb RETURN count(r) AS held",
+)
+_ENTITIES: Final = "MATCH (e:Entity) WHERE e.kb = $kb RETURN e.qianxun_key AS key, e.digest AS digest"
+_RELATIONS: Final = (
+    "MATCH (e:Entity)-[r:RELATION]->() WHERE e.kb = $kb "
+    "RETURN r.qianxun_key AS key, r.digest AS digest, e.qianxun_key AS source"
+)
+_PUT_ENTITIES: Final = "UNWIND $rows AS row MERGE (e:Entity {qianxun_key: row.key}) SET e += row.said"
+_PUT_RELATIONS: Final = (
+    "UNWIND $rows AS row "
+    "MATCH (s:Entity) WHERE s.qianxun_key = row.source "
+    "MATCH (t:Entity) WHERE t.qianxun_key = row.target "
+    "MERGE (s)-[r:RELATION {qianxun_key: row.key}]->(t) SET r += row.said"
+)
+_DROP_ENTITIES: Final = "UNWIND $rows AS row MATCH (e:Entity) WHERE e.qianxun_key = row.key DETACH DELETE e"
+_DROP_RELATIONS: Final = (
+    "UNWIND $rows AS row MATCH (s:Entity)-[r:RELATION]->() "
+    "WHERE s.qianxun_key = row.source AND r.qianxun_key = row.key DELETE r"
+)
+_NAMED: Final = "MATCH (e:Entity) WHERE e.qianxun_key IN $keys AND e.kb = $kb RETURN properties(e) AS entity"
+_CALLED: Final = (
+    "MATCH (e:Entity) WHERE e.kb = $kb AND any(name IN e.names WHERE name IN $names) RETURN properties(e) AS entity"
+)
+_AROUND: Final = (
+    "MATCH (e:Entity)-[r:RELATION]-(other:Entity) WHERE e.qianxun_key IN $keys AND other.kb = $kb "
+    "RETURN startNode(r).id AS source, endNode(r).id AS target, properties(r) AS relation, properties(other) AS other "
+    "ORDER BY r.weight DESC, r.qianxun_key LIMIT $limit"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mirrored:
+    """What one mirroring sent: nothing at all where the server held the same graph already."""
+
+    entities: int = 0  # written
+    relations: int = 0
+    entities_removed: int = 0
+    relations_removed: int = 0
+
+    @property
+    def is_unchanged(self) -> bool:
+        return self == Mirrored()
+
+
+class Neo4jAdapter:
+    """Copies graphs to a server and reads neighbourhoods back. Blocking, and safe to call from several threads.
+
+    ``kb`` is the name under which a base is known there: `graph_mirror.name_of` makes one that no other base has, in
+    whatever folder. Every call raises ServiceUnavailable where the server is away or fails, Unauthorized where it
+    refuses the password; a server that comes back is used again.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        auth: tuple[str, str] | None = None,
+        *,
+        database: str = "neo4j",
+        batch: int = BATCH,
+        pause_seconds: float = PAUSE_SECONDS,
+    ) -> None:
+        self._uri, self._database, self._batch = uri, database, batch
+        self._driver = _driver(uri, auth)
+        self._breaker = Breaker(1, pause_seconds)
+        self._is_prepared = False
+
+    def __repr__(self) -> str:
+        return f"Neo4jAdapter({self._uri!r}, database={self._database!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._driver.close()
+
+    def check(self) -> str:
+        """Asks the server whether it is there, and takes us; answers what it calls itself."""
+        with self._errors():
+            self._driver.verify_connectivity(database=self._database)
+            return str(self._driver.get_server_info().agent)
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────
+
+    def mirror(
+        self,
+        kb: str,
+        entities: Iterable[Entity],
+        relations: Iterable[Relation],
+        chunk_ids: Mapping[int, str] | None = None,
+    ) -> Mirrored:
+        """Makes the server's copy of a base equal to this graph, and sends only what differs.
+
+        What fails halfway is finished by the next call. ``chunk_ids`` are the public ids of the chunks by their keys.
+        """
+        nodes = {row["key"]: row for row in (_entity_row(kb, each) for each in entities)}
+        ties = {row["key"]: row for row in (_relation_row(kb, each, chunk_ids or {}) for each in relations)}
+        digest = _digest(sorted(row["said"]["digest"] for row in (*nodes.values(), *ties.values())))
+        with self._errors():
+            self._prepare()
+            if self._holds(kb, digest, len(nodes), len(ties)):
+                return Mirrored()
+            return self._bring(kb, nodes, ties, digest)
+
+    def forget(self, kb: str) -> int:
+        """Removes a base from the server; answers how many entities there were."""
+        with self._errors():
+            self._prepare()
+            held = [{"key": row["key"]} for row in self._read(_ENTITIES, kb=kb)]
+            self._send(_DROP_ENTITIES, held)
+            self._write(_DROP_STATE, kb=kb)
+            return len(held)
+
+    def _prepare(self) -> None:
+        if not self._is_prepared:
+            with self._driver.session(database=self._database) as session:
+                for statement in _SCHEMA:
+                    session.run(statement).consume()
+            self._is_prepared = True
+
+    def _holds(self, kb: str, digest: str, *counts: int) -> bool:
+        """Whether the copy is whole and of this graph; counted, because anybody may have deleted something there."""
+        if [row["digest"] for row in self._read(_STATE, kb=kb)] != [digest]:
+            return False
+        return [self._read(count, kb=kb)[0]["held"] for count in _COUNTS] == list(counts)
+
+    def _bring(self, kb: str, nodes: Mapping[str, _Row], ties: Mapping[str, _Row], digest: str) -> Mirrored:
+        self._write(_SET_STATE, kb=kb, digest="", entities=0, relations=0)  # until all is there, nobody takes it for it
+        held = {row["key"]: row["digest"] for row in self._read(_ENTITIES, kb=kb)}
+        tied = self._read(_RELATIONS, kb=kb)
+        gone_ties = [row for row in tied if row["key"] not in ties]
+        gone = [{"key": key} for key in held if key not in nodes]
+        known = {row["key"]: row["digest"] for row in tied}
+        new = [row for key, row in nodes.items() if held.get(key) != row["said"]["digest"]]
+        new_ties = [row for key, row in ties.items() if known.get(key) != row["said"]["digest"]]
+        self._send(_DROP_RELATIONS, gone_ties)
+        self._send(_DROP_ENTITIES, gone)
+        self._send(_PUT_ENTITIES, new)
+        self._send(_PUT_RELATIONS, new_ties)
+        self._write(_SET_STATE, kb=kb, digest=digest, entities=len(nodes), relations=len(ties))
+        return Mirrored(len(new), len(new_ties), len(gone), len(gone_ties))
+
+    def _send(self, statement: str, rows: Sequence[_Row]) -> None:
+        for start in range(0, len(rows), self._batch):
+            self._write(statement, rows=rows[start : start + self._batch])
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────
+
+    def neighbourhood(
+        self,
+        kb: str,
+        names: Sequence[str],
+        hops: int = 1,
+        *,
+        allowed: Collection[int] | None = None,
+        limit: int = MOST_AROUND,
+    ) -> GraphContext:
+        """What lies within so many relations of the entities that are called so, or have these ids.
+
+        With ``allowed``, the keys of chunks, only relations that one of these evidences are walked, and no other
+        evidence is told. The entities asked for come first, then by importance.
+        """
+        with self._errors():
+            seeds = self._called(kb, names)
+            found = dict(seeds)
+            relations: dict[str, Relation] = {}
+            frontier = list(seeds)
+            for _ in range(min(max(hops, 0), MOST_HOPS)):
+                reached: dict[str, Entity] = {}
+                for row in self._read(_AROUND, kb=kb, keys=[_key(kb, id_) for id_ in frontier], limit=limit):
+                    if (relation := _relation(row, allowed)) is not None:
+                        relations[row["relation"]["qianxun_key"]] = relation
+                        reached[row["other"]["id"]] = _entity(row["other"])
+                frontier = [id_ for id_ in reached if id_ not in found]
+                found |= {id_: reached[id_] for id_ in frontier}
+                if not frontier:
+                    break
+        around = sorted((each for id_, each in found.items() if id_ not in seeds), key=lambda e: (-e.importance, e.id))
+        told = sorted(relations.values(), key=lambda r: (-r.weight, r.source, r.target, r.type))
+        return GraphContext((*seeds.values(), *around), tuple(told))
+
+    def _called(self, kb: str, names: Sequence[str]) -> dict[str, Entity]:
+        """By id, or by any of its names; in the order of the names."""
+        if not names:
+            return {}
+        rows = self._read(_NAMED, kb=kb, keys=[_key(kb, name) for name in names])
+        folded = [fold(name).strip() for name in names]
+        by_id = {row["entity"]["id"]: row["entity"] for row in rows}
+        if missing := [name for name, given in zip(folded, names, strict=True) if given not in by_id]:
+            by_id |= {row["entity"]["id"]: row["entity"] for row in self._read(_CALLED, kb=kb, names=missing)}
+
+        def place(entity: _Row) -> tuple[int, str]:
+            said = {entity["id"], *entity["names"]}
+            return min(at for at, name in enumerate(zip(names, folded, strict=True)) if said & set(name)), entity["id"]
+
+        return {entity["id"]: _entity(entity) for entity in sorted(by_id.values(), key=place)}
+
+    # ── the driver ───────────────────────────────────────────────────────────────────────────────
+
+    def _read(self, statement: str, **values: Any) -> list[_Row]:
+        with self._driver.session(database=self._database) as session:
+            return session.execute_read(_rows, statement, values)
+
+    def _write(self, statement: str, **values: Any) -> None:
+        with self._driver.session(database=self._database) as session:
+            session.execute_write(_rows, statement, values)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """The driver's errors in our words; a server that was away a moment ago is not asked."""
+        try:
+            with self._breaker.attempt(), self._told():
+                yield
+        except Paused as paused:
+            raise self._away(f"{paused.reason}（{paused.seconds:.0f} 秒后再试）") from paused
+        except Outage as outage:
+            raise self._away(outage.reason) from outage
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        from neo4j.exceptions import AuthError, DriverError, Neo4jError
+
+        try:
+            yield
+        except AuthError as error:
+            raise Unauthorized(
+                f"Neo4j（{self._uri}）不接受这个用户名或密码", hint="请检查 Neo4jAdapter 的 auth=(用户名, 密码)"
+            ) from error
+        except (DriverError, Neo4jError, OSError) as error:
+            raise Outage(" ".join(str(error).split())[:300]) from error
+
+    def _away(self, reason: str) -> ServiceUnavailable:
+        hint = "请检查服务是否启动、地址端口和数据库名是否正确"
+        return ServiceUnavailable(f"Neo4j（{self._uri}）没能回答：{reason}", hint=hint)
+
+
+def _driver(uri: str, auth: tuple[str, str] | None) -> Driver:
+    try:
+        import neo4j
+    except ImportError as missing:
+        raise MissingExtra("neo4j", "neo4j") from missing
+    try:
+        return neo4j.GraphDatabase.driver(
+            uri,
+            auth=auth,
+            user_agent="qianxun",
+            connection_timeout=CONNECT_SECONDS,
+            connection_acquisition_timeout=2 * CONNECT_SECONDS,
+            max_transaction_retry_time=RETRY_SECONDS,
+            notifications_min_severity="OFF",
+        )
+    except (neo4j.exceptions.DriverError, ValueError) as error:
+        raise BadSettings(
+            f"Neo4j 的地址 {uri!r} 不能用（{type(error).__name__}）",
+            hint="形如 bolt://127.0.0.1:7687 或 neo4j+s://主机",
+        ) from error
+
+
+def _rows(tx: ManagedTransaction, statement: str, values: Mapping[str, Any]) -> list[_Row]:
+    return [record.data() for record in tx.run(statement, dict(values))]
+
+
+# ── rows ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _key(kb: str, id_: str) -> str:
+    return f"{len(kb)}:{kb}:{id_}"  # no two pairs give the same
+
+
+def _entity_row(kb: str, entity: Entity) -> _Row:
+    said: _Row = {
+        "kb": kb,
+        "id": entity.id,
+        "name": _sound(entity.name),
+        "type": _sound(entity.type),
+        "importance": round(entity.importance, _IMPORTANCE_DIGITS),
+        "aliases": [_sound(alias) for alias in entity.aliases],
+        "names": sorted({_sound(fold(name).strip()) for name in (entity.name, *entity.aliases)}),
+        "chunks": entity.chunks,
+    }
+    return {"key": _key(kb, entity.id), "said": {**said, "digest": _digest(said)}}
+
+
+def _relation_row(kb: str, relation: Relation, chunk_ids: Mapping[int, str]) -> _Row:
+    evidence = relation.evidence[:MOST_EVIDENCE]
+    said: _Row = {
+        "kb": kb,
+        "type": _sound(relation.type),
+        "weight": float(relation.weight),
+        "chunks": [each.chunk for each in evidence],
+        "chunk_ids": [_sound(chunk_ids.get(each.chunk, "")) for each in evidence],
+        "starts": [each.start for each in evidence],
+        "ends": [each.end for each in evidence],
+    }
+    ends = (relation.source, relation.type, relation.target)
+    return {
+        "key": _key(kb, _digest(ends)),
+        "source": _key(kb, relation.source),
+        "target": _key(kb, relation.target),
+        "said": {**said, "digest": _digest((ends, said))},
+    }
+
+
+def _digest(said: object) -> str:
+    return blake2b(json.dumps(said, sort_keys=True).encode("ascii"), digest_size=12).hexdigest()
+
+
+def _sound(text: str) -> str:
+    """Half of a surrogate pair cannot be sent."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _entity(held: Mapping[str, Any]) -> Entity:
+    aliases = tuple(held.get("aliases") or ())
+    return Entity(held["id"], held["name"], held["type"], aliases, int(held["chunks"]), float(held["importance"]))
+
+
+def _relation(row: _Row, allowed: Collection[int] | None) -> Relation | None:
+    held = row["relation"]
+    places = zip(held["chunks"], held["starts"], held["ends"], strict=True)
+    evidence = tuple(Evidence(*place) for place in places if allowed is None or place[0] in allowed)
+    if allowed is not None and not evidence:
+        return None
+    return Relation(row["source"], row["target"], held["type"], float(held["weight"]), evidence)
