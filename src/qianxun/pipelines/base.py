@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from qianxun.chinese import Analyser
 from qianxun.ingest.chunk import ChunkSplitter
+from qianxun.pipelines.graph_reader import GraphReader
 from qianxun.pipelines.held_graph import HeldGraph
 from qianxun.pipelines.known_terms import KnownTerms
 from qianxun.pipelines.model_registry import is_registered
@@ -83,6 +84,7 @@ class OpenBase:
     rerank_cache: RerankCache = field(default_factory=RerankCache)
     terms: KnownTerms = field(default_factory=KnownTerms)  # words that belong together, as far as they are at hand
     graph: HeldGraph = field(default_factory=HeldGraph)  # what was derived from the facts of its chunks
+    reader: GraphReader = field(default_factory=GraphReader)  # how a model gets on with reading them
     model_threads: ModelThreads | None = None  # None: those of the event loop
     arms: Arms | None = None  # None: the standard ones
     indexed: Callable[[IndexTime], None] = _unheard  # told of each piece of index work
