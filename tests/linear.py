@@ -28,5 +28,9 @@ def is_linear(work: Callable[[int], Callable[[], object]], size: int) -> bool:
 
     What is too quick to tell passes: below a tenth of a second even a square would not hurt at this size.
     """
-    large = seconds(work(4 * size))
-    return large < 0.1 or large < 10 * seconds(work(size))
+    once = work(4 * size)
+    large = seconds(once, times=1)
+    if large < 0.1:
+        return True
+    small = seconds(work(size))
+    return large < 10 * small or seconds(once) < 10 * small  # a run may have met with something else

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,7 @@ def _part(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
+@cache
 def _imported(path: Path) -> set[str]:
     """Every module name an import statement mentions, deferred imports included."""
     found: set[str] = set()
