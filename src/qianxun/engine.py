@@ -48,7 +48,7 @@ from qianxun.pipelines.learning import SECONDS as LEARNING_SECONDS
 from qianxun.pipelines.learning import Learnt, keep_learning, learn, learn_after
 from qianxun.pipelines.model_registry import Registry, is_ref
 from qianxun.pipelines.model_threads import ModelThreads
-from qianxun.pipelines.modes import ModeRecall, gather
+from qianxun.pipelines.modes import ModeRecall, Surroundings, gather
 from qianxun.pipelines.open_bases import OpenBases, open_base
 from qianxun.pipelines.options import FusionName, Mode, RecallOptions, check, search_options
 from qianxun.pipelines.parameters import layered_params
@@ -417,15 +417,17 @@ class Engine:
         top_k: int | None = None,
         where: Filter = EVERYTHING,
         doc_ids: Sequence[str] = (),
+        surroundings: Surroundings | None = None,
         trace_id: str = "",
     ) -> ModeRecall:
         """The chunks that one query mode finds, best first, as many as were asked for where there are as many; and what
-        the base's graph says of the question (docs/decisions/0013-knowledge-graph.md)."""
+        the base's graph says of the question (docs/decisions/0013-knowledge-graph.md). With ``surroundings``, `local`
+        walks what a graph server that holds a copy finds there."""
         base = await self.base(knowledge_base)
         options = search_options(self.settings.search, base.about.config, {"top_k": top_k})
         options = replace(options, where=where, doc_ids=tuple(doc_ids))
         with self._using(base):
-            return await gather(base, query, mode, options, trace_id=trace_id)
+            return await gather(base, query, mode, options, surroundings=surroundings, trace_id=trace_id)
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────────
 

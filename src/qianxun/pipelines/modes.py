@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -59,12 +59,20 @@ class ModeRecall:
     trace_id: str = ""
 
 
+class Surroundings(Protocol):
+    """Somebody else who holds the graph, and says what of it `local` is to walk."""
+
+    async def around(self, base: OpenBase, graph: KnowledgeGraph, question: str) -> KnowledgeGraph:
+        """The part of ``graph`` around what the question names. Raises a QianxunError: then all of it is walked."""
+
+
 async def gather(
     base: OpenBase,
     query: str,
     mode: QueryMode = "mix",
     options: RecallOptions = RecallOptions(),  # noqa: B008 - frozen
     *,
+    surroundings: Surroundings | None = None,
     trace_id: str = "",
 ) -> ModeRecall:
     """The best ``top_k`` chunks that one mode finds, or as many as the base has; their neighbourhood in the graph.
@@ -80,6 +88,7 @@ async def gather(
     if mode == "bypass":
         return ModeRecall(query, mode, trace_id=trace_id)
     looking = await _begun(base, query, options)
+    looking.elsewhere = surroundings
     found, context = await _SEARCHES[mode](looking)
     return ModeRecall(
         query=query,
@@ -110,6 +119,7 @@ class Looking:
     held: KnowledgeGraph | None = None
     has_graph: bool = False  # it was asked for
     failed: RecallFailed | None = None  # why the base's own search did not answer
+    elsewhere: Surroundings | None = None
 
     async def recalled(self, mode: Mode = "hybrid") -> Recall | None:
         """What the base's own search finds, as deep as it goes; None where no arm of it answers, which is said."""
@@ -131,6 +141,13 @@ class Looking:
             with self.steps.timed("graph"):
                 self.held = await self._tried(graph_of(self.base, self.asked.queries[0].where))
         return self.held
+
+    async def surroundings(self, graph: KnowledgeGraph | None) -> KnowledgeGraph | None:
+        """Of the graph what another one who holds it finds around the question; all of it where that one fails."""
+        if graph is None or self.elsewhere is None:
+            return graph
+        with self.steps.timed("graph.surroundings"):
+            return await self._tried(self.elsewhere.around(self.base, graph, self.question.folded)) or graph
 
     async def near(self, graph: KnowledgeGraph | None) -> Around:
         if graph is None:
@@ -229,10 +246,11 @@ async def _naive(looking: Looking) -> tuple[list[Found], GraphContext]:
 
 async def _local(looking: Looking) -> tuple[list[Found], GraphContext]:
     recalled, graph = await looking.recalled(), await looking.graph()
-    near = await looking.near(graph)
+    walked = await looking.surroundings(graph)
+    near = await looking.near(walked)
     ranking = supported(near.chunks, _ranking(recalled))
     found = await looking.finished(ranking, near.chunks, recalled, graph)
-    return found, await looking.context(graph, near, NO_OVERVIEW)
+    return found, await looking.context(walked, near, NO_OVERVIEW)
 
 
 async def _global(looking: Looking) -> tuple[list[Found], GraphContext]:
