@@ -175,6 +175,8 @@ class ServiceSettings:
     recalls_at_once: int = 0  # searches that run side by side; 0: as fits the cores
     recalls_waiting: int = 256  # … and wait for their turn; beyond, 503
     request_seconds: float = 60.0  # after which a search or a model test is given up
+    answers_at_once: int = 32  # which mostly wait for their model; as many may wait for a turn as of searches
+    answer_seconds: float = 300.0  # after which an answer is given up, streamed or not
     close_seconds: float = 30.0  # for what was accepted to be finished when the service is told to stop
 
 

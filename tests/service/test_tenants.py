@@ -51,7 +51,8 @@ PLAIN = {
     "after", "before", "limit", "zero", "slow_ms", "wait", "model_type", "query", "retrieval_mode", "retrieval_config",
     "top_k", "filters", "name", "kind", "config", "content_type", "project_id", "tags", "metadata", "content", "format",
     "source", "pairs", "type", "event_id", "generation", "rating", "comment", "config_name", "base_url", "model_name",
-    "answer", "api_key", "model_dim", "max_tokens", "temperature", "top_p", "timeout", "status", "is_default",
+    "answer", "api_key", "model_dim", "max_tokens", "temperature", "top_p", "timeout", "status", "is_default", "mode",
+    "stream", "history", "multimodal_content",
 }  # fmt: skip
 # Ids that are named in free text inside a field.
 WITHIN: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {

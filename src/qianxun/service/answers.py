@@ -94,11 +94,14 @@ def answered(data: Any, status: int = 200, headers: Mapping[str, str] | None = N
 
 
 def as_json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(encoded(content), status, headers, "application/json")
+
+
+def encoded(content: Any) -> bytes:
     try:
-        body = to_json(content, inf_nan_mode="null")
+        return to_json(content, inf_nan_mode="null")
     except PydanticSerializationError:  # half of a surrogate pair: JSON can say it, UTF-8 cannot
-        body = json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")
-    return Response(body, status, headers, "application/json")
+        return json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
 DESCRIPTIONS: Final = {
@@ -193,6 +196,13 @@ def problem(
 
 def speaks_english(request: Request) -> bool:
     return request.headers.get("accept-language", "").lower().startswith("en")
+
+
+def failure(error: Exception, trace_id: str, *, english: bool = False) -> dict[str, Any]:
+    """What is said of the error of an answer that is on its way already."""
+    told = of_error(error, english=english) if isinstance(error, QianxunError) else unforeseen(error, trace_id)
+    said = json.loads(bytes(told.body))
+    return {"error": said["error"], "msg": said["msg"], "trace_id": trace_id}
 
 
 def of_error(error: QianxunError, *, english: bool = False) -> Response:
@@ -298,6 +308,11 @@ REASONS: Final = {
     "number": "应为数字",
     "model_id": "应为模型的编号（正整数）或名称，如 maxsim",
     "visible": "应为可见的字符，首尾没有空格",
+    "local_path": "接口不读服务器上的文件：图片写在 img_base64 里，表格写在 table_data 里",
+    "one_of": "应当只给 {expected} 中的一个",
+    "table_data": "应为 Markdown、CSV、HTML 的文字，或行的列表（都是键值对，或都是列表）",
+    "union_tag_invalid": "type 应为 {expected_tags}",
+    "union_tag_not_found": "缺少 type：image 或 table",
 }
 
 

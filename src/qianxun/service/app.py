@@ -13,7 +13,20 @@ from starlette.requests import ClientDisconnect
 
 from qianxun.engine import Engine
 from qianxun.errors import QianxunError
-from qianxun.service import answers, bases, documents, events, explain, health, logs, models, pages, recall, retrieval
+from qianxun.service import (
+    answers,
+    bases,
+    documents,
+    events,
+    explain,
+    health,
+    logs,
+    models,
+    pages,
+    query,
+    recall,
+    retrieval,
+)
 from qianxun.service.context import Service
 from qianxun.service.guard import OPEN, Guard
 from qianxun.service.spans import Spans
@@ -21,7 +34,8 @@ from qianxun.service.turns import ClientLeft, Turns
 from qianxun.service.watching import watch
 from qianxun.settings import Settings
 
-ABOUT: Final = """千寻的召回服务：知识库与文档的管理，向量、全文与混合检索，排序的解释，模型登记，检索日志。
+ABOUT: Final = """千寻的召回服务：知识库与文档的管理，向量、全文与混合检索，注明出处的问答，排序的解释，
+模型登记，检索日志。
 
 - 每个回答都是 `{code, msg, data}`；出错时多一个不会改变的 `error`，字段不对时还有 `fields`。
 - 密钥写在 `Authorization: Bearer qx_…` 或 `X-API-Key` 里；一个密钥都没有时，只服务本机。
@@ -50,7 +64,7 @@ class Application(FastAPI):
 
 def create_app(engine: Engine, settings: Settings, spans: Spans | None = None) -> FastAPI:
     """The service over an engine that is open. It neither opens nor closes anything itself."""
-    service = Service(engine, settings, _recalls(settings), _writes(settings))
+    service = Service(engine, settings, _recalls(settings), _writes(settings), _answers(settings))
     app = Application(
         title="千寻 Qianxun",
         version=version("qianxun"),
@@ -68,7 +82,7 @@ def create_app(engine: Engine, settings: Settings, spans: Spans | None = None) -
     for left in (ClientLeft, ClientDisconnect):
         app.add_exception_handler(left, _nobody)
     # They are looked through in this order for every request: what is asked most stands first.
-    for part in (retrieval, recall, health, bases, documents, explain, events, logs, models, pages):
+    for part in (retrieval, recall, query, health, bases, documents, explain, events, logs, models, pages):
         app.include_router(part.routes())
     app.add_middleware(Guard, service=service)
     watch(app, engine, spans)  # last, and so before the guard: it sees what that turns away
@@ -84,6 +98,11 @@ def _recalls(settings: Settings) -> Turns:
 def _writes(settings: Settings) -> Turns:
     """Fewer than there are threads for the records and the index, so that searches find one while documents come in."""
     return Turns(max(2, os.cpu_count() or 1), settings.service.recalls_waiting, None)
+
+
+def _answers(settings: Settings) -> Turns:
+    service = settings.service
+    return Turns(service.answers_at_once, service.recalls_waiting, service.answer_seconds)
 
 
 async def _nobody(_request: Request, _error: Exception) -> Response:

@@ -36,6 +36,7 @@ class Service:
     settings: Settings
     turns: Turns  # of recalls
     writes: Turns  # of documents on their way in
+    answers: Turns  # which take as long as their model takes
     readiness: Readiness = field(default_factory=Readiness)
 
 
@@ -64,6 +65,11 @@ Writer: Any = Depends(require_write)  # for a route's dependencies=[Writer]
 def turn(request: Request) -> AbstractAsyncContextManager[None]:
     """``async with turn(request):`` around a recall: bounded, and cancelled when its client leaves."""
     return service_of(request).turns.turn(request)
+
+
+def answer_turn(request: Request) -> AbstractAsyncContextManager[None]:
+    """The same around an answer: those who wait for a model keep no search waiting."""
+    return service_of(request).answers.turn(request)
 
 
 def attention(request: Request) -> AbstractAsyncContextManager[None]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
 from typing import Final
 
 from fastapi import APIRouter, Request, Response
@@ -12,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import choose_encoder
 from sqlalchemy.exc import SQLAlchemyError
 
+from qianxun.answer_types import QUERY_MODES, Flag
 from qianxun.engine import Engine
 from qianxun.errors import QianxunError
 from qianxun.pipelines.base import IndexTime
@@ -35,10 +38,26 @@ LAYERS: Final = {
 PARTS: Final = (*ARM_NAMES, "rewrite", "rerank", "document", "structure", "semantic", "expansion", "depth", "answer")
 ANSWERS: Final = ("sure", "declined")
 
+FORMS: Final = ("model", "extractive", "table", "declined", "direct")
+OUTCOMES: Final = ("done", "partial", "failed", "left")
+FLAGS: Final = ("unsupported_number", "unknown_citation", "uncited", "link_removed", "dropped")
+
 SEARCH_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+ANSWER_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 INDEX_SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 SCORES: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 RESULTS: Final = (0.0, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTime:
+    """An answer that has ended, one way or another. ``form`` "": it never became one."""
+
+    mode: str
+    form: str
+    outcome: str  # done | partial | failed | left
+    seconds: float
+    first_word: float | None = None  # seconds until it, of a streamed one
 
 
 class Metrics:
@@ -63,6 +82,7 @@ class Metrics:
         self._hits = Counter("rag_cache_hits", "Searches answered from the cache", registry=registry)
         self._misses = Counter("rag_cache_misses", "Searches that the cache had no answer to", registry=registry)
         self._layers = _Layers(registry)
+        self._answers = _Answers(registry)
         self._index_seconds = Histogram(
             "rag_index_duration_seconds", "Time of a piece of index work", registry=registry, buckets=INDEX_SECONDS
         )
@@ -124,9 +144,20 @@ class Metrics:
         self._answered.labels(method, route, status).inc()
         self._request_seconds.labels(route).observe(seconds)
 
-    def looked_up(self, queue: float, turns: Turns) -> None:
+    def asked(self, done: AnswerTime) -> None:
+        """A question has been answered, or not."""
+        self._answers.observe(done)
+
+    def flagged(self, flags: Iterable[Flag]) -> None:
+        """What models said and their sources do not bear out."""
+        for each in flags:
+            self._answers.flags.get(each.kind, self._answers.flags[OTHER]).inc()
+
+    def looked_up(self, queue: float, turns: Turns, answers: Turns) -> None:
         """What is only known by asking, just before it is told. ``queue``: not a number where nobody knows."""
         self._queue.set(queue)
+        self._answers.in_flight.set(answers.running)
+        self._answers.waiting.set(answers.waiting)
         self._recalls.set(turns.running)
         self._recalls_waiting.set(turns.waiting)
 
@@ -177,6 +208,43 @@ class _Layers:
             self._answers["sure" if done.answer.sure else "declined"].inc()
 
 
+class _Answers:
+    """What answers are made of, how long they take, and what was wrong with them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        answers = Counter(
+            "rag_answers", "Answers, by who made them and how they ended", ("mode", "form", "outcome"),
+            registry=registry,
+        )  # fmt: skip
+        self._count = {
+            each: answers.labels(*each) for each in product((*QUERY_MODES, OTHER), (*FORMS, OTHER), OUTCOMES)
+        }
+        seconds = Histogram(
+            "rag_answer_duration_seconds", "Time of an answer that came to its end", ("mode",),
+            registry=registry, buckets=ANSWER_SECONDS,
+        )  # fmt: skip
+        first = Histogram(
+            "rag_answer_first_word_seconds", "Time to the first word of a streamed answer", ("mode",),
+            registry=registry, buckets=ANSWER_SECONDS,
+        )  # fmt: skip
+        self._seconds = {mode: seconds.labels(mode) for mode in (*QUERY_MODES, OTHER)}
+        self._first = {mode: first.labels(mode) for mode in (*QUERY_MODES, OTHER)}
+        flags = Counter(
+            "rag_answer_flags", "What models said and sources do not bear out", ("kind",), registry=registry
+        )
+        self.flags = {kind: flags.labels(kind) for kind in (*FLAGS, OTHER)}
+        self.in_flight = Gauge("rag_answers_in_flight", "Answers over HTTP that are under way", registry=registry)
+        self.waiting = Gauge("rag_answers_waiting", "Answers that wait for their turn", registry=registry)
+
+    def observe(self, done: AnswerTime) -> None:
+        mode = done.mode if done.mode in QUERY_MODES else OTHER
+        self._count[mode, done.form if done.form in FORMS else OTHER, done.outcome].inc()
+        if done.outcome in ("done", "partial"):
+            self._seconds[mode].observe(done.seconds)
+        if done.first_word is not None:
+            self._first[mode].observe(done.first_word)
+
+
 def routes() -> APIRouter:
     router = APIRouter()
 
@@ -191,10 +259,10 @@ def routes() -> APIRouter:
         },
     )
     async def metrics(request: Request) -> Response:
-        """检索与索引的用时、结果数、没有结果的次数、失败的各路、分层召回每一层的用时、结果数与分数，缓存命中、排队的写入、各接口的请求数。"""
+        """检索与索引的用时、结果数、没有结果的次数、失败的各路、分层召回每一层的用时、结果数与分数，问答的方式、形式与用时，缓存命中、排队的写入、各接口的请求数。"""
         held: Metrics = request.app.state.metrics
         service = service_of(request)
-        held.looked_up(await _depth(service.engine), service.turns)
+        held.looked_up(await _depth(service.engine), service.turns, service.answers)
         encode, media_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(held.registry), headers={"content-type": media_type})
 

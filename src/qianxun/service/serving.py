@@ -174,6 +174,7 @@ class Server(uvicorn.Server):
         """No new connection, no new recall; a second time, what is still running is cut off."""
         self.service.turns.close()
         self.service.writes.close()
+        self.service.answers.close()
         self.handle_exit(signal.SIGINT, None)
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]

@@ -93,7 +93,7 @@ def written_recall(knowledge_base: int, recall: Recall) -> dict[str, Any]:
         "queries": list(recall.queries),
         "retrieval_mode": recall.mode,
         "seconds": recall.seconds,
-        "steps": _written_steps(recall.steps),
+        "steps": written_steps(recall.steps),
         "from_cache": recall.from_cache,
         "generation": written_generation(recall.generation),
     }
@@ -108,7 +108,7 @@ def read_recall(data: Mapping[str, Any]) -> Recall:
         seconds=data["seconds"],
         trace_id=data["trace_id"],
         queries=tuple(data["queries"]),
-        steps=_read_steps(data["steps"]),
+        steps=read_steps(data["steps"]),
         generation=read_generation(data["generation"]),
         from_cache=data["from_cache"],
     )
@@ -228,11 +228,11 @@ def read_degraded(data: Sequence[Mapping[str, str]]) -> tuple[Degraded, ...]:
     return tuple(Degraded(one["part"], one["reason"]) for one in data)
 
 
-def _written_steps(steps: Sequence[StepTime]) -> list[dict[str, Any]]:
+def written_steps(steps: Sequence[StepTime]) -> list[dict[str, Any]]:
     return [{"name": step.name, "seconds": step.seconds, "count": step.count} for step in steps]
 
 
-def _read_steps(data: Sequence[Mapping[str, Any]]) -> tuple[StepTime, ...]:
+def read_steps(data: Sequence[Mapping[str, Any]]) -> tuple[StepTime, ...]:
     return tuple(StepTime(step["name"], step["seconds"], step["count"]) for step in data)
 
 
@@ -404,7 +404,7 @@ def written_log(entry: LogEntry) -> dict[str, Any]:
         "time_cost_ms": entry.time_cost_ms,
         "from_cache": entry.from_cache,
         "degraded": written_degraded(entry.degraded),
-        "steps": _written_steps(entry.steps),
+        "steps": written_steps(entry.steps),
         "results": [{"chunk_id": chunk_id, "score": score} for chunk_id, score in entry.results],
         "trace_id": entry.trace_id,
         "generation": entry.generation,
@@ -429,7 +429,7 @@ def read_log(data: Mapping[str, Any]) -> LogEntry:
         trace_id=data["trace_id"],
         generation=data["generation"],
         digest=data["digest"],
-        steps=_read_steps(data["steps"]),
+        steps=read_steps(data["steps"]),
         degraded=read_degraded(data["degraded"]),
         from_cache=data["from_cache"],
         feedback=read_feedback(feedback) if feedback is not None else None,

@@ -58,7 +58,7 @@ class Traced:
         level = logging.ERROR if is_failure else logging.WARNING if status > 500 else logging.INFO
         if requests.isEnabledFor(level):
             about: dict[str, object] = {"tenant": scope["state"].get("tenant", ""), "method": method, "route": route}
-            about |= {"status": status, "ms": round(seconds * 1e3, 2)}
+            about |= {"status": status, "ms": round(seconds * 1e3, 2), **scope["state"].get("about", {})}
             if exchange.is_cut:
                 about["cut"] = True
             requests.log(level, "request", extra={"about": about})

@@ -1,0 +1,154 @@
+"""Questions over HTTP: a cited answer, whole as JSON or as it comes, as server-sent events."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Body, Request, Response
+
+from qianxun.answer_types import AnswerEvent, Done, Failed, Token
+from qianxun.service.answer_shapes import written_answer, written_event
+from qianxun.service.answers import Answer, answered, failure, problems, speaks_english
+from qianxun.service.context import BaseId, TenantEngine, answer_turn, trace_id
+from qianxun.service.event_stream import Written, begun
+from qianxun.service.metrics import AnswerTime, Metrics
+from qianxun.service.query_shapes import Answered, Question
+
+PICTURE: Final = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTvJ8gAAAABJRU5ErkJggg=="
+)
+EXAMPLES: Final[dict[str, Any]] = {
+    "plain": {"summary": "只写问题", "value": {"query": "住院报销比例是多少"}},
+    "stream": {
+        "summary": "一边写一边给，混合图谱与向量",
+        "value": {"query": "住院报销比例是多少", "mode": "mix", "top_k": 8, "stream": True},
+    },
+    "follow_up": {
+        "summary": "接着前面的话问，限定文档",
+        "value": {
+            "query": "那门诊呢？",
+            "mode": "local",
+            "history": [
+                {"role": "user", "content": "住院报销比例是多少"},
+                {"role": "assistant", "content": "住院报销 85%。"},
+            ],
+            "doc_ids": ["doc_123"],
+            "filters": {"content_type": ["chapter"]},
+        },
+    },
+    "multimodal": {
+        "summary": "带上一张表格和一张图片",
+        "value": {
+            "query": "表里三级医院报销多少",
+            "multimodal_content": [
+                {
+                    "type": "table",
+                    "table_data": "| 医院 | 比例 |\n| --- | --- |\n| 三级 | 85% |",
+                    "table_caption": "比例",
+                },
+                {"type": "image", "url": PICTURE, "image_caption": "告示"},
+            ],
+        },
+    },
+}
+STREAMED: Final = """event: sources
+data: {"sources": [{"number": 0, "doc_name": "医保手册.pdf", "content": "住院报销 85%。"}]}
+
+event: token
+data: {"text": "住院报销 85%。"}
+
+event: token
+data: {"text": "[1]"}
+
+event: citation
+data: {"start": 0, "end": 9, "numbers": [1], "flags": [], "sources": [{"number": 1, "doc_name": "医保手册.pdf"}]}
+
+event: done
+data: {"answer": "住院报销 85%。[1]", "sources": [], "mode": "mix", "trace_id": "…"}
+"""
+
+
+def routes() -> APIRouter:
+    router = APIRouter(tags=["问答"])
+    events = {"schema": {"type": "string"}, "example": STREAMED}
+    router.post(
+        "/v1/query/{knowledge_base_id}",
+        summary="提问，答案注明出处",
+        response_model=Answer[Answered],
+        responses={
+            200: {"description": "答案；stream 为 true 时是事件流", "content": {"text/event-stream": events}},
+            **problems(400, 404, 413, 415, 422),
+        },
+    )(query)
+    return router
+
+
+async def query(
+    request: Request,
+    knowledge_base_id: BaseId,
+    engine: TenantEngine,
+    body: Annotated[Question, Body(openapi_examples=EXAMPLES)],
+) -> Response:
+    """答案里的 [1]、[2] 对应 `sources`；资料里没有的，明说没有（`form` 为 declined）。
+    没有语言模型时，答案由资料的原句组成。
+
+    `stream` 为 true 时是 SSE。先 `sources`：可以引用的资料，还没有编号；再 `token`：文字，一有就给；
+    与 `citation`：一句写完之后，它依据的编号，以及其中第一次引用的资料。最后一定是 `done`：与 JSON 的 `data` 相同，
+    以它为准；或 `error`：断了、失败或超时，`answer` 是到那时为止的部分，没有则为空。
+    没有内容时每 10 秒一行注释，表示还在做。客户端断开，模型的调用随即停止。
+    """
+    telling = Telling(request, knowledge_base_id, body.mode or "mix")
+    options = {**body.options(), "trace_id": trace_id(request)}
+    if body.stream:
+        return await begun(answer_turn(request), engine.ask_stream(knowledge_base_id, body.query, **options), telling)
+    async with answer_turn(request):
+        answer = await engine.ask(knowledge_base_id, body.query, **options)
+    telling.note(answer.mode, answer.form, "partial" if answer.is_partial else "done")
+    telling.metrics.flagged(answer.flags)
+    return answered(written_answer(knowledge_base_id, answer))
+
+
+@dataclass
+class Telling:
+    """One answer on its way out: told as events, noted for the metrics and the request's line in the log."""
+
+    request: Request
+    knowledge_base: int
+    mode: str  # that was asked for
+    started: float = field(default_factory=time.perf_counter)
+    first_word: float | None = None  # seconds until it
+
+    @property
+    def metrics(self) -> Metrics:
+        held: Metrics = self.request.app.state.metrics
+        return held
+
+    def event(self, event: AnswerEvent) -> Written:
+        match event:
+            case Token() if self.first_word is None:
+                self.first_word = time.perf_counter() - self.started
+            case Done(answer):
+                self.note(answer.mode, answer.form, "partial" if answer.is_partial else "done")
+                self.metrics.flagged(answer.flags)
+            case Failed(answer=answer):
+                self.note(answer.mode, answer.form, "failed")
+        return written_event(self.knowledge_base, event)
+
+    def failure(self, error: Exception) -> Written:
+        self.note(self.mode, "", "failed")
+        told = failure(error, trace_id(self.request), english=speaks_english(self.request))
+        return "error", {**told, "answer": None}
+
+    def left(self) -> None:
+        self.note(self.mode, "", "left")
+
+    def note(self, mode: str, form: str, outcome: str) -> None:
+        """No text of anybody: words from closed sets, and times."""
+        done = AnswerTime(mode, form, outcome, time.perf_counter() - self.started, self.first_word)
+        self.metrics.asked(done)
+        about: dict[str, object] = {"mode": mode, "form": form, "outcome": outcome}
+        if self.first_word is not None:
+            about["first_word_ms"] = round(self.first_word * 1e3, 2)
+        self.request.state.about = about
