@@ -6,6 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from qianxun.answer.generate import AnswerGenerator
+    from qianxun.blocking import open_blocking
     from qianxun.client import Client
     from qianxun.engine import Engine
     from qianxun.errors import QianxunError
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from qianxun.examples.formatting import format_for_prompt, format_retrieved_examples
     from qianxun.examples.ranking import merge_and_rank_results, quality_filter
     from qianxun.examples.search import ExampleLibrary
+    from qianxun.graph.context import assemble_graph_context
+    from qianxun.integrations.hybrid_retriever import HybridRetriever
+    from qianxun.integrations.rag_anything import RAGAnythingAdapter
     from qianxun.pipelines.events import RAGIndexEventHandler
     from qianxun.pipelines.hybrid_search import HybridSearchEngine
     from qianxun.pipelines.ingest import Labels
@@ -25,25 +30,30 @@ if TYPE_CHECKING:
     from qianxun.workflow.nodes.retrieval_node import make_retrieval_node, retrieval_node
 
 __all__ = [
+    "AnswerGenerator",
     "Client",
     "Document",
     "Engine",
     "ExampleLibrary",
     "GraphBuilder",
+    "HybridRetriever",
     "HybridSearchEngine",
     "KnowledgeBaseManager",
     "Labels",
     "QianxunError",
+    "RAGAnythingAdapter",
     "RAGIndexEventHandler",
     "Reranker",
     "ResultRanker",
     "Settings",
+    "assemble_graph_context",
     "format_for_prompt",
     "format_retrieved_examples",
     "import_from_excel",
     "make_retrieval_node",
     "merge_and_rank_results",
     "multi_table_search",
+    "open_blocking",
     "quality_filter",
     "rank_results",
     "retrieval_node",
@@ -54,25 +64,30 @@ __all__ = [
 
 # Looked up on first use: a parser child and `--help` need none of the engine.
 _HOMES = {
+    "AnswerGenerator": "qianxun.answer.generate",
     "Client": "qianxun.client",
     "Document": "qianxun.types",
     "Engine": "qianxun.engine",
     "ExampleLibrary": "qianxun.examples.search",
     "GraphBuilder": "qianxun.workflow.graph_builder",
+    "HybridRetriever": "qianxun.integrations.hybrid_retriever",
     "HybridSearchEngine": "qianxun.pipelines.hybrid_search",
     "KnowledgeBaseManager": "qianxun.pipelines.knowledge_base",
     "Labels": "qianxun.pipelines.ingest",
     "QianxunError": "qianxun.errors",
+    "RAGAnythingAdapter": "qianxun.integrations.rag_anything",
     "RAGIndexEventHandler": "qianxun.pipelines.events",
     "Reranker": "qianxun.rank.rerank",
     "ResultRanker": "qianxun.rank.rerank",
     "Settings": "qianxun.settings",
+    "assemble_graph_context": "qianxun.graph.context",
     "format_for_prompt": "qianxun.examples.formatting",
     "format_retrieved_examples": "qianxun.examples.formatting",
     "import_from_excel": "qianxun.example_library",
     "make_retrieval_node": "qianxun.workflow.nodes.retrieval_node",
     "merge_and_rank_results": "qianxun.examples.ranking",
     "multi_table_search": "qianxun.example_search",
+    "open_blocking": "qianxun.blocking",
     "quality_filter": "qianxun.examples.ranking",
     "rank_results": "qianxun.rank.rerank",
     "retrieval_node": "qianxun.workflow.nodes.retrieval_node",

@@ -1,0 +1,99 @@
+"""The one call of a RAG framework over a data folder: ask in any of the six modes, and get an answer.
+
+async with RAGAnythingAdapter({"working_dir": "./qianxun-data", "graph_id": "医学"}) as adapter:
+    result = await adapter.query("糖尿病有什么症状", mode="hybrid")
+    print(result.answer)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from qianxun.answer_types import Answer, QueryMode
+from qianxun.engine import Engine
+from qianxun.errors import BadSettings
+from qianxun.integrations.hybrid_retriever import GraphId, base_of
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterConfig:
+    """``engine`` is one that somebody else has opened and closes; otherwise one over ``working_dir`` is opened on first
+    use (without it, over the folder of the settings)."""
+
+    working_dir: str | Path | None = None
+    graph_id: GraphId | None = None  # the name or id of a knowledge base; None: the only one
+    mode: QueryMode = "mix"
+    top_k: int | None = None
+    engine: Engine | None = None
+
+
+class RAGAnythingAdapter:
+    """Asks one graph of one data folder. Close it with `aclose`, or use it as an asynchronous context manager.
+
+    ``config`` is an `AdapterConfig`, a mapping with its fields, or anything that has a ``working_dir``.
+    """
+
+    def __init__(self, config: Any = None) -> None:
+        self.config = read_config(config)
+        self._engine = self.config.engine
+        self._opening = asyncio.Lock()
+        self._owned = AsyncExitStack()
+
+    async def query(self, text: str, mode: QueryMode | None = None, **options: Any) -> Answer:
+        """``options`` are those of `Engine.ask`: top_k, where, history, multimodal_content, trace_id."""
+        engine = await self._opened()
+        base = await base_of(engine, self.config.graph_id)
+        chosen: dict[str, Any] = {"top_k": self.config.top_k, **options}
+        return await engine.ask(base.id, text, mode=mode or self.config.mode, **chosen)
+
+    async def query_with_multimodal(
+        self, text: str, multimodal_content: Sequence[Mapping[str, Any]], mode: QueryMode | None = None, **options: Any
+    ) -> Answer:
+        """A question that comes with pictures and tables."""
+        return await self.query(text, mode, multimodal_content=multimodal_content, **options)
+
+    async def aclose(self) -> None:
+        """Lets the folder go, where this adapter has opened it. The next query would open it again."""
+        async with self._opening:
+            self._engine = self.config.engine
+            await self._owned.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._opened()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _opened(self) -> Engine:
+        async with self._opening:
+            if self._engine is None:
+                opening = Engine.open(self.config.working_dir)
+                self._engine = await self._owned.enter_async_context(opening)
+            return self._engine
+
+
+def read_config(config: Any) -> AdapterConfig:
+    """Raises BadSettings for a field that there is not."""
+    if config is None or isinstance(config, AdapterConfig):
+        return config or AdapterConfig()
+    if isinstance(config, Engine):
+        return AdapterConfig(engine=config)
+    if isinstance(config, str | Path):
+        return AdapterConfig(working_dir=config)
+    known = [field.name for field in fields(AdapterConfig)]
+    if not isinstance(config, Mapping):
+        if not hasattr(config, "working_dir"):
+            raise BadSettings(f"{type(config).__name__} 不是设置", hint="可以是映射、数据目录，或有 working_dir 的对象")
+        return AdapterConfig(**{name: getattr(config, name) for name in known if hasattr(config, name)})
+    given = dict(config)
+    if "data" in given:
+        given.setdefault("working_dir", given.pop("data"))
+    if strange := [name for name in given if name not in known]:
+        raise BadSettings(f"没有设置 {'、'.join(map(str, strange))}", hint=f"可用：{'、'.join(known)}")
+    return AdapterConfig(**given)

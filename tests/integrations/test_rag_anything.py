@@ -1,0 +1,57 @@
+"""The seed's adapter: one call, six modes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from qianxun import RAGAnythingAdapter
+from qianxun.answer_types import QUERY_MODES
+from qianxun.engine import Engine
+from qianxun.errors import BadSettings
+from qianxun.integrations.rag_anything import AdapterConfig, read_config
+from tests.integrations.material import filled
+
+
+def test_every_mode_answers(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Engine.open(tmp_path, background=False) as engine:
+            await filled(engine)
+            adapter = RAGAnythingAdapter({"engine": engine, "graph_id": "graph-123"})
+            for mode in QUERY_MODES:
+                for query in ("测试查询", "糖尿病的主要症状是什么？"):
+                    result = await adapter.query(query, mode=mode)
+                    assert result.answer
+                    assert "[1]" in result.answer or not result.sources
+            assert (await adapter.query("糖尿病的主要症状是什么？")).mode == "mix"
+            await adapter.aclose()
+            assert (await engine.knowledge_base("graph-123")).name == "graph-123"  # another's engine stays open
+
+    asyncio.run(main())
+
+
+def test_a_folder_is_opened_on_first_use_and_let_go(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Engine.open(tmp_path, background=False) as engine:
+            await filled(engine)
+        async with RAGAnythingAdapter({"working_dir": str(tmp_path), "graph_id": "graph-123", "top_k": 3}) as adapter:
+            told = await asyncio.gather(*(adapter.query("胰岛素是什么", mode="local") for _ in range(3)))
+            assert len({each.answer for each in told}) == 1
+        async with Engine.open(tmp_path, background=False) as engine:
+            assert len(await engine.knowledge_bases()) == 1
+
+    asyncio.run(main())
+
+
+def test_what_a_configuration_may_be(tmp_path: Path) -> None:
+    expected = AdapterConfig(working_dir=str(tmp_path))
+    for given in (expected, str(tmp_path), {"data": str(tmp_path)}, SimpleNamespace(working_dir=str(tmp_path))):
+        assert read_config(given) == expected
+    assert read_config(None) == AdapterConfig()
+    with pytest.raises(BadSettings, match=r"parser.*working_dir"):
+        read_config({"parser": "mineru"})
+    with pytest.raises(BadSettings, match="working_dir"):
+        read_config(7)
