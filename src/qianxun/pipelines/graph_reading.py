@@ -181,7 +181,8 @@ async def _take_over(run: _Run, page: Sequence[Readable]) -> list[Readable]:
             for chunk in page
             if chunk.digest in known
         ]
-        run.known += await _keep(run.base, read)
+        kept = await _keep(run.base, read)
+        run.known += kept
         run.tell()
     return [chunk for chunk in page if chunk.digest not in known]
 
@@ -240,7 +241,8 @@ async def _keep_batch(run: _Run, batch: Sequence[Readable], found: BatchRead, tw
         run.base.reader.failed[batch[at].digest] = fault
         run.faults.update((twin.key, fault) for twin in twins[batch[at].digest])
     if read:
-        run.read += await _keep(run.base, read)
+        kept = await _keep(run.base, read)  # others count meanwhile
+        run.read += kept
     run.tell()
 
 
