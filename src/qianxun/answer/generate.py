@@ -15,7 +15,7 @@ from qianxun.answer.given import Given, as_context
 from qianxun.answer.plain_text import without_links
 from qianxun.answer.prompt import NOT_FOUND, answer_messages, direct_messages
 from qianxun.answer.sentence_check import Judged, declines, judge
-from qianxun.answer.sufficiency import Sufficiency, sufficiency
+from qianxun.answer.sufficiency import Sufficiency, enough, read, sufficiency
 from qianxun.answer.written import Written, marks, source_of
 from qianxun.answer_types import (
     Answer,
@@ -134,8 +134,8 @@ class AnswerGenerator:
         return sufficiency(query, as_context(context).passages, self.reader)
 
     def _extracted(self, query: str, given: AnswerContext) -> Answer:
-        enough = sufficiency(query, given.passages, self.reader)
-        quoted = extract(query, given.passages) if enough else ()
+        evidenced = read(query, given.passages)
+        quoted = extract(evidenced.asked, evidenced.weighed) if enough(evidenced) else ()
         return _joined(quoted) if quoted else declined(query)
 
     def _finished(self, query: str, given: AnswerContext, draft: _Draft) -> Answer:

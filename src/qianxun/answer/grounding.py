@@ -72,7 +72,7 @@ def _stands(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     if _verbatim(figure.written, evidence.plain):
         return True
     if isinstance(figure, Day):
-        return _day_stands(figure, evidence)
+        return day_stands(figure, evidence)
     if isinstance(figure, Share):
         return any(value in evidence.shares or value in evidence.bare for value in figure.values)
     if isinstance(figure, Code):
@@ -95,7 +95,7 @@ def _verbatim(written: str, plain: str) -> bool:
     return re.search(rf"(?<![\d.]){re.escape(told)}{ahead}", plain) is not None
 
 
-def _day_stands(day: Day, evidence: Evidence) -> bool:
+def day_stands(day: Day, evidence: Evidence) -> bool:
     if day.month is None and day.day is None:
         return day.year in evidence.years
     if day.month is None and day.year is None and _lasts(day, evidence):

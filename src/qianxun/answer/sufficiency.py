@@ -6,29 +6,66 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from qianxun.answer.matching import weights
+from qianxun.answer.asked import Asked, AskedKind, read_question
+from qianxun.answer.weighing import Weighed, held, lines, weigh
 from qianxun.answer_types import Passage
+from qianxun.chinese import fold
 from qianxun.ports import RerankModel
 
-ENOUGH: Final = 0.3
+ENOUGH: Final[dict[AskedKind, float]] = {"fact": 0.65, "explain": 0.4, "comparison": 0.3, "summary": 0.35}
 
 
 @dataclass(frozen=True, slots=True)
 class Sufficiency:
-    """True where the passages can answer; ``share`` of the question that the best of them takes up; why not."""
+    """True where the passages can answer; ``fit`` of their best sentences to the question, in [0, 1]; why not."""
 
     is_enough: bool
-    share: float
+    fit: float
     reason: str = ""
 
     def __bool__(self) -> bool:
         return self.is_enough
 
 
+@dataclass(frozen=True, slots=True)
+class Evidenced:
+    """A question, and the sentences of the passages weighed by it."""
+
+    asked: Asked
+    weighed: tuple[Weighed, ...]
+
+
+def read(query: str, passages: Sequence[Passage]) -> Evidenced:
+    asked = read_question(query, [each.doc_name for each in passages])
+    return Evidenced(asked, tuple(weigh(asked, lines(passages))))
+
+
 def sufficiency(query: str, passages: Sequence[Passage], reader: RerankModel | None = None) -> Sufficiency:
-    if not passages:
+    """Whether these passages can answer the question."""
+    return enough(read(query, passages))
+
+
+def enough(evidenced: Evidenced) -> Sufficiency:
+    asked = evidenced.asked
+    if not evidenced.weighed:
         return Sufficiency(False, 0.0, "没有检索到资料")
-    share = max(weights([f"{each.doc_name}\n{each.text}" for each in passages], query))
-    if share < ENOUGH:
-        return Sufficiency(False, share, "资料没有讲到问题所问的内容")
-    return Sufficiency(True, share)
+    fit = _fit(asked, evidenced.weighed)
+    if fit >= ENOUGH[asked.kind]:
+        return Sufficiency(True, fit)
+    lacking = [
+        word.text for word in asked.words if all(held(word.text, w.line.folded) < 0.8 for w in evidenced.weighed)
+    ]
+    told = "、".join(lacking[:5])
+    return Sufficiency(False, fit, f"资料没有讲到：{told}" if told else "资料讲到了这些，但没有讲到所问的内容")
+
+
+def _fit(asked: Asked, weighed: Sequence[Weighed]) -> float:
+    """Of the best sentence; of the best of every side, where several are compared."""
+    if len(asked.names) < 2:
+        return max((each.fit for each in weighed if each.is_own), default=0.0)
+    sides = [max((each.fit for each in weighed if _is_of(each, name)), default=0.0) for name in asked.names]
+    return sum(sides) / len(sides)
+
+
+def _is_of(weighed: Weighed, name: str) -> bool:
+    return name in fold(weighed.line.passage.doc_name) or name in fold(weighed.line.passage.text)

@@ -1,0 +1,175 @@
+"""What a question asks: its kind, the figure it wants, the times it names, and the words that tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, Literal, TypeAlias
+
+from qianxun.answer.figures import Day, Figure, Number, Share, figures
+from qianxun.answer.table_words import FILLER
+from qianxun.chinese import STOP_WORDS, Analyser, fold
+
+
+def _listed(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+AskedKind: TypeAlias = Literal["fact", "explain", "comparison", "summary"]
+Wanted: TypeAlias = Literal["", "time", "number"]
+
+_COMPARISON: Final = re.compile(
+    "比较|相比|对比|分别|各自|哪[家个一所位款种者].{0,12}更|更[高低大小多少早晚长短强好快慢贵]|区别|差异|异同|有何不同|有什么不同|共同点"
+    r"|\b(?:compare|versus|vs|difference between|both)\b"
+)
+_SUMMARY: Final = re.compile(
+    r"总结|概述|概括|归纳|综述|简述|梳理|介绍一下|简要介绍|有哪些方面|\b(?:summari[sz]e|overview|outline)\b"
+)
+_EXPLAIN: Final = re.compile(
+    "如何|怎样|怎么|为什么|为何|为啥|原因|解释|说明|过程|影响"
+    r"|\b(?:how(?! (?:many|much|old|long|far|tall))|why|explain)\b"
+)
+_TIME: Final = re.compile(
+    "何时|什么时候|啥时候|什么时间|哪一?年|哪一?天|哪个?月|哪一?日|哪个?季度|几月|几号|几点|何年|何月|何日|多久|多长时间|[日时]期是|时间是|年份|几年"
+    r"|\b(?:when|what (?:year|date|time|day)|how long)\b"
+)
+_NUMBER: Final = re.compile(
+    "多少|几(?!乎)|多大|多高|多长|多重|多远|多宽|多深|(?:金额|数量|数额|总额|比例|占比|人数|面积|价格|费用|剂量|用量|年龄|[率量额值数])(?:是|为|达|有)"
+    r"|\b(?:how (?:many|much|old|far|tall)|what (?:percentage|number))\b"
+)
+_WHICH: Final = re.compile(
+    "是?什么样?的?|(?:在|于)?哪[一两二三几些]?[个些种类家位名所项部件条款本篇次座年月天日里儿届期辑集]?|何[种时地处人年]|(?:第|一?共|总)?(?:多少|几)"
+    "[个种类家位名项部条次辑集届年月天岁人球辆台块元]?|怎样的?|怎么样?的?|谁"
+)
+_LABEL: Final = re.compile("[^,，。；;？?!！、:：的了在于是为和与及]{1,6}")
+_FRAME: Final = _listed("""
+    根据 依据 结合 按照 报告 报告书 报告期 年度 其 情况 主要 相关 有关 方面 具体 内容 分别 各自 提到 提及 所述 描述
+    记载 显示 中 进行 发生 采取 通过 比较 对比 相比 总结 概述 概括 归纳 简述 请 更 是多少 如何 何时 何 什么 哪些 哪个
+    哪 谁 多少 几 以及 年 月 日 期间 之间 哪家 哪位 哪种 哪类 哪项 哪部 哪所 哪里 哪儿 几位 几个 几家 几种 几名 几次
+    几项 两位 两家 两个 是否 属于 总量 总额 总数 数额 金额 数量 请问 想 知道 告诉 一下 关于 针对 对于 因此 以下 上述
+    该 本 这些 那些 该公司 公司 被 从 由 对 向 将 使 让 给 叫 名字 名称 名叫 叫做 称为 资料 文中 文档 材料 文章 全文
+    判决书 病历 记录 综合 基于 给出 列出 列举 指出 说明 解释 介绍 回答 问题
+""")
+_MEASURING: Final = re.compile("[总]?[量额数率值]$")
+
+
+@dataclass(frozen=True, slots=True)
+class AskedWord:
+    """A word of the question. ``share``: how much it is worth where it is found; a label is named, not told."""
+
+    text: str
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question as it is read. ``words`` are those beside names of documents and times."""
+
+    text: str
+    folded: str
+    kind: AskedKind
+    wants: Wanted
+    words: tuple[AskedWord, ...]
+    days: tuple[Day, ...]
+    figures: frozenset[str]
+    names: tuple[str, ...] = ()  # of documents that it speaks of
+
+
+def read_question(query: str, doc_names: Iterable[str] = ()) -> Asked:
+    folded = fold(query)
+    names = named(folded, doc_names)
+    told = figures(query)
+    days = tuple(each for each in told if isinstance(each, Day))
+    rest = folded
+    for name in names:
+        rest = rest.replace(name, "，")
+    for day in days:
+        rest = rest.replace(day.written, "，")
+    return Asked(
+        query,
+        folded,
+        kind_of(folded),
+        wanted(folded),
+        _words(rest),
+        days,
+        frozenset(each.written for each in told),
+        names,
+    )
+
+
+def kind_of(folded: str) -> AskedKind:
+    if _SUMMARY.search(folded):
+        return "summary"
+    if _COMPARISON.search(folded):
+        return "comparison"
+    return "explain" if _EXPLAIN.search(folded) else "fact"
+
+
+def wanted(folded: str) -> Wanted:
+    """The kind of figure that is asked for, where one is."""
+    if _TIME.search(folded):
+        return "time"
+    return "number" if _NUMBER.search(folded) else ""
+
+
+def is_wanted(figure: Figure, asked: Asked) -> bool:
+    """Whether a figure may be the one that is asked for; not if the question says it itself."""
+    if figure.written in asked.figures:
+        return False
+    if asked.wants == "time":
+        return isinstance(figure, Day) or (isinstance(figure, Number) and figure.unit in _TIMES)
+    return asked.wants == "number" and isinstance(figure, Number | Share)
+
+
+_TIMES: Final = _listed("年 月 个月 天 日 周 小时 分钟 秒 季度 岁 周岁 星期 个星期 h min")
+_SHORTEST_NAME: Final = 3
+
+
+def named(folded: str, doc_names: Iterable[str]) -> tuple[str, ...]:
+    """The names of documents that a question speaks of, as it says them, in its order."""
+    found = []
+    for name in dict.fromkeys(doc_names):
+        bare = re.sub(r"\.[a-z]{2,5}$", "", fold(name).strip())
+        common = _longest_common(bare, folded)
+        if len(common) >= max(_SHORTEST_NAME, (len(bare) + 1) // 2) or (bare == common and len(bare) > 1):
+            found.append(common)
+    ordered = sorted(set(found), key=lambda each: (-len(each), each))
+    own = [one for at, one in enumerate(ordered) if not any(one in other for other in ordered[:at])]
+    return tuple(sorted(own, key=folded.index))
+
+
+def _longest_common(name: str, text: str) -> str:
+    best = ""
+    for start in range(len(name)):
+        end = start + len(best) + 1
+        while end <= len(name) and name[start:end] in text:
+            best = name[start:end]
+            end += 1
+    return best.strip()
+
+
+def _words(rest: str) -> tuple[AskedWord, ...]:
+    labels = {found.group() for each in _WHICH.finditer(rest) if (found := _LABEL.match(rest, each.end()))}
+    words: dict[str, float] = {}
+    for word in _analyser().segments(_WHICH.sub("，", rest)):
+        word = word.strip()
+        if not any(mark.isalnum() for mark in word) or word in STOP_WORDS or word in _FRAME:
+            continue
+        if FILLER.fullmatch(word) or _WHICH.fullmatch(word):
+            continue
+        is_label = any(label.startswith(word) or label.endswith(word) for label in labels)
+        words[word] = 0.4 if is_label else 1.0
+    return tuple(AskedWord(word, share) for word, share in words.items())
+
+
+def stem(word: str) -> str:
+    """消耗 of 消耗量, 投资 of 投资总额: a text says it without what it is measured by."""
+    bare = _MEASURING.sub("", word)
+    return bare if len(bare) >= 2 else word
+
+
+@cache
+def _analyser() -> Analyser:
+    return Analyser()

@@ -1,0 +1,169 @@
+"""How well the sentences of passages answer a question: what it names, when, and the figure that it wants."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from qianxun.answer.asked import Asked, is_wanted, stem
+from qianxun.answer.figures import Day, figures
+from qianxun.answer.grounding import Evidence, day_stands
+from qianxun.answer_types import Passage
+from qianxun.chinese import SENTENCE_END, fold
+from qianxun.synonyms import Thesaurus, shipped
+
+BEFORE: Final = 0.7  # what a word is worth that stands in the sentence before
+NAMED: Final = 0.9  # … in the name of the document
+TOPIC: Final = 0.75  # … in the passage's first sentence
+AROUND: Final = 0.4  # … elsewhere in the passage
+ALIKE: Final = 0.9  # … for which a synonym stands
+CLAUSE, SENTENCE, NOWHERE = 1.0, 0.75, 0.5  # where the figure stands that is asked for
+_CLAUSE_END: Final = re.compile("[,，;；:：]")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A sentence of a passage, and the one before it."""
+
+    text: str
+    folded: str
+    before: str
+    first: str  # of the passage
+    passage: Passage
+    start: int  # in the passage's text
+    at: int  # its place among all lines
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """``share`` of the question's words that a line takes up; ``fit``: the same, less where time or figure lack."""
+
+    line: Line
+    share: float
+    fit: float
+    has_figure: bool
+    is_own: bool  # of a document that the question names, where it names one
+
+
+def lines(passages: Sequence[Passage]) -> list[Line]:
+    """The sentences of the passages; a line of a table is one. Titles say nothing by themselves."""
+    found: list[Line] = []
+    for passage in passages:
+        before = first = ""
+        titles = {fold(passage.doc_name), *(fold(str(each)) for each in passage.metadata.get("headings") or ())}
+        for start, text in _sentences(passage.text):
+            folded = fold(text)
+            if folded in titles:
+                continue
+            found.append(Line(text, folded, before, first, passage, start, len(found)))
+            before, first = folded, first or folded
+    return found
+
+
+def _sentences(text: str) -> Iterator[tuple[int, str]]:
+    at = 0
+    for line in text.splitlines(keepends=True):
+        start = 0
+        for end in (*(mark.end() for mark in SENTENCE_END.finditer(line)), len(line)):
+            if sentence := line[start:end].strip():
+                yield at + line.index(sentence, start), sentence
+            start = end
+        at += len(line)
+
+
+def weigh(asked: Asked, offered: Sequence[Line]) -> list[Weighed]:
+    """Every line, in order. A word counts by how rare it is among the lines: what none of them has counts most."""
+    worth = _worth(asked, offered)
+    whole = sum(worth.values()) or 1.0
+    evidence = {each.passage.number: Evidence.of((each.passage.doc_name, each.passage.text)) for each in offered}
+    found = []
+    for line in offered:
+        held = sum(worth[word] * _held_by(word, line) for word in worth) / whole
+        figure = _figure(asked, line, worth)
+        when = _when(asked, line, evidence[line.passage.number])
+        found.append(Weighed(line, held, held * figure * when, figure > NOWHERE, _is_own(asked, line)))
+    return found
+
+
+def _worth(asked: Asked, offered: Sequence[Line]) -> dict[str, float]:
+    found = {}
+    for word in asked.words:
+        holding = sum(word.text in line.folded for line in offered)
+        rarity = math.log1p(len(offered) / max(holding, 0.5))
+        found[word.text] = word.share * rarity * (0.6 + 0.2 * min(len(word.text), 4))
+    return found
+
+
+def _held_by(word: str, line: Line) -> float:
+    here = held(word, line.folded)
+    if here >= NAMED:
+        return here
+    if word in fold(line.passage.doc_name):
+        return NAMED
+    around = AROUND if word in fold(line.passage.text) else 0.0
+    return max(here, around, BEFORE * held(word, line.before), TOPIC * held(word, line.first))
+
+
+def held(word: str, text: str) -> float:
+    """How far a text has a word: itself, its stem, a synonym, or parts of it."""
+    if word in text:
+        return 1.0
+    if stem(word) in text or any(other in text for other in _synonyms(word)):
+        return ALIKE
+    if word.isascii():
+        return 0.0
+    if len(word) == 2:
+        return 0.25 * sum(mark in text for mark in word)
+    pairs = [word[at : at + 2] for at in range(len(word) - 1)]
+    return 0.8 * sum(pair in text for pair in pairs) / max(len(pairs), 1)
+
+
+def _synonyms(word: str) -> tuple[str, ...]:
+    return tuple(fold(each.word) for each in _thesaurus().of(word))
+
+
+@cache
+def _thesaurus() -> Thesaurus:
+    return shipped()
+
+
+def _figure(asked: Asked, line: Line, worth: dict[str, float]) -> float:
+    """Whether the figure that is asked for stands with what it is asked of: in one clause, or in the sentence."""
+    if not asked.wants:
+        return 1.0
+    telling = sorted(worth, key=lambda word: -worth[word])[:2]
+    clauses = _CLAUSE_END.split(line.folded)
+    best = NOWHERE
+    for at, clause in enumerate(clauses):
+        if not any(is_wanted(each, asked) for each in figures(clause)):
+            continue
+        near = clause if at == 0 or len(clause) > 12 else clauses[at - 1] + clause
+        best = max(best, CLAUSE if any(held(word, near) >= ALIKE for word in telling) else SENTENCE)
+    return best
+
+
+def _when(asked: Asked, line: Line, whole: Evidence) -> float:
+    """The time that is asked about: said here, said in the passage, not said at all, or another one is."""
+    if not asked.days:
+        return 1.0
+    here = Evidence.of((line.before, line.folded))
+    told = [_at(day, here, whole) for day in asked.days]
+    return max(told) if asked.kind == "comparison" else min(told)
+
+
+def _at(day: Day, here: Evidence, whole: Evidence) -> float:
+    if day_stands(day, here):
+        return 1.0
+    if day_stands(day, whole):
+        return 0.95 if day.month is None else 0.8
+    return 0.6 if whole.years or day.month is not None else 0.85
+
+
+def _is_own(asked: Asked, line: Line) -> bool:
+    if not asked.names:
+        return True
+    return any(name in fold(line.passage.doc_name) or name in fold(line.passage.text) for name in asked.names)
