@@ -10,6 +10,7 @@ A graph is the graph of a knowledge base: ``graph_id`` is the base's name or id.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -19,12 +20,15 @@ from qianxun.answer_types import Answer, QueryMode
 from qianxun.blocking import BlockingEngine
 from qianxun.chinese import fold
 from qianxun.engine import Engine
-from qianxun.errors import BadInput, NotFound
+from qianxun.errors import BadInput, NotFound, ServiceUnavailable, Unauthorized
 from qianxun.graph.context import BUDGET, assemble_graph_context
 from qianxun.graph.network import KnowledgeGraph, entity_id
 from qianxun.graph_types import GraphContext
-from qianxun.integrations.graph_mirror import GraphMirror
+from qianxun.integrations.graph_mirror import GraphMirror, MirroredSurroundings, mirror
+from qianxun.integrations.neo4j import Mirrored
 from qianxun.types import EVERYTHING, Filter, Found, KnowledgeBase
+
+log = logging.getLogger(__name__)
 
 GraphId: TypeAlias = str | int
 Result = TypeVar("Result")
@@ -53,7 +57,8 @@ class HybridRetriever:
     ) -> None:
         self._rag = rag if isinstance(rag, BlockingEngine) else _here(rag)
         self._engine = rag.engine if isinstance(rag, BlockingEngine) else rag
-        self._mirror = neo4j_adapter
+        self._adapter = neo4j_adapter
+        self._surroundings = None if neo4j_adapter is None else MirroredSurroundings(neo4j_adapter)
         self._graph_id = graph_id
 
     # ── finding ──────────────────────────────────────────────────────────────────────────────────
@@ -87,8 +92,9 @@ class HybridRetriever:
         self, query: str, graph_id: GraphId | None, mode: QueryMode, top_k: int, where: Filter, doc_ids: Sequence[str]
     ) -> list[Found]:
         base = await self._base(graph_id)
+        narrowed: dict[str, Any] = {"where": where, "doc_ids": tuple(doc_ids)}
         gathered = await self._engine.gather(
-            base.id, query, mode=mode, top_k=top_k, where=where, doc_ids=tuple(doc_ids)
+            base.id, query, mode=mode, top_k=top_k, surroundings=self._surroundings, **narrowed
         )
         return list(gathered.found)
 
@@ -169,7 +175,33 @@ class HybridRetriever:
     ) -> GraphContext:
         base = await self._base(graph_id)
         graph = await self._engine.graph(base.id, where=where)
-        return await asyncio.to_thread(lambda: _around(graph, _asked(graph, nodes, query), budget))
+        asked = await asyncio.to_thread(_asked, graph, nodes, query)
+        around = await self._on_the_server(base.id, graph, [graph.name(row) for row in asked])
+        there = {around.row(str(graph.ids[row])): weight for row, weight in asked.items()}
+        rows = {row: weight for row, weight in there.items() if row is not None}
+        return await asyncio.to_thread(_around, around, rows, budget)
+
+    async def _on_the_server(self, base: int, graph: KnowledgeGraph, names: Sequence[str]) -> KnowledgeGraph:
+        """What the server says lies around; the whole graph where there is none, or where it does not help."""
+        if self._surroundings is None or not names:
+            return graph
+        try:
+            return await self._surroundings.around(await self._engine.base(base), graph, "、".join(names))
+        except (ServiceUnavailable, Unauthorized) as error:
+            log.warning("the context is made from the records: %s", error)
+            return graph
+
+    def mirror(self, graph_id: GraphId | None = None) -> Mirrored:
+        """Makes the copy on the server equal to the graph now; else that is done when a question needs it."""
+        return self._wait(self._mirrored(graph_id), "amirror")
+
+    async def amirror(self, graph_id: GraphId | None = None) -> Mirrored:
+        return await self._join(self._mirrored(graph_id))
+
+    async def _mirrored(self, graph_id: GraphId | None) -> Mirrored:
+        if self._adapter is None:
+            raise BadInput("没有图数据库可同步", hint="请给出 HybridRetriever(rag, Neo4jAdapter(uri, auth))")
+        return await mirror(self._engine, (await self._base(graph_id)).id, self._adapter)
 
     # ── where the engine lives ───────────────────────────────────────────────────────────────────
 
