@@ -150,6 +150,30 @@ def test_a_name_inside_a_longer_one_is_not_meant_there() -> None:
     assert [(each.name, each.start) for each in read.facts.mentions] == [("北京大学", 0), ("北京", 5), ("大学", 10)]
 
 
+def test_a_name_that_stands_in_the_title_alone_is_meant_throughout() -> None:
+    text, title = "出生于绍兴。代表作有《呐喊》，收入《狂人日记》。", "鲁迅简介.md > 生平"
+    reply = said(
+        {
+            "entities": [entity("鲁迅", "PERSON"), entity("绍兴", "PLACE"), entity("周树人", "PERSON")],
+            "relations": [
+                relation("鲁迅", "出生于", "绍兴"),
+                relation("鲁迅", "代表作", "《狂人日记》"),
+                relation("鲁迅", "见于", "生平"),
+            ],
+            "aliases": [{"name": "绍兴", "alias": "鲁迅"}],
+        }
+    )
+    (read,) = check_reply(reply, [text], [title]).read.values()
+    assert Mention("鲁迅", "PERSON", 0, 0) in read.facts.mentions
+    assert read.facts.statements == (
+        Statement("鲁迅", "绍兴", "出生于", 0, 6),
+        Statement("鲁迅", "《狂人日记》", "代表作", 6, len(text)),
+    )
+    assert read.facts.aliases == ()
+    assert read.dropped == 3  # 周树人, what is said of the title alone, the alias
+    assert "鲁迅" not in {each.name for each in only(reply, text).facts.mentions}
+
+
 def test_types_are_words_in_one_form() -> None:
     kinds = ["疾病", "disease", "", None, "GENE", "https://evil.example/x", "x" * 40, "<b>", "基因 位点"]
     text = "、".join(f"名{chr(0x7532 + at)}" for at in range(len(kinds)))

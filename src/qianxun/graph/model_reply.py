@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from qianxun.chinese import fold
 from qianxun.graph.json_reply import Malformed, read_json, text_of
-from qianxun.graph.standing import NAME_LIMIT, Standing, mentioned, shared, stated
+from qianxun.graph.standing import IN_TITLE, NAME_LIMIT, Standing, mentioned, shared, stated
 from qianxun.graph_types import CO_OCCURRENCE, Facts, Mention, Span, StatedAlias, Statement
 
 ENTITIES: Final = 80  # of one text; what a model says beyond is left out
@@ -61,9 +61,10 @@ class Checked:
     fault: str = ""
 
 
-def check_reply(reply: object, texts: Sequence[str], *, strict: bool = True) -> Checked:
-    """Holds a reply against the texts it is about. Never raises: what cannot be used is missing from the answer.
+def check_reply(reply: object, texts: Sequence[str], titles: Sequence[str] = (), *, strict: bool = True) -> Checked:
+    """Holds a reply against the texts it is about, and what stands above each.
 
+    Never raises: what cannot be used is missing from the answer.
     Strict, a text of which anything is malformed is missing; otherwise only what is malformed is left out, and counted.
     """
     try:
@@ -76,7 +77,7 @@ def check_reply(reply: object, texts: Sequence[str], *, strict: bool = True) -> 
         try:
             if at not in said:
                 raise Malformed("缺少这一段")
-            read[at] = facts_of(_listed(said[at], strict), text)
+            read[at] = facts_of(_listed(said[at], strict), text, titles[at] if titles else "")
         except Malformed as error:
             faults.append(f"第 {at + 1} 段：{error}")
     return Checked(read, "；".join(faults)[:500])
@@ -166,16 +167,17 @@ def _row(each: object, name: str, fields: _Fields) -> tuple[str, ...]:
 # ── held against the text ────────────────────────────────────────────────────────────────────────
 
 
-def facts_of(said: _Said, text: str) -> Read:
-    """What the text bears out: a name that does not stand in it is dropped, with all that is said of it."""
-    standing = Standing(text)
-    named = [
-        *said.types,
-        *(name for a, _, b in said.relations for name in (a, b)),
-        *(n for p in said.aliases for n in p),
-    ]
-    spans = mentioned(standing, filter(_is_name, named))
-    called = {name: " ".join(text[slice(*own[0])].split()) for name, own in spans.items()}
+def facts_of(said: _Said, text: str, title: str = "") -> Read:
+    """What the text bears out: a name that stands neither in it nor in its title is dropped, with all that is said of
+    it; and what is said of the title alone."""
+    standing, above = Standing(text), Standing(title)
+    named = [name for source, _, target in said.relations for name in (source, target)]
+    named += [name for pair in said.aliases for name in pair]
+    spans = mentioned(standing, filter(_is_name, (*said.types, *named)), above)
+    called = {
+        name: " ".join((title[slice(*above.spans(name)[0])] if own == (IN_TITLE,) else text[slice(*own[0])]).split())
+        for name, own in spans.items()
+    }
     statements = tuple(_statements(said.relations, standing, spans, called))
     aliases = tuple(_aliases(said.aliases, standing, spans, called))
     mentions = _mentions(said.types, spans, called)
@@ -214,6 +216,8 @@ def _statements(
     for source, kind, target in relations:
         if source not in spans or target not in spans or fold(called[source]) == fold(called[target]):
             continue
+        if spans[source] == spans[target] == (IN_TITLE,):
+            continue
         if kind.lower() in _EMPTY_TYPES or len(kind) > TYPE_LIMIT or not _TYPE.fullmatch(kind):
             continue  # that they share a sentence is known without it
         span = stated(standing, spans[source], spans[target], kind)
@@ -231,5 +235,5 @@ def _aliases(
         if name not in spans or alias not in spans or fold(called[name]) == fold(called[alias]):
             continue
         span = stated(standing, spans[name], spans[alias])
-        if span in standing.sentences:
+        if span in standing.sentences and spans[alias] != (IN_TITLE,):
             yield StatedAlias(called[name], called[alias], *span)

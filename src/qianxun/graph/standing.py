@@ -11,6 +11,7 @@ from qianxun.graph_types import Span
 
 OFTEN: Final = 20  # places of one name that are looked at
 NAME_LIMIT: Final = 100  # characters
+IN_TITLE: Final[Span] = (0, 0)  # the span of a name that stands in the title alone
 
 
 class Standing:
@@ -69,10 +70,11 @@ def _strip(text: str, ends: Iterable[Span]) -> Iterable[Span]:
             yield start + len(part) - len(part.lstrip()), end - (len(part) - len(part.rstrip()))
 
 
-def mentioned(standing: Standing, names: Iterable[str]) -> dict[str, tuple[Span, ...]]:
+def mentioned(standing: Standing, names: Iterable[str], title: Standing) -> dict[str, tuple[Span, ...]]:
     """Name → where it is meant: where it stands by itself, not as a part of a longer one of the names.
 
-    One that stands nowhere by itself is meant where it first stands; one that does not stand in the text is left out.
+    One that stands nowhere by itself is meant where it first stands; one that stands in the title alone has the span
+    `IN_TITLE`. One that stands in neither is left out.
     """
     found: dict[str, tuple[Span, ...]] = {}
     taken: list[Span] = []
@@ -82,6 +84,8 @@ def mentioned(standing: Standing, names: Iterable[str]) -> dict[str, tuple[Span,
         if spans:
             found[name] = free or spans[:1]
             taken.extend(free)
+        elif title.spans(name):
+            found[name] = (IN_TITLE,)
     return found
 
 
@@ -100,13 +104,13 @@ def shared(sentences: Sequence[Span], spans: Mapping[str, Sequence[Span]]) -> tu
 
 def stated(standing: Standing, source: Sequence[Span], target: Sequence[Span], words: str = "") -> Span:
     """The characters that can state something of both: the sentence in which they stand, best one with the words too;
-    otherwise all from the one to the other, where they are nearest."""
-    both = [
-        sentence
-        for sentence in standing.sentences
-        if any(_within(span, sentence) for span in source) and any(_within(span, sentence) for span in target)
-    ]
+    otherwise all from the one to the other, where they are nearest. What stands in the title stands everywhere."""
+    both = [sentence for sentence in standing.sentences if _stands(source, sentence) and _stands(target, sentence)]
     if both:
         return next((span for span in both if words and words in standing.text[slice(*span)]), both[0])
     pairs = ((min(a[0], b[0]), max(a[1], b[1])) for a in source for b in target)
     return min(pairs, key=lambda span: (span[1] - span[0], span))
+
+
+def _stands(spans: Sequence[Span], sentence: Span) -> bool:
+    return any(span == IN_TITLE or _within(span, sentence) for span in spans)
