@@ -63,7 +63,7 @@ DRIVERS = {
     "graspologic_native": {"graph/communities.py"},
     "neo4j": {"integrations/neo4j.py"},
     "psycopg": {"index/postgres_server.py"},
-    "langgraph": {"workflow/graph_builder.py"},
+    "langgraph": {"workflow/graph_builder.py", "workflow/query_workflow.py"},
     "langchain_core": {"workflow"},
 }
 

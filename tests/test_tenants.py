@@ -77,6 +77,7 @@ CALLS: dict[str, Call] = {
     "search_texts": lambda engine, kb: engine.search_texts(kb, "起付标准"),
     "search_tables": lambda engine, kb: engine.search_tables(kb, "起付标准"),
     "ask": lambda engine, kb: engine.ask(kb, "起付标准是多少"),
+    "answering": lambda engine, kb: engine.answering(kb),
     "ask_stream": lambda engine, kb: anext(engine.ask_stream(kb, "起付标准是多少")),
     "base": lambda engine, kb: engine.base(kb),
 }

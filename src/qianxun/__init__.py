@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from qianxun.types import Document
     from qianxun.workflow.graph_builder import GraphBuilder
     from qianxun.workflow.nodes.retrieval_node import make_retrieval_node, retrieval_node
+    from qianxun.workflow.query_workflow import create_query_workflow
 
 __all__ = [
     "AnswerGenerator",
@@ -47,6 +48,7 @@ __all__ = [
     "ResultRanker",
     "Settings",
     "assemble_graph_context",
+    "create_query_workflow",
     "format_for_prompt",
     "format_retrieved_examples",
     "import_from_excel",
@@ -81,6 +83,7 @@ _HOMES = {
     "ResultRanker": "qianxun.rank.rerank",
     "Settings": "qianxun.settings",
     "assemble_graph_context": "qianxun.graph.context",
+    "create_query_workflow": "qianxun.workflow.query_workflow",
     "format_for_prompt": "qianxun.examples.formatting",
     "format_retrieved_examples": "qianxun.examples.formatting",
     "import_from_excel": "qianxun.example_library",

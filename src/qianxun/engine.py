@@ -21,12 +21,11 @@ from qianxun.example_library import example_store
 from qianxun.examples.store import ExampleStore
 from qianxun.folder import owned
 from qianxun.graph.network import KnowledgeGraph
-from qianxun.graph_types import NO_CONTEXT
 from qianxun.indexes import index_backend
 from qianxun.ingest.limits import MIB, ParseLimits
 from qianxun.ingest.sandbox import ParserPool
 from qianxun.pipelines.answer import answer_question, answer_stream
-from qianxun.pipelines.answering import Answering, Plainly, graph_or_reason
+from qianxun.pipelines.answering import Answering, graph_or_reason
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.configuring import changed, configure
 from qianxun.pipelines.events import RAGIndexEventHandler
@@ -448,10 +447,10 @@ class Engine:
         ``mode`` None: as fits the question. ``history`` are the turns before it, ``{"role", "content"}``, the latest
         last. Where a base has no language model, the answer is made of the sources' own sentences.
         """
-        base = await self.base(knowledge_base)
-        with self._using(base):
+        answering = await self.answering(knowledge_base, top_k=top_k, where=where)
+        with self._using(answering.base):
             return await answer_question(
-                self._answering(base, top_k, where),
+                answering,
                 question,
                 mode=mode,
                 history=history,
@@ -475,10 +474,10 @@ class Engine:
 
         Whoever stops listening (``aclose``, or a task that is cancelled) ends the model's call.
         """
-        base = await self.base(knowledge_base)
-        with self._using(base):
+        answering = await self.answering(knowledge_base, top_k=top_k, where=where)
+        with self._using(answering.base):
             events = answer_stream(
-                self._answering(base, top_k, where),
+                answering,
                 question,
                 mode=mode,
                 history=history,
@@ -489,22 +488,22 @@ class Engine:
                 async for event in events:
                     yield event
 
-    def _answering(self, base: OpenBase, top_k: int | None, where: Filter) -> Answering:
+    async def answering(
+        self, knowledge_base: int, *, top_k: int | None = None, where: Filter = EVERYTHING
+    ) -> Answering:
+        """What the steps of `pipelines.answer` draw on, for those who take them one by one."""
+        base = await self.base(knowledge_base)
         options = replace(search_options(self.settings.search, base.about.config, {"top_k": top_k}), where=where)
         check(options)
         chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
         return Answering(
             base,
-            lambda query, mode: self._gathered(base, query, options),
+            lambda query, mode: gather(base, query, mode, options),
             options,
             graph=lambda: graph_or_reason(base, where),
             tables=lambda query: search_tables(base, query, chosen, options),
             parsers=self.parsers,
         )
-
-    async def _gathered(self, base: OpenBase, query: str, options: RecallOptions) -> Plainly:
-        recall = await self._recall(base, query, options)
-        return Plainly(recall.found, NO_CONTEXT, recall.degraded, recall.steps)
 
     # ── the graph ────────────────────────────────────────────────────────────────────────────────
 

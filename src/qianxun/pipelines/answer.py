@@ -45,7 +45,7 @@ async def answer_question(
     state = begun(query, mode, history, trace_id)
     state = await prepared(answering, state, multimodal_content)
     state = await generate_answer(answering, state)
-    return finished(state, started)
+    return finished(state, time.perf_counter() - started)
 
 
 async def answer_stream(
@@ -61,12 +61,10 @@ async def answer_stream(
     started = time.perf_counter()
     state = begun(query, mode, history, trace_id)
     state = await prepared(answering, state, multimodal_content)
-    writing, begun_writing = await writing_of(answering, state), time.perf_counter()
-    async with aclosing(writing.events()) as events:
-        async for event in events:
+    async with aclosing(generate_stream(answering, state)) as events:
+        async for event, state in events:
             if isinstance(event, Done | Failed):
-                state = _written(state, event.answer, writing, begun_writing)
-                event = replace(event, answer=finished(state, started))
+                event = replace(event, answer=finished(state, time.perf_counter() - started))
             yield event
 
 
@@ -78,13 +76,13 @@ def begun(query: str, mode: str | None, history: Sequence[Any] = (), trace_id: s
 
 async def prepared(answering: Answering, state: AnswerState, content: Content) -> AnswerState:
     """Everything before the answer is written."""
-    state = await analyze_query(answering, state, content)
-    if route_query(state) == "generate_answer":
+    state = route_query(await analyze_query(answering, state, content))
+    if after_route(state) == "generate_answer":
         return state
     while state.wording:
         state = await retrieve(answering, state)
         state = await grade_documents(answering, state)
-        if route_grade(state) == "generate_answer":
+        if after_grade(state) == "generate_answer":
             break
         state = await refine_query(answering, state)
     return state
@@ -103,7 +101,13 @@ async def analyze_query(answering: Answering, state: AnswerState, content: Conte
     return _told(state, "analyze_query", step, started)
 
 
-def route_query(state: AnswerState) -> Literal["retrieve", "generate_answer"]:
+def route_query(state: AnswerState) -> AnswerState:
+    """Whether anything is to be looked up at all, and in which mode."""
+    said = {"to": after_route(state), "mode": state.used_mode, "chosen_by": "caller" if state.mode else "analysis"}
+    return _told(state, "route_query", Step(said=said), time.perf_counter())
+
+
+def after_route(state: AnswerState) -> Literal["retrieve", "generate_answer"]:
     """What needs no sources, or has its answer in what came along, is answered at once."""
     is_simple = state.is_direct or state.used_mode == "bypass" or state.table is not None
     return "generate_answer" if is_simple else "retrieve"
@@ -134,7 +138,7 @@ async def grade_documents(answering: Answering, state: AnswerState) -> AnswerSta
     return _told(replace(state, grade=grade, found=found), "grade_documents", step, started)
 
 
-def route_grade(state: AnswerState) -> Literal["refine_query", "generate_answer"]:
+def after_grade(state: AnswerState) -> Literal["refine_query", "generate_answer"]:
     is_enough = state.grade is not None and state.grade.is_enough
     return "generate_answer" if is_enough or state.refinements >= MOST_REFINEMENTS else "refine_query"
 
@@ -146,7 +150,7 @@ async def refine_query(answering: Answering, state: AnswerState) -> AnswerState:
     return _told(replace(state, wording=wording), "refine_query", step, started)
 
 
-def route_refined(state: AnswerState) -> Literal["retrieve", "generate_answer"]:
+def after_refining(state: AnswerState) -> Literal["retrieve", "generate_answer"]:
     return "retrieve" if state.wording else "generate_answer"
 
 
@@ -155,6 +159,19 @@ async def generate_answer(answering: Answering, state: AnswerState) -> AnswerSta
     started = time.perf_counter()
     writing = await writing_of(answering, state)
     return _written(state, await writing.whole(), writing, started)
+
+
+async def generate_stream(
+    answering: Answering, state: AnswerState
+) -> AsyncGenerator[tuple[AnswerEvent, AnswerState], None]:
+    """`generate_answer` as it comes: every event, and what is known after it."""
+    started = time.perf_counter()
+    writing = await writing_of(answering, state)
+    async with aclosing(writing.events()) as events:
+        async for event in events:
+            if isinstance(event, Done | Failed):
+                state = _written(state, event.answer, writing, started)
+            yield event, state
 
 
 # ── the end ──────────────────────────────────────────────────────────────────────────────────────
@@ -166,7 +183,7 @@ def _written(state: AnswerState, answer: Answer, writing: Writing, started: floa
     return _told(replace(state, answer=answer), "generate_answer", step, started)
 
 
-def finished(state: AnswerState, started: float) -> Answer:
+def finished(state: AnswerState, seconds: float) -> Answer:
     """The answer with everything that is known of how it came about."""
     assert state.answer is not None
     return replace(
@@ -177,7 +194,7 @@ def finished(state: AnswerState, started: float) -> Answer:
         steps=state.steps,
         context=state.graph,
         trace_id=state.trace_id,
-        seconds=time.perf_counter() - started,
+        seconds=seconds,
     )
 
 

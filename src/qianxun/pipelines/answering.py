@@ -5,37 +5,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from qianxun.answer_types import QueryMode
 from qianxun.errors import NotFound, QianxunError
 from qianxun.graph.network import KnowledgeGraph
-from qianxun.graph_types import GraphContext
 from qianxun.ingest.sandbox import ParserPool
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.graphing import graph_of
 from qianxun.pipelines.layered import LayeredRecall
+from qianxun.pipelines.modes import ModeRecall
 from qianxun.pipelines.options import RecallOptions
 from qianxun.ports import RerankModel
-from qianxun.types import Degraded, Filter, Found, StepTime
+from qianxun.types import Degraded, Filter, Found
 
 log = logging.getLogger(__name__)
 
-
-class Gathered(Protocol):
-    """What a search in one of the modes found."""
-
-    @property
-    def found(self) -> tuple[Found, ...]: ...
-    @property
-    def context(self) -> GraphContext: ...
-    @property
-    def degraded(self) -> tuple[Degraded, ...]: ...
-    @property
-    def steps(self) -> tuple[StepTime, ...]: ...
-
-
-Search: TypeAlias = Callable[[str, QueryMode], Awaitable[Gathered]]
+Search: TypeAlias = Callable[[str, QueryMode], Awaitable[ModeRecall]]
 Graph: TypeAlias = Callable[[], Awaitable[tuple[KnowledgeGraph | None, tuple[Degraded, ...]]]]
 Tables: TypeAlias = Callable[[str], Awaitable[LayeredRecall]]
 
@@ -72,16 +58,6 @@ def merged(before: Sequence[Found], found: Sequence[Found], top_k: int) -> tuple
         if held is None or each.score > held.score:
             best[each.chunk.key] = each
     return tuple(sorted(best.values(), key=lambda each: (-each.score, each.chunk.key)))[:top_k]
-
-
-@dataclass(frozen=True, slots=True)
-class Plainly:
-    """What the base's own recall found, without a graph."""
-
-    found: tuple[Found, ...]
-    context: GraphContext
-    degraded: tuple[Degraded, ...]
-    steps: tuple[StepTime, ...]
 
 
 async def graph_or_reason(base: OpenBase, where: Filter) -> tuple[KnowledgeGraph | None, tuple[Degraded, ...]]:

@@ -65,7 +65,7 @@ async def _by_rules(answering: Answering, state: AnswerState, passages: tuple[Pa
         return Grade(False, reason="没有检索到资料")
     generator = AnswerGenerator(reader=reader_of(answering.base))
     judged = await asyncio.to_thread(generator.judge, state.question, passages)
-    return Grade(judged.is_enough, max(each.score for each in passages), judged.share, judged.reason)
+    return Grade(judged.is_enough, max(each.score for each in passages), judged.fit, judged.reason)
 
 
 def _is_clear(grade: Grade) -> bool:

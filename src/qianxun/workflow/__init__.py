@@ -1,1 +1,1 @@
-"""The example library in a LangGraph: the retrieval node, and graphs built from a flow.yaml."""
+"""LangGraph: the query workflow; the example library as a node, and graphs built from a flow.yaml."""
