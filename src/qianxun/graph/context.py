@@ -9,7 +9,7 @@ from qianxun.errors import BadInput
 from qianxun.graph_types import CO_OCCURRENCE, Community, Entity, GraphContext, Relation
 from qianxun.tokens import fitted
 
-BUDGET: Final = 1500  # tokens
+BUDGET: Final = 2000  # tokens
 _LOOSE: Final = 0.5  # what a relation counts of which no more is known than that two names share a sentence
 
 

@@ -12,8 +12,8 @@ from qianxun.graph.communities import community_id
 from qianxun.graph_types import CO_OCCURRENCE, Community, Entity, Evidence, Relation, Span
 from qianxun.tokens import tokens
 
-BUDGET: Final = 300  # tokens of a summary
-SENTENCES: Final = 6
+BUDGET: Final = 200  # tokens of a summary
+SENTENCES: Final = 5
 READ: Final = 400  # places looked at
 NAMES: Final = 3  # in a title
 _LOOSE: Final = 0.25  # what it counts that two names share a sentence, where a stated relation counts 1

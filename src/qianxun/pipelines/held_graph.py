@@ -54,7 +54,7 @@ class HeldGraph:
             self._attributes.pop(each.document, None)  # another version may be another's
         self._held = held
         self._restricted.clear()
-        self._graph = derived(self._columns, given)
+        self._graph = derived(self._columns, given, self._graph)
         self.state = state
 
     # ── as a filter lets it be seen ──────────────────────────────────────────────────────────────

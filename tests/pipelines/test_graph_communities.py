@@ -1,0 +1,45 @@
+"""The communities of a base's graph as documents come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from qianxun.engine import Engine
+from qianxun.graph.network import KnowledgeGraph
+from qianxun.types import Document, Eq
+
+TEXTS = {
+    "医学": "《伤寒论》的作者是张仲景。《金匮要略》的作者是张仲景。张仲景是河南南阳人。",
+    "文学": "《红楼梦》的作者是曹雪芹。《石头记》的作者是曹雪芹。曹雪芹是江苏南京人。",
+    "史学": "《史记》的作者是司马迁。《报任安书》的作者是司马迁。司马迁是陕西韩城人。",
+}
+
+
+def told(graph: KnowledgeGraph) -> set[frozenset[str]]:
+    return {frozenset(str(graph.ids[row]) for row in group) for group in graph.communities.groups()}
+
+
+def test_communities_are_those_of_the_documents_that_are_there_and_unchanged_ones_are_not_looked_for_again(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with Engine.open(tmp_path, background=False) as engine:
+            base = (await engine.create_knowledge_base("书", model="none")).id
+            for name in ("医学", "文学"):
+                await engine.add_documents(base, [Document(name, TEXTS[name], name=name)])
+            two = await engine.graph(base)
+            before = told(two)
+            assert any(len(group) > 1 for group in before)
+            await engine.add_documents(base, [Document("史学", TEXTS["史学"], name="史学")])
+            three = await engine.graph(base)
+            assert told(three) > before  # what was there is as it was
+            filtered = await engine.graph(base, where=Eq("doc_id", "文学"))
+            assert told(filtered) < before
+            assert filtered.communities.runs == 0  # the component is known from the whole graph
+            await engine.delete_document(base, "史学")
+            again = await engine.graph(base)
+            assert told(again) == before
+            assert again.communities.runs == 0
+
+    asyncio.run(main())
