@@ -34,7 +34,8 @@ MOST_EVIDENCE: Final = 200  # places of one relation that are copied
 MOST_AROUND: Final = 2_000  # relations that one hop brings, the heaviest first
 MOST_HOPS: Final = 4
 CONNECT_SECONDS: Final = 5.0
-RETRY_SECONDS: Final = 2.0
+RETRY_SECONDS: Final = 1.0
+SCHEMES: Final = ("bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc")
 PAUSE_SECONDS: Final = 15.0  # for which a server that did not answer is left alone: no question waits for it
 _IMPORTANCE_DIGITS: Final = 4  # that of all changes a little with every document; less than this is not worth sending
 
@@ -131,8 +132,8 @@ class Neo4jAdapter:
     def check(self) -> str:
         """Asks the server whether it is there, and takes us; answers what it calls itself."""
         with self._errors():
-            self._driver.verify_connectivity(database=self._database)
-            return str(self._driver.get_server_info().agent)
+            with self._driver.session(database=self._database) as session:
+                return str(session.run("RETURN 1").consume().server.agent)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
@@ -237,8 +238,9 @@ class Neo4jAdapter:
         """By id, or by any of its names; in the order of the names."""
         if not names:
             return {}
+        folded = [_folded(name) for name in names]
+        names = [_sound(name) for name in names]
         rows = self._read(_NAMED, kb=kb, keys=[_key(kb, name) for name in names])
-        folded = [fold(name).strip() for name in names]
         by_id = {row["entity"]["id"]: row["entity"] for row in rows}
         if missing := [name for name, given in zip(folded, names, strict=True) if given not in by_id]:
             by_id |= {row["entity"]["id"]: row["entity"] for row in self._read(_CALLED, kb=kb, names=missing)}
@@ -289,6 +291,11 @@ class Neo4jAdapter:
 
 
 def _driver(uri: str, auth: tuple[str, str] | None) -> Driver:
+    scheme, _, place = uri.partition("://")
+    if "@" in place:
+        raise BadSettings("Neo4j 的地址里不要写用户名和密码", hint="请用 auth=(用户名, 密码) 给出")
+    if scheme not in SCHEMES or not place:
+        raise _no_address(uri)
     try:
         import neo4j
     except ImportError as missing:
@@ -299,15 +306,16 @@ def _driver(uri: str, auth: tuple[str, str] | None) -> Driver:
             auth=auth,
             user_agent="qianxun",
             connection_timeout=CONNECT_SECONDS,
-            connection_acquisition_timeout=2 * CONNECT_SECONDS,
+            connection_acquisition_timeout=CONNECT_SECONDS,
             max_transaction_retry_time=RETRY_SECONDS,
             notifications_min_severity="OFF",
         )
     except (neo4j.exceptions.DriverError, ValueError) as error:
-        raise BadSettings(
-            f"Neo4j 的地址 {uri!r} 不能用（{type(error).__name__}）",
-            hint="形如 bolt://127.0.0.1:7687 或 neo4j+s://主机",
-        ) from error
+        raise _no_address(uri) from error
+
+
+def _no_address(uri: str) -> BadSettings:
+    return BadSettings(f"Neo4j 的地址 {uri!r} 不能用", hint="形如 bolt://127.0.0.1:7687 或 neo4j+s://主机")
 
 
 def _rows(tx: ManagedTransaction, statement: str, values: Mapping[str, Any]) -> list[_Row]:
@@ -329,7 +337,7 @@ def _entity_row(kb: str, entity: Entity) -> _Row:
         "type": _sound(entity.type),
         "importance": round(entity.importance, _IMPORTANCE_DIGITS),
         "aliases": [_sound(alias) for alias in entity.aliases],
-        "names": sorted({_sound(fold(name).strip()) for name in (entity.name, *entity.aliases)}),
+        "names": sorted(map(_folded, {entity.name, *entity.aliases})),
         "chunks": entity.chunks,
     }
     return {"key": _key(kb, entity.id), "said": {**said, "digest": _digest(said)}}
@@ -362,6 +370,10 @@ def _digest(said: object) -> str:
 def _sound(text: str) -> str:
     """Half of a surrogate pair cannot be sent."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _folded(name: str) -> str:
+    return _sound(fold(name).strip())
 
 
 def _entity(held: Mapping[str, Any]) -> Entity:
