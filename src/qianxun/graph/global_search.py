@@ -56,6 +56,16 @@ def overview(graph: KnowledgeGraph, question: Question) -> Overview:
     return Overview(themes, _chunks(graph, asked, score, best), _best_ties(asked))
 
 
+def central_themes(graph: KnowledgeGraph, limit: int) -> tuple[Theme, ...]:
+    """What the graph is about, without a question: the communities of most weight, none of a single entity."""
+    if not len(graph):
+        return ()
+    score = _scores(graph, np.zeros(len(graph.ties)))
+    groups = graph.communities.groups()
+    order = [at for at in np.lexsort((np.arange(len(score)), -score)).tolist() if len(groups[at]) > 1]
+    return tuple(Theme(_members(graph, groups[at]), float(score[at])) for at in order[:limit])
+
+
 def _asked(graph: KnowledgeGraph, question: Question) -> Scores:
     """By tie, how far the question speaks of it."""
     ties = graph.ties

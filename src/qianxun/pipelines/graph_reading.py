@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from qianxun.errors import ModelUnavailable, NotFound, QianxunError
 from qianxun.graph.model_reading import BatchRead, Cost, batches, estimate, read_batch
@@ -203,7 +203,12 @@ async def _ask_about(run: _Run, twins: dict[str, list[Readable]]) -> None:
             if run.outage is not None:
                 return
 
-    workers = [asyncio.create_task(work()) for _ in range(AT_ONCE)]
+    await side_by_side(work, AT_ONCE)
+
+
+async def side_by_side(work: Callable[[], Coroutine[Any, Any, None]], count: int) -> None:
+    """So many workers at the same work; one that fails ends the others, and its error is raised."""
+    workers = [asyncio.create_task(work()) for _ in range(count)]
     try:
         await asyncio.gather(*workers)
     finally:

@@ -17,6 +17,7 @@ from qianxun.graph.network import KnowledgeGraph
 from qianxun.graph.summarise import evidence_for, summarised
 from qianxun.graph_types import Community, Evidence, GraphContext
 from qianxun.pipelines.base import OpenBase, read
+from qianxun.pipelines.model_words import in_models_words
 from qianxun.records import chunks
 
 ENTITIES: Final = 32
@@ -65,7 +66,12 @@ def _ties(graph: KnowledgeGraph, rows: Sequence[int], near: Around, seen: Overvi
 
 
 async def communities_of(base: OpenBase, graph: KnowledgeGraph, themes: Iterable[Theme]) -> tuple[Community, ...]:
-    """The communities of these entities with their summaries, each scored as its theme is."""
+    """The communities of these entities, in a model's words where one wrote of them, each scored as its theme is."""
+    return await in_models_words(base, await quoted_communities(base, graph, themes))
+
+
+async def quoted_communities(base: OpenBase, graph: KnowledgeGraph, themes: Iterable[Theme]) -> tuple[Community, ...]:
+    """The same in sentences of their sources."""
     drafts = [(theme, *_material(graph, theme)) for theme in themes]
     wanted = sorted({place.chunk for _, _, places in drafts for place in places})
     held = await read(base, chunks.by_keys, wanted) if wanted else {}
