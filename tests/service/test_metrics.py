@@ -7,7 +7,7 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from fastapi import FastAPI
@@ -16,12 +16,24 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy.exc import OperationalError
 
 from qianxun import Document, Engine
+from qianxun.answer_types import Answer, Flag, FlagKind, Form, TraceStep
 from qianxun.cli import drawing
 from qianxun.errors import RecallFailed
 from qianxun.pipelines.base import IndexTime
 from qianxun.pipelines.layered import LayerRun
 from qianxun.pipelines.steps import Recalled
-from qianxun.service.metrics import ANSWERS, ARM_NAMES, PARTS, STAGES, Metrics
+from qianxun.service.metrics import (
+    ANSWER_PARTS,
+    ANSWERS,
+    ARM_NAMES,
+    FLAGS,
+    FORMS,
+    GRAPH_STAGES,
+    PARTS,
+    STAGES,
+    AnswerTime,
+    Metrics,
+)
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import Degraded, Recall, StepTime
 from tests.pipelines.layered_recalls import DECLINED, TABLES, TEXTS
@@ -126,6 +138,30 @@ def test_what_a_layered_search_may_lack_has_a_name_for_operators_and_for_people(
     metrics.climbed(replace(TABLES, degraded=tuple(Degraded(part, "停了") for part in parts)))
     assert [_value(metrics, "rag_degraded_total", part=part) for part in (*parts, "other")] == [1, 1, 1, 1, 1, 0]
     assert set(parts) <= drawing.PARTS.keys()
+
+
+def test_answers_are_counted_by_who_made_them_and_what_was_wrong_with_them() -> None:
+    metrics = Metrics()
+    flags = tuple(Flag(kind, "85%", "没有出处") for kind in get_args(FlagKind))
+    degraded = (*(Degraded(part, "停了") for part in ANSWER_PARTS), Degraded("vector", "与检索一起数过了"))
+    trace = (TraceStep("retrieve", "rules", {}, 0.2), TraceStep("generate_answer", "model:qwen", {}, 1.5))
+    answer = Answer("住院报销 85%[1]。", form="model", mode="local", flags=flags, degraded=degraded, trace=trace)
+    metrics.asked(AnswerTime("mix", "done", 2.0, answer, 0.4))
+    metrics.asked(AnswerTime("auto", "left", 9.0))
+    assert _value(metrics, "rag_answers_total", mode="local", form="model", outcome="done") == 1
+    assert _value(metrics, "rag_answers_total", mode="other", form="other", outcome="left") == 1
+    assert _value(metrics, "rag_answer_duration_seconds_sum", mode="local") == 2.0
+    assert _value(metrics, "rag_answer_duration_seconds_count", mode="other") == 0
+    assert _value(metrics, "rag_answer_first_word_seconds_sum", mode="local") == 0.4
+    assert _value(metrics, "rag_answer_stage_seconds_sum", stage="generate_answer") == 1.5
+    assert [_value(metrics, "rag_answer_flags_total", kind=kind) for kind in (*FLAGS, "other")] == [1] * len(FLAGS) + [
+        0
+    ]
+    assert [_value(metrics, "rag_degraded_total", part=part) for part in ANSWER_PARTS] == [1] * len(ANSWER_PARTS)
+    assert _value(metrics, "rag_degraded_total", part="vector") == 0
+    assert set(FLAGS) == set(get_args(FlagKind))
+    assert set(FORMS) == set(get_args(Form))
+    assert set(ANSWER_PARTS) <= drawing.PARTS.keys()
 
 
 def test_two_services_in_one_process_count_for_themselves() -> None:
@@ -253,7 +289,7 @@ def test_every_stage_of_the_pipeline_has_a_name_here() -> None:
         for part in path.read_text(encoding="utf-8").split(".timed(")[1:]
         if part.startswith('"')
     }
-    assert {"rewrite", "fuse", "judge"} <= timed <= set(STAGES)
+    assert {"rewrite", "fuse", "judge", "graph"} <= timed <= {*STAGES, *GRAPH_STAGES}
 
 
 def test_openmetrics_is_spoken_where_it_is_asked_for(tmp_path: Path) -> None:

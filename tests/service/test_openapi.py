@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
@@ -179,8 +180,16 @@ class Misfits:
     def look(self, operation: Operation, asked: str, answer: Any) -> None:
         self.seen[answer.status_code] += 1
         is_promised = answer.status_code in operation.statuses and answer.status_code < 500
-        if not is_promised or answer.json()["code"] != answer.status_code:
+        if not is_promised or _code(answer) != answer.status_code:
             self.found.append(f"{operation} · {asked}: {answer.status_code} {answer.text[:300]}")
+
+
+def _code(answer: Any) -> int:
+    """What an answer says of itself; events say it by their end."""
+    if answer.headers["content-type"].startswith("text/event-stream"):
+        return 200 if re.search(r"event: (done|error)\ndata: .*\n\n$", answer.text) else 0
+    code: int = answer.json()["code"]
+    return code
 
 
 def _values(known: Known) -> dict[str, Any]:

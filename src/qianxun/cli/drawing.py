@@ -30,7 +30,19 @@ PARTS = {
     "expansion": ("扩展层没能参加", "The expansion layer did not take part"),
     "depth": ("深处的候选", "Candidates beyond the first"),
     "answer": ("表格里的答案", "The answer from tables"),
-}  # what else of a search may be degraded
+    "graph": ("知识图谱", "The knowledge graph"),
+    "recall": ("检索", "Searching"),
+    "chat": ("语言模型", "The language model"),
+    "model": ("语言模型", "The language model"),
+    "vision": ("看图", "Seeing pictures"),
+    "image": ("图片", "Pictures"),
+    "analyze_query": ("分析问题", "Analysing the question"),
+    "route_query": ("选择路线", "Choosing a way"),
+    "retrieve": ("检索", "Searching"),
+    "grade_documents": ("评估资料", "Grading the sources"),
+    "refine_query": ("改写再找", "Asking again"),
+    "generate_answer": ("写答案", "Writing the answer"),
+}  # what else of a search or an answer may be degraded
 
 
 def named(names: Mapping[str, tuple[str, str]], key: str) -> str:

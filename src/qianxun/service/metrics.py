@@ -14,7 +14,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import choose_encoder
 from sqlalchemy.exc import SQLAlchemyError
 
-from qianxun.answer_types import QUERY_MODES, Flag
+from qianxun.answer_types import QUERY_MODES
+from qianxun.answer_types import Answer as GivenAnswer
 from qianxun.engine import Engine
 from qianxun.errors import QianxunError
 from qianxun.pipelines.base import IndexTime
@@ -40,6 +41,10 @@ ANSWERS: Final = ("sure", "declined")
 
 FORMS: Final = ("model", "extractive", "table", "declined", "direct")
 OUTCOMES: Final = ("done", "partial", "failed", "left")
+NODES: Final = ("analyze_query", "route_query", "retrieve", "grade_documents", "refine_query", "generate_answer")
+GRAPH_STAGES: Final = ("graph", "graph.surroundings", "graph.walk", "graph.context", "join")
+# What may be missing in an answer and in no search of its own: those are counted with the searches.
+ANSWER_PARTS: Final = ("graph", "recall", "chat", "model", "vision", "image", *NODES)
 FLAGS: Final = ("unsupported_number", "unknown_citation", "uncited", "link_removed", "dropped")
 
 SEARCH_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -51,12 +56,12 @@ RESULTS: Final = (0.0, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
 @dataclass(frozen=True, slots=True)
 class AnswerTime:
-    """An answer that has ended, one way or another. ``form`` "": it never became one."""
+    """A question whose answer has ended, one way or another; ``answer`` None: it never became one."""
 
-    mode: str
-    form: str
+    mode: str  # that was asked for
     outcome: str  # done | partial | failed | left
     seconds: float
+    answer: GivenAnswer | None = None
     first_word: float | None = None  # seconds until it, of a streamed one
 
 
@@ -77,7 +82,7 @@ class Metrics:
         arms = Counter("rag_arm_failures", "Arms that failed or were late", ("arm",), registry=registry)
         self._arms = {arm: arms.labels(arm) for arm in (*ARM_NAMES, OTHER)}
         degraded = Counter("rag_degraded", "Answers that say a part is missing", ("part",), registry=registry)
-        self._degraded = {part: degraded.labels(part) for part in (*PARTS, OTHER)}
+        self._degraded = {part: degraded.labels(part) for part in (*PARTS, *ANSWER_PARTS, OTHER)}
         self._failed = Counter("rag_search_failures", "Searches whose every arm failed", registry=registry)
         self._hits = Counter("rag_cache_hits", "Searches answered from the cache", registry=registry)
         self._misses = Counter("rag_cache_misses", "Searches that the cache had no answer to", registry=registry)
@@ -147,11 +152,9 @@ class Metrics:
     def asked(self, done: AnswerTime) -> None:
         """A question has been answered, or not."""
         self._answers.observe(done)
-
-    def flagged(self, flags: Iterable[Flag]) -> None:
-        """What models said and their sources do not bear out."""
-        for each in flags:
-            self._answers.flags.get(each.kind, self._answers.flags[OTHER]).inc()
+        for part in {each.part for each in done.answer.degraded} if done.answer is not None else ():
+            if part in ANSWER_PARTS:
+                self._degraded[part].inc()
 
     def looked_up(self, queue: float, turns: Turns, answers: Turns) -> None:
         """What is only known by asking, just before it is told. ``queue``: not a number where nobody knows."""
@@ -212,6 +215,10 @@ class _Answers:
     """What answers are made of, how long they take, and what was wrong with them."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        def timed(name: str, about: str, label: str, known: Iterable[str]) -> dict[str, Histogram]:
+            made = Histogram(name, about, (label,), registry=registry, buckets=ANSWER_SECONDS)
+            return {each: made.labels(each) for each in (*known, OTHER)}
+
         answers = Counter(
             "rag_answers", "Answers, by who made them and how they ended", ("mode", "form", "outcome"),
             registry=registry,
@@ -219,30 +226,35 @@ class _Answers:
         self._count = {
             each: answers.labels(*each) for each in product((*QUERY_MODES, OTHER), (*FORMS, OTHER), OUTCOMES)
         }
-        seconds = Histogram(
-            "rag_answer_duration_seconds", "Time of an answer that came to its end", ("mode",),
-            registry=registry, buckets=ANSWER_SECONDS,
-        )  # fmt: skip
-        first = Histogram(
-            "rag_answer_first_word_seconds", "Time to the first word of a streamed answer", ("mode",),
-            registry=registry, buckets=ANSWER_SECONDS,
-        )  # fmt: skip
-        self._seconds = {mode: seconds.labels(mode) for mode in (*QUERY_MODES, OTHER)}
-        self._first = {mode: first.labels(mode) for mode in (*QUERY_MODES, OTHER)}
+        about = "Time of an answer that came to its end"
+        self._seconds = timed("rag_answer_duration_seconds", about, "mode", QUERY_MODES)
+        about = "Time to the first word of a streamed answer"
+        self._first = timed("rag_answer_first_word_seconds", about, "mode", QUERY_MODES)
+        about = "Time of a step on the way to an answer"
+        self._stages = timed("rag_answer_stage_seconds", about, "stage", (*NODES, *GRAPH_STAGES))
         flags = Counter(
             "rag_answer_flags", "What models said and sources do not bear out", ("kind",), registry=registry
         )
-        self.flags = {kind: flags.labels(kind) for kind in (*FLAGS, OTHER)}
+        self._flags = {kind: flags.labels(kind) for kind in (*FLAGS, OTHER)}
         self.in_flight = Gauge("rag_answers_in_flight", "Answers over HTTP that are under way", registry=registry)
         self.waiting = Gauge("rag_answers_waiting", "Answers that wait for their turn", registry=registry)
 
     def observe(self, done: AnswerTime) -> None:
-        mode = done.mode if done.mode in QUERY_MODES else OTHER
-        self._count[mode, done.form if done.form in FORMS else OTHER, done.outcome].inc()
-        if done.outcome in ("done", "partial"):
-            self._seconds[mode].observe(done.seconds)
+        answer = done.answer
+        mode = answer.mode if answer is not None else done.mode if done.mode in QUERY_MODES else OTHER
+        self._count[mode, answer.form if answer is not None else OTHER, done.outcome].inc()
         if done.first_word is not None:
             self._first[mode].observe(done.first_word)
+        if answer is None:
+            return
+        self._seconds[mode].observe(done.seconds)
+        for step in answer.trace:
+            self._stages.get(step.node, self._stages[OTHER]).observe(step.seconds)
+        for stage in answer.steps:
+            if stage.name in GRAPH_STAGES:
+                self._stages[stage.name].observe(stage.seconds)
+        for flag in answer.flags:
+            self._flags.get(flag.kind, self._flags[OTHER]).inc()
 
 
 def routes() -> APIRouter:

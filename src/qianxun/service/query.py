@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Request, Response
 
+from qianxun.answer_types import Answer as GivenAnswer
 from qianxun.answer_types import AnswerEvent, Done, Failed, Token
 from qianxun.service.answer_shapes import written_answer, written_event
 from qianxun.service.answers import Answer, answered, failure, problems, speaks_english
@@ -105,8 +106,7 @@ async def query(
         return await begun(answer_turn(request), engine.ask_stream(knowledge_base_id, body.query, **options), telling)
     async with answer_turn(request):
         answer = await engine.ask(knowledge_base_id, body.query, **options)
-    telling.note(answer.mode, answer.form, "partial" if answer.is_partial else "done")
-    telling.metrics.flagged(answer.flags)
+    telling.note(answer, "partial" if answer.is_partial else "done")
     return answered(written_answer(knowledge_base_id, answer))
 
 
@@ -120,35 +120,32 @@ class Telling:
     started: float = field(default_factory=time.perf_counter)
     first_word: float | None = None  # seconds until it
 
-    @property
-    def metrics(self) -> Metrics:
-        held: Metrics = self.request.app.state.metrics
-        return held
-
     def event(self, event: AnswerEvent) -> Written:
         match event:
             case Token() if self.first_word is None:
                 self.first_word = time.perf_counter() - self.started
             case Done(answer):
-                self.note(answer.mode, answer.form, "partial" if answer.is_partial else "done")
-                self.metrics.flagged(answer.flags)
+                self.note(answer, "partial" if answer.is_partial else "done")
             case Failed(answer=answer):
-                self.note(answer.mode, answer.form, "failed")
+                self.note(answer, "failed")
         return written_event(self.knowledge_base, event)
 
     def failure(self, error: Exception) -> Written:
-        self.note(self.mode, "", "failed")
+        self.note(None, "failed")
         told = failure(error, trace_id(self.request), english=speaks_english(self.request))
         return "error", {**told, "answer": None}
 
     def left(self) -> None:
-        self.note(self.mode, "", "left")
+        self.note(None, "left")
 
-    def note(self, mode: str, form: str, outcome: str) -> None:
+    def note(self, answer: GivenAnswer | None, outcome: str) -> None:
         """No text of anybody: words from closed sets, and times."""
-        done = AnswerTime(mode, form, outcome, time.perf_counter() - self.started, self.first_word)
-        self.metrics.asked(done)
-        about: dict[str, object] = {"mode": mode, "form": form, "outcome": outcome}
+        metrics: Metrics = self.request.app.state.metrics
+        seconds = time.perf_counter() - self.started
+        metrics.asked(AnswerTime(self.mode, outcome, seconds, answer, self.first_word))
+        about: dict[str, object] = {"mode": answer.mode if answer else self.mode, "outcome": outcome}
+        if answer is not None:
+            about |= {"form": answer.form, "sources": len(answer.sources)}
         if self.first_word is not None:
             about["first_word_ms"] = round(self.first_word * 1e3, 2)
         self.request.state.about = about
