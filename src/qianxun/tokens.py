@@ -15,7 +15,8 @@ _LETTERS_PER_TOKEN: Final = 4
 _DIGITS_PER_TOKEN: Final = 3
 _SIGNS: Final = 8  # tokens around the names of a line: its marks, brackets, arrow and end
 _HALF: Final = 0.5  # of what is left: more for whoever comes first would leave nothing to what comes after it
-_PIECE: Final = re.compile(r"[a-zA-Z]+|[0-9]+|\s+|.", re.DOTALL)
+_BEYOND: Final = re.compile("[\U00010000-\U0010ffff]")  # the basic plane
+_RUN: Final = re.compile(r"[a-zA-Z]+|[0-9]+|\s+")
 
 
 def tokens(text: str) -> int:
@@ -23,18 +24,17 @@ def tokens(text: str) -> int:
 
     Byte-pair vocabularies that know Chinese take .6 to 1 for a character, WordPiece takes exactly one.
     """
-    return sum(map(_cost, _PIECE.findall(text)))
+    runs = _RUN.findall(text)
+    signs = len(text) - sum(map(len, runs))
+    beyond = 0 if text.isascii() else len(_BEYOND.findall(text))  # what is left there is bytes
+    return signs + beyond + sum(map(_cost, runs))
 
 
-def _cost(piece: str) -> int:
-    first = piece[0]
+def _cost(run: str) -> int:
+    first = run[0]
     if first.isspace():
-        return piece.count("\n")  # a blank goes with the word after it
-    if first.isascii() and first.isalpha():
-        return -(-len(piece) // _LETTERS_PER_TOKEN)
-    if first.isascii() and first.isdigit():
-        return -(-len(piece) // _DIGITS_PER_TOKEN)
-    return 1 if first <= "\uffff" else 2  # outside the basic plane, bytes are what is left
+        return run.count("\n")  # a blank goes with the word after it
+    return -(-len(run) // (_LETTERS_PER_TOKEN if first.isalpha() else _DIGITS_PER_TOKEN))
 
 
 @dataclass(slots=True)
