@@ -20,9 +20,11 @@ _RUN: Final = re.compile(r"[a-zA-Z]+|[0-9]+|\s+")
 
 
 def tokens(text: str) -> int:
-    """An estimate on the safe side: a Chinese character or sign is one, four letters, three digits, any white space.
+    """An estimate on the safe side: a Chinese character is one, and so are a sign, four letters, three digits, a line's
+    end.
 
-    Byte-pair vocabularies that know Chinese take .6 to 1 for a character, WordPiece takes exactly one.
+    For Chinese it says 1.02 times what the WordPiece of bge-small-zh counts (300 texts each of cmrc2018, rageval_zh_fin
+    and kbqa_zh_mh_train); byte-pair vocabularies that know Chinese need less.
     """
     runs = _RUN.findall(text)
     signs = len(text) - sum(map(len, runs))
