@@ -21,6 +21,7 @@ from qianxun.example_library import example_store
 from qianxun.examples.store import ExampleStore
 from qianxun.folder import owned
 from qianxun.graph.network import KnowledgeGraph
+from qianxun.graph_types import Entity
 from qianxun.indexes import index_backend
 from qianxun.ingest.limits import MIB, ParseLimits
 from qianxun.ingest.sandbox import ParserPool
@@ -31,6 +32,8 @@ from qianxun.pipelines.configuring import changed, configure
 from qianxun.pipelines.events import RAGIndexEventHandler
 from qianxun.pipelines.explain import explained
 from qianxun.pipelines.explanation import Explained
+from qianxun.pipelines.graph_keeper import GraphKeeper
+from qianxun.pipelines.graph_reading import as_steps, keep_reading, read_quietly_with_model
 from qianxun.pipelines.graphing import GraphBuilt, build, graph_of, is_wanted, keep_graphing, read_quietly
 from qianxun.pipelines.graphing import Watch as GraphWatch
 from qianxun.pipelines.hooks import Hooks, nothing
@@ -233,7 +236,8 @@ class Engine:
             await learn_after(base, time.perf_counter() - started)
             if is_wanted(base):
                 await read_quietly(base)
-            return told
+            warning = await read_quietly_with_model(base, as_steps(watch))
+            return replace(told, warnings=(*told.warnings, warning)) if warning else told
 
     async def add_file(
         self,
@@ -522,6 +526,22 @@ class Engine:
         with self._using(base):
             return await build(base, watch)
 
+    async def graph_keeper(self, knowledge_base: int) -> GraphKeeper:
+        """Tells of one base's graph, has its model read for it, and makes names one."""
+        return GraphKeeper(await self.base(knowledge_base))
+
+    async def merge_entities(self, knowledge_base: int, name: str, alias: str) -> Entity:
+        """Both are one entity, called ``name``, until `split_entities` takes it back."""
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            return await GraphKeeper(base).merge(name, alias)
+
+    async def split_entities(self, knowledge_base: int, name: str) -> tuple[str, ...]:
+        """Undoes a merge, or parts a name from those that texts give it; answers what stands for itself again."""
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            return await GraphKeeper(base).split(name)
+
     # ── the log of recalls ───────────────────────────────────────────────────────────────────────
 
     async def logs(
@@ -590,6 +610,7 @@ class Engine:
             tasks.create_task(keep_indexing(self.records, self._work, lambda who, base: self.of(who).drain(base)))
             tasks.create_task(keep_learning(self._bases.every))
             tasks.create_task(keep_graphing(self._bases.every))
+            tasks.create_task(keep_reading(self._bases.every))
 
     # ── open bases ───────────────────────────────────────────────────────────────────────────────
 

@@ -54,6 +54,7 @@ class AddProgress:
         self._stopped = threading.Event()
         self._files = self._task(say("解析文件", "parsing"), say("个", "files"))
         self._chunks = self._task(say("向量化", "embedding"), say("块", "chunks"), visible=False)
+        self._read = self._task(say("读图谱", "reading"), say("块", "chunks"), visible=False)
 
     def stop(self) -> None:
         self._stopped.set()
@@ -81,6 +82,11 @@ class AddProgress:
                 self._tell(f"[red]✗[/] {escape(step.name)}：{escape(_reason(step))}")
             case "waiting":
                 self._tell(f"[yellow]![/] {waiting(step.count)}：{escape(step.reason)}")
+            case "reading":
+                self._tell(escape(step.reason) + say("；停下不会丢，graph build 接着读", "; `graph build` resumes"))
+                self._set(self._read, visible=True, total=step.count)
+            case "read":
+                self._set(self._read, advance=step.count)
 
     def _estimate(self) -> None:
         """The chunks of all files, judged by those that are cut so far."""

@@ -21,6 +21,7 @@ from qianxun.graph_types import Facts
 from qianxun.pipelines.base import OpenBase, chat_model, in_model_thread
 from qianxun.pipelines.graphing import is_wanted
 from qianxun.pipelines.hooks import nothing
+from qianxun.pipelines.ingest import Step
 from qianxun.ports import ChatModel
 from qianxun.records import graph as facts
 from qianxun.records.graph import Read, Readable
@@ -309,12 +310,12 @@ def _state(base: OpenBase) -> tuple[int, int]:
         return facts.state(tx, base.id)
 
 
-async def read_quietly_with_model(base: OpenBase) -> str:
+async def read_quietly_with_model(base: OpenBase, watch: Watch = nothing) -> str:
     """`read_with_model` for those who have something else to do: what fails is logged, and answered as a warning."""
     if not has_model(base) or not is_wanted(base):
         return ""
     try:
-        return warning_of(await read_with_model(base, _logged(base), again=False))
+        return warning_of(await read_with_model(base, _logged(base, watch), again=False))
     except NotFound as error:
         log.info("the model does not read base %s: %s", base.id, error)
         return f"没有用模型读图谱：{error}" if await base.records.is_there() else ""
@@ -324,16 +325,38 @@ async def read_quietly_with_model(base: OpenBase) -> str:
         return f"没有用模型读图谱：{error}"
 
 
-def _logged(base: OpenBase) -> Watch:
+def _logged(base: OpenBase, watch: Watch) -> Watch:
     """Says what it will cost, before it does."""
 
     def told(progress: ModelProgress) -> None:
-        cost = progress.expected.cost
-        if not progress.calls and cost.calls and not progress.done:
-            log.info(
-                "base %s: %s is about to read %d chunks for the graph in about %d calls, %d tokens in and %d out",
-                *(base.id, progress.expected.model, cost.chunks, cost.calls, cost.prompt_tokens, cost.reply_tokens),
-            )
+        if not progress.calls and progress.expected.cost.calls and not progress.done:
+            log.info("base %s: %s", base.id, said(progress.expected))
+        watch(progress)
+
+    return told
+
+
+def said(expected: ReadingCost) -> str:
+    """What it will cost, for people."""
+    cost = expected.cost
+    return (
+        f"模型 {expected.model} 将为图谱读 {cost.chunks} 块，约 {cost.calls} 次调用，"
+        f"输入约 {cost.prompt_tokens} 词元、输出约 {cost.reply_tokens} 词元"
+    )
+
+
+def as_steps(watch: Callable[[Step], None]) -> Watch:
+    """For those who follow an ingest."""
+    done = 0
+
+    def told(progress: ModelProgress) -> None:
+        nonlocal done
+        reached = progress.done + progress.failed
+        if not reached and progress.expected.cost.calls:
+            watch(Step("reading", progress.expected.cost.chunks, progress.expected.model, said(progress.expected)))
+        elif reached > done:
+            watch(Step("read", reached - done))
+            done = reached
 
     return told
 

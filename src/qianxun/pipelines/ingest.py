@@ -59,7 +59,9 @@ class Labels:
 class Step:
     """Progress, for people: what has happened since the last one."""
 
-    kind: str  # found | unchanged | refused | parsed | cut (texts to embed) | embedded | waiting | warned | added
+    # found | unchanged | refused | parsed | cut (texts to embed) | embedded | waiting | warned | added
+    # reading (chunks, for the graph, by the model of that name; the reason says at what cost) | read
+    kind: str
     count: int = 1
     name: str = ""
     reason: str = ""
