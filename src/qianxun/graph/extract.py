@@ -5,17 +5,29 @@ A pure function of the chunk: of its text, what kind of text it is, the headings
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from qianxun.chinese import SENTENCE_END, Analyser, fold
-from qianxun.graph.names import TERM, Name, marked_names, spoken_names
-from qianxun.graph.triples import Triple, of_lines, of_table
-from qianxun.graph_types import Facts, Mention, Span, Statement
+from qianxun.chinese import SENTENCE_END, Analyser, fold, places
+from qianxun.graph.english import NAME, english_names, english_statements
+from qianxun.graph.names import TERM, Name, foreign_names, marked_names, spoken_names
+from qianxun.graph.patterns import called, skeleton, stated
+from qianxun.graph.triples import Triple, listed_values, of_lines, of_rows, of_table, parts_of
+from qianxun.graph_types import Facts, Mention, Span, StatedAlias, Statement
 from qianxun.types import ChunkKind
 
 VERSION: Final = "1"
-_MOST_MENTIONS: Final = 400  # of one chunk: what comes after them is a list, not a text
+_MOST: Final = 400  # mentions and statements of one chunk: what comes after them is a list, not a text
+_HAN: Final = re.compile(r"[\u3400-\u9fff]")
+_LATIN_NAME: Final = re.compile(r"[A-Z][A-Za-z]")
+_FILE_ENDING: Final = re.compile(r"\.(?:txt|md|markdown|html?|csv|tsv|jsonl?|pdf|docx?|pptx?|xlsx?)$", re.IGNORECASE)
+_NO_NAME: Final = re.compile(r"[。！？；!?;\n]|^[\W\d_]*$|^第.{1,4}[章节篇部条]")
+_BRACKETS: Final = re.compile(r"\s*[（(][^（）()]*[）)]$")
+_PARTS: Final = re.compile(r"[·•‧・]|(?<=[A-Za-z.]) (?=[A-Z])")
+_LONGEST_TITLE: Final = 60
+_MOST_PARTS: Final = 4  # of a person's name
 
 
 def reader(analyser: Analyser) -> str:
@@ -23,59 +35,211 @@ def reader(analyser: Analyser) -> str:
     return f"statistical:{VERSION}/{analyser.version}"
 
 
+@dataclass
+class _Found:
+    """What has been found so far."""
+
+    text: str
+    mentions: list[Mention] = field(default_factory=list)
+    statements: dict[tuple[str, str, str], Statement] = field(default_factory=dict)
+    aliases: dict[tuple[str, str], StatedAlias] = field(default_factory=dict)
+
+    def mention(self, name: Name) -> None:
+        self.mentions.append(Mention(self.text[name.start : name.end], name.type, name.start, name.end))
+
+    def state(self, source: str, target: str, kind: str, start: int, end: int) -> None:
+        if source != target and kind and len(self.statements) < _MOST:
+            self.statements.setdefault((source, target, kind), Statement(source, target, kind, start, end))
+
+    def facts(self, breaks: Sequence[Span] = ()) -> Facts:
+        mentions = sorted(set(self.mentions), key=lambda each: (each.start, each.end, each.name))[:_MOST]
+        there = {each.name for each in mentions}
+        return Facts(
+            tuple(mentions),
+            tuple(each for each in self.statements.values() if each.source in there and each.target in there),
+            tuple(self.aliases.values()),
+            tuple(_shared(self.text, breaks, mentions)),
+        )
+
+
 def read_facts(
     text: str, *, kind: ChunkKind = "text", headings: Sequence[str] = (), doc_name: str = "", analyser: Analyser
 ) -> Facts:
-    """The names of a text, what it states of them, and the sentences in which two or more of them stand."""
-    triples = of_table(text) if kind == "table" else of_lines(text, doc_name)
-    given = [triple.span for triple in triples]
-    names = _apart([*_triple_names(triples), *marked_names(text), *_spoken(text, analyser)])[:_MOST_MENTIONS]
-    mentions = tuple(Mention(text[name.start : name.end], name.type, name.start, name.end) for name in names)
-    statements = tuple(_given(text, triple) for triple in triples)
-    return Facts(mentions, statements, (), tuple(_shared(text, given, mentions)))
+    """The names of a text, what it states of them, and the sentences in which two or more of them stand.
+
+    The title of its document is among the names where it is one: with an empty span where the text does not hold it.
+    """
+    title = title_of(doc_name)
+    found = _Found(text)
+    triples = (of_table(text) or of_rows(text)) if kind == "table" else of_lines(text, doc_name)
+    for triple in triples:
+        _take_triple(found, triple)
+    given = [triple.line for triple in triples]
+    if kind != "table":
+        _read_prose(found, title, given, analyser)
+    return found.facts(given)
 
 
-def _spoken(text: str, analyser: Analyser) -> list[Name]:
+def title_of(doc_name: str) -> str:
+    """A document's name as a name that its text is about; "" where it is a number, a sentence or a chapter."""
+    title = _FILE_ENDING.sub("", doc_name.strip()).strip()
+    return title if 2 <= len(title) <= _LONGEST_TITLE and not _NO_NAME.search(title) else ""
+
+
+# ── triples ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _take_triple(found: _Found, triple: Triple) -> None:
+    """As it is given; of an object that is a list also each of its parts."""
+    text = found.text
+    subject, predicate, object_ = (text[start:end] for start, end in triple[:3])
+    found.mention(Name(*triple.subject, TERM))
+    found.mention(Name(*triple.object, TERM))
+    found.statements.setdefault(
+        (subject, object_, predicate), Statement(subject, object_, predicate, *triple.span)
+    )  # even of itself: 主客 的 词目 是 主客
+    for start, end in parts_of(text, triple.object):
+        found.mention(Name(start, end, TERM))
+        found.state(subject, text[start:end], predicate, *triple.span)
+
+
+# ── prose ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read_prose(found: _Found, title: str, given: Sequence[Span], analyser: Analyser) -> None:
+    text = found.text
+    if given and _covers(given, text):
+        return
+    words = _told_words(text, analyser)
+    names = _names(words, text, title, given)
+    called_so = _called_so(text, names, title)
+    for name, called_name in zip(names, called_so, strict=True):
+        found.mentions.append(Mention(called_name, name.type, name.start, name.end))
+    topic = _topic(found, title)
+    called_so.append(topic)  # -1: what the text is about
+    bare = skeleton(words.folded, names)
+    for each in stated(bare, words.folded, words.verbs, words.nouns):
+        found.state(called_so[each.source], called_so[each.target], each.type, each.start, each.end)
+    for other in called(bare, words.folded):
+        own, alias = called_so[other.name], text[other.start : other.end].strip()
+        found.aliases.setdefault((own, alias), StatedAlias(own, alias, other.start, other.end))
+    if _LATIN_NAME.search(text):
+        full = {text[name.start : name.end]: so for name, so in zip(names, called_so, strict=False)}
+        for source, target, kind, start, end in english_statements(text, names, topic):
+            found.state(full.get(source, source), full.get(target, target), kind, start, end)
+    if title:
+        _read_values(found, topic)
+
+
+def _read_values(found: _Found, topic: str) -> None:
+    for key, value, span in listed_values(found.text):
+        found.mention(Name(*value, TERM))
+        found.state(topic, found.text[slice(*value)], found.text[slice(*key)], *span)
+
+
+def _called_so(text: str, names: Sequence[Name], title: str) -> list[str]:
+    """What each name calls: 乔布斯 is 史蒂夫·乔布斯 where that stands in the same text, and 龙晶 what the document
+    龙晶（游戏） is about."""
+    written = [text[name.start : name.end] for name in names]
+    full: dict[str, str] = {}
+    for name in dict.fromkeys(written):
+        if (parts := _PARTS.split(name))[1:] and len(parts) <= _MOST_PARTS and len(parts[-1]) > 1:
+            full[parts[-1]] = "" if parts[-1] in full else name  # of two it might be either
+    bare = _BRACKETS.sub("", title).strip()
+    if len(bare) > 1:
+        full |= {bare: title}
+    return [full.get(name) or name for name in written]
+
+
+def _covers(given: Sequence[Span], text: str) -> bool:
+    return sum(end - start for start, end in given) >= len(text.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """A text as it is compared, as long as it is, and its words."""
+
+    folded: str
+    tagged: Sequence[tuple[str, str]]
+    verbs: Mapping[int, str]  # by where they begin
+    nouns: Collection[int]  # where they begin
+
+
+def _told_words(text: str, analyser: Analyser) -> _Words:
     folded = fold(text)
     if len(folded) != len(text):  # a few characters stand for several: offsets would be those of another text
-        folded = text.lower()
-        if len(folded) != len(text):
-            return []
-    return spoken_names(folded, analyser.tagged(folded))
+        folded = "".join(character if len(lower := character.lower()) != 1 else lower for character in text)
+    verbs: dict[int, str] = {}
+    nouns: set[int] = set()
+    tagged = analyser.tagged(folded) if _HAN.search(folded) else []
+    at = 0
+    for word, tag in tagged:
+        if tag == "v" and len(word) > 1 and analyser.has_word(word):  # what is merely guessed to be one is none
+            verbs[at] = word
+        elif tag[0] == "n":
+            nouns.add(at)
+        at += len(word)
+    return _Words(folded, tagged, verbs, nouns)
 
 
-def _given(text: str, triple: Triple) -> Statement:
-    subject, predicate, object_ = (text[start:end] for start, end in triple)
-    return Statement(subject, object_, predicate, *triple.span)
+def _names(words: _Words, text: str, title: str, given: Sequence[Span]) -> list[Name]:
+    """The names in the order of the text, none inside another."""
+    found = [*_title_names(words.folded, title), *marked_names(text)]
+    if words.tagged:
+        found += foreign_names(words.folded, words.tagged)
+        found += spoken_names(words.tagged)
+    if _LATIN_NAME.search(text):
+        found += english_names(text)
+    return _apart(found, given)
 
 
-def _triple_names(triples: Sequence[Triple]) -> Iterator[Name]:
-    for each in triples:
-        yield Name(*each.subject, TERM)
-        yield Name(*each.object, TERM)
+def _title_names(folded: str, title: str) -> Iterator[Name]:
+    for wanted in dict.fromkeys((fold(title), fold(_BRACKETS.sub("", title).strip()))):
+        if len(wanted) > 1:
+            yield from (Name(at, at + len(wanted), NAME) for at in places(wanted, folded))
 
 
-def _apart(names: Iterable[Name]) -> list[Name]:
+def _topic(found: _Found, title: str) -> str:
+    """What the text is about: its document's title or, without one, the name that it begins with."""
+    if title:
+        wanted = fold(title)
+        for mention in found.mentions:
+            if fold(mention.name) == wanted:
+                return mention.name
+        found.mentions.append(Mention(title, NAME, 0, 0))
+        return title
+    first = found.mentions[0] if found.mentions else None
+    return first.name if first is not None and first.start <= 1 else ""
+
+
+def _apart(names: Iterable[Name], given: Sequence[Span]) -> list[Name]:
     """In the order of the text, none inside another: of two that overlap the earlier given stands."""
+    names = list(names)
+    held = bytearray(max((name.end for name in names), default=0))
+    for start, end in given:
+        held[start : min(end, len(held))] = b"\1" * max(min(end, len(held)) - start, 0)
     taken: list[Name] = []
-    held: set[int] = set()
     for name in names:
-        places = range(name.start, name.end)
-        if name.start < name.end and held.isdisjoint(places):
-            held.update(places)
+        start, end, _ = name
+        if start < end and not any(held[start:end]):
+            held[start:end] = b"\1" * (end - start)
             taken.append(name)
     return sorted(taken)
 
 
+# ── sentences ────────────────────────────────────────────────────────────────────────────────────
+
+
 def _shared(text: str, given: Sequence[Span], mentions: Sequence[Mention]) -> Iterator[Span]:
-    """The sentences in which two or more different names stand. A line that is a triple is a sentence."""
+    """The sentences in which two or more different names stand. What is given as a triple is no such sentence."""
+    lines = set(given)
     at = 0
     for start, end in _sentences(text):
         names = set()
         while at < len(mentions) and mentions[at].start < end:
             names.add(mentions[at].name)
             at += 1
-        if len(names) > 1:
+        if len(names) > 1 and (start, end) not in lines:
             yield start, end
 
 

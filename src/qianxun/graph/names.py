@@ -7,62 +7,48 @@ tagged words of a text; whether a term is worth a place in the graph shows only 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Container, Sequence
+from itertools import accumulate
+from typing import Final, NamedTuple, TypeAlias
+
+from qianxun.graph.words import (
+    DOUBLE_SURNAMES,
+    DYNASTIES,
+    FILLERS,
+    GENERIC,
+    ORGANISATION_TAILS,
+    ORGANISATIONS,
+    PLACE_TAILS,
+    PLACES,
+    ROLES,
+    SURNAMES,
+    SYLLABLES,
+)
 
 PERSON, PLACE, ORGANIZATION, WORK, TERM = "PERSON", "PLACE", "ORGANIZATION", "WORK", "TERM"
 
-_SURNAMES: Final = frozenset(
-    "赵钱孙李周吴郑王冯陈褚卫蒋沈韩杨朱秦尤许何吕施张孔曹严华金魏陶姜戚谢邹喻柏窦章云苏潘葛范彭郎鲁韦马苗凤方俞任袁柳"
-    "鲍史唐费廉岑薛雷贺倪汤滕殷罗毕郝邬安常乐于傅皮卞齐康伍余顾孟黄穆萧尹姚邵汪祁毛狄米贝臧计成戴宋庞熊纪舒屈项祝董梁"
-    "杜阮蓝闵席季贾路江童颜郭梅盛林刁钟徐邱骆高夏蔡田樊胡凌霍虞万柯卢莫房解应宗丁邓郁单洪包左石崔吉龚程邢裴陆荣翁荀"
-    "甄曲封储段富巫焦牧山谷车侯班秋仲伊宫宁仇栾甘厉戎武符刘景詹束龙叶司黎溥印宿白蒲邰鄂索赖卓蔺蒙池乔翟谭劳姬申冉桑"
-    "桂牛寿边燕冀尚温庄晏柴瞿阎慕连习艾容向古易廖耿满匡文寇广东欧殳沃蔚越隆师巩聂晁敖冷辛那简饶曾沙养鞠丰关相查红游竺权"
-    "肖闫涂覃丘佘麦代仝楼迟逄"
-)
-_DOUBLE_SURNAMES: Final = (
-    "欧阳",
-    "司马",
-    "上官",
-    "诸葛",
-    "东方",
-    "皇甫",
-    "尉迟",
-    "公孙",
-    "慕容",
-    "令狐",
-    "长孙",
-    "司徒",
-    "夏侯",
-    "端木",
-)
-_SOUNDS: Final = frozenset(
-    "阿埃艾爱安奥巴拜班保鲍贝本比彼宾波伯勃博布曹查达戴丹道德登邓迪蒂丁杜多厄恩尔法凡菲费芬夫弗福富盖甘冈高戈哥格葛根古瓜圭"
-    "哈海罕汉豪赫亨洪胡华怀惠霍基吉季加佳贾简杰金卡凯坎康考柯科克肯孔库奎拉莱赖兰朗劳勒雷黎李里理利莉连列林琳留柳龙隆娄卢"
-    "鲁路伦罗洛吕马玛迈麦曼芒毛茅梅门蒙孟米密缅敏明缪摩莫默姆穆拿纳娜乃奈南瑙内嫩尼妮涅宁纽农努诺欧帕派潘庞培佩彭蓬皮平珀普"
-    "齐奇契恰钱乔切钦琴青琼丘曲屈让热仁日荣茹儒瑞若撒萨塞赛桑瑟森沙莎山珊尚绍舍申什生圣施石史舒朔思斯丝司松苏素索所塔泰坦汤唐"
-    "陶特腾藤提田铁廷汀通图吐托脱瓦万旺威韦为维魏温文翁沃乌武西希锡席夏香肖谢辛欣兴修雪逊雅亚延扬耶叶伊易意因茵英永尤于约云赞泽"
-    "曾扎詹张章珍哲芝治朱卓兹宗祖佐杨坚滕埔"
-)
-_ORGANISATION_TAIL: Final = re.compile(
-    "(?:有限责任公司|股份有限公司|有限公司|公司|集团|银行|大学|学院|学校|中学|小学|医院|研究院|研究所|委员会|协会|学会|联合会|基金会|联盟|"
-    "俱乐部|出版社|电视台|电台|通讯社|报社|杂志社|图书馆|博物馆|乐团|剧团|乐队|球队|法院|检察院|政府|部门|总局|管理局|办公室|事务所|"
-    "党|军|队|局|社|厂|院|部|署|司|处|馆|台|会)$"
-)
-_STRONG_TAIL: Final = re.compile(
-    "(?:公司|集团|银行|大学|学院|学校|中学|小学|医院|研究院|研究所|委员会|协会|学会|联合会|基金会|联盟|俱乐部|出版社|电视台|电台|通讯社|"
-    "报社|杂志社|图书馆|博物馆|乐团|剧团|乐队|球队|法院|检察院|总局|管理局|事务所|工作室|实验室|中心)$"
-)
-_PLACE_TAIL: Final = re.compile(
-    "(?:省|市|县|区|镇|乡|村|州|岛|山|河|江|湖|海|湾|港|路|街|桥|寺|庙|宫|站|机场|公园|半岛|盆地|高原|平原|山脉|群岛)$"
-)
-_NOUNS: Final = frozenset(("n", "nr", "ns", "nt", "nz", "nrt", "nrfg", "vn", "j", "eng", "ng", "b", "an"))
+_ORGANISATION_TAIL: Final = re.compile(f"(?:{'|'.join(sorted(ORGANISATION_TAILS))})$")
+_NOUNS: Final = frozenset(("n", "nr", "ns", "nt", "nz", "nrt", "nrfg", "vn", "j", "ng", "b", "an", "s"))
 _PEOPLE: Final = frozenset(("nr", "nrt", "nrfg"))
 _WORK: Final = re.compile(r"[《〈]([^《》〈〉\n]{1,60})[》〉]")
-_QUOTED: Final = re.compile(r"[“「『\"]([^“”「」『』\"，。！？；：、,\n]{2,16})[”」』\"]")
-_DOTTED: Final = re.compile(r"[\u4e00-\u9fff]{1,8}(?:[·•‧・．][\u4e00-\u9fffA-Za-z]{1,10}){1,4}")
-_HAN: Final = re.compile(r"[\u3400-\u9fff]+")
-_LONGEST_TERM: Final = 12
+_QUOTED: Final = re.compile(r"[“「『]([^“”「」『』《》，。！？；：、,…\s]{2,12})[”」』]")
+_SPEECH: Final = re.compile("[的了是在有不我你他她它这那吗呢吧啊就也都很]")
+_ADDRESSES: Final = frozenset(("先生", "女士", "小姐", "老师", "同学", "氏", "某", "某某", "夫人", "太太"))
+_DOT: Final = re.compile(r"[·•‧・]")
+_SYLLABLE: Final = f"[{''.join(sorted(SYLLABLES))}]"
+_FOREIGN: Final = re.compile(f"{_SYLLABLE}{{1,8}}(?:[·•‧・](?:{_SYLLABLE}|[A-Za-z]){{1,12}}){{1,4}}")
+_FIGURES: Final = re.compile(r"[\d０-９.,%％零〇一二三四五六七八九十百千万亿第年月日号时分秒]+")
+_LEGAL_FORM: Final = re.compile("(?:有限责任公司|有限公司|股份公司)$")
+_BREAKS_NAME: Final = re.compile(
+    "[的了着和与及或在由向对将被把]|收购|投资|成立|设立|持有|参股|转让|出售|委托|聘请|包括|成为|作为"
+)
+_INSIDE_NAMES: Final = frozenset(("v", "d", "a", "i", "l", "z", "ad", "eng", "t", "x", "m"))
+_LONGEST_TERM: Final = 10
+_MOST_WORDS: Final = 4  # of a term
+_LONGEST_ORGANISATION: Final = 20
+_LEAST_SURE: Final = 3  # words before a bare 公司 that may be its name
+
+Word: TypeAlias = tuple[str, str, int]  # as it is compared, its tag, where it begins
 
 
 class Name(NamedTuple):
@@ -73,86 +59,213 @@ class Name(NamedTuple):
     type: str
 
 
+# ── by marks ─────────────────────────────────────────────────────────────────────────────────────
+
+
 def marked_names(text: str) -> list[Name]:
-    """Names that marks set off: works in 《》, short quotations, foreign names with their dots."""
+    """Names that marks set off: works in 《》, short quotations."""
     found: list[Name] = []
     if "《" in text or "〈" in text:
         found += [Name(each.start(1), each.end(1), WORK) for each in _WORK.finditer(text)]
-    found += [Name(each.start(1), each.end(1), TERM) for each in _QUOTED.finditer(text)]
-    found += [Name(each.start(), each.end(), PERSON) for each in _DOTTED.finditer(text)]
+    if "“" in text or "「" in text or "『" in text:
+        found += [
+            Name(each.start(1), each.end(1), TERM)
+            for each in _QUOTED.finditer(text)
+            if not _SPEECH.search(each.group(1)) and is_telling(each.group(1))
+        ]
     return found
 
 
-def spoken_names(folded: str, tagged: Sequence[tuple[str, str]], own: frozenset[str] = frozenset()) -> list[Name]:
+def foreign_names(text: str, tagged: Sequence[tuple[str, str]]) -> list[Name]:
+    """Names with a dot, which begin and end where words do: 史蒂夫·乔布斯, and 达·芬奇 of 达·芬奇密码."""
+    if not _DOT.search(text):
+        return []
+    bounds = {0, *accumulate(len(word) for word, _ in tagged)}
+    return [
+        Name(_bound(each.start(), each.end(), bounds, 1), _bound(each.end(), each.start(), bounds, -1), PERSON)
+        for each in _FOREIGN.finditer(text)
+    ]
+
+
+def _bound(at: int, limit: int, bounds: Container[int], step: int) -> int:
+    """The nearest bound of a word between here and a limit; where there is none, here."""
+    return next((place for place in range(at, limit, step) if place in bounds), at)
+
+
+# ── by part of speech ────────────────────────────────────────────────────────────────────────────
+
+
+def spoken_names(tagged: Sequence[tuple[str, str]]) -> list[Name]:
     """Names by part of speech: each run of nouns is cut into the names that it is made of."""
     found: list[Name] = []
-    run: list[tuple[str, str, int]] = []
+    companies: list[Name] = []
+    run: list[Word] = []
     at = 0
-    for word, tag in tagged:
-        if tag in _NOUNS and (tag != "eng" or run):
+    for place, (word, tag) in enumerate(tagged):
+        if tag in _NOUNS or word in PLACES:
             run.append((word, tag, at))
+            if _LEGAL_FORM.search(word) and (begin := _begin_of_company(tagged, place, at)) < run[0][2]:
+                companies.append(Name(begin, at + len(word), ORGANIZATION))
         elif run:
             _cut(run, found)
             run = []
+        elif tag == "t" and word in DYNASTIES:
+            found.append(Name(at, at + len(word), TERM))
         at += len(word)
     if run:
         _cut(run, found)
-    return found
+    return companies + found  # those come first: words inside them are no names of their own
 
 
-def _cut(run: list[tuple[str, str, int]], found: list[Name]) -> None:
-    """The names of one run of nouns."""
-    start = 0
-    for at, (word, tag, place) in enumerate(run):
-        end = place + len(word)
-        if tag in _PEOPLE and is_person(word):
+def _begin_of_company(tagged: Sequence[tuple[str, str]], place: int, at: int) -> int:
+    """A company's registered name may be made of any words: 真实制造有限公司."""
+    begin = at
+    while place > 0 and at - begin < _LONGEST_ORGANISATION:
+        word, tag = tagged[place - 1]
+        if tag not in _NOUNS and (tag not in _INSIDE_NAMES or not word.isalnum()):
+            break
+        if _BREAKS_NAME.search(word) or word in ROLES or word in FILLERS or (tag in _PEOPLE and is_person(word)):
+            break
+        begin -= len(word)
+        place -= 1
+    return begin
+
+
+def _cut(run: Sequence[Word], found: list[Name]) -> None:
+    """The names of one run of nouns: 北京大学教授张伟 → 北京大学, 张伟."""
+    start = at = 0
+    while at < len(run):
+        word, tag, place = run[at]
+        taken = _person(run, at) if tag in _PEOPLE else 0
+        if taken and not any(_ORGANISATION_TAIL.search(each[0]) for each in run[at + taken : at + taken + 2]):
             _close(run[start:at], found)
-            found.append(Name(place, end, PERSON))
+            last = run[at + taken - 1]
+            found.append(Name(place, last[2] + len(last[0]), PERSON))
+            at = start = at + taken
+            continue
+        if word in ROLES:
+            _close(run[start:at], found)
             start = at + 1
-        elif at > start and _STRONG_TAIL.search(word):
-            found.append(Name(run[start][2], end, ORGANIZATION))
+        elif _ends_organisation(run, start, at):
+            begin = _begin(run, start, at)
+            _close(run[start:begin], found)
+            found.append(Name(run[begin][2], place + len(word), ORGANIZATION))
             start = at + 1
+        at += 1
     _close(run[start:], found)
 
 
-def _close(part: list[tuple[str, str, int]], found: list[Name]) -> None:
-    while part and part[0][1] in ("b", "an", "vn") and len(part) > 1:
-        part = part[1:]
-    if not part:
-        return
-    word, tag, place = part[0]
-    if len(part) == 1:
-        kind = _kind(word, tag)
-        if kind:
-            found.append(Name(place, place + len(word), kind))
-        return
-    end = part[-1][2] + len(part[-1][0])
-    if tag == "ns":
-        if _PLACE_TAIL.search(part[-1][0]):
-            found.append(Name(place, end, PLACE))
-            return
-        found.append(Name(place, place + len(word), PLACE))
-        _close(part[1:], found)
-    elif 4 <= end - place <= _LONGEST_TERM:
-        found.append(Name(place, end, TERM))
+def _person(run: Sequence[Word], at: int) -> int:
+    """How many words from here are one person's name; 0: none is."""
+    word = run[at][0]
+    if word in PLACES or word in ORGANISATIONS:
+        return 0
+    taken = 1
+    while at + taken < len(run) and run[at + taken][1] in ("nrt", "nrfg") and _are_syllables(word + run[at + taken][0]):
+        word += run[at + taken][0]  # 莫拉 + 维茨基
+        taken += 1
+    if taken > 1 or is_person(word):
+        return taken
+    is_surname = len(word) == 1 and word in SURNAMES and (at == 0 or run[at - 1][0] in ROLES)
+    return 2 if is_surname and at + 1 < len(run) and _is_given_name(run[at + 1][0]) else 0
 
 
-def _kind(word: str, tag: str) -> str:
-    if len(word) < 2:
-        return ""
-    if tag == "ns":
-        return PLACE
-    if tag == "nt":
-        return ORGANIZATION
-    if tag == "nz" or (tag in ("n", "j") and len(word) >= 3):
-        return ORGANIZATION if _STRONG_TAIL.search(word) and len(word) > 2 else TERM
-    return ""
+def _is_given_name(word: str) -> bool:
+    """家政 behind 杨, which jieba has cut from it."""
+    return len(word) <= 2 and word not in ROLES and word not in GENERIC and word not in _ADDRESSES
+
+
+def _are_syllables(word: str) -> bool:
+    return all(character in SYLLABLES for character in word)
 
 
 def is_person(word: str) -> bool:
     """Whether a word that is tagged as a person's name can be one: the dictionary tags 慈善 so, too."""
-    if len(word) >= 3 and all(character in _SOUNDS for character in word):
+    if len(word) >= 3 and _are_syllables(word):
         return True
-    if word[:2] in _DOUBLE_SURNAMES:
+    if word[:2] in DOUBLE_SURNAMES:
         return 3 <= len(word) <= 4
-    return 2 <= len(word) <= 3 and word[0] in _SURNAMES
+    return 2 <= len(word) <= 3 and word[0] in SURNAMES and word not in GENERIC
+
+
+def _ends_organisation(run: Sequence[Word], start: int, at: int) -> bool:
+    word, tag, _ = run[at]
+    if not _ORGANISATION_TAIL.search(word) or (at + 1 < len(run) and _ORGANISATION_TAIL.search(run[at + 1][0])):
+        return False
+    if at == start:
+        return len(word) >= 4 and word not in GENERIC and tag in ("nt", "nz", "n")
+    is_short = word != "公司" or at - start <= _LEAST_SURE
+    return is_short and not all(each[0] in GENERIC for each in run[start:at])
+
+
+def _begin(run: Sequence[Word], start: int, at: int) -> int:
+    """Where an organisation's name begins that ends at ``at``: not so early that it would be a phrase."""
+    end = run[at][2] + len(run[at][0])
+    while start < at and (run[start][2] < end - _LONGEST_ORGANISATION or run[start][0] in FILLERS):
+        start += 1
+    return start
+
+
+def _close(part: Sequence[Word], found: list[Name]) -> None:
+    """The names of nouns among which there is neither a person nor an organisation."""
+    begin = 0
+    for at, (word, tag, place) in enumerate(part):
+        if at < begin:
+            continue
+        if word in FILLERS:
+            _term(part[begin:at], found)
+            begin = at + 1
+        elif word in ORGANISATIONS:
+            _term(part[begin:at], found)
+            found.append(Name(place, place + len(word), ORGANIZATION))
+            begin = at + 1
+        elif word in PLACES or (tag == "ns" and len(word) > 1 and word not in GENERIC):
+            _term(part[begin:at], found)
+            begin = _place(part, at, found)
+    _term(part[begin:], found)
+
+
+def _place(part: Sequence[Word], at: int, found: list[Name]) -> int:
+    """A place and what belongs to its name (长江 + 大桥); answers where the next name may begin."""
+    word, _, place = part[at]
+    end = place + len(word)
+    at += 1
+    while at < len(part) and len(part[at][0]) <= 3 and part[at][1] != "ns" and part[at][0] in PLACE_TAILS:
+        end = part[at][2] + len(part[at][0])
+        at += 1
+    found.append(Name(place, end, PLACE))
+    return at
+
+
+def _term(part: Sequence[Word], found: list[Name]) -> None:
+    """Nouns that belong together, as far as they may be a term; whether they are, many texts together tell."""
+    first, last = 0, len(part)
+    while last - first > 1 and part[first][1] in ("s", "b", "an"):
+        first += 1
+    while last > first and part[last - 1][1] in ("s", "b"):
+        last -= 1
+    while last - first > 1 and (last - first > _MOST_WORDS or part[last - 1][2] - part[first][2] > _LONGEST_TERM - 2):
+        first += 1
+    if first >= last:
+        return
+    start, end = part[first][2], part[last - 1][2] + len(part[last - 1][0])
+    if last - first == 1:
+        word, tag, _ = part[first]
+        kind = _kind(word, tag)
+        if kind:
+            found.append(Name(start, end, kind))
+    elif end - start > 3:
+        found.append(Name(start, end, TERM))
+
+
+def _kind(word: str, tag: str) -> str:
+    if len(word) < 2 or not is_telling(word):
+        return ""
+    if tag == "nt":
+        return ORGANIZATION
+    return TERM if tag == "nz" or (tag in ("n", "j") and len(word) >= 3) else ""
+
+
+def is_telling(word: str) -> bool:
+    """Whether a word by itself can be a name: neither one that stands for anything, nor a figure."""
+    return word not in GENERIC and not _FIGURES.fullmatch(word)
