@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 import httpx
 
+from qianxun.answer_types import Answer, AnswerEvent
 from qianxun.client.connection import Connection, Patience, Request
 from qianxun.client.events import EventSender
+from qianxun.client.questions import AskOptions, asked_question, heard
 from qianxun.client.reading import (
     Readiness,
     Sent,
@@ -33,6 +36,7 @@ from qianxun.pipelines.ingest import Labels, Report, Watch
 from qianxun.pipelines.layered import LayeredRecall
 from qianxun.pipelines.options import FusionName, Mode
 from qianxun.records.logs import Feedback, LogEntry
+from qianxun.service.answer_shapes import read_answer
 from qianxun.service.layered_shapes import layered_body, read_layered
 from qianxun.service.shapes import read_chunk, read_explained, read_log, read_recall, retrieval_body
 from qianxun.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
@@ -306,6 +310,23 @@ class Client:
         asked = options | {"weights": both(options.get("weights"))}
         body = retrieval_body(query, **asked) | ({"chunk_id": chunk_id} if chunk_id else {})
         return await self._ask(_search(f"v1/explain/{knowledge_base}", body), read_explained)
+
+    # ── answers ──────────────────────────────────────────────────────────────────────────────────
+
+    async def ask(self, knowledge_base: int, question: str, **options: Unpack[AskOptions]) -> Answer:
+        """As `Engine.ask`. Pictures and tables in files are those of this machine; they are sent along."""
+        headers = _traced(options.pop("trace_id", ""))
+        return await self._ask(await asked_question(knowledge_base, question, options, headers), read_answer)
+
+    async def ask_stream(
+        self, knowledge_base: int, question: str, **options: Unpack[AskOptions]
+    ) -> AsyncGenerator[AnswerEvent, None]:
+        """As `Engine.ask_stream`: whoever stops listening hangs up, and the service ends the model's call."""
+        headers = _traced(options.pop("trace_id", ""))
+        asked = await asked_question(knowledge_base, question, options, headers, stream=True)
+        async with aclosing(heard(self._connection, asked)) as events:
+            async for event in events:
+                yield event
 
     # ── the log ──────────────────────────────────────────────────────────────────────────────────
 

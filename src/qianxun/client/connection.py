@@ -7,7 +7,7 @@ import json
 import math
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, NoReturn, Protocol
@@ -24,6 +24,7 @@ BROKEN = (httpx.NetworkError, httpx.ConnectTimeout, httpx.RemoteProtocolError)
 SAFE = frozenset(("GET", "PUT", "DELETE"))
 QUICK_SECONDS = 5.0  # a service that refuses later than this has worked on the request: once more would load it more
 BUSY = ("overloaded", "records_unavailable")
+EVENTS = "text/event-stream"
 # What the service calls a request that it could not read.
 MISTAKES = frozenset(("validation", "bad_request"))
 
@@ -120,6 +121,36 @@ class Connection:
             await asyncio.sleep(max(wait, self._pause(attempt)))
         raise AssertionError("unreachable: the last attempt returns or raises")
 
+    async def listen(self, request: Request) -> AsyncGenerator[bytes, None]:
+        """The answer piece by piece, as it comes; asked once. Raises as `ask` does, also in the midst."""
+        bounds = httpx.Timeout(self._patience.answer_seconds, connect=self._patience.connect_seconds)
+        asked = self._client.build_request(
+            request.method,
+            request.path,
+            content=_written(request),
+            headers={**(request.headers or {}), "content-type": "application/json", "accept": EVENTS},
+            timeout=bounds,
+        )
+        try:
+            response = await self._client.send(asked, stream=True)
+            try:
+                if not response.is_success or not response.headers.get("content-type", "").startswith(EVENTS):
+                    await response.aread()
+                    self._data(request, response)
+                    raise ServiceUnavailable(f"{self.url} 没有一边写一边给", hint="检查地址与版本")
+                async for piece in response.aiter_bytes():
+                    yield piece
+            finally:
+                await response.aclose()
+        except httpx.ReadTimeout as error:
+            raise ServiceUnavailable(
+                f"服务 {self.url} 有 {self._patience.answer_seconds:g} 秒没有动静", hint="稍后再试；看看它的日志与负载"
+            ) from error
+        except BROKEN as error:
+            self._give_up(error)
+        except (httpx.TimeoutException, httpx.InvalidURL, httpx.ProtocolError, httpx.DecodingError) as error:
+            raise ServiceUnavailable(f"与服务 {self.url} 说不通：{error}", hint="检查地址，再试一次") from error
+
     async def _ask_once(self, request: Request) -> httpx.Response:
         seconds = self._patience.work_seconds if request.takes_long else self._patience.answer_seconds
         bounds = httpx.Timeout(seconds, connect=self._patience.connect_seconds)
@@ -179,7 +210,7 @@ class Connection:
         if response.is_success:
             return told["data"]
         word = str(told.get("error") or "")
-        message, hint = _said(told)
+        message, hint = said(told)
         raise of_word(request.mistake if word in MISTAKES else word, message, hint=hint)
 
 
@@ -237,7 +268,7 @@ def _envelope(response: httpx.Response) -> dict[str, Any] | None:
     return told if isinstance(told, dict) and "code" in told and "data" in told else None
 
 
-def _said(told: Mapping[str, Any]) -> tuple[str, str]:
+def said(told: Mapping[str, Any]) -> tuple[str, str]:
     """The message, and what to do next: the service says both in one, as `str` of an error does."""
     said = str(told.get("msg") or "服务没有说明原因")
     message, _, hint = said.rpartition("　")
