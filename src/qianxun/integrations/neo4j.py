@@ -131,9 +131,8 @@ class Neo4jAdapter:
 
     def check(self) -> str:
         """Asks the server whether it is there, and takes us; answers what it calls itself."""
-        with self._errors():
-            with self._driver.session(database=self._database) as session:
-                return str(session.run("RETURN 1").consume().server.agent)
+        with self._errors(), self._driver.session(database=self._database) as session:
+            return str(session.run("RETURN 1").consume().server.agent)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
