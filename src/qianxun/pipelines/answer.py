@@ -123,6 +123,7 @@ async def retrieve(answering: Answering, state: AnswerState) -> AnswerState:
     state = replace(
         state,
         found=found,
+        has_new={each.chunk.key for each in found} != {each.chunk.key for each in state.found},
         graph=recall.context if not state.asked else state.graph,
         table=table or state.table,
         asked=(*state.asked, state.wording),

@@ -87,6 +87,7 @@ class AnswerState:
     wording: str = ""  # what is searched for next; "": nothing more
     asked: tuple[str, ...] = ()  # what was searched for, in order
     found: tuple[Found, ...] = ()  # by all searches together, best first
+    has_new: bool = False  # the last search found what none before it had
     graph: GraphContext = NO_CONTEXT
     table: TableReply | None = None
     grade: Grade | None = None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
 
-from qianxun.answer_types import QueryMode
+from qianxun.answer.assemble import assemble
+from qianxun.answer_types import AnswerContext, QueryMode
 from qianxun.errors import NotFound, QianxunError
 from qianxun.graph.network import KnowledgeGraph
 from qianxun.ingest.sandbox import ParserPool
+from qianxun.pipelines.answer_state import AnswerState
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.graphing import graph_of
 from qianxun.pipelines.layered import LayeredRecall
@@ -20,6 +22,8 @@ from qianxun.ports import RerankModel
 from qianxun.types import Degraded, Filter, Found
 
 log = logging.getLogger(__name__)
+
+REWORDED: Final = 0.9  # of the score of what the question itself did not find, or found worse
 
 Search: TypeAlias = Callable[[str, QueryMode], Awaitable[ModeRecall]]
 Graph: TypeAlias = Callable[[], Awaitable[tuple[KnowledgeGraph | None, tuple[Degraded, ...]]]]
@@ -51,13 +55,23 @@ def reader_of(base: OpenBase) -> RerankModel | None:
 
 
 def merged(before: Sequence[Found], found: Sequence[Found], top_k: int) -> tuple[Found, ...]:
-    """Both together, each chunk once with its better score, best first."""
-    best: dict[int, Found] = {}
-    for each in (*before, *found):
-        held = best.get(each.chunk.key)
-        if held is None or each.score > held.score:
-            best[each.chunk.key] = each
+    """What another wording found beside what earlier ones did: each chunk once with its better score, best first.
+
+    A score speaks of the wording that was searched for; how well that says the question nobody knows.
+    """
+    if not before:
+        return tuple(found[:top_k])
+    best = {each.chunk.key: each for each in before}
+    for each in found:
+        held, reworded = best.get(each.chunk.key), replace(each, score=each.score * REWORDED)
+        if held is None or reworded.score > held.score:
+            best[each.chunk.key] = reworded
     return tuple(sorted(best.values(), key=lambda each: (-each.score, each.chunk.key)))[:top_k]
+
+
+def context_of(state: AnswerState) -> AnswerContext:
+    """What an answer may be made of: what came with the question, then what was found, and what the graph says."""
+    return assemble(state.found, graph=state.graph, given=state.given)
 
 
 async def graph_or_reason(base: OpenBase, where: Filter) -> tuple[KnowledgeGraph | None, tuple[Degraded, ...]]:

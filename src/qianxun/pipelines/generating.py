@@ -9,13 +9,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
 
-from qianxun.answer.assemble import assemble
-from qianxun.answer.generate import AnswerGenerator
+from qianxun.answer.generate import AnswerGenerator, declined
 from qianxun.answer.written import Written
 from qianxun.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, SentenceCited, SourcesFound, Token
 from qianxun.errors import ModelError
 from qianxun.pipelines.answer_state import AnswerState, TableReply
-from qianxun.pipelines.answering import Answering, reader_of
+from qianxun.pipelines.answering import Answering, context_of, reader_of
 from qianxun.pipelines.base import OpenBase, in_model_thread
 from qianxun.pipelines.model_step import writer
 from qianxun.pipelines.streaming import streamed
@@ -78,8 +77,10 @@ class Writing:
         state = self.state
         if state.table is not None:
             return _from_cells(state.table)
-        if not state.is_direct or self.generator.llm is not None:
+        if self.generator.llm is not None:
             return None
+        if not state.is_direct:  # whoever graded by rules has looked as closely as whoever would write by rules
+            return declined(state.question) if state.grade is not None and not state.grade.is_enough else None
         is_greeting = state.analysis is not None and state.analysis.kind == "greeting"
         return Answer(GREETING if is_greeting else BYPASSED, form="direct")
 
@@ -110,7 +111,7 @@ class Writing:
 
 async def writing_of(answering: Answering, state: AnswerState) -> Writing:
     model, failed = (None, ()) if state.table is not None else await writer(answering.base)
-    context = AnswerContext() if state.is_direct else assemble(state.found, graph=state.graph, given=state.given)
+    context = AnswerContext() if state.is_direct else context_of(state)
     return Writing(answering.base, state, AnswerGenerator(model, reader_of(answering.base)), context, failed)
 
 

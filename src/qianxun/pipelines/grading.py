@@ -10,11 +10,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from qianxun.answer.assemble import assemble
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.answer_types import Passage
 from qianxun.pipelines.answer_state import AnswerState, Grade, Step
-from qianxun.pipelines.answering import Answering, reader_of
+from qianxun.pipelines.answering import Answering, context_of, reader_of
 from qianxun.pipelines.model_step import asked_model, list_of, writer
 from qianxun.types import Found
 
@@ -32,7 +31,9 @@ _TASK: Final = (
 
 async def graded(answering: Answering, state: AnswerState) -> tuple[Grade, tuple[Found, ...], Step]:
     """The grade, and what was found with the relevant first."""
-    passages = assemble(state.found, given=state.given).passages
+    passages = context_of(state).passages
+    if state.grade is not None and not state.has_new:
+        return state.grade, state.found, Step("rules", {**_said(state.grade), "unchanged": True})
     by_rules = await _by_rules(answering, state, passages)
     if not passages or _is_clear(by_rules):
         return by_rules, state.found, _step(by_rules, "rules")

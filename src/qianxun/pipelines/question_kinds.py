@@ -37,7 +37,7 @@ _LIST: Final = re.compile(
 )
 _DEFINITION: Final = re.compile(
     r"^(?:请问)?(?:什么是|什么叫|何谓|何为|啥是|解释一下)|的(?:定义|含义|概念|意思|全称|简称)|"
-    r"^.{1,24}(?:是什么(?:意思|东西)?|是啥|指的?是?什么|是指什么|什么意思)$|"
+    r"^[^的]{1,24}(?:是什么(?:意思|东西)?|是啥|指的?是?什么|是指什么|什么意思)$|"
     r"^what (?:is|are) (?:an? |the )?[\w\s-]{1,40}$|\bdefine\b"
 )
 # 甲的乙的丙: what is asked of is itself asked for. 的 before a quantity or a plain adjective chains nothing.

@@ -23,6 +23,7 @@ KNOWN: Final = (
     "wording",
     "asked",
     "found",
+    "has_new",
     "graph",
     "table",
     "grade",
