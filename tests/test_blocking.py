@@ -109,6 +109,29 @@ def test_a_call_under_way_ends_with_the_block(tmp_path: Path) -> None:
     assert [type(each) for each in told] == [BadInput]
 
 
+def test_calls_while_the_engine_closes_end_one_way_or_the_other(tmp_path: Path) -> None:
+    told: list[object] = []
+
+    def ask(rag: BlockingEngine) -> None:
+        while True:
+            try:
+                told.append(rag.of("other").knowledge_bases())
+            except BadInput as error:
+                told.append(error)
+                return
+
+    with open_blocking(tmp_path, background=False) as rag:
+        threads = [threading.Thread(target=ask, args=(rag,), daemon=True) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        while len(told) < 20:
+            threading.Event().wait(0.001)
+    for thread in threads:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)  # nobody waits for ever
+    assert sum(isinstance(each, BadInput) for each in told) == 4
+
+
 class Stream:
     """A stream that counts how often it was closed, in the task that opened it."""
 

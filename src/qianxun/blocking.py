@@ -14,6 +14,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from queue import SimpleQueue
@@ -26,6 +27,34 @@ Result = TypeVar("Result")
 _END: Final = object()
 
 
+@dataclass
+class _Calls:
+    """What threads have under way on a loop. Begun under ``lock``: after the end nothing begins."""
+
+    under_way: set[asyncio.Task[Any]] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    has_ended: bool = False
+
+    async def counted(self, work: Coroutine[Any, Any, Result]) -> Result:
+        call = asyncio.current_task()
+        assert call is not None
+        self.under_way.add(call)
+        try:
+            return await work
+        finally:
+            self.under_way.discard(call)
+
+    async def end(self) -> None:
+        with self.lock:
+            self.has_ended = True
+        for _ in range(3):  # what was begun a moment ago becomes a task, and the task takes its first step
+            await asyncio.sleep(0)
+        calls = tuple(self.under_way)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+
 class BlockingEngine:
     """Every method of `Engine` under its own name and without ``await``; ``ask_stream`` gives an iterator.
 
@@ -36,8 +65,7 @@ class BlockingEngine:
         """Speaks with an engine that was opened on ``loop``, which somebody else keeps running."""
         self.engine = engine
         self.loop = loop
-        self._calls: set[asyncio.Task[Any]] = set()
-        self._is_closing = False
+        self._calls = _Calls()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -76,7 +104,7 @@ class BlockingEngine:
         try:
             return await asyncio.wrap_future(begun)
         except asyncio.CancelledError:
-            if self._is_closing:
+            if self._calls.has_ended:
                 raise _closed() from None
             raise
 
@@ -96,29 +124,17 @@ class BlockingEngine:
 
     async def end_calls(self) -> None:
         """Ends what other threads have under way, and takes nothing more: the engine is about to close."""
-        self._is_closing = True
-        calls = tuple(self._calls)
-        for call in calls:
-            call.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
+        await self._calls.end()
 
     def _begin(self, work: Coroutine[Any, Any, Result], instead: str) -> Future[Result]:
         if _running() is self.loop:
             work.close()
             raise BadInput("在引擎自己的事件循环里不能阻塞等待", hint=f"请改用 {instead}")
-        if self._is_closing or not self.loop.is_running():
-            work.close()
-            raise _closed()
-        return asyncio.run_coroutine_threadsafe(self._counted(work), self.loop)
-
-    async def _counted(self, work: Coroutine[Any, Any, Result]) -> Result:
-        call = asyncio.current_task()
-        assert call is not None
-        self._calls.add(call)
-        try:
-            return await work
-        finally:
-            self._calls.discard(call)
+        with self._calls.lock:
+            if self._calls.has_ended or not self.loop.is_running():
+                work.close()
+                raise _closed()
+            return asyncio.run_coroutine_threadsafe(self._calls.counted(work), self.loop)
 
 
 @contextmanager
