@@ -118,7 +118,7 @@ def _read_prose(found: _Found, title: str, given: Sequence[Span], analyser: Anal
     topic = _topic(found, title)
     called_so.append(topic)  # -1: what the text is about
     bare = skeleton(words.folded, names)
-    for each in stated(bare, words.folded, words.verbs, words.nouns):
+    for each in stated(bare, words.folded, words.verbs, words.nouns, analyser.has_word):
         found.state(called_so[each.source], called_so[each.target], each.type, each.start, each.end)
     for other in called(bare, words.folded):
         own, alias = called_so[other.name], text[other.start : other.end].strip()
@@ -174,7 +174,7 @@ def _told_words(text: str, analyser: Analyser) -> _Words:
     tagged = analyser.tagged(folded) if _HAN.search(folded) else []
     at = 0
     for word, tag in tagged:
-        if tag == "v" and len(word) > 1 and analyser.has_word(word):  # what is merely guessed to be one is none
+        if tag == "v":
             verbs[at] = word
         elif tag[0] == "n":
             nouns.add(at)

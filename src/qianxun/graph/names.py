@@ -27,7 +27,7 @@ from qianxun.graph.words import (
 
 PERSON, PLACE, ORGANIZATION, WORK, TERM = "PERSON", "PLACE", "ORGANIZATION", "WORK", "TERM"
 
-_ORGANISATION_TAIL: Final = re.compile(f"(?:{'|'.join(sorted(ORGANISATION_TAILS))})$")
+_ORGANISATION_TAILS: Final = tuple(sorted(ORGANISATION_TAILS))
 _NOUNS: Final = frozenset(("n", "nr", "ns", "nt", "nz", "nrt", "nrfg", "vn", "j", "ng", "b", "an", "s"))
 _PEOPLE: Final = frozenset(("nr", "nrt", "nrfg"))
 _WORK: Final = re.compile(r"[《〈]([^《》〈〉\n]{1,60})[》〉]")
@@ -38,7 +38,7 @@ _DOT: Final = re.compile(r"[·•‧・]")
 _SYLLABLE: Final = f"[{''.join(sorted(SYLLABLES))}]"
 _FOREIGN: Final = re.compile(f"{_SYLLABLE}{{1,8}}(?:[·•‧・](?:{_SYLLABLE}|[A-Za-z]){{1,12}}){{1,4}}")
 _FIGURES: Final = re.compile(r"[\d０-９.,%％零〇一二三四五六七八九十百千万亿第年月日号时分秒]+")
-_LEGAL_FORM: Final = re.compile("(?:有限责任公司|有限公司|股份公司)$")
+_LEGAL_FORMS: Final = ("有限责任公司", "有限公司", "股份公司")
 _BREAKS_NAME: Final = re.compile(
     "[的了着和与及或在由向对将被把]|收购|投资|成立|设立|持有|参股|转让|出售|委托|聘请|包括|成为|作为"
 )
@@ -104,10 +104,11 @@ def spoken_names(tagged: Sequence[tuple[str, str]]) -> list[Name]:
     for place, (word, tag) in enumerate(tagged):
         if tag in _NOUNS or word in PLACES:
             run.append((word, tag, at))
-            if _LEGAL_FORM.search(word) and (begin := _begin_of_company(tagged, place, at)) < run[0][2]:
+            if word.endswith(_LEGAL_FORMS) and (begin := _begin_of_company(tagged, place, at)) < run[0][2]:
                 companies.append(Name(begin, at + len(word), ORGANIZATION))
         elif run:
-            _cut(run, found)
+            if len(run) > 1 or len(run[0][0]) > 2 or run[0][1] != "n" or run[0][0] in PLACES:  # 人, 问题: no names
+                _cut(run, found)
             run = []
         elif tag == "t" and word in DYNASTIES:
             found.append(Name(at, at + len(word), TERM))
@@ -137,7 +138,7 @@ def _cut(run: Sequence[Word], found: list[Name]) -> None:
     while at < len(run):
         word, tag, place = run[at]
         taken = _person(run, at) if tag in _PEOPLE else 0
-        if taken and not any(_ORGANISATION_TAIL.search(each[0]) for each in run[at + taken : at + taken + 2]):
+        if taken and not any(each[0].endswith(_ORGANISATION_TAILS) for each in run[at + taken : at + taken + 2]):
             _close(run[start:at], found)
             last = run[at + taken - 1]
             found.append(Name(place, last[2] + len(last[0]), PERSON))
@@ -190,7 +191,7 @@ def is_person(word: str) -> bool:
 
 def _ends_organisation(run: Sequence[Word], start: int, at: int) -> bool:
     word, tag, _ = run[at]
-    if not _ORGANISATION_TAIL.search(word) or (at + 1 < len(run) and _ORGANISATION_TAIL.search(run[at + 1][0])):
+    if not word.endswith(_ORGANISATION_TAILS) or (at + 1 < len(run) and run[at + 1][0].endswith(_ORGANISATION_TAILS)):
         return False
     if at == start:
         return len(word) >= 4 and word not in GENERIC and tag in ("nt", "nz", "n")

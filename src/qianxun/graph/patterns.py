@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -171,25 +171,32 @@ def skeleton(folded: str, names: Sequence[Name]) -> Skeleton:
 # ── statements ───────────────────────────────────────────────────────────────────────────────────
 
 
-def stated(bare: Skeleton, folded: str, verbs: Mapping[int, str], nouns: Container[int]) -> Iterator[Stated]:
-    """What the text says of its names. ``verbs`` and ``nouns`` are those of the folded text, by where they begin."""
+def stated(
+    bare: Skeleton, folded: str, verbs: Mapping[int, str], nouns: Container[int], is_word: Callable[[str], bool]
+) -> Iterator[Stated]:
+    """What the text says of its names.
+
+    ``verbs`` and ``nouns`` are those of the folded text, by where they begin; what is merely guessed to be a word is
+    no verb.
+    """
     text = bare.text
-    for each in _IS_OF.finditer(text):
-        yield from _told(bare, each, bare.name_at(each.start(1)), each.span(3), _said(bare, folded, each, 2))
-    for each in _OF_IS.finditer(text):
-        yield from _told(bare, each, bare.name_at(each.start(2)), each.span(1), _said(bare, folded, each, 3))
-    for each in _ROLE_OF.finditer(text):
-        yield from _told(bare, each, bare.name_at(each.start(1)), each.span(3), each.group(2))
-    for each in _WORK_OF.finditer(text):
-        yield from _told(bare, each, bare.name_at(each.start(1)), each.span(2), "作品")
-    for each in _KIND_OF.finditer(text):
-        yield from _told(bare, each, bare.name_at(each.start(1)), each.span(2), "是")
-    for each in _MADE_BY.finditer(text):
-        yield from _of_subject(bare, each, each.span(1), _BY[each.group(2)])
-    for each in _DOES.finditer(text):
-        yield from _of_subject(bare, each, each.span(2), _SAME[each.group(1)])
-    yield from _of_topic(bare, folded, verbs, nouns)
-    yield from _between(bare.names, folded, verbs, nouns)
+    for found in _IS_OF.finditer(text):
+        yield from _told(bare, found, bare.name_at(found.start(1)), found.span(3), _said(bare, folded, found, 2))
+    for found in _OF_IS.finditer(text):
+        yield from _told(bare, found, bare.name_at(found.start(2)), found.span(1), _said(bare, folded, found, 3))
+    for found in _ROLE_OF.finditer(text):
+        yield from _told(bare, found, bare.name_at(found.start(1)), found.span(3), found.group(2))
+    for found in _WORK_OF.finditer(text):
+        yield from _told(bare, found, bare.name_at(found.start(1)), found.span(2), "作品")
+    for found in _KIND_OF.finditer(text):
+        yield from _told(bare, found, bare.name_at(found.start(1)), found.span(2), "是")
+    for found in _MADE_BY.finditer(text):
+        yield from _of_subject(bare, found, found.span(1), _BY[found.group(2)])
+    for found in _DOES.finditer(text):
+        yield from _of_subject(bare, found, found.span(2), _SAME[found.group(1)])
+    for each in (*_of_topic(bare, folded, verbs, nouns), *_between(bare.names, folded, verbs, nouns)):
+        if is_word(each.type) or is_word(each.type[:-1]):  # 转化为
+            yield each
 
 
 def _said(bare: Skeleton, folded: str, found: re.Match[str], group: int) -> str:

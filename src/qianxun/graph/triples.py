@@ -31,7 +31,7 @@ _KEYED: Final = re.compile(
 )
 _OF: Final = " 的 "
 _IS: Final = (" 是 ", " 为 ")
-_ENDS_SENTENCE: Final = re.compile(r"[。！？]")
+_ENDS_SENTENCE: Final = re.compile(r"[。！]")
 _SEPARATOR: Final = re.compile(r"[、;；/／|，,]|(?<=[\u3400-\u9fff》])[ \u3000]+(?=[\u3400-\u9fff《])")
 _LOOSE: Final = re.compile(r"[，, \u3000]")
 _BRACKETS: Final = re.compile(r"[（(【\[]")
