@@ -11,7 +11,7 @@ import pytest
 from qianxun import RAGAnythingAdapter
 from qianxun.answer_types import QUERY_MODES
 from qianxun.engine import Engine
-from qianxun.errors import BadSettings
+from qianxun.errors import BadInput, BadSettings
 from qianxun.integrations.rag_anything import AdapterConfig, read_config
 from tests.integrations.material import filled
 
@@ -42,6 +42,36 @@ def test_a_folder_is_opened_on_first_use_and_let_go(tmp_path: Path) -> None:
             assert len({each.answer for each in told}) == 1
         async with Engine.open(tmp_path, background=False) as engine:
             assert len(await engine.knowledge_bases()) == 1
+
+    asyncio.run(main())
+
+
+def test_one_loop_after_another_and_without_closing(tmp_path: Path) -> None:
+    async def fill() -> None:
+        async with Engine.open(tmp_path, background=False) as engine:
+            await filled(engine)
+
+    asyncio.run(fill())
+    adapter = RAGAnythingAdapter(tmp_path)
+    told = [asyncio.run(adapter.query("胰岛素是什么", mode="local")).answer for _ in range(2)]
+    assert told[0] == told[1]
+
+    async def closed() -> str:
+        first = await adapter.query("胰岛素是什么", mode="local")
+        await adapter.aclose()
+        assert (await adapter.query("胰岛素是什么", mode="local")).answer == first.answer  # opened again
+        return first.answer
+
+    assert asyncio.run(closed()) == told[0]
+
+
+def test_two_loops_at_once_are_refused(tmp_path: Path) -> None:
+    adapter = RAGAnythingAdapter(tmp_path)
+
+    async def main() -> None:
+        async with adapter:
+            with pytest.raises(BadInput, match="另一个事件循环"):
+                await asyncio.to_thread(lambda: asyncio.run(adapter.query("胰岛素")))
 
     asyncio.run(main())
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
 from qianxun.answer_types import Answer, QueryMode
 from qianxun.engine import Engine
-from qianxun.errors import BadSettings
+from qianxun.errors import BadInput, BadSettings
 from qianxun.integrations.hybrid_retriever import GraphId, base_of
 
 
@@ -32,6 +32,14 @@ class AdapterConfig:
     engine: Engine | None = None
 
 
+@dataclass
+class _OfLoop:
+    loop: asyncio.AbstractEventLoop
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    owned: AsyncExitStack = field(default_factory=AsyncExitStack)
+    engine: Engine | None = None
+
+
 class RAGAnythingAdapter:
     """Asks one graph of one data folder. Close it with `aclose`, or use it as an asynchronous context manager.
 
@@ -40,9 +48,7 @@ class RAGAnythingAdapter:
 
     def __init__(self, config: Any = None) -> None:
         self.config = read_config(config)
-        self._engine = self.config.engine
-        self._opening = asyncio.Lock()
-        self._owned = AsyncExitStack()
+        self._of: _OfLoop | None = None
 
     async def query(self, text: str, mode: QueryMode | None = None, **options: Any) -> Answer:
         """``options`` are those of `Engine.ask`: top_k, where, history, multimodal_content, trace_id."""
@@ -59,9 +65,11 @@ class RAGAnythingAdapter:
 
     async def aclose(self) -> None:
         """Lets the folder go, where this adapter has opened it. The next query would open it again."""
-        async with self._opening:
-            self._engine = self.config.engine
-            await self._owned.aclose()
+        own, self._of = self._of, None
+        if own is not None and own.loop is asyncio.get_running_loop():
+            async with own.opening:
+                own.engine = None
+                await own.owned.aclose()
 
     async def __aenter__(self) -> Self:
         await self._opened()
@@ -71,11 +79,22 @@ class RAGAnythingAdapter:
         await self.aclose()
 
     async def _opened(self) -> Engine:
-        async with self._opening:
-            if self._engine is None:
-                opening = Engine.open(self.config.working_dir)
-                self._engine = await self._owned.enter_async_context(opening)
-            return self._engine
+        if self.config.engine is not None:
+            return self.config.engine
+        own = self._here()
+        async with own.opening:
+            if own.engine is None:
+                own.engine = await own.owned.enter_async_context(Engine.open(self.config.working_dir))
+            return own.engine
+
+    def _here(self) -> _OfLoop:
+        """What was opened on this loop. An engine ends with the loop that it was opened on."""
+        loop = asyncio.get_running_loop()
+        if self._of is None or self._of.loop is not loop:
+            if self._of is not None and self._of.loop.is_running():
+                raise BadInput("这个适配器正在另一个事件循环里使用", hint="每个事件循环各建一个，或先 aclose()")
+            self._of = _OfLoop(loop)
+        return self._of
 
 
 def read_config(config: Any) -> AdapterConfig:
@@ -86,7 +105,7 @@ def read_config(config: Any) -> AdapterConfig:
         return AdapterConfig(engine=config)
     if isinstance(config, str | Path):
         return AdapterConfig(working_dir=config)
-    known = [field.name for field in fields(AdapterConfig)]
+    known = [each.name for each in fields(AdapterConfig)]
     if not isinstance(config, Mapping):
         if not hasattr(config, "working_dir"):
             raise BadSettings(f"{type(config).__name__} 不是设置", hint="可以是映射、数据目录，或有 working_dir 的对象")
