@@ -197,11 +197,14 @@ def _come_apart(count: int, edges: Edges, largest: int) -> Places:
 
 def _leiden(count: int, edges: Edges, resolution: float) -> Places:
     """The community of each node, numbered from 0 by first nodes; a node without edges is one of its own."""
+    names = [str(node) for node in range(count)]
     found: dict[str, int] = {}
     if len(edges):
-        told = zip(map(str, edges.low.tolist()), map(str, edges.high.tolist()), edges.weights.tolist(), strict=True)
-        _, found = graspologic_native.leiden(list(told), None, resolution, _RANDOMNESS, 1, True, _SEED, 1)
-    labels = np.array([found.get(str(node), -1 - node) for node in range(count)], dtype=np.int64)
+        columns = zip(edges.low.tolist(), edges.high.tolist(), edges.weights.tolist(), strict=True)
+        # A comprehension lets other threads run, list(map(…)) would keep them waiting until the last edge.
+        told = [(names[low], names[high], weight) for low, high, weight in columns]
+        _, found = graspologic_native.leiden(told, None, resolution, _RANDOMNESS, 1, True, _SEED, 1)
+    labels = np.array([found.get(name, -1 - node) for node, name in enumerate(names)], dtype=np.int64)
     return _numbered(labels).astype(np.int64)
 
 
