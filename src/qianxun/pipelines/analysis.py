@@ -14,7 +14,7 @@ from qianxun.pipelines.answer_state import QUESTION_KINDS, Analysis, AnswerState
 from qianxun.pipelines.answering import Answering
 from qianxun.pipelines.follow_ups import Name, Names, standing_alone
 from qianxun.pipelines.model_step import asked_model, choice_of, list_of, text_of, writer
-from qianxun.pipelines.question_kinds import kind_of, without_greeting
+from qianxun.pipelines.question_kinds import is_about_everything, kind_of, without_greeting
 from qianxun.recall.expansion import comparable
 from qianxun.types import Degraded
 
@@ -64,15 +64,16 @@ def _by_rules(answering: Answering, state: AnswerState, names: Names) -> Analysi
     question = standing_alone(query, state.history, names, answering.base.analyser)
     kind = kind_of(question)
     entities = tuple(dict.fromkeys(name.text for name in names(question)))[:MOST_ENTITIES]
-    return Analysis(question, kind, entities, _strategy(kind, bool(entities)))
+    is_broad = not entities and is_about_everything(question)
+    return Analysis(question, kind, entities, _strategy(kind, is_broad), is_broad)
 
 
-def _strategy(kind: QuestionKind, names_something: bool) -> QueryMode:
+def _strategy(kind: QuestionKind, is_broad: bool) -> QueryMode:
     """Broad questions want the communities of the graph; all others the graph beside the base's own recall."""
     if kind == "greeting":
         return "bypass"
     if kind == "summary":
-        return "hybrid" if names_something else "global"
+        return "global" if is_broad else "hybrid"
     return "mix"
 
 
@@ -87,7 +88,8 @@ def _read(told: Mapping[str, Any]) -> Analysis:
     strategy: QueryMode = choice_of(told, "strategy", QUERY_MODES)
     entities = list_of(told, "entities", str, 50)
     named = tuple(dict.fromkeys(each.strip()[:100] for each in entities if each.strip()))[:MOST_ENTITIES]
-    return Analysis(text_of(told, "question", LONGEST), kind, named, strategy)
+    question = text_of(told, "question", LONGEST)
+    return Analysis(question, kind, named, strategy, not named and is_about_everything(question))
 
 
 def _step(analysis: Analysis, form: str, degraded: tuple[Degraded, ...]) -> Step:

@@ -47,6 +47,7 @@ class Analysis:
     kind: QuestionKind = "fact"
     entities: tuple[str, ...] = ()
     strategy: QueryMode = "mix"
+    is_broad: bool = False  # it asks for everything: 总结一下这些资料
 
     @property
     def is_simple(self) -> bool:

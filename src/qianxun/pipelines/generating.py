@@ -17,11 +17,17 @@ from qianxun.pipelines.answer_state import AnswerState, TableReply
 from qianxun.pipelines.answering import Answering, context_of, reader_of
 from qianxun.pipelines.base import OpenBase, in_model_thread
 from qianxun.pipelines.model_step import writer
+from qianxun.pipelines.overviews import is_overview, overview
+from qianxun.pipelines.question_kinds import small_talk_kind
 from qianxun.pipelines.streaming import streamed
 from qianxun.ports import never
 from qianxun.types import Degraded, Message
 
-GREETING: Final = "您好！我根据知识库里的资料回答问题，并注明出处。请直接提问。"
+SMALL_TALK: Final = {
+    "greeting": "您好！我根据知识库里的资料回答问题，并注明出处。请直接提问。",
+    "thanks": "不客气，还有问题请直接提问。",
+    "farewell": "再见！",
+}
 BYPASSED: Final = (
     "按 bypass 的要求没有查阅资料；这里也没有配置语言模型，无法凭空作答。请改用 mix 等检索模式，或配置 chat 模型。"
 )
@@ -79,10 +85,13 @@ class Writing:
             return _from_cells(state.table)
         if self.generator.llm is not None:
             return None
-        if not state.is_direct:  # whoever graded by rules has looked as closely as whoever would write by rules
-            return declined(state.question) if state.grade is not None and not state.grade.is_enough else None
-        is_greeting = state.analysis is not None and state.analysis.kind == "greeting"
-        return Answer(GREETING if is_greeting else BYPASSED, form="direct")
+        if state.is_direct:
+            is_small_talk = state.analysis is not None and state.analysis.kind == "greeting"
+            return Answer(SMALL_TALK[small_talk_kind(state.query)] if is_small_talk else BYPASSED, form="direct")
+        if is_overview(state):
+            return overview(state)
+        # Whoever graded by rules has looked as closely as whoever would write by rules.
+        return declined(state.question) if state.grade is not None and not state.grade.is_enough else None
 
     def _written(self) -> Answer:
         question, history = self.state.question, _messages(self.state)

@@ -15,6 +15,7 @@ from qianxun.answer_types import Passage
 from qianxun.pipelines.answer_state import AnswerState, Grade, Step
 from qianxun.pipelines.answering import Answering, context_of, reader_of
 from qianxun.pipelines.model_step import asked_model, list_of, writer
+from qianxun.pipelines.overviews import is_overview
 from qianxun.types import Found
 
 CLEARLY: Final = 0.85  # the share of a question taken up, and the score, above which nobody need be asked
@@ -62,6 +63,8 @@ async def graded(answering: Answering, state: AnswerState) -> tuple[Grade, tuple
 async def _by_rules(answering: Answering, state: AnswerState, passages: tuple[Passage, ...]) -> Grade:
     if state.table is not None:
         return Grade(True, 1.0, 1.0, "表格的单元格给出了确切的答案")
+    if is_overview(state):
+        return Grade(True, 1.0, 1.0, "问的是全部资料，图谱的社区概括了它们")
     if not passages:
         return Grade(False, reason="没有检索到资料")
     generator = AnswerGenerator(reader=reader_of(answering.base))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, Literal
 
 from qianxun.chinese import fold
 from qianxun.pipelines.answer_state import QuestionKind
@@ -72,6 +72,29 @@ def is_small_talk(text: str) -> bool:
     """Whether every part of it is a greeting, thanks, a farewell or a word to the machine."""
     parts = [part for part in _PAUSES.split(fold(text)) if part]
     return bool(parts) and all(_GREETINGS.fullmatch(part) for part in parts)
+
+
+_THANKS: Final = re.compile(r"谢|感谢|thank|thx|辛苦")
+_FAREWELL: Final = re.compile(r"再见|拜拜|bye|晚安")
+# What a question about everything may say beside that it wants a summary.
+_GENERIC: Final = re.compile(
+    r"知识库|资料库?|文档|文件|材料|报告|文章|内容|信息|主题|要点|重点|观点|思想|情况|全部|所有|整个|全文|整体|总体|"
+    r"这[些个份篇本]?|那[些个份篇本]?|里面?|中|请|帮我|帮忙|给我|一下|简要|简单|主要|大致|"
+    r"总结|概括|概述|综述|归纳|梳理|介绍|讲|说|写|谈|有|都|是|了|些|的|什么|哪些|大意|中心|来看|上|"
+    r"\b(?:summari[sz]e|summary|overview|of|the|this|these|all|documents?|everything|give|me|an?|what|about|is|please)\b"
+)
+
+
+def small_talk_kind(text: str) -> Literal["greeting", "thanks", "farewell"]:
+    said = fold(text)
+    if _FAREWELL.search(said):
+        return "farewell"
+    return "thanks" if _THANKS.search(said) else "greeting"
+
+
+def is_about_everything(text: str) -> bool:
+    """Whether a question for a summary says of nothing in particular: 总结一下这些资料."""
+    return kind_of(text) == "summary" and not any(map(str.isalnum, _GENERIC.sub("", fold(text))))
 
 
 def without_greeting(text: str) -> str:
