@@ -25,7 +25,7 @@ def test_records_and_index_that_disagree_are_found_and_mended(handbook: Run, tmp
     told = handbook("verify", "--json")
     assert told.code == 1
     (base,) = told.json["knowledge_bases"]
-    assert [finding["kind"] for finding in base["findings"]] == ["not_in_records"]
+    assert [finding["kind"] for finding in base["findings"]] == ["orphan_facts", "not_in_records"]
     assert "rebuild --kb 手册" in handbook("verify").err
     assert handbook("rebuild", "--kb", "手册", "--json").code == 0
     assert handbook("verify").code == 0

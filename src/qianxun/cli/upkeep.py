@@ -21,6 +21,8 @@ KINDS = {
     "missing_in_index": ("索引里缺少", "missing in the index"),
     "not_in_records": ("索引里多出", "in the index but not in the records"),
     "orphan_chunk": ("没有文档的块", "chunks without a document"),
+    "orphan_facts": ("没有文档的图谱事实", "graph facts without a document"),
+    "chunk_without_facts": ("尚未读出图谱事实的块", "chunks without graph facts"),
     "chunk_without_vector": ("没有向量的块", "chunks without a vector"),
     "waiting": ("尚未进入索引的变更", "changes that wait for the index"),
     "corrupt": ("损坏", "corrupt"),

@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from qianxun.graph.names import ORGANIZATION, PLACE, TERM, WORK, Name
-
-NAME: Final = "NAME"  # of a kind that is not known
+from qianxun.graph.names import NAME, ORGANIZATION, PLACE, TERM, WORK, Name
 
 _WORD: Final = (
     r"(?:(?:[A-Z]\.){1,4}|(?:St|Dr|Mr|Mrs|Ms|Jr|Sr|Mt|Ft)\.|[A-Z][\w&\-]*(?:['’](?!s\b)[\w\-]+)?)"  # J. R. R. Tolkien

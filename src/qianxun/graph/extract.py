@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from qianxun.chinese import SENTENCE_END, Analyser, fold, places
-from qianxun.graph.english import NAME, english_names, english_statements
-from qianxun.graph.names import TERM, Name, foreign_names, marked_names, spoken_names
+from qianxun.graph.english import english_names, english_statements
+from qianxun.graph.names import NAME, TERM, Name, foreign_names, marked_names, spoken_names
 from qianxun.graph.patterns import called, skeleton, stated
 from qianxun.graph.triples import Triple, listed_values, of_lines, of_rows, of_table, parts_of
 from qianxun.graph_types import Facts, Mention, Span, StatedAlias, Statement
@@ -176,7 +176,7 @@ def _told_words(text: str, analyser: Analyser) -> _Words:
     for word, tag in tagged:
         if tag == "v":
             verbs[at] = word
-        elif tag[0] == "n":
+        elif tag[:1] == "n":
             nouns.add(at)
         at += len(word)
     return _Words(folded, tagged, verbs, nouns)

@@ -26,6 +26,7 @@ from qianxun.graph.words import (
 )
 
 PERSON, PLACE, ORGANIZATION, WORK, TERM = "PERSON", "PLACE", "ORGANIZATION", "WORK", "TERM"
+NAME: Final = "NAME"  # of a kind that is not known
 
 _ORGANISATION_TAILS: Final = tuple(sorted(ORGANISATION_TAILS))
 _NOUNS: Final = frozenset(("n", "nr", "ns", "nt", "nz", "nrt", "nrfg", "vn", "j", "ng", "b", "an", "s"))
@@ -98,24 +99,26 @@ def _bound(at: int, limit: int, bounds: Container[int], step: int) -> int:
 def spoken_names(tagged: Sequence[tuple[str, str]]) -> list[Name]:
     """Names by part of speech: each run of nouns is cut into the names that it is made of."""
     found: list[Name] = []
-    companies: list[Name] = []
+    certain: list[Name] = []
     run: list[Word] = []
     at = 0
     for place, (word, tag) in enumerate(tagged):
         if tag in _NOUNS or word in PLACES:
             run.append((word, tag, at))
             if word.endswith(_LEGAL_FORMS) and (begin := _begin_of_company(tagged, place, at)) < run[0][2]:
-                companies.append(Name(begin, at + len(word), ORGANIZATION))
+                certain.append(Name(begin, at + len(word), ORGANIZATION))
         elif run:
             if len(run) > 1 or len(run[0][0]) > 2 or run[0][1] != "n" or run[0][0] in PLACES:  # 人, 问题: no names
                 _cut(run, found)
             run = []
+        if not tag and len(word) > 1:  # of the base's own dictionary
+            certain.append(Name(at, at + len(word), NAME))
         elif tag == "t" and word in DYNASTIES:
             found.append(Name(at, at + len(word), TERM))
         at += len(word)
     if run:
         _cut(run, found)
-    return companies + found  # those come first: words inside them are no names of their own
+    return certain + found  # those come first: words inside them are no names of their own
 
 
 def _begin_of_company(tagged: Sequence[tuple[str, str]], place: int, at: int) -> int:

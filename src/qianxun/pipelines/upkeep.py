@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from qianxun.errors import IndexUnusable
+from qianxun.graph.extract import reader
 from qianxun.pipelines.base import OpenBase, Serving, stamp_for
+from qianxun.pipelines.graphing import is_wanted, read_unread
 from qianxun.pipelines.indexing import Drained, Fresh, drain, entries_of, is_out_of_step, unbroken, with_vectors
 from qianxun.ports import EmbeddingModel, Index
-from qianxun.records import bases, chunks, database, listing, outbox, pairs, terms
+from qianxun.records import bases, chunks, database, graph, listing, outbox, pairs, terms
 from qianxun.records.chunks import Material
 from qianxun.types import IndexBatch, IndexEntry, Keys
 
@@ -29,7 +31,9 @@ LOOKS = 5  # how often `verify` waits for a moment without writes
 class Finding:
     """One way in which records and index disagree."""
 
-    kind: str  # missing_in_index | not_in_records | orphan_chunk | {chunk,question}_without_vector | waiting | corrupt
+    # missing_in_index | not_in_records | orphan_{chunk,facts} | {chunk,question}_without_vector | chunk_without_facts |
+    # waiting | corrupt
+    kind: str
     count: int
     examples: tuple[int, ...] = ()
     detail: str = ""
@@ -119,6 +123,7 @@ def _entries(base: OpenBase, model: EmbeddingModel | None, page: list[Material])
 def _change_model(base: OpenBase, model: EmbeddingModel | None) -> None:
     name, dimension = (model.name, model.dimension) if model else ("", 0)
     with base.records.writing() as tx:
+        graph.drop_orphans(tx, base.id)
         if (base.about.embedding_model, base.about.dimension) == (name, dimension):
             bases.revise(tx, base.id)  # another index may answer otherwise
             return
@@ -139,10 +144,12 @@ async def verify(base: OpenBase) -> Verdict:
     for _ in range(LOOKS):
         with suppress(IndexUnusable):  # what the index cannot take is found below
             await drain(base)
+        if is_wanted(base):
+            await read_unread(base)
         async with base.indexing:  # the index stands still; the records are read in one transaction
             held = await asyncio.to_thread(_look, base)
             findings = (*held.findings, *await _check_index(base, held))
-        if not held.waiting:
+        if not held.waiting and not held.unread:
             break
     return Verdict(base.about.name, held.tally.get("indexed", 0), held.tally["chunks"], findings)
 
@@ -154,6 +161,7 @@ class _Held:
 
     findings: tuple[Finding, ...]
     waiting: int
+    unread: int  # chunks without facts, where there should be some
     served: Keys
     asked: Keys
     tally: Mapping[str, int]
@@ -162,18 +170,22 @@ class _Held:
 def _look(base: OpenBase) -> _Held:
     with base.records.reading() as tx:
         waiting = outbox.depth(tx, base.id)
-        findings = tuple(_waiting(waiting) if waiting else _check_chunks(base, tx))
+        unread = graph.unread_count(tx, base.id, reader(base.analyser)) if is_wanted(base) and not waiting else 0
+        findings = tuple(_waiting(waiting) if waiting else _check_chunks(base, tx, unread))
         damage = (Finding("corrupt", 1, detail=problem) for problem in database.integrity_problems(tx))
         served, asked = chunks.served_keys(tx, base.id), pairs.served_keys(tx, base.id)
-        return _Held((*damage, *findings), waiting, served, asked, listing.tally(tx, base.id))
+        return _Held((*damage, *findings), waiting, unread, served, asked, listing.tally(tx, base.id))
 
 
 def _waiting(count: int) -> Iterator[Finding]:
     yield Finding("waiting", count, detail="变更尚未进入索引")
 
 
-def _check_chunks(base: OpenBase, tx: Any) -> Iterator[Finding]:
+def _check_chunks(base: OpenBase, tx: Any, unread: int) -> Iterator[Finding]:
     yield from _keys("orphan_chunk", chunks.orphans(tx, base.id))
+    yield from _keys("orphan_facts", graph.orphans(tx, base.id))
+    if unread:
+        yield Finding("chunk_without_facts", unread)
     if base.model is not None:
         yield from _keys("chunk_without_vector", chunks.without_vector(tx, base.id, base.model_name))
         yield from _keys("question_without_vector", pairs.without_vector(tx, base.id, base.model_name))

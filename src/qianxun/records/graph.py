@@ -258,6 +258,15 @@ def orphans(tx: Connection, knowledge_base: int) -> Keys:
     return np.fromiter(tx.execute(query).scalars(), dtype=np.int64)
 
 
+def drop_orphans(tx: Connection, knowledge_base: int) -> None:
+    """Facts whose chunk is gone without them: nothing but a damaged database has any."""
+    gone = select(GraphFactsRow.chunk_key).outerjoin(ChunkRow, ChunkRow.key == GraphFactsRow.chunk_key)
+    gone = gone.where(GraphFactsRow.knowledge_base_id == knowledge_base, ChunkRow.key.is_(None))
+    doomed = list(tx.execute(gone).scalars())
+    if doomed:
+        forget_facts(tx, knowledge_base, doomed)
+
+
 # ── facts as text ────────────────────────────────────────────────────────────────────────────────
 
 
