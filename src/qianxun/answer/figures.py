@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, TypeAlias
@@ -142,12 +142,21 @@ _ORDINAL_MARK: Final = re.compile("第[一二三四五六七八九十](?=[,，�
 _Reader: TypeAlias = Callable[[re.Match[str], str], Figure | None]
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A figure, and where it stands in the folded text."""
+
+    start: int
+    end: int
+    figure: Figure
+
+
 def figures(text: str) -> list[Figure]:
     """Every figure of a text, in order. Marks of a list (1. 2. 第一，) are none."""
-    return [figure for _, figure in _read(_prepared(text))]
+    return [each.figure for each in placed(prepared(text))]
 
 
-def _prepared(text: str) -> str:
+def prepared(text: str) -> str:
     """Folded, with what is no figure blanked out."""
     folded = fold(text).replace("％", "%")
     for pattern in (_LIST_MARK, _ORDINAL_MARK, _PLAIN_WORDS):
@@ -155,9 +164,10 @@ def _prepared(text: str) -> str:
     return folded
 
 
-def _read(text: str) -> Iterator[tuple[int, Figure]]:
+def placed(text: str) -> list[Placed]:
+    """The figures of a prepared text, in order."""
     taken = bytearray(len(text))
-    found: list[tuple[int, Figure]] = []
+    found: list[Placed] = []
     for pattern, reader in _READERS:
         for match in pattern.finditer(text):
             start, end = match.span()
@@ -165,9 +175,9 @@ def _read(text: str) -> Iterator[tuple[int, Figure]]:
                 continue
             figure = reader(match, text)
             if figure is not None:
-                found.append((start, figure))
+                found.append(Placed(start, end, figure))
                 taken[start:end] = b"\x01" * (end - start)
-    return iter(sorted(found, key=lambda each: each[0]))
+    return sorted(found, key=lambda each: each.start)
 
 
 def _date(match: re.Match[str], _: str) -> Figure | None:
@@ -289,6 +299,11 @@ _READERS: Final[tuple[tuple[re.Pattern[str], _Reader], ...]] = (
     (_EVERY, _every),
     (_SPOKEN, _spoken),
 )
+
+
+def measured(unit: str) -> str:
+    """What a unit measures: 克 for 毫克 and kg; "" for what only counts."""
+    return _UNITS[unit][0] if unit in _UNITS else unit if unit == "季度" else ""
 
 
 # ── comparing ────────────────────────────────────────────────────────────────────────────────────

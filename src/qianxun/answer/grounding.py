@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Final
 
 from qianxun.answer.figures import Code, Day, Figure, Number, Share, figures, same_amount
+from qianxun.answer.misplaced import Occurrence, misplaced, occurrences
 from qianxun.chinese import fold
 
 _HEADED_BY: Final = re.compile(
@@ -20,13 +21,18 @@ _ITEMS: Final = ("[、和与及]|以及", "[，,]", "[；;]")
 
 @dataclass(frozen=True)
 class Evidence:
-    """The texts that a sentence cites, read once."""
+    """The texts that a sentence cites, read once; ``names``: of their documents, which are evidence as well."""
 
-    text: str
+    texts: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
     @staticmethod
-    def of(texts: Iterable[str]) -> Evidence:
-        return Evidence("\n".join(texts))
+    def of(texts: Iterable[str], names: Iterable[str] = ()) -> Evidence:
+        return Evidence(tuple(texts), tuple(names))
+
+    @cached_property
+    def text(self) -> str:
+        return "\n".join((*self.names, *self.texts))
 
     @cached_property
     def plain(self) -> str:
@@ -35,6 +41,11 @@ class Evidence:
     @cached_property
     def figures(self) -> Sequence[Figure]:
         return figures(self.text)
+
+    @cached_property
+    def occurrences(self) -> tuple[Sequence[Occurrence], ...]:
+        """Of each text by itself: two documents may tell the same of two subjects."""
+        return tuple(occurrences(text) for text in self.texts)
 
     @cached_property
     def days(self) -> tuple[Day, ...]:
@@ -63,18 +74,33 @@ class Evidence:
         return frozenset(_HEADED_BY.findall(fold(self.text)))
 
 
-def unsupported(sentence: str, evidence: Evidence) -> list[Figure]:
-    """The figures of a sentence that do not stand in the evidence."""
-    return [each for each in figures(sentence) if not _stands(each, sentence, evidence)]
+def unsupported(sentence: str, evidence: Evidence, asked: str = "") -> list[Figure]:
+    """The figures of a sentence that do not stand in the evidence, or stand there of something else."""
+    lacking = [each for each in figures(sentence) if not stands(each, sentence, evidence)]
+    return lacking or _misplaced(sentence, evidence, asked)
 
 
-def _stands(figure: Figure, sentence: str, evidence: Evidence) -> bool:
+def _misplaced(sentence: str, evidence: Evidence, asked: str) -> list[Figure]:
+    """Those that every text which has them says of something else."""
+    wrong: list[Figure] = []
+    right: set[Figure] = set()
+    for text, placed in zip(evidence.texts, evidence.occurrences, strict=True):
+        misled = list(misplaced(sentence, placed, asked, " ".join(evidence.names)))
+        alone = Evidence((text,), evidence.names)
+        right.update(each for each in figures(sentence) if each not in misled and stands(each, sentence, alone))
+        wrong += misled
+    return [each for each in dict.fromkeys(wrong) if each not in right]
+
+
+def stands(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     if _verbatim(figure.written, evidence.plain):
         return True
     if isinstance(figure, Day):
         return day_stands(figure, evidence)
     if isinstance(figure, Share):
         return any(value in evidence.shares or value in evidence.bare for value in figure.values)
+    if isinstance(figure, Number) and not figure.unit and evidence.shares.intersection(figure.values):
+        return True
     if isinstance(figure, Code):
         return figure.plain in re.sub(r"[\s/-]", "", evidence.plain)
     if any(same_amount(figure, each) for each in evidence.numbers):

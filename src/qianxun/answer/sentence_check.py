@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from qianxun.answer.citations import Ended
-from qianxun.answer.figures import figures
-from qianxun.answer.grounding import Evidence, unsupported
+from qianxun.answer.figures import Day, Figure, figures
+from qianxun.answer.grounding import Evidence, stands, unsupported
 from qianxun.answer_types import Flag, Passage
 from qianxun.chinese import grams
 
@@ -38,7 +38,7 @@ def declines(text: str) -> bool:
     return _DECLINES.search(text) is not None
 
 
-def judge(sentence: Ended, passages: Sequence[Passage]) -> Judged:
+def judge(sentence: Ended, passages: Sequence[Passage], asked: str = "") -> Judged:
     """Every figure must stand in what is cited. A sentence that cites nothing is given the passage it was taken from,
     where there is one; without, it is flagged, and dropped where it has figures."""
     text = sentence.text.strip()
@@ -48,9 +48,13 @@ def judge(sentence: Ended, passages: Sequence[Passage]) -> Judged:
     if not cited and not declines(text):
         holder = _holder(text, passages)
         cited = (holder,) if holder is not None else ()
-    wrong = unsupported(text, Evidence.of(map(_whole, cited)))
+    evidence = Evidence.of(_by_document(cited), dict.fromkeys(each.doc_name for each in cited))
+    wrong = unsupported(text, evidence, asked)
     if wrong:
         told = "、".join(dict.fromkeys(each.written for each in wrong))
+        if cited and all(_is_asked(each, asked, evidence) for each in wrong):
+            flag = Flag("unsupported_number", text, f"问题里的 {told} 在所引资料中没有写明")
+            return Judged(cited, (*sentence.flags, flag))
         reason = f"所引资料中没有 {told}" if cited else f"没有引用资料，无从核对 {told}"
         return Judged((), (*sentence.flags, Flag("unsupported_number", text, reason)), is_kept=False)
     if cited or declines(text) or _LEADS_ON.search(text):
@@ -58,6 +62,21 @@ def judge(sentence: Ended, passages: Sequence[Passage]) -> Judged:
     points_elsewhere = any(each.kind == "link_removed" for each in sentence.flags)
     flags = (*sentence.flags, Flag("uncited", text, "没有标明所依据的资料"))
     return Judged((), flags, is_kept=not points_elsewhere)
+
+
+def _is_asked(figure: Figure, asked: str, evidence: Evidence) -> bool:
+    """A year that the question says, repeated in the answer, where the sources name no other year."""
+    is_year = isinstance(figure, Day) and figure.month is None and figure.day is None
+    return is_year and not evidence.years and stands(figure, "", Evidence.of((asked,)))
+
+
+def _by_document(passages: Sequence[Passage]) -> list[str]:
+    """What each document says, its passages together: another may say the same of another subject."""
+    texts: dict[str, str] = {}
+    for each in passages:
+        name = each.doc_name or each.doc_id
+        texts[name] = f"{texts[name]}\n{each.text}" if name in texts else each.text
+    return list(texts.values())
 
 
 def _whole(passage: Passage) -> str:
