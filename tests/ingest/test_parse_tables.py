@@ -143,3 +143,8 @@ def test_a_few_short_words_that_come_back_are_categories() -> None:
     assert read_column("姓名", [f"员工{n}" for n in range(12)]).kind == "text"
     assert read_column("说明", ["这句话很长，不是哪一类事物的名字，只是碰巧重复了许多次。"] * 9).kind == "text"
     assert read_column("得分", ["1", "2"] * 6).kind == "number"
+
+
+def test_a_header_of_two_rows_of_which_one_says_nothing_heads_no_table() -> None:
+    grid = flow([[Cell("甲", row_span=2), Cell("乙", row_span=2)], [Cell("")]], 100)
+    assert read_table(grid) is None

@@ -274,7 +274,7 @@ def _header_rows(grid: Grid) -> int:
         return 0
     count = 1
     row = 0
-    while row < count:
+    while row < min(count, len(grid.rows)):  # rows that say nothing have fallen out
         for col in range(grid.width):
             cell = grid.rows[row][col]
             if not grid.is_origin(row, col):
