@@ -90,11 +90,15 @@ def _merged_header(rows: list[list[Cell]]) -> list[tuple[int, int, Cell]]:
         under = [cell.text for cell in rows[1][at : at + wide]]
         if text and wide > 1 and len(set(under)) == wide and all(under):
             merged.append((0, at, Cell(text, col_span=wide)))
-            rows[0][at : at + wide] = [EMPTY] * wide
-        elif text and wide == 1 and under == [text]:
+        elif text and under == [text]:
             merged.append((0, at, Cell(text, row_span=2)))
-            rows[0][at] = rows[1][at] = EMPTY
         at += wide
+    if all(cell.col_span == 1 for _, _, cell in merged):
+        return []  # the second row is a row like any other that repeats a name
+    for _, at, cell in merged:
+        rows[0][at : at + cell.col_span] = [EMPTY] * cell.col_span
+        if cell.row_span > 1:
+            rows[1][at] = EMPTY
     return merged
 
 

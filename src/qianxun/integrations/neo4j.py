@@ -23,6 +23,7 @@ from qianxun.chinese import fold
 from qianxun.errors import BadSettings, MissingExtra, ServiceUnavailable, Unauthorized
 from qianxun.graph_types import Entity, Evidence, GraphContext, Relation
 from qianxun.models.breaker import Breaker, Outage, Paused
+from qianxun.models.checks import sound_text
 
 if TYPE_CHECKING:
     from neo4j import Driver, ManagedTransaction
@@ -238,7 +239,7 @@ class Neo4jAdapter:
         if not names:
             return {}
         folded = [_folded(name) for name in names]
-        names = [_sound(name) for name in names]
+        names = [sound_text(name) for name in names]
         rows = self._read(_NAMED, kb=kb, keys=[_key(kb, name) for name in names])
         by_id = {row["entity"]["id"]: row["entity"] for row in rows}
         if missing := [name for name, given in zip(folded, names, strict=True) if given not in by_id]:
@@ -332,10 +333,10 @@ def _entity_row(kb: str, entity: Entity) -> _Row:
     said: _Row = {
         "kb": kb,
         "id": entity.id,
-        "name": _sound(entity.name),
-        "type": _sound(entity.type),
+        "name": sound_text(entity.name),
+        "type": sound_text(entity.type),
         "importance": round(entity.importance, _IMPORTANCE_DIGITS),
-        "aliases": [_sound(alias) for alias in entity.aliases],
+        "aliases": [sound_text(alias) for alias in entity.aliases],
         "names": sorted(map(_folded, {entity.name, *entity.aliases})),
         "chunks": entity.chunks,
     }
@@ -346,10 +347,10 @@ def _relation_row(kb: str, relation: Relation, chunk_ids: Mapping[int, str]) -> 
     evidence = relation.evidence[:MOST_EVIDENCE]
     said: _Row = {
         "kb": kb,
-        "type": _sound(relation.type),
+        "type": sound_text(relation.type),
         "weight": float(relation.weight),
         "chunks": [each.chunk for each in evidence],
-        "chunk_ids": [_sound(chunk_ids.get(each.chunk, "")) for each in evidence],
+        "chunk_ids": [sound_text(chunk_ids.get(each.chunk, "")) for each in evidence],
         "starts": [each.start for each in evidence],
         "ends": [each.end for each in evidence],
     }
@@ -366,13 +367,8 @@ def _digest(said: object) -> str:
     return blake2b(json.dumps(said, sort_keys=True).encode("ascii"), digest_size=12).hexdigest()
 
 
-def _sound(text: str) -> str:
-    """Half of a surrogate pair cannot be sent."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def _folded(name: str) -> str:
-    return _sound(fold(name).strip())
+    return sound_text(fold(name).strip())
 
 
 def _entity(held: Mapping[str, Any]) -> Entity:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +28,7 @@ from qianxun.ingest.attached_tables import table_of_rows
 from qianxun.ingest.limits import MIB
 from qianxun.ingest.sandbox import ParserPool
 from qianxun.ingest.tables import render
+from qianxun.models.checks import sound_text
 from qianxun.pipelines.asking import QUERY_LIMIT
 from qianxun.pipelines.base import OpenBase, chat_model, in_model_thread
 from qianxun.ports import ChatModel
@@ -149,9 +151,9 @@ def _answer_attached(query: str, content: MultimodalContent) -> AttachedAnswer |
 async def _image(reading: _Reading, item: Mapping[str, Any]) -> MultimodalContent:
     image = await asyncio.to_thread(attached_image, item)
     caption = _caption(item, "image_caption", "img_caption")
-    name = caption or image.name or f"图片 {reading.at}"
-    with _written(image.data, f"图片 {reading.at}{image.suffix}") as path:
-        seen, degraded = await _seen(reading, path, caption)
+    name = caption or sound_text(image.name) or f"图片 {reading.at}"
+    async with _written(image.data, f"图片 {reading.at}{image.suffix}") as path:
+        seen, degraded = await _seen(reading, path, name, caption)
         if seen is not None:
             return replace(seen, degraded=degraded)
         recognised = await _recognised(reading, path)
@@ -161,10 +163,12 @@ async def _image(reading: _Reading, item: Mapping[str, Any]) -> MultimodalConten
     return replace(await _passages(reading, assemble(recognised), made), degraded=degraded)
 
 
-async def _seen(reading: _Reading, path: Path, caption: str) -> tuple[MultimodalContent | None, tuple[Degraded, ...]]:
+async def _seen(
+    reading: _Reading, path: Path, name: str, caption: str
+) -> tuple[MultimodalContent | None, tuple[Degraded, ...]]:
     """What the model that sees says of a picture; None where there is no such model, or it failed and that is said."""
     try:
-        model = chat_model(reading.base, "vision")
+        model = await asyncio.to_thread(chat_model, reading.base, "vision")
         if model is None:
             return None, ()
         picture = await reading.parsers.picture(path)
@@ -174,7 +178,7 @@ async def _seen(reading: _Reading, path: Path, caption: str) -> tuple[Multimodal
     except (ModelError, NotFound, MissingExtra) as error:
         return None, (Degraded("vision", f"视觉模型没能看图，改用文字识别：{error}"),)
     # A table that a model copied is for reading, not for exact answers: nobody knows which cell it misread.
-    made = _Made("image", caption or f"图片 {reading.at}", f"model:{model.name}", caption)
+    made = _Made("image", name, f"model:{model.name}", caption)
     return await _passages(reading, Text(said), made), ()
 
 
@@ -215,7 +219,7 @@ async def _table(reading: _Reading, item: Mapping[str, Any]) -> MultimodalConten
     name = caption or f"表格 {reading.at}"
     if given[0] == "table_path":
         parsed = await _table_file(reading, value)
-        name = caption or Path(value).name
+        name = caption or sound_text(Path(value).name)
     elif isinstance(value, str):
         parsed = await _table_text(reading, value)
     else:
@@ -232,7 +236,7 @@ async def _table_file(reading: _Reading, value: Any) -> ParsedFile:
         raise BadInput("table_path 应是一个路径", hint="例如 价目.xlsx")
     path = Path(value)
     data = await asyncio.to_thread(read_bounded, path, MOST_TABLE_BYTES, "表格")
-    with _written(data, f"{path.stem[:50] or '表格'}{path.suffix}") as copy:
+    async with _written(data, f"{path.stem[:50] or _NAMELESS}{path.suffix}") as copy:
         return await reading.parsers.parse(copy)
 
 
@@ -241,9 +245,9 @@ async def _table_text(reading: _Reading, text: str) -> ParsedFile:
         raise Unreadable("表格是空的", hint="请给出至少一行列名和一行数据")
     if len(text) > MOST_TABLE_BYTES:
         raise TooLarge(f"表格超过 {MOST_TABLE_BYTES // MIB} MB", hint="请只给出要问的行，或把它作为文件加入知识库再问")
-    if (rows := _json_rows(text)) is not None:
+    if (rows := await asyncio.to_thread(_json_rows, text)) is not None:
         return _parsed(await asyncio.to_thread(table_of_rows, rows))
-    with _written(text.encode("utf-8", "replace"), f"{_NAMELESS}{_suffix(text)}") as path:
+    async with _written(text.encode("utf-8", "replace"), f"{_NAMELESS}{_suffix(text)}") as path:
         return _without_name(await reading.parsers.parse(path))
 
 
@@ -355,13 +359,15 @@ def _caption(item: Mapping[str, Any], *names: str) -> str:
     """Given as text, or as a list of lines as some parsers have it."""
     given = next((item[name] for name in names if item.get(name)), "")
     lines = given if isinstance(given, list | tuple) else [given]
-    return " ".join(" ".join(map(str, lines)).split())[:LONGEST_CAPTION]
+    return sound_text(" ".join(" ".join(map(str, lines)).split())[:LONGEST_CAPTION])
 
 
-@contextmanager
-def _written(data: bytes, name: str) -> Iterator[Path]:
+@asynccontextmanager
+async def _written(data: bytes, name: str) -> AsyncIterator[Path]:
     """The bytes as a file that only this user can read, for as long as the block runs."""
-    with tempfile.TemporaryDirectory(prefix="qianxun-") as folder:
-        path = Path(folder) / name
-        path.write_bytes(data)
-        yield path
+    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="qianxun-"))
+    try:
+        await asyncio.to_thread((folder / name).write_bytes, data)
+        yield folder / name
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
