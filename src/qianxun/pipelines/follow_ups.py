@@ -92,9 +92,7 @@ def _resolved(query: str, last: str, reply: str, names: Names, analyser: Analyse
 
 def _leaning(said: str, names: Names, analyser: Analyser) -> re.Match[str] | None:
     """The first word that stands for something not named in the question itself before it."""
-    edges = set(_edges(said, analyser))  # 吉他 has no 他 in it
-    fitting = (found for found in _PRONOUN.finditer(said) if {found.start(), found.end()} <= edges)
-    found = next(fitting, None)
+    found = next((each for each in _PRONOUN.finditer(said) if not _is_inside(each, said, analyser)), None)
     if found is None or any(name.end <= found.start() for name in names(said)):
         return None
     return None if _QUOTED.search(said[: found.start()]) else found
@@ -184,12 +182,15 @@ def _segments(text: str, analyser: Analyser) -> Iterator[tuple[str, bool]]:
         yield word, segment not in STOP_WORDS and any(map(str.isalnum, segment)) and not _ASKS_WORD.fullmatch(segment)
 
 
-def _edges(text: str, analyser: Analyser) -> Iterator[int]:
+def _is_inside(found: re.Match[str], said: str, analyser: Analyser) -> bool:
+    """Whether it is a part of a longer word: 吉他 has no 他 in it. What the segmenter merely guesses is none: 他出."""
     at = 0
-    yield at
-    for word, _ in _segments(text, analyser):
-        at += len(word)
-        yield at
+    for word, _ in _segments(said, analyser):
+        end = at + len(word)
+        if at < found.end() and found.start() < end and not (found.start() <= at and end <= found.end()):
+            return analyser.has_word(word)
+        at = end
+    return False
 
 
 def _inside(found: re.Match[str]) -> str:
