@@ -6,8 +6,10 @@ import asyncio
 from pathlib import Path
 
 from qianxun.engine import Engine
+from qianxun.graph.context import BUDGET
 from qianxun.graph.network import KnowledgeGraph
-from qianxun.types import Document, Eq
+from qianxun.tokens import context_tokens
+from qianxun.types import EVERYTHING, Document, Eq
 
 TEXTS = {
     "医学": "《伤寒论》的作者是张仲景。《金匮要略》的作者是张仲景。张仲景是河南南阳人。",
@@ -41,5 +43,25 @@ def test_communities_are_those_of_the_documents_that_are_there_and_unchanged_one
             again = await engine.graph(base)
             assert told(again) == before
             assert again.communities.runs == 0
+
+    asyncio.run(main())
+
+
+def test_what_global_search_tells_stands_at_its_sources_and_a_filter_holds(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Engine.open(tmp_path, background=False) as engine:
+            base = (await engine.create_knowledge_base("书", model="none")).id
+            await engine.add_documents(base, [Document(name, text, name=name) for name, text in TEXTS.items()])
+            texts = {chunk.key: chunk.text for name in TEXTS for chunk in await engine.chunks(base, name)}
+            owners = {chunk.key: name for name in TEXTS for chunk in await engine.chunks(base, name)}
+            for where, allowed in ((EVERYTHING, set(TEXTS)), (Eq("doc_id", "医学"), {"医学"})):
+                told = (await engine.gather(base, "这些书的作者是谁", mode="global", where=where)).context
+                assert told.communities
+                for each in told.communities:
+                    quoted = [texts[place.chunk][place.start : place.end] for place in each.sources]
+                    assert "\n".join(quoted) == each.summary
+                    assert each.summary
+                    assert {owners[place.chunk] for place in each.sources} <= allowed
+                assert context_tokens(told) <= BUDGET
 
     asyncio.run(main())
