@@ -79,6 +79,12 @@ CALLS: dict[str, Call] = {
     "ask": lambda engine, kb: engine.ask(kb, "起付标准是多少"),
     "answering": lambda engine, kb: engine.answering(kb),
     "ask_stream": lambda engine, kb: anext(engine.ask_stream(kb, "起付标准是多少")),
+    "gather": lambda engine, kb: engine.gather(kb, "起付标准是多少"),
+    "graph": lambda engine, kb: engine.graph(kb),
+    "build_graph": lambda engine, kb: engine.build_graph(kb),
+    "graph_keeper": lambda engine, kb: engine.graph_keeper(kb),
+    "merge_entities": lambda engine, kb: engine.merge_entities(kb, "起付标准", "起付线"),
+    "split_entities": lambda engine, kb: engine.split_entities(kb, "起付标准"),
     "base": lambda engine, kb: engine.base(kb),
 }
 
