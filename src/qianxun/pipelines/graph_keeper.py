@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -19,8 +19,8 @@ from qianxun.graph.extract import reader
 from qianxun.graph.model_reading import Cost
 from qianxun.graph.network import KnowledgeGraph
 from qianxun.graph.ties import TOGETHER
-from qianxun.graph_types import Alias, Entity, Relation
-from qianxun.pipelines.base import OpenBase, in_model_thread
+from qianxun.graph_types import Alias, Community, Entity, Evidence, Relation
+from qianxun.pipelines.base import OpenBase, in_model_thread, read
 from qianxun.pipelines.graph_reading import (
     ModelRead,
     ReadingCost,
@@ -30,10 +30,11 @@ from qianxun.pipelines.graph_reading import (
     read_with_model,
     reading_cost,
 )
-from qianxun.pipelines.graph_summaries import Summarised, summaries_cost, summarise_communities
+from qianxun.pipelines.graph_summaries import Summarised, communities, summaries_cost, summarise_communities
 from qianxun.pipelines.graph_summaries import Watch as SummariesWatch
 from qianxun.pipelines.graphing import graph_of
 from qianxun.pipelines.hooks import nothing
+from qianxun.records import chunks
 from qianxun.records import graph as facts
 from qianxun.types import EVERYTHING, Filter
 
@@ -64,12 +65,24 @@ class GraphCost:
 
 
 @dataclass(frozen=True, slots=True)
+class Quote:
+    """The words that say so."""
+
+    doc_id: str
+    doc_name: str
+    chunk_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class EntityShown:
-    """An entity, what is stated of it (the weightiest first) and the names of the other ends, by id."""
+    """An entity, what is stated of it (the weightiest first), the names of the other ends by id, and for the first
+    evidence of each relation its words."""
 
     entity: Entity
     relations: tuple[Relation, ...]
     names: Mapping[str, str] = field(default_factory=dict)
+    quotes: Mapping[Evidence, Quote] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +116,24 @@ class GraphKeeper:
     async def show(self, name: str, *, where: Filter = EVERYTHING, limit: int = 50) -> EntityShown:
         """An entity by its id, its name or one of its aliases. Raises NotFound, with names that are like it."""
         graph = await graph_of(self.base, where)
-        return await asyncio.to_thread(_shown, graph, _expected(graph, name), limit)
+        shown = await asyncio.to_thread(_shown, graph, _expected(graph, name), limit)
+        places = [each.evidence[0] for each in shown.relations if each.evidence]
+        held = await read(self.base, chunks.by_keys, sorted({place.chunk for place in places}))
+        quotes = {
+            place: Quote(own.doc_id, own.doc_name, own.chunk_id, own.text[place.start : place.end])
+            for place in places
+            if (own := held.get(place.chunk)) is not None
+        }
+        return replace(shown, quotes=quotes)
+
+    async def communities(self, *, where: Filter = EVERYTHING, limit: int = 20) -> tuple[Community, ...]:
+        """Those of most weight, with their summaries."""
+        return await communities(self.base, where, limit)
+
+    @property
+    def has_model(self) -> bool:
+        """Whether the base names a model to read its chunks."""
+        return has_model(self.base)
 
     # ── read by a model ──────────────────────────────────────────────────────────────────────────
 
