@@ -121,7 +121,7 @@ def excerpt(chunk: Chunk, query: str) -> Text:
 
     words = telling_words(query)
     if chunk.kind == "table":
-        return highlighted(_rows(chunk.text, query), words)
+        return highlighted(telling_rows(chunk.text, query), words)
     shown = " ".join(_without_heading(chunk).split())
     start, end = snippet(shown, spans(shown, words), SNIPPET)
     drawn = highlighted(shown[start:end], words)
@@ -145,7 +145,8 @@ def _without_heading(chunk: Chunk) -> str:
     return text or chunk.text
 
 
-def _rows(text: str, query: str) -> str:
+def telling_rows(text: str, query: str) -> str:
+    """The head of a table and the rows of it that match best."""
     from qianxun.answer.matching import weights
 
     lines = [line for line in text.splitlines() if line.strip()]

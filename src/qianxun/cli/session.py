@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, TypeVar
@@ -18,6 +18,7 @@ from qianxun.cli.voice import say
 from qianxun.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
+    from qianxun.answer_types import Answer, AnswerEvent, QueryMode
     from qianxun.engine import Engine
     from qianxun.pipelines.explanation import Explained
     from qianxun.pipelines.ingest import Labels, Report, Watch
@@ -77,6 +78,26 @@ class Library(Protocol):
         self, knowledge_base: int, query: str, top_k: int | None = None, *, where: Filter = ..., answer: bool = True
     ) -> LayeredRecall: ...
     async def explain(self, knowledge_base: int, query: str, chunk_id: str = "", **options: Any) -> Explained: ...
+    async def ask(
+        self,
+        knowledge_base: int,
+        question: str,
+        *,
+        mode: QueryMode | None = "mix",
+        top_k: int | None = None,
+        where: Filter = ...,
+        multimodal_content: Sequence[Mapping[str, Any]] = (),
+    ) -> Answer: ...
+    def ask_stream(
+        self,
+        knowledge_base: int,
+        question: str,
+        *,
+        mode: QueryMode | None = "mix",
+        top_k: int | None = None,
+        where: Filter = ...,
+        multimodal_content: Sequence[Mapping[str, Any]] = (),
+    ) -> AsyncGenerator[AnswerEvent, None]: ...
     async def logs(
         self, *, knowledge_base: int | None = None, zero: bool = False, slow_ms: float | None = None, limit: int = 50
     ) -> list[LogEntry]: ...

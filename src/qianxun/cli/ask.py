@@ -1,0 +1,168 @@
+"""`qianxun ask`: an answer with its sources, for people and as JSON, whole or as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qianxun.cli.answer_view import show_answer, show_end, show_sources, show_trace, shown_text
+from qianxun.cli.drawing import show_degraded
+from qianxun.cli.explain import command_for
+from qianxun.cli.narrowing import DocOption, ProjectOption, TagOption, TypeOption, UserOption, filter_of
+from qianxun.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
+from qianxun.cli.voice import note, out, print_json, say
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from qianxun.answer_types import Answer, AnswerEvent
+    from qianxun.types import KnowledgeBase
+
+PARTIAL = 1  # the exit code of what was cut off
+
+
+class QueryMode(StrEnum):
+    naive = "naive"
+    local = "local"
+    glob = "global"
+    hybrid = "hybrid"
+    mix = "mix"
+    bypass = "bypass"
+    auto = "auto"
+
+
+def ask(
+    context: typer.Context,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="问题 · the question")],
+    kb: BaseOption,
+    mode: Annotated[
+        QueryMode,
+        typer.Option(
+            help="naive 向量；local 实体及近邻；global 社区；hybrid 前两者；mix 图谱与检索；bypass 不检索；"
+            "auto 看问题 · how to look things up"
+        ),
+    ] = QueryMode.mix,
+    stream: Annotated[bool, typer.Option("--stream", help="一边写一边显示 · show it as it comes")] = False,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", "-k", metavar="N", help="最多用几块资料 · at most so many sources")
+    ] = None,
+    image: Annotated[
+        list[Path] | None, typer.Option("--image", metavar="F", help="带上一张图片，可多次 · with a picture")
+    ] = None,
+    table: Annotated[
+        list[Path] | None, typer.Option("--table", metavar="F", help="带上一个表格文件，可多次 · with a table")
+    ] = None,
+    doc: DocOption = None,
+    user: UserOption = None,
+    project: ProjectOption = None,
+    content_type: TypeOption = None,
+    tag: TagOption = None,
+    explain: Annotated[bool, typer.Option("--explain", help="说出每一步怎样得来 · tell each step of the way")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """提问：答案的每一句注明出处 · ask, and get an answer that cites its sources
+
+    没有配置语言模型时，答案由资料的原句组成；资料里没有的，明说没有。
+
+    Without a language model the answer is made of the sources' own sentences; what they do not say, it says so.
+    """
+    options = {
+        "mode": None if mode is QueryMode.auto else mode.value,
+        "top_k": top_k,
+        "where": filter_of(user, project, content_type, tag, doc),
+        "multimodal_content": _attached(image or (), table or ()),
+    }
+    session = session_of(context)
+    request = Request(question, kb, options, explain, session.start)
+    if as_json:
+        from qianxun.service.answer_shapes import written_answer
+
+        base, answer = with_library(session, lambda library: _asked(library, request))
+        print_json(written_answer(base.id, answer))
+    elif stream:
+        if with_library(session, lambda library: _streamed(library, request)):
+            raise typer.Exit(PARTIAL)
+    else:
+        base, answer = with_library(session, lambda library: _asked(library, request))
+        show_answer(out(), answer)
+        _show_rest(out(), request, base, answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for on the command line; ``options`` as `Engine.ask` takes them."""
+
+    question: str
+    kb: str
+    options: Mapping[str, Any]
+    explain: bool
+    start: str  # what suggested commands begin with
+
+
+def _attached(images: Sequence[Path], tables: Sequence[Path]) -> list[dict[str, Any]]:
+    return [
+        *({"type": "image", "img_path": str(path)} for path in images),
+        *({"type": "table", "table_path": str(path)} for path in tables),
+    ]
+
+
+async def _asked(library: Library, request: Request) -> tuple[KnowledgeBase, Answer]:
+    base = await find_base(library, request.kb, request.start)
+    return base, await library.ask(base.id, request.question, **request.options)
+
+
+async def _streamed(library: Library, request: Request) -> bool:
+    """Shows the answer as it comes; whether it was cut off."""
+    from qianxun.answer_types import Done, Failed
+
+    console = out()
+    base = await find_base(library, request.kb, request.start)
+    last: AnswerEvent | None = None
+    async with aclosing(library.ask_stream(base.id, request.question, **request.options)) as events:
+        async for event in events:
+            _show_event(console, event)
+            last = event
+    assert isinstance(last, Done | Failed), "an answer has an end"
+    console.print()
+    if isinstance(last, Failed):
+        told = last.message or last.error
+        note(say(f"✗ 答案到这里断了：{told}", f"✗ The answer was cut off: {told}"), "red")
+    _show_rest(console, request, base, last.answer)
+    return isinstance(last, Failed)
+
+
+def _show_event(console: Console, event: AnswerEvent) -> None:
+    from qianxun.answer_types import SourcesFound, Token
+
+    if isinstance(event, SourcesFound) and event.sources:
+        number = len(event.sources)
+        note(say(f"找到 {number} 块资料", f"{number} sources found"))
+    elif isinstance(event, Token):
+        console.print(shown_text(event.text), end="", soft_wrap=True)
+
+
+def _show_rest(console: Console, request: Request, base: KnowledgeBase, answer: Answer) -> None:
+    show_sources(console, answer)
+    if answer.is_declined:
+        console.print(_advice(request, base), markup=False, soft_wrap=True)
+    if request.explain:
+        show_trace(console, answer)
+    show_degraded(answer.degraded)
+    show_end(console, answer)
+
+
+def _advice(request: Request, base: KnowledgeBase) -> str:
+    search = command_for(request.start, request.question, base.name, {})
+    add = f"{request.start} add FILE --kb {quoted(base.name)}"
+    tips = [
+        say(f"看看检索到了什么：{search}", f"see what is found: {search}"),
+        say(f"把说到它的文档放进来：{add}", f"add a document that tells: {add}"),
+        say("换个说法，或去掉过滤条件", "say it differently, or without the filters"),
+    ]
+    return say("可以试试：", "You could:") + "".join(f"\n  · {tip}" for tip in tips)
