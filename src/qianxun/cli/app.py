@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from qianxun.cli.ask import ask
 from qianxun.cli.bases import app as bases
 from qianxun.cli.copying import copy
 from qianxun.cli.demo import demo
@@ -14,6 +15,7 @@ from qianxun.cli.doctor import doctor
 from qianxun.cli.documents import add, delete
 from qianxun.cli.evaluate import evaluate
 from qianxun.cli.examples import app as examples
+from qianxun.cli.graph import app as graph
 from qianxun.cli.keys import app as keys
 from qianxun.cli.layered import tables, texts
 from qianxun.cli.logs import logs, replay
@@ -36,7 +38,7 @@ app = typer.Typer(
 )
 
 # These work on the data folder itself; those of the first row want it for themselves.
-ALONE = frozenset(("verify", "rebuild", "replay", "copy"))
+ALONE = frozenset(("verify", "rebuild", "replay", "copy", "graph"))
 BESIDE = frozenset(("demo", "eval", "examples", "keys", "migrate", "serve"))
 
 
@@ -100,9 +102,26 @@ def _address(url: str | None, data: str | None) -> str:
 
 
 app.add_typer(bases, name="kb")
-for command in (add, search, texts, tables, delete, verify, rebuild, doctor, demo, logs, replay, migrate, copy, serve):
+for command in (
+    add,
+    search,
+    ask,
+    texts,
+    tables,
+    delete,
+    verify,
+    rebuild,
+    doctor,
+    demo,
+    logs,
+    replay,
+    migrate,
+    copy,
+    serve,
+):
     app.command()(command)
 app.command("eval")(evaluate)
+app.add_typer(graph, name="graph")
 app.add_typer(examples, name="examples")
 app.add_typer(models, name="models")
 app.add_typer(keys, name="keys")
