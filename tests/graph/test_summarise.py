@@ -37,6 +37,12 @@ def test_a_summary_is_whole_sentences_each_with_its_place() -> None:
     assert (found.entities, found.title, found.origin) == (("e1", "e2", "e3"), "糖尿病、胰岛素、血糖", "extractive")
 
 
+def test_a_sentence_that_leans_on_the_one_before_it_comes_second() -> None:
+    texts = {1: "它用于治疗糖尿病的药物中，胰岛素最早。", 2: "治疗糖尿病的药物中，胰岛素出现得最早。"}
+    relation = Relation("e2", "e1", "治疗", 1.0, (Evidence(1, 3, 8), Evidence(2, 0, 5)))
+    assert summarised([DIABETES, INSULIN], [relation], texts).summary == texts[2]
+
+
 def test_members_without_relations_are_told_of_by_where_they_stand() -> None:
     found = summarised([SUGAR], [], TEXTS, mentions=[at(2, "血糖")])
     assert found.summary == "血糖升高是糖尿病的主要表现。"

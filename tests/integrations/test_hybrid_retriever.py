@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qianxun import HybridRetriever, open_blocking
-from qianxun.answer_types import QUERY_MODES
+from qianxun.answer_types import QUERY_MODES, Done, SourcesFound, Token
 from qianxun.blocking import BlockingEngine
 from qianxun.engine import Engine
 from qianxun.errors import BadInput, BadQuery, NotFound
@@ -93,6 +93,15 @@ def test_a_question_may_bring_a_table(rag: BlockingEngine) -> None:
     told = HybridRetriever(rag).query_with_multimodal("二甲双胍的价格是多少", [table], mode="hybrid")
     assert "31.5" in told.answer
     assert told.sources
+
+
+def test_an_answer_as_it_comes_without_await(rag: BlockingEngine) -> None:
+    own = rag.knowledge_base("graph-123").id
+    events = list(rag.ask_stream(own, "糖尿病的主要症状是什么？"))
+    assert isinstance(events[0], SourcesFound)
+    assert isinstance(events[-1], Done)
+    assert "".join(each.text for each in events if isinstance(each, Token)).strip() == events[-1].answer.answer
+    assert events[-1].answer.answer == rag.ask(own, "糖尿病的主要症状是什么？").answer
 
 
 def test_awaited_on_the_engines_own_loop_and_blocking_is_refused_there(tmp_path: Path) -> None:

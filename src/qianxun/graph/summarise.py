@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -16,6 +17,13 @@ BUDGET: Final = 200  # tokens of a summary
 SENTENCES: Final = 5
 READ: Final = 400  # places looked at
 NAMES: Final = 3  # in a title
+# Sentences that speak of what was said before them: by themselves they say less.
+_LEANING: Final = re.compile(
+    "此外|另外|同时|因此|所以|但|然而|不过|其(?!他)|该|这|那|此|他|她|它|上述|综上|除此|还|并|也|而|随后|之后|后来"
+    r"|(?:however|this|these|that|those|it|he|she|they|his|her|its|their|also|moreover|furthermore|in addition)\b",
+    re.IGNORECASE,
+)
+_BY_ITSELF: Final = 0.6
 _LOOSE: Final = 0.25  # what it counts that two names share a sentence, where a stated relation counts 1
 
 
@@ -101,7 +109,8 @@ def _chosen(offered: Sequence[_Sentence], entities: Sequence[Entity], budget: in
 
     def gain(each: _Sentence) -> float:
         stated = sum(_LOOSE if kind == CO_OCCURRENCE else 1.0 for _, _, kind in sorted(each.says - said))
-        return stated / 10 + sum(weight[own] for own in sorted(each.covers - covered))
+        told = stated / 10 + sum(weight[own] for own in sorted(each.covers - covered))
+        return told * (_BY_ITSELF if _LEANING.match(each.text) else 1.0)
 
     while len(chosen) < SENTENCES:
         left = [each for each in left if each.cost <= budget and gain(each) > 0]
