@@ -65,8 +65,7 @@ async def graph_of(base: OpenBase, where: Filter = EVERYTHING) -> KnowledgeGraph
     if isinstance(where, Everything):
         return held.whole
     async with held.stepping:
-        kept = held.kept(where)
-        return kept if kept is not None else await asyncio.to_thread(_restricted, base, where)
+        return await asyncio.to_thread(_restricted, base, where)
 
 
 async def _catch_up(base: OpenBase) -> None:
@@ -145,21 +144,25 @@ def _state(base: OpenBase) -> tuple[int, int]:
 
 def _step(base: OpenBase) -> bool:
     """Brings what is held into step with the records, as they are in one transaction; answers whether nothing lacks."""
-    with base.records.reading() as tx:
+    with base.graph.changing, base.records.reading() as tx:
         is_whole = not facts.unread_count(tx, base.id, reader(base.analyser))
         state = facts.state(tx, base.id) if is_whole else None
         held = facts.held(tx, base.id)
         fresh, gone = base.graph.changed(held)
         read = facts.facts_of(tx, base.id, fresh)
         given = facts.aliases(tx, base.id)
-    base.graph.step(state, held, read, gone, given)
+        base.graph.step(state, held, read, gone, given)
     return is_whole
 
 
 def _restricted(base: OpenBase, where: Filter) -> KnowledgeGraph:
-    with base.records.reading() as tx:
-        told = facts.attributes(tx, base.id, base.graph.unknown_documents())
-    return base.graph.restrict(where, told)
+    with base.graph.changing:
+        kept = base.graph.kept(where)
+        if kept is not None:
+            return kept
+        with base.records.reading() as tx:
+            told = facts.attributes(tx, base.id, base.graph.unknown_versions())
+        return base.graph.restrict(where, told)
 
 
 # ── behind everybody's back ──────────────────────────────────────────────────────────────────────
@@ -174,6 +177,8 @@ async def read_quietly(base: OpenBase) -> None:
         log.info("base %s is gone, and the reading of its facts with it", base.id)
     except QianxunError as error:
         log.warning("the facts of base %s are not read now: %s", base.id, error)
+    except Exception:  # of a text that nobody thought of, for callers whom this must not fail
+        log.exception("the facts of base %s are not read after an unexpected failure", base.id)
 
 
 async def keep_graphing(open_bases: Callable[[], Iterable[OpenBase]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -22,17 +23,18 @@ RESTRICTED: Final = 4  # graphs under a filter that are kept, those used last
 
 
 class HeldGraph:
-    """One for each open base, and never shared. Changed under `stepping` alone; what it gives out never changes."""
+    """One for each open base, and never shared. Changed under `changing` alone; what it gives out never changes."""
 
     def __init__(self) -> None:
         self.stepping = asyncio.Lock()  # one brings it up to date at a time
+        self.changing = threading.Lock()  # held by whoever does: a thread goes on when its caller has left
         self.state: State | None = None  # of the records that it was derived from
         self._columns = FactColumns()
         self._revisions: dict[int, int] = {}  # chunk → with which revision its facts came
         self._held: Held | None = None
         self._graph = derived(self._columns)
         self._attributes: dict[int, Attributes] = {}  # by document, of those that a filter has asked about
-        self._restricted: OrderedDict[Filter, KnowledgeGraph] = OrderedDict()
+        self._restricted: OrderedDict[str, KnowledgeGraph] = OrderedDict()  # by the filter as written: 1 is not true
         self._written: float | None = None
 
     # ── in step with the records ─────────────────────────────────────────────────────────────────
@@ -64,21 +66,23 @@ class HeldGraph:
         return self._graph
 
     def kept(self, where: Filter) -> KnowledgeGraph | None:
-        found = self._restricted.get(where)
+        found = self._restricted.get(repr(where))
         if found is not None:
-            self._restricted.move_to_end(where)
+            self._restricted.move_to_end(repr(where))
         return found
 
-    def unknown_documents(self) -> set[int]:
-        """Those whose attributes a filter has to know and that are not at hand."""
-        documents = set() if self._held is None else set(self._held.documents.tolist())
-        return documents - self._attributes.keys()
+    def unknown_versions(self) -> dict[int, int]:
+        """Document → generation, of those whose attributes a filter has to know and that are not at hand."""
+        if self._held is None:
+            return {}
+        versions = zip(self._held.documents.tolist(), self._held.generations.tolist(), strict=True)
+        return {document: at for document, at in versions if document not in self._attributes}
 
     def restrict(self, where: Filter, told: dict[int, Attributes]) -> KnowledgeGraph:
         """The graph that the chunks which pass the filter would give alone."""
         self._attributes |= told
         graph = self._graph.restricted(self._allowed(where))
-        self._restricted[where] = graph
+        self._restricted[repr(where)] = graph
         while len(self._restricted) > RESTRICTED:
             self._restricted.popitem(last=False)
         return graph

@@ -16,10 +16,11 @@ import numpy as np
 from sqlalchemy import Connection, Select, and_, delete, func, insert, or_, select
 
 from qianxun.errors import BadInput
-from qianxun.graph_types import Alias, ChunkFacts, Facts, Mention, StatedAlias, Statement
+from qianxun.graph_types import Alias, ChunkFacts, Facts
 from qianxun.records.bases import generation, graph_revision
 from qianxun.records.bulk import insert_rows
 from qianxun.records.counters import count_up
+from qianxun.records.packed_facts import packed, unpacked
 from qianxun.records.rows import attributes_of
 from qianxun.records.schema import (
     ChunkRow,
@@ -74,6 +75,7 @@ class Held(NamedTuple):
 
     keys: Keys
     documents: Keys
+    generations: Keys  # of the documents, as these chunks are of
     revisions: Keys
     are_tables: np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -193,24 +195,29 @@ def state(tx: Connection, knowledge_base: int) -> tuple[int, int]:
 
 def held(tx: Connection, knowledge_base: int) -> Held:
     """The served chunks whose facts are of record."""
-    columns = (ChunkRow.key, ChunkRow.document_key, GraphFactsRow.revision, ChunkRow.kind)
+    columns = (ChunkRow.key, ChunkRow.document_key, ChunkRow.generation, GraphFactsRow.revision, ChunkRow.kind)
     query = _served(knowledge_base, *columns).join(GraphFactsRow, GraphFactsRow.chunk_key == ChunkRow.key)
     rows = tx.execute(query.order_by(ChunkRow.key)).all()
-    told = [(key, document, at, kind == "table") for key, document, at, kind in rows]
-    numbers = np.array(told, dtype=np.int64).reshape(-1, 4)
-    return Held(numbers[:, 0], numbers[:, 1], numbers[:, 2], numbers[:, 3].astype(np.bool_))
+    told = [(*numbers, kind == "table") for *numbers, kind in rows]
+    table = np.array(told, dtype=np.int64).reshape(-1, 5)
+    keys, documents, generations, revisions, are_tables = table.T
+    return Held(keys, documents, generations, revisions, are_tables.astype(np.bool_))
 
 
-def attributes(tx: Connection, knowledge_base: int, documents: Iterable[int]) -> dict[int, Attributes]:
-    """By document: what a filter may ask about its chunks of prose; those of tables differ in their kind alone."""
+def attributes(tx: Connection, knowledge_base: int, versions: Mapping[int, int]) -> dict[int, Attributes]:
+    """By document: what a filter may ask about the prose of this version of it, as long as that is of record.
+
+    Its tables differ in their kind alone.
+    """
     found: dict[int, Attributes] = {}
-    version = and_(VersionRow.document_key == DocumentRow.key, VersionRow.generation == DocumentRow.served)
-    told = (VersionRow.user_id, VersionRow.project_id, VersionRow.content_type, VersionRow.tags)
+    told = (VersionRow.user_id, VersionRow.project_id, VersionRow.content_type, VersionRow.tags, VersionRow.generation)
     query = select(DocumentRow.key, DocumentRow.doc_id, *told, VersionRow.extra.label("metadata"))
-    query = query.join(VersionRow, version).where(DocumentRow.knowledge_base_id == knowledge_base)
-    for part in in_slices(sorted(set(documents))):
+    query = query.join(VersionRow, VersionRow.document_key == DocumentRow.key)
+    query = query.where(DocumentRow.knowledge_base_id == knowledge_base)
+    for part in in_slices(sorted(versions)):
         for row in tx.execute(query.where(DocumentRow.key.in_(part))):
-            found[row.key] = attributes_of(row.doc_id, row)
+            if row.generation == versions[row.key]:
+                found[row.key] = attributes_of(row.doc_id, row)
     return found
 
 
@@ -265,60 +272,6 @@ def drop_orphans(tx: Connection, knowledge_base: int) -> None:
     doomed = list(tx.execute(gone).scalars())
     if doomed:
         forget_facts(tx, knowledge_base, doomed)
-
-
-# ── facts as text ────────────────────────────────────────────────────────────────────────────────
-
-
-def packed(facts: Facts) -> str:
-    """Facts as compact JSON: every name once, then numbers. A name that no database holds is stored with marks."""
-    names: dict[tuple[str, str], int] = {}
-    by_name: dict[str, int] = {}  # a statement names its mentions, whatever their type
-
-    def at(name: str, kind: str = "") -> int:
-        if not kind and name in by_name:
-            return by_name[name]
-        found = names.setdefault((name, kind), len(names))
-        by_name.setdefault(name, found)
-        return found
-
-    mentions = [part for each in facts.mentions for part in (at(each.name, each.type), each.start, each.end)]
-    statements = [
-        part
-        for each in facts.statements
-        for part in (at(each.source), at(each.target), at(each.type), each.start, each.end)
-    ]
-    aliases = [part for each in facts.aliases for part in (at(each.name), at(each.alias), each.start, each.end)]
-    sentences = [part for span in facts.sentences for part in span]
-    told = [
-        [storable(part) for pair in names for part in pair] if names else [],
-        *(mentions, statements, aliases, sentences),
-    ]
-    while not told[-1] and len(told) > 1:
-        told.pop()
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
-
-
-def unpacked(stored: str) -> Facts:
-    """What `packed` was given."""
-    told: list[list[Any]] = json.loads(stored)
-    told += [[]] * (5 - len(told))
-    pairs, mentions, statements, aliases, sentences = told
-    names, kinds = pairs[::2], pairs[1::2]
-    return Facts(
-        tuple(Mention(names[at], kinds[at], start, end) for at, start, end in _by(3, mentions)),
-        tuple(
-            Statement(names[source], names[target], names[kind], start, end)
-            for source, target, kind, start, end in _by(5, statements)
-        ),
-        tuple(StatedAlias(names[name], names[alias], start, end) for name, alias, start, end in _by(4, aliases)),
-        tuple((start, end) for start, end in _by(2, sentences)),
-    )
-
-
-def _by(count: int, flat: Sequence[int]) -> Iterable[tuple[int, ...]]:
-    each = iter(flat)
-    return zip(*[each] * count, strict=True)
 
 
 # ── aliases ──────────────────────────────────────────────────────────────────────────────────────
