@@ -68,6 +68,26 @@ def test_statistics_alone_ask_no_model(plants: Run, service: ChatService) -> Non
     assert "还有 3 块没有读" in plants("graph", "status", "--kb", "药厂").out
 
 
+def test_all_is_read_anew_where_that_is_asked_for(plants: Run, service: ChatService) -> None:
+    assert plants("graph", "build", "--kb", "药厂").code == 0
+    asked = len(service.requests)
+    again = plants("graph", "build", "--kb", "药厂", "--anew", "--json").json
+    assert (again["model"]["read"], len(service.requests)) == (3, asked + 3)  # the summaries are as before
+    plain = plants("graph", "build", "--kb", "药厂", "--anew", "--no-model", "--json").json
+    assert plain["read"] == 3
+    (reader,) = plants("graph", "status", "--kb", "药厂", "--json").json["readers"]
+    assert reader.startswith("statistical:")
+
+
+def test_a_model_that_cannot_be_had_is_told_of(plants: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("QIANXUN_CHAT_BASE_URL")
+    told = plants("graph", "status", "--kb", "药厂")
+    assert told.code == 0
+    assert "qwen" in told.out
+    assert plants("graph", "build", "--kb", "药厂").code == 2
+    assert plants("graph", "build", "--kb", "药厂", "--no-model").code == 0
+
+
 def test_an_entity_is_shown_with_what_says_so(plants: Run) -> None:
     assert plants("graph", "build", "--kb", "药厂").code == 0
     shown = plants("graph", "show", "第1厂", "--kb", "药厂")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from qianxun.graph.model_reply import ENTITIES, Read, check_reply
 from qianxun.graph_types import Mention, StatedAlias, Statement
 from tests.graph.reading import entity, relation, said
+from tests.linear import is_linear
 
 TEXT = "二甲双胍用于治疗2型糖尿病。世界卫生组织（世卫组织）推荐二甲双胍。"
 GOOD = {
@@ -144,6 +146,18 @@ def test_names_are_found_in_another_written_form_and_called_as_they_are_written(
     assert read.dropped == 1
 
 
+def test_a_name_that_a_page_breaks_is_found_whole() -> None:
+    text = "由世界卫生\n组织与张　三发布，New\nYork 为证。\n\n甲\n\n乙。inNew York"
+    told = [entity(name) for name in ("世界卫生组织", "张三", "New York", "甲乙", "ew York")]
+    read = only(said({"entities": told}), text)
+    assert [(each.name, text[each.start : each.end]) for each in read.facts.mentions] == [
+        ("世界卫生组织", "世界卫生\n组织"),
+        ("张三", "张　三"),
+        ("New York", "New\nYork"),
+    ]
+    assert read.dropped == 2
+
+
 def test_a_name_inside_a_longer_one_is_not_meant_there() -> None:
     text = "北京大学在北京。清华大学也在。"
     read = only(said({"entities": [entity("北京"), entity("北京大学"), entity("大学")]}), text)
@@ -215,6 +229,17 @@ def test_a_single_chunk_may_be_answered_without_its_number_but_never_several() -
     assert only(bare) == only(said({"entities": [entity("二甲双胍")]}))
     assert only(f"[{bare}]") == only(bare)
     assert check_reply(f"[{bare}]", [TEXT, TEXT]).read == {}
+
+
+@pytest.mark.parametrize("gap", ["", " ", "  ", " \n ", "\n"])
+def test_a_name_that_almost_stands_everywhere_is_looked_for_in_linear_time(gap: str) -> None:
+    told = [entity("甲" * 100), entity("a" * 100), entity("甲" * 50 + "丙")]
+
+    def reading(size: int) -> Callable[[], object]:
+        text = (f"甲{gap}" * 99 + "乙。" + f"a{gap}" * 99) * size
+        return lambda: only(said({"entities": told}), text)
+
+    assert is_linear(reading, 10)
 
 
 json_values: st.SearchStrategy[Any] = st.recursive(

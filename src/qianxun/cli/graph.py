@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
@@ -65,10 +65,14 @@ def build(
     no_model: Annotated[
         bool, typer.Option("--no-model", help="只按统计建，不问模型 · by statistics alone, no model is asked")
     ] = False,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="忘掉读过的，从头再读（要重新花费） · read everything again, at full cost")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> int:
+    asked = Wanted(no_model, anew, as_json)
     try:
-        told = _with_base(context, kb, lambda engine, base: _built(engine, base, no_model=no_model, quiet=as_json))
+        told = _with_base(context, kb, lambda engine, base: _built(engine, base, asked))
     except KeyboardInterrupt:
         again = f"{session_of(context).start} graph build --kb {quoted(kb)}"
         raise Stopped(
@@ -85,14 +89,23 @@ def build(
     return 0 if (read is None or read.is_whole) and (summaries is None or not summaries.failed) else 1
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    no_model: bool
+    anew: bool
+    quiet: bool
+
+
 async def _built(
-    engine: Engine, base: KnowledgeBase, *, no_model: bool, quiet: bool
+    engine: Engine, base: KnowledgeBase, asked: Wanted
 ) -> tuple[GraphBuilt, ModelRead | None, Summarised | None]:
     keeper = await engine.graph_keeper(base.id)
+    if asked.anew:
+        await keeper.forget()
     with bars() as shown:
-        progress = BuildProgress(None if quiet else shown, is_silent=quiet)
+        progress = BuildProgress(None if asked.quiet else shown, is_silent=asked.quiet)
         built = await engine.build_graph(base.id, watch=progress.counted)
-        if no_model or not keeper.has_model:
+        if asked.no_model or not keeper.has_model:
             return built, None, None
         read = await keeper.read(progress.read)
         written = await keeper.summarise(progress.summarised) if not read.left else None

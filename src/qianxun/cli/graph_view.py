@@ -124,6 +124,8 @@ def show_status(console: Console, status: GraphStatus) -> None:
         _print(console, say(f"  {who}读的：{count} 块", f"  read by {who}: {count} chunks"), "dim")
     if status.aliases:
         _print(console, say(f"  合并、分开过的名称：{status.aliases}", f"  names decided: {status.aliases}"), "dim")
+    if status.trouble:
+        _print(console, f"! {status.trouble}", "yellow")
     if status.model and status.unread:
         told = say(
             f"模型 {status.model} 还有 {status.unread} 块没有读：graph estimate 看要多少，graph build 接着读",

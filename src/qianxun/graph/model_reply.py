@@ -175,7 +175,7 @@ def facts_of(said: _Said, text: str, title: str = "") -> Read:
     named += [name for pair in said.aliases for name in pair]
     spans = mentioned(standing, filter(_is_name, (*said.types, *named)), above)
     called = {
-        name: " ".join((title[slice(*above.spans(name)[0])] if own == (IN_TITLE,) else text[slice(*own[0])]).split())
+        name: above.called(above.spans(name)[0]) if own == (IN_TITLE,) else standing.called(own[0])
         for name, own in spans.items()
     }
     statements = tuple(_statements(said.relations, standing, spans, called))

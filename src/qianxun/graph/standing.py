@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
 from qianxun.chinese import SENTENCE_END, fold, places
 from qianxun.graph_types import Span
 
+Found = TypeVar("Found")
 OFTEN: Final = 20  # places of one name that are looked at
 NAME_LIMIT: Final = 100  # characters
+_BREAK: Final = re.compile(r"(?<=[^\x00-\x7f])\s+(?=[^\x00-\x7f])")
+_NOWHERE: Final = re.compile(r"(?!)")
 IN_TITLE: Final[Span] = (0, 0)  # the span of a name that stands in the title alone
 
 
@@ -29,9 +33,15 @@ class Standing:
             return tuple((at, at + len(name)) for at in found)
         form = fold(name)
         folded, offsets = self._folded
-        within = [(offsets[at], offsets[at + len(form)]) for at in _first(places(form, folded))] if form else []
+        ends = [(at, at + len(form)) for at in _first(places(form, folded))] if form else []
+        ends = ends or [found.span() for found in _first(_broken(form).finditer(folded))]
+        within = ((offsets[start], offsets[end]) for start, end in ends)
         # A character may fold into several, and a phrase otherwise than its characters.
-        return tuple(span for span in within if fold(self.text[slice(*span)]) == form)
+        return tuple(span for span in within if _bare(fold(self.text[slice(*span)])) == _bare(form))
+
+    def called(self, span: Span) -> str:
+        """What stands there, as a name: in one line, and without the breaks inside Chinese words."""
+        return " ".join(_BREAK.sub("", self.text[slice(*span)]).split())
 
     @cached_property
     def sentences(self) -> tuple[Span, ...]:
@@ -56,8 +66,23 @@ class Standing:
         return "".join(each), [*offsets, len(self.text)]
 
 
-def _first(found: Iterable[int]) -> list[int]:
-    return [at for at, _ in zip(found, range(OFTEN), strict=False)]
+def _first(found: Iterable[Found]) -> list[Found]:
+    return [each for each, _ in zip(found, range(OFTEN), strict=False)]
+
+
+def _broken(form: str) -> re.Pattern[str]:
+    """The name with blanks, or the end of a line, between its characters: as pages and tables break it."""
+    signs = [re.escape(sign) for sign in _bare(form)]
+    if not signs:
+        return _NOWHERE
+    before = r"(?<![a-z0-9])" if signs[0].isalnum() and signs[0].isascii() else ""
+    after = r"(?![a-z0-9])" if signs[-1].isalnum() and signs[-1].isascii() else ""
+    # Possessive: blanks are taken one way only, or a name that almost stands there would be tried in endless ways.
+    return re.compile(before + r"[^\S\n]{0,4}+(?:\n[^\S\n]{0,4}+)?+".join(signs) + after)
+
+
+def _bare(text: str) -> str:
+    return "".join(text.split())
 
 
 def _strip(text: str, ends: Iterable[Span]) -> Iterable[Span]:

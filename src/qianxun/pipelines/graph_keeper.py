@@ -12,10 +12,9 @@ import numpy as np
 from sqlalchemy import Connection
 
 from qianxun.chinese import fold
-from qianxun.errors import NotFound
+from qianxun.errors import ModelError, NotFound
 from qianxun.graph import aliases as naming
 from qianxun.graph.aliases import Decision
-from qianxun.graph.extract import reader
 from qianxun.graph.model_reading import Cost
 from qianxun.graph.network import KnowledgeGraph
 from qianxun.graph.ties import TOGETHER
@@ -54,6 +53,7 @@ class GraphStatus:
     model: str = ""  # that is to read them; "": none
     unread: int = 0  # chunks that it has still to read
     failed: int = 0  # of these, what it could make no sense of since the base was opened
+    trouble: str = ""  # why the model cannot be had
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,10 @@ class GraphKeeper:
 
     async def status(self) -> GraphStatus:
         base, graph = self.base, await graph_of(self.base)
-        model = (await asyncio.to_thread(graph_model, base)).name if has_model(base) else ""
+        model, trouble = await self._model()
 
         def told(tx: Connection) -> tuple[dict[str, int], int, int]:
-            unread = facts.unread_count(tx, base.id, f"model:{model}"[:220] if model else reader(base.analyser))
+            unread = facts.unread_count(tx, base.id, f"model:{model}"[:220]) if model and not trouble else 0
             return facts.origins(tx, base.id), unread, len(facts.aliases(tx, base.id))
 
         readers, unread, decided = await base.records.read(told)
@@ -111,7 +111,17 @@ class GraphKeeper:
             model=model,
             unread=unread,
             failed=len(base.reader.failed) if model else 0,
+            trouble=trouble,
         )
+
+    async def _model(self) -> tuple[str, str]:
+        """The name of the model that is to read, and why it cannot be had."""
+        if not self.has_model:
+            return "", ""
+        try:
+            return (await asyncio.to_thread(graph_model, self.base)).name, ""
+        except (ModelError, NotFound) as error:
+            return str(self.base.about.config.get("graph_model") or ""), str(error)
 
     async def show(self, name: str, *, where: Filter = EVERYTHING, limit: int = 50) -> EntityShown:
         """An entity by its id, its name or one of its aliases. Raises NotFound, with names that are like it."""
@@ -140,6 +150,16 @@ class GraphKeeper:
     async def cost(self) -> GraphCost:
         """Before anything is asked. Raises NotFound where the base names no model."""
         return GraphCost(await reading_cost(self.base), await summaries_cost(self.base))
+
+    async def forget(self) -> int:
+        """All that was read of the chunks, by statistics and by models, is to be read anew; answers of how many."""
+
+        def forgotten(tx: Connection) -> int:
+            held = facts.held(tx, self.base.id).keys.tolist()
+            facts.forget_facts(tx, self.base.id, held)
+            return len(held)
+
+        return await self.base.records.write(forgotten)
 
     async def read(self, watch: Watch = nothing) -> ModelRead:
         return await read_with_model(self.base, watch)

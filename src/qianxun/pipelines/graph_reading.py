@@ -374,7 +374,9 @@ async def _look_at(base: OpenBase) -> None:
     try:
         if base.graph.is_due(0.0) or not base.reader.is_due(await asyncio.to_thread(_state, base)):
             return  # the statistics come first
+        await read_quietly_with_model(base)
     except QianxunError as error:  # gone, or its database is
         log.info("base %s cannot be looked at: %s", base.id, error)
-        return
-    await read_quietly_with_model(base)
+    except Exception:  # the door of a loop that serves all bases: none of them may end it
+        log.exception("base %s is not read by its model after an unexpected failure", base.id)
+        base.reader.rest()
