@@ -150,6 +150,26 @@ def test_edges_without_weight_or_to_oneself_join_nothing() -> None:
     assert len(found) == 3
 
 
+def test_weights_of_any_size_are_borne() -> None:
+    here = np.random.default_rng(9)
+    for size in (-300, 300):
+        ends = here.integers(0, 50, (2, 150))
+        found = partition(50, ends[0], ends[1], 10.0 ** here.integers(min(size, 0), max(size, 1), 150))
+        assert sum(map(len, found.groups())) == 50
+
+
+def test_a_panic_of_the_driver_is_an_error_that_doors_catch(monkeypatch: pytest.MonkeyPatch) -> None:
+    class PanicException(BaseException):
+        """As pyo3 raises it."""
+
+    def panics(*_: object) -> None:
+        raise PanicException("unwrap on None")
+
+    monkeypatch.setattr("graspologic_native.leiden", panics)
+    with pytest.raises(RuntimeError, match="unwrap"):
+        partition(3, [0, 1], [1, 2], [1.0, 1.0])
+
+
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(BadInput, match="不存在的节点"):
         partition(2, [0], [2], [1.0])

@@ -25,6 +25,7 @@ Weights: TypeAlias = NDArray[np.float64]
 LARGEST: Final = 64  # entities: what a summary of a few sentences can speak of
 _SEED: Final = 7
 _RANDOMNESS: Final = 0.001
+_WEIGHTS: Final = (1e-9, 1e9)  # of an edge; Leiden panics where the modularity of larger ones is no number
 _SHARPEST: Final = 1024.0  # the resolution at which even a clique has come apart
 
 
@@ -104,7 +105,7 @@ def merged(sources: ArrayLike, targets: ArrayLike, weights: ArrayLike) -> Edges:
     heavy = np.asarray(weights, dtype=np.float64)
     low, high = np.minimum(one, other), np.maximum(one, other)
     counts = (low != high) & (heavy > 0) & np.isfinite(heavy)
-    low, high, heavy = low[counts], high[counts], heavy[counts]
+    low, high, heavy = low[counts], high[counts], np.clip(heavy[counts], *_WEIGHTS)
     order = np.lexsort((heavy, high, low))
     low, high, heavy = low[order], high[order], heavy[order]
     if not len(low):
@@ -203,9 +204,21 @@ def _leiden(count: int, edges: Edges, resolution: float) -> Places:
         columns = zip(edges.low.tolist(), edges.high.tolist(), edges.weights.tolist(), strict=True)
         # A comprehension lets other threads run, list(map(…)) would keep them waiting until the last edge.
         told = [(names[low], names[high], weight) for low, high, weight in columns]
-        _, found = graspologic_native.leiden(told, None, resolution, _RANDOMNESS, 1, True, _SEED, 1)
+        found = _run(told, resolution)
     labels = np.array([found.get(name, -1 - node) for node, name in enumerate(names)], dtype=np.int64)
     return _numbered(labels).astype(np.int64)
+
+
+def _run(edges: list[tuple[str, str, float]], resolution: float) -> dict[str, int]:
+    try:
+        _, found = graspologic_native.leiden(edges, None, resolution, _RANDOMNESS, 1, True, _SEED, 1)
+    except Exception:
+        raise
+    except BaseException as panic:  # that of Rust code is no Exception: no door would catch it
+        if type(panic).__name__ != "PanicException":
+            raise
+        raise RuntimeError(f"Leiden panicked: {panic}") from panic
+    return found
 
 
 def _without_dust(parts: Places, edges: Edges, largest: int) -> Places:
