@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests import test_tenants
-from tests.pipelines import test_events, test_upkeep
+from tests.pipelines import test_events, test_graph_keeper, test_graph_reading, test_graph_summaries, test_upkeep
 
 CHOSEN: tuple[Callable[..., None], ...] = (
     test_events.test_a_document_is_created_updated_and_deleted_by_events,
@@ -24,6 +24,9 @@ CHOSEN: tuple[Callable[..., None], ...] = (
     test_events.test_a_search_finds_one_version_or_the_other_at_every_moment_of_a_replacement,
     test_events.test_the_indexer_in_the_background_retries_by_itself,
     test_events.test_an_event_that_cannot_be_stored_is_raised_and_can_be_sent_again,
+    test_graph_keeper.test_merge_then_split_is_as_if_nothing_had_been,
+    test_graph_reading.test_texts_that_did_not_change_and_twins_are_not_asked_about,
+    test_graph_summaries.test_a_model_writes_of_each_community_once_and_of_changed_ones_again,
     test_tenants.test_another_tenants_base_is_not_there_on_any_way,
     test_tenants.test_names_are_a_tenants_own,
     test_tenants.test_bases_are_listed_a_page_at_a_time,
