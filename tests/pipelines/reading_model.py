@@ -52,9 +52,11 @@ def settings_of(folder: Path, service: ChatService) -> Settings:
 
 
 @asynccontextmanager
-async def reading_engine(folder: Path, service: ChatService, **config: Any) -> AsyncIterator[tuple[Engine, int]]:
+async def reading_engine(
+    folder: Path, service: ChatService, *, background: bool = False, **config: Any
+) -> AsyncIterator[tuple[Engine, int]]:
     """(engine, base); the base is made by the first who opens the folder."""
-    async with Engine.open(settings=settings_of(folder, service), background=False) as engine:
+    async with Engine.open(settings=settings_of(folder, service), background=background) as engine:
         known = [base.id for base in await engine.knowledge_bases()]
         if known:
             yield engine, known[0]

@@ -18,7 +18,6 @@ from qianxun.errors import NotFound
 from qianxun.pipelines.graph_reading import (
     AT_ONCE,
     ModelProgress,
-    keep_reading,
     read_quietly_with_model,
     read_with_model,
     reading_cost,
@@ -320,15 +319,12 @@ def test_a_running_engine_has_its_model_read_what_comes_and_rests_after_an_outag
                 await asyncio.sleep(0.02)
 
     async def story(service: ChatService) -> None:
-        async with reading_engine(tmp_path, service) as (engine, kb):
+        async with reading_engine(tmp_path, service, background=True) as (engine, kb):
             base = await engine.base(kb)
-            keeping = asyncio.create_task(keep_reading(lambda: [base]))
             await engine.add_documents(kb, plants(range(3)))
-            await engine.graph(kb)
             await until(lambda: read_by_model(base) == 3)
             is_down.set()
             await engine.add_documents(kb, plants(range(10, 12)))
-            await engine.graph(kb)
             await until(lambda: len(service.requests) > 3)
             await asyncio.sleep(0.3)
             asked = len(service.requests)
@@ -337,12 +333,11 @@ def test_a_running_engine_has_its_model_read_what_comes_and_rests_after_an_outag
             is_down.clear()
             base.reader.rest(0)
             await until(lambda: read_by_model(base) == 5)
-            keeping.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await keeping
 
     with chat_service(answers) as service, pytest.MonkeyPatch.context() as patch:
         patch.setattr("qianxun.pipelines.graph_reading.LOOK_SECONDS", 0.02)
+        patch.setattr("qianxun.pipelines.graphing.LOOK_SECONDS", 0.02)
+        patch.setattr("qianxun.pipelines.graphing.QUIET_SECONDS", 0.0)
         asyncio.run(story(service))
 
 

@@ -21,7 +21,9 @@ CALL_TOKENS: Final = 2_000  # of text; a chunk that has more goes alone
 TEXT_LIMIT: Final = 12_000  # characters of one chunk that a model is shown
 TITLE_LIMIT: Final = 300
 FAULT_LIMIT: Final = 300
-REPLY_SHARE: Final = 1.2  # tokens of a reply for each of the text, in prose full of names; an estimate on the safe side
+REPLY_SHARE: Final = (
+    1.5  # tokens of a reply for each of the text: prose full of names, with all of them told, takes 1.4
+)
 REPLY_FRAME: Final = 40  # and for each chunk, whatever it says
 
 _SYSTEM: Final = """你为知识图谱阅读资料，找出其中的实体、关系和别名。
