@@ -34,12 +34,19 @@ async def _fill(folder: Path) -> None:
         await filled(engine, "graph-123")
 
 
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the base graph-123."""
+    folder = tmp_path_factory.mktemp("seed")
+    asyncio.run(_fill(folder))
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the base graph-123, which is that of the settings."""
-    monkeypatch.setenv("QIANXUN_DATA", str(tmp_path / "data"))
-    asyncio.run(_fill(tmp_path / "data"))
-    return tmp_path / "data"
+def folder(library: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, which is that of the settings."""
+    monkeypatch.setenv("QIANXUN_DATA", str(library))
+    return library
 
 
 @pytest.fixture
