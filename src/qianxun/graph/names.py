@@ -18,6 +18,7 @@ from qianxun.graph.words import (
     GENERIC,
     ORGANISATION_TAILS,
     ORGANISATIONS,
+    PEOPLE,
     PLACE_TAILS,
     PLACES,
     ROLES,
@@ -140,7 +141,7 @@ def _cut(run: Sequence[Word], found: list[Name]) -> None:
     start = at = 0
     while at < len(run):
         word, tag, place = run[at]
-        taken = _person(run, at) if tag in _PEOPLE else 0
+        taken = _person(run, at) if tag in _PEOPLE or word in PEOPLE else 0
         if taken and not any(each[0].endswith(_ORGANISATION_TAILS) for each in run[at + taken : at + taken + 2]):
             _close(run[start:at], found)
             last = run[at + taken - 1]
@@ -185,7 +186,7 @@ def _are_syllables(word: str) -> bool:
 
 def is_person(word: str) -> bool:
     """Whether a word that is tagged as a person's name can be one: the dictionary tags 慈善 so, too."""
-    if len(word) >= 3 and _are_syllables(word):
+    if word in PEOPLE or (len(word) >= 3 and _are_syllables(word)):
         return True
     if word[:2] in DOUBLE_SURNAMES:
         return 3 <= len(word) <= 4

@@ -40,6 +40,10 @@ ORGANISATIONS: Final = _listed("""
     特斯拉 华为 任天堂 索尼 谷歌 阿里巴巴 亚马逊 切尔西 尤文图斯 马自达 劳斯莱斯 英特尔 福特 法拉利 京东 曼联
     曼城 利物浦 安卓
 """)
+# People whose names do not begin as most do, or whom jieba's dictionary has as places
+PEOPLE: Final = _listed("""
+    老舍 老子 茅盾 冰心 墨子 慈禧 玄奘 鉴真 耶稣 嬴政 佛陀 释迦牟尼 鬼谷子 普京 奥巴马 滨崎步 萨达姆 乾隆 康熙 雍正
+""")
 DYNASTIES: Final = _listed("""
     夏朝 商朝 周朝 秦朝 汉朝 晋朝 隋朝 唐朝 宋朝 元朝 明朝 清朝 民国
 """)
