@@ -53,8 +53,11 @@ def test_every_search_finds_what_it_is_meant_to_show(tmp_path: Path) -> None:
     for query, (name, words) in expected.items():
         assert best[query]["doc_name"] == name
         assert words in best[query]["content"]
-    assert "8023" in told["answer"]["answer"]
-    assert told["answer"]["source"].startswith("青禾科技员工手册.md")
+    lost, table, unknown = told["answers"]
+    assert "8023" in lost["answer"]
+    assert lost["sources"][0]["doc_name"] == "青禾科技员工手册.md"
+    assert (table["form"], table["answer"][:3]) == ("table", "88%")
+    assert (unknown["form"], unknown["sources"]) == ("declined", [])
     assert told["examples"]["added"] >= 60
     assert "立刻拨打 120" in told["examples"]["found"][0]["content"]
     again = read(demo(tmp_path, "--json", QIANXUN_VECTORIZATION_MODEL_FOLDERS=str(MODELS)))

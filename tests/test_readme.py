@@ -93,6 +93,8 @@ def test_every_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     at = asked.index(["serve"])
     shown = run_commands(tmp_path, asked[:at])
     assert "85%" in shown["search"]
+    assert "85%" in shown["ask"]
+    assert "[1] 手册.md" in shown["ask"]
     assert "85%" in shown["tables"]
     assert "住院" in shown["texts"]
     assert "逐字节相同" in shown["replay"]
@@ -105,10 +107,12 @@ def test_every_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def check_service(folder: Path, url: str, asked: list[list[str]]) -> None:
     """What the README does with a service, done with this one."""
-    (request,) = blocks("sh")
+    (requests,) = blocks("sh")
     if shutil.which("curl"):
-        curl = subprocess.run(shlex.split(request.replace(ADDRESS, url)), capture_output=True, text=True, check=True)
-        assert "85%" in json.loads(curl.stdout)["data"]["chunks"][0]["content"]
+        retrieval, query = (_curled(line.replace(ADDRESS, url)) for line in requests.splitlines())
+        assert "85%" in json.loads(retrieval)["data"]["chunks"][0]["content"]
+        assert [line for line in query.splitlines() if line.startswith("event: ")][-1] == "event: done"
+        assert "85%" in query
     _, program = blocks("python")
     assert "60%" in ran(folder, program.replace(ADDRESS, url))
     shown = run_commands(folder, [[word.replace(ADDRESS, url) for word in words] for words in asked])
@@ -116,10 +120,16 @@ def check_service(folder: Path, url: str, asked: list[list[str]]) -> None:
     assert shown["keys"].startswith("qx_")
 
 
+def _curled(command: str) -> str:
+    return subprocess.run(shlex.split(command), capture_output=True, text=True, check=True).stdout
+
+
 def test_the_program_runs(tmp_path: Path) -> None:
     prepare(tmp_path)
     program, _ = blocks("python")
-    assert "60%" in ran(tmp_path, program)
+    told = ran(tmp_path, program)
+    assert "60%" in told
+    assert "[1]" in told
 
 
 def test_what_make_is_said_to_do_it_can_do() -> None:

@@ -79,9 +79,13 @@ def show_sources(console: Console, answer: Answer) -> None:
     console.print(Text(say("出处", "Sources"), style="bold"))
     indent = len(f"[{answer.sources[-1].number}] ")
     for source in answer.sources:
-        head = Text(padded(f"[{source.number}]", indent), style=MARK_STYLE) + _place(source)
-        print_folded(console, head, indent, hanging=indent)
+        print_folded(console, headed(source, indent), indent, hanging=indent)
         print_folded(console, _quotation(source, _cited(answer, source.number)), indent)
+
+
+def headed(source: Source, indent: int = 4) -> Text:
+    """A source's mark and place."""
+    return Text(padded(f"[{source.number}]", indent), style=MARK_STYLE) + _place(source)
 
 
 def show_end(console: Console, answer: Answer) -> None:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 BASE = "示例"
 SHOWN = 1  # results per search: enough to see the point
-QUESTION = "电脑遗失了该打哪个电话"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,34 @@ TRIES = (
         "西南大区 2025年下半年 销售",
         "Excel 的两行合并表头读成了“2025年 / 下半年”：781 万元",
         "a merged two-row header of a spreadsheet, read as a path",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question to be answered, and what its answer shows."""
+
+    text: str
+    point: str
+    point_en: str
+
+
+QUESTIONS = (
+    Question(
+        "电脑遗失了该打哪个电话",
+        "没有用语言模型：答案就是原文的句子，不改写，不编造",
+        "no language model: the answer is a sentence of the text, word for word",
+    ),
+    Question(
+        "退休职工三级医院住院支付比例是多少",
+        "答案在表格里：从对得上的单元格读出来",
+        "the answer is in a table: read from the cell where row and column meet",
+    ),
+    Question(
+        "公司食堂几点关门",
+        "资料里没有的，就说没有",
+        "what the library does not say, it says so",
     ),
 )
 
@@ -140,7 +167,7 @@ async def _walk(engine: Engine, model: str, console: Console, *, quiet: bool) ->
     _step(console, 3, say("检索", "Searches"))
     searches = [await _try(engine, base, one, console, quiet=quiet) for one in TRIES]
     _step(console, 4, say("带出处的回答", "A cited answer"))
-    answer = await _answer(engine, base, console)
+    answers = [await _answer(engine, base, one, console) for one in QUESTIONS]
     _step(console, 5, say("示例库：教助手怎样回答", "The example library: how an assistant should answer"))
     examples = await show_examples(engine, console)
     return {
@@ -148,7 +175,7 @@ async def _walk(engine: Engine, model: str, console: Console, *, quiet: bool) ->
         "embedding_model": base.embedding_model,
         **described(report, 0.0),
         "searches": searches,
-        "answer": answer,
+        "answers": answers,
         "examples": examples,
     }
 
@@ -207,25 +234,21 @@ def _brief(answer: Recall) -> list[dict[str, Any]]:
     return [{"doc_name": hit.chunk.doc_name, "score": hit.score, "content": hit.chunk.text} for hit in answer.found]
 
 
-async def _answer(engine: Engine, base: KnowledgeBase, console: Console) -> dict[str, str] | None:
-    from qianxun.answer.quote import quote
+async def _answer(engine: Engine, base: KnowledgeBase, question: Question, console: Console) -> dict[str, Any]:
+    from qianxun.cli.answer_view import headed, shown_text
 
-    found = await engine.retrieve(base.id, QUESTION, top_k=5)
-    said = quote(found.found, QUESTION)
-    console.print(say(f"  问：{QUESTION}", f"  Q: {QUESTION}"), style="bold")
-    if said is None:
-        console.print(say("  没有找到可以引用的原文。", "  Nothing to quote was found."))
-        return None
-    print_folded(console, Text(say("答：", "A: ") + said.cited), 6, hanging=4)
-    console.print(f"  [1] {said.place}", style="cyan", markup=False)
-    console.print(
-        say(
-            "  （原文摘引：没有用语言模型，不改写，不编造。）",
-            "  (Quoted word for word: no language model is involved.)",
-        ),
-        style="dim",
-    )
-    return {"question": QUESTION, "answer": said.cited, "source": said.place}
+    said = await engine.ask(base.id, question.text)
+    console.print(f"\n  [bold]▸ {question.text}[/]")
+    print_folded(console, Text(say(question.point, question.point_en), style="dim italic"), 4)
+    print_folded(console, shown_text(said.answer), 4)
+    for source in said.sources:
+        print_folded(console, headed(source), 8, hanging=4)
+    return {
+        "question": question.text,
+        "answer": said.answer,
+        "form": said.form,
+        "sources": [{"number": each.number, "doc_name": each.doc_name, "content": each.text} for each in said.sources],
+    }
 
 
 def _step(console: Console, number: int, title: str) -> None:
@@ -247,7 +270,7 @@ def _commands(data: str, model: str) -> Sequence[str]:
     start = f"{called()} --data {quoted(data)}"
     found = [
         f'{start} search "产假有多少天" --kb {BASE} --explain',
-        f'{start} search "QH-3005" --kb {BASE} --mode fulltext --json',
+        f'{start} ask "年假有多少天" --kb {BASE} --stream',
         f'{start} tables "单价最高的办公用品" --kb {BASE}',
         *([f'{start} examples search "忘了吃药怎么办"'] if model else []),
         f"{start} logs",
