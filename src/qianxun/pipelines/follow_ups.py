@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from qianxun.chinese import STOP_WORDS, Analyser, fold
 from qianxun.pipelines.answer_state import Turn
+from qianxun.pipelines.asking import QUERY_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ _ASKS_FOR_NAME: Final = re.compile(
 )
 _ASKING: Final = re.compile(r"[吗呢吧嘛]|请问|是否")
 _BARE_LENGTH: Final = 8  # characters
+_LONGEST_ASKED: Final = 500  # characters of a question that a later one leans on: a pasted page is none
+_LONGEST_REPLY: Final = 2000
 _QUOTED: Final = re.compile(r"《([^》\n]{1,40})》|“([^”\n]{1,30})”|「([^」\n]{1,30})」|\"([^\"\n]{1,30})\"")
 _YEAR: Final = re.compile(r"(?:1[89]|20)\d\d年?|(?:今|去|前|明)年|[一二三四]季度|上半年|下半年")
 
@@ -69,10 +72,11 @@ def standing_alone(query: str, history: Sequence[Turn], names: Names, analyser: 
     last, reply = "", ""
     for turn in history:
         if turn.role == "assistant":
-            reply = turn.content
+            reply = turn.content[:_LONGEST_REPLY]
         else:
-            last, reply = _resolved(turn.content, last, reply, names, analyser), ""
-    return _resolved(query, last, reply, names, analyser)
+            last, reply = _resolved(turn.content[:_LONGEST_ASKED], last, reply, names, analyser)[:_LONGEST_ASKED], ""
+    alone = _resolved(query, last, reply, names, analyser)
+    return alone if len(alone) <= QUERY_LIMIT else query
 
 
 def _resolved(query: str, last: str, reply: str, names: Names, analyser: Analyser) -> str:
