@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qianxun.answer.assemble import assemble, passage
-from qianxun.answer_types import Passage
+from qianxun.answer.prompt import answer_messages
+from qianxun.answer_types import AnswerContext, Passage
 from qianxun.errors import BadInput
 from qianxun.graph_types import Community, Entity, GraphContext, Relation
 from qianxun.tokens import context_tokens, tokens
@@ -85,18 +86,18 @@ def test_a_table_keeps_its_header_and_says_how_long_it_is() -> None:
 
 
 def test_a_first_passage_that_is_too_large_is_cut_after_a_whole_sentence() -> None:
-    told = assemble([found(0, len(CONTENT)), found(0, 8, doc="另一本")], budget=34)
+    told = assemble([found(0, len(CONTENT)), found(0, 8, doc="另一本")], budget=46)
     assert [each.text for each in told.passages] == ["糖尿病是慢性病。它的症状是多饮、多尿。"]
     assert (told.passages[0].start, told.passages[0].end) == (0, 19)
     assert told.left_out == 1
     rows = "甲 | 1\n乙 | 2\n"
-    table = assemble([found(0, len(rows), content=rows, lead="名 | 数\n")], budget=22)
+    table = assemble([found(0, len(rows), content=rows, lead="名 | 数\n")], budget=34)
     assert table.passages[0].text == "名 | 数\n甲 | 1\n"
     assert table.passages[0].end == len("甲 | 1\n")
 
 
 def test_what_had_no_room_has_not_been_said() -> None:
-    told = assemble([found(0, 8), found(8, len(CONTENT)), found(19, 27)], budget=40)
+    told = assemble([found(0, 8), found(8, len(CONTENT)), found(19, 27)], budget=64)
     assert [each.text for each in told.passages] == ["糖尿病是慢性病。", "并发症可以预防！"]
     assert told.left_out == 1
 
@@ -112,6 +113,19 @@ def test_a_graph_leaves_room_for_passages() -> None:
     told = assemble([found(0, 8)], budget=200, graph=GraphContext(entities))
     assert told.passages[0].text == "糖尿病是慢性病。"
     assert 0 < context_tokens(told.graph) <= 50
+
+
+def test_the_prompt_costs_no_more_than_the_context_says() -> None:
+    entities = tuple(Entity(f"e{at}", "糖尿病", "DISEASE") for at in range(20))
+    relations = tuple(Relation("e0", each.id, "相关", 1.0) for each in entities)
+    graph = GraphContext(entities, relations, (Community("c", (), "病", "糖尿病是慢性病。", (), "extractive"),))
+    several = [found(at, at + 7, doc=f"手册{at}") for at in range(12)]
+    bare = tokens(answer_messages("症状？", AnswerContext())[-1].content)
+    for budget in (200, 500, 1000):
+        told = assemble(several, budget=budget, graph=graph)
+        asked = answer_messages("症状？", told)[-1].content
+        wrapping = tokens("<关系>\n</关系>\n（<关系> 只供理解，不能作为依据引用。）\n")
+        assert tokens(asked) - bare - wrapping <= told.tokens <= budget
 
 
 def test_a_negative_budget_is_refused() -> None:

@@ -15,7 +15,7 @@ from qianxun.types import Found
 
 BUDGET: Final = 8000  # tokens: ten chunks of the usual size and a graph fit (cmrc2018, mix: 5,000 at the most)
 _GRAPH: Final = 0.25  # of the budget, at the most: an answer is cited from passages
-_HEAD: Final = 8  # tokens around a passage beside its document's name: its number, brackets, line ends
+_HEAD: Final = 20  # tokens around a passage in a prompt: its number, marks and line ends
 
 
 def assemble(
@@ -71,7 +71,7 @@ def passage(found: Found, number: int = 0) -> Passage:
 
 
 def _cost(each: Passage) -> int:
-    return tokens(each.text) + tokens(each.doc_name) + _HEAD
+    return tokens(each.text) + tokens(each.doc_name or each.doc_id) + _HEAD
 
 
 def _unsaid(each: Passage, taken: Sequence[Passage]) -> Passage | None:
