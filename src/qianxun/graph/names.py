@@ -31,6 +31,7 @@ NAME: Final = "NAME"  # of a kind that is not known
 
 _ORGANISATION_TAILS: Final = tuple(sorted(ORGANISATION_TAILS))
 _NOUNS: Final = frozenset(("n", "nr", "ns", "nt", "nz", "nrt", "nrfg", "vn", "j", "ng", "b", "an", "s"))
+_LISTED: Final = PLACES | PEOPLE | ORGANISATIONS
 _PEOPLE: Final = frozenset(("nr", "nrt", "nrfg"))
 _WORK: Final = re.compile(r"[《〈]([^《》〈〉\n]{1,60})[》〉]")
 _QUOTED: Final = re.compile(r"[“「『]([^“”「」『』《》，。！？；：、,…\s]{2,12})[”」』]")
@@ -104,12 +105,12 @@ def spoken_names(tagged: Sequence[tuple[str, str]]) -> list[Name]:
     run: list[Word] = []
     at = 0
     for place, (word, tag) in enumerate(tagged):
-        if tag in _NOUNS or word in PLACES:
+        if tag in _NOUNS or word in _LISTED:
             run.append((word, tag, at))
             if word.endswith(_LEGAL_FORMS) and (begin := _begin_of_company(tagged, place, at)) < run[0][2]:
                 certain.append(Name(begin, at + len(word), ORGANIZATION))
         elif run:
-            if len(run) > 1 or len(run[0][0]) > 2 or run[0][1] != "n" or run[0][0] in PLACES:  # 人, 问题: no names
+            if len(run) > 1 or len(run[0][0]) > 2 or run[0][1] != "n" or run[0][0] in _LISTED:  # 人, 问题: no names
                 _cut(run, found)
             run = []
         if not tag and len(word) > 1:  # of the base's own dictionary
