@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from qianxun.answer_types import Done, Failed, SourcesFound, Token
+from qianxun.models import ChatEndpoint
+from qianxun.models.chat import RemoteChat
 from tests.models.chat_service import ChatService, Reply, Request, chat_service
 from tests.pipelines.answers_base import Asking, forms, is_sound, said
 
@@ -54,9 +56,11 @@ def step_of(request: Request) -> str:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Asking, ChatService, Script]]:
     script = Script()
     with chat_service(script) as service:
-        told = {**service.told, "chat.timeout_seconds": 5}
-        with Asking(tmp_path_factory.mktemp("models"), told=told) as opened:
+        endpoint = ChatEndpoint(service.url, "qwen", timeout_seconds=10, attempts=1, outages=1000)
+        model = RemoteChat(endpoint)  # which waits for no second attempt, and gives nobody up
+        with Asking(tmp_path_factory.mktemp("models"), model, config={"chat_model": "qwen"}) as opened:
             yield opened, service, script
+        model.close()
 
 
 @pytest.fixture
@@ -195,6 +199,15 @@ def test_grading_and_refining_fall_back_to_rules_too(asking: Asking, script: Scr
     assert node in {each.part for each in answer.degraded}
 
 
+def test_a_model_that_failed_a_step_is_not_waited_for_in_the_next(
+    asking: Asking, service: ChatService, script: Script
+) -> None:
+    script.replies["analyze"] = Reply(status=500)
+    answer = asking.answer(HARD)
+    assert asked(service) == ["analyze", "answer"]
+    assert forms(answer)["grade_documents"] == "rules"
+
+
 def test_a_model_that_fails_to_write_leaves_the_sources_own_sentences(asking: Asking, script: Script) -> None:
     script.replies["answer"] = Reply(status=500)
     answer = asking.answer(SYMPTOMS)
@@ -205,11 +218,13 @@ def test_a_model_that_fails_to_write_leaves_the_sources_own_sentences(asking: As
     assert not answer.is_partial
 
 
-def test_a_model_that_is_gone_is_said_and_missed(tmp_path: Path) -> None:
-    with Asking(tmp_path, told={"chat.base_url": "http://127.0.0.1:9/v1", "chat.model": "qwen"}) as opened:
+def test_the_model_of_the_settings_serves_every_base_and_is_missed_when_it_is_gone(tmp_path: Path) -> None:
+    with chat_service(Script()) as service:
+        told = service.told
+    with Asking(tmp_path, told={**told, "chat.timeout_seconds": 5}) as opened:
         answer = opened.answer(SYMPTOMS)
         assert answer.form == "extractive"
-        assert "model" in {each.part for each in answer.degraded}
+        assert {"grade_documents", "model"} <= {each.part for each in answer.degraded}
 
 
 class Wild:

@@ -14,7 +14,7 @@ from qianxun.answer.generate import AnswerGenerator
 from qianxun.answer_types import Passage
 from qianxun.pipelines.answer_state import AnswerState, Grade, Step
 from qianxun.pipelines.answering import Answering, context_of, reader_of
-from qianxun.pipelines.model_step import asked_model, list_of, writer
+from qianxun.pipelines.model_step import asked_model, helper, list_of
 from qianxun.pipelines.overviews import is_overview
 from qianxun.types import Found
 
@@ -38,7 +38,7 @@ async def graded(answering: Answering, state: AnswerState) -> tuple[Grade, tuple
     by_rules = await _by_rules(answering, state, passages)
     if not passages or _is_clear(by_rules):
         return by_rules, state.found, _step(by_rules, "rules")
-    model, failed = await writer(answering.base)
+    model, failed = await helper(answering.base, state.degraded)
     if model is None:
         return by_rules, state.found, Step("rules", _said(by_rules), failed)
     shown = [{"n": each.number, "name": each.doc_name, "text": each.text[:SHOWN_LENGTH]} for each in passages[:SHOWN]]

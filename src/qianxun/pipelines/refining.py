@@ -16,7 +16,7 @@ from qianxun.errors import IndexUnusable, RetrieverUnavailable
 from qianxun.pipelines.answer_state import AnswerState, Step
 from qianxun.pipelines.answering import Answering
 from qianxun.pipelines.asking import QUERY_LIMIT, counted
-from qianxun.pipelines.model_step import asked_model, text_of, writer
+from qianxun.pipelines.model_step import asked_model, helper, text_of
 from qianxun.pipelines.related_terms import expanded
 
 LONGEST: Final = 300  # characters of a query that a model made
@@ -34,7 +34,7 @@ _TASK: Final = (
 
 async def refined(answering: Answering, state: AnswerState) -> tuple[str, Step]:
     """Another wording that was not searched for yet; "" where there is none."""
-    model, failed = await writer(answering.base)
+    model, failed = await helper(answering.base, state.degraded)
     if model is not None:
         data = {
             "question": state.question,

@@ -43,4 +43,5 @@ async def streamed(
         await reading
     finally:
         is_left.set()
-        reading.cancel()
+        if not reading.cancel() and not reading.cancelled():
+            reading.exception()  # which nobody listens to any more
