@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +43,22 @@ def test_a_folder_in_use_is_told_to_the_caller(tmp_path: Path) -> None:
 def test_an_error_in_the_block_lets_the_folder_go(tmp_path: Path) -> None:
     with pytest.raises(KeyError), open_blocking(tmp_path, background=False):
         raise KeyError("of the caller")
+    with open_blocking(tmp_path, background=False) as rag:
+        assert rag.knowledge_bases() == ()
+
+
+def test_whoever_is_interrupted_while_it_opens_holds_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = Future.result
+    interrupts = iter([KeyboardInterrupt()])
+
+    def interrupted(self: Future[Any], timeout: float | None = None) -> Any:
+        if threading.current_thread() is threading.main_thread() and (error := next(interrupts, None)):
+            raise error
+        return waiting(self, timeout)
+
+    monkeypatch.setattr(Future, "result", interrupted)
+    with pytest.raises(KeyboardInterrupt), open_blocking(tmp_path, background=False):
+        pytest.fail("it was interrupted")
     with open_blocking(tmp_path, background=False) as rag:
         assert rag.knowledge_bases() == ()
 

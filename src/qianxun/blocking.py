@@ -149,14 +149,19 @@ def open_blocking(data: str | Path | None = None, **options: Any) -> Iterator[Bl
     thread = threading.Thread(target=_live, args=told, name="qianxun-engine", daemon=True)
     thread.start()
     try:
-        rag, stop = opened.result()
-        try:
-            yield rag
-        finally:
-            rag.loop.call_soon_threadsafe(stop.set)
-            closed.result()
+        rag, _ = opened.result()
+        yield rag
     finally:
+        opened.add_done_callback(_stop)  # at once, or as soon as it is open: whoever waited may have been interrupted
         thread.join()
+    closed.result()
+
+
+def _stop(opened: Future[tuple[BlockingEngine, asyncio.Event]]) -> None:
+    if opened.exception() is None:
+        rag, stop = opened.result()
+        if not rag.loop.is_closed():
+            rag.loop.call_soon_threadsafe(stop.set)
 
 
 def _live(

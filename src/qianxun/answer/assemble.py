@@ -13,7 +13,7 @@ from qianxun.graph_types import NO_CONTEXT, GraphContext, Span
 from qianxun.tokens import context_tokens, fitted, tokens
 from qianxun.types import Found
 
-BUDGET: Final = 8000  # tokens: ten chunks of the usual size and a graph fit (cmrc2018, mix: 5,000 at the most)
+BUDGET: Final = 8000  # tokens: ten chunks of the usual size and a graph fit (cmrc2018, mix: 5,300 at the most)
 _GRAPH: Final = 0.25  # of the budget, at the most: an answer is cited from passages
 _HEAD: Final = 20  # tokens around a passage in a prompt: its number, marks and line ends
 
