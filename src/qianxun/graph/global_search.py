@@ -12,7 +12,6 @@ from qianxun.graph.columns import Numbers
 from qianxun.graph.local import fitting
 from qianxun.graph.network import KnowledgeGraph
 from qianxun.graph.question import Question
-from qianxun.graph.ties import TOGETHER
 from qianxun.types import NOTHING, Ranking, Scores
 
 THEMES: Final = 6
@@ -73,7 +72,10 @@ def _asked(graph: KnowledgeGraph, question: Question) -> Scores:
     for match in graph.find(question.folded):
         share = question.share(question.bits(match.start, match.end))
         named[match.entity] = max(named[match.entity], match.weight * min(1.0, 2.0 * share))
-    of_type = fitting(graph, question)[ties.type] * (ties.type != TOGETHER)
+    kinds = np.array(graph.types_like(question.sought), dtype=np.int64)
+    by_type = np.zeros(len(graph.types))
+    by_type[kinds] = fitting(graph, question, kinds)
+    of_type = by_type[ties.type]
     of_name = np.maximum(named[ties.source], named[ties.target])
     asked: Scores = OF_TYPE * of_type + OF_NAME * of_name
     return asked

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from qianxun.graph.columns import Numbers
+from qianxun.graph.naming import Match
 from qianxun.graph.network import KnowledgeGraph
 from qianxun.graph.paths import ways
 from qianxun.graph.question import Question
+from qianxun.graph.ties import TOGETHER
 from qianxun.graph.walk import walked
 from qianxun.types import NOTHING, Keys, Ranking, Scores
 
-NEAR: Final = 0.5  # what a chunk that the walk reaches counts beside one that a way leads to
+NEAR: Final = 0.6  # what a chunk that the walk reaches counts beside one that a way leads to
 SHOWN: Final = 64  # entities and ties that are told
 DEPTH: Final = 400  # chunks
 
@@ -26,55 +29,57 @@ class Around:
     chunks: Ranking
     entities: Mapping[int, float]
     ties: Mapping[int, float]
-    named: float = 0.0  # the share of the question that names things of the graph
 
 
 NOWHERE: Final = Around(NOTHING, {}, {})
 
 
-def around(graph: KnowledgeGraph, question: Question, seeds: Ranking = NOTHING, weight: float = 0.0) -> Around:
-    """The surroundings of what the question names; with ``seeds`` the walk begins at these chunks too, in so great a
-    part as ``weight`` says."""
+def around(graph: KnowledgeGraph, question: Question) -> Around:
+    """The surroundings of what the question names; nothing where it names nothing."""
     matches = graph.find(question.folded)
-    if not matches and not (weight and len(seeds)):
+    if not matches:
         return NOWHERE
-    bits = 0
-    start = np.zeros(len(graph) + len(graph.chunks))
-    for match in matches:
-        own = question.bits(match.start, match.end)
-        bits |= own if not match.is_within else 0
-        rare = 1.0 / np.log2(2.0 + len(graph.chunks_by_entity.of(match.entity)))
-        start[match.entity] += match.weight * max(0.5, (own & question.telling).bit_count()) * rare
-    named = question.share(bits)
-    if weight and len(seeds):
-        start /= start.sum() or 1.0
-        start[len(graph) :] += weight * _seeded(graph, seeds)
-    there = walked(graph.roads, start, fitting(graph, question))
+    there = walked(graph.roads, _start(graph, question, matches), lambda kinds: fitting(graph, question, kinds))
     by_way = {tie: score for way, score in reversed(ways(graph, question, matches)) for tie in way.ties}
     return Around(
-        chunks=_chunks(graph, there[len(graph) :], by_way, named),
+        chunks=_chunks(graph, there[len(graph) :], by_way, _named(graph, question, matches)),
         entities=_told(there[: len(graph)]),
         ties=dict(sorted(by_way.items(), key=lambda each: (-each[1], each[0]))[:SHOWN]),
-        named=named,
     )
 
 
-def fitting(graph: KnowledgeGraph, question: Question) -> Scores:
-    """By type of a relation, how much the question asks for it."""
-    asked = np.zeros(len(graph.types))
-    for kind in graph.types_like(question.units):
-        asked[kind] = question.fit(graph.types[kind]).share
+def _start(graph: KnowledgeGraph, question: Question, matches: Sequence[Match]) -> Scores:
+    """Where the walk begins: at what is named, the more of the question the name takes up and the fewer chunks have
+    it."""
+    start = np.zeros(len(graph.roads))
+    for match in matches:
+        telling = (question.bits(match.start, match.end) & question.telling).bit_count()
+        rare = 1.0 / np.log2(2.0 + len(graph.chunks_by_entity.of(match.entity)))
+        start[match.entity] += match.weight * max(0.5, telling) * rare
+    return start
+
+
+def _named(graph: KnowledgeGraph, question: Question, matches: Sequence[Match]) -> float:
+    """The share of the question that names things, rare ones more than common ones."""
+    seen, share = 0, 0.0
+    for match in sorted(matches, key=lambda match: (match.start - match.end, match.start, match.entity)):
+        if not match.is_within:
+            new = question.bits(match.start, match.end) & question.telling & ~seen
+            seen |= new
+            share += question.share(new) * match.weight * graph.rarity(match.entity)
+    return share
+
+
+def fitting(graph: KnowledgeGraph, question: Question, kinds: Numbers) -> Scores:
+    """How far the question asks for relations of these types."""
+    distinct, at = np.unique(kinds, return_inverse=True)
+    shares = [question.fit(graph.types[kind]).share if kind != TOGETHER else 0.0 for kind in distinct.tolist()]
+    asked: Scores = np.array(shares, dtype=np.float64)[at]
     return asked
 
 
-def _seeded(graph: KnowledgeGraph, seeds: Ranking) -> Scores:
-    start = np.zeros(len(graph.chunks))
-    at, is_there = graph.places(seeds.keys)
-    start[at[is_there]] = seeds.scores[is_there]
-    return start / (start.sum() or 1.0)
-
-
 def _chunks(graph: KnowledgeGraph, walked: Scores, by_way: Mapping[int, float], named: float) -> Ranking:
+    """``named`` is the share of the question that names things: the walk knows no more of it than that."""
     largest = walked.max(initial=0.0)
     scores: Scores = NEAR * named * np.sqrt(walked / largest) if largest > 0 else walked
     for tie, score in by_way.items():

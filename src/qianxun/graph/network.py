@@ -6,6 +6,7 @@ sorted by id, ties by their ends. `restricted` derives it from fewer chunks, so 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -181,6 +182,11 @@ class KnowledgeGraph:
         """What the next graph need not look for again."""
         found = self.__dict__.get("communities")
         return self.known if found is None else found.known
+
+    def rarity(self, row: int) -> float:
+        """In [0, 1]: 1 where an entity stands in one chunk of many, 0 where it stands in all."""
+        everywhere = math.log(1 + len(self.chunks))
+        return 1.0 - math.log(max(1, len(self.chunks_by_entity.of(row)))) / everywhere if everywhere else 0.0
 
     def find(self, text: str) -> tuple[Match, ...]:
         """The entities that a question names, the surest first."""

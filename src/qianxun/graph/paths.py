@@ -45,7 +45,7 @@ class Way:
 def ways(graph: KnowledgeGraph, question: Question, matches: Sequence[Match]) -> list[tuple[Way, float]]:
     """Every way that was looked at, with its score, best first."""
     found: list[tuple[Way, float]] = []
-    going = list(_beginnings(question, matches))
+    going = list(_beginnings(graph, question, matches))
     for _ in range(STEPS):
         reached = [step for way in going for step in _steps(graph, question, way)]
         scored = sorted(((step, step.score(question)) for step in reached), key=lambda each: (-each[1], each[0].ties))
@@ -54,10 +54,11 @@ def ways(graph: KnowledgeGraph, question: Question, matches: Sequence[Match]) ->
     return sorted(found, key=lambda each: (-each[1], each[0].ties))
 
 
-def _beginnings(question: Question, matches: Sequence[Match]) -> Iterator[Way]:
+def _beginnings(graph: KnowledgeGraph, question: Question, matches: Sequence[Match]) -> Iterator[Way]:
+    """A name explains the less, the more chunks have it."""
     for match in matches:
         bits = question.bits(match.start, match.end)
-        explained = max(0.5, (bits & question.telling).bit_count()) * match.weight
+        explained = max(0.5, (bits & question.telling).bit_count()) * match.weight * graph.rarity(match.entity)
         yield Way(match.entity, (), bits, explained)
 
 

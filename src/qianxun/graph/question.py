@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from qianxun.chinese import STOP_WORDS, Analyser, fold
 from qianxun.synonyms import Thesaurus, shipped
 
 LONGEST: Final = 400  # characters of a question that are looked at
+ASKED_FOR: Final = 0.6  # how sure it is that 多高 asks for a 海拔
 OTHER_WORDS: Final = 24  # said in the place of the question's own
 
 # One character of Chinese, or a run of letters and digits.
@@ -70,7 +72,8 @@ class Question:
     units: tuple[str, ...]
     starts: tuple[int, ...]
     telling: int  # the units that carry meaning
-    others: tuple[tuple[str, int, float], ...] = ()  # (other words, the units they stand for, how sure)
+    others: tuple[tuple[tuple[str, ...], int, float], ...] = ()  # (other words, the units they stand for, how sure)
+    places: Mapping[str, Sequence[int]] = field(default_factory=dict, repr=False)  # where each unit stands
     _fits: dict[str, Fit] = field(default_factory=dict, repr=False)
 
     def bits(self, start: int, end: int) -> int:
@@ -81,6 +84,12 @@ class Question:
         """How much of what the question says these units say."""
         return (bits & self.telling).bit_count() / max(1, self.telling.bit_count())
 
+    @property
+    def sought(self) -> frozenset[str]:
+        """The units that a relation must have one of, to have anything to do with the question."""
+        own = (unit for at, unit in enumerate(self.units) if self.telling >> at & 1)
+        return frozenset((*own, *(unit for other, _, _ in self.others for unit in other)))
+
     def fit(self, words: str) -> Fit:
         """What the question has of a relation's words; the same words are asked for again and again."""
         held = self._fits.get(words)
@@ -89,7 +98,7 @@ class Question:
         return held
 
     def _fit(self, own: Sequence[str]) -> Fit:
-        best = _common(self.units, own, self.telling)
+        best = _common(self, own)
         for other, bits, weight in self.others:
             share = weight * _likeness(other, own)
             if share > best.share:
@@ -113,66 +122,65 @@ def read_question(text: str, analyser: Analyser, own: Thesaurus | None = None) -
         at += len(word)
     telling = sum(1 << place for place, unit in enumerate(units) if unit not in _EMPTY) & ~empty
     others = tuple(_others(bare, filter(None, (own, shipped()))))[:OTHER_WORDS]
-    return Question(folded, units, starts, telling or (1 << len(units)) - 1, others)
+    places: dict[str, list[int]] = {}
+    for place, unit in enumerate(units):
+        places.setdefault(unit, []).append(place)
+    return Question(folded, units, starts, telling or (1 << len(units)) - 1, others, places)
 
 
+@lru_cache(maxsize=65_536)
 def units_of(words: str) -> tuple[str, ...]:
     """A relation's units, without those that carry nothing."""
     return tuple(unit for unit in _UNIT.findall(fold(words)) if unit not in _EMPTY)
 
 
-def _others(question: Question, known: Iterable[Thesaurus]) -> Iterator[tuple[str, int, float]]:
+def _others(question: Question, known: Iterable[Thesaurus]) -> Iterator[tuple[tuple[str, ...], int, float]]:
     for asked, words in _ASKED_FOR.items():
         at = question.folded.find(asked)
         if at >= 0:
-            yield from ((word, question.bits(at, at + len(asked)), 0.6) for word in words)
+            yield from ((units_of(word), question.bits(at, at + len(asked)), ASKED_FOR) for word in words)
     for thesaurus in known:
         for at in range(len(question.folded)):
             for word in thesaurus.starting(question.folded, at):
                 bits = question.bits(at, at + len(word))
-                yield from ((fold(each.word), bits, each.weight) for each in thesaurus.of(word) if len(word) > 1)
+                yield from ((units_of(each.word), bits, each.weight) for each in thesaurus.of(word) if len(word) > 1)
 
 
-def _likeness(words: str, units: Sequence[str]) -> float:
-    """The share of the longer one that both have in common."""
-    others = _UNIT.findall(words)
-    common = len(set(others) & set(units))
-    return common / max(len(others), len(units), 1) if common > 1 or len(units) == 1 else 0.0
+def _likeness(words: Sequence[str], others: Sequence[str]) -> float:
+    """The share of the longer one that both have in common; one character of several is not enough."""
+    common = len(set(words).intersection(others))
+    return common / max(len(words), len(others), 1) if common > 1 or len(others) == 1 else 0.0
 
 
-def _common(asked: Sequence[str], words: Sequence[str], telling: int) -> Fit:
+def _common(asked: Question, words: Sequence[str]) -> Fit:
     """The longest runs of units that both have, longest first, none twice.
 
     A lone character that both have says little where the relation has others: 人 of 制片人 in 人口.
     """
-    free, left = set(range(len(asked))), set(range(len(words)))
-    bits, held = 0, 0.0
+    taken = bits = 0
+    left = set(range(len(words)))
+    held = 0.0
     for length, start, other in sorted(_runs(asked, words), key=lambda run: (-run[0], run[1], run[2])):
-        here, there = range(start, start + length), range(other, other + length)
-        if not (free.issuperset(here) and left.issuperset(there)):
+        covered = ((1 << length) - 1) << start
+        there = range(other, other + length)
+        if covered & taken or not covered & asked.telling or not left.issuperset(there):
             continue
-        covered = sum(1 << at for at in here)
-        if not covered & telling:
-            continue
-        free.difference_update(here)
+        taken |= covered
         left.difference_update(there)
         bits |= covered
         is_lone = length == 1 and len(words) > 1 and len(words[other]) == 1
         held += 0.6 if is_lone else length
-    return Fit(min(1.0, held / len(words)), bits) if words else NO_FIT
+    return Fit(min(1.0, held / len(words)), bits) if bits else NO_FIT
 
 
-def _runs(asked: Sequence[str], words: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+def _runs(asked: Question, words: Sequence[str]) -> Iterator[tuple[int, int, int]]:
     """(length, start in the question, start in the words) of every run that both have and that cannot begin sooner."""
-    for start, unit in enumerate(asked):
-        for other, word in enumerate(words):
-            if unit != word or (start and other and asked[start - 1] == words[other - 1]):
+    units = asked.units
+    for other, word in enumerate(words):
+        for start in asked.places.get(word, ()):
+            if start and other and units[start - 1] == words[other - 1]:
                 continue
             length = 1
-            while (
-                start + length < len(asked)
-                and other + length < len(words)
-                and asked[start + length] == words[other + length]
-            ):
+            while units[start + length : start + length + 1] == tuple(words[other + length : other + length + 1]) != ():
                 length += 1
             yield length, start, other

@@ -6,8 +6,9 @@ Personalised PageRank (Haveliwala 2002) over entities and the chunks they stand 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -17,8 +18,10 @@ from qianxun.graph.importance import tie_weights
 from qianxun.graph.ties import Ties
 from qianxun.types import Scores
 
+Fits: TypeAlias = Callable[[Numbers], Scores]  # types of ties → in [0, 1], how far the question asks for them
+
 RETURN: Final = 0.3  # how often the walk begins anew
-STEPS: Final = 5
+STEPS: Final = 3
 FRONT: Final = 3_000  # nodes that the walk goes on from
 UNASKED: Final = 0.25  # what a relation counts that the question does not speak of
 AT_THE_BEGINNING: Final = 3.0  # a chunk that begins with a name is about it
@@ -54,8 +57,8 @@ def roads(entities: int, chunks: int, ties: Ties, standing: Numbers) -> Roads:
     return Roads(entities, order.begins, target[order.values], weight[order.values], kind[order.values])
 
 
-def walked(roads: Roads, start: Scores, fitting: Scores) -> Scores:
-    """By node, how often the walk is there; ``start`` says where it begins, ``fitting`` by type what is asked for."""
+def walked(roads: Roads, start: Scores, fits: Fits) -> Scores:
+    """By node, how often the walk is there; ``start`` says where it begins, ``fits`` how far types are asked for."""
     total = start.sum()
     there: Scores = np.zeros(len(roads))
     if total <= 0:
@@ -64,13 +67,13 @@ def walked(roads: Roads, start: Scores, fitting: Scores) -> Scores:
     share = RETURN
     for _ in range(STEPS):
         there += share * here
-        here = _next(roads, here, fitting)
+        here = _next(roads, here, fits)
         share *= 1.0 - RETURN
     there += share * here
     return there
 
 
-def _next(roads: Roads, here: Scores, fitting: Scores) -> Scores:
+def _next(roads: Roads, here: Scores, fits: Fits) -> Scores:
     front = np.flatnonzero(here)
     if len(front) > FRONT:
         order = np.lexsort((front, -here[front]))
@@ -81,7 +84,7 @@ def _next(roads: Roads, here: Scores, fitting: Scores) -> Scores:
     owner = np.repeat(np.arange(len(front)), lengths)
     kind, weight = roads.type[edges], roads.weight[edges].copy()
     tied = kind >= 0
-    weight[tied] *= UNASKED + fitting[kind[tied]]
+    weight[tied] *= UNASKED + fits(kind[tied])
     is_entity = front[owner] < roads.entities
     for side, part in ((tied, 1.0 - TO_CHUNKS), (~tied, TO_CHUNKS)):
         total = np.bincount(owner[side], weights=weight[side], minlength=len(front))

@@ -8,8 +8,9 @@ import numpy as np
 
 from qianxun.types import Keys, Ranking, Scores
 
-TRUST: Final = 0.8  # how far a graph can raise what a search scores
-UNSEEN: Final = 0.5  # what of a graph's score is left where the search did not find the chunk, and goes by words alone
+TRUST: Final = 0.8  # how much of the way to the top a graph can raise what a search scores
+ABOVE: Final = 1.25  # the top, beside the best that the search found
+FLOOR: Final = 0.2  # … or beside this, where the search found nothing good
 
 
 def either(first: Ranking, second: Ranking) -> Ranking:
@@ -19,19 +20,28 @@ def either(first: Ranking, second: Ranking) -> Ranking:
 
 
 def supported(graph: Ranking, search: Ranking) -> Ranking:
-    """What the graph found; of two that it finds as good, the better is the one that the search finds better."""
-    scores = graph.scores * (UNSEEN + (1.0 - UNSEEN) * scores_of(search, graph.keys))
-    return Ranking.ordered(graph.keys, scores)
+    """What the graph found, and nothing else, scored as in `mixed`."""
+    return Ranking.ordered(graph.keys, _raised(graph.scores, scores_of(search, graph.keys), _best(search)))
 
 
 def mixed(graph: Ranking, search: Ranking) -> Ranking:
-    """Everything in one of them: each graph score takes away a part of what the search's leaves to 1.
+    """Everything in one of them; what the graph knows is raised towards a little above the search's best.
 
-    Where the graph knows nothing this is the search's own ranking.
+    Where the graph knows nothing this is the search's own ranking. The measure is the search's best and not 1: by words
+    alone a search scores low, and whatever a graph knows would stand above all that it found.
     """
     keys = np.union1d(graph.keys, search.keys)
-    known, found = scores_of(graph, keys), scores_of(search, keys)
-    return Ranking.ordered(keys, 1.0 - (1.0 - found) * (1.0 - TRUST * known))
+    return Ranking.ordered(keys, _raised(scores_of(graph, keys), scores_of(search, keys), _best(search)))
+
+
+def _best(search: Ranking) -> float:
+    return float(search.scores.max(initial=0.0))
+
+
+def _raised(known: Scores, found: Scores, best: float) -> Scores:
+    top = min(1.0, ABOVE * max(best, FLOOR))
+    raised: Scores = found + TRUST * known * np.maximum(top - found, 0.0)
+    return raised
 
 
 def scores_of(ranking: Ranking, keys: Keys) -> Scores:
