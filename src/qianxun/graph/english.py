@@ -71,6 +71,7 @@ _OPENS: Final = re.compile(r"(?:The |\")?")
 _JOINING: Final = _listed("and or but one another while where as")
 _EMPTY: Final = _listed("in of at from to for with on by as and or but than near")
 _WIDEST_GAP: Final = 60
+_LONGEST_SENTENCE: Final = 500
 
 Told: TypeAlias = tuple[str, str, str, int, int]
 
@@ -160,7 +161,11 @@ def _of_subject(text: str, names: Sequence[Name], topic: str) -> Iterator[Told]:
 
 def _subject(text: str, names: Sequence[Name], at: int, topic: str) -> str:
     """The name that the sentence begins with; where it begins otherwise, what the text is about."""
-    begin = max((each.end() for each in _SENTENCE.finditer(text, 0, at)), default=0)
+    far = max(at - _LONGEST_SENTENCE, 0)
+    begin = max((each.end() for each in _SENTENCE.finditer(text, far, at)), default=far)
     opens = _OPENS.match(text, begin)
     first = opens.end() if opens else begin
-    return next((text[name.start : name.end] for name in names if begin <= name.start <= first < at), topic)
+    place = bisect_right(names, begin - 1, key=lambda name: name.start)
+    if place < len(names) and names[place].start <= first < at:
+        return text[names[place].start : names[place].end]
+    return topic

@@ -18,7 +18,7 @@ from qianxun.graph.triples import Triple, listed_values, of_lines, of_rows, of_t
 from qianxun.graph_types import Facts, Mention, Span, StatedAlias, Statement
 from qianxun.types import ChunkKind
 
-VERSION: Final = "2"
+VERSION: Final = "3"
 _MOST: Final = 400  # mentions and statements of one chunk: what comes after them is a list, not a text
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
 _LATIN_NAME: Final = re.compile(r"[A-Z][A-Za-z]")
@@ -27,6 +27,7 @@ _NO_NAME: Final = re.compile(r"[。！？；!?;\n]|^[\W\d_]*$|^第.{1,4}[章节�
 _BRACKETS: Final = re.compile(r"\s*[（(][^（）()]*[）)]$")
 _PARTS: Final = re.compile(r"[·•‧・]|(?<=[A-Za-z.]) (?=[A-Z])")
 _LONGEST_TITLE: Final = 60
+_LONGEST_LABEL: Final = 6
 _MOST_PARTS: Final = 4  # of a person's name
 
 
@@ -168,7 +169,8 @@ class _Words:
 def _told_words(text: str, analyser: Analyser) -> _Words:
     folded = fold(text)
     if len(folded) != len(text):  # a few characters stand for several: offsets would be those of another text
-        folded = "".join(character if len(lower := character.lower()) != 1 else lower for character in text)
+        plain = {character: fold(character) for character in set(text)}
+        folded = text.translate({ord(each): other for each, other in plain.items() if len(other) == 1})
     verbs: dict[int, str] = {}
     nouns: set[int] = set()
     tagged = analyser.tagged(folded) if _HAN.search(folded) else []
@@ -190,7 +192,15 @@ def _names(words: _Words, text: str, title: str, given: Sequence[Span]) -> list[
         found += spoken_names(words.tagged)
     if _LATIN_NAME.search(text):
         found += english_names(text)
-    return _apart(found, given)
+    return [name for name in _apart(found, given) if not _is_label(text, name)]
+
+
+def _is_label(text: str, name: Name) -> bool:
+    """英语 of （英语：…）, which says what follows."""
+    follows, before = text[name.end : name.end + 1], text[name.start - 1 : name.start] if name.start else "\n"
+    return (
+        follows in ("：", ":") and before in ("（", "(", "，", "；", "\n") and name.end - name.start <= _LONGEST_LABEL
+    )
 
 
 def _title_names(folded: str, title: str) -> Iterator[Name]:

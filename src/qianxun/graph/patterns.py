@@ -82,10 +82,11 @@ _ALSO: Final = (
     "又称为|又称|又名|也称为|也称|亦称|俗称|别名|别称|简称为|简称|原名|本名|旧称|全称|英文名为|英文名|英文全称|英文|英语|外文名|也叫|"
     "又叫|或称|学名|中文名|艺名|笔名|法语|德语|日语|俄语|拉丁语|西班牙语"
 )
-_WORDS: Final = r"[^\W\d_][^，。；、：（）()《》“”「」\"\n\ue000-\ue004]{1,39}"
 _ALIAS: Final = re.compile(
-    f'({_M})[》”」』]?(?:[（(]|，|,)?(?:以下|下称)?({_ALSO})(?:作|为)?[：: ]{{0,2}}[《“「『"]?({_M}|{_WORDS})'
+    f'({_M})[》”」』]?(?:[（(]|，|,)?(?:以下|下称)?({_ALSO})(?:作|为)?[：: ]{{0,2}}[《“「『"]?'
+    '([^\\s\\d_，。；、：（）()《》“”「」"][^，。；、：（）()《》“”「」"\n]{0,39})'
 )
+_BEYOND: Final = re.compile("[的是为在由等于与和及或]")  # where what is said of a name begins
 _IN_BRACKETS: Final = re.compile(f"({_M})[》”」』]?[（(]({_M}|[^（）()，。；：:、\n]{{2,40}})[）)]")
 _LATIN: Final = re.compile(r"[A-Za-z][A-Za-z .&'’-]*[A-Za-z.]")
 _SUBJECT: Final = re.compile(  # a mere term does not reach beyond its clause
@@ -105,6 +106,7 @@ _OPENING: Final = re.compile(f"[ \u3000《“「『]{{0,3}}({_M})")
 _DIGIT: Final = re.compile(r"\d")
 _FAR: Final = 60  # characters before a verb in which its subject is looked for
 _WIDEST_GAP: Final = 10
+_LONGEST_SENTENCE: Final = 300
 # What one term does to another, other than what verbs say of anything
 _OF_TERMS: Final = frozenset(
     ("治疗", "引起", "导致", "预防", "缓解", "抑制", "促进", "诱发", "引发", "造成", "影响", "替代", "取代", "依赖")
@@ -242,7 +244,8 @@ def _subject(bare: Skeleton, at: int) -> int | None:
         return bare.name_at(at - len(before) + near.start(near.lastindex or 1))
     if _TOPIC.search(before) is None or (len(before) == _FAR and not _STOP.search(before)):
         return None
-    begin = max((bare.text.rfind(mark, 0, at) for mark in "。！？；\n"), default=-1) + 1
+    far = max(at - _LONGEST_SENTENCE, 0)
+    begin = max(far - 1, *(bare.text.rfind(mark, far, at) for mark in "。！？；\n")) + 1
     opening = _OPENING.match(bare.text, begin, at)
     return bare.name_at(opening.start(1)) if opening is not None else -1
 
@@ -313,7 +316,10 @@ def called(bare: Skeleton, folded: str) -> Iterator[Called]:
 
 def _other_name(bare: Skeleton, folded: str, found: re.Match[str], group: int, *, is_said: bool) -> Iterator[Called]:
     name = bare.name_at(found.start(1))
-    start, end = _place_in_text(bare, *found.span(group))
+    first, last = found.span(group)
+    if is_said and (beyond := _BEYOND.search(bare.text, first + 1, last)):
+        last = beyond.start()
+    start, end = _place_in_text(bare, first, last)
     own = folded[bare.names[name].start : bare.names[name].end]
     other = folded[start:end].strip()
     if len(other) < 2 or other == own or other in GENERIC or own in GENERIC or _DIGIT.search(other):
