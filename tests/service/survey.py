@@ -146,7 +146,8 @@ def survey(
 
 
 def brief(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document without what is asked twice: fields of a filter that are all alike, and a search to be explained."""
+    """The document without what is asked twice: fields of a filter that are all alike, a search to be
+    explained, and what a question has in common with a search."""
     made = copy.deepcopy(dict(document))
     schemas = made["components"]["schemas"]
     alike: dict[str, str] = {}
@@ -155,6 +156,8 @@ def brief(document: Mapping[str, Any]) -> dict[str, Any]:
             del schemas["Filters"]["properties"][name]
     for name in schemas["Search"]["properties"].keys() - set(schemas["Search"]["required"]):
         del schemas["Why"]["properties"][name]
+    for name in ("filters", "doc_ids"):
+        del schemas["Question"]["properties"][name]
     return made
 
 

@@ -117,6 +117,8 @@ def test_a_conversation_and_attachments_reach_the_model(tmp_path: Path) -> None:
         response = await at.post(**asked)
         assert response.status_code == 200, response.text
         assert any("乙丙丁" in each.text for each in at.chat.requests)
+        pasted = await at.post(query="那门诊呢？", history=[{"role": "user", "content": "医保" * 16_000}])
+        assert pasted.status_code == 200, pasted.text
         for data in (table, [{"医院": "三级医院", "比例": "61%"}], [["医院", "比例"], ["三级医院", "61%"]]):
             item = {"type": "table", "table_data": data, "table_caption": "各级医院"}
             response = await at.post(query="三级医院的比例是多少", multimodal_content=[item])

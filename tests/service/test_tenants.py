@@ -280,8 +280,12 @@ def _must_be_there(operation: Operation, places: Mapping[str, str]) -> bool:
 # ── what somebody has ────────────────────────────────────────────────────────────────────────────
 
 
-def rows(engine: Engine, tenant: Tenant) -> dict[str, list[Any]]:
-    """Everything in the records that is this tenant's, or of its base; but its words, learnt whenever there is time."""
+async def rows(engine: Engine, tenant: Tenant) -> dict[str, list[Any]]:
+    """Everything in the records that is this tenant's, or of its base; but its words, learnt whenever there is time.
+
+    What its texts tell the graph is read whenever there is time, too: here, before it is looked at.
+    """
+    await engine.of(tenant.name).build_graph(tenant.things["base"])
     found = {}
     with engine.records.reading() as tx:
         for name, table in Base.metadata.tables.items():
@@ -310,14 +314,14 @@ def test_nothing_of_another_tenant_can_be_seen_changed_or_told_from_what_never_w
     async def story(made: Quarter) -> None:
         every = operations(made.asked.app.openapi())
         for owner in made.tenants.values():
-            before, held = await seen(made, owner), rows(made.asked.engine, owner)
+            before, held = await seen(made, owner), await rows(made.asked.engine, owner)
             assert sum(map(len, held.values())) > 8
             for asker in made.tenants.values():
                 if asker != owner:
                     found = await leaks(made, asker, owner, every)
                     assert not found, "\n".join(found)
             assert await seen(made, owner) == before
-            assert rows(made.asked.engine, owner) == held
+            assert await rows(made.asked.engine, owner) == held
 
     run(tmp_path, story)
 
@@ -370,7 +374,7 @@ def test_nobody_gets_in_without_a_key_that_is_valid_now(tmp_path: Path) -> None:
         told = [each.format(right=right, upper=right.swapcase()) for each in BAD_KEYS]
         wrong = [{}, *({"authorization": each} for each in told), {"authorization": f"Bearer {revoked}"}]
         wrong += [{"x-api-key": revoked}, {"x-api-key": ""}, {"authorization": "", "x-api-key": right}]
-        held = {name: rows(made.asked.engine, tenant) for name, tenant in made.tenants.items()}
+        held = {name: await rows(made.asked.engine, tenant) for name, tenant in made.tenants.items()}
         for operation in operations(made.asked.app.openapi()):
             for headers in wrong:
                 answer = await knock(made, operation, headers)
@@ -380,7 +384,7 @@ def test_nobody_gets_in_without_a_key_that_is_valid_now(tmp_path: Path) -> None:
                 assert (answer.status_code, answer.json()["error"]) == (401, "unauthorized"), (str(operation), headers)
                 assert answer.headers["www-authenticate"] == "Bearer"
                 assert {401, 403} <= operation.statuses, str(operation)
-        assert {name: rows(made.asked.engine, tenant) for name, tenant in made.tenants.items()} == held
+        assert {name: await rows(made.asked.engine, tenant) for name, tenant in made.tenants.items()} == held
 
     run(tmp_path, story)
 
@@ -389,7 +393,7 @@ def test_a_read_key_reads_and_does_nothing_else(tmp_path: Path) -> None:
     async def story(made: Quarter) -> None:
         jia = made.tenants["jia"]
         headers = {"authorization": f"Bearer {jia.reading}"}
-        held = rows(made.asked.engine, jia)
+        held = await rows(made.asked.engine, jia)
         for operation in operations(made.asked.app.openapi()):
             if operation.method == "GET" or (operation.method == "POST" and READING.match(operation.path)):
                 asked = request(operation, {}, jia.things, {}, 0)
@@ -398,7 +402,7 @@ def test_a_read_key_reads_and_does_nothing_else(tmp_path: Path) -> None:
             else:
                 answer = await knock(made, operation, headers)
                 assert (answer.status_code, answer.json()["error"]) == (403, "forbidden"), str(operation)
-        now = rows(made.asked.engine, jia)
+        now = await rows(made.asked.engine, jia)
         assert {name: kept for name, kept in now.items() if "log" not in name} == {
             name: kept for name, kept in held.items() if "log" not in name
         }
@@ -459,9 +463,9 @@ def test_a_route_that_forgets_the_tenant_is_caught(tmp_path: Path) -> None:
         for name, words in {"careless": "tells secret-of-yi", "talkative": "不是你的"}.items():
             found = await leaks(made, jia, yi, [planted[f"/planted/{name}/{{knowledge_base_id}}"]])
             assert any(words in each for each in found), found
-        held = rows(made.asked.engine, yi)
+        held = await rows(made.asked.engine, yi)
         await leaks(made, jia, yi, [planted["/planted/destructive/{knowledge_base_id}"]])
-        assert rows(made.asked.engine, yi) != held
+        assert await rows(made.asked.engine, yi) != held
 
     run(tmp_path, story)
 

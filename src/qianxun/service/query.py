@@ -54,6 +54,15 @@ EXAMPLES: Final[dict[str, Any]] = {
         },
     },
 }
+# Of one event, as those who read schemas of event streams take it.
+EVENT: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "event": {"enum": ["sources", "token", "citation", "done", "error"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
 STREAMED: Final = """event: sources
 data: {"sources": [{"number": 0, "doc_name": "医保手册.pdf", "content": "住院报销 85%。"}]}
 
@@ -73,7 +82,7 @@ data: {"answer": "住院报销 85%。[1]", "sources": [], "mode": "mix", "trace_
 
 def routes() -> APIRouter:
     router = APIRouter(tags=["问答"])
-    events = {"schema": {"type": "string"}, "example": STREAMED}
+    events = {"schema": EVENT, "example": STREAMED}
     router.post(
         "/v1/query/{knowledge_base_id}",
         summary="提问，答案注明出处",
