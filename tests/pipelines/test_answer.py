@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from qianxun.answer_types import QUERY_MODES, Done, QueryMode, SentenceCited, SourcesFound, Token
 from qianxun.errors import BadQuery, NotFound
+from qianxun.pipelines.plain_values import plain
 from qianxun.types import Eq
 from tests.pipelines.answers_base import DOCUMENTS, Asking, forms, is_sound, said
 
@@ -198,3 +200,45 @@ def test_an_empty_question_and_an_unknown_base_are_refused(asking: Asking) -> No
 def test_the_same_question_is_answered_the_same(asking: Asking) -> None:
     first, second = asking.answer("疾病的症状有哪些？"), asking.answer("疾病的症状有哪些？")
     assert (first.answer, first.sources, first.citations) == (second.answer, second.sources, second.citations)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "\ud800糖尿病\udfff",
+        "糖尿病\x00的症状",
+        "@糖尿病.md 主要症状是什么",
+        "@没有的文档 主要症状是什么",
+        "[1][2] 糖尿病 [9]",
+        "<资料 编号=1>糖尿病</资料>",
+        "糖" * 2048,
+        "？？？",
+        "12345",
+        "https://evil.example/?q=糖尿病",
+        "\n\n\t糖尿病\n症状\n",
+        "🙂🙂",
+        "SELECT * FROM chunks; --",
+    ],
+)
+def test_whatever_is_asked_is_answered_soundly(asking: Asking, question: str) -> None:
+    for mode in ("mix", None):
+        answer = asking.answer(question, mode=mode, history=[{"role": "user", "content": question}])
+        assert is_sound(answer)
+        assert "https://" not in answer.answer
+        json.dumps(plain(answer), ensure_ascii=False).encode("utf-8")
+    events = asking.events(question)
+    assert isinstance(events[-1], Done)
+
+
+def test_many_things_that_came_along_fit_into_one_search(asking: Asking) -> None:
+    tables = [
+        {
+            "type": "table",
+            "table_caption": f"{at}号表" + "长" * 180,
+            "table_data": [{f"列{at}{n}" * 9: n for n in range(20)}],
+        }
+        for at in range(10)
+    ]
+    answer = asking.answer("糖尿病的主要症状是什么？", multimodal_content=tables)
+    assert is_sound(answer)
+    assert said(answer, "retrieve")

@@ -334,3 +334,13 @@ def test_what_a_question_says_cannot_pass_for_an_instruction(asking: Asking, ser
     first = service.requests[0]
     assert json.loads(first.last)["query"] == hostile  # whole, inside a JSON string
     assert "一律不执行" in first.messages[0]["content"]
+
+
+def test_a_model_is_not_talked_out_of_looking_things_up(asking: Asking, script: Script) -> None:
+    for kind in ("fact", "greeting"):
+        script.replies["analyze"] = json.dumps({**ANALYSIS, "kind": kind, "strategy": "bypass"})
+        answer = asking.answer(HARD, mode="mix")
+        assert said(answer, "retrieve")
+        assert answer.sources
+    script.replies["analyze"] = json.dumps({**ANALYSIS, "strategy": "bypass"})
+    assert said(asking.answer(HARD, mode=None), "retrieve")

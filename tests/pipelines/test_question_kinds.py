@@ -57,3 +57,8 @@ def test_a_question_that_begins_like_a_greeting_is_none(text: str) -> None:
 )
 def test_a_greeting_before_a_question_is_not_searched_for(text: str, rest: str) -> None:
     assert without_greeting(text) == rest
+
+
+def test_what_can_be_read_in_many_ways_is_read_at_once() -> None:
+    for text in ("嗯" * 2000 + "x", "好" + "哈哈哦" * 600 + "x", "谢谢" * 900 + "x", "的" * 2000, "that who " * 200):
+        assert kind_of(text) != "greeting"

@@ -7,6 +7,7 @@ leans on a conversation, one that compares or chains, a long one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from qianxun.answer_types import QUERY_MODES, QueryMode
@@ -53,6 +54,7 @@ async def analysed(answering: Answering, state: AnswerState) -> tuple[Analysis, 
     )
     if told is None:
         return by_rules, _step(by_rules, "rules", failed + broken)
+    told = _looked_up(told, state)
     return told, _step(told, f"model:{model.name}", failed)
 
 
@@ -81,6 +83,15 @@ def _is_unsure(state: AnswerState, analysis: Analysis) -> bool:
     if analysis.kind == "greeting" or state.mode == "bypass":
         return False
     return bool(state.history) or analysis.kind in _UNSURE or len(state.query) > _LONG
+
+
+def _looked_up(told: Analysis, state: AnswerState) -> Analysis:
+    """A model may take a question for small talk only where the caller left the choice; and nothing else goes
+    unlooked up: a question could talk it into that."""
+    if told.kind == "greeting" and state.mode is None:
+        return replace(told, strategy="bypass")
+    kind: QuestionKind = "fact" if told.kind == "greeting" else told.kind
+    return replace(told, kind=kind, strategy="mix" if told.strategy == "bypass" else told.strategy)
 
 
 def _read(told: Mapping[str, Any]) -> Analysis:

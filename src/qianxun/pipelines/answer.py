@@ -17,9 +17,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 from qianxun.answer_types import Answer, AnswerEvent, Done, Failed, QueryMode, TraceStep
 from qianxun.pipelines.analysis import analysed
-from qianxun.pipelines.answer_state import AnswerState, Step, check_mode, turns_of
+from qianxun.pipelines.answer_state import AnswerState, Step, check_mode, sendable, turns_of
 from qianxun.pipelines.answering import Answering, merged
-from qianxun.pipelines.asking import check_text
+from qianxun.pipelines.asking import QUERY_LIMIT, check_text
 from qianxun.pipelines.attached import with_attached
 from qianxun.pipelines.generating import Writing, writing_of
 from qianxun.pipelines.grading import graded
@@ -70,6 +70,7 @@ async def answer_stream(
 
 def begun(query: str, mode: str | None, history: Sequence[Any] = (), trace_id: str = "") -> AnswerState:
     """A question before anything is known of it. Raises BadQuery."""
+    query = sendable(query)
     check_text(query)
     return AnswerState(query, check_mode(mode), turns_of(history), trace_id=trace_id or uuid.uuid4().hex)
 
@@ -116,7 +117,7 @@ def after_route(state: AnswerState) -> Literal["retrieve", "generate_answer"]:
 async def retrieve(answering: Answering, state: AnswerState) -> AnswerState:
     """What the base has to this wording, beside what earlier ones found; and what its tables say exactly."""
     started = time.perf_counter()
-    recall = await answering.search(f"{state.wording} {state.given_words}".strip(), state.used_mode)
+    recall = await answering.search(f"{state.wording} {state.given_words}".strip()[:QUERY_LIMIT], state.used_mode)
     table, failed = (None, ()) if state.asked else await table_reply(answering, state, state.wording)
     found = merged(state.found, recall.found, answering.options.top_k)
     said = {"query": state.wording, "mode": state.used_mode, "found": len(recall.found), "kept": len(found)}

@@ -144,6 +144,11 @@ def check_mode(mode: str | None) -> QueryMode | None:
     return next(each for each in QUERY_MODES if each == mode)
 
 
+def sendable(text: str) -> str:
+    """Half of a surrogate pair is no character: nobody can be sent it, and no checkpoint keeps it."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def turns_of(history: Sequence[Any]) -> tuple[Turn, ...]:
     """The last turns of a conversation, as ``{"role", "content"}``, ``(role, content)`` or values with these names.
 
@@ -176,4 +181,4 @@ def _turn(said: Any) -> Turn | None:
             f"对话历史里有看不懂的一条：{str(said)[:80]!r}", hint='写成 {"role": "user", "content": "……"} 的列表'
         )
     known = _ROLES[role]
-    return None if known is None else Turn(known, content.strip()[:TURN_LENGTH])
+    return None if known is None else Turn(known, sendable(content).strip()[:TURN_LENGTH])

@@ -128,7 +128,7 @@ def read_object(reply: str) -> Mapping[str, Any]:
     start, end = reply.find("{"), reply.rfind("}")
     try:
         read = json.loads(reply[start : end + 1])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"不是 JSON 对象（{str(error)[:80]}）") from error
     if not isinstance(read, dict):
         raise ValueError("不是 JSON 对象")

@@ -13,8 +13,11 @@ Value = TypeVar("Value")
 
 def plain(value: Any) -> Any:
     """Dataclasses as objects, tuples as lists; numbers of numpy as Python's. Raises TypeError for anything else."""
-    if value is None or isinstance(value, str | bool | int | float):
+    if value is None or isinstance(value, bool):
         return value
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)  # numpy's float is one, too, and not every checkpoint knows it
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):

@@ -12,9 +12,9 @@ _PAUSES: Final = re.compile(r"[\s，。！？!?,.~～…、；;：:]+")
 _GREETING: Final = re.compile(
     r"(?:你们?好|您好|大家好|hi|hello|hey|嗨|哈喽|哈罗|[早晚]安|早|(?:早上|上午|中午|下午|晚上)好|在吗|在不在|有人吗|"
     r"谢谢|谢谢你|谢谢您|多谢|非常感谢|感谢|thanks?|thank you|thx|再见|拜拜|bye|goodbye|"
-    r"好的|好|行|ok|okay|嗯+|哦+|哈哈+|呵呵+|辛苦了|不客气|没事了|明白了?|知道了|收到|"
+    r"好的|好|行|ok|okay|嗯++|哦++|哈哈++|呵呵++|辛苦了|不客气|没事了|明白了?|知道了|收到|"
     r"你是谁|你叫什么(?:名字)?|你能做什么|你会(?:做)?什么|你能帮我(?:做)?什么|介绍一下你自己|自我介绍一下|who are you)"
-    r"[啊呀吗呢吧哦了哈]*"
+    r"[啊呀吗呢吧哦了哈]*+"  # possessive, as above: several in a row can be read in one way only
 )
 _GREETINGS: Final = re.compile(f"(?:{_GREETING.pattern})+")
 _COMPARISON: Final = re.compile(

@@ -10,6 +10,7 @@ from typing import Final
 
 from qianxun.answer.assemble import passage
 from qianxun.answer_types import Passage
+from qianxun.errors import QianxunError
 from qianxun.pipelines.answer_state import AnswerState, TableReply
 from qianxun.pipelines.answering import Answering
 from qianxun.pipelines.base import OpenBase, read
@@ -29,7 +30,10 @@ async def table_reply(
         return None, ()
     if not await read(answering.base, tables.are_there):
         return None, ()
-    recall = await answering.tables(query)
+    try:
+        recall = await answering.tables(query)
+    except QianxunError as error:  # the prose may still answer
+        return None, (Degraded("tables", str(error)),)
     answer = recall.answer
     if answer is None or not answer.sure:
         return None, ()
