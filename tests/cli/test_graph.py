@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from qianxun.cli import main
 from tests.cli.conftest import Run
 from tests.models.chat_service import ChatService, Reply, Request, chat_service
 from tests.pipelines.reading_model import reads_well
@@ -29,16 +31,27 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatService]:
         yield running
 
 
-@pytest.fixture
-def plants(run: Run, service: ChatService, tmp_path: Path) -> Run:
-    """A base “药厂” of three files, whose graph a model is to read on demand."""
-    folder = tmp_path / "文件"
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with a base “药厂” of three files, whose graph a model reads on demand: copied for each test."""
+    folder = tmp_path_factory.mktemp("graph") / "文件"
     folder.mkdir()
     for n in (1, 2, 3):
         (folder / f"{n}.txt").write_text(f"第{n}厂生产{n}号药。\n第{n}厂生产{n}9号药。", "utf-8")
-    made = run("kb", "create", "药厂", "--config", "graph_model=qwen", "--config", "graph=false")
-    assert made.code == 0, made.err
-    assert run("add", folder, "--kb", "药厂").code == 0
+    data = folder.parent / "data"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QIANXUN_VECTORIZATION_MODEL", "none")
+        patch.setenv("QIANXUN_CHAT_BASE_URL", "http://127.0.0.1:9/v1")
+        patch.setenv("QIANXUN_CHAT_MODEL", "qwen")
+        own = ["--config", "graph_model=qwen", "--config", "graph=false"]
+        assert main(["--data", str(data), "kb", "create", "药厂", *own]) == 0
+        assert main(["--data", str(data), "add", str(folder), "--kb", "药厂"]) == 0
+    return data
+
+
+@pytest.fixture
+def plants(run: Run, service: ChatService, planted: Path, tmp_path: Path) -> Run:
+    shutil.copytree(planted, tmp_path / "qianxun-data")
     return run
 
 
@@ -58,7 +71,7 @@ def test_the_cost_is_told_then_the_model_reads_and_nothing_is_asked_twice(plants
     assert "都读过了" in plants("graph", "estimate", "--kb", "药厂").out
     status = plants("graph", "status", "--kb", "药厂", "--json").json
     assert (status["readers"], status["unread"], status["entities"]) == ({"model:qwen": 3}, 0, 9)
-    assert "模型 qwen读的：3 块" in plants("graph", "status", "--kb", "药厂").out
+    assert "模型 qwen：3 块" in plants("graph", "status", "--kb", "药厂").out
 
 
 def test_statistics_alone_ask_no_model(plants: Run, service: ChatService) -> None:

@@ -129,7 +129,7 @@ def test_a_decision_about_names_that_stand_nowhere_waits_for_them() -> None:
 pairs = st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(pairs, max_size=5), pairs, st.permutations(FACTS))
 def test_merge_then_split_is_as_if_nothing_had_been(
     earlier: list[tuple[str, str]], last: tuple[str, str], facts: list[ChunkFacts]

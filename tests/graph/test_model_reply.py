@@ -258,7 +258,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(json_values, st.booleans())
 def test_whatever_a_model_says_only_what_the_text_bears_out_is_believed(value: Any, strict: bool) -> None:
     for read in check_reply(json.dumps(value, ensure_ascii=False), [TEXT, TEXT], strict=strict).read.values():

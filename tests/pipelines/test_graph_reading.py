@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from qianxun.engine import Engine
 from qianxun.errors import NotFound
+from qianxun.models import ChatEndpoint
+from qianxun.models.chat import RemoteChat
 from qianxun.pipelines.graph_reading import (
     AT_ONCE,
     ModelProgress,
@@ -181,6 +184,35 @@ def test_a_service_that_fails_midway_leaves_what_was_read_and_the_statistics(tmp
         asyncio.run(story(service))
 
 
+def test_a_service_that_stumbles_is_asked_again_and_one_that_keeps_failing_is_left(tmp_path: Path) -> None:
+    """500 for one request: the client asks again. 500 for all of them: an outage, and what was read is kept."""
+    is_down = threading.Event()
+
+    def answers(request: Request) -> str | Reply:
+        return Reply(status=500) if is_down.is_set() or request.number == 1 else reads_well(request)
+
+    async def story(service: ChatService) -> None:
+        chat = RemoteChat(ChatEndpoint(service.url, "qwen", attempts=2, outages=99), sleep=lambda _: None)
+        async with Engine.open(tmp_path, models={"qwen": chat}, background=False) as engine:
+            about = await engine.create_knowledge_base("药厂", model="none", config={"graph_model": "qwen"})
+            base = await engine.base(about.id)
+            await engine.add_documents(about.id, plants(range(3)))
+            done = await read_with_model(base)
+            assert (done.read, done.calls, len(service.requests)) == (3, 3, 4)
+            is_down.set()
+            await engine.add_documents(about.id, plants(range(10, 13)))
+            done = await read_with_model(base)
+            assert (done.read, done.failed, done.left) == (0, 0, 3)
+            assert "500" in done.reason
+            is_down.clear()
+            await engine.graph(about.id)
+            assert (await read_with_model(base)).read == 3
+        chat.close()
+
+    with chat_service(answers) as service:
+        asyncio.run(story(service))
+
+
 def test_a_chunk_that_the_model_makes_no_sense_of_costs_no_other(tmp_path: Path) -> None:
     def answers(request: Request) -> str:
         return "我不知道" if any("第3厂" in text for text in shown_in(request)) else reads_well(request)
@@ -219,8 +251,6 @@ class Hanging:
 
 @pytest.mark.parametrize("trouble", ["hangs", "raises", "says nothing"])
 def test_a_model_of_the_callers_own_cannot_break_a_base(tmp_path: Path, trouble: str) -> None:
-    from qianxun.engine import Engine
-
     async def story() -> None:
         async with Engine.open(tmp_path, models={"qwen": model}, background=False) as engine:
             about = await engine.create_knowledge_base("药厂", model="none", config={"graph_model": "qwen"})

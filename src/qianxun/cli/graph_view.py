@@ -121,7 +121,7 @@ def show_status(console: Console, status: GraphStatus) -> None:
     for origin, count in status.readers.items():
         kind, _, name = origin.partition(":")
         who = say("统计", "statistics") if kind == "statistical" else say(f"模型 {name}", f"model {name}")
-        _print(console, say(f"  {who}读的：{count} 块", f"  read by {who}: {count} chunks"), "dim")
+        _print(console, say(f"  读者 {who}：{count} 块", f"  read by {who}: {count} chunks"), "dim")
     if status.aliases:
         _print(console, say(f"  合并、分开过的名称：{status.aliases}", f"  names decided: {status.aliases}"), "dim")
     if status.trouble:
