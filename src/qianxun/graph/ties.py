@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,7 @@ TOGETHER: Final = 0  # the number of the type CO_OCCURRENCE
 REACH: Final = 8  # names further apart in one sentence than so many are not tied: enumerations would tie all to all
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Ties:
     """Relations as columns, sorted by source, target and type; each with its evidence.
 
@@ -29,7 +30,7 @@ class Ties:
     def __len__(self) -> int:
         return len(self.source)
 
-    @property
+    @cached_property
     def weight(self) -> Numbers:
         """How many places say so."""
         return np.diff(self.begins)
