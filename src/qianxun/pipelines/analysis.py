@@ -6,8 +6,10 @@ leans on a conversation, one that compares or chains, a long one.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any, Final
 
 from qianxun.answer_types import QUERY_MODES, QueryMode
@@ -20,6 +22,7 @@ from qianxun.recall.expansion import comparable
 from qianxun.types import Degraded
 
 MOST_ENTITIES: Final = 8
+NAMED_IN: Final = 300  # characters of a text that names are looked for in
 LONGEST: Final = 500  # characters of a question that a model rewrote
 _LONG: Final = 60  # characters of a question that rules may misread
 _UNSURE: Final[tuple[QuestionKind, ...]] = ("comparison", "multi_hop")
@@ -38,7 +41,7 @@ _TASK: Final = (
 async def analysed(answering: Answering, state: AnswerState) -> tuple[Analysis, Step]:
     """The analysis by a model where rules are unsure and there is one, else by rules."""
     names, failed = await _names(answering, state)
-    by_rules = _by_rules(answering, state, names)
+    by_rules = await asyncio.to_thread(_by_rules, answering, state, names)
     if not _is_unsure(state, by_rules):
         return by_rules, _step(by_rules, "rules", failed)
     model, lacking = await writer(answering.base)
@@ -123,10 +126,11 @@ async def _names(answering: Answering, state: AnswerState) -> tuple[Names, tuple
     if graph is None:
         return _nobody, failed
 
-    def named(text: str) -> list[Name]:
-        shown = comparable(text)
+    @cache
+    def named(text: str) -> tuple[Name, ...]:
+        shown = comparable(text[:NAMED_IN])
         found = sorted(
-            (match for match in graph.find(text) if not match.is_within and match.end <= len(shown)),
+            (match for match in graph.find(shown) if not match.is_within and match.end <= len(shown)),
             key=lambda match: (match.start, -match.weight),
         )
         kept: list[Name] = []
@@ -134,10 +138,10 @@ async def _names(answering: Answering, state: AnswerState) -> tuple[Names, tuple
             if not kept or match.start >= kept[-1].end:
                 type_ = graph.entity_at(match.entity).type
                 kept.append(Name(shown[match.start : match.end], type_, match.start, match.end))
-        return kept
+        return tuple(kept)
 
     return named, failed
 
 
-def _nobody(_: str) -> list[Name]:
-    return []
+def _nobody(_: str) -> tuple[Name, ...]:
+    return ()

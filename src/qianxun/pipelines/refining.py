@@ -7,12 +7,15 @@ lacking.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from qianxun.chinese import fold
 from qianxun.errors import IndexUnusable, RetrieverUnavailable
+from qianxun.graph.network import KnowledgeGraph
+from qianxun.pipelines.analysis import NAMED_IN
 from qianxun.pipelines.answer_state import AnswerState, Step
 from qianxun.pipelines.answering import Answering
 from qianxun.pipelines.asking import QUERY_LIMIT, counted
@@ -91,14 +94,19 @@ async def _by_other_names(answering: Answering, state: AnswerState) -> str:
     graph, _ = await answering.graph()
     if graph is None:
         return ""
-    said = fold(state.question)
+    others = await asyncio.to_thread(_other_names, graph, state.question)
+    return " ".join([state.question, *others]) if others else ""
+
+
+def _other_names(graph: KnowledgeGraph, question: str) -> list[str]:
+    said = fold(question)
     others: list[str] = []
-    for match in graph.find(state.question):
+    for match in graph.find(question[:NAMED_IN]):
         if not match.is_within:
             entity = graph.entity_at(match.entity)
             names = (name for name in (entity.name, *entity.aliases) if fold(name) not in said)
             others += list(names)[:_ALIASES]
-    return " ".join([state.question, *dict.fromkeys(others)]) if others else ""
+    return list(dict.fromkeys(others))
 
 
 def _rarest_first(words: list[str], counts: Mapping[str, int], state: AnswerState) -> list[str]:
