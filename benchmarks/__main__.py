@@ -45,6 +45,7 @@ BENCHMARKS = (
         ("recall@15",),
         at_least=0.98,
     ),
+    Benchmark("benchmarks.graph_build", (), ("--limit", "500", "--rounds", "1"), ("ratio",), at_most=3.0),
     Benchmark("benchmarks.service", (), ("--count", "3000", "--passes", "1", "--seconds", "1")),
     Benchmark("benchmarks.examples", (), ("--rows", "2000", "--asked", "20")),
     Benchmark(
