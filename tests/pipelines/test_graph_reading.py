@@ -9,13 +9,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from qianxun.engine import Engine
-from qianxun.errors import NotFound
+from qianxun.errors import AlreadyThere, BadInput, NotFound
+from qianxun.graph.network import graph_of_facts
 from qianxun.models import ChatEndpoint
 from qianxun.models.chat import RemoteChat
 from qianxun.pipelines.graph_reading import (
@@ -26,6 +29,7 @@ from qianxun.pipelines.graph_reading import (
     reading_cost,
     warning_of,
 )
+from qianxun.records import graph as facts
 from qianxun.types import Document, Message
 from tests.models.chat_service import ChatService, Reply, Request, chat_service
 from tests.pipelines.opened import doc
@@ -398,3 +402,55 @@ def test_what_texts_demand_of_the_model_changes_nothing_but_their_own_facts(tmp_
         asyncio.run(story(service))
         assert all(request.last.count("</资料>") == len(shown_in(request)) for request in service.requests)
         assert len(asked_about(service)) == 3
+
+
+def test_written_asked_about_merged_and_read_at_once_it_ends_as_if_one_after_another(tmp_path: Path) -> None:
+    chance = Random(7)
+
+    def version() -> str:
+        return "\n\n".join(f"# {n}\n\n第{n}厂生产{n}号药。" for n in chance.sample(range(20), 2))
+
+    async def story(service: ChatService) -> None:
+        async with reading_engine(tmp_path, service) as (engine, kb):
+            base = await engine.base(kb)
+            is_over = asyncio.Event()
+
+            async def write(who: str) -> None:
+                for _ in range(6):
+                    own = f"{who}{chance.randrange(4)}"
+                    if chance.random() < 0.25:
+                        await engine.delete_document(kb, own)
+                    else:
+                        await engine.add_documents(kb, [doc(own, version(), format="markdown")])
+
+            async def read() -> None:
+                while not is_over.is_set():
+                    await read_with_model(base)
+                    await engine.graph(kb)
+                    await asyncio.sleep(0.01)
+
+            async def merge() -> None:
+                while not is_over.is_set():
+                    names = [f"第{chance.randrange(20)}厂" for _ in range(2)]
+                    with suppress(NotFound, AlreadyThere, BadInput):
+                        await engine.merge_entities(kb, *names)
+                    await asyncio.sleep(0.02)
+
+            beside = [asyncio.create_task(each()) for each in (read, read, merge)]
+            await asyncio.gather(write("甲"), write("乙"))
+            is_over.set()
+            await asyncio.gather(*beside)
+            await read_with_model(base)
+            assert (await read_with_model(base)).calls == 0
+            assert set(origins(base)) == {ORIGIN}
+            assert (await engine.verify(kb)).is_clean
+            for row in await (await engine.graph_keeper(kb)).aliases():
+                await engine.split_entities(kb, row.alias)
+            graph = await engine.graph(kb)
+            with base.records.reading() as tx:
+                fresh = graph_of_facts(facts.facts_of(tx, kb, facts.held(tx, kb).keys.tolist()))
+            assert graph.entities == fresh.entities
+            assert len(graph.ties) == len(fresh.ties)
+
+    with chat_service(reads_well) as service:
+        asyncio.run(story(service))
