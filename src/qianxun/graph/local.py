@@ -66,7 +66,7 @@ def _named(graph: KnowledgeGraph, question: Question, matches: Sequence[Match]) 
         if not match.is_within:
             new = question.bits(match.start, match.end) & question.telling & ~seen
             seen |= new
-            share += question.share(new) * match.weight * graph.rarity(match.entity)
+            share += question.share(new) * match.weight * graph.rarity(match.entity) ** 0.5
     return share
 
 

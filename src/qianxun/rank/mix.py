@@ -11,6 +11,7 @@ from qianxun.types import Keys, Ranking, Scores
 TRUST: Final = 0.8  # how much of the way to the top a graph can raise what a search scores
 ABOVE: Final = 1.25  # the top, beside the best that the search found
 FLOOR: Final = 0.2  # … or beside this, where the search found nothing good
+OUTSIDE: Final = 0.5  # what is left of the score of a chunk that a graph does not know, where the graph leads
 
 
 def either(first: Ranking, second: Ranking) -> Ranking:
@@ -20,8 +21,12 @@ def either(first: Ranking, second: Ranking) -> Ranking:
 
 
 def supported(graph: Ranking, search: Ranking) -> Ranking:
-    """What the graph found, and nothing else, scored as in `mixed`."""
-    return Ranking.ordered(graph.keys, _raised(graph.scores, scores_of(search, graph.keys), _best(search)))
+    """`mixed`, but what the graph does not know counts less; all the same where it knows nothing."""
+    if not len(graph):
+        return search
+    keys = np.union1d(graph.keys, search.keys)
+    known, found = scores_of(graph, keys), scores_of(search, keys)
+    return Ranking.ordered(keys, np.where(known > 0.0, _raised(known, found, _best(search)), OUTSIDE * found))
 
 
 def mixed(graph: Ranking, search: Ranking) -> Ranking:
