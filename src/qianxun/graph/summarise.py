@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -23,6 +24,7 @@ _LEANING: Final = re.compile(
     r"|(?:however|this|these|that|those|it|he|she|they|his|her|its|their|also|moreover|furthermore|in addition)\b",
     re.IGNORECASE,
 )
+_LINE_END: Final = re.compile(r"\n")
 _BY_ITSELF: Final = 0.6
 _LOOSE: Final = 0.25  # what it counts that two names share a sentence, where a stated relation counts 1
 
@@ -81,22 +83,39 @@ def _sentences(
     entities: Sequence[Entity], relations: Sequence[Relation], mentions: Sequence[Evidence], texts: Mapping[int, str]
 ) -> list[_Sentence]:
     """Every sentence that is evidence, once by its text; the order tells nothing of when a chunk was made."""
-    says: dict[Evidence, set[tuple[str, str, str]]] = {}
     names = {each.id: (each.name, *each.aliases) for each in entities}
-    stated = [(place, _said(each)) for each in relations for place in each.evidence]
-    readable = set(evidence_for(relations, mentions))
-    for place, said in (*stated, *((place, None) for place in mentions)):
-        if place in readable and 0 <= place.start < place.end <= len(texts.get(place.chunk, "")):
-            whole = Evidence(place.chunk, *sentence_at(texts[place.chunk], (place.start, place.end)))
-            says.setdefault(whole, set()).update(() if said is None else (said,))
     by_text: dict[str, _Sentence] = {}
+    says = _said_where(relations, mentions, texts)
     for source in sorted(says, key=lambda each: (each.chunk, each.start)):
         text = texts[source.chunk][source.start : source.end]
-        covers = {own for own, called in names.items() if any(name and name in text for name in called)}
-        covers.update(end for one, other, _ in says[source] for end in (one, other) if end in names)
-        if text not in by_text:
+        if text and text not in by_text:
+            covers = {own for own, called in names.items() if any(name and name in text for name in called)}
+            covers.update(end for one, other, _ in says[source] for end in (one, other) if end in names)
             by_text[text] = _Sentence(text, source, frozenset(covers), frozenset(says[source]), tokens(text) + 1)
     return sorted(by_text.values(), key=lambda each: (each.cost, each.text))
+
+
+def _said_where(
+    relations: Sequence[Relation], mentions: Sequence[Evidence], texts: Mapping[int, str]
+) -> dict[Evidence, set[tuple[str, str, str]]]:
+    """Whole sentences that are evidence, and the relations that each states; of a mention, none."""
+    readable = {
+        place
+        for place in evidence_for(relations, mentions)
+        if 0 <= place.start < place.end <= len(texts.get(place.chunk, ""))
+    }
+    ends = {chunk: _ends(texts[chunk]) for chunk in {place.chunk for place in readable}}
+    sentence = {
+        place: Evidence(place.chunk, *_whole(texts[place.chunk], ends[place.chunk], (place.start, place.end)))
+        for place in readable
+    }
+    says: dict[Evidence, set[tuple[str, str, str]]] = {
+        sentence[place]: set() for place in mentions if place in readable
+    }
+    for each in relations:
+        for place in readable.intersection(each.evidence):
+            says.setdefault(sentence[place], set()).add(_said(each))
+    return says
 
 
 def _chosen(offered: Sequence[_Sentence], entities: Sequence[Entity], budget: int) -> list[_Sentence]:
@@ -131,13 +150,18 @@ def _said(relation: Relation) -> tuple[str, str, str]:
 
 def sentence_at(text: str, span: Span) -> Span:
     """The whole sentence in which a span stands, or all sentences that it touches; a line's end ends a sentence."""
-    start, end = span
-    first = text.rfind("\n", 0, start) + 1
-    last = text.find("\n", end - 1)
-    last = len(text) if last < 0 else last
-    ends = [first + each.end() for each in SENTENCE_END.finditer(text[first:last])]
-    begin = max((at for at in ends if at <= start), default=first)
-    stop = min((at for at in ends if at >= end), default=last)
+    return _whole(text, _ends(text), span)
+
+
+def _ends(text: str) -> list[int]:
+    """Where sentences and lines end, the text's own beginning and end among them."""
+    lines = (at.start() for at in _LINE_END.finditer(text))
+    return sorted({0, len(text), *lines, *(each.end() for each in SENTENCE_END.finditer(text))})
+
+
+def _whole(text: str, ends: list[int], span: Span) -> Span:
+    begin = ends[bisect_right(ends, span[0]) - 1]
+    stop = ends[bisect_left(ends, span[1])]
     while begin < stop and text[begin].isspace():
         begin += 1
     while stop > begin and text[stop - 1].isspace():
