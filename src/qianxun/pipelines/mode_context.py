@@ -72,13 +72,12 @@ async def communities_of(base: OpenBase, graph: KnowledgeGraph, themes: Iterable
 
 async def quoted_communities(base: OpenBase, graph: KnowledgeGraph, themes: Iterable[Theme]) -> tuple[Community, ...]:
     """The same in sentences of their sources."""
-    drafts = [(theme, *_material(graph, theme)) for theme in themes]
+    drafts = await asyncio.to_thread(lambda: [(theme, *_material(graph, theme)) for theme in themes])
     wanted = sorted({place.chunk for _, _, places in drafts for place in places})
     held = await read(base, chunks.by_keys, wanted) if wanted else {}
     texts = {key: chunk.text for key, chunk in held.items()}
-    return tuple(
-        replace(_summarised(graph, theme, ties, places, texts), score=theme.score) for theme, ties, places in drafts
-    )
+    told = await asyncio.to_thread(lambda: [_summarised(graph, *draft, texts) for draft in drafts])
+    return tuple(replace(each, score=theme.score) for each, (theme, _, _) in zip(told, drafts, strict=True))
 
 
 def _material(graph: KnowledgeGraph, theme: Theme) -> tuple[list[int], tuple[Evidence, ...]]:
