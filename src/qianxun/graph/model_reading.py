@@ -6,6 +6,7 @@ of another.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
@@ -25,6 +26,8 @@ REPLY_SHARE: Final = (
     1.5  # tokens of a reply for each of the text: prose full of names, with all of them told, takes 1.4
 )
 REPLY_FRAME: Final = 40  # and for each chunk, whatever it says
+
+_MARK: Final = re.compile(r"[<＜](?=\s{0,4}[/／]?\s{0,4}资料)")
 
 _SYSTEM: Final = """你为知识图谱阅读资料，找出其中的实体、关系和别名。
 用户给出一段或几段资料，每段放在 <资料 n="段号"> 与 </资料> 之间，“出处”一行是它的文档名和标题。
@@ -177,4 +180,5 @@ def _title(chunk: Legible) -> str:
 
 
 def quoted(text: str) -> str:
-    return text.replace("<资料", "〈资料").replace("</资料", "〈/资料")
+    """Nothing in it opens or closes a quotation, however it is written."""
+    return _MARK.sub(lambda found: found.group().replace("<", "〈").replace("＜", "〈"), text)

@@ -19,13 +19,14 @@ from qianxun.graph.model_reading import Cost
 from qianxun.graph.network import KnowledgeGraph
 from qianxun.graph.ties import TOGETHER
 from qianxun.graph_types import Alias, Community, Entity, Evidence, Relation
-from qianxun.pipelines.base import OpenBase, in_model_thread, read
+from qianxun.pipelines.base import OpenBase, read
 from qianxun.pipelines.graph_reading import (
     ModelRead,
     ReadingCost,
     Watch,
     graph_model,
     has_model,
+    in_graph_thread,
     read_with_model,
     reading_cost,
 )
@@ -209,7 +210,7 @@ class GraphKeeper:
         graph = await graph_of(self.base)
         order = np.lexsort((np.arange(len(graph)), -graph.importance))[:PROPOSED_AMONG]
         names = [graph.entity_at(row).name for row in order.tolist()]
-        found: Sequence[Alias] = await in_model_thread(self.base, "graph", model.name, naming.propose, model, names)
+        found: Sequence[Alias] = await in_graph_thread(self.base, naming.propose, model, names)
         known = {naming.form(row.alias) for row in await self.aliases()}
         return tuple(each for each in found if naming.form(each.alias) not in known)
 

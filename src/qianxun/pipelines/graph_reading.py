@@ -121,6 +121,11 @@ def has_model(base: OpenBase) -> bool:
     return base.models is not None and bool(base.about.config.get("graph_model") or base.models.configured("graph"))
 
 
+async def in_graph_thread(base: OpenBase, work: Callable[..., Any], *arguments: Any) -> Any:
+    """A registered model has threads of its own, which go by the name that the base has for it."""
+    return await in_model_thread(base, "graph", str(base.about.config.get("graph_model") or ""), work, *arguments)
+
+
 def _origin(model: ChatModel) -> str:
     return f"model:{model.name}"[:220]
 
@@ -222,7 +227,7 @@ async def _asked(run: _Run, batch: Sequence[Readable]) -> BatchRead:
     """Whatever goes wrong with the model is told in the answer."""
     try:
         async with asyncio.timeout(run.batch_seconds):
-            found: BatchRead = await in_model_thread(run.base, "graph", run.model.name, read_batch, run.model, batch)
+            found: BatchRead = await in_graph_thread(run.base, read_batch, run.model, batch)
             return found
     except TimeoutError:
         reason = f"模型 {run.model.name} 超过 {run.batch_seconds:g} 秒没有答完"

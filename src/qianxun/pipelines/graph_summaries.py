@@ -19,8 +19,8 @@ from qianxun.graph.network import KnowledgeGraph
 from qianxun.graph.summaries import Written, estimate, summarise
 from qianxun.graph.summarise import digest
 from qianxun.graph_types import Community
-from qianxun.pipelines.base import OpenBase, in_model_thread
-from qianxun.pipelines.graph_reading import graph_model, side_by_side
+from qianxun.pipelines.base import OpenBase
+from qianxun.pipelines.graph_reading import graph_model, in_graph_thread, side_by_side
 from qianxun.pipelines.graphing import graph_of
 from qianxun.pipelines.hooks import nothing
 from qianxun.pipelines.mode_context import communities_of, quoted_communities
@@ -131,9 +131,7 @@ class _Writing:
             try:
                 async with asyncio.timeout(CALL_SECONDS):
                     names = _names(self.graph, community)
-                    told: Written = await in_model_thread(
-                        self.base, "graph", self.model.name, summarise, self.model, community, names
-                    )
+                    told: Written = await in_graph_thread(self.base, summarise, self.model, community, names)
             except BadModelReply as error:
                 self.reason = self.reason or str(error)
                 continue

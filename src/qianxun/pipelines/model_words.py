@@ -25,7 +25,7 @@ async def in_models_words(base: OpenBase, found: Sequence[Community]) -> tuple[C
         model = await asyncio.to_thread(graph_model, base)
         held = await asyncio.to_thread(held_words, base, model.name, found)
     except QianxunError as error:
-        log.warning("base %s: the summaries of its model cannot be had: %s", base.id, error)
+        log.info("base %s: the summaries of its model cannot be had: %s", base.id, error)
         return tuple(found)
     return tuple(
         with_summary(each, Written(kept.title, kept.summary), model.name)
