@@ -12,33 +12,39 @@ chunk say so. Values go as parameters and never into the text of a statement.
 
 from __future__ import annotations
 
-import json
+import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
-from qianxun.chinese import fold
 from qianxun.errors import BadSettings, MissingExtra, ServiceUnavailable, Unauthorized
-from qianxun.graph_types import Entity, Evidence, GraphContext, Relation
+from qianxun.graph_types import Entity, GraphContext, Relation
+from qianxun.integrations.neo4j_rows import (
+    Row,
+    digest_of,
+    entity_of,
+    entity_row,
+    folded_name,
+    key_of,
+    relation_of,
+    relation_row,
+)
 from qianxun.models.breaker import Breaker, Outage, Paused
 from qianxun.models.checks import sound_text
 
 if TYPE_CHECKING:
     from neo4j import Driver, ManagedTransaction
 
-_Row: TypeAlias = dict[str, Any]
+_Rows: TypeAlias = Mapping[str, Row]
 
 BATCH: Final = 1_000  # nodes or relationships to a transaction
-MOST_EVIDENCE: Final = 200  # places of one relation that are copied
-MOST_AROUND: Final = 2_000  # relations that one hop brings, the heaviest first
+MOST_AROUND: Final = 500  # relations that one hop brings, the heaviest first
 MOST_HOPS: Final = 4
 CONNECT_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
 SCHEMES: Final = ("bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc")
 PAUSE_SECONDS: Final = 15.0  # for which a server that did not answer is left alone: no question waits for it
-_IMPORTANCE_DIGITS: Final = 4  # that of all changes a little with every document; less than this is not worth sending
 
 _SCHEMA: Final = (
     "CREATE CONSTRAINT qianxun_entity IF NOT EXISTS FOR (e:Entity) REQUIRE e.qianxun_key IS UNIQUE",
@@ -96,6 +102,19 @@ class Mirrored:
         return self == Mirrored()
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a server holds of a base, by key: digests, and of a relation where it begins."""
+
+    digest: str  # of the graph as a whole
+    nodes: Mapping[str, str]
+    ties: Mapping[str, tuple[str, str]]
+
+    @property
+    def state(self) -> tuple[str, int, int]:
+        return self.digest, len(self.nodes), len(self.ties)
+
+
 class Neo4jAdapter:
     """Copies graphs to a server and reads neighbourhoods back. Blocking, and safe to call from several threads.
 
@@ -116,6 +135,8 @@ class Neo4jAdapter:
         self._uri, self._database, self._batch = uri, database, batch
         self._driver = _driver(uri, auth)
         self._breaker = Breaker(1, pause_seconds)
+        self._writing = threading.Lock()
+        self._known: dict[str, _Held] = {}  # by base: what this adapter wrote last
         self._is_prepared = False
 
     def __repr__(self) -> str:
@@ -148,19 +169,22 @@ class Neo4jAdapter:
 
         What fails halfway is finished by the next call. ``chunk_ids`` are the public ids of the chunks by their keys.
         """
-        nodes = {row["key"]: row for row in (_entity_row(kb, each) for each in entities)}
-        ties = {row["key"]: row for row in (_relation_row(kb, each, chunk_ids or {}) for each in relations)}
-        digest = _digest(sorted(row["said"]["digest"] for row in (*nodes.values(), *ties.values())))
-        with self._errors():
+        nodes = {row["key"]: row for row in (entity_row(kb, each) for each in entities)}
+        ties = {row["key"]: row for row in (relation_row(kb, each, chunk_ids or {}) for each in relations)}
+        digest = digest_of(sorted(row["said"]["digest"] for row in (*nodes.values(), *ties.values())))
+        with self._writing, self._errors():
             self._prepare()
-            if self._holds(kb, digest, len(nodes), len(ties)):
+            state, known = self._state(kb), self._known.get(kb)
+            if state == (digest, len(nodes), len(ties)):
                 return Mirrored()
-            return self._bring(kb, nodes, ties, digest)
+            held = known if known is not None and known.state == state else self._read_all(kb)
+            return self._bring(kb, nodes, ties, digest, held)
 
     def forget(self, kb: str) -> int:
         """Removes a base from the server; answers how many entities there were."""
-        with self._errors():
+        with self._writing, self._errors():
             self._prepare()
+            self._known.pop(kb, None)
             held = [{"key": row["key"]} for row in self._read(_ENTITIES, kb=kb)]
             self._send(_DROP_ENTITIES, held)
             self._write(_DROP_STATE, kb=kb)
@@ -173,29 +197,38 @@ class Neo4jAdapter:
                     session.run(statement).consume()
             self._is_prepared = True
 
-    def _holds(self, kb: str, digest: str, *counts: int) -> bool:
-        """Whether the copy is whole and of this graph; counted, because anybody may have deleted something there."""
-        if [row["digest"] for row in self._read(_STATE, kb=kb)] != [digest]:
-            return False
-        return [self._read(count, kb=kb)[0]["held"] for count in _COUNTS] == list(counts)
+    def _state(self, kb: str) -> tuple[str, int, int]:
+        """Which graph the server holds of a base, "" for none or a part of one; and how much of it, counted now:
+        anybody may have deleted something there."""
+        digest = next((row["digest"] for row in self._read(_STATE, kb=kb)), "")
+        entities, relations = (self._read(count, kb=kb)[0]["held"] for count in _COUNTS)
+        return digest, entities, relations
 
-    def _bring(self, kb: str, nodes: Mapping[str, _Row], ties: Mapping[str, _Row], digest: str) -> Mirrored:
-        self._write(_SET_STATE, kb=kb, digest="", entities=0, relations=0)  # until all is there, nobody takes it for it
-        held = {row["key"]: row["digest"] for row in self._read(_ENTITIES, kb=kb)}
-        tied = self._read(_RELATIONS, kb=kb)
-        gone_ties = [row for row in tied if row["key"] not in ties]
-        gone = [{"key": key} for key in held if key not in nodes]
-        known = {row["key"]: row["digest"] for row in tied}
-        new = [row for key, row in nodes.items() if held.get(key) != row["said"]["digest"]]
-        new_ties = [row for key, row in ties.items() if known.get(key) != row["said"]["digest"]]
+    def _read_all(self, kb: str) -> _Held:
+        nodes = {row["key"]: row["digest"] for row in self._read(_ENTITIES, kb=kb)}
+        ties = {row["key"]: (row["digest"], row["source"]) for row in self._read(_RELATIONS, kb=kb)}
+        return _Held("", nodes, ties)
+
+    def _bring(self, kb: str, nodes: _Rows, ties: _Rows, digest: str, held: _Held) -> Mirrored:
+        gone_ties = [{"key": key, "source": source} for key, (_, source) in held.ties.items() if key not in ties]
+        gone = [{"key": key} for key in held.nodes if key not in nodes]
+        new = [row for key, row in nodes.items() if held.nodes.get(key) != row["said"]["digest"]]
+        new_ties = [row for key, row in ties.items() if held.ties.get(key, ("",))[0] != row["said"]["digest"]]
+        self._known.pop(kb, None)
+        self._write(_SET_STATE, kb=kb, digest="", entities=0, relations=0)  # nobody takes it for whole until it is
         self._send(_DROP_RELATIONS, gone_ties)
         self._send(_DROP_ENTITIES, gone)
         self._send(_PUT_ENTITIES, new)
         self._send(_PUT_RELATIONS, new_ties)
         self._write(_SET_STATE, kb=kb, digest=digest, entities=len(nodes), relations=len(ties))
+        self._known[kb] = _Held(
+            digest,
+            {key: row["said"]["digest"] for key, row in nodes.items()},
+            {key: (row["said"]["digest"], row["source"]) for key, row in ties.items()},
+        )
         return Mirrored(len(new), len(new_ties), len(gone), len(gone_ties))
 
-    def _send(self, statement: str, rows: Sequence[_Row]) -> None:
+    def _send(self, statement: str, rows: Sequence[Row]) -> None:
         for start in range(0, len(rows), self._batch):
             self._write(statement, rows=rows[start : start + self._batch])
 
@@ -222,10 +255,10 @@ class Neo4jAdapter:
             frontier = list(seeds)
             for _ in range(min(max(hops, 0), MOST_HOPS)):
                 reached: dict[str, Entity] = {}
-                for row in self._read(_AROUND, kb=kb, keys=[_key(kb, id_) for id_ in frontier], limit=limit):
-                    if (relation := _relation(row, allowed)) is not None:
+                for row in self._read(_AROUND, kb=kb, keys=[key_of(kb, id_) for id_ in frontier], limit=limit):
+                    if (relation := relation_of(row, allowed)) is not None:
                         relations[row["relation"]["qianxun_key"]] = relation
-                        reached[row["other"]["id"]] = _entity(row["other"])
+                        reached[row["other"]["id"]] = entity_of(row["other"])
                 frontier = [id_ for id_ in reached if id_ not in found]
                 found |= {id_: reached[id_] for id_ in frontier}
                 if not frontier:
@@ -238,22 +271,22 @@ class Neo4jAdapter:
         """By id, or by any of its names; in the order of the names."""
         if not names:
             return {}
-        folded = [_folded(name) for name in names]
+        folded = [folded_name(name) for name in names]
         names = [sound_text(name) for name in names]
-        rows = self._read(_NAMED, kb=kb, keys=[_key(kb, name) for name in names])
+        rows = self._read(_NAMED, kb=kb, keys=[key_of(kb, name) for name in names])
         by_id = {row["entity"]["id"]: row["entity"] for row in rows}
         if missing := [name for name, given in zip(folded, names, strict=True) if given not in by_id]:
             by_id |= {row["entity"]["id"]: row["entity"] for row in self._read(_CALLED, kb=kb, names=missing)}
 
-        def place(entity: _Row) -> tuple[int, str]:
+        def place(entity: Row) -> tuple[int, str]:
             said = {entity["id"], *entity["names"]}
             return min(at for at, name in enumerate(zip(names, folded, strict=True)) if said & set(name)), entity["id"]
 
-        return {entity["id"]: _entity(entity) for entity in sorted(by_id.values(), key=place)}
+        return {entity["id"]: entity_of(entity) for entity in sorted(by_id.values(), key=place)}
 
     # ── the driver ───────────────────────────────────────────────────────────────────────────────
 
-    def _read(self, statement: str, **values: Any) -> list[_Row]:
+    def _read(self, statement: str, **values: Any) -> list[Row]:
         with self._driver.session(database=self._database) as session:
             return session.execute_read(_rows, statement, values)
 
@@ -318,68 +351,5 @@ def _no_address(uri: str) -> BadSettings:
     return BadSettings(f"Neo4j 的地址 {uri!r} 不能用", hint="形如 bolt://127.0.0.1:7687 或 neo4j+s://主机")
 
 
-def _rows(tx: ManagedTransaction, statement: str, values: Mapping[str, Any]) -> list[_Row]:
+def _rows(tx: ManagedTransaction, statement: str, values: Mapping[str, Any]) -> list[Row]:
     return [record.data() for record in tx.run(statement, dict(values))]
-
-
-# ── rows ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _key(kb: str, id_: str) -> str:
-    return f"{len(kb)}:{kb}:{id_}"  # no two pairs give the same
-
-
-def _entity_row(kb: str, entity: Entity) -> _Row:
-    said: _Row = {
-        "kb": kb,
-        "id": entity.id,
-        "name": sound_text(entity.name),
-        "type": sound_text(entity.type),
-        "importance": round(entity.importance, _IMPORTANCE_DIGITS),
-        "aliases": [sound_text(alias) for alias in entity.aliases],
-        "names": sorted(map(_folded, {entity.name, *entity.aliases})),
-        "chunks": entity.chunks,
-    }
-    return {"key": _key(kb, entity.id), "said": {**said, "digest": _digest(said)}}
-
-
-def _relation_row(kb: str, relation: Relation, chunk_ids: Mapping[int, str]) -> _Row:
-    evidence = relation.evidence[:MOST_EVIDENCE]
-    said: _Row = {
-        "kb": kb,
-        "type": sound_text(relation.type),
-        "weight": float(relation.weight),
-        "chunks": [each.chunk for each in evidence],
-        "chunk_ids": [sound_text(chunk_ids.get(each.chunk, "")) for each in evidence],
-        "starts": [each.start for each in evidence],
-        "ends": [each.end for each in evidence],
-    }
-    ends = (relation.source, relation.type, relation.target)
-    return {
-        "key": _key(kb, _digest(ends)),
-        "source": _key(kb, relation.source),
-        "target": _key(kb, relation.target),
-        "said": {**said, "digest": _digest((ends, said))},
-    }
-
-
-def _digest(said: object) -> str:
-    return blake2b(json.dumps(said, sort_keys=True).encode("ascii"), digest_size=12).hexdigest()
-
-
-def _folded(name: str) -> str:
-    return sound_text(fold(name).strip())
-
-
-def _entity(held: Mapping[str, Any]) -> Entity:
-    aliases = tuple(held.get("aliases") or ())
-    return Entity(held["id"], held["name"], held["type"], aliases, int(held["chunks"]), float(held["importance"]))
-
-
-def _relation(row: _Row, allowed: Collection[int] | None) -> Relation | None:
-    held = row["relation"]
-    places = zip(held["chunks"], held["starts"], held["ends"], strict=True)
-    evidence = tuple(Evidence(*place) for place in places if allowed is None or place[0] in allowed)
-    if allowed is not None and not evidence:
-        return None
-    return Relation(row["source"], row["target"], held["type"], float(held["weight"]), evidence)
