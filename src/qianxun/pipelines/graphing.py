@@ -57,23 +57,29 @@ class GraphBuilt:
 
 
 async def graph_of(base: OpenBase, where: Filter = EVERYTHING) -> KnowledgeGraph:
-    """The graph of what `retrieve` would search, under the same filter. Raises NotFound where the base is gone."""
+    """The graph of what `retrieve` would search, under the same filter. Raises NotFound where the base is gone.
+
+    Whoever stops waiting for it ends nothing: a thread cannot be stopped, and what it changes is nobody else's until
+    it is done.
+    """
     held = base.graph
     if await asyncio.to_thread(_state, base) != held.state:
-        async with held.stepping:
-            await _catch_up(base)
-    if isinstance(where, Everything):
-        return held.whole
-    async with held.stepping:
+        await asyncio.shield(_catch_up(base))
+    return held.whole if isinstance(where, Everything) else await asyncio.shield(_seen_by(base, where))
+
+
+async def _seen_by(base: OpenBase, where: Filter) -> KnowledgeGraph:
+    async with base.graph.stepping:
         return await asyncio.to_thread(_restricted, base, where)
 
 
 async def _catch_up(base: OpenBase) -> None:
     """Under writes without a pause there may be no moment at which nothing is unread; then the next one goes on."""
-    for _ in range(ROUNDS):
-        await _read_unread(base, nothing)
-        if await asyncio.to_thread(_step, base):
-            return
+    async with base.graph.stepping:
+        for _ in range(ROUNDS):
+            await _read_unread(base, nothing)
+            if await asyncio.to_thread(_step, base):
+                return
 
 
 async def build(base: OpenBase, watch: Watch = nothing) -> GraphBuilt:
