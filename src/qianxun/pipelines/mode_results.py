@@ -17,6 +17,7 @@ from qianxun.records import chunks
 from qianxun.types import ArmScore, Chunk, Found, Hit, Keys, Ranking, matches
 
 UNRELATED: Final = 1e-6  # the score of what is there only because there is nothing better
+FILL: Final = "fill"  # the source of such a result: nothing found it
 PAGE: Final = 50
 
 
@@ -75,4 +76,4 @@ class Results:
         folded = fold(chunk.text)
         held = matched_in(folded, words)
         shown = highlights(chunk.text, held, folded=folded)
-        return Found(chunk, score, "graph", arms, matched=held, fused=score, highlights=shown)
+        return Found(chunk, score, "graph" if rank else FILL, arms, matched=held, fused=score, highlights=shown)

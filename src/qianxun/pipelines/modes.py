@@ -41,6 +41,7 @@ from qianxun.types import NOTHING, Degraded, Found, Ranking, Recall, StepTime
 
 log = logging.getLogger(__name__)
 
+GRAPH_SECONDS: Final = 30.0  # for a graph that has still to be made, or made anew
 RERANKER: Final = "maxsim"  # reads again what a base with a model finds in `hybrid`
 Made = TypeVar("Made")
 
@@ -139,7 +140,8 @@ class Looking:
         if not self.has_graph:
             self.has_graph = True
             with self.steps.timed("graph"):
-                self.held = await self._tried(graph_of(self.base, self.asked.queries[0].where))
+                waiting = asyncio.wait_for(graph_of(self.base, self.asked.queries[0].where), GRAPH_SECONDS)
+                self.held = await self._tried(waiting)
         return self.held
 
     async def surroundings(self, graph: KnowledgeGraph | None) -> KnowledgeGraph | None:
@@ -193,6 +195,9 @@ class Looking:
             return await work
         except NotFound:
             raise  # the base is gone
+        except TimeoutError:
+            told = f"{GRAPH_SECONDS:g} 秒内没有建好，本次未用图谱；它在后台继续建立"
+            self.degraded.append(Degraded("graph", told))
         except QianxunError as error:
             self.degraded.append(Degraded("graph", str(error)))
         except Exception as error:  # the door of the graph: a search goes on without it
