@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,26 @@ def test_a_model_writes_of_each_community_once_and_of_changed_ones_again(tmp_pat
             assert asked_for_summaries(service) == 3
             with base.records.reading() as tx:  # what was written of the old one is gone
                 assert tx.exec_driver_sql("SELECT count(*) FROM graph_summaries").scalar() == 2
+
+    with chat_service(writes_well) as service:
+        asyncio.run(story(service))
+
+
+def test_words_about_sentences_that_changed_are_not_told_of_the_same_community(tmp_path: Path) -> None:
+    async def story(service: ChatService) -> None:
+        async with reading_engine(tmp_path, service) as (engine, kb):
+            (own,) = stories(1)
+            await engine.add_documents(kb, [own])
+            base = await engine.base(kb)
+            await read_with_model(base)
+            await summarise_communities(base)
+            (before,) = await communities(base)
+            await engine.add_documents(kb, [replace(own, content=own.content.replace("第1厂生产", "据传第1厂生产"))])
+            await read_with_model(base)
+            (after,) = await communities(base)
+            assert (before.id, before.origin) == (after.id, "model:qwen")
+            assert after.origin == "extractive"
+            assert "据传" in after.summary
 
     with chat_service(writes_well) as service:
         asyncio.run(story(service))
