@@ -18,7 +18,7 @@ def _listed(words: str) -> frozenset[str]:
 
 
 AskedKind: TypeAlias = Literal["fact", "explain", "comparison", "summary"]
-Wanted: TypeAlias = Literal["", "time", "number"]
+Wanted: TypeAlias = Literal["time", "number"]
 
 _COMPARISON: Final = re.compile(
     "比较|相比|对比|分别|各自|哪[家个一所位款种者].{0,12}更|更[高低大小多少早晚长短强好快慢贵]|区别|差异|异同|有何不同|有什么不同|共同点"
@@ -32,11 +32,11 @@ _EXPLAIN: Final = re.compile(
     r"|\b(?:how(?! (?:many|much|old|long|far|tall))|why|explain)\b"
 )
 _TIME: Final = re.compile(
-    "何时|什么时候|啥时候|什么时间|哪一?年|哪一?天|哪个?月|哪一?日|哪个?季度|几月|几号|几点|何年|何月|何日|多久|多长时间|[日时]期是|时间是|年份|几年"
+    "何时|什么时候|啥时候|什么时间|哪一?年|哪一?天|哪个?月|哪一?日|哪个?季度|几月|几号|几点|何年|何月|何日|多久|多长时间|日期|时间|年份|几年|更[早晚]"
     r"|\b(?:when|what (?:year|date|time|day)|how long)\b"
 )
 _NUMBER: Final = re.compile(
-    "多少|几(?!乎)|多大|多高|多长|多重|多远|多宽|多深|(?:金额|数量|数额|总额|比例|占比|人数|面积|价格|费用|剂量|用量|年龄|[率量额值数])(?:是|为|达|有)"
+    "多少|更[高低大小多少长短贵]|几(?!乎)|多大|多高|多长|多重|多远|多宽|多深|(?:金额|数量|数额|总额|比例|占比|人数|面积|价格|费用|剂量|用量|年龄|[率量额值数])(?:是|为|达|有)"
     r"|\b(?:how (?:many|much|old|far|tall)|what (?:percentage|number))\b"
 )
 _WHICH: Final = re.compile(
@@ -52,6 +52,9 @@ _FRAME: Final = _listed("""
     该 本 这些 那些 该公司 公司 被 从 由 对 向 将 使 让 给 叫 名字 名称 名叫 叫做 称为 资料 文中 文档 材料 文章 全文
     判决书 病历 患者 病人 记录 综合 基于 给出 列出 列举 指出 说明 解释 介绍 回答 问题
 """)
+_LABEL_SHARE: Final = 0.4
+_PHRASE_SHARE: Final = 0.5  # of words that stand side by side: 总 and 负债 are not yet 总负债
+_LONGEST_PHRASE: Final = 4  # words
 _MEASURING: Final = re.compile("[总]?[量额数率值]$")
 
 
@@ -70,7 +73,7 @@ class Asked:
     text: str
     folded: str
     kind: AskedKind
-    wants: Wanted
+    wants: frozenset[Wanted]  # kinds of figures that it asks for
     words: tuple[AskedWord, ...]
     days: tuple[Day, ...]
     figures: frozenset[str]
@@ -107,20 +110,22 @@ def kind_of(folded: str) -> AskedKind:
     return "explain" if _EXPLAIN.search(folded) else "fact"
 
 
-def wanted(folded: str) -> Wanted:
-    """The kind of figure that is asked for, where one is."""
-    if _TIME.search(folded):
-        return "time"
-    return "number" if _NUMBER.search(folded) else ""
+def wanted(folded: str) -> frozenset[Wanted]:
+    """The kinds of figures that are asked for, where any are."""
+    times = _TIME.search(folded)
+    number = _NUMBER.search(_TIME.sub("，", folded))
+    found: set[Wanted] = {"time"} if times else set()
+    return frozenset(found | {"number"} if number else found)
 
 
 def is_wanted(figure: Figure, asked: Asked) -> bool:
     """Whether a figure may be the one that is asked for; not if the question says it itself."""
     if figure.written in asked.figures:
         return False
-    if asked.wants == "time":
-        return isinstance(figure, Day) or (isinstance(figure, Number) and figure.unit in _TIMES)
-    return asked.wants == "number" and isinstance(figure, Number | Share)
+    is_time = isinstance(figure, Day) or (isinstance(figure, Number) and figure.unit in _TIMES)
+    if "time" in asked.wants and is_time:
+        return True
+    return "number" in asked.wants and isinstance(figure, Number | Share)
 
 
 _TIMES: Final = _listed("年 月 个月 天 日 周 小时 分钟 秒 季度 岁 周岁 星期 个星期 h min")
@@ -153,15 +158,24 @@ def _longest_common(name: str, text: str) -> str:
 def _words(rest: str) -> tuple[AskedWord, ...]:
     labels = {found.group() for each in _WHICH.finditer(rest) if (found := _LABEL.match(rest, each.end()))}
     words: dict[str, float] = {}
-    for word in _analyser().segments(_WHICH.sub("，", rest)):
-        word = word.strip()
-        if not any(mark.isalnum() for mark in word) or word in STOP_WORDS or word in _FRAME:
+    run: list[str] = []
+    for segment in (*_analyser().segments(_WHICH.sub("，", rest)), ""):
+        word = segment.strip()
+        if _tells(word):
+            is_label = any(label.startswith(word) or label.endswith(word) for label in labels)
+            words[word] = _LABEL_SHARE if is_label else 1.0
+            run.append(word)
             continue
-        if FILLER.fullmatch(word) or _WHICH.fullmatch(word):
-            continue
-        is_label = any(label.startswith(word) or label.endswith(word) for label in labels)
-        words[word] = 0.4 if is_label else 1.0
+        if 1 < len(run) <= _LONGEST_PHRASE:
+            words["".join(run)] = _PHRASE_SHARE
+        run = []
     return tuple(AskedWord(word, share) for word, share in words.items())
+
+
+def _tells(word: str) -> bool:
+    if not any(mark.isalnum() for mark in word) or word in STOP_WORDS or word in _FRAME:
+        return False
+    return not FILLER.fullmatch(word) and not _WHICH.fullmatch(word)
 
 
 def stem(word: str) -> str:

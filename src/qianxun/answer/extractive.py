@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
 from qianxun.answer.asked import Asked, AskedKind
+from qianxun.answer.figures import figures
 from qianxun.answer.plain_text import without_links
 from qianxun.answer.weighing import Weighed, held
 from qianxun.answer_types import Passage
@@ -16,12 +17,19 @@ from qianxun.chinese import fold, grams
 
 MOST: Final[dict[AskedKind, int]] = {
     "fact": 3,
-    "explain": 5,
+    "explain": 6,
     "comparison": 2,
-    "summary": 8,
+    "summary": 12,
 }  # of a side, where compared
-_NEAR: Final = {"fact": 0.85, "explain": 0.5, "comparison": 0.85, "summary": 0.4}  # of the best line's fit
+_NEAR: Final = {"fact": 0.85, "explain": 0.25, "comparison": 0.85, "summary": 0.2}  # of the best line's fit
 _REPEATS: Final = 0.7  # of a sentence's pairs of characters stand in one that is chosen: it says nothing new
+CARRIED: Final = 0.9  # of what a line is worth, the next one is, too
+FIGURE: Final = 0.3  # what each figure adds
+PLAIN: Final = 0.6  # what a line without figures is worth
+MOST_FIGURES: Final = 4
+_REFERS_BACK: Final = re.compile(
+    "(?:因此|同时|此外|然而|但|而)?[，,]?(?:这|该|此(?!外)|上述|以上|其中|他|她|它|其(?!次|他))"
+)
 _LONGEST: Final = 600  # characters of a line that is shown: more is not a sentence
 
 
@@ -45,16 +53,28 @@ def extract(asked: Asked, weighed: Sequence[Weighed]) -> tuple[Quoted, ...]:
     """The sentences that answer best: for a fact the one that tells it, for a comparison those of every side, for a
     summary the telling ones in their order."""
     usable = [each for each in weighed if each.is_own and len(each.line.text) <= _LONGEST]
+    before = {each.line.at + 1: each for each in usable}
     if asked.kind == "comparison" and len(asked.names) > 1:
-        chosen = [one for name in asked.names for one in _picked(asked, [w for w in usable if _speaks_of(w, name)])]
+        sides = [_picked(asked, [each for each in usable if _speaks_of(each, name)]) for name in asked.names]
+        chosen = [each for side in sides for each in _understood(side, before)]
         chosen = list({each.line.at: each for each in chosen}.values())
     else:
-        chosen = sorted(_picked(asked, usable), key=lambda each: each.line.at)
+        chosen = _understood(_picked(asked, usable), before)
     several = len({each.line.passage.doc_name for each in chosen}) > 1
     is_list = len(chosen) > (1 if several else 2) and asked.kind in ("summary", "comparison")
     return tuple(
         Quoted(each.line.text, each.line.passage, _subject(each) if several else "", is_list) for each in chosen
     )
+
+
+def _understood(chosen: Sequence[Weighed], before: Mapping[int, Weighed]) -> list[Weighed]:
+    """In their order; 这一举措… only behind the sentence that it speaks of."""
+    found = {each.line.at: each for each in chosen}
+    for each in chosen:
+        earlier = before.get(each.line.at)
+        if _REFERS_BACK.match(each.line.text) and earlier and earlier.line.passage is each.line.passage:
+            found[earlier.line.at] = earlier
+    return [found[at] for at in sorted(found)]
 
 
 def _speaks_of(weighed: Weighed, name: str) -> bool:
@@ -63,15 +83,32 @@ def _speaks_of(weighed: Weighed, name: str) -> bool:
 
 def _picked(asked: Asked, offered: Sequence[Weighed]) -> list[Weighed]:
     """The best line, then what adds most to those chosen, as long as it comes near the best."""
-    left = sorted(offered, key=lambda each: (-each.fit, each.line.at))
+    worth = _worth(asked, offered)
+    left = sorted(offered, key=lambda each: (-worth[each.line.at], each.line.at))
     chosen: list[Weighed] = []
     while left and len(chosen) < MOST[asked.kind]:
-        best = max(left, key=lambda each: (each.fit * _news(each, chosen, asked), -each.line.at))
-        if chosen and best.fit * _news(best, chosen, asked) < _NEAR[asked.kind] * chosen[0].fit:
+        news = {each.line.at: worth[each.line.at] * _news(each, chosen, asked) for each in left}
+        best = max(left, key=lambda each: (news[each.line.at], -each.line.at))
+        if chosen and news[best.line.at] < _NEAR[asked.kind] * worth[chosen[0].line.at]:
             break
         chosen.append(best)
         left = [each for each in left if each is not best and not _repeats(each, best)]
     return chosen
+
+
+def _worth(asked: Asked, offered: Sequence[Weighed]) -> dict[int, float]:
+    """By its place among the lines. Where more is asked for than one fact, a line goes on with what the
+    one before it spoke of, and the lines that tell most are those with figures."""
+    if asked.kind in ("fact", "comparison"):
+        return {each.line.at: each.fit for each in offered}
+    found: dict[int, float] = {}
+    topic, passage = 0.0, 0
+    for each in offered:
+        topic = max(each.fit, CARRIED * topic if each.line.passage.number == passage else 0.0)
+        passage = each.line.passage.number
+        telling = min(len(figures(each.line.text)), MOST_FIGURES)
+        found[each.line.at] = topic * (1 + FIGURE * telling if telling else PLAIN)
+    return found
 
 
 def _news(weighed: Weighed, chosen: Iterable[Weighed], asked: Asked) -> float:

@@ -59,7 +59,7 @@ class AnswerGenerator:
             reply = self.llm.complete(answer_messages(query, given, history, images))
         except ModelError as error:
             return _degraded(self._extracted(query, given), error)
-        draft = _Draft(given)
+        draft = _Draft(given, query)
         for _ in draft.read(_once(reply)):
             pass
         return self._finished(query, given, draft)
@@ -82,7 +82,7 @@ class AnswerGenerator:
         if self.llm is None or not given.passages:
             yield from _shown(self._extracted(query, given))
             return
-        draft = _Draft(given)
+        draft = _Draft(given, query)
         messages = answer_messages(query, given, history, images)
         try:
             yield from draft.read(_pieces(self.llm, messages, stop))
@@ -102,7 +102,7 @@ class AnswerGenerator:
             reply = self.llm.complete(direct_messages(query, history, images))
         except ModelError as error:
             return _degraded(_without_model(), error)
-        draft = _Draft(AnswerContext(), is_direct=True)
+        draft = _Draft(AnswerContext(), query, is_direct=True)
         for _ in draft.read(_once(reply)):
             pass
         return draft.written.answer("direct")
@@ -120,7 +120,7 @@ class AnswerGenerator:
         if self.llm is None:
             yield from _shown(_without_model())
             return
-        draft = _Draft(AnswerContext(), is_direct=True)
+        draft = _Draft(AnswerContext(), query, is_direct=True)
         try:
             yield from draft.read(_pieces(self.llm, direct_messages(query, history, images), stop))
         except ModelError as error:
@@ -191,8 +191,9 @@ def _shown(answer: Answer) -> Iterator[AnswerEvent]:
 class _Draft:
     """A model's reply while it is read: what was shown, and what may stay."""
 
-    def __init__(self, given: AnswerContext, *, is_direct: bool = False) -> None:
+    def __init__(self, given: AnswerContext, query: str, *, is_direct: bool = False) -> None:
         self._passages = given.passages
+        self._query = query
         self._is_direct = is_direct
         self._reader = CitationReader([each.number for each in given.passages])
         self._shown = Written()
@@ -224,7 +225,7 @@ class _Draft:
                 yield from self._ended(reading)
 
     def _ended(self, ended: Ended) -> Iterator[AnswerEvent]:
-        judged = Judged((), ended.flags) if self._is_direct else judge(ended, self._passages)
+        judged = Judged((), ended.flags) if self._is_direct else judge(ended, self._passages, self._query)
         numbers, fresh = self.written.number(judged.passages) if judged.is_kept else ((), ())
         if numbers:
             yield Token(marks(numbers))

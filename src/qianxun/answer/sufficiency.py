@@ -12,7 +12,7 @@ from qianxun.answer_types import Passage
 from qianxun.chinese import fold
 from qianxun.ports import RerankModel
 
-ENOUGH: Final[dict[AskedKind, float]] = {"fact": 0.65, "explain": 0.4, "comparison": 0.3, "summary": 0.35}
+ENOUGH: Final[dict[AskedKind, float]] = {"fact": 0.6, "explain": 0.37, "comparison": 0.24, "summary": 0.35}
 
 
 @dataclass(frozen=True, slots=True)

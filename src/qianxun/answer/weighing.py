@@ -22,6 +22,7 @@ TOPIC: Final = 0.75  # … in the passage's first sentence
 AROUND: Final = 0.4  # … elsewhere in the passage
 ALIKE: Final = 0.9  # … for which a synonym stands
 CLAUSE, SENTENCE, NOWHERE = 1.0, 0.75, 0.5  # where the figure stands that is asked for
+_LONGEST_HEADING: Final = 12
 _CLAUSE_END: Final = re.compile("[,，;；:：]")
 
 
@@ -57,11 +58,15 @@ def lines(passages: Sequence[Passage]) -> list[Line]:
         titles = {fold(passage.doc_name), *(fold(str(each)) for each in passage.metadata.get("headings") or ())}
         for start, text in _sentences(passage.text):
             folded = fold(text)
-            if folded in titles:
+            if folded in titles or _is_heading(text):
                 continue
             found.append(Line(text, folded, before, first, passage, start, len(found)))
             before, first = folded, first or folded
     return found
+
+
+def _is_heading(text: str) -> bool:
+    return len(text) <= _LONGEST_HEADING and not re.search(r"[\d，。！？；、,.!?;|]", text)
 
 
 def _sentences(text: str) -> Iterator[tuple[int, str]]:
