@@ -74,6 +74,7 @@ torture: $(VENV)/.dev
 	$(BIN)/python -m tests.torture --interleavings 10000
 	$(BIN)/python -m tests.torture --survey 80
 	$(BIN)/python -m tests.torture --siege 100
+	$(BIN)/python -m tests.torture --cuts 500
 
 lock: $(VENV)/.dev
 	requirements/lock.sh

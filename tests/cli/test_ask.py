@@ -1,8 +1,7 @@
-"""`qianxun ask`, as a person reads it: over a data folder and over a service, without a model and with a real one."""
+"""`qianxun ask`, as a person reads it, without a model and with a real one. Over a service: see test_url."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,6 @@ from qianxun.service.metrics import FORMS
 from tests.cli.conftest import Outcome, Run
 from tests.models.chat_service import ChatService, Reply, chat_service
 from tests.service.questions import writing
-from tests.service.served import running
 
 ASKED = ("出差住宿每晚不超过多少元", "--kb", "手册")
 WRITTEN = "出差住宿每晚不超过380元，凭发票报销[1]。"
@@ -71,6 +69,14 @@ def test_an_answer_that_is_cut_off_is_told_as_such(handbook: Run, chat: ChatServ
     assert done.out.startswith("出差住宿")
 
 
+def test_a_model_that_is_down_leaves_the_sources_own_words(handbook: Run, chat: ChatService) -> None:
+    chat.answers = writing(Reply(WRITTEN, cut_after=0))
+    for more in ((), ("--stream",)):
+        done = handbook("ask", *ASKED, *more)
+        assert parts(done)[0].startswith("出差住宿每晚不超过 380 元")
+        assert "qwen" in done.err
+
+
 def test_json_is_one_document_in_the_services_form(handbook: Run, chat: ChatService) -> None:
     for more in ((), ("--stream",)):
         told = handbook("ask", *ASKED, "--json", *more).json
@@ -122,8 +128,8 @@ def test_what_was_made_up_is_taken_out_aloud(handbook: Run, chat: ChatService) -
         assert "不可信，已去掉" in done.err
         assert "999" in done.err
         assert "evil.example" not in done.out
-        if not more:
-            assert "999" not in done.out
+        assert "999" not in done.out.split("以这里为准：\n")[-1]  # shown while it came, and taken back
+        assert ("以这里为准" in done.out) == bool(more)
 
 
 def test_nothing_that_a_terminal_would_obey_is_printed(handbook: Run, chat: ChatService) -> None:
@@ -149,17 +155,6 @@ def test_mistakes_are_told(handbook: Run) -> None:
     assert handbook("ask", "  ", "--kb", "手册").code == 2
     assert handbook("ask", "x", "--kb", "手册", "--mode", "magic").code == 2
     assert handbook("ask", "x", "--kb", "手册", "--top-k", "0").code == 2
-
-
-def test_over_a_service_it_reads_the_same(handbook: Run, chat: ChatService, tmp_path: Path) -> None:
-    here = {more: handbook("ask", *ASKED, *more) for more in ((), ("--stream",))}
-    with running(tmp_path / "qianxun-data") as service:
-        for more, expected in here.items():
-            there = handbook("--url", service.url, "ask", *ASKED, *more)
-            assert (there.code, parts(there)[:2]) == (0, parts(expected)[:2]), there.err
-        told = json.loads(handbook("--url", service.url, "ask", *ASKED, "--json").out)
-        assert told["sources"][0]["doc_name"] == "制度.md"
-        assert handbook("--url", service.url, "ask", *ASKED, "--table", "价目.xlsx").code == 1
 
 
 def test_every_form_has_a_name() -> None:

@@ -87,6 +87,32 @@ def test_a_layered_recall_says_the_same(handbook: Run, url: str, words: tuple[st
     assert there.err == here.err
 
 
+QUESTIONS = (
+    ("出差住宿每晚不超过多少元", "--explain"),
+    ("升降书桌的单价是多少", "--mode", "local"),
+    ("量子纠缠是谁发现的", "--type", "没有"),
+)
+
+
+@pytest.mark.parametrize("words", QUESTIONS, ids=lambda words: words[0])
+def test_an_answer_says_the_same_whole_and_as_it_comes(handbook: Run, url: str, words: tuple[str, ...]) -> None:
+    asked = ("ask", *words, "--kb", "手册")
+    same(handbook(*asked, "--json"), handbook("--url", url, *asked, "--json"), *OF_THE_RUN)
+    times = re.compile(r"[\d.]+ 毫秒|qianxun --url \S+|qianxun|\s")  # a line breaks where its times end
+    for more in ((), ("--stream",)):
+        here, there = handbook(*asked, *more), handbook("--url", url, *asked, *more)
+        assert times.sub("", there.out) == times.sub("", here.out)
+        assert (there.code, there.err) == (0, here.err)
+
+
+def test_files_of_this_machine_go_along_with_a_question(handbook: Run, url: str, tmp_path: Path) -> None:
+    (tmp_path / "各级医院.csv").write_text("医院,比例\n三级医院,61%\n一级医院,92%\n", encoding="utf-8")
+    asked = ("--url", url, "ask", "三级医院的比例是多少", "--kb", "手册", "--table")
+    assert "61%" in handbook(*asked, tmp_path / "各级医院.csv").out
+    refused = handbook(*asked, "价目.xlsx")
+    assert (refused.code, "CSV" in refused.err) == (1, True)
+
+
 def test_why_a_chunk_is_missing_says_the_same_and_how_to_get_it(handbook: Run, url: str) -> None:
     first, *_ = handbook("search", "年休假 QH-2087 住宿", "--kb", "手册", "--json").json["chunks"][1:]
     asked = ("search", "年休假 QH-2087 住宿", "--kb", "手册", "--top-k", "1", "--why", first["chunk_id"])

@@ -30,7 +30,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
@@ -132,6 +132,10 @@ class _Left(Exception):
 class _Serving(BaseHTTPRequestHandler):
     service: ChatService
     protocol_version = "HTTP/1.1"
+
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # between two requests a client may go as it likes
+            super().handle()
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers["content-length"]))

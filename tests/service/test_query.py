@@ -9,16 +9,17 @@ import logging
 import queue
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from qianxun.answer_types import QUERY_MODES
+from qianxun.models.streamed import StreamedReply
 from qianxun.service import event_stream
 from qianxun.service.query_shapes import Answered, CitationTold, SourceTold
-from tests.models.chat_service import Answers, Reply, Request
+from tests.models.chat_service import Answers, Reply
+from tests.service.cuts import cut, cutting
 from tests.service.questions import ANSWER, MANUAL, QUESTION, Asking, asking, read, writing
 from tests.service.served import issue, until
 from tests.service.watched import TRACE, TRACEPARENT, logged
@@ -292,33 +293,18 @@ def test_what_is_cut_ends_with_an_error_and_what_there_was(tmp_path: Path) -> No
     told(tmp_path, story, writing(Reply(ANSWER, cut_after=12)))
 
 
-def test_no_cut_hangs_and_none_is_told_as_complete(tmp_path: Path) -> None:
+def test_no_cut_hangs_and_none_is_told_as_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`make torture` does the same five hundred times."""
-    places = count()
-
-    def cutting(request: Request) -> Reply:
-        at = next(places)
-        kinds = (
-            Reply(ANSWER, cut_after=at % 20),
-            Reply(ANSWER, is_done=False),
-            Reply(raw=b'data: {"choices": [{"delta": {"content": "\xe8\x81\x8c"}}]}\n\ndata: <html>\n\n'),
-            Reply(ANSWER, finish="length"),
-            Reply(status=500),
-        )
-        return kinds[at % len(kinds)]
 
     async def story(at: Asking) -> None:
-        ends = [await at.events(mode="naive") for _ in range(20)]
-        for *before, (name, data) in ends:
-            assert {each for each, _ in before} <= {"sources", "token", "citation"}
-            answer = data["answer"] if name == "error" else data
-            if name == "done":  # nothing of the model had been told yet: the sources' own sentences answer, aloud
-                assert answer["form"] != "model"
-                assert [each for each in answer["degraded"] if each["part"] in ("model", "generate_answer")]
-            else:
-                assert answer["is_partial"]
+        cuts = await cut(at, 24, at_once=4)
+        assert not cuts.wrong, "\n".join(cuts.wrong)
+        assert (cuts.rounds, cuts.failed > 0) == (24, True)
+        # The control: with a client that takes every stream's end for the reply's, some are.
+        monkeypatch.setattr(StreamedReply, "check_end", lambda reply: None)
+        assert (await cut(at, 16, at_once=4)).wrong
 
-    told(tmp_path, story, writing(cutting))
+    told(tmp_path, story, writing(cutting(7)), {"chat.timeout_seconds": 0.5})
 
 
 def test_a_model_that_falls_silent_does_not_keep_its_client_waiting_for_ever(tmp_path: Path) -> None:

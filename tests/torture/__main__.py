@@ -20,6 +20,7 @@ def main() -> None:
     asked.add_argument("--interleavings", type=int, default=0, help="so many random steps against the plain model")
     asked.add_argument("--survey", type=int, default=0, help="so many random requests to each operation of the service")
     asked.add_argument("--siege", type=int, default=0, help="so many writes by each of 16 writers, beside 16 readers")
+    asked.add_argument("--cuts", type=int, default=0, help="cut off so many streamed answers, each in another way")
     asked.add_argument("--seed", type=int, default=1)
     told = asked.parse_args()
     if told.rounds:
@@ -30,6 +31,8 @@ def main() -> None:
         _survey(told.survey, told.seed)
     if told.siege:
         _besiege(told.siege, told.seed)
+    if told.cuts:
+        _cut(told.cuts, told.seed)
 
 
 def _kill(rounds: int, seed: int) -> None:
@@ -82,6 +85,22 @@ def _besiege(rounds: int, seed: int) -> None:
         f"{time.monotonic() - started:.0f} s\n"
     )
     if ledger.broken:
+        sys.exit(1)
+
+
+def _cut(rounds: int, seed: int) -> None:
+    from tests.torture.service import cut_off
+
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="qianxun-torture-") as folder:
+        cuts = cut_off(Path(folder), rounds, seed)
+    for wrong in cuts.wrong:
+        sys.stdout.write(f"{wrong}\n")
+    sys.stdout.write(
+        f"{cuts.rounds} answers cut off: {cuts.failed} told as failed, {cuts.without_model} made without the model, "
+        f"{len(cuts.wrong)} hung or told as complete, {time.monotonic() - started:.0f} s\n"
+    )
+    if cuts.wrong:
         sys.exit(1)
 
 

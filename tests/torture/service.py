@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 
 from tests.service.consistency import Ledger, Siege
+from tests.service.cuts import Cuts, cut, cutting
+from tests.service.questions import asking, writing
 from tests.service.served import serving
 from tests.service.survey import Survey, inhabited, survey
 
@@ -27,5 +29,15 @@ def besieged(folder: Path, rounds: int, seed: int) -> Ledger:
     async def run() -> Ledger:
         async with serving(folder) as served:
             return await Siege(served.http, await served.base(), rounds, seed).run(writers=16, readers=16)
+
+    return asyncio.run(run())
+
+
+def cut_off(folder: Path, rounds: int, seed: int) -> Cuts:
+    """So many streamed answers, eight at a time, whose model breaks off, each in its own way."""
+
+    async def run() -> Cuts:
+        async with asking(folder, writing(cutting(seed)), {"chat.timeout_seconds": 1.0}) as at:
+            return await cut(at, rounds, at_once=8)
 
     return asyncio.run(run())

@@ -119,22 +119,35 @@ async def _asked(library: Library, request: Request) -> tuple[KnowledgeBase, Ans
 
 async def _streamed(library: Library, request: Request) -> bool:
     """Shows the answer as it comes; whether it was cut off."""
-    from qianxun.answer_types import Done, Failed
+    from qianxun.answer_types import Done, Failed, Token
 
     console = out()
     base = await find_base(library, request.kb, request.start)
-    last: AnswerEvent | None = None
+    shown, last = "", None
     async with aclosing(library.ask_stream(base.id, request.question, **request.options)) as events:
         async for event in events:
             _show_event(console, event)
+            shown += event.text if isinstance(event, Token) else ""
             last = event
     assert isinstance(last, Done | Failed), "an answer has an end"
-    console.print()
+    if shown:
+        console.print()
     if isinstance(last, Failed):
         told = last.message or last.error
         note(say(f"✗ 答案到这里断了：{told}", f"✗ The answer was cut off: {told}"), "red")
+    _show_what_stands(console, shown, last.answer)
     _show_rest(console, request, base, last.answer)
     return isinstance(last, Failed)
+
+
+def _show_what_stands(console: Console, shown: str, answer: Answer) -> None:
+    """The answer once more, where it is another than was shown while it came: what nothing bears out is not in it."""
+    if "".join(answer.answer.split()) == "".join(shown.split()) or not answer.answer.strip():
+        return
+    if shown:
+        console.print()
+        console.print(say("以这里为准：", "What stands of it:"), style="bold")
+    show_answer(console, answer)
 
 
 def _show_event(console: Console, event: AnswerEvent) -> None:
