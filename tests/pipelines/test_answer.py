@@ -155,8 +155,12 @@ def test_every_kind_of_answer_can_be_streamed(asking: Asking, question: str) -> 
     events = asking.events(question, mode=None)
     assert isinstance(events[0], SourcesFound)
     assert isinstance(events[-1], Done)
-    assert "".join(event.text for event in events if isinstance(event, Token)) == events[-1].answer.answer
-    assert is_sound(events[-1].answer)
+    answer = events[-1].answer
+    assert "".join(event.text for event in events if isinstance(event, Token)) == answer.answer
+    assert is_sound(answer)
+    cited = [event for event in events if isinstance(event, SentenceCited)]
+    assert tuple(event.citation for event in cited) == answer.citations
+    assert [source.number for event in cited for source in event.sources] == [each.number for each in answer.sources]
 
 
 def test_a_table_that_came_along_is_answered_from_its_cells(asking: Asking) -> None:

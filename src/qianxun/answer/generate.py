@@ -80,7 +80,7 @@ class AnswerGenerator:
         given = as_context(context)
         yield SourcesFound(tuple(source_of(each, 0) for each in given.passages))
         if self.llm is None or not given.passages:
-            yield from _shown(self._extracted(query, given))
+            yield from as_events(self._extracted(query, given))
             return
         draft = _Draft(given, query)
         messages = answer_messages(query, given, history, images)
@@ -118,7 +118,7 @@ class AnswerGenerator:
         """`direct`, as it comes."""
         yield SourcesFound(())
         if self.llm is None:
-            yield from _shown(_without_model())
+            yield from as_events(_without_model())
             return
         draft = _Draft(AnswerContext(), query, is_direct=True)
         try:
@@ -168,7 +168,7 @@ def _joined(quoted: Sequence[Quoted]) -> Answer:
     return written.answer("extractive")
 
 
-def _shown(answer: Answer) -> Iterator[AnswerEvent]:
+def as_events(answer: Answer) -> Iterator[AnswerEvent]:
     """A whole answer as events: a sentence, its marks, its citation."""
     told = 0
     seen: set[int] = set()

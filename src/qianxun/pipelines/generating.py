@@ -9,9 +9,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
 
-from qianxun.answer.generate import AnswerGenerator, declined
+from qianxun.answer.generate import AnswerGenerator, as_events, declined
 from qianxun.answer.written import Written
-from qianxun.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, SentenceCited, SourcesFound, Token
+from qianxun.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, SourcesFound
 from qianxun.errors import ModelError
 from qianxun.pipelines.answer_state import AnswerState, TableReply
 from qianxun.pipelines.answering import Answering, context_of, reader_of
@@ -134,10 +134,7 @@ def _from_cells(reply: TableReply) -> Answer:
 
 def _events(answer: Answer) -> Iterator[AnswerEvent]:
     yield SourcesFound(tuple(replace(each, number=0) for each in answer.sources))
-    yield Token(answer.answer)
-    for citation in answer.citations:
-        yield SentenceCited(citation, (), answer.sources)
-    yield Done(answer)
+    yield from as_events(answer)
 
 
 def _messages(state: AnswerState) -> tuple[Message, ...]:
