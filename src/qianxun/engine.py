@@ -33,7 +33,8 @@ from qianxun.pipelines.events import RAGIndexEventHandler
 from qianxun.pipelines.explain import explained
 from qianxun.pipelines.explanation import Explained
 from qianxun.pipelines.graph_keeper import GraphKeeper
-from qianxun.pipelines.graph_reading import as_steps, keep_reading, read_quietly_with_model
+from qianxun.pipelines.graph_reading import as_steps, read_quietly_with_model
+from qianxun.pipelines.graph_tending import keep_tending
 from qianxun.pipelines.graphing import GraphBuilt, build, graph_of, is_wanted, keep_graphing, read_quietly
 from qianxun.pipelines.graphing import Watch as GraphWatch
 from qianxun.pipelines.hooks import Hooks, nothing
@@ -610,7 +611,7 @@ class Engine:
             tasks.create_task(keep_indexing(self.records, self._work, lambda who, base: self.of(who).drain(base)))
             tasks.create_task(keep_learning(self._bases.every))
             tasks.create_task(keep_graphing(self._bases.every))
-            tasks.create_task(keep_reading(self._bases.every))
+            tasks.create_task(keep_tending(self._bases.every))
 
     # ── open bases ───────────────────────────────────────────────────────────────────────────────
 

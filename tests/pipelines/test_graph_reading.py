@@ -21,6 +21,7 @@ from qianxun.errors import AlreadyThere, BadInput, NotFound
 from qianxun.graph.network import graph_of_facts
 from qianxun.models import ChatEndpoint
 from qianxun.models.chat import RemoteChat
+from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.graph_reading import (
     AT_ONCE,
     ModelProgress,
@@ -341,11 +342,20 @@ def test_without_a_model_nothing_is_read_and_it_is_said_how_to_name_one(tmp_path
         asyncio.run(story(service))
 
 
+def written(base: OpenBase) -> int:
+    with base.records.reading() as tx:
+        return int(tx.exec_driver_sql("SELECT count(*) FROM graph_summaries").scalar_one())
+
+
 def test_a_running_engine_has_its_model_read_what_comes_and_rests_after_an_outage(tmp_path: Path) -> None:
     is_down = threading.Event()
 
     def answers(request: Request) -> str | Reply:
-        return Reply(status=400) if is_down.is_set() else reads_well(request)
+        if is_down.is_set():
+            return Reply(status=400)
+        if "写摘要" in request.text:
+            return json.dumps({"title": "药厂", "summary": "药厂生产药品。"}, ensure_ascii=False)
+        return reads_well(request)
 
     async def until(holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(30):
@@ -355,11 +365,12 @@ def test_a_running_engine_has_its_model_read_what_comes_and_rests_after_an_outag
     async def story(service: ChatService) -> None:
         async with reading_engine(tmp_path, service, background=True) as (engine, kb):
             base = await engine.base(kb)
-            await engine.add_documents(kb, plants(range(3)))
+            await engine.add_documents(kb, [*plants(range(2)), doc("群", "第2厂生产2号药。第2厂生产25号药。")])
             await until(lambda: read_by_model(base) == 3)
+            await until(lambda: written(base) == 1)
             is_down.set()
             await engine.add_documents(kb, plants(range(10, 12)))
-            await until(lambda: len(service.requests) > 3)
+            await until(lambda: any(text.startswith("10") for text in asked_about(service)))
             await asyncio.sleep(0.3)
             asked = len(service.requests)
             await asyncio.sleep(0.5)
@@ -369,7 +380,7 @@ def test_a_running_engine_has_its_model_read_what_comes_and_rests_after_an_outag
             await until(lambda: read_by_model(base) == 5)
 
     with chat_service(answers) as service, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("qianxun.pipelines.graph_reading.LOOK_SECONDS", 0.02)
+        patch.setattr("qianxun.pipelines.graph_tending.LOOK_SECONDS", 0.02)
         patch.setattr("qianxun.pipelines.graphing.LOOK_SECONDS", 0.02)
         patch.setattr("qianxun.pipelines.graphing.QUIET_SECONDS", 0.0)
         asyncio.run(story(service))

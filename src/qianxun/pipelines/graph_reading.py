@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 PAGE: Final = 200  # chunks that are looked at together
 AT_ONCE: Final = 4  # calls; a service answers several as fast as one
 BATCH_SECONDS: Final = 600.0  # for the three calls of a batch, at most: a model that hangs is an outage
-LOOK_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ async def read_with_model(
     """
     model = await asyncio.to_thread(graph_model, base)
     async with base.reader.reading:
-        state = await asyncio.to_thread(_state, base)
+        state = await asyncio.to_thread(graph_state, base)
         started = time.perf_counter()
         if again:
             base.reader.failed.clear()
@@ -310,7 +309,8 @@ def warning_of(told: ModelRead) -> str:
 # ── behind everybody's back ──────────────────────────────────────────────────────────────────────
 
 
-def _state(base: OpenBase) -> tuple[int, int]:
+def graph_state(base: OpenBase) -> tuple[int, int]:
+    """Another value whenever there may be something to read."""
     with base.records.reading() as tx:
         return facts.state(tx, base.id)
 
@@ -364,24 +364,3 @@ def as_steps(watch: Callable[[Step], None]) -> Watch:
             done = reached
 
     return told
-
-
-async def keep_reading(open_bases: Callable[[], Iterable[OpenBase]]) -> None:
-    """Has the models of open bases read what was written, one base at a time."""
-    while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        for base in list(open_bases()):
-            if has_model(base) and is_wanted(base):
-                await _look_at(base)
-
-
-async def _look_at(base: OpenBase) -> None:
-    try:
-        if base.graph.is_due(0.0) or not base.reader.is_due(await asyncio.to_thread(_state, base)):
-            return  # the statistics come first
-        await read_quietly_with_model(base)
-    except QianxunError as error:  # gone, or its database is
-        log.info("base %s cannot be looked at: %s", base.id, error)
-    except Exception:  # the door of a loop that serves all bases: none of them may end it
-        log.exception("base %s is not read by its model after an unexpected failure", base.id)
-        base.reader.rest()

@@ -57,6 +57,7 @@ class Summarised:
     known: int
     failed: int  # whose extractive summary stays
     reason: str = ""
+    was_cut_off: bool = False  # by an outage
 
 
 async def communities(base: OpenBase, where: Filter = EVERYTHING, limit: int = 20) -> tuple[Community, ...]:
@@ -95,7 +96,7 @@ async def summarise_communities(base: OpenBase, watch: Watch = nothing) -> Summa
     failed = len(unknown) - writing.written
     if failed:
         log.warning("base %s: %d communities keep their quoted summaries: %s", base.id, failed, writing.reason)
-    return Summarised(writing.written, len(held), failed, writing.reason)
+    return Summarised(writing.written, len(held), failed, writing.reason, writing.is_down)
 
 
 async def _wanted(base: OpenBase) -> tuple[KnowledgeGraph, list[Community]]:
