@@ -16,8 +16,9 @@ from qianxun.engine import Engine
 from qianxun.errors import AlreadyThere, BadInput
 from qianxun.example_library import insert_greeting_examples, insert_qa_examples
 from qianxun.examples.schema import models
+from qianxun.graph_types import Alias
 from qianxun.pipelines.copying import OWN_COUNTERS, copy_records, count_rows
-from qianxun.records import Records, bases, keys
+from qianxun.records import Records, bases, graph, keys
 from qianxun.records.database import sqlite_url
 from qianxun.records.logs import Feedback
 from qianxun.records.schema import Base, ChunkRow, DocumentRow, TermRow, UserModelRow
@@ -61,10 +62,13 @@ async def fill(settings: Settings) -> None:
         told = {"event_id": "e1", "document_id": "d2", "generation": 9, "content": "事件带来的一条。", "name": "d2"}
         await handler.handle_document_updated(told)
         await engine.registry.add("7", NewModel("我的", "https://example.com/v1", "bge", "rerank", api_key=SECRET))
+        await engine.build_graph(base.id)
         other = await engine.of("乙").create_knowledge_base("别人的", model="none")
         await engine.of("乙").add_documents(other.id, [Document("d", "别人的一条。")])
         with engine.records.writing() as tx:
             keys.create(tx, "local", "write", "报表")
+            graph.give_alias(tx, base.id, Alias("住院报销", "报销", details={"谁": "甲"}))
+            graph.keep_summaries(tx, base.id, "m", [graph.Summary("c_1", "报销", "住院可以报销。😀")])
             vector = np.ones(64, dtype="<f4").tobytes()
             if not tx.execute(select(TermRow.term)).first():
                 row = {"knowledge_base_id": base.id, "model": MODEL.name, "term": "住院", "vector": vector}
@@ -105,6 +109,7 @@ async def answers(settings: Settings) -> list[Any]:
         for asked in ("住院报销比例", "升降书桌多少钱", "能休息几天"):
             found = (await engine.retrieve(base.id, asked, top_k=20)).found
             told.append([(each.chunk.chunk_id, each.chunk.key, round(each.score, 6)) for each in found])
+        told.append((await engine.graph(base.id)).entities)
         with engine.records.reading() as tx:
             sealed = tx.execute(select(UserModelRow.sealed_key)).scalar_one()
         assert Sealing("", settings.folder / "secret.key").open(sealed, ("user_models", "local", "1")) == SECRET
