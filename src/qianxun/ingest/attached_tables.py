@@ -109,6 +109,8 @@ def _is_value(cell: Cell) -> bool:
 def _numbered(grid: Grid) -> Grid:
     """A list of single values is a table too, once its rows are counted."""
     head, *rows = grid.rows
+    if _is_value(head[0]):
+        head, rows = [Cell("值", header=True)], grid.rows
     counted = [[Cell("序号", header=True), *head], *([Cell(str(at)), *row] for at, row in enumerate(rows, 1))]
     return Grid(counted)
 

@@ -41,6 +41,7 @@ LONGEST_SEEN: Final = 8_000  # characters of what a model says of a picture
 MOST_ROWS_CITED: Final = 50  # a count cites every row
 JOINED: Final = 300  # characters of one item that go into the search
 LONGEST_CAPTION: Final = 200
+_LOOKED_AT: Final = 20_000  # characters that tell what a text is
 _NAMELESS: Final = "表格"
 _PROMPT: Final = (
     "你替一个检索系统看图。写出图中与问题有关的内容：逐字抄录文字、数字、单位和日期，表格写成 Markdown，"
@@ -277,10 +278,16 @@ def _json_rows(text: str) -> Any:
 
 
 def _suffix(text: str) -> str:
-    lines = text.strip().splitlines()[:3]
-    if "<table" in text[:2_000].lower() or lines[0].lstrip().startswith("<"):
+    """What a text is taken for: a page, lines of JSON, a drawn table (prose may stand around it) or CSV."""
+    if "<table" in text[:_LOOKED_AT].lower():
         return ".html"
-    return ".txt" if sum("|" in line for line in lines) >= 2 else ".csv"
+    if text.lstrip().startswith("{"):
+        return ".jsonl"
+    lines = [line for line in text[:_LOOKED_AT].splitlines() if line.strip()]
+    is_framed = any(line.lstrip().startswith("|") for line in lines)
+    is_separated = all("," in line or "\t" in line for line in lines)
+    is_drawn = sum("|" in line for line in lines) >= 2 and (is_framed or not is_separated)
+    return ".txt" if is_drawn else ".csv"
 
 
 def _parsed(table: Table) -> ParsedFile:
