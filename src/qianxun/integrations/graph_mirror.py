@@ -18,7 +18,7 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 
 from qianxun.engine import Engine
-from qianxun.errors import QianxunError, ServiceUnavailable
+from qianxun.errors import NotFound, QianxunError, ServiceUnavailable
 from qianxun.graph.network import KnowledgeGraph
 from qianxun.graph_types import Entity, GraphContext, Relation
 from qianxun.integrations.neo4j import Mirrored
@@ -73,7 +73,7 @@ async def name_of(base: OpenBase) -> str:
 class MirroredSurroundings:
     """The part of a graph that lies around a question, as a server has it. Brings the server up to date first.
 
-    Raises ServiceUnavailable, or Unauthorized, where the server does not help within ``seconds``; then the graph of
+    Raises ServiceUnavailable where the server does not help within ``seconds``, for whatever reason; then the graph of
     the records is what there is.
     """
 
@@ -93,8 +93,10 @@ class MirroredSurroundings:
         except TimeoutError as late:
             reason = f"图服务 {self._seconds:.0f} 秒内没有答复，已改用自带的图谱"
             raise ServiceUnavailable(reason, hint="首次同步较久，可先用 mirror 同步") from late
+        except NotFound:
+            raise  # the base is gone
         except QianxunError as error:
-            raise type(error)(f"{error.message}；已改用自带的图谱", hint=error.hint) from error
+            raise ServiceUnavailable(f"{error.message}；已改用自带的图谱", hint=error.hint) from error
         reached = [each.chunk for relation in context.relations for each in relation.evidence]
         return graph.restricted(np.union1d(np.array(reached, dtype=np.int64), graph.chunks_of(seeds)))
 
