@@ -147,12 +147,14 @@ class KnowledgeGraph:
         kinds = Counter(own[:, 2].tolist())
         sure = [(count, self.types[at]) for at, count in kinds.items() if self.types[at] != CANDIDATE]
         folded = self.names.folded[main]
-        others = {self.names.folded[self.names.form_of[at]]: self.names.written[at] for at in sorted(written)}
+        others: dict[str, list[tuple[int, str]]] = {}
+        for at, count in written.items():
+            others.setdefault(self.names.folded[self.names.form_of[at]], []).append((count, self.names.written[at]))
         return Entity(
             id=str(self.ids[row]),
             name=name or folded,
             type=self._most(sure) or CANDIDATE,
-            aliases=tuple(sorted(other for form, other in others.items() if form != folded)),
+            aliases=tuple(sorted(self._most(each) for form, each in others.items() if form != folded)),
             chunks=len(self.chunks_by_entity.of(row)),
             importance=float(self.importance[row]),
         )

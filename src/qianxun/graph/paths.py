@@ -68,7 +68,7 @@ def _steps(graph: KnowledgeGraph, question: Question, way: Way) -> Iterator[Way]
     stated = at_hand[ties.type[at_hand] != TOGETHER]
     busy = 1.0 / (1.0 + 0.15 * math.log2(1 + len(stated)))
     alike = Counter(zip(ties.type[stated].tolist(), (ties.source[stated] == way.entity).tolist(), strict=True))
-    for tie in _looked_at(graph, question, stated):
+    for tie in _looked_at(graph, question, way, stated):
         if tie in way.ties:
             continue
         source, target = int(ties.source[tie]), int(ties.target[tie])
@@ -83,10 +83,12 @@ def _steps(graph: KnowledgeGraph, question: Question, way: Way) -> Iterator[Way]
         yield Way(other, (*way.ties, tie), way.bits | (fit.bits if fit.share >= 0.5 else 0), explained, way.cost * cost)
 
 
-def _looked_at(graph: KnowledgeGraph, question: Question, stated: Numbers) -> list[int]:
+def _looked_at(graph: KnowledgeGraph, question: Question, way: Way, stated: Numbers) -> list[int]:
+    """All ties of an entity; of a busy one those that say something of the question that the way has not said yet."""
     if len(stated) <= CROSSING:
-        return [int(tie) for tie in stated.tolist()]
-    kinds = {kind: question.fit(graph.types[kind]).share for kind in set(graph.ties.type[stated].tolist())}
-    fitting = np.array([kinds[kind] for kind in graph.ties.type[stated].tolist()])
-    order = np.lexsort((stated, -graph.ties.weight[stated], -fitting))
-    return [int(tie) for tie in stated[order[:CROSSING]].tolist()]
+        return list(map(int, stated.tolist()))
+    distinct, at, count = np.unique(graph.ties.type[stated], return_inverse=True, return_counts=True)
+    fits = [question.fit(graph.types[kind]) for kind in distinct.tolist()]
+    says = np.array([fit.share * (fit.bits & question.telling & ~way.bits).bit_count() for fit in fits])
+    order = np.lexsort((stated, -graph.ties.weight[stated], count[at], -says[at]))
+    return list(map(int, stated[order[:CROSSING]].tolist()))

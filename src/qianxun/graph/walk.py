@@ -25,7 +25,8 @@ STEPS: Final = 3
 FRONT: Final = 3_000  # nodes that the walk goes on from
 UNASKED: Final = 0.25  # what a relation counts that the question does not speak of
 AT_THE_BEGINNING: Final = 3.0  # a chunk that begins with a name is about it
-TO_CHUNKS: Final = 0.5  # of an entity's steps
+TO_CHUNKS: Final = 0.5  # of the steps of an entity that has ties and chunks
+TINY: Final = 1e-300
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,13 +64,12 @@ def walked(roads: Roads, start: Scores, fits: Fits) -> Scores:
     there: Scores = np.zeros(len(roads))
     if total <= 0:
         return there
-    here = start / total
-    share = RETURN
+    here, left = start / total, 1.0
     for _ in range(STEPS):
-        there += share * here
+        there += RETURN * left * here
+        left *= 1.0 - RETURN
         here = _next(roads, here, fits)
-        share *= 1.0 - RETURN
-    there += share * here
+    there += left * here
     return there
 
 
@@ -85,9 +85,10 @@ def _next(roads: Roads, here: Scores, fits: Fits) -> Scores:
     kind, weight = roads.type[edges], roads.weight[edges].copy()
     tied = kind >= 0
     weight[tied] *= UNASKED + fits(kind[tied])
-    is_entity = front[owner] < roads.entities
-    for side, part in ((tied, 1.0 - TO_CHUNKS), (~tied, TO_CHUNKS)):
-        total = np.bincount(owner[side], weights=weight[side], minlength=len(front))
-        weight[side] *= np.where(is_entity[side], part, 1.0) / total[owner[side]]
+    by_ties = np.bincount(owner[tied], weights=weight[tied], minlength=len(front))
+    by_chunks = np.bincount(owner[~tied], weights=weight[~tied], minlength=len(front))
+    to_chunks = np.where(by_ties > 0, np.where(by_chunks > 0, TO_CHUNKS, 0.0), 1.0)
+    weight[tied] *= ((1.0 - to_chunks) / np.maximum(by_ties, TINY))[owner[tied]]
+    weight[~tied] *= (to_chunks / np.maximum(by_chunks, TINY))[owner[~tied]]
     gone = np.bincount(roads.to[edges], weights=here[front][owner] * weight, minlength=len(roads))
     return gone.astype(np.float64)
