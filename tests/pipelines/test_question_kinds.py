@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qianxun.pipelines.answer_state import QuestionKind
-from qianxun.pipelines.question_kinds import is_small_talk, kind_of, without_greeting
+from qianxun.pipelines.question_kinds import is_small_talk, kind_of, without_courtesy, without_greeting
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,23 @@ def test_a_question_that_begins_like_a_greeting_is_none(text: str) -> None:
 )
 def test_a_greeting_before_a_question_is_not_searched_for(text: str, rest: str) -> None:
     assert without_greeting(text) == rest
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("能不能告诉我糖尿病的症状", "糖尿病的症状"),
+        ("请问一下，我想知道住院报销多少？", "住院报销多少？"),
+        ("麻烦您帮我查一下起付标准", "起付标准"),
+        ("Could you tell me who wrote it", "who wrote it"),
+        ("能不能报销", "能不能报销"),
+        ("可以异地就医吗", "可以异地就医吗"),
+        ("告诉我", "告诉我"),
+        ("知道权是什么", "知道权是什么"),
+    ],
+)
+def test_what_is_said_for_politeness_is_not_searched_for(text: str, rest: str) -> None:
+    assert without_courtesy(text) == rest
 
 
 def test_what_can_be_read_in_many_ways_is_read_at_once() -> None:

@@ -17,7 +17,7 @@ from qianxun.pipelines.answer_state import QUESTION_KINDS, Analysis, AnswerState
 from qianxun.pipelines.answering import Answering
 from qianxun.pipelines.follow_ups import Name, Names, standing_alone
 from qianxun.pipelines.model_step import asked_model, choice_of, list_of, text_of, writer
-from qianxun.pipelines.question_kinds import is_about_everything, kind_of, without_greeting
+from qianxun.pipelines.question_kinds import is_about_everything, kind_of, without_courtesy, without_greeting
 from qianxun.recall.expansion import comparable
 from qianxun.types import Degraded
 
@@ -62,7 +62,7 @@ async def analysed(answering: Answering, state: AnswerState) -> tuple[Analysis, 
 
 
 def _by_rules(answering: Answering, state: AnswerState, names: Names) -> Analysis:
-    query = without_greeting(state.query)
+    query = without_courtesy(without_greeting(state.query))
     kind = kind_of(query)
     if kind == "greeting":
         return Analysis(query, "greeting", (), "bypass")

@@ -17,6 +17,16 @@ _GREETING: Final = re.compile(
     r"[啊呀吗呢吧哦了哈]*+"  # possessive, as above: several in a row can be read in one way only
 )
 _GREETINGS: Final = re.compile(f"(?:{_GREETING.pattern})+")
+# What people say before they ask. 能不能 alone belongs to the question: 能不能报销.
+_COURTESY: Final = re.compile(
+    r"(?:(?:请问(?:一下|下)?|麻烦[你您]?|劳驾|"
+    r"[你您]?(?:能不能|能否|可不可以|可否|可以|能)?请?(?:帮我|帮忙|给我|为我|跟我|告诉我|告知)(?:查询?|看|找|说|讲|解释)?(?:一下|下|说|讲)?|"
+    r"我?想要?(?:知道|了解|问问?|咨询|请教)(?:一下|下)?|[你您](?:知道|清楚|了解)|有?谁知道|"
+    r"(?:could|can|would) you (?:please )?tell me|please tell me|tell me|please|"
+    r"i (?:want|would like) to know|do you know)"
+    r"[，,：:\s]*)+",
+    re.IGNORECASE,
+)
 _COMPARISON: Final = re.compile(
     r"区别|异同|差异|差别|相同点|不同点|有(?:何|什么|哪些)不同|对比|比较(?:一下)?|相比|[和与跟同比].{1,20}(?:哪个|谁|哪家|哪种)|"
     r"(?:哪|谁)(?:个|家|种|位|款|座|一个)?(?:的.{1,12})?(?:更|比较|较|先|早|晚)|"
@@ -105,3 +115,10 @@ def without_greeting(text: str) -> str:
             break
         rest = rest[found.end() :].strip()
     return rest
+
+
+def without_courtesy(text: str) -> str:
+    """能不能告诉我…… without what is said for politeness; the text itself where nothing else is said."""
+    found = _COURTESY.match(text)
+    rest = text[found.end() :].strip() if found else text
+    return rest if any(map(str.isalnum, rest)) else text
