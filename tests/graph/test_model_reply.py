@@ -88,6 +88,8 @@ def test_a_reply_that_was_cut_off_is_not_taken_for_a_part_of_itself() -> None:
         ('{"chunks": ["二甲双胍"]}', "不是对象"),
         ('{"chunks": [{"n": "一"}]}', "段号"),
         ('{"chunks": [{"n": true}]}', "段号"),
+        ('{"chunks": [{"n": 0}, {"n": 1}]}', "从 1 开始"),
+        (said({"entities": [entity("metformin"), entity("diabetes")]}), "照抄原文"),
         ('{"chunks": [{"n": 1e400}]}', "段号"),
         ('{"chunks": []}', "缺少"),
         ('{"chunks": [{"n": 2, "entities": []}]}', "缺少"),
@@ -127,6 +129,16 @@ def test_names_that_do_not_stand_in_the_text_are_dropped_with_what_is_said_of_th
     assert {each.name for each in read.facts.mentions} == {"二甲双胍", "糖尿"}
     assert read.facts.statements == read.facts.aliases == ()
     assert read.dropped == 5  # two names, two relations, one alias
+
+
+def test_texts_that_are_taken_for_one_another_are_asked_about_again() -> None:
+    texts = ["甲公司位于上海。", "乙公司位于北京。"]
+    crossed = said({"entities": [entity("乙公司"), entity("北京")]}, {"entities": [entity("甲公司"), entity("上海")]})
+    for strict in (True, False):
+        checked = check_reply(crossed, texts, strict=strict)
+        assert checked.read == {}
+        assert "第 1 段" in checked.fault
+        assert "第 2 段" in checked.fault
 
 
 def test_an_alias_is_stated_within_a_sentence_or_not_at_all() -> None:
@@ -237,7 +249,7 @@ def test_a_name_that_almost_stands_everywhere_is_looked_for_in_linear_time(gap: 
 
     def reading(size: int) -> Callable[[], object]:
         text = (f"甲{gap}" * 99 + "乙。" + f"a{gap}" * 99) * size
-        return lambda: only(said({"entities": told}), text)
+        return lambda: check_reply(said({"entities": told}), [text])
 
     assert is_linear(reading, 10)
 

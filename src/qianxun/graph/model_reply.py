@@ -77,10 +77,18 @@ def check_reply(reply: object, texts: Sequence[str], titles: Sequence[str] = (),
         try:
             if at not in said:
                 raise Malformed("缺少这一段")
-            read[at] = facts_of(_listed(said[at], strict), text, titles[at] if titles else "")
+            read[at] = _borne_out(_listed(said[at], strict), text, titles[at] if titles else "")
         except Malformed as error:
             faults.append(f"第 {at + 1} 段：{error}")
     return Checked(read, "；".join(faults)[:500])
+
+
+def _borne_out(said: _Said, text: str, title: str) -> Read:
+    """Where not one of several names stands in the text, the model speaks of another, or in another language."""
+    read = facts_of(said, text, title)
+    if len(said.types) > 1 and not read.facts.mentions:
+        raise Malformed("列出的名称没有一个在这一段里，请照抄原文，段号从 1 开始")
+    return read
 
 
 def _by_number(told: dict[str, Any] | list[Any], count: int) -> dict[int, dict[str, Any]]:
@@ -93,7 +101,9 @@ def _by_number(told: dict[str, Any] | list[Any], count: int) -> dict[int, dict[s
         if not isinstance(item, dict):
             raise Malformed("chunks 中有不是对象的项")
         number = _number(item.get("n", 1 if count == 1 else None))
-        if 1 <= number <= count:  # others were not asked about
+        if number < 1:
+            raise Malformed("段号 n 从 1 开始")
+        if number <= count:  # others were not asked about
             found.setdefault(number - 1, item)
     return found
 
