@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import openpyxl
 import pytest
 from PIL import Image, ImageDraw, ImageFont
@@ -20,6 +21,7 @@ from PIL import Image, ImageDraw, ImageFont
 from qianxun.engine import Engine
 from qianxun.errors import BadInput, QianxunError, Refused, TooLarge, Unreadable, UnsupportedFile
 from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.parse.ocr import upright_jpeg
 from qianxun.ingest.sandbox import ParserPool
 from qianxun.pipelines.asking import QUERY_LIMIT
 from qianxun.pipelines.base import OpenBase
@@ -139,6 +141,14 @@ def test_a_picture_of_a_table_is_a_table(opened: Opened) -> None:
     answered = opened.runner.run(answer_attached("Beijing 的 Sales 是多少", content))
     assert answered is not None
     assert answered.answer.text == "4180"
+
+
+def test_of_an_x_ray_all_greys_are_kept() -> None:
+    ray = Image.fromarray(np.linspace(300, 4_000, 100, dtype=np.uint16).reshape(10, 10))
+    shown = np.asarray(Image.open(io.BytesIO(upright_jpeg(encoded(ray), ParseLimits()))).convert("L"), dtype=int)
+    assert shown[0, 0] < 20
+    assert 100 < shown[5, 0] < 160
+    assert shown[9, 9] > 235
 
 
 def bomb() -> bytes:

@@ -61,13 +61,24 @@ def load_picture(source: Path | bytes, limits: ParseLimits) -> Pixels:
             with Image.open(opened, formats=_FORMATS) as image:
                 if image.width * image.height > limits.pixels:
                     raise TooLarge(f"图片超过 {limits.pixels // 1_000_000} 百万像素", hint="请缩小图片后再试")
-                upright = ImageOps.exif_transpose(image)
+                upright = _in_eight_bits(ImageOps.exif_transpose(image))
                 upright.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
                 return _flattened(upright)
     except Image.DecompressionBombError as bomb:
         raise TooLarge("图片解压后过大", hint="请缩小图片后再试") from bomb
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, EOFError) as failure:
         raise Unreadable("图片已损坏或不完整", hint="请重新导出图片") from failure
+
+
+def _in_eight_bits(image: Any) -> Any:
+    """An X-ray or a scan of more than 256 greys, from its darkest to its brightest: Pillow would cut all above 255."""
+    from PIL import Image
+
+    if not image.mode.startswith(("I", "F")):
+        return image
+    greys = np.asarray(image, dtype=np.float32)
+    low, high = float(greys.min()), float(greys.max())
+    return Image.fromarray(np.uint8((greys - low) * (255.0 / (high - low))) if high > low else np.uint8(greys * 0))
 
 
 def _flattened(image: Any) -> Pixels:
