@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
@@ -28,7 +28,7 @@ _SUMMARY: Final = re.compile(
     r"总结|概述|概括|归纳|综述|简述|梳理|介绍一下|简要介绍|有哪些方面|\b(?:summari[sz]e|overview|outline)\b"
 )
 _EXPLAIN: Final = re.compile(
-    "如何|怎样|怎么|为什么|为何|为啥|原因|解释|说明|过程|影响"
+    "如何|怎样|怎么|(?<![称叫名成作])为什么|为何|为啥|原因|解释|说明|过程|影响"
     r"|\b(?:how(?! (?:many|much|old|long|far|tall))|why|explain)\b"
 )
 _TIME: Final = re.compile(
@@ -78,10 +78,12 @@ class Asked:
     days: tuple[Day, ...]
     figures: frozenset[str]
     names: tuple[str, ...] = ()  # of documents that it speaks of
+    others: Mapping[str, str] = field(default_factory=dict)  # documents of something else (`others`)
 
 
 def read_question(query: str, doc_names: Iterable[str] = ()) -> Asked:
     folded = fold(query)
+    doc_names = tuple(doc_names)
     names = named(folded, doc_names)
     told = figures(query)
     days = tuple(each for each in told if isinstance(each, Day))
@@ -99,6 +101,7 @@ def read_question(query: str, doc_names: Iterable[str] = ()) -> Asked:
         days,
         frozenset(each.written for each in told),
         names,
+        {} if names else others(folded, doc_names),
     )
 
 
@@ -130,29 +133,51 @@ def is_wanted(figure: Figure, asked: Asked) -> bool:
 
 _TIMES: Final = _listed("年 月 个月 天 日 周 小时 分钟 秒 季度 岁 周岁 星期 个星期 h min")
 _SHORTEST_NAME: Final = 3
+_RUNS_ON: Final = re.compile("[^\\W_的和与及在对于据合较比从由被把向为是]")
 
 
 def named(folded: str, doc_names: Iterable[str]) -> tuple[str, ...]:
-    """The names of documents that a question speaks of, as it says them, in its order."""
+    """The names of documents that a question speaks of, as it says them, in its order: whole, or how they begin."""
     found = []
     for name in dict.fromkeys(doc_names):
-        bare = re.sub(r"\.[a-z]{2,5}$", "", fold(name).strip())
-        common = _longest_common(bare, folded)
-        if len(common) >= max(_SHORTEST_NAME, (len(bare) + 1) // 2) or (bare == common and len(bare) > 1):
-            found.append(common)
+        bare = _bare(name)
+        begun = _begun(bare, folded)
+        if len(begun) >= max(_SHORTEST_NAME, (len(bare) + 2) // 3) or (begun == bare and len(bare) > 1):
+            found.append(begun)
     ordered = sorted(set(found), key=lambda each: (-len(each), each))
     own = [one for at, one in enumerate(ordered) if not any(one in other for other in ordered[:at])]
     return tuple(sorted(own, key=folded.index))
 
 
-def _longest_common(name: str, text: str) -> str:
-    best = ""
-    for start in range(len(name)):
-        end = start + len(best) + 1
-        while end <= len(name) and name[start:end] in text:
-            best = name[start:end]
-            end += 1
-    return best.strip()
+def others(folded: str, doc_names: Iterable[str]) -> dict[str, str]:
+    """Documents whose name ends like what the question speaks of, and begins otherwise, and what they would have to
+    say to be about it: 创新购物中心 is not in a report of 顶级购物中心, unless its text names it."""
+    found = {}
+    for name in dict.fromkeys(doc_names):
+        end = _ended(_bare(name), folded)
+        at = folded.find(end) if len(end) >= _SHORTEST_NAME else 0
+        if at > 1 and _RUNS_ON.match(folded[at - 1]) and _RUNS_ON.match(folded[at - 2]):
+            found[name] = folded[at - 2 : at + len(end)]
+    return found
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"\.[a-z]{2,5}$", "", fold(name).strip())
+
+
+def _begun(name: str, text: str) -> str:
+    """The longest beginning of a name that stands in a text."""
+    end = 0
+    while end < len(name) and name[: end + 1] in text:
+        end += 1
+    return name[:end].strip()
+
+
+def _ended(name: str, text: str) -> str:
+    start = len(name)
+    while start > 0 and name[start - 1 :] in text:
+        start -= 1
+    return name[start:].strip()
 
 
 def _words(rest: str) -> tuple[AskedWord, ...]:

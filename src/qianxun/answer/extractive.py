@@ -27,6 +27,8 @@ CARRIED: Final = 0.9  # of what a line is worth, the next one is, too
 FIGURE: Final = 0.3  # what each figure adds
 PLAIN: Final = 0.6  # what a line without figures is worth
 MOST_FIGURES: Final = 4
+ON_TOPIC: Final[dict[AskedKind, float]] = {"explain": 0.55, "summary": 0.4}  # of the best line's topic
+ON_NAMED: Final = 0.4  # of that, where all lines are of the document that the question names
 _REFERS_BACK: Final = re.compile(
     "(?:因此|同时|此外|然而|但|而)?[，,]?(?:这|该|此(?!外)|上述|以上|其中|他|她|它|其(?!次|他))"
 )
@@ -101,14 +103,22 @@ def _worth(asked: Asked, offered: Sequence[Weighed]) -> dict[int, float]:
     one before it spoke of, and the lines that tell most are those with figures."""
     if asked.kind in ("fact", "comparison"):
         return {each.line.at: each.fit for each in offered}
-    found: dict[int, float] = {}
+    topics: dict[int, float] = {}
     topic, passage = 0.0, 0
     for each in offered:
         topic = max(each.fit, CARRIED * topic if each.line.passage.number == passage else 0.0)
         passage = each.line.passage.number
-        telling = min(len(figures(each.line.text)), MOST_FIGURES)
-        found[each.line.at] = topic * (1 + FIGURE * telling if telling else PLAIN)
-    return found
+        topics[each.line.at] = topic
+    least = ON_TOPIC[asked.kind] * (ON_NAMED if asked.names else 1.0) * max(topics.values(), default=0.0)
+    return {
+        each.line.at: topics[each.line.at] * _telling(each) if topics[each.line.at] >= least else 0.0
+        for each in offered
+    }
+
+
+def _telling(weighed: Weighed) -> float:
+    count = min(len(figures(weighed.line.text)), MOST_FIGURES)
+    return 1 + FIGURE * count if count else PLAIN
 
 
 def _news(weighed: Weighed, chosen: Iterable[Weighed], asked: Asked) -> float:

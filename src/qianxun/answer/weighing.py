@@ -21,7 +21,9 @@ NAMED: Final = 0.9  # … in the name of the document
 TOPIC: Final = 0.75  # … in the passage's first sentence
 AROUND: Final = 0.4  # … elsewhere in the passage
 ALIKE: Final = 0.9  # … for which a synonym stands
+OTHER_TIME: Final = 0.55  # what a line is worth that speaks of another time
 CLAUSE, SENTENCE, NOWHERE = 1.0, 0.75, 0.5  # where the figure stands that is asked for
+_LONG: Final = 200  # characters
 _LONGEST_HEADING: Final = 12
 _CLAUSE_END: Final = re.compile("[,，;；:：]")
 
@@ -70,13 +72,18 @@ def _is_heading(text: str) -> bool:
 
 
 def _sentences(text: str) -> Iterator[tuple[int, str]]:
+    """Whole ones: a semicolon ends one only where it would be too long otherwise."""
     at = 0
     for line in text.splitlines(keepends=True):
         start = 0
-        for end in (*(mark.end() for mark in SENTENCE_END.finditer(line)), len(line)):
-            if sentence := line[start:end].strip():
+        for mark in SENTENCE_END.finditer(line):
+            if mark.group()[0] in "；;" and mark.end() - start < _LONG:
+                continue
+            if sentence := line[start : mark.end()].strip():
                 yield at + line.index(sentence, start), sentence
-            start = end
+            start = mark.end()
+        if sentence := line[start:].strip():
+            yield at + line.index(sentence, start), sentence
         at += len(line)
 
 
@@ -84,12 +91,12 @@ def weigh(asked: Asked, offered: Sequence[Line]) -> list[Weighed]:
     """Every line, in order. A word counts by how rare it is among the lines: what none of them has counts most."""
     worth = _worth(asked, offered)
     whole = sum(worth.values()) or 1.0
-    evidence = {each.passage.number: Evidence.of((each.passage.doc_name, each.passage.text)) for each in offered}
+    evidence = _evidence(offered)
     found = []
     for line in offered:
         held = sum(worth[word] * _held_by(word, line) for word in worth) / whole
         figure = _figure(asked, line, worth)
-        when = _when(asked, line, evidence[line.passage.number])
+        when = _when(asked, line, evidence[line.passage.number], evidence[line.passage.doc_name])
         found.append(Weighed(line, held, held * figure * when, figure > NOWHERE, _is_own(asked, line)))
     return found
 
@@ -151,24 +158,41 @@ def _figure(asked: Asked, line: Line, worth: dict[str, float]) -> float:
     return best
 
 
-def _when(asked: Asked, line: Line, whole: Evidence) -> float:
+def _evidence(offered: Sequence[Line]) -> dict[int | str, Evidence]:
+    """What each passage says, by its number, and what all of a document do, by its name."""
+    passages = {each.passage.number: each.passage for each in offered}
+    found: dict[int | str, Evidence] = {
+        number: Evidence.of((each.text,), (each.doc_name,)) for number, each in passages.items()
+    }
+    for name in {each.doc_name for each in passages.values()}:
+        found[name] = Evidence.of((each.text for each in passages.values() if each.doc_name == name), (name,))
+    return found
+
+
+def _when(asked: Asked, line: Line, whole: Evidence, document: Evidence) -> float:
     """The time that is asked about: said here, said in the passage, not said at all, or another one is."""
     if not asked.days:
         return 1.0
     here = Evidence.of((line.before, line.folded))
-    told = [_at(day, here, whole) for day in asked.days]
+    told = [_at(day, here, whole, document) for day in asked.days]
     return max(told) if asked.kind == "comparison" else min(told)
 
 
-def _at(day: Day, here: Evidence, whole: Evidence) -> float:
+def _at(day: Day, here: Evidence, whole: Evidence, document: Evidence) -> float:
     if day_stands(day, here):
         return 1.0
     if day_stands(day, whole):
         return 0.95 if day.month is None else 0.8
-    return 0.6 if whole.years or day.month is not None else 0.85
+    if day.month is not None:
+        return OTHER_TIME
+    if day_stands(day, document) and not whole.years:
+        return 0.9
+    return OTHER_TIME if document.years else 0.85
 
 
 def _is_own(asked: Asked, line: Line) -> bool:
-    if not asked.names:
-        return True
-    return any(name in fold(line.passage.doc_name) or name in fold(line.passage.text) for name in asked.names)
+    text = fold(line.passage.text)
+    if asked.names:
+        return any(name in fold(line.passage.doc_name) or name in text for name in asked.names)
+    needed = asked.others.get(line.passage.doc_name, "")
+    return needed in text
