@@ -339,3 +339,15 @@ def test_another_tenant_has_no_graph_here(tmp_path: Path) -> None:
                     await call(kb)
 
     asyncio.run(story())
+
+
+def test_a_filter_tells_the_tables_of_a_document_from_its_prose(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, model="none") as (engine, kb):
+            told = "鲁迅出生于绍兴。\n\n| 主体 | 关系 | 客体 |\n|---|---|---|\n| 老舍 | 出生地 | 北京 |\n"
+            await engine.add_documents(kb, [doc("甲", told, format="markdown")])
+            for kind, expected in (("text", {"鲁迅", "绍兴"}), ("table", {"老舍", "北京"})):
+                graph = await engine.graph(kb, where=Eq("kind", kind))
+                assert {each.name for each in graph.entities} == expected
+
+    asyncio.run(story())

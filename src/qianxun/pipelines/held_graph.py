@@ -16,7 +16,7 @@ from qianxun.graph.columns import FactColumns
 from qianxun.graph.network import KnowledgeGraph, derived
 from qianxun.graph_types import Alias, ChunkFacts
 from qianxun.records.graph import Held
-from qianxun.types import Attributes, Filter, Keys, matches
+from qianxun.types import Attributes, ChunkKind, Filter, Keys, matches
 
 State: TypeAlias = tuple[int, int]
 RESTRICTED: Final = 4  # graphs under a filter that are kept, those used last
@@ -88,16 +88,22 @@ class HeldGraph:
         return graph
 
     def _allowed(self, where: Filter) -> Keys:
-        if self._held is None:
-            return np.empty(0, dtype=np.int64)
-        known = self._attributes
-        prose, tables = (
-            np.array([key for key, each in known.items() if matches(where, replace(each, kind=kind))], dtype=np.int64)
-            for kind in ("text", "table")
-        )
         held = self._held
-        lets = np.where(held.are_tables, np.isin(held.documents, tables), np.isin(held.documents, prose))
-        return held.keys[lets]
+        if held is None:
+            return np.empty(0, dtype=np.int64)
+        prose = self._letting(np.unique(held.documents[~held.are_tables]), where, "text")
+        tables = self._letting(np.unique(held.documents[held.are_tables]), where, "table")
+        return held.keys[np.where(held.are_tables, np.isin(held.documents, tables), np.isin(held.documents, prose))]
+
+    def _letting(self, documents: Keys, where: Filter, kind: ChunkKind) -> Keys:
+        """The documents whose chunks of this kind pass. One whose attributes are not of record any more does not."""
+        known = ((key, self._attributes.get(key)) for key in documents.tolist())
+        allowed = [
+            key
+            for key, each in known
+            if each is not None and matches(where, each if kind == each.kind else replace(each, kind=kind))
+        ]
+        return np.array(allowed, dtype=np.int64)
 
     # ── when to read ─────────────────────────────────────────────────────────────────────────────
 
