@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qianxun.rank.mix import ABOVE, FLOOR, OUTSIDE, TRUST, either, mixed, scores_of, supported
+from qianxun.rank.mix import ABOVE, BEHIND, FLOOR, OUTSIDE, TRUST, either, mixed, scores_of, supported
 from qianxun.types import NOTHING, Ranking
 
 SEARCH = Ranking.of([(1, 0.8), (2, 0.4), (3, 0.1)])
@@ -17,7 +17,13 @@ GRAPH = Ranking.of([(3, 1.0), (4, 0.5)])
 def test_a_graph_raises_towards_a_little_above_the_searchs_best() -> None:
     assert ABOVE * 0.8 == 1.0
     found = dict(mixed(GRAPH, SEARCH).hits)
-    assert found == pytest.approx({1: 0.8, 2: 0.4, 3: 0.1 + TRUST * 0.9, 4: TRUST * 0.5})
+    left = 1.0 - BEHIND
+    assert found == pytest.approx({1: left * 0.8, 2: left * 0.4, 3: 0.1 + TRUST * 0.9, 4: TRUST * 0.5})
+
+
+def test_beside_an_unsure_graph_the_search_loses_little() -> None:
+    found = dict(mixed(Ranking.of([(4, 0.1)]), SEARCH).hits)
+    assert found[1] == pytest.approx((1.0 - BEHIND * 0.1) * 0.8)
 
 
 def test_a_graph_that_knows_nothing_leaves_the_search_as_it_is() -> None:
@@ -47,9 +53,10 @@ _RANKINGS = st.dictionaries(st.integers(1, 20), st.floats(0.001, 1.0), max_size=
 
 
 @given(_RANKINGS, _RANKINGS)
-def test_scores_stay_within_bounds_and_nothing_is_lost_or_lowered(graph: Ranking, search: Ranking) -> None:
+def test_scores_stay_within_bounds_and_nothing_that_both_know_is_lowered(graph: Ranking, search: Ranking) -> None:
     found = mixed(graph, search)
     assert set(found.keys.tolist()) == {*graph.keys.tolist(), *search.keys.tolist()}
     assert ((found.scores > 0.0) & (found.scores <= 1.0)).all()
-    assert (scores_of(found, search.keys) >= search.scores - 1e-12).all()
+    both = np.intersect1d(graph.keys, search.keys)
+    assert (scores_of(found, both) >= scores_of(search, both) - 1e-12).all()
     assert np.array_equal(found.scores, np.sort(found.scores)[::-1])

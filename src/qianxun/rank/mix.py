@@ -12,6 +12,7 @@ TRUST: Final = 0.8  # how much of the way to the top a graph can raise what a se
 ABOVE: Final = 1.25  # the top, beside the best that the search found
 FLOOR: Final = 0.2  # … or beside this, where the search found nothing good
 OUTSIDE: Final = 0.5  # what is left of the score of a chunk that a graph does not know, where the graph leads
+BEHIND: Final = 0.3  # … and what such a chunk loses beside a graph that is sure, where both count
 
 
 def either(first: Ranking, second: Ranking) -> Ranking:
@@ -21,26 +22,30 @@ def either(first: Ranking, second: Ranking) -> Ranking:
 
 
 def supported(graph: Ranking, search: Ranking) -> Ranking:
-    """`mixed`, but what the graph does not know counts less; all the same where it knows nothing."""
-    if not len(graph):
-        return search
-    keys = np.union1d(graph.keys, search.keys)
-    known, found = scores_of(graph, keys), scores_of(search, keys)
-    return Ranking.ordered(keys, np.where(known > 0.0, _raised(known, found, _best(search)), OUTSIDE * found))
+    """`mixed`, but the graph leads: what it does not know counts half. The search's own ranking where it knows nothing."""
+    return _together(graph, search, OUTSIDE)
 
 
 def mixed(graph: Ranking, search: Ranking) -> Ranking:
-    """Everything in one of them; what the graph knows is raised towards a little above the search's best.
+    """Everything in one of them; what the graph knows is raised towards a little above the search's best, and what it
+    does not know goes back a little, the more the surer the graph is.
 
     Where the graph knows nothing this is the search's own ranking. The measure is the search's best and not 1: by words
     alone a search scores low, and whatever a graph knows would stand above all that it found.
     """
+    return _together(graph, search, 1.0 - BEHIND * _best(graph))
+
+
+def _together(graph: Ranking, search: Ranking, outside: float) -> Ranking:
+    if not len(graph):
+        return search
     keys = np.union1d(graph.keys, search.keys)
-    return Ranking.ordered(keys, _raised(scores_of(graph, keys), scores_of(search, keys), _best(search)))
+    known, found = scores_of(graph, keys), scores_of(search, keys)
+    return Ranking.ordered(keys, np.where(known > 0.0, _raised(known, found, _best(search)), outside * found))
 
 
-def _best(search: Ranking) -> float:
-    return float(search.scores.max(initial=0.0))
+def _best(ranking: Ranking) -> float:
+    return float(ranking.scores.max(initial=0.0))
 
 
 def _raised(known: Scores, found: Scores, best: float) -> Scores:
