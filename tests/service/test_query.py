@@ -9,6 +9,7 @@ import logging
 import queue
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -375,11 +376,23 @@ def test_a_client_that_leaves_before_the_first_word_closes_it_too(tmp_path: Path
             await until(lambda: at.written() > before)  # noqa: B023
             asked.cancel()
             await asyncio.gather(asked, return_exceptions=True)
-            if stream:
-                await until(lambda: bool(at.chat.left))
+            await until(lambda: len(at.chat.left) > before)  # noqa: B023
             await until(lambda: at.served.app.state.service.answers.running == 0)
+        assert 'outcome="left"} 2.0' in (await at.served.http.get("/metrics")).text
 
     told(tmp_path, story, writing(Reply(ANSWER, delay_seconds=30)))
+
+
+def test_many_listen_at_once(tmp_path: Path) -> None:
+    async def story(at: Asking) -> None:
+        async with AsyncExitStack() as held:
+            for _ in range(12):
+                events = await held.enter_async_context(at.listening(mode="naive"))
+                while (await asyncio.wait_for(anext(events), 20))[0] != "token":
+                    pass  # each of them has heard a word while all before it are still listening
+            assert at.written() == 12
+
+    told(tmp_path, story, writing(Reply(ANSWER, hang_after=4)))
 
 
 def test_answers_that_wait_for_a_model_keep_no_search_waiting(tmp_path: Path) -> None:

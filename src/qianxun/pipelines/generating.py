@@ -4,6 +4,7 @@ sources where none are wanted; whole, or as it comes."""
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from qianxun.errors import ModelError
 from qianxun.pipelines.answer_state import AnswerState, TableReply
 from qianxun.pipelines.answering import Answering, context_of, reader_of
 from qianxun.pipelines.base import OpenBase, in_model_thread
-from qianxun.pipelines.model_step import writer
+from qianxun.pipelines.model_step import stoppable, writer
 from qianxun.pipelines.overviews import is_overview, overview
 from qianxun.pipelines.question_kinds import small_talk_kind
 from qianxun.pipelines.streaming import streamed
@@ -50,10 +51,14 @@ class Writing:
             return self._told(ready)
         if model is None:
             return self._told(await asyncio.to_thread(self._written))
+        left = threading.Event()
+        leaving = replace(self, generator=replace(self.generator, llm=stoppable(model, left.is_set)))
         try:
-            answer = await in_model_thread(self.base, "chat", model.name, self._written)
+            answer = await in_model_thread(self.base, "chat", model.name, leaving._written)
         except ModelError as error:  # no thread is free for it
             answer = await self._without_model(error)
+        finally:
+            left.set()  # whoever leaves ends the model's call
         return self._told(answer)
 
     async def events(self) -> AsyncGenerator[AnswerEvent, None]:

@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from qianxun.errors import BadModelReply, ModelError, ModelUnavailable, QianxunError
@@ -44,17 +44,23 @@ async def helper(base: OpenBase, told: Sequence[Degraded]) -> tuple[ChatModel | 
 
 @dataclass(frozen=True, slots=True)
 class CarefulChat:
-    """A model that may be anybody's: whatever it raises is a ModelError, so that an answer can do without it."""
+    """A model that may be anybody's: whatever it raises is a ModelError, so that an answer can do without it.
+
+    With a ``stop`` a whole reply is read as it comes, from a model that can do so: whoever waits for it may leave, and
+    one that was cut off is never taken for whole.
+    """
 
     model: ChatModel
+    stop: Callable[[], bool] = never
 
     @property
     def name(self) -> str:
         return self.model.name
 
     def complete(self, messages: Sequence[Message]) -> str:
+        streaming = None if self.stop is never else getattr(self.model, "stream", None)
         with self._careful():
-            reply = self.model.complete(messages)
+            reply = self.model.complete(messages) if streaming is None else "".join(streaming(messages, self.stop))
         if not isinstance(reply, str):
             raise BadModelReply(f"语言模型 {self.name} 的答复不是文字", hint="请换一个模型")
         return reply
@@ -79,6 +85,11 @@ class CarefulChat:
         except Exception as error:  # the door of a model, which may be anybody's
             log.exception("the language model %s failed", self.name)
             raise ModelUnavailable(f"语言模型 {self.name} 出错：{type(error).__name__}: {error}") from error
+
+
+def stoppable(model: ChatModel, stop: Callable[[], bool]) -> ChatModel:
+    """The same model, which stops once ``stop`` says so."""
+    return replace(model, stop=stop) if isinstance(model, CarefulChat) else CarefulChat(model, stop)
 
 
 async def asked_model(

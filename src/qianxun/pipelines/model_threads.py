@@ -13,7 +13,8 @@ from typing import Any, Final
 from qianxun.errors import ModelUnavailable
 
 AT_ONCE: Final = 4  # calls of one kind of model
-AT_ONCE_AFAR: Final = 16  # … of one registered model, whose threads do nothing but wait for a service
+AT_ONCE_AFAR: Final = 16  # … of one registered model, or of models that write: threads that only wait for a service
+AFAR: Final = frozenset(("chat", "vision"))
 STUCK: Final = 8  # calls that nobody waits for any more and that still run: more of them are not begun
 IDLE_SECONDS: Final = 30.0  # after which a thread without work ends
 
@@ -32,7 +33,8 @@ class ModelThreads:
 
     def lane(self, kind: str, registered: str = "") -> Lane:
         """``registered`` names the registered model, where it is one."""
-        name, at_once = (f"{kind}-{registered}", AT_ONCE_AFAR) if registered else (kind, self._at_once)
+        name = f"{kind}-{registered}" if registered else kind
+        at_once = AT_ONCE_AFAR if registered or kind in AFAR else self._at_once
         with self._lock:
             if name not in self._lanes:
                 self._lanes[name] = Lane(kind, at_once, self._most_stuck)

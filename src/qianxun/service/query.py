@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
@@ -10,12 +12,14 @@ from fastapi import APIRouter, Body, Request, Response
 
 from qianxun.answer_types import Answer as GivenAnswer
 from qianxun.answer_types import AnswerEvent, Done, Failed, Token
+from qianxun.errors import QianxunError
 from qianxun.service.answer_shapes import written_answer, written_event
-from qianxun.service.answers import Answer, answered, failure, problems, speaks_english
+from qianxun.service.answers import Answer, answered, failure, problems, speaks_english, status_of
 from qianxun.service.context import BaseId, TenantEngine, answer_turn, trace_id
 from qianxun.service.event_stream import Written, begun
 from qianxun.service.metrics import AnswerTime, Metrics
 from qianxun.service.query_shapes import Answered, Question
+from qianxun.service.turns import ClientLeft
 
 PICTURE: Final = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTvJ8gAAAABJRU5ErkJggg=="
@@ -111,10 +115,12 @@ async def query(
     """
     telling = Telling(request, knowledge_base_id, body.mode or "mix")
     options = {**body.options(), "trace_id": trace_id(request)}
-    if body.stream:
-        return await begun(answer_turn(request), engine.ask_stream(knowledge_base_id, body.query, **options), telling)
-    async with answer_turn(request):
-        answer = await engine.ask(knowledge_base_id, body.query, **options)
+    with telling.watched():
+        if body.stream:
+            events = engine.ask_stream(knowledge_base_id, body.query, **options)
+            return await begun(answer_turn(request), events, telling)
+        async with answer_turn(request):
+            answer = await engine.ask(knowledge_base_id, body.query, **options)
     telling.note(answer, "partial" if answer.is_partial else "done")
     return answered(written_answer(knowledge_base_id, answer))
 
@@ -128,6 +134,19 @@ class Telling:
     mode: str  # that was asked for
     started: float = field(default_factory=time.perf_counter)
     first_word: float | None = None  # seconds until it
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Notes what ends before anything of the answer is told; a request that was wrong is no answer that failed."""
+        try:
+            yield
+        except ClientLeft:
+            self.left()
+            raise
+        except QianxunError as error:
+            if status_of(error) >= 500:
+                self.note(None, "failed")
+            raise
 
     def event(self, event: AnswerEvent) -> Written:
         match event:
