@@ -15,8 +15,10 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from qianxun.engine import Engine
 from qianxun.errors import BadQuery, NotFound
+from qianxun.pipelines import answer as steps
 from qianxun.settings import load
 from qianxun.types import Eq
+from qianxun.workflow.query_state import known, restored
 from qianxun.workflow.query_workflow import create_query_workflow
 from tests.models.chat_service import Reply, chat_service
 from tests.pipelines.answers_base import DOCUMENTS
@@ -281,3 +283,38 @@ def test_without_an_engine_workflows_share_the_folder_and_let_go_of_it(
     answers = asyncio.run(asked()) + asyncio.run(asked())  # in two loops, one after the other
     assert len(set(answers)) == 1
     asyncio.run(made())  # nobody owns the folder any more
+
+
+@pytest.mark.parametrize("query", [SYMPTOMS, "胸片的价格是多少", "总结一下这些资料", "火星基地的驻留人数是多少？"])
+def test_what_was_written_down_is_read_back_the_same(folder: Path, query: str) -> None:
+    async def story(engine: Engine) -> None:
+        answering = await engine.answering((await engine.knowledge_base("医学")).id)
+        history = [{"role": "user", "content": "你好"}]
+        state = steps.begun(query, "mix", history)
+        for step in (steps.analyze_query, steps.retrieve, steps.grade_documents, steps.refine_query):
+            state = await step(answering, state)
+            kept = {"query": query, "history": history, "request": {"mode": "mix"}, **known(state)}
+            assert restored(json.loads(json.dumps(kept))) == state
+
+    told(folder, story)
+
+
+def test_a_stranger_finds_no_base_of_that_name(folder: Path) -> None:
+    async def story(engine: Engine) -> None:
+        with pytest.raises(NotFound):
+            await create_query_workflow(engine.of("外人")).ainvoke(QUESTION)
+
+    told(folder, story)
+
+
+def test_a_thread_whose_base_is_gone_cannot_go_on(tmp_path: Path) -> None:
+    async def whole() -> None:
+        async with library(tmp_path) as engine:
+            thread: Any = {"configurable": {"thread_id": "gone"}}
+            workflow = create_query_workflow(engine, checkpointer=InMemorySaver(), interrupt_before=["retrieve"])
+            await workflow.ainvoke(QUESTION, thread)
+            await engine.delete_knowledge_base((await engine.knowledge_base("医学")).id)
+            with pytest.raises(NotFound):
+                await workflow.ainvoke(None, thread)
+
+    asyncio.run(whole())
