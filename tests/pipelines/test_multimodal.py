@@ -24,6 +24,7 @@ from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.parse.ocr import upright_jpeg
 from qianxun.ingest.sandbox import ParserPool
 from qianxun.pipelines.asking import QUERY_LIMIT
+from qianxun.pipelines.attached import unpointed
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.multimodal import (
     NO_CONTENT,
@@ -32,6 +33,7 @@ from qianxun.pipelines.multimodal import (
     read_multimodal,
 )
 from qianxun.settings import load
+from qianxun.types import Document
 from tests.models.chat_service import Reply, chat_service
 
 pytest.importorskip("rapidocr")
@@ -439,9 +441,40 @@ def test_what_joins_the_question_never_makes_it_too_long_to_search(opened: Opene
     assert NO_CONTENT.joined("问") == "问"
 
 
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("这张发票由谁开具？", "发票由谁开具？"),
+        ("图中的发票编号是多少？", "发票编号是多少？"),
+        ("分析这张图像中的异常", "异常"),
+        ("根据附上的表格，布洛芬的单价是多少", "布洛芬的单价是多少"),
+        ("表里三级医院报销多少", "三级医院报销多少"),
+        ("请看下这两张图片，哪里不同", "哪里不同"),
+        ("地图上的标记在报表中是什么意思", "地图上的标记在报表中是什么意思"),
+        ("住院报销比例是多少", "住院报销比例是多少"),
+        ("这张图片", "这张图片"),
+    ],
+)
+def test_words_that_point_at_what_came_along_are_not_looked_for(asked: str, meant: str) -> None:
+    assert unpointed(asked) == meant
+
+
+def test_a_question_that_points_at_its_picture_is_answered_from_the_base(opened: Opened) -> None:
+    async def answered() -> tuple[str, ...]:
+        kb = await opened.engine.create_knowledge_base("票据", model="none")
+        await opened.engine.add_documents(kb.id, [Document("d", "发票由财务部开具，金额为 500 元。", name="规定")])
+        blank = [image(encoded(Image.new("L", (8, 8), 255)))]
+        answer = await opened.engine.ask(kb.id, "这张发票由谁开具？", multimodal_content=blank)
+        return answer.answer, *(each.part for each in answer.degraded if each.part != "vector")
+
+    assert opened.runner.run(answered()) == ("发票由财务部开具，金额为 500 元。[1]", "image")
+
+
 def test_an_answer_quotes_a_table_that_came_along(opened: Opened) -> None:
     asked = [table(MARKDOWN, table_caption="价目")]
-    answer = opened.runner.run(opened.engine.ask(opened.base.id, "布洛芬的单价是多少", multimodal_content=asked))
+    answer = opened.runner.run(
+        opened.engine.ask(opened.base.id, "这张表里布洛芬的单价是多少", multimodal_content=asked)
+    )
     assert "20" in answer.answer
     assert "[1]" in answer.answer
     assert "| 布洛芬 | 20 |" in answer.sources[0].text
