@@ -307,6 +307,24 @@ def test_a_stranger_finds_no_base_of_that_name(folder: Path) -> None:
     told(folder, story)
 
 
+@pytest.mark.parametrize("query", [SYMPTOMS, "胸片的价格是多少", "总结一下这些资料"])
+def test_what_was_deleted_during_an_interruption_is_not_told(tmp_path: Path, query: str) -> None:
+    async def whole() -> None:
+        async with library(tmp_path) as engine:
+            base = (await engine.knowledge_base("医学")).id
+            thread: Any = {"configurable": {"thread_id": "deleted"}}
+            workflow = create_query_workflow(engine, checkpointer=InMemorySaver(), interrupt_before=["generate_answer"])
+            await workflow.ainvoke({**QUESTION, "query": query}, thread)
+            for doc_id in ("dm", "price"):
+                await engine.delete_document(base, doc_id)
+            result = await workflow.ainvoke(None, thread)
+            assert not {"dm", "price"} & {source["doc_id"] for source in result["sources"]}
+            assert "胰岛素" not in json.dumps(result["context"], ensure_ascii=False)
+            assert nodes(result).count("retrieve") == 2
+
+    asyncio.run(whole())
+
+
 def test_a_thread_whose_base_is_gone_cannot_go_on(tmp_path: Path) -> None:
     async def whole() -> None:
         async with library(tmp_path) as engine:

@@ -16,15 +16,18 @@ from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
 from qianxun.answer_types import Answer, AnswerEvent, Done, Failed, QueryMode, TraceStep
+from qianxun.graph_types import NO_CONTEXT
 from qianxun.pipelines.analysis import analysed
 from qianxun.pipelines.answer_state import AnswerState, Step, check_mode, sendable, turns_of
 from qianxun.pipelines.answering import Answering, merged
 from qianxun.pipelines.asking import QUERY_LIMIT, check_text
 from qianxun.pipelines.attached import with_attached
+from qianxun.pipelines.base import read
 from qianxun.pipelines.generating import Writing, writing_of
 from qianxun.pipelines.grading import graded
 from qianxun.pipelines.refining import refined
 from qianxun.pipelines.table_replies import table_reply
+from qianxun.records import chunks
 
 MOST_REFINEMENTS: Final = 3
 
@@ -174,6 +177,15 @@ async def generate_stream(
             if isinstance(event, Done | Failed):
                 state = _written(state, event.answer, writing, started)
             yield event, state
+
+
+async def still_there(answering: Answering, state: AnswerState) -> AnswerState:
+    """What was found before somebody interrupted the way may be gone by now: then the question is looked up anew."""
+    keys = state.rests_on
+    if len(await read(answering.base, chunks.by_keys, sorted(keys))) == len(keys):
+        return state
+    anew = replace(state, found=(), graph=NO_CONTEXT, table=None, grade=None, asked=(), wording=state.asked[0])
+    return await grade_documents(answering, await retrieve(answering, anew))
 
 
 # ── the end ──────────────────────────────────────────────────────────────────────────────────────

@@ -73,6 +73,7 @@ class TableReply:
     reading: str  # how the question was understood, for people
     cells: tuple[Cited, ...]
     passages: tuple[Passage, ...]
+    chunks: tuple[int, ...] = ()  # the keys of those that stand in a base
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,14 @@ class AnswerState:
         """Whether it is answered without any sources: small talk, and what the caller wants nothing looked up for."""
         is_small_talk = self.analysis is not None and self.analysis.kind == "greeting"
         return (is_small_talk or self.used_mode == "bypass") and not self.given and self.table is None
+
+    @property
+    def rests_on(self) -> frozenset[int]:
+        """The keys of all chunks that something of it comes from."""
+        evidence = [place for each in self.graph.relations for place in each.evidence]
+        evidence += [place for each in self.graph.communities for place in each.sources]
+        tables = self.table.chunks if self.table else ()
+        return frozenset((*(each.chunk.key for each in self.found), *tables, *(place.chunk for place in evidence)))
 
     @property
     def refinements(self) -> int:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from qianxun.answer.assemble import passage
+from qianxun.answer.table_shapes import TableAnswer
 from qianxun.answer_types import Passage
 from qianxun.errors import QianxunError
 from qianxun.pipelines.answer_state import AnswerState, TableReply
@@ -37,11 +38,14 @@ async def table_reply(
     answer = recall.answer
     if answer is None or not answer.sure:
         return None, ()
-    passages = await asyncio.to_thread(_passages, answering.base, recall)
-    return (TableReply(answer.text, answer.reading, recall.cited, passages) if passages else None), ()
+    held = await asyncio.to_thread(_cited_chunks, answering.base, recall)
+    if not held:
+        return None, ()
+    keys = tuple(each.chunk.key for each in held)
+    return TableReply(answer.text, answer.reading, recall.cited, _passages(held, answer), keys), ()
 
 
-def _passages(base: OpenBase, recall: LayeredRecall) -> tuple[Passage, ...]:
+def _cited_chunks(base: OpenBase, recall: LayeredRecall) -> tuple[Found, ...]:
     """The chunks in which the cited rows stand, in their order."""
     answer = recall.answer
     result = next((each for each in recall.results if each.table and answer and each.table.id == answer.table), None)
@@ -49,9 +53,13 @@ def _passages(base: OpenBase, recall: LayeredRecall) -> tuple[Passage, ...]:
         return ()
     cited = sorted({cell.row for cell in answer.cells if cell.row >= 0})
     held = _chunks(base, result, cited)[:MOST_PASSAGES]
-    made = (passage(Found(chunk, result.score, "table", {})) for chunk in held)
+    return tuple(Found(chunk, result.score, "table", {}) for chunk in held)
+
+
+def _passages(held: Sequence[Found], answer: TableAnswer) -> tuple[Passage, ...]:
     about = {"table": answer.table, "reading": answer.reading, "cells": len(answer.cells)}
-    return tuple(replace(each, number=at, metadata={**each.metadata, **about}) for at, each in enumerate(made, start=1))
+    made = (passage(each, number) for number, each in enumerate(held, start=1))
+    return tuple(replace(each, metadata={**each.metadata, **about}) for each in made)
 
 
 def _chunks(base: OpenBase, result: LayeredResult, rows: Sequence[int]) -> list[Chunk]:
