@@ -1,0 +1,63 @@
+"""Marks follow their sentence, name only what was given, and do not depend on how a reply was cut."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qianxun.answer.citations import CitationReader, Ended, Said
+
+REPLY = (
+    "营业收入为5亿元[1]。净利润为1.5亿元。[2][9]\n\n- 第一，“去吗？”，他说[1]。\n- 详见 [官网](http://evil.test)【2】\n"
+    "It grew by 3.5 percent. [1] Dose: 5 mg. [2]未完"
+)
+
+
+def _read(pieces: list[str]) -> tuple[str, list[Ended]]:
+    reader = CitationReader([1, 2])
+    readings = [reading for piece in pieces for reading in reader.feed(piece)] + list(reader.close())
+    said = "".join(each.text for each in readings if isinstance(each, Said))
+    return said, [each for each in readings if isinstance(each, Ended)]
+
+
+def test_every_sentence_is_told_with_what_it_cites() -> None:
+    _, ended = _read([REPLY])
+    told = [(each.text, each.numbers) for each in ended]
+    assert told == [
+        ("营业收入为5亿元。", (1,)),
+        ("净利润为1.5亿元。", (2,)),
+        ("- 第一，“去吗？”，他说。", (1,)),
+        ("- 详见 官网", (2,)),
+        ("It grew by 3.5 percent.", (1,)),
+        ("Dose: 5 mg.", (2,)),
+        ("未完", ()),
+    ]
+
+
+def test_a_mark_of_nothing_given_is_flagged_and_not_said() -> None:
+    said, ended = _read([REPLY])
+    assert [flag.kind for flag in ended[1].flags] == ["unknown_citation"]
+    assert "[" not in said
+    assert "evil" not in said
+
+
+def test_words_are_said_as_soon_as_they_come() -> None:
+    reader = CitationReader([1])
+    assert list(reader.feed("糖尿病的症状")) == [Said("糖尿病的症状")]
+
+
+def test_what_may_become_a_mark_is_held_back() -> None:
+    reader = CitationReader([1])
+    assert list(reader.feed("多饮[")) == [Said("多饮")]
+    assert list(reader.feed("1")) == []
+    assert list(reader.feed("]。多尿")) == [Said("。"), Ended("多饮。", (1,)), Said("多尿")]
+
+
+@given(st.lists(st.integers(0, len(REPLY)), max_size=12))
+@settings(max_examples=100, deadline=None)
+def test_a_reply_is_the_same_however_it_is_cut(cuts: list[int]) -> None:
+    bounds = [0, *sorted(cuts), len(REPLY)]
+    pieces = [REPLY[a:b] for a, b in itertools.pairwise(bounds)]
+    assert _read(pieces) == _read([REPLY])
