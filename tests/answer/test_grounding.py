@@ -1,0 +1,177 @@
+"""Every figure of a sentence stands in what it cites, in equal value; right ones are let through however written."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+
+import pytest
+
+from qianxun.answer import sentence_check
+from qianxun.answer.citations import Ended
+from qianxun.answer.figures import figures
+from qianxun.answer.grounding import Evidence, unsupported
+from qianxun.answer.sentence_check import judge
+from qianxun.answer_types import Passage
+
+
+def _wrong(sentence: str, *texts: str, asked: str = "") -> list[str]:
+    return [each.written for each in unsupported(sentence, Evidence.of(texts), asked)]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "text"),
+    [
+        ("人口1361万。", "全市共有1,361万人。"),
+        ("人口13,610,000人。", "全市共有1361万人。"),
+        ("2018年1月开业。", "开业日期：2018-01-15"),
+        ("二〇一八年一月十五日开业。", "2018年1月15日开业。"),
+        ("2018年1月15日开业。", "2018年，公司筹备已久，于1月15日开业。"),
+        ("增长5%。", "增长百分之五。"),
+        ("增长了百分之五点五。", "同比增长5.5％。"),
+        ("约三成。", "占30%。"),
+        ("每次0.5g，每日三次。", "每次500毫克，一日3次。"),
+        ("营业收入1361万元。", "项目 | 营业收入（万元）\n合计 | 1361"),
+        ("2型糖尿病患者。", "Ⅱ型糖尿病患者。"),
+        ("依据第264条。", "依据《刑法》第二百六十四条。"),
+        ("收费10%至20%。", "收费10-20%。"),
+        ("投资5万元至10万元。", "投资5至10万元。"),
+        ("１２３４元", "1234元"),
+        ("主要有三种症状：发热、咳嗽和乏力。", "症状有发热、咳嗽、乏力。"),
+        ("主要包括以下三点：", "症状有发热、咳嗽、乏力。"),
+        ("1. 首先是发热。\n2. 其次是咳嗽。", "先发热，后咳嗽。"),
+        ("公司十分重视一个原则。", "公司重视原则。"),
+        ("符合ISO 14001标准。", "通过了ISO14001认证。"),
+        ("2017-2019年持续增长。", "2017年至2019年持续增长。"),
+        ("血压140/90mmHg。", "血压 140/90 mmHg"),
+        ("亏损3亿元。", "净利润-3亿元。"),
+        ("三分之一的人。", "1/3的人，即三分之一。"),
+    ],
+)
+def test_a_right_figure_is_let_through(sentence: str, text: str) -> None:
+    assert _wrong(sentence, text) == []
+
+
+@pytest.mark.parametrize(
+    ("sentence", "text", "wrong"),
+    [
+        ("增长6%。", "增长5%，共6家。", "6%"),
+        ("收入5亿美元。", "收入5亿元。", "5亿美元"),
+        ("每次5克。", "每次5毫克。", "5克"),
+        ("2019年1月15日开业。", "2018年1月15日开业。", "2019年1月15日"),
+        ("2018年2月开业。", "2018年1月15日开业，2019年2月歇业。", "2018年2月"),
+        ("共15人。", "共150人。", "15人"),
+        ("收入5亿元。", "收入5万元。", "5亿元"),
+        ("型号H7N8。", "型号H7N9。", "h7n8"),
+        ("第三季度。", "第二季度共3次。", "第三季度"),
+        ("主要有四种症状：发热、咳嗽和乏力。", "症状有发热、咳嗽、乏力。", "四种"),
+    ],
+)
+def test_a_wrong_figure_is_caught(sentence: str, text: str, wrong: str) -> None:
+    assert _wrong(sentence, text) == [wrong]
+
+
+def test_a_figure_of_something_else_is_caught() -> None:
+    text = "总资产为5000万元，总负债为3000万元，股东权益为2000万元。"
+    assert _wrong("股东权益为2000万元。", text) == []
+    assert _wrong("股东权益为3000万元。", text) == ["3000万元"]
+    assert _wrong("3000万元。", text, asked="股东权益是多少？") == ["3000万元"]
+
+
+def test_two_documents_may_say_the_same_of_two_subjects() -> None:
+    texts = ("净利润为8亿元，总资产为20亿元。", "净利润为3亿元，总资产为9亿元。")
+    assert _wrong("甲公司净利润为8亿元，乙公司净利润为3亿元。", *texts) == []
+
+
+# ── a model's answer with a digit changed ────────────────────────────────────────────────────────
+
+FACTS = (
+    "{n}年{m}月，公司完成了资产收购，总价值{a}万元。",
+    "公司于{n}年{m}月进行了债务重组，减少负债{a}亿元。",
+    "门诊报销比例为{p}%，起付线为{a}元。",
+    "成人每次{b}毫克，每日{c}次，最大剂量{a}毫克。",
+    "截至{n}年末，员工满意度为{p}%，社区投资额达{a}万元。",
+    "依据第{a}条，处{c}年以上{b}年以下有期徒刑。",
+)
+
+
+def _passages(chance: random.Random) -> list[Passage]:
+    """Passages of several facts each, every figure another."""
+    found = []
+    for number in range(1, 6):
+        told = []
+        for fact in FACTS:
+            a, b, c = chance.sample(range(1001, 9999), 1)[0], chance.randint(10, 99), chance.randint(3, 9)
+            told.append(
+                fact.format(
+                    n=chance.randint(2001, 2023), m=chance.randint(1, 12), p=chance.randint(11, 99), a=a, b=b, c=c
+                )
+            )
+        found.append(Passage(number, f"d{number}", f"文档{'甲乙丙丁戊'[number - 1]}", f"c{number}", "".join(told)))
+    return found
+
+
+def _mutations(count: int) -> list[tuple[str, Passage]]:
+    """Sentences of the passages, one digit of each changed: none of them is in its passage any more."""
+    chance = random.Random(5)
+    found: list[tuple[str, Passage]] = []
+    while len(found) < count:
+        passage = chance.choice(_passages(chance))
+        sentence = chance.choice(re.findall("[^。]+。", passage.text))
+        at = chance.choice([mark.start() for mark in re.finditer(r"\d", sentence)])
+        digit = chance.choice([each for each in "0123456789" if each != sentence[at]])
+        wrong = sentence[:at] + digit + sentence[at + 1 :]
+        if figures(wrong) != figures(sentence):
+            found.append((wrong, passage))
+    return found
+
+
+def _caught(mutations: list[tuple[str, Passage]]) -> int:
+    return sum(not judge(Ended(wrong, (passage.number,)), (passage,)).is_kept for wrong, passage in mutations)
+
+
+def test_of_500_changed_digits_99_in_100_are_caught() -> None:
+    assert _caught(_mutations(500)) >= 495
+
+
+def test_right_sentences_are_all_kept() -> None:
+    for passage in _passages(random.Random(9)):
+        for sentence in re.findall("[^。]+。", passage.text):
+            assert judge(Ended(sentence, (passage.number,)), (passage,)).is_kept, sentence
+
+
+@pytest.mark.parametrize("check", [lambda *_: [], lambda *_: list(figures(""))])
+def test_without_the_check_the_same_digits_pass(check: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sentence_check, "unsupported", check)
+    assert _caught(_mutations(50)) == 0
+
+
+# ── what becomes of a sentence ───────────────────────────────────────────────────────────────────
+
+PASSAGE = Passage(1, "d", "年报", "c", "营业收入为5亿元，净利润为1亿元，员工满意度显著提高。")
+
+
+def test_a_sentence_without_a_mark_is_given_the_passage_it_was_taken_from() -> None:
+    judged = judge(Ended("营业收入为5亿元，净利润为1亿元。"), (PASSAGE,))
+    assert judged.passages == (PASSAGE,)
+
+
+def test_a_sentence_of_nowhere_is_flagged_and_dropped_where_it_has_figures() -> None:
+    plain = judge(Ended("公司的前景一片光明。"), (PASSAGE,))
+    assert plain.is_kept
+    assert [flag.kind for flag in plain.flags] == ["uncited"]
+    assert not judge(Ended("公司明年将盈利9亿元。"), (PASSAGE,)).is_kept
+
+
+def test_the_questions_year_is_kept_with_a_flag_where_the_source_names_none() -> None:
+    ended = Ended("2021年营业收入为5亿元。", (1,))
+    judged = judge(ended, (PASSAGE,), "公司2021年的营业收入是多少？")
+    assert judged.is_kept
+    assert [flag.kind for flag in judged.flags] == ["unsupported_number"]
+    other = Passage(1, "d", "年报", "c", "2020年营业收入为5亿元。")
+    assert not judge(ended, (other,), "公司2021年的营业收入是多少？").is_kept
+
+
+def test_that_the_sources_do_not_say_needs_no_source() -> None:
+    assert judge(Ended("资料中没有找到相关内容。"), (PASSAGE,)).flags == ()
