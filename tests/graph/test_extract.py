@@ -126,7 +126,13 @@ def test_a_pronoun_speaks_of_what_the_text_is_about() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["鲁迅认为绍兴很好。", "他没有去北京，老舍去了。", "鲁迅和老舍在北京见面。", "因为鲁迅，所以绍兴。"]
+    "text",
+    [
+        *("鲁迅认为绍兴很好。", "他没有去北京，老舍去了。", "鲁迅和老舍在北京见面。", "因为鲁迅，所以绍兴。"),
+        "他在上海成立中国社会主义青年团。",  # where, not who
+        "鲁迅成为北京大学的讲师。",  # not what he became
+        "他来自山东省烟台市，毕业于中央戏剧学院。",  # not the town
+    ],
 )
 def test_what_is_not_clear_is_not_stated(text: str) -> None:
     assert stated(text) == set()
@@ -157,7 +163,11 @@ def test_other_names_are_told_where_the_text_says_so(text: str, expected: tuple[
 
 
 @pytest.mark.parametrize(
-    "text", ["蓝天科技有限公司（以下简称“公司”）成立。", "鲁迅（1881年－1936年）是作家。", "张伟（北京）参加。"]
+    "text",
+    [
+        *("蓝天科技有限公司（以下简称“公司”）成立。", "鲁迅（1881年－1936年）是作家。", "张伟（北京）参加。"),
+        "促进可持续发展目标（SDGs）的实现。",  # of which only the end was seen to be a name
+    ],
 )
 def test_what_stands_for_anything_is_nobodys_other_name(text: str) -> None:
     assert also(text) == set()

@@ -18,7 +18,7 @@ from qianxun.graph.triples import Triple, listed_values, of_lines, of_rows, of_t
 from qianxun.graph_types import Facts, Mention, Span, StatedAlias, Statement
 from qianxun.types import ChunkKind
 
-VERSION: Final = "3"
+VERSION: Final = "4"
 _MOST: Final = 400  # mentions and statements of one chunk: what comes after them is a list, not a text
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
 _LATIN_NAME: Final = re.compile(r"[A-Z][A-Za-z]")

@@ -13,11 +13,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from qianxun.graph.names import ORGANIZATION, PERSON, PLACE, TERM, WORK, Name
+from qianxun.graph.names import NAME, ORGANIZATION, PERSON, PLACE, TERM, WORK, Name
 from qianxun.graph.words import GENERIC, ROLES, SAYING_NOTHING
 
-_MARKS: Final = {PERSON: "\ue000", PLACE: "\ue001", ORGANIZATION: "\ue002", WORK: "\ue003", TERM: "\ue004"}
-_M: Final = "[\ue000-\ue004]"
+_MARKS: Final = {
+    PERSON: "\ue000",
+    PLACE: "\ue001",
+    ORGANIZATION: "\ue002",
+    WORK: "\ue003",
+    TERM: "\ue004",
+    NAME: "\ue005",
+}
+_M: Final = "[\ue000-\ue005]"
 _LIST: Final = f"({_M}{{1,4}}[》”」』]?(?:(?:[、和与及]|以及)[《“「『]?{_M}{{1,4}}[》”」』]?){{0,9}})"
 _OPEN, _SHUT = "[《“「『]?", "[》”」』]?"
 _ROLE: Final = "|".join(sorted(ROLES, key=len, reverse=True))
@@ -103,10 +110,29 @@ _STANDING_FOR: Final = re.compile(
     r"(?:^|[，。；！？\n])(?:在[\d年月日]{4,11}，)?(?:本公司|该公司|公司|该集团|集团|[他她它其])(?:于[\d年月日]{4,11})?(?=[一-鿿])"
 )
 _OPENING: Final = re.compile(f"[ \u3000《“「『]{{0,3}}({_M})")
-_DIGIT: Final = re.compile(r"\d")
+_NO_ALIAS: Final = re.compile(r"\d|\w\.\w\w|[,;，；]")
 _FAR: Final = 60  # characters before a verb in which its subject is looked for
 _WIDEST_GAP: Final = 10
 _LONGEST_SENTENCE: Final = 300
+# Roles that not only people have
+_OF_THINGS: Final = frozenset(
+    (
+        "首都",
+        "省会",
+        "首府",
+        "总部",
+        "母公司",
+        "子公司",
+        "全资子公司",
+        "分公司",
+        "品牌",
+        "代表作",
+        "代表作品",
+        "主题曲",
+        "续集",
+    )
+) | frozenset(("前身", "官方语言", "货币", "股东", "控股股东", "成员"))
+_OF_PEOPLE: Final = frozenset(("出生地", "毕业院校", "师从", "任职于", "逝世地"))  # of what no place has
 # What one term does to another, other than what verbs say of anything
 _OF_TERMS: Final = frozenset(
     ("治疗", "引起", "导致", "预防", "缓解", "抑制", "促进", "诱发", "引发", "造成", "影响", "替代", "取代", "依赖")
@@ -187,7 +213,9 @@ def stated(
     for found in _OF_IS.finditer(text):
         yield from _told(bare, found, bare.name_at(found.start(2)), found.span(1), _said(bare, folded, found, 3))
     for found in _ROLE_OF.finditer(text):
-        yield from _told(bare, found, bare.name_at(found.start(1)), found.span(3), found.group(2))
+        for each in _told(bare, found, bare.name_at(found.start(1)), found.span(3), found.group(2)):
+            if found.group(2) in _OF_THINGS or bare.names[each.target].type in (PERSON, NAME):
+                yield each
     for found in _WORK_OF.finditer(text):
         yield from _told(bare, found, bare.name_at(found.start(1)), found.span(2), "作品")
     for found in _KIND_OF.finditer(text):
@@ -227,27 +255,37 @@ def _told(bare: Skeleton, found: re.Match[str], source: int, targets: tuple[int,
 
 
 def _is_name(text: str, place: int) -> bool:
-    return "\ue000" <= text[place : place + 1] <= "\ue004"
+    return "\ue000" <= text[place : place + 1] <= "\ue005"
 
 
 def _of_subject(bare: Skeleton, found: re.Match[str], targets: tuple[int, int], kind: str) -> Iterator[Stated]:
-    subject = _subject(bare, found.start())
+    subject = _subject(bare, found.start(), but=PLACE if kind in _OF_PEOPLE else "")
+    if subject == -1 and kind == "包含":  # …的措施，包括培训: of the measures, not of what the text is about
+        return
     if subject is not None:
         yield from _told(bare, found, subject, targets, kind)
 
 
-def _subject(bare: Skeleton, at: int) -> int | None:
-    """Whom a verb speaks of: the name before it, or what the sentence or the text is about; None: not clear."""
+def _subject(bare: Skeleton, at: int, but: str) -> int | None:
+    """Whom a verb speaks of: the name before it, or what the sentence or the text is about; None: not clear.
+
+    A name of the type ``but`` cannot be meant.
+    """
     before = bare.text[max(at - _FAR, 0) : at]
     near = _SUBJECT.search(before)
     if near is not None:
-        return bare.name_at(at - len(before) + near.start(near.lastindex or 1))
+        name = bare.name_at(at - len(before) + near.start(near.lastindex or 1))
+        if bare.names[name].type != but:
+            return name
     if _TOPIC.search(before) is None or (len(before) == _FAR and not _STOP.search(before)):
         return None
     far = max(at - _LONGEST_SENTENCE, 0)
     begin = max(far - 1, *(bare.text.rfind(mark, far, at) for mark in "。！？；\n")) + 1
     opening = _OPENING.match(bare.text, begin, at)
-    return bare.name_at(opening.start(1)) if opening is not None else -1
+    if opening is None:
+        return -1
+    name = bare.name_at(opening.start(1))
+    return name if bare.names[name].type != but else None
 
 
 def _between(names: Sequence[Name], folded: str, verbs: Mapping[int, str], nouns: Container[int]) -> Iterator[Stated]:
@@ -263,6 +301,8 @@ def _between(names: Sequence[Name], folded: str, verbs: Mapping[int, str], nouns
             if not kind:
                 continue
             target = _last_of_chain(names, at + 1)
+            if _is_where(names, at, folded) or folded[names[target].end : names[target].end + 1] == "的":
+                continue
             is_vague = left.type == names[target].type == TERM and kind not in _OF_TERMS
             if not is_vague and names[target].end not in nouns:
                 yield Stated(at, target, kind, left.start, names[target].end)
@@ -277,8 +317,16 @@ def _of_topic(bare: Skeleton, folded: str, verbs: Mapping[int, str], nouns: Cont
             continue
         kind = _verb(folded[begin : bare.names[first].start], begin, verbs)
         target = _last_of_chain(bare.names, first)
-        if kind and bare.names[target].end not in nouns:
+        end = bare.names[target].end
+        if kind and end not in nouns and folded[end : end + 1] != "的":
             yield Stated(-1, target, kind, begin, bare.names[target].end)
+
+
+def _is_where(names: Sequence[Name], at: int, folded: str) -> bool:
+    """在印尼雅加达举行: not who, but where."""
+    while at and names[at - 1].end == names[at].start:
+        at -= 1
+    return folded[names[at].start - 1 : names[at].start] in ("在", "于", "从", "到", "对", "向", "被", "把", "为")
 
 
 def _last_of_chain(names: Sequence[Name], at: int) -> int:
@@ -295,7 +343,7 @@ def _verb(gap: str, start: int, verbs: Mapping[int, str]) -> str:
     skipped = _ADVERBS.match(inner)
     begin = skipped.end() if skipped else 0
     verb = verbs.get(start + begin, "")
-    if len(verb) < 2 or verb in SAYING_NOTHING or verb in _SAME:
+    if len(verb) < 2 or verb[-1] in "是的在了" or verb in SAYING_NOTHING or verb in _SAME:
         return ""
     trailing = inner[begin + len(verb) :].rstrip("《“「『")
     if trailing not in _TRAILING:
@@ -322,11 +370,17 @@ def _other_name(bare: Skeleton, folded: str, found: re.Match[str], group: int, *
     start, end = _place_in_text(bare, first, last)
     own = folded[bare.names[name].start : bare.names[name].end]
     other = folded[start:end].strip()
-    if len(other) < 2 or other == own or other in GENERIC or own in GENERIC or _DIGIT.search(other):
+    if len(other) < 2 or other == own or other in GENERIC or own in GENERIC or _NO_ALIAS.search(other):
         return
-    is_latin = _LATIN.fullmatch(other) is not None and not own.isascii()
+    is_latin = _LATIN.fullmatch(other) is not None and not own.isascii() and _is_bounded(bare.names[name], folded)
     if is_said or is_latin or _is_short_for(other, own):
         yield Called(name, start, end)
+
+
+def _is_bounded(name: Name, folded: str) -> bool:
+    """可持续发展目标（SDGs）, of which only 发展目标 was seen to be a name, is not what 发展目标 is called."""
+    before = folded[name.start - 1 : name.start] if name.start else ""
+    return name.type in (PERSON, WORK, NAME) or not before.isalnum() or before in "的和与及由在是为于对按"
 
 
 def _is_short_for(short: str, long: str) -> bool:
