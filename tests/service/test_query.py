@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import logging
 import queue
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -328,6 +327,26 @@ def test_an_answer_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     told(tmp_path, story, writing(Reply(ANSWER, hang_after=3)), {"service.answer_seconds": 1.0})
 
 
+def test_a_service_that_stops_tells_those_who_still_listen(tmp_path: Path) -> None:
+    async def story(at: Asking) -> None:
+        heard: list[tuple[str, Any]] = []
+
+        async def listen() -> None:
+            async with at.listening(mode="naive") as events:
+                async for event in events:
+                    heard.append(event)
+
+        listening = asyncio.create_task(listen())
+        await until(lambda: any(name == "token" for name, _ in heard))
+        at.served.server.stop()
+        await asyncio.gather(listening, at.served.running, return_exceptions=True)
+        name, data = heard[-1]
+        assert (name, data["error"], data["answer"]) == ("error", "overloaded", None)
+        await until(lambda: len(at.chat.left) == 1)
+
+    told(tmp_path, story, writing(Reply(ANSWER, hang_after=5)), {"service.close_seconds": 1})
+
+
 def test_what_nobody_foresaw_ends_the_stream_with_an_error_that_tells_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -468,5 +487,4 @@ def test_the_document_shows_what_it_answers(tmp_path: Path) -> None:
             response = await at.served.http.post(at.path, json=body)
             assert response.status_code == 200, response.text
 
-    logging.getLogger("qianxun").setLevel(logging.ERROR)
     told(tmp_path, story)

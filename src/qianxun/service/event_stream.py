@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from qianxun.answer_types import AnswerEvent, Done, Failed
-from qianxun.errors import QianxunError
+from qianxun.errors import Overloaded, QianxunError
 from qianxun.service.answers import encoded
 from qianxun.service.turns import ClientLeft
 
@@ -118,6 +118,9 @@ class EventStream(Response):
         except ClientLeft:
             self._telling.left()
             return
+        except asyncio.CancelledError:  # the service stops, and has waited for this answer long enough
+            await self._send_failure(send, Overloaded("服务正在停止，答案没有写完", hint="稍后再问一次"))
+            raise
         except Exception as error:  # the outer door of an answer that has begun: told in its last event
             if not isinstance(error, QianxunError):
                 log.exception("unforeseen")
