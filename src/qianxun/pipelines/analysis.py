@@ -74,12 +74,11 @@ def _by_rules(answering: Answering, state: AnswerState, names: Names) -> Analysi
 
 
 def _strategy(kind: QuestionKind, is_broad: bool) -> QueryMode:
-    """Broad questions want the communities of the graph; all others the graph beside the base's own recall."""
+    """A question about everything wants the communities of the graph; all others the graph beside the base's own
+    search, which is at least as good as either."""
     if kind == "greeting":
         return "bypass"
-    if kind == "summary":
-        return "global" if is_broad else "hybrid"
-    return "mix"
+    return "global" if is_broad else "mix"
 
 
 def _is_unsure(state: AnswerState, analysis: Analysis) -> bool:

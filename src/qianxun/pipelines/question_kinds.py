@@ -20,13 +20,15 @@ _GREETINGS: Final = re.compile(f"(?:{_GREETING.pattern})+")
 # What people say before they ask. 能不能 alone belongs to the question: 能不能报销.
 _COURTESY: Final = re.compile(
     r"(?:(?:请问(?:一下|下)?|麻烦[你您]?|劳驾|"
-    r"[你您]?(?:能不能|能否|可不可以|可否|可以|能)?请?(?:帮我|帮忙|给我|为我|跟我|告诉我|告知)(?:查询?|看|找|说|讲|解释)?(?:一下|下|说|讲)?|"
+    r"[你您]?(?:能不能|能否|可不可以|可否|可以|能)?请?(?:帮我|帮忙|给我|为我|跟我|告诉(?:我|(?=一?下))|告知)(?:查询?|看|找|说|讲|解释)?(?:一下|下|说|讲)?|"
     r"我?想要?(?:知道|了解|问问?|咨询|请教)(?:一下|下)?|[你您](?:知道|清楚|了解)|有?谁知道|"
     r"(?:could|can|would) you (?:please )?tell me|please tell me|tell me|please|"
     r"i (?:want|would like) to know|do you know)"
     r"[，,：:\s]*)+",
     re.IGNORECASE,
 )
+_WHETHER: Final = re.compile(r"[吗么](?=[?？。!！\s]*$)")
+_ASKS_WHAT: Final = re.compile(r"什么|谁|哪|几|多少|怎|如何|多[大长高久远]")
 _COMPARISON: Final = re.compile(
     r"区别|异同|差异|差别|相同点|不同点|有(?:何|什么|哪些)不同|对比|比较(?:一下)?|相比|[和与跟同比].{1,20}(?:哪个|谁|哪家|哪种)|"
     r"(?:哪|谁)(?:个|家|种|位|款|座|一个)?(?:的.{1,12})?(?:更|比较|较|先|早|晚)|"
@@ -42,6 +44,7 @@ _SUMMARY: Final = re.compile(
     r"总结|概括|概述|综述|归纳|梳理|主要(?:讲|说|写|内容|观点|思想)|(?:讲|说|写|谈)了(?:些)?什么|大意|大致内容|中心思想|"
     r"(?:整体|总体)(?:情况|上|来看)|全貌|有哪些主题|\bsummari[sz]e|\bsummary\b|\boverview\b"
 )
+_ASKS_ONE: Final = re.compile(r"哪(?!些)|谁|多少|几|叫什么|什么时候|何时|为什么|\b(?:who|when|where|which)\b")
 _LIST: Final = re.compile(
     r"哪些|哪几|列出|列举|罗列|有什么|有何|包括什么|包含什么|分别(?:是|为|有)|都有谁|\blist\b|\bwhat are\b|\bwhich of\b"
 )
@@ -63,7 +66,7 @@ def kind_of(text: str) -> QuestionKind:
     said = fold(text).strip().rstrip("?？!！。. ")
     if is_small_talk(said):
         return "greeting"
-    if _SUMMARY.search(said):
+    if _SUMMARY.search(said) and not _ASKS_ONE.search(said):
         return "summary"
     if _COMPARISON.search(said):
         return "comparison"
@@ -118,7 +121,12 @@ def without_greeting(text: str) -> str:
 
 
 def without_courtesy(text: str) -> str:
-    """能不能告诉我…… without what is said for politeness; the text itself where nothing else is said."""
+    """能不能告诉我…… without what is said for politeness; the text itself where nothing else is said.
+
+    你知道…是谁吗 asks who, not whether.
+    """
     found = _COURTESY.match(text)
     rest = text[found.end() :].strip() if found else text
+    if found and _ASKS_WHAT.search(rest):
+        rest = _WHETHER.sub("", rest)
     return rest if any(map(str.isalnum, rest)) else text
