@@ -112,7 +112,7 @@ def test_the_same_graph_again_sends_nothing_and_another_only_what_differs(server
 
 def test_whatever_was_there_before_the_server_holds_the_last_graph(adapter: Neo4jAdapter, driver: Any) -> None:
     chance = random.Random(7)
-    for _ in range(12):
+    for _ in range(8):
         names = chance.sample("甲乙丙丁戊己庚辛", chance.randint(0, 8))
         ends = [(a, b) for a in names for b in names if chance.random() < 0.25]
         ties = [relation(a, chance.choice("爱恨"), b, chance.randint(1, 3)) for a, b in ends]
