@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.models.sse import Event, Events, EventTooLarge
+from tests.linear import is_linear
 
 
 def read(*pieces: bytes, largest: int = 1 << 20) -> list[Event]:
@@ -50,3 +52,12 @@ def test_an_event_without_end_is_not_kept_for_ever(piece: bytes) -> None:
     with pytest.raises(EventTooLarge):
         read(*[piece] * 20, largest=80)
     assert len(read(*[b"data: " + b"x" * 60 + b"\n\n"] * 20, largest=80)) == 20
+
+
+def test_a_long_line_in_small_pieces_is_read_once() -> None:
+    def work(size: int) -> Callable[[], object]:
+        line = b"data: " + b"x" * size + b"\n\n"
+        pieces = [line[at : at + 1] for at in range(len(line))]
+        return lambda: read(*pieces)
+
+    assert is_linear(work, 50_000)

@@ -31,6 +31,7 @@ class Events:
 
     largest: int = LARGEST_EVENT
     _rest: bytearray = field(default_factory=bytearray)  # of a line that has no end yet
+    _looked: int = 0  # up to where
     _data: list[str] = field(default_factory=list)
     _name: str = ""
     _size: int = 0  # of the event under way
@@ -49,15 +50,16 @@ class Events:
         self._check(self._size + len(self._rest))
 
     def _lines(self) -> Iterator[bytes]:
+        """Looks at no byte twice, however small the pieces are in which a long line comes."""
         start = 0
-        whole = bytes(self._rest)
-        for end in _LINE_END.finditer(whole):
-            if end.end() == len(whole) and end.group() == b"\r":
+        while (end := _LINE_END.search(self._rest, self._looked)) is not None:
+            if end.end() == len(self._rest) and end.group() == b"\r":
                 break  # the other half of the line's end may be on its way
-            line = whole[start : end.start()]
-            start = end.end()
+            line = bytes(self._rest[start : end.start()])
+            start = self._looked = end.end()
             yield line.removeprefix(_BOM) if self._is_first else line
             self._is_first = False
+        self._looked = (len(self._rest) if end is None else end.start()) - start
         del self._rest[:start]
 
     def _take(self, line: str) -> None:
