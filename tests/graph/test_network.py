@@ -187,6 +187,7 @@ def test_a_longer_name_stands_before_the_shorter_one_inside_it() -> None:
         ("卡塞尔演过什么", "文森特·卡塞尔"),
         ("ＴＴ2316801是哪部电影", "tt2316801"),
         ("世卫组织在哪里", "世界卫生组织"),
+        ("文森特·卡塞耳演过什么", "文森特·卡塞尔"),  # as nobody writes it
     ],
 )
 def test_things_are_found_by_every_form_of_their_name(text: str, name: str) -> None:
@@ -197,6 +198,19 @@ def test_a_name_does_not_begin_inside_a_word_or_number() -> None:
     graph = graph_of_facts([prose(1, "art", "12")])
     assert found(graph, "2012 department") == []
     assert set(found(graph, "the art of 12")) == {"art", "12"}
+
+
+def test_a_name_that_merely_looks_alike_is_taken_only_where_none_stands() -> None:
+    graph = graph_of_facts(FACTS)
+    assert found(graph, "世界卫生组积与鲁迅") == ["鲁迅"]
+    (match,) = graph.find("世界卫生组积")
+    assert (graph.name(match.entity), match.start, match.end) == ("世界卫生组织", 0, 5)
+    assert match.weight < 0.5
+
+
+def test_many_names_inside_one_another_are_found_in_time() -> None:
+    graph = graph_of_facts([prose(at, "哈" * at, "呵" * at) for at in range(2, 60)])
+    assert found(graph, "哈" * 400)[0] == "哈" * 59
 
 
 def test_a_restricted_graph_finds_no_name_of_others() -> None:

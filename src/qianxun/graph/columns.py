@@ -32,6 +32,21 @@ _PARTS: Final = re.compile(r"[·・•‧\s]+")
 _COMPACT_AT: Final = 0.5  # columns are written anew once so large a share of their chunks has gone
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """The pairs of neighbouring characters of names, and whose each is."""
+
+    codes: Numbers
+    owners: Numbers  # forms
+    lengths: Numbers  # form → how many it has
+
+
+def pairs_of(text: str) -> Numbers:
+    """A number for each pair of neighbouring characters."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.int64)
+    return codes[:-1] * 0x110000 + codes[1:]
+
+
 @dataclass
 class Names:
     """Every name that ever came, as it was written and as it is compared."""
@@ -43,6 +58,18 @@ class Names:
     forms: dict[str, int] = field(default_factory=dict)
     bare: dict[str, list[int]] = field(default_factory=dict)  # without brackets and quotes → folded
     parts: dict[str, list[int]] = field(default_factory=dict)  # 卡塞尔 → 文森特·卡塞尔
+    _pairs: Pairs | None = None
+
+    def pairs(self) -> Pairs:
+        """Those of all forms there are; made when somebody asks, and again when there are more."""
+        count = len(self.folded)
+        held = self._pairs
+        if held is None or len(held.lengths) != count:
+            made = [pairs_of(form) for form in self.folded[:count]]
+            lengths = np.array([len(each) for each in made], dtype=np.int64)
+            codes = np.concatenate(made) if made else np.empty(0, dtype=np.int64)
+            held = self._pairs = Pairs(codes, np.repeat(np.arange(count), lengths), lengths)
+        return held
 
     def number(self, name: str) -> int:
         held = self._written.get(name)

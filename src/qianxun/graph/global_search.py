@@ -50,8 +50,7 @@ def overview(graph: KnowledgeGraph, question: Question) -> Overview:
     asked = _asked(graph, question)
     score = _scores(graph, asked)
     best = np.lexsort((np.arange(len(score)), -score))[:THEMES]
-    groups = graph.communities.groups()
-    themes = tuple(Theme(_members(graph, groups[community]), float(score[community])) for community in best.tolist())
+    themes = tuple(Theme(_members(graph, community), float(score[community])) for community in best.tolist())
     return Overview(themes, _chunks(graph, asked, score, best), _best_ties(asked))
 
 
@@ -90,7 +89,8 @@ def _scores(graph: KnowledgeGraph, asked: Scores) -> Scores:
     return scores
 
 
-def _members(graph: KnowledgeGraph, members: Numbers) -> tuple[int, ...]:
+def _members(graph: KnowledgeGraph, community: int) -> tuple[int, ...]:
+    members = np.flatnonzero(graph.communities.labels == community)
     order = np.lexsort((members, -graph.importance[members]))
     return tuple(members[order[:MEMBERS]].tolist())
 

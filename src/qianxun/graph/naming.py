@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
+
+import numpy as np
 
 from qianxun.chinese import STOP_WORDS, fold
-from qianxun.graph.columns import Names, Numbers
+from qianxun.graph.columns import Names, Numbers, pairs_of
 
 LONGEST: Final = 60  # characters of a name that is looked for
-QUESTION: Final = 2_000  # characters of a question that are looked at
+QUESTION: Final = 400  # characters of a question that are looked at
 MOST: Final = 24  # entities
 HOMONYMS: Final = 12  # entities that one form may mean
 BARE: Final = 0.9  # 龙晶 for 龙晶（游戏）
 PART: Final = 0.6  # 卡塞尔 for 文森特·卡塞尔
 LONE: Final = 0.4  # a name of one character: most such characters are part of a word
 WITHIN: Final = 0.25  # a name inside a longer one that stands there
-ALIKE: Final = 0.5  # share of a name's pairs of characters that must stand in the question
+ALIKE: Final = 0.6  # share of a name's pairs of characters that must stand in the question
+SHORTEST: Final = 3  # pairs of a name that is looked for so
+GUESSED: Final = 0.5  # how sure such a name is, were all its pairs there
+
+
+_Span: TypeAlias = tuple[int, int, list[int], float]  # start, end, entities, weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +39,9 @@ class Match:
 
 
 def named(names: Names, entity_of: Numbers, text: str) -> tuple[Match, ...]:
+    """The surest first. Names are taken as they are written; where none is, those most like what is."""
     folded = fold(text[:QUESTION])
-    found = list(_standing(names, entity_of, folded))
+    found = list(_standing(names, entity_of, folded)) or list(_alike(names, entity_of, folded))
     best: dict[int, Match] = {}
     for each in sorted(found, key=lambda each: (-each.weight, each.start - each.end, each.start, each.entity)):
         best.setdefault(each.entity, each)
@@ -42,18 +50,30 @@ def named(names: Names, entity_of: Numbers, text: str) -> tuple[Match, ...]:
 
 def _standing(names: Names, entity_of: Numbers, folded: str) -> Iterator[Match]:
     spans = list(_spans(names, entity_of, folded))
+    reaches = {weight: _reach(spans, len(folded), weight) for weight in {weight for *_, weight in spans}}
     for start, end, entities, weight in spans:
-        is_within = any(
-            low <= start and end <= high and (low, high) != (start, end) and other >= weight
-            for low, high, _, other in spans
-        )
+        before, here = reaches[weight]
+        is_within = before[start] >= end or here[start] > end
         shared = len(entities) ** -0.5
         for entity in entities[:HOMONYMS]:
             yield Match(entity, start, end, weight * shared * (WITHIN if is_within else 1.0), is_within)
 
 
-def _spans(names: Names, entity_of: Numbers, folded: str) -> Iterator[tuple[int, int, list[int], float]]:
-    """(start, end, entities, weight) of every name that stands there."""
+def _reach(spans: Sequence[_Span], length: int, weight: float) -> tuple[list[int], list[int]]:
+    """By place, how far the names reach that begin before it and those that begin there, of the sure enough ones."""
+    here = [0] * length
+    for start, end, _, own in spans:
+        if own >= weight:
+            here[start] = max(here[start], end)
+    before, furthest = [], 0
+    for end in here:
+        before.append(furthest)
+        furthest = max(furthest, end)
+    return before, here
+
+
+def _spans(names: Names, entity_of: Numbers, folded: str) -> Iterator[_Span]:
+    """Every name that stands there."""
     for start in range(len(folded)):
         for end in range(start + 1, min(len(folded), start + LONGEST) + 1):
             form = folded[start:end]
@@ -87,3 +107,23 @@ def _is_cut(folded: str, start: int, end: int) -> bool:
 
 def _runs_on(left: str, right: str) -> bool:
     return left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
+
+
+# ── where no name stands as it is written ────────────────────────────────────────────────────────
+
+
+def _alike(names: Names, entity_of: Numbers, folded: str) -> Iterator[Match]:
+    """Names most of whose pairs of neighbouring characters stand in the question: 文森特·卡塞耳."""
+    asked = pairs_of(folded)
+    if not len(asked):
+        return
+    pairs = names.pairs()
+    stands = np.isin(pairs.codes, asked)
+    count = np.bincount(pairs.owners[stands], minlength=len(pairs.lengths))
+    share = count / np.maximum(pairs.lengths, 1)
+    likely = np.flatnonzero((share >= ALIKE) & (pairs.lengths >= SHORTEST))
+    for form in likely[np.lexsort((likely, -count[likely], -share[likely]))][: 4 * MOST].tolist():
+        if held := _held(entity_of, (form,)):
+            places = np.flatnonzero(np.isin(asked, pairs_of(names.folded[form])))
+            start, end = int(places[0]), int(places[-1]) + 2
+            yield Match(held[0], start, end, GUESSED * float(share[form]))

@@ -22,7 +22,7 @@ Fits: TypeAlias = Callable[[Numbers], Scores]  # types of ties → in [0, 1], ho
 
 RETURN: Final = 0.3  # how often the walk begins anew
 STEPS: Final = 3
-FRONT: Final = 3_000  # nodes that the walk goes on from
+FRONT: Final = 1_000  # nodes that the walk goes on from
 UNASKED: Final = 0.25  # what a relation counts that the question does not speak of
 AT_THE_BEGINNING: Final = 3.0  # a chunk that begins with a name is about it
 TO_CHUNKS: Final = 0.5  # of the steps of an entity that has ties and chunks
