@@ -14,6 +14,10 @@ from qianxun.ports import RerankModel
 
 ENOUGH: Final[dict[AskedKind, float]] = {"fact": 0.6, "explain": 0.37, "comparison": 0.24, "summary": 0.35}
 
+BEST: Final = 4  # passages that may be ahead of the others
+FAR: Final = 0.25  # in score
+AHEAD: Final = 0.6  # what each point of score beyond that is worth
+
 
 @dataclass(frozen=True, slots=True)
 class Sufficiency:
@@ -61,10 +65,22 @@ def enough(evidenced: Evidenced) -> Sufficiency:
 
 def _fit(asked: Asked, weighed: Sequence[Weighed]) -> float:
     """Of the best sentence; of the best of every side, where several are compared."""
-    if len(asked.names) < 2:
-        return max((each.fit for each in weighed if each.is_own), default=0.0)
-    sides = [max((each.fit for each in weighed if _is_of(each, name)), default=0.0) for name in asked.names]
-    return sum(sides) / len(sides)
+    if len(asked.names) > 1:
+        sides = [max((each.fit for each in weighed if _is_of(each, name)), default=0.0) for name in asked.names]
+        return sum(sides) / len(sides)
+    usual = _usual_score(weighed)
+    return min(1.0, max((each.fit + _stands_out(each, usual) for each in weighed if each.is_own), default=0.0))
+
+
+def _usual_score(weighed: Sequence[Weighed]) -> float:
+    """Of the passages that were found beside the best ones; the best possible where there are too few to tell."""
+    scores = sorted({each.line.passage.number: each.line.passage.score for each in weighed}.values(), reverse=True)
+    return scores[BEST] if len(scores) > BEST else 1.0
+
+
+def _stands_out(weighed: Weighed, usual: float) -> float:
+    """A search that found one passage far ahead of the others has found what was meant, in whatever words."""
+    return AHEAD * max(0.0, weighed.line.passage.score - usual - FAR) if weighed.is_timely else 0.0
 
 
 def _is_of(weighed: Weighed, name: str) -> bool:

@@ -50,6 +50,7 @@ class Weighed:
     fit: float
     has_figure: bool
     is_own: bool  # of a document that the question names, where it names one
+    is_timely: bool  # not of another time than the one that is asked about
 
 
 def lines(passages: Sequence[Passage]) -> list[Line]:
@@ -97,7 +98,9 @@ def weigh(asked: Asked, offered: Sequence[Line]) -> list[Weighed]:
         held = sum(worth[word] * _held_by(word, line) for word in worth) / whole
         figure = _figure(asked, line, worth)
         when = _when(asked, line, evidence[line.passage.number], evidence[line.passage.doc_name])
-        found.append(Weighed(line, held, held * figure * when, figure > NOWHERE, _is_own(asked, line)))
+        found.append(
+            Weighed(line, held, held * figure * when, figure > NOWHERE, _is_own(asked, line), when > OTHER_TIME)
+        )
     return found
 
 
