@@ -247,7 +247,8 @@ def _shared(text: str, given: Sequence[Span], mentions: Sequence[Mention]) -> It
     for start, end in _sentences(text):
         names = set()
         while at < len(mentions) and mentions[at].start < end:
-            names.add(mentions[at].name)
+            if mentions[at].start >= start:  # the title may stand before the first of them
+                names.add(mentions[at].name)
             at += 1
         if len(names) > 1 and (start, end) not in lines:
             yield start, end
