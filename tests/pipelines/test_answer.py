@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from qianxun.answer_types import QUERY_MODES, Done, QueryMode, SentenceCited, SourcesFound, Token
-from qianxun.errors import BadQuery, NotFound
+from qianxun.errors import BadQuery, NotFound, RecallFailed
 from qianxun.pipelines.plain_values import plain
 from qianxun.types import Eq
 from tests.pipelines.answers_base import DOCUMENTS, Asking, forms, is_sound, said
@@ -246,3 +246,25 @@ def test_many_things_that_came_along_fit_into_one_search(asking: Asking) -> None
     answer = asking.answer("糖尿病的主要症状是什么？", multimodal_content=tables)
     assert is_sound(answer)
     assert said(answer, "retrieve")
+
+
+def test_a_graph_that_cannot_be_had_is_said_and_missed(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: Any) -> Any:
+        raise RuntimeError("no graph today")
+
+    monkeypatch.setattr("qianxun.pipelines.answering.graph_of", broken)
+    monkeypatch.setattr("qianxun.pipelines.modes.graph_of", broken)
+    answer = asking.answer(SYMPTOMS)
+    assert "多饮、多尿" in answer.answer
+    assert any(each.part == "graph" and "no graph today" in each.reason for each in answer.degraded)
+    assert said(answer, "analyze_query")[0]["entities"] == []
+
+
+def test_tables_that_cannot_be_searched_are_said_and_missed(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: Any, **__: Any) -> Any:
+        raise RecallFailed("no tables today")
+
+    monkeypatch.setattr("qianxun.engine.search_tables", broken)
+    answer = asking.answer("胸片的价格是多少")
+    assert "80" in answer.answer
+    assert "tables" in {each.part for each in answer.degraded}

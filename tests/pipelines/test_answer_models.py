@@ -19,6 +19,7 @@ from tests.models.chat_service import ChatService, Reply, Request, chat_service
 from tests.pipelines.answers_base import Asking, forms, is_sound, said
 
 SYMPTOMS = "糖尿病的主要症状是什么？"
+EARLY = "糖尿病早期的主要症状是什么？"  # of which the library does not speak: rules are unsure of what they find
 SPOKEN = "糖尿病的主要症状是多饮、多尿、多食和体重下降[1]。"
 BEFORE = [{"role": "user", "content": SYMPTOMS}, {"role": "assistant", "content": "多饮、多尿[1]。"}]
 HARD = "糖尿病和高血压的治疗有什么区别？"  # rules are unsure of comparisons
@@ -94,7 +95,7 @@ def test_a_model_writes_the_answer_and_its_marks_hold(asking: Asking, service: C
     assert answer.answer == "糖尿病的主要症状是多饮、多尿、多食和体重下降。[1]"
     assert is_sound(answer)
     assert forms(answer)["generate_answer"] == "model:qwen"
-    assert forms(answer)["analyze_query"] == "rules"  # a plain question: nobody is asked
+    assert asked(service) == ["answer"]  # a plain question, plainly answered: nobody else is asked
     assert "<资料 编号=1>" in service.requests[-1].text
 
 
@@ -119,7 +120,7 @@ def test_what_a_model_finds_lacking_is_searched_for_otherwise_three_times_at_mos
 ) -> None:
     script.replies["grade"] = '{"relevant": [], "enough": false, "missing": "没有讲到症状"}'
     script.replies["refine"] = [json.dumps({"query": f"糖尿病 表现 {at}"}) for at in range(9)]
-    answer = asking.answer(SYMPTOMS)
+    answer = asking.answer(EARLY)
     assert asked(service).count("refine") == 3
     assert len(said(answer, "retrieve")) == 4
     assert json.loads(next(r for r in service.requests if step_of(r) == "refine").last)["missing"] == "没有讲到症状"
@@ -128,7 +129,7 @@ def test_what_a_model_finds_lacking_is_searched_for_otherwise_three_times_at_mos
 
 def test_relevant_passages_come_first(asking: Asking, service: ChatService, script: Script) -> None:
     script.replies["grade"] = '{"relevant": [2], "enough": true, "missing": ""}'
-    answer = asking.answer(SYMPTOMS)
+    answer = asking.answer(EARLY)
     shown = json.loads(next(r for r in service.requests if step_of(r) == "grade").last)["passages"]
     assert said(answer, "grade_documents")[0]["relevant"] == [2]
     assert shown[1]["text"][:20] in service.requests[-1].text.split("<资料 编号=2>")[0]
@@ -224,7 +225,7 @@ def test_the_model_of_the_settings_serves_every_base_and_is_missed_when_it_is_go
     with Asking(tmp_path, told={**told, "chat.timeout_seconds": 5}) as opened:
         answer = opened.answer(SYMPTOMS)
         assert answer.form == "extractive"
-        assert {"grade_documents", "model"} <= {each.part for each in answer.degraded}
+        assert "model" in {each.part for each in answer.degraded}
 
 
 class Wild:

@@ -14,11 +14,11 @@ from qianxun.answer.generate import AnswerGenerator
 from qianxun.answer_types import Passage
 from qianxun.pipelines.answer_state import AnswerState, Grade, Step
 from qianxun.pipelines.answering import Answering, context_of, reader_of
-from qianxun.pipelines.model_step import asked_model, helper, list_of
+from qianxun.pipelines.model_step import adviser, asked_model, list_of
 from qianxun.pipelines.overviews import is_overview
 from qianxun.types import Found
 
-CLEARLY: Final = 0.85  # the share of a question taken up, and the score, above which nobody need be asked
+CLEARLY: Final = 0.85  # a fit above which nobody need be asked; whoever writes may still find that it is not enough
 SHOWN: Final = 10  # passages that a model is shown
 SHOWN_LENGTH: Final = 600  # characters of each
 
@@ -37,8 +37,8 @@ async def graded(answering: Answering, state: AnswerState) -> tuple[Grade, tuple
         return state.grade, state.found, Step("rules", {**_said(state.grade), "unchanged": True})
     by_rules = await _by_rules(answering, state, passages)
     if not passages or _is_clear(by_rules):
-        return by_rules, state.found, _step(by_rules, "rules")
-    model, failed = await helper(answering.base, state.degraded)
+        return by_rules, state.found, Step("rules", _said(by_rules))
+    model, failed = await adviser(answering.base, state.degraded)
     if model is None:
         return by_rules, state.found, Step("rules", _said(by_rules), failed)
     shown = [{"n": each.number, "name": each.doc_name, "text": each.text[:SHOWN_LENGTH]} for each in passages[:SHOWN]]
@@ -73,7 +73,7 @@ async def _by_rules(answering: Answering, state: AnswerState, passages: tuple[Pa
 
 
 def _is_clear(grade: Grade) -> bool:
-    return grade.is_enough and grade.coverage >= CLEARLY and grade.relevance >= CLEARLY
+    return grade.is_enough and grade.coverage >= CLEARLY
 
 
 def _read(told: Mapping[str, Any]) -> tuple[frozenset[int], bool, str]:
@@ -92,7 +92,3 @@ def _said(grade: Grade) -> dict[str, Any]:
         "coverage": round(grade.coverage, 4),
         "reason": grade.reason,
     }
-
-
-def _step(grade: Grade, form: str) -> Step:
-    return Step(form, _said(grade))

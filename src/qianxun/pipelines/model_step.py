@@ -37,7 +37,7 @@ async def writer(base: OpenBase) -> tuple[ChatModel | None, tuple[Degraded, ...]
         return None, (Degraded("chat", f"语言模型用不了，改按规则作答：{error}"),)
 
 
-async def helper(base: OpenBase, told: Sequence[Degraded]) -> tuple[ChatModel | None, tuple[Degraded, ...]]:
+async def adviser(base: OpenBase, told: Sequence[Degraded]) -> tuple[ChatModel | None, tuple[Degraded, ...]]:
     """The same for a step on the way, which rules can take: a model that failed one is not waited for in the next."""
     return (None, ()) if any(each.part in NODES for each in told) else await writer(base)
 

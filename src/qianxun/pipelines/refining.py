@@ -19,7 +19,7 @@ from qianxun.pipelines.analysis import NAMED_IN
 from qianxun.pipelines.answer_state import AnswerState, Step
 from qianxun.pipelines.answering import Answering
 from qianxun.pipelines.asking import QUERY_LIMIT, counted
-from qianxun.pipelines.model_step import asked_model, helper, text_of
+from qianxun.pipelines.model_step import adviser, asked_model, text_of
 from qianxun.pipelines.related_terms import expanded
 
 LONGEST: Final = 300  # characters of a query that a model made
@@ -37,7 +37,7 @@ _TASK: Final = (
 
 async def refined(answering: Answering, state: AnswerState) -> tuple[str, Step]:
     """Another wording that was not searched for yet; "" where there is none."""
-    model, failed = await helper(answering.base, state.degraded)
+    model, failed = await adviser(answering.base, state.degraded)
     if model is not None:
         data = {
             "question": state.question,
