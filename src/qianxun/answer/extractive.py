@@ -10,7 +10,7 @@ from typing import Final
 
 from qianxun.answer.asked import Asked, AskedKind
 from qianxun.answer.figures import figures
-from qianxun.answer.plain_text import without_links
+from qianxun.answer.plain_text import quotable
 from qianxun.answer.weighing import Weighed, held
 from qianxun.answer_types import Passage
 from qianxun.chinese import fold, grams
@@ -46,8 +46,8 @@ class Quoted:
 
     @property
     def shown(self) -> str:
-        told = without_links(self.sentence).replace("\n", " ")
-        told = f"{self.subject}：{told}" if self.subject else told
+        told = quotable(self.sentence).replace("\n", " ")
+        told = f"{quotable(self.subject)}：{told}" if self.subject else told
         return f"- {told}" if self.is_item else told
 
 

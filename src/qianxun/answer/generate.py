@@ -12,7 +12,7 @@ from typing import Any, Final
 from qianxun.answer.citations import CitationReader, Ended, Reading, Said
 from qianxun.answer.extractive import Quoted, extract
 from qianxun.answer.given import Given, as_context
-from qianxun.answer.plain_text import without_links
+from qianxun.answer.plain_text import quotable
 from qianxun.answer.prompt import NOT_FOUND, answer_messages, direct_messages
 from qianxun.answer.sentence_check import Judged, declines, judge
 from qianxun.answer.sufficiency import Sufficiency, enough, read, sufficiency
@@ -151,7 +151,7 @@ class AnswerGenerator:
 
 def declined(query: str) -> Answer:
     """The sources do not say: an answer, too."""
-    asked = " ".join(without_links(query).split())
+    asked = " ".join(quotable(query).split())
     asked = f"{asked[:_SHOWN_QUESTION]}…" if len(asked) > _SHOWN_QUESTION else asked
     return Answer(f"{NOT_FOUND}能回答“{asked}”的内容。", form="declined")
 

@@ -63,17 +63,23 @@ Atom: TypeAlias = Words | Mark | TakenOut
 
 
 def without_links(text: str) -> str:
-    """The text as it may be shown, its brackets left alone; "（链接略）" stands where a link was."""
+    """The text as it may be read, its brackets left alone; "（链接略）" stands where a link was."""
+    return "".join(atom.written if isinstance(atom, Mark) else _shown(atom) for atom in _atoms(text))
+
+
+def quotable(text: str) -> str:
+    """The text as it may stand in an answer: without links, and without marks of its own, which would cite there."""
+    return "".join(_shown(atom) for atom in _atoms(text) if not isinstance(atom, Mark))
+
+
+def _atoms(text: str) -> list[Atom]:
     reader = TextReader()
-    atoms = [*reader.feed(text), *reader.close()]
-    return "".join(_shown(atom) for atom in atoms)
+    return [*reader.feed(text), *reader.close()]
 
 
-def _shown(atom: Atom) -> str:
+def _shown(atom: Words | TakenOut) -> str:
     if isinstance(atom, Words):
         return atom.text
-    if isinstance(atom, Mark):
-        return atom.written
     return LINK_TAKEN_OUT if LINK_START.match(atom.written) else ""
 
 
