@@ -42,7 +42,8 @@ def test_a_question_of_such_words_alone_still_has_something_to_say() -> None:
         ("珠穆朗玛峰有多高", "海拔", "面积"),
         ("他的老婆是谁", "妻子", "儿子"),
         ("物业是什么类型", "物业类型", "物业公司电话"),
-        ("who directed the film", "directed by", "produced by"),
+        ("who directed the film", "director", "producer"),
+        ("кто режиссёр фильма", "режиссёр", "продюсер"),
     ],
 )
 def test_the_relation_that_is_meant_fits_best(text: str, relation: str, other: str) -> None:

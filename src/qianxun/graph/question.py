@@ -15,8 +15,11 @@ LONGEST: Final = 400  # characters of a question that are looked at
 ASKED_FOR: Final = 0.6  # how sure it is that 多高 asks for a 海拔
 OTHER_WORDS: Final = 24  # said in the place of the question's own
 
+_HAN: Final = "\\u3040-\\u30ff\\u3400-\\u9fff\\uf900-\\ufaff\\U00020000-\\U000323af"  # and kana
 # One character of Chinese, or a run of letters and digits.
-_UNIT: Final = re.compile(r"[a-z0-9\u00c0-\u024f]+(?:\.[0-9]+)?|[^\W_a-z0-9\u00c0-\u024f]")
+_UNIT: Final = re.compile(rf"[^\W_{_HAN}]+(?:\.[0-9]+)?|[^\W_]")
+_ENDING: Final = re.compile("(?:ations?|ions?|ings?|ors?|ers?|ed|es|s)$")  # directed, director, direction
+_STEM: Final = 4  # letters that must be left of a word
 _EMPTY: Final = frozenset("的之是为有和与及了在呢吗啊呀吧么嘛")  # carry nothing, in a question or in a relation
 # Words by which people lead up to a question. They are no part of what is asked.
 _POLITE: Final = re.compile(
@@ -110,7 +113,7 @@ def read_question(text: str, analyser: Analyser, own: Thesaurus | None = None) -
     """``own`` are the synonyms that the base's user gave."""
     folded = fold(text[:LONGEST])
     found = list(_UNIT.finditer(folded))
-    units, starts = tuple(each.group() for each in found), tuple(each.start() for each in found)
+    units, starts = tuple(_unit(each.group()) for each in found), tuple(each.start() for each in found)
     bare = Question(folded, units, starts, 0)
     empty = 0
     for each in _POLITE.finditer(folded):
@@ -131,7 +134,15 @@ def read_question(text: str, analyser: Analyser, own: Thesaurus | None = None) -
 @lru_cache(maxsize=65_536)
 def units_of(words: str) -> tuple[str, ...]:
     """A relation's units, without those that carry nothing."""
-    return tuple(unit for unit in _UNIT.findall(fold(words)) if unit not in _EMPTY)
+    return tuple(_unit(unit) for unit in _UNIT.findall(fold(words)) if unit not in _EMPTY)
+
+
+def _unit(word: str) -> str:
+    """A word of letters without its ending."""
+    if len(word) <= _STEM or not word.isascii() or not word.isalpha():
+        return word
+    stem = _ENDING.sub("", word)
+    return stem if len(stem) >= _STEM else word
 
 
 def _others(question: Question, known: Iterable[Thesaurus]) -> Iterator[tuple[tuple[str, ...], int, float]]:

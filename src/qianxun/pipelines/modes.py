@@ -34,7 +34,7 @@ from qianxun.pipelines.judging import RERANKED, read_again
 from qianxun.pipelines.mode_context import context_of
 from qianxun.pipelines.mode_results import UNRELATED, Results
 from qianxun.pipelines.options import TOP_K_LIMIT, Mode, RecallOptions, check
-from qianxun.pipelines.recall import asked_for, recall
+from qianxun.pipelines.recall import asked_for, newest_only, recall
 from qianxun.pipelines.steps import Steps
 from qianxun.rank.mix import either, mixed, supported
 from qianxun.types import NOTHING, Degraded, Found, Ranking, Recall, StepTime
@@ -217,6 +217,7 @@ class Looking:
         results = Results(self.base, self.asked, self.options.top_k, found, known)
         with self.steps.timed("join"):
             await results.take(ranking)
+            results.found = newest_only(results.found)
             await results.take(search)
         if results.lacking:
             graph = await self.graph()
