@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from qianxun.graph.columns import Numbers
-from qianxun.graph.local import fitting
+from qianxun.graph.local import Fitting
 from qianxun.graph.network import KnowledgeGraph
 from qianxun.graph.question import Question
 from qianxun.types import NOTHING, Ranking, Scores
@@ -73,7 +73,7 @@ def _asked(graph: KnowledgeGraph, question: Question) -> Scores:
         named[match.entity] = max(named[match.entity], match.weight * min(1.0, 2.0 * share))
     kinds = np.array(graph.types_like(question.sought), dtype=np.int64)
     by_type = np.zeros(len(graph.types))
-    by_type[kinds] = fitting(graph, question, kinds)
+    by_type[kinds] = Fitting(graph, question)(kinds)
     of_type = by_type[ties.type]
     of_name = np.maximum(named[ties.source], named[ties.target])
     asked: Scores = OF_TYPE * of_type + OF_NAME * of_name

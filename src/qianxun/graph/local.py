@@ -39,7 +39,7 @@ def around(graph: KnowledgeGraph, question: Question) -> Around:
     matches = graph.find(question.folded)
     if not matches:
         return NOWHERE
-    there = walked(graph.roads, _start(graph, question, matches), lambda kinds: fitting(graph, question, kinds))
+    there = walked(graph.roads, _start(graph, question, matches), Fitting(graph, question))
     by_way = {tie: score for way, score in reversed(ways(graph, question, matches)) for tie in way.ties}
     return Around(
         chunks=_chunks(graph, there[len(graph) :], by_way, _named(graph, question, matches)),
@@ -70,12 +70,23 @@ def _named(graph: KnowledgeGraph, question: Question, matches: Sequence[Match]) 
     return share
 
 
-def fitting(graph: KnowledgeGraph, question: Question, kinds: Numbers) -> Scores:
-    """How far the question asks for relations of these types."""
-    distinct, at = np.unique(kinds, return_inverse=True)
-    shares = [question.fit(graph.types[kind]).share if kind != TOGETHER else 0.0 for kind in distinct.tolist()]
-    asked: Scores = np.array(shares, dtype=np.float64)[at]
-    return asked
+class Fitting:
+    """How far a question asks for relations of some types; every type is looked at once."""
+
+    def __init__(self, graph: KnowledgeGraph, question: Question) -> None:
+        self._types, self._question = graph.types, question
+        self._shares: Scores = np.zeros(len(graph.types))
+        self._is_known = np.zeros(len(graph.types), dtype=np.bool_)
+        self._is_known[TOGETHER] = True
+
+    def __call__(self, kinds: Numbers) -> Scores:
+        is_new = np.zeros(len(self._shares), dtype=np.bool_)
+        is_new[kinds] = True
+        for kind in np.flatnonzero(is_new & ~self._is_known).tolist():
+            self._shares[kind] = self._question.fit(self._types[kind]).share
+        self._is_known[kinds] = True
+        asked: Scores = self._shares[kinds]
+        return asked
 
 
 def _chunks(graph: KnowledgeGraph, walked: Scores, by_way: Mapping[int, float], named: float) -> Ranking:
