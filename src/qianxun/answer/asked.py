@@ -40,8 +40,11 @@ _NUMBER: Final = re.compile(
     r"|\b(?:how (?:many|much|old|far|tall)|what (?:percentage|number))\b"
 )
 _WHICH: Final = re.compile(
-    "是?什么样?的?|(?:在|于)?哪[一两二三几些]?[个些种类家位名所项部件条款本篇次座年月天日里儿届期辑集]?|何[种时地处人年]|(?:第|一?共|总)?(?:多少|几)"
+    "什么时候|啥时候|多长时间|多[久长大高重远宽深](?:算|了)?|(?:是从|是在|是由|在|于|从|由)?(?:哪里|哪儿|何处)|是?什么样?的?|(?:在|于)?哪[一两二三几些]?[个些种类家位名所项部件条款本篇次座年月天日里儿届期辑集]?|何[种时地处人年]|(?:第|一?共|总)?(?:多少|几)"
     "[个种类家位名项部条次辑集届年月天岁人球辆台块元]?|怎样的?|怎么样?的?|谁"
+)
+_LABELLED: Final = re.compile(  # what follows is what the answer is called, not what it says
+    "什么样?的?|哪[一两二三几些]?[个些种类家位名所项部件条款本篇次座]|何种|多少|几[个种类家位名项部条次]"
 )
 _LABEL: Final = re.compile("[^,，。；;？?!！、:：的了在于是为和与及]{1,6}")
 _FRAME: Final = _listed("""
@@ -53,6 +56,9 @@ _FRAME: Final = _listed("""
     该 本 这些 那些 该公司 公司 被 从 由 对 向 将 使 让 给 叫 名字 名称 名叫 叫做 称为 资料 文中 文档 材料 文章 全文
     判决书 病历 患者 病人 记录 综合 基于 给出 列出 列举 指出 说明 解释 介绍 回答 问题
 """)
+_SELDOM_SAID: Final = _listed(
+    "大小 剂量 用量 尺寸 长度 高度 重量 温度 时长 用法 服用 口服 使用 患有"
+)  # beside what is asked
 _LABEL_SHARE: Final = 0.4
 _PHRASE_SHARE: Final = 0.5  # of words that stand side by side: 总 and 负债 are not yet 总负债
 _LONGEST_PHRASE: Final = 4  # words
@@ -134,20 +140,30 @@ def is_wanted(figure: Figure, asked: Asked) -> bool:
 
 _TIMES: Final = _listed("年 月 个月 天 日 周 小时 分钟 秒 季度 岁 周岁 星期 个星期 h min")
 _SHORTEST_NAME: Final = 3
+_PARTS: Final = re.compile(r"[\s()（）《》〈〉【】\[\]_\-—:：,，、·|/]+")
 _RUNS_ON: Final = re.compile("[^\\W_的和与及在对于据合较比从由被把向为是]")
 
 
 def named(folded: str, doc_names: Iterable[str]) -> tuple[str, ...]:
-    """The names of documents that a question speaks of, as it says them, in its order: whole, or how they begin."""
-    found = []
-    for name in dict.fromkeys(doc_names):
-        bare = _bare(name)
-        begun = _begun(bare, folded)
-        if len(begun) >= max(_SHORTEST_NAME, (len(bare) + 2) // 3) or (begun == bare and len(bare) > 1):
-            found.append(begun)
-    ordered = sorted(set(found), key=lambda each: (-len(each), each))
+    """The names of documents that a question speaks of, as it says them, in its order: whole, or how they begin, or
+    how a part of them does: 王强 of 刑事判决书（王强盗窃案）."""
+    whole = dict.fromkeys(map(_bare, doc_names))
+    found = {begun for name in whole if _is_name(begun := _begun(name, folded), name)}
+    parts = [part for name in whole if len(split := _PARTS.split(name)) > 1 for part in split if part]
+    found |= {begun for part in parts if _is_part(begun := _begun(part, folded), part)}
+    ordered = sorted(found, key=lambda each: (-len(each), each))
     own = [one for at, one in enumerate(ordered) if not any(one in other for other in ordered[:at])]
     return tuple(sorted(own, key=folded.index))
+
+
+def _is_name(begun: str, name: str) -> bool:
+    if len(begun) < 2 or begun in _FRAME:
+        return False
+    return begun == name or len(begun) >= max(_SHORTEST_NAME, (len(name) + 2) // 3)
+
+
+def _is_part(begun: str, part: str) -> bool:
+    return _is_name(begun, part) or (len(begun) > 1 and begun == _analyser().segments(part)[0])
 
 
 def others(folded: str, doc_names: Iterable[str]) -> dict[str, str]:
@@ -182,13 +198,13 @@ def _ended(name: str, text: str) -> str:
 
 
 def _words(rest: str) -> tuple[AskedWord, ...]:
-    labels = {found.group() for each in _WHICH.finditer(rest) if (found := _LABEL.match(rest, each.end()))}
+    labels = {found.group() for each in _LABELLED.finditer(rest) if (found := _LABEL.match(rest, each.end()))}
     words: dict[str, float] = {}
     run: list[str] = []
     for segment in (*_analyser().segments(_WHICH.sub("，", rest)), ""):
         word = segment.strip()
         if _tells(word):
-            is_label = any(label.startswith(word) or label.endswith(word) for label in labels)
+            is_label = word in _SELDOM_SAID or any(label.startswith(word) or label.endswith(word) for label in labels)
             words[word] = _LABEL_SHARE if is_label else 1.0
             run.append(word)
             continue

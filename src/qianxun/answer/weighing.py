@@ -21,6 +21,7 @@ NAMED: Final = 0.9  # … in the name of the document
 TOPIC: Final = 0.75  # … in the passage's first sentence
 AROUND: Final = 0.4  # … elsewhere in the passage
 ALIKE: Final = 0.9  # … for which a synonym stands
+TELLING: Final = 0.5  # of the worth of the word that tells most
 OTHER_TIME: Final = 0.55  # what a line is worth that speaks of another time
 CLAUSE, SENTENCE, NOWHERE = 1.0, 0.62, 0.5  # where the figure stands that is asked for
 _LONG: Final = 200  # characters
@@ -150,7 +151,7 @@ def _figure(asked: Asked, line: Line, worth: dict[str, float]) -> float:
     """Whether the figure that is asked for stands with what it is asked of: in one clause, or in the sentence."""
     if not asked.wants:
         return 1.0
-    telling = sorted(worth, key=lambda word: -worth[word])[:2]
+    telling = [word for word in worth if worth[word] >= TELLING * max(worth.values())]
     clauses = _CLAUSE_END.split(line.folded)
     best = NOWHERE
     for at, clause in enumerate(clauses):
