@@ -87,12 +87,13 @@ class ModelService:
         """The body of the reply to ``asked``, piece by piece, as it comes. Raises ModelUnavailable or BadModelReply.
 
         The endpoint's patience is for the first piece and for every next one, ``seconds`` and ``most`` bytes for the
-        whole. Asks again only while nothing has come. Closing the iterator closes the connection, as ``stop`` does.
+        whole. Asks again only while nothing has come, and not where that took all patience: whoever listens has waited
+        long enough. Closing the iterator closes the connection, as ``stop`` does.
         """
         body = json.dumps(asked, ensure_ascii=False).encode()
         for attempt in range(1, self._endpoint.attempts + 1):
             self._heed(stop)
-            has_come = False
+            begun, has_come = time.monotonic(), False
             try:
                 with closing(self._stream_once(path, body, most, seconds, stop)) as pieces:
                     for piece in pieces:
@@ -104,6 +105,8 @@ class ModelService:
             except TryAgain as failure:
                 if has_come:
                     raise self.unavailable(f"回复到一半断了：{failure.reason}", "请稍后再试") from failure
+                if time.monotonic() - begun >= self._endpoint.timeout_seconds:
+                    raise self.unavailable(f"试了 {attempt} 次：{failure.reason}", "请稍后再试") from failure
                 self._rest_after(attempt, failure, stop)
 
     def close(self) -> None:
