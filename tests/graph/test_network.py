@@ -208,6 +208,12 @@ def test_a_name_that_merely_looks_alike_is_taken_only_where_none_stands() -> Non
     assert match.weight < 0.5
 
 
+def test_names_of_others_take_nobodys_place() -> None:
+    crowd = [prose(100 + at, f"世界卫生组织{at}号", "某地") for at in range(200)]
+    graph = graph_of_facts([*FACTS, *crowd]).restricted({31, 32})
+    assert found(graph, "世界卫生组积") == ["世界卫生组织"]
+
+
 def test_many_names_inside_one_another_are_found_in_time() -> None:
     graph = graph_of_facts([prose(at, "哈" * at, "呵" * at) for at in range(2, 60)])
     assert found(graph, "哈" * 400)[0] == "哈" * 59

@@ -121,9 +121,10 @@ def _alike(names: Names, entity_of: Numbers, folded: str) -> Iterator[Match]:
     stands = np.isin(pairs.codes, asked)
     count = np.bincount(pairs.owners[stands], minlength=len(pairs.lengths))
     share = count / np.maximum(pairs.lengths, 1)
-    likely = np.flatnonzero((share >= ALIKE) & (pairs.lengths >= SHORTEST))
-    for form in likely[np.lexsort((likely, -count[likely], -share[likely]))][: 4 * MOST].tolist():
-        if held := _held(entity_of, (form,)):
-            places = np.flatnonzero(np.isin(asked, pairs_of(names.folded[form])))
-            start, end = int(places[0]), int(places[-1]) + 2
-            yield Match(held[0], start, end, GUESSED * float(share[form]))
+    entity = np.full(len(pairs.lengths), -1, dtype=np.int64)
+    entity[: len(entity_of)] = entity_of[: len(entity)]
+    # Names of what may not be seen are none here, or they would take the place of others.
+    likely = np.flatnonzero((entity >= 0) & (share >= ALIKE) & (pairs.lengths >= SHORTEST))
+    for form in likely[np.lexsort((entity[likely], -count[likely], -share[likely]))][:MOST].tolist():
+        places = np.flatnonzero(np.isin(asked, pairs_of(names.folded[form])))
+        yield Match(int(entity[form]), int(places[0]), int(places[-1]) + 2, GUESSED * float(share[form]))
