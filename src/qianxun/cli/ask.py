@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -37,27 +37,33 @@ class QueryMode(StrEnum):
     auto = "auto"
 
 
+ModeOption: TypeAlias = Annotated[
+    QueryMode,
+    typer.Option(
+        help="naive 向量；local 实体及近邻；global 社区；hybrid 前两者；mix 图谱与检索；bypass 不检索；"
+        "auto 看问题 · how to look things up"
+    ),
+]
+TopOption: TypeAlias = Annotated[
+    int | None, typer.Option("--top-k", "-k", metavar="N", help="最多用几块资料 · at most so many sources")
+]
+ImageOption: TypeAlias = Annotated[
+    list[Path] | None, typer.Option("--image", metavar="F", help="带上一张图片，可多次 · with a picture")
+]
+TableOption: TypeAlias = Annotated[
+    list[Path] | None, typer.Option("--table", metavar="F", help="带上一个表格文件，可多次 · with a table")
+]
+
+
 def ask(
     context: typer.Context,
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="问题 · the question")],
     kb: BaseOption,
-    mode: Annotated[
-        QueryMode,
-        typer.Option(
-            help="naive 向量；local 实体及近邻；global 社区；hybrid 前两者；mix 图谱与检索；bypass 不检索；"
-            "auto 看问题 · how to look things up"
-        ),
-    ] = QueryMode.mix,
+    mode: ModeOption = QueryMode.mix,
     stream: Annotated[bool, typer.Option("--stream", help="一边写一边显示 · show it as it comes")] = False,
-    top_k: Annotated[
-        int | None, typer.Option("--top-k", "-k", metavar="N", help="最多用几块资料 · at most so many sources")
-    ] = None,
-    image: Annotated[
-        list[Path] | None, typer.Option("--image", metavar="F", help="带上一张图片，可多次 · with a picture")
-    ] = None,
-    table: Annotated[
-        list[Path] | None, typer.Option("--table", metavar="F", help="带上一个表格文件，可多次 · with a table")
-    ] = None,
+    top_k: TopOption = None,
+    image: ImageOption = None,
+    table: TableOption = None,
     doc: DocOption = None,
     user: UserOption = None,
     project: ProjectOption = None,
