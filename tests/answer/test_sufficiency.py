@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from qianxun.answer.generate import AnswerGenerator
-from qianxun.answer.sufficiency import sufficiency
 from qianxun.answer_types import Passage
 
 

@@ -59,7 +59,7 @@ _FRAME: Final = _listed("""
 _SELDOM_SAID: Final = _listed(
     "大小 剂量 用量 尺寸 长度 高度 重量 温度 时长 用法 服用 口服 使用 患有"
 )  # beside what is asked
-_LABEL_SHARE: Final = 0.4
+_LABEL_SHARE: Final = 0.3
 _PHRASE_SHARE: Final = 0.5  # of words that stand side by side: 总 and 负债 are not yet 总负债
 _LONGEST_PHRASE: Final = 4  # words
 _MEASURING: Final = re.compile("[总]?[量额数率值]$")
@@ -206,8 +206,9 @@ def _words(rest: str) -> tuple[AskedWord, ...]:
         if _tells(word):
             is_label = word in _SELDOM_SAID or any(label.startswith(word) or label.endswith(word) for label in labels)
             words[word] = _LABEL_SHARE if is_label else 1.0
-            run.append(word)
-            continue
+            if not is_label:
+                run.append(word)
+                continue
         if 1 < len(run) <= _LONGEST_PHRASE:
             words["".join(run)] = _PHRASE_SHARE
         run = []
