@@ -133,10 +133,15 @@ class AnswerGenerator:
         """Whether these passages can answer the question, and why not."""
         return sufficiency(query, as_context(context).passages, self.reader)
 
+    def consider(self, query: str, context: Given) -> tuple[Sufficiency, Answer]:
+        """Whether these passages can answer the question, and what their own sentences answer: both read once."""
+        evidenced = read(query, as_context(context).passages)
+        judged = enough(evidenced)
+        quoted = extract(evidenced.asked, evidenced.weighed) if judged else ()
+        return judged, _joined(quoted) if quoted else declined(query)
+
     def _extracted(self, query: str, given: AnswerContext) -> Answer:
-        evidenced = read(query, given.passages)
-        quoted = extract(evidenced.asked, evidenced.weighed) if enough(evidenced) else ()
-        return _joined(quoted) if quoted else declined(query)
+        return self.consider(query, given)[1]
 
     def _finished(self, query: str, given: AnswerContext, draft: _Draft) -> Answer:
         """The model's answer without what was dropped; where nothing is left that is cited, the passages' own."""

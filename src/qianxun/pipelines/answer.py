@@ -139,8 +139,8 @@ async def retrieve(answering: Answering, state: AnswerState) -> AnswerState:
 async def grade_documents(answering: Answering, state: AnswerState) -> AnswerState:
     """Whether what was found can answer the question."""
     started = time.perf_counter()
-    grade, found, step = await graded(answering, state)
-    return _told(replace(state, grade=grade, found=found), "grade_documents", step, started)
+    state, step = await graded(answering, state)
+    return _told(state, "grade_documents", step, started)
 
 
 def after_grade(state: AnswerState) -> Literal["refine_query", "generate_answer"]:
@@ -184,7 +184,9 @@ async def still_there(answering: Answering, state: AnswerState) -> AnswerState:
     keys = state.rests_on
     if len(await read(answering.base, chunks.by_keys, sorted(keys))) == len(keys):
         return state
-    anew = replace(state, found=(), graph=NO_CONTEXT, table=None, grade=None, asked=(), wording=state.asked[0])
+    anew = replace(
+        state, found=(), graph=NO_CONTEXT, table=None, grade=None, draft=None, asked=(), wording=state.asked[0]
+    )
     return await grade_documents(answering, await retrieve(answering, anew))
 
 

@@ -93,6 +93,7 @@ class AnswerState:
     graph: GraphContext = NO_CONTEXT
     table: TableReply | None = None
     grade: Grade | None = None
+    draft: Answer | None = None  # in the sources' own sentences, where these are enough
     answer: Answer | None = None
     trace: tuple[TraceStep, ...] = ()
     degraded: tuple[Degraded, ...] = ()

@@ -95,8 +95,10 @@ class Writing:
             return Answer(SMALL_TALK[small_talk_kind(state.query)] if is_small_talk else BYPASSED, form="direct")
         if is_overview(state):
             return overview(state)
-        # Whoever graded by rules has looked as closely as whoever would write by rules.
-        return declined(state.question) if state.grade is not None and not state.grade.is_enough else None
+        # Whoever graded by rules has read as closely as whoever would write by rules.
+        if state.grade is not None and not state.grade.is_enough:
+            return declined(state.question)
+        return state.draft
 
     def _written(self) -> Answer:
         question, history = self.state.question, _messages(self.state)

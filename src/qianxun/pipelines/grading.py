@@ -7,16 +7,16 @@ is asked in the cases between clearly yes and nothing at all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from qianxun.answer.generate import AnswerGenerator
-from qianxun.answer_types import Passage
+from qianxun.answer_types import Answer, Passage
 from qianxun.pipelines.answer_state import AnswerState, Grade, Step
-from qianxun.pipelines.answering import Answering, context_of, reader_of
+from qianxun.pipelines.answering import Answering, context_of
 from qianxun.pipelines.model_step import adviser, asked_model, list_of
 from qianxun.pipelines.overviews import is_overview
-from qianxun.types import Found
 
 CLEARLY: Final = 0.85  # a fit above which nobody need be asked; whoever writes may still find that it is not enough
 SHOWN: Final = 10  # passages that a model is shown
@@ -30,17 +30,18 @@ _TASK: Final = (
 )
 
 
-async def graded(answering: Answering, state: AnswerState) -> tuple[Grade, tuple[Found, ...], Step]:
-    """The grade, and what was found with the relevant first."""
-    passages = context_of(state).passages
+async def graded(answering: Answering, state: AnswerState) -> tuple[AnswerState, Step]:
+    """The state with its grade, and with what was found, the relevant first."""
     if state.grade is not None and not state.has_new:
-        return state.grade, state.found, Step("rules", {**_said(state.grade), "unchanged": True})
-    by_rules = await _by_rules(answering, state, passages)
+        return state, Step("rules", {**_said(state.grade), "unchanged": True})
+    passages = context_of(state).passages
+    by_rules, draft = await _by_rules(state, passages)
+    state = replace(state, grade=by_rules, draft=draft)
     if not passages or _is_clear(by_rules):
-        return by_rules, state.found, Step("rules", _said(by_rules))
+        return state, Step("rules", _said(by_rules))
     model, failed = await adviser(answering.base, state.degraded)
     if model is None:
-        return by_rules, state.found, Step("rules", _said(by_rules), failed)
+        return state, Step("rules", _said(by_rules), failed)
     shown = [{"n": each.number, "name": each.doc_name, "text": each.text[:SHOWN_LENGTH]} for each in passages[:SHOWN]]
     told, broken = await asked_model(
         answering.base,
@@ -52,24 +53,31 @@ async def graded(answering: Answering, state: AnswerState) -> tuple[Grade, tuple
         seconds=answering.step_seconds,
     )
     if told is None:
-        return by_rules, state.found, Step("rules", _said(by_rules), (*failed, *broken))
-    relevant, is_enough, missing = told
-    grade = Grade(is_enough, by_rules.relevance, by_rules.coverage, missing)
+        return state, Step("rules", _said(by_rules), (*failed, *broken))
+    state = _by_model(state, passages, *told)
+    return state, Step(f"model:{model.name}", {**_said(state.grade), "relevant": sorted(told[0])}, failed)
+
+
+def _by_model(
+    state: AnswerState, passages: Sequence[Passage], relevant: frozenset[int], is_enough: bool, missing: str
+) -> AnswerState:
     chosen = {each.chunk_id for each in passages if each.number in relevant}
     found = sorted(state.found, key=lambda each: each.chunk.chunk_id not in chosen)
-    return grade, tuple(found), Step(f"model:{model.name}", {**_said(grade), "relevant": sorted(relevant)}, failed)
+    grade = replace(state.grade or Grade(is_enough), is_enough=is_enough, reason=missing)
+    return replace(state, grade=grade, found=tuple(found))
 
 
-async def _by_rules(answering: Answering, state: AnswerState, passages: tuple[Passage, ...]) -> Grade:
+async def _by_rules(state: AnswerState, passages: Sequence[Passage]) -> tuple[Grade, Answer | None]:
+    """The grade; and, where it took the reading of every sentence, the answer that these give themselves."""
     if state.table is not None:
-        return Grade(True, 1.0, 1.0, "表格的单元格给出了确切的答案")
+        return Grade(True, 1.0, 1.0, "表格的单元格给出了确切的答案"), None
     if is_overview(state):
-        return Grade(True, 1.0, 1.0, "问的是全部资料，图谱的社区概括了它们")
+        return Grade(True, 1.0, 1.0, "问的是全部资料，图谱的社区概括了它们"), None
     if not passages:
-        return Grade(False, reason="没有检索到资料")
-    generator = AnswerGenerator(reader=reader_of(answering.base))
-    judged = await asyncio.to_thread(generator.judge, state.question, passages)
-    return Grade(judged.is_enough, max(each.score for each in passages), judged.fit, judged.reason)
+        return Grade(False, reason="没有检索到资料"), None
+    judged, answer = await asyncio.to_thread(AnswerGenerator().consider, state.question, passages)
+    grade = Grade(not answer.is_declined, max(each.score for each in passages), judged.fit, judged.reason)
+    return grade, None if answer.is_declined else answer
 
 
 def _is_clear(grade: Grade) -> bool:
@@ -85,7 +93,9 @@ def _read(told: Mapping[str, Any]) -> tuple[frozenset[int], bool, str]:
     return frozenset(list_of(told, "relevant", int, 100)), enough, missing.strip()[:300]
 
 
-def _said(grade: Grade) -> dict[str, Any]:
+def _said(grade: Grade | None) -> dict[str, Any]:
+    if grade is None:
+        return {}
     return {
         "enough": grade.is_enough,
         "relevance": round(grade.relevance, 4),

@@ -27,6 +27,7 @@ KNOWN: Final = (
     "graph",
     "table",
     "grade",
+    "draft",
     "trace",
     "degraded",
     "steps",
