@@ -298,7 +298,7 @@ def matches(where: Filter, attributes: Attributes) -> bool:
         case Eq(name, value):
             return any(same_scalar(value, held) for held in attributes.values(name))
         case In(name, values):
-            return any(same_scalar(v, held) for v in values for held in attributes.values(name))
+            return any(_is_among(held, values) for held in attributes.values(name))
         case Range():
             return any(_within(where, held) for held in attributes.values(where.field))
         case And(parts):
@@ -307,6 +307,11 @@ def matches(where: Filter, attributes: Attributes) -> bool:
             return any(matches(part, attributes) for part in parts)
         case Not(part):
             return not matches(part, attributes)
+
+
+def _is_among(held: Scalar, values: tuple[Scalar, ...]) -> bool:
+    """A string equals nothing but that string, as for Python: a thousand document ids are compared in one go."""
+    return held in values if isinstance(held, str) else any(same_scalar(value, held) for value in values)
 
 
 def _within(where: Range, value: Scalar) -> bool:
