@@ -20,7 +20,7 @@ from qianxun.pipelines.base import OpenBase, in_model_thread
 from qianxun.pipelines.model_step import stoppable, writer
 from qianxun.pipelines.overviews import is_overview, overview
 from qianxun.pipelines.question_kinds import small_talk_kind
-from qianxun.pipelines.streaming import streamed
+from qianxun.pipelines.streaming import part_from, streamed
 from qianxun.ports import never
 from qianxun.types import Degraded, Message
 
@@ -53,12 +53,15 @@ class Writing:
             return self._told(await asyncio.to_thread(self._written))
         left = threading.Event()
         leaving = replace(self, generator=replace(self.generator, llm=stoppable(model, left.is_set)))
+        reading = asyncio.ensure_future(in_model_thread(self.base, "chat", model.name, leaving._written))
         try:
-            answer = await in_model_thread(self.base, "chat", model.name, leaving._written)
+            answer = await asyncio.shield(reading)
         except ModelError as error:  # no thread is free for it
             answer = await self._without_model(error)
-        finally:
-            left.set()  # whoever leaves ends the model's call
+        except asyncio.CancelledError:  # whoever leaves ends the model's call
+            left.set()
+            part_from(reading)
+            raise
         return self._told(answer)
 
     async def events(self) -> AsyncGenerator[AnswerEvent, None]:

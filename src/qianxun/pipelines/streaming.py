@@ -11,6 +11,7 @@ from qianxun.pipelines.base import OpenBase, in_model_thread
 
 Item = TypeVar("Item")
 _END: Final = object()
+PARTING_SECONDS: Final = 1.0
 
 
 async def streamed(
@@ -43,5 +44,11 @@ async def streamed(
         await reading
     finally:
         is_left.set()
-        if not reading.cancel() and not reading.cancelled():
-            reading.exception()  # which nobody listens to any more
+        part_from(reading)
+
+
+def part_from(reading: asyncio.Future[Any]) -> None:
+    """Leaves a call that has been told to stop. It has a while to notice before it is given up: all who listen may
+    leave in one moment, and that is no fault of the model's."""
+    reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # which nobody listens to any more
+    asyncio.get_running_loop().call_later(PARTING_SECONDS, reading.cancel)
