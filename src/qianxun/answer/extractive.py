@@ -28,10 +28,11 @@ FIGURE: Final = 0.3  # what each figure adds
 PLAIN: Final = 0.6  # what a line without figures is worth
 MOST_FIGURES: Final = 4
 ON_TOPIC: Final[dict[AskedKind, float]] = {"explain": 0.55, "summary": 0.4}  # of the best line's topic
-ON_NAMED: Final = 0.4  # of that, where all lines are of the document that the question names
+ON_NAMED: Final = 0.85  # of that, where all lines are of the document that the question names
 _REFERS_BACK: Final = re.compile(
     "(?:因此|同时|此外|然而|但|而)?[，,]?(?:这|该|此(?!外)|上述|以上|其中|他|她|它|其(?!次|他))"
 )
+_CANDIDATES: Final = 80  # lines that are compared with each other
 _LONGEST: Final = 600  # characters of a line that is shown: more is not a sentence
 
 
@@ -80,13 +81,13 @@ def _understood(chosen: Sequence[Weighed], before: Mapping[int, Weighed]) -> lis
 
 
 def _speaks_of(weighed: Weighed, name: str) -> bool:
-    return name in fold(weighed.line.passage.doc_name) or name in weighed.line.folded
+    return name in weighed.line.name or name in weighed.line.folded
 
 
 def _picked(asked: Asked, offered: Sequence[Weighed]) -> list[Weighed]:
     """The best line, then what adds most to those chosen, as long as it comes near the best."""
     worth = _worth(asked, offered)
-    left = sorted(offered, key=lambda each: (-worth[each.line.at], each.line.at))
+    left = sorted(offered, key=lambda each: (-worth[each.line.at], each.line.at))[:_CANDIDATES]
     chosen: list[Weighed] = []
     while left and len(chosen) < MOST[asked.kind]:
         news = {each.line.at: worth[each.line.at] * _news(each, chosen, asked) for each in left}
@@ -94,7 +95,8 @@ def _picked(asked: Asked, offered: Sequence[Weighed]) -> list[Weighed]:
         if chosen and news[best.line.at] < _NEAR[asked.kind] * worth[chosen[0].line.at]:
             break
         chosen.append(best)
-        left = [each for each in left if each is not best and not _repeats(each, best)]
+        said = frozenset(grams(best.line.text))
+        left = [each for each in left if each is not best and not _repeats(each, said)]
     return chosen
 
 
@@ -131,9 +133,9 @@ def _news(weighed: Weighed, chosen: Iterable[Weighed], asked: Asked) -> float:
     return 0.7 + 0.3 * len(fresh) / max(len(own), 1)
 
 
-def _repeats(weighed: Weighed, chosen: Weighed) -> bool:
+def _repeats(weighed: Weighed, said: frozenset[str]) -> bool:
     own = {gram for gram in grams(weighed.line.text) if len(gram) > 1}
-    return len(own.intersection(grams(chosen.line.text))) >= _REPEATS * len(own)
+    return len(own & said) >= _REPEATS * len(own)
 
 
 def _subject(weighed: Weighed) -> str:

@@ -7,11 +7,23 @@ another figure much better than every place of its own, it was taken from the wr
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from qianxun.answer.figures import Code, Day, Figure, Number, Share, measured, placed, prepared, same_amount
+from qianxun.answer.figures import (
+    Code,
+    Day,
+    Figure,
+    Number,
+    Placed,
+    Share,
+    measured,
+    placed,
+    prepared,
+    same_amount,
+)
 from qianxun.chinese import grams
 
 FITS: Final = 0.4  # of the words around a figure stand around another in the source
@@ -33,22 +45,24 @@ class Occurrence:
 def occurrences(text: str) -> list[Occurrence]:
     folded = prepared(text)
     found = placed(folded)
-    taken = [(each.start, each.end) for each in found]
+    bare = _without_figures(folded, found)
     clauses = [match.span() for match in _CLAUSE.finditer(folded) if match.group()]
-    told = [_without_figures(folded, span, taken) for span in clauses]
+    told = [_pairs(bare[start:end]) for start, end in clauses]
     ends = [bool(_SENTENCE_END.search(folded[start:end])) for start, end in clauses]
+    starts = [start for start, _ in clauses]
     places = []
     for each in found:
-        at = next((n for n, (start, end) in enumerate(clauses) if start <= each.start < end), None)
-        if at is not None:
-            places.append(Occurrence(each.figure, _around(at, told, ends), _whole(at, told, ends)))
+        at = bisect_right(starts, each.start) - 1
+        places.append(Occurrence(each.figure, _around(at, told, ends), _whole(at, told, ends)))
     return places
 
 
-def _without_figures(text: str, clause: tuple[int, int], taken: Sequence[tuple[int, int]]) -> frozenset[str]:
-    start, end = clause
-    kept = "".join(" " if any(a <= at < b for a, b in taken) else text[at] for at in range(start, end))
-    return _pairs(kept)
+def _without_figures(text: str, found: Sequence[Placed]) -> str:
+    kept, last = [], 0
+    for each in found:
+        kept += [text[last : each.start], " " * (each.end - each.start)]
+        last = each.end
+    return "".join((*kept, text[last:]))
 
 
 def _pairs(text: str) -> frozenset[str]:

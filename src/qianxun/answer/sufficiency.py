@@ -9,7 +9,6 @@ from typing import Final
 from qianxun.answer.asked import Asked, AskedKind, read_question
 from qianxun.answer.weighing import Weighed, held, lines, weigh
 from qianxun.answer_types import Passage
-from qianxun.chinese import fold
 from qianxun.ports import RerankModel
 
 ENOUGH: Final[dict[AskedKind, float]] = {"fact": 0.6, "explain": 0.37, "comparison": 0.24, "summary": 0.35}
@@ -84,4 +83,4 @@ def _stands_out(weighed: Weighed, usual: float) -> float:
 
 
 def _is_of(weighed: Weighed, name: str) -> bool:
-    return name in fold(weighed.line.passage.doc_name) or name in fold(weighed.line.passage.text)
+    return name in weighed.line.name or name in weighed.line.around

@@ -37,6 +37,8 @@ class Line:
     folded: str
     before: str
     first: str  # of the passage
+    around: str  # the whole passage, folded
+    name: str  # of its document, folded
     passage: Passage
     start: int  # in the passage's text
     at: int  # its place among all lines
@@ -59,12 +61,13 @@ def lines(passages: Sequence[Passage]) -> list[Line]:
     found: list[Line] = []
     for passage in passages:
         before = first = ""
-        titles = {fold(passage.doc_name), *(fold(str(each)) for each in passage.metadata.get("headings") or ())}
+        around, name = fold(passage.text), fold(passage.doc_name)
+        titles = {name, *(fold(str(each)) for each in passage.metadata.get("headings") or ())}
         for start, text in _sentences(passage.text):
             folded = fold(text)
             if folded in titles or _is_heading(text):
                 continue
-            found.append(Line(text, folded, before, first, passage, start, len(found)))
+            found.append(Line(text, folded, before, first, around, name, passage, start, len(found)))
             before, first = folded, first or folded
     return found
 
@@ -118,9 +121,9 @@ def _held_by(word: str, line: Line) -> float:
     here = held(word, line.folded)
     if here >= NAMED:
         return here
-    if word in fold(line.passage.doc_name):
+    if word in line.name:
         return NAMED
-    around = AROUND if word in fold(line.passage.text) else 0.0
+    around = AROUND if word in line.around else 0.0
     return max(here, around, BEFORE * held(word, line.before), TOPIC * held(word, line.first))
 
 
@@ -195,8 +198,6 @@ def _at(day: Day, here: Evidence, whole: Evidence, document: Evidence) -> float:
 
 
 def _is_own(asked: Asked, line: Line) -> bool:
-    text = fold(line.passage.text)
     if asked.names:
-        return any(name in fold(line.passage.doc_name) or name in text for name in asked.names)
-    needed = asked.others.get(line.passage.doc_name, "")
-    return needed in text
+        return any(name in line.name or name in line.around for name in asked.names)
+    return asked.others.get(line.passage.doc_name, "") in line.around
