@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qianxun.chinese import Analyser
-from qianxun.graph.global_search import overview
+from qianxun.graph.global_search import central_themes, overview
 from qianxun.graph.network import KnowledgeGraph, graph_of_facts
 from qianxun.graph.question import read_question
 from tests.graph.telling import triple
@@ -44,3 +44,12 @@ def test_scores_are_within_bounds_and_sorted() -> None:
 
 def test_a_graph_of_nothing_has_no_themes() -> None:
     assert seen(graph_of_facts([]), "绍兴") == ([], [])
+
+
+def test_without_a_question_the_communities_of_most_weight_come_whole() -> None:
+    graph = graph_of_facts([*FILMS, *TOWNS, triple(31, "甲", "乙", "丙")])
+    themes = [{graph.name(row) for row in theme.entities} for theme in central_themes(graph, 5)]
+    assert len(themes) == 3
+    assert themes[-1] == {"甲", "丙"}
+    assert {len(each) for each in themes[:2]} == {6}
+    assert len(central_themes(graph, 1)) == 1

@@ -61,7 +61,7 @@ def central_themes(graph: KnowledgeGraph, limit: int) -> tuple[Theme, ...]:
     score = _scores(graph, np.zeros(len(graph.ties)))
     groups = graph.communities.groups()
     order = [at for at in np.lexsort((np.arange(len(score)), -score)).tolist() if len(groups[at]) > 1]
-    return tuple(Theme(_members(graph, groups[at]), float(score[at])) for at in order[:limit])
+    return tuple(Theme(_members(graph, at), float(score[at])) for at in order[:limit])
 
 
 def _asked(graph: KnowledgeGraph, question: Question) -> Scores:
