@@ -28,7 +28,7 @@ FIGURE: Final = 0.3  # what each figure adds
 PLAIN: Final = 0.6  # what a line without figures is worth
 MOST_FIGURES: Final = 4
 ON_TOPIC: Final[dict[AskedKind, float]] = {"explain": 0.55, "summary": 0.4}  # of the best line's topic
-ON_NAMED: Final = 0.85  # of that, where all lines are of the document that the question names
+ON_NAMED: Final = 0.6  # of that, where all lines are of the document that the question names
 _REFERS_BACK: Final = re.compile(
     "(?:因此|同时|此外|然而|但|而)?[，,]?(?:这|该|此(?!外)|上述|以上|其中|他|她|它|其(?!次|他))"
 )

@@ -95,11 +95,12 @@ def _sentences(text: str) -> Iterator[tuple[int, str]]:
 def weigh(asked: Asked, offered: Sequence[Line]) -> list[Weighed]:
     """Every line, in order. A word counts by how rare it is among the lines: what none of them has counts most."""
     worth = _worth(asked, offered)
-    whole = sum(worth.values()) or 1.0
+    whole = sum(worth.values())
+    all_told = 1.0 if asked.names or asked.kind == "summary" else 0.0  # 介绍一下甲公司: whatever is said of it
     evidence = _evidence(offered)
     found = []
     for line in offered:
-        held = sum(worth[word] * _held_by(word, line) for word in worth) / whole
+        held = sum(worth[word] * _held_by(word, line) for word in worth) / whole if whole else all_told
         figure = _figure(asked, line, worth)
         when = _when(asked, line, evidence[line.passage.number], evidence[line.passage.doc_name])
         found.append(
@@ -154,7 +155,7 @@ def _figure(asked: Asked, line: Line, worth: dict[str, float]) -> float:
     """Whether the figure that is asked for stands with what it is asked of: in one clause, or in the sentence."""
     if not asked.wants:
         return 1.0
-    telling = [word for word in worth if worth[word] >= TELLING * max(worth.values())]
+    telling = [word for word in worth if worth[word] >= TELLING * max(worth.values())] or [""]
     clauses = _CLAUSE_END.split(line.folded)
     best = NOWHERE
     for at, clause in enumerate(clauses):

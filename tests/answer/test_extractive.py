@@ -1,0 +1,73 @@
+"""Answers of whole sentences: what was asked for, of whom it was asked, nothing cut short."""
+
+from __future__ import annotations
+
+import re
+
+from qianxun.answer.generate import AnswerGenerator
+from qianxun.answer_types import Passage
+
+REPORTS = tuple(
+    Passage(number, f"d{number}", name, f"c{number}", text, score=0.9)
+    for number, (name, text) in enumerate(
+        (
+            (
+                "甲木家具有限公司",
+                "引言\n2020年，公司营业收入为8亿元，净利润为1.2亿元；其中出口不足一成。这一业绩创下新高。",
+            ),
+            (
+                "乙水科技有限公司",
+                "2020年，公司营业收入为3亿元。除非另有约定，股利不得在亏损年度分发。净利润为0.4亿元。",
+            ),
+            ("甲木家具有限公司", "2020年5月，公司在苏州建成了新工厂，投资2亿元。新工厂提高了产能。公司没有裁员。"),
+        ),
+        start=1,
+    )
+)
+
+
+def _ask(question: str) -> str:
+    return AnswerGenerator().generate(question, REPORTS).answer
+
+
+def test_a_fact_is_the_sentence_that_tells_it_and_no_clause_is_cut() -> None:
+    answer = _ask("甲木家具有限公司2020年的净利润是多少？")
+    assert answer == "2020年，公司营业收入为8亿元，净利润为1.2亿元；其中出口不足一成。[1]"
+
+
+def test_another_subjects_figure_is_never_given() -> None:
+    assert "0.4亿元" not in _ask("甲木家具有限公司2020年的净利润是多少？")
+    assert "8亿元" not in _ask("乙水科技有限公司2020年的营业收入是多少？")
+
+
+def test_a_comparison_has_a_line_of_each_side_that_says_whose_it_is() -> None:
+    lines = _ask("比较甲木家具有限公司和乙水科技有限公司2020年的营业收入，哪家更高？").splitlines()
+    assert lines[0].startswith("- 甲木家具有限公司：")
+    assert "8亿元" in lines[0]
+    assert lines[-1].startswith("- 乙水科技有限公司：")
+    assert "3亿元" in lines[-1]
+
+
+def test_a_sentence_that_refers_back_comes_with_the_one_it_refers_to() -> None:
+    answer = _ask("甲木家具有限公司的业绩创下了什么新高？")
+    assert answer.index("8亿元") < answer.index("这一业绩")
+
+
+def test_conditions_and_negations_stay() -> None:
+    assert "除非另有约定" in _ask("乙水科技有限公司的股利在亏损年度可以分发吗？")
+    assert "没有裁员" in _ask("甲木家具有限公司裁员了吗？")
+
+
+def test_every_sentence_stands_word_for_word_in_its_source() -> None:
+    whole = "\n".join(each.text for each in REPORTS)
+    for question in ("结合甲木家具有限公司的报告，总结其2020年的表现。", "甲木家具有限公司是如何提高产能的？"):
+        answer = AnswerGenerator().generate(question, REPORTS)
+        assert answer.citations
+        for each in answer.citations:
+            told = re.sub("^- ", "", answer.answer[each.start : each.end])
+            assert told in whole, told
+
+
+def test_the_same_question_gets_the_same_answer() -> None:
+    question = "结合甲木家具有限公司的报告，总结其2020年的表现。"
+    assert len({_ask(question) for _ in range(3)}) == 1
