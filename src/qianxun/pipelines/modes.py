@@ -34,7 +34,7 @@ from qianxun.pipelines.judging import RERANKED, read_again
 from qianxun.pipelines.mode_context import context_of
 from qianxun.pipelines.mode_results import UNRELATED, Results
 from qianxun.pipelines.options import TOP_K_LIMIT, Mode, RecallOptions, check
-from qianxun.pipelines.recall import asked_for, newest_only, recall
+from qianxun.pipelines.recall import asked_for, generation_of, newest_only, recall
 from qianxun.pipelines.steps import Steps
 from qianxun.rank.mix import either, mixed, supported
 from qianxun.types import NOTHING, Degraded, Found, Ranking, Recall, StepTime
@@ -58,6 +58,7 @@ class ModeRecall:
     steps: tuple[StepTime, ...] = ()
     seconds: float = 0.0
     trace_id: str = ""
+    generation: str = ""  # the state of the base that was searched; "" where none was
 
 
 class Surroundings(Protocol):
@@ -100,6 +101,7 @@ async def gather(
         steps=tuple(looking.steps.done),
         seconds=time.perf_counter() - started,
         trace_id=trace_id,
+        generation=looking.generation,
     )
 
 
@@ -121,6 +123,7 @@ class Looking:
     has_graph: bool = False  # it was asked for
     failed: RecallFailed | None = None  # why the base's own search did not answer
     elsewhere: Surroundings | None = None
+    generation: str = ""
 
     async def recalled(self, mode: Mode = "hybrid") -> Recall | None:
         """What the base's own search finds, as deep as it goes; None where no arm of it answers, which is said."""
@@ -227,10 +230,11 @@ class Looking:
 
 async def _begun(base: OpenBase, query: str, options: RecallOptions) -> Looking:
     with base.serving.lent() as serving:
+        generation = str(await generation_of(base, serving))
         asked = await asked_for(base, serving, query, options, rewritings=())
     own = base.terms.own(base.about.config)
     question = read_question(asked.queries[0].text, base.analyser, own)
-    return Looking(base, query, asked, question, options)
+    return Looking(base, query, asked, question, options, generation=generation)
 
 
 def _ranking(recalled: Recall | None) -> Ranking:
