@@ -10,6 +10,7 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -27,6 +28,7 @@ STATEMENT: Final = ("chunk", "source", "target", "type", "start", "end")
 ALIAS: Final = ("chunk", "name", "alias", "start", "end")
 SENTENCE: Final = ("chunk", "start", "end")
 
+DIGEST: Final = 8
 _BRACKETS: Final = re.compile(r"[(（\[【〔].*?[)）\]】〕]|[《》〈〉“”\"「」『』]")
 _PARTS: Final = re.compile(r"[·・•‧\s]+")
 _COMPACT_AT: Final = 0.5  # columns are written anew once so large a share of their chunks has gone
@@ -47,13 +49,19 @@ def pairs_of(text: str) -> Numbers:
     return codes[:-1] * 0x110000 + codes[1:]
 
 
+def digest_of(folded: str) -> bytes:
+    """What an entity of this name is known by: depends on nothing else."""
+    return blake2b(folded.encode("utf-8", "surrogatepass"), digest_size=DIGEST).digest()
+
+
 @dataclass
 class Names:
-    """Every name that ever came, as it was written and as it is compared."""
+    """Names as they were written and as they are compared. They only grow."""
 
     written: list[str] = field(default_factory=list)
     folded: list[str] = field(default_factory=list)
     form_of: array[int] = field(default_factory=lambda: array("q"))  # written → folded
+    digests: bytearray = field(default_factory=bytearray)  # of the folded names, DIGEST bytes each
     _written: dict[str, int] = field(default_factory=dict)
     forms: dict[str, int] = field(default_factory=dict)
     bare: dict[str, list[int]] = field(default_factory=dict)  # without brackets and quotes → folded
@@ -61,14 +69,18 @@ class Names:
     _pairs: Pairs | None = None
 
     def pairs(self) -> Pairs:
-        """Those of all forms there are; made when somebody asks, and again when there are more."""
+        """Those of all forms there are; made when somebody asks, and more when there are."""
         count = len(self.folded)
-        held = self._pairs
-        if held is None or len(held.lengths) != count:
-            made = [pairs_of(form) for form in self.folded[:count]]
+        held = self._pairs or Pairs(*(np.empty(0, dtype=np.int64),) * 3)
+        known = len(held.lengths)
+        if known < count:
+            made = [pairs_of(form) for form in self.folded[known:count]]
             lengths = np.array([len(each) for each in made], dtype=np.int64)
-            codes = np.concatenate(made) if made else np.empty(0, dtype=np.int64)
-            held = self._pairs = Pairs(codes, np.repeat(np.arange(count), lengths), lengths)
+            held = self._pairs = Pairs(
+                np.concatenate([held.codes, *made]),
+                np.concatenate([held.owners, np.repeat(np.arange(known, count), lengths)]),
+                np.concatenate([held.lengths, lengths]),
+            )
         return held
 
     def number(self, name: str) -> int:
@@ -86,6 +98,7 @@ class Names:
             return held
         number = self.forms[folded] = len(self.folded)
         self.folded.append(folded)
+        self.digests += digest_of(folded)
         short = _BRACKETS.sub("", folded).strip()
         if short != folded and len(short) > 1:
             self.bare.setdefault(short, []).append(number)
@@ -153,7 +166,17 @@ class FactColumns:
             self._sentences.extend((row, start, end))
 
     def _compact(self) -> None:
+        """Without the chunks that are gone, and without the names that only these told: graphs that were handed out
+        have the names that they were made with."""
         kept = self.kept()
+        columns = ((kept.mentions, [1]), (kept.statements, [1, 2]), (kept.aliases, [1, 2]))
+        used = np.unique(np.concatenate([table[:, at].reshape(-1) for table, at in columns]))
+        names = Names()
+        number = np.zeros(len(self.names.written), dtype=np.int64)
+        number[used] = [names.number(self.names.written[at]) for at in used.tolist()]
+        for table, at in columns:
+            table[:, at] = number[table[:, at]]
+        self.names = names
         self._keys = array("q", kept.keys.tobytes())
         self._rows = {key: row for row, key in enumerate(self._keys)}
         self._mentions = array("q", kept.mentions.tobytes())
