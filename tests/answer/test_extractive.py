@@ -68,6 +68,13 @@ def test_every_sentence_stands_word_for_word_in_its_source() -> None:
             assert told in whole, told
 
 
+def test_english_questions_are_answered_and_declined_too() -> None:
+    tower = [{"text": "The Eiffel Tower is 330 metres tall. It was built in 1889.", "doc_name": "Eiffel Tower"}]
+    assert "330" in AnswerGenerator().generate("How tall is the Eiffel Tower?", tower).answer
+    assert "1889" in AnswerGenerator().generate("When was the Eiffel Tower built?", tower).answer
+    assert AnswerGenerator().generate("Who designed the Louvre?", tower).is_declined
+
+
 def test_the_same_question_gets_the_same_answer() -> None:
     question = "结合甲木家具有限公司的报告，总结其2020年的表现。"
     assert len({_ask(question) for _ in range(3)}) == 1

@@ -48,6 +48,7 @@ _LABELLED: Final = re.compile(  # what follows is what the answer is called, not
 )
 _LABEL: Final = re.compile("[^,，。；;？?!！、:：的了在于是为和与及]{1,6}")
 _FRAME: Final = _listed("""
+    when where why whose whom many much there by with at from has have had
     表现 概况 要点 及其 时间 更早 更晚 更高 更低 更大 更小 早 晚
     根据 依据 结合 按照 报告 报告书 报告期 年度 其 情况 主要 相关 有关 方面 具体 内容 分别 各自 提到 提及 所述 描述
     记载 显示 中 进行 发生 采取 通过 比较 对比 相比 总结 概述 概括 归纳 简述 请 更 是多少 如何 何时 何 什么 哪些 哪个
@@ -132,10 +133,14 @@ def is_wanted(figure: Figure, asked: Asked) -> bool:
     """Whether a figure may be the one that is asked for; not if the question says it itself."""
     if figure.written in asked.figures:
         return False
-    is_time = isinstance(figure, Day) or (isinstance(figure, Number) and figure.unit in _TIMES)
-    if "time" in asked.wants and is_time:
+    if "time" in asked.wants and (isinstance(figure, Day) or (isinstance(figure, Number) and _is_time(figure))):
         return True
     return "number" in asked.wants and isinstance(figure, Number | Share)
+
+
+def _is_time(figure: Number) -> bool:
+    """Three hours, or a year that stands alone: built in 1889."""
+    return figure.unit in _TIMES or (not figure.unit and figure.digits.isdigit() and len(figure.digits) == 4)
 
 
 _TIMES: Final = _listed("年 月 个月 天 日 周 小时 分钟 秒 季度 岁 周岁 星期 个星期 h min")

@@ -122,7 +122,9 @@ _PARTS: Final = re.compile(
     rf"|(?P<percent>{_ARABIC})\s?(?:%|个?百分点)|(?P<mille>{_ARABIC})\s?‰"
     rf"|(?P<tenths>[{_HAN_DIGIT}]|\d)成(?![立为员本功绩交就分都长熟果])(?P<half>半)?|(?P<halved>一半)"
 )
-_CODE: Final = re.compile(r"(?<![a-z0-9])[a-z][a-z]*(?:[-/ ]?\d[\d.-]*[a-z]*)+(?![a-z0-9])")
+_CODE: Final = re.compile(
+    r"(?<![a-z0-9])[a-z]+(?:[-/]?\d+(?:[.-]\d+)*[a-z]*)+(?![a-z0-9])|(?<![\d.])\d+(?:\.\d+){2,}(?![\d])"
+)
 _ROMAN: Final = re.compile(r"(?<![a-z])(?P<roman>i{1,3}|iv|vi{0,3}|ix|x)(?=[型期级度类])")
 _NUMBER: Final = re.compile(rf"(?<![\d.])(?P<arabic>{_ARABIC}){_TAIL}")
 _SPOKEN: Final = re.compile(rf"(?P<before>[第这那同该某每几数])?(?P<han>[{_HAN}]+(?:点[{_HAN_DIGIT}]+)?){_TAIL}")

@@ -168,7 +168,7 @@ def _joined(quoted: Sequence[Quoted]) -> Answer:
     written = Written()
     for at, each in enumerate(quoted):
         numbers, _ = written.number((each.passage,))
-        space = "\n" if each.is_item and at + 1 < len(quoted) else ""
+        space = "" if at + 1 == len(quoted) else "\n" if each.is_item else " " if each.sentence[-1].isascii() else ""
         written.add(each.shown, numbers, space)
     return written.answer("extractive")
 
