@@ -22,7 +22,7 @@ def either(first: Ranking, second: Ranking) -> Ranking:
 
 
 def supported(graph: Ranking, search: Ranking) -> Ranking:
-    """`mixed`, but the graph leads: what it does not know counts half. The search's own ranking where it knows nothing."""
+    """`mixed`, but the graph leads: what it does not know counts half. Where it knows nothing, the search's own."""
     return _together(graph, search, OUTSIDE)
 
 
