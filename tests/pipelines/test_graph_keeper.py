@@ -218,3 +218,16 @@ def test_files_are_taken_in_and_it_is_said_where_the_model_cannot_read_them(tmp_
 
     with chat_service(lambda _: Reply(status=400)) as service:
         asyncio.run(story(service))
+
+
+def test_what_says_so_is_quoted_with_the_mark_that_closes_a_title(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Engine.open(tmp_path, background=False) as engine:
+            kb = (await engine.create_knowledge_base("书", model="none")).id
+            await engine.add_documents(kb, [doc("a", "鲁迅的代表作品是《呐喊》。鲁迅位于绍兴。")])
+            shown = await (await engine.graph_keeper(kb)).show("鲁迅")
+            words = [quote.text for quote in shown.quotes.values()]
+            assert "鲁迅的代表作品是《呐喊》" in words
+            assert all(each.count("《") == each.count("》") for each in words)
+
+    asyncio.run(story())

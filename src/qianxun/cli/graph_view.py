@@ -161,15 +161,16 @@ def show_entity(console: Console, found: EntityShown) -> None:
             f"in {entity.chunks} chunks, importance {entity.importance:.2f}",
         )
     )
-    _print(console, "  " + "；".join(about))
+    _print(console, "  " + say("；", "; ").join(about))
     for each in found.relations:
         source, target = found.names.get(each.source, each.source), found.names.get(each.target, each.target)
         arrow = "——" if each.type == CO_OCCURRENCE else "→"
-        _print(console, f"  {source} —{each.type}{arrow} {target}（{each.weight:g}）")
+        told = say(f"（{each.weight:g} 处）", f" ({each.weight:g} ×)")
+        _print(console, f"  {source} —{each.type}{arrow} {target}{told}")
         quote = _quote(found, each)
         if quote is not None and quote.text.strip():
-            told = Text(f"{quote.doc_name}：{' '.join(quote.text.split())[:200]}", style="dim")
-            print_folded(console, told, 6)
+            words = f"{quote.doc_name}{say('：', ': ')}{' '.join(quote.text.split())[:200]}"
+            print_folded(console, Text(words, style="dim"), 6)
 
 
 def described_entity(found: EntityShown) -> dict[str, Any]:

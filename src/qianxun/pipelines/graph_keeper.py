@@ -40,6 +40,7 @@ from qianxun.types import EVERYTHING, Filter
 
 PROPOSED_AMONG: Final = 200  # entities that a model is shown, the most central ones
 _COMPARED: Final = 5_000  # names that one is compared with
+_OPENING: Final = {"》": "《", "〉": "〈", "”": "“", "」": "「", "』": "『", "）": "（", ")": "("}
 NEAR: Final = 5  # names that are suggested in the place of one that is unknown
 
 
@@ -131,7 +132,7 @@ class GraphKeeper:
         places = [each.evidence[0] for each in shown.relations if each.evidence]
         held = await read(self.base, chunks.by_keys, sorted({place.chunk for place in places}))
         quotes = {
-            place: Quote(own.doc_id, own.doc_name, own.chunk_id, own.text[place.start : place.end])
+            place: Quote(own.doc_id, own.doc_name, own.chunk_id, _words(own.text, place))
             for place in places
             if (own := held.get(place.chunk)) is not None
         }
@@ -272,6 +273,13 @@ def _stated_of(graph: KnowledgeGraph, row: int | None, name: str) -> list[str]:
     return [
         graph.names.folded[form] for form in np.flatnonzero(graph.entity_of == row).tolist() if form != graph.forms[row]
     ]
+
+
+def _words(text: str, place: Evidence) -> str:
+    """The characters that say so, with the mark that closes what they open: a relation ends where its name does."""
+    said, following = text[place.start : place.end], text[place.end : place.end + 1]
+    opened = _OPENING.get(following)
+    return said + following if opened and said.count(opened) > said.count(following) else said
 
 
 def _shown(graph: KnowledgeGraph, row: int, limit: int) -> EntityShown:
