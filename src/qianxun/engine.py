@@ -55,6 +55,7 @@ from qianxun.pipelines.modes import ModeRecall, Surroundings, gather
 from qianxun.pipelines.open_bases import OpenBases, open_base
 from qianxun.pipelines.options import FusionName, Mode, RecallOptions, check, search_options
 from qianxun.pipelines.parameters import layered_params
+from qianxun.pipelines.question_log import asked_entry, gathered_entry
 from qianxun.pipelines.recall import recall_kept
 from qianxun.pipelines.steps import Recalled
 from qianxun.pipelines.tables import search_tables
@@ -431,7 +432,9 @@ class Engine:
         options = search_options(self.settings.search, base.about.config, {"top_k": top_k})
         options = replace(options, where=where, doc_ids=tuple(doc_ids))
         with self._using(base):
-            return await gather(base, query, mode, options, surroundings=surroundings, trace_id=trace_id)
+            recall = await gather(base, query, mode, options, surroundings=surroundings, trace_id=trace_id)
+        self.journal.note_entry(gathered_entry(base.about, options, recall, elsewhere=surroundings is not None))
+        return recall
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────────
 
@@ -508,6 +511,7 @@ class Engine:
             graph=lambda: graph_or_reason(base, where),
             tables=lambda query: search_tables(base, query, chosen, options),
             parsers=self.parsers,
+            note=lambda state, answer: self.journal.note_entry(asked_entry(base.about, options, state, answer)),
         )
 
     # ── the graph ────────────────────────────────────────────────────────────────────────────────

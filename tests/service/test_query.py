@@ -490,3 +490,26 @@ def test_the_document_shows_what_it_answers(tmp_path: Path) -> None:
             assert response.status_code == 200, response.text
 
     told(tmp_path, story)
+
+
+def test_a_question_is_in_the_log_of_recalls_and_can_be_judged(tmp_path: Path) -> None:
+    async def story(at: Asking) -> None:
+        answer = (await at.post(mode="local", top_k=4)).json()["data"]
+        await at.events()
+        await at.post(query="火星基地的站长是谁？", mode="naive")
+        http = at.served.http
+        page = (await http.get("/v1/retrieval-logs")).json()["data"]["list"]
+        modes = [(each["retrieval_mode"], each["retrieval_params"]["form"]) for each in page]
+        assert modes == [("ask:naive", "declined"), ("ask:mix", "model"), ("ask:local", "model")]
+        assert ANSWER[:6] not in json.dumps(page, ensure_ascii=False)
+        (unanswered,) = (await http.get("/v1/retrieval-logs", params={"zero": True})).json()["data"]["list"]
+        assert (unanswered["zero"], unanswered["query"]) == (True, "火星基地的站长是谁？")
+        (row,) = (await http.get("/v1/retrieval-logs", params={"trace_id": answer["trace_id"]})).json()["data"]["list"]
+        assert row["retrieval_params"]["cited"] == [answer["sources"][0]["chunk_id"]]
+        judged = await http.post(
+            f"/v1/retrieval-logs/{row['id']}/feedback", json={"rating": "bad", "comment": "答非所问"}
+        )
+        assert judged.json()["data"] == {**row, "feedback": {"rating": "bad", "chunk_ids": [], "comment": "答非所问"}}
+
+    declines = writing(lambda request: "无法回答" if "火星" in str(request.messages[-1]) else ANSWER)
+    told(tmp_path, story, declines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +22,7 @@ from qianxun.cli.voice import note, out, print_json, say
 if TYPE_CHECKING:
     from qianxun.engine import Engine
     from qianxun.pipelines.layered import LayeredRecall
+    from qianxun.pipelines.modes import ModeRecall
     from qianxun.records.logs import LogEntry
     from qianxun.types import KnowledgeBase, Recall
 
@@ -33,7 +35,9 @@ LIMIT = 50
 
 def logs(
     context: typer.Context,
-    zero: Annotated[bool, typer.Option("--zero", help="只看什么也没找到的 · only those that found nothing")] = False,
+    zero: Annotated[
+        bool, typer.Option("--zero", help="只看没找到或没能回答的 · only those that came to nothing")
+    ] = False,
     slow: Annotated[
         bool, typer.Option("--slow", help=f"只看慢的（超过 {SLOW_MS:.0f} 毫秒，或写在后面的 MS） · only slow ones")
     ] = False,
@@ -81,11 +85,12 @@ def _nothing(zero: bool, slow_ms: float | None) -> str:
 
 def _table(found: Sequence[LogEntry], names: dict[int, str]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for title in (say("编号", "id"), say("时间", "time"), say("知识库", "base")):
+    table.add_column(say("编号", "id"), no_wrap=True, min_width=len(str(found[0].id)))
+    for title in (say("时间", "time"), say("知识库", "base")):
         table.add_column(title, no_wrap=True)
     table.add_column(say("查询", "query"), no_wrap=True, overflow="ellipsis")
-    for title in (say("方式", "mode"), say("层级", "tier")):
-        table.add_column(title, no_wrap=True)
+    table.add_column(say("方式", "mode"), no_wrap=True, min_width=max(len(entry.mode) for entry in found))
+    table.add_column(say("层级", "tier"), no_wrap=True)
     for title in (say("结果", "results"), say("毫秒", "ms")):
         table.add_column(title, no_wrap=True, justify="right")
     table.add_column("", no_wrap=True)
@@ -97,7 +102,7 @@ def _table(found: Sequence[LogEntry], names: dict[int, str]) -> Table:
             Text(_cut(entry.query)),
             entry.mode,
             entry.tier or "—",
-            Text(str(len(entry.results)), style="" if entry.results else "bold red"),
+            Text(str(len(entry.results)), style="bold red" if entry.zero else ""),
             f"{entry.time_cost_ms:.0f}",
             Text(_marks(entry), style="yellow"),
         )
@@ -110,8 +115,12 @@ def _cut(query: str) -> str:
 
 
 def _marks(entry: LogEntry) -> str:
-    marks = [say("！降级", "! degraded")] if entry.degraded else []
-    return " ".join([*marks, say("缓存", "cached")] if entry.from_cache else marks)
+    told = {
+        say("未答", "unanswered"): entry.zero and "form" in entry.params,
+        say("！降级", "! degraded"): bool(entry.degraded),
+        say("缓存", "cached"): entry.from_cache,
+    }
+    return " ".join(mark for mark, is_so in told.items() if is_so)
 
 
 def described(entry: LogEntry, names: dict[int, str]) -> dict[str, Any]:
@@ -124,6 +133,7 @@ def described(entry: LogEntry, names: dict[int, str]) -> dict[str, Any]:
         "retrieval_mode": entry.mode,
         "tier": entry.tier or None,
         "chunk_count": len(entry.results),
+        "zero": entry.zero,
         "time_cost_ms": entry.time_cost_ms,
         "from_cache": entry.from_cache,
         "degraded": [{"part": one.part, "reason": one.reason} for one in entry.degraded],
@@ -143,19 +153,39 @@ def described(entry: LogEntry, names: dict[int, str]) -> dict[str, Any]:
 class Replayed:
     entry: LogEntry
     base: KnowledgeBase
-    answer: Recall | LayeredRecall
-    is_same: bool  # byte for byte, times and trace left out
+    answer: Recall | LayeredRecall | ModeRecall
+    is_same: bool  # byte for byte, times and trace left out; of a question, what was found
 
     @property
     def generation(self) -> str:
         return str(self.answer.generation) if self.answer.generation is not None else ""
 
     @property
+    def is_question(self) -> bool:
+        from qianxun.pipelines.modes import ModeRecall
+
+        return isinstance(self.answer, ModeRecall)
+
+    @property
+    def was_looked_up(self) -> bool:
+        return bool(self.entry.params.get("wordings", True)) and self.entry.params["mode"] != "bypass"
+
+    @property
+    def form(self) -> str:
+        """Of the answer to a question; "" where none was written."""
+        return str(self.entry.params.get("form", ""))
+
+    @property
+    def writer(self) -> str:
+        """rules | model:<name>; "" where no answer was written."""
+        return str(self.entry.params.get("writer", ""))
+
+    @property
     def changed(self) -> list[dict[str, Any]]:
         return changes(self.entry.results, _results(self.answer))
 
 
-def _results(answer: Recall | LayeredRecall) -> list[tuple[str, float]]:
+def _results(answer: Recall | LayeredRecall | ModeRecall) -> list[tuple[str, float]]:
     from qianxun.pipelines.layered import LayeredRecall
 
     if isinstance(answer, LayeredRecall):
@@ -173,8 +203,11 @@ def replay(
     比较的是整个回答的每一个字节：块、分数、次序、各路得分、层级、降级；不比用时、追踪号和是否来自缓存。知识库没有变过，
     回答就应当一样；变过，就列出哪些结果新来、消失、移动。重放不用缓存，也不留记录。
 
+    问题（ask、gather）比较的是找到的资料；答案不重写，语言模型的措辞也无法重放。
+
     Every byte of the answer is compared: chunks, scores, order, arms, tiers, degraded parts; not times, trace or
-    cache. An unchanged base must give the same answer; otherwise what came, went and moved is listed.
+    cache. An unchanged base must give the same answer; otherwise what came, went and moved is listed. Of a question
+    (ask, gather) what was found is compared: its answer is not written again, and a model's words cannot be replayed.
     """
     settings = session_of(context).settings()
     done = with_engine(settings, lambda engine: _replayed(engine, log_id))
@@ -185,22 +218,34 @@ def replay(
     _show(console, done.answer)
     show_degraded(done.answer.degraded)
     console.print(_verdict(done), markup=False, soft_wrap=True)
+    for caveat in _caveats(done):
+        note(caveat)
     for change in done.changed:
         console.print(f"  {_told(change)}", markup=False, soft_wrap=True)
 
 
-def _show(console: Console, answer: Recall | LayeredRecall) -> None:
+def _show(console: Console, answer: Recall | LayeredRecall | ModeRecall) -> None:
     from qianxun.pipelines.layered import LayeredRecall
 
     if isinstance(answer, LayeredRecall):
         show_layered(console, answer)
     else:
-        show(console, answer)
+        show(console, _plain(answer))
+
+
+def _plain(answer: Recall | ModeRecall) -> Recall:
+    """What a question found, as a search would tell it."""
+    from qianxun.types import Recall
+
+    if isinstance(answer, Recall):
+        return answer
+    return Recall(answer.query, answer.mode, answer.found, answer.degraded, answer.seconds, answer.trace_id)
 
 
 async def _replayed(engine: Engine, log_id: int) -> Replayed:
     from qianxun.pipelines.parameters import arguments_of, layered_arguments
-    from qianxun.pipelines.recall_bytes import digest, layered_digest
+    from qianxun.pipelines.question_log import found_again, is_question
+    from qianxun.pipelines.recall_bytes import digest, found_digest, layered_digest
     from qianxun.pipelines.replaying import replaying
 
     entry = await engine.log(log_id)
@@ -210,6 +255,10 @@ async def _replayed(engine: Engine, log_id: int) -> Replayed:
             search = engine.search_texts if entry.mode == "texts" else engine.search_tables
             climbed = await search(base.id, entry.query, **layered_arguments(entry.params))
             return Replayed(entry, base, climbed, layered_digest(climbed) == entry.digest)
+        if is_question(entry):
+            found = await found_again(entry, partial(engine.gather, base.id))
+            is_same = found_digest(found.query, found.mode, found.found) == entry.digest
+            return Replayed(entry, base, found, is_same)
         answer = await engine.retrieve(base.id, entry.query, **arguments_of(entry.params))
     return Replayed(entry, base, answer, digest(answer) == entry.digest)
 
@@ -244,7 +293,8 @@ def _as_json(done: Replayed) -> dict[str, Any]:
     if isinstance(done.answer, LayeredRecall):
         document = written_layered(done.base.id, done.answer)
     else:
-        document = described_search(done.base, done.answer, done.entry.params.get("doc_ids", ()))
+        found = described_search(done.base, _plain(done.answer), done.entry.params.get("doc_ids", ()))
+        document = {**found, "retrieval_mode": done.entry.mode}
     return {
         **document,
         "replay": {
@@ -253,11 +303,16 @@ def _as_json(done: Replayed) -> dict[str, Any]:
             "generation_then": done.entry.generation,
             "generation_now": done.generation,
             "changed": done.changed,
+            **({"compared": "found", "form": done.form or None} if done.is_question else {}),
         },
     }
 
 
 def _verdict(done: Replayed) -> str:
+    if done.is_question and not done.was_looked_up:
+        return say("当时没有查阅资料，没有可比的。", "Nothing was looked up then: there is nothing to compare.")
+    if done.is_same and done.is_question:
+        return say("✓ 找到的资料与当时逐字节相同", "✓ The same was found as then, byte for byte")
     if done.is_same:
         return say("✓ 与当时的回答逐字节相同", "✓ The same answer as then, byte for byte")
     if done.entry.generation != done.generation:
@@ -270,6 +325,27 @@ def _verdict(done: Replayed) -> str:
     return say(
         "! 知识库没有变，回答却不同：设置或程序变过吗？", "! The base is the same, the answer is not: other settings?"
     )
+
+
+def _caveats(done: Replayed) -> list[str]:
+    """What a replay of a question does not compare."""
+    told = {
+        say(
+            "答案由语言模型写成，措辞无法重放：比较的只是找到的资料。",
+            "A language model wrote the answer; its words cannot be replayed: only what was found is compared.",
+        ): done.writer not in ("", "rules"),
+        say(
+            "答案没有重写：比较的只是找到的资料。",
+            "The answer is not written again: only what was found is compared.",
+        ): done.writer == "rules",
+        say(
+            "随问题来的图片和表格不在记录里，这次没有用到。",
+            "The pictures and tables that came along are not in the log, and took no part.",
+        ): bool(done.entry.params.get("attached")),
+        say("当时还问过图数据库，这次没有。", "A graph server was asked then, and not now."): "surroundings"
+        in done.entry.params,
+    }
+    return [caveat for caveat, is_so in told.items() if is_so and done.was_looked_up]
 
 
 def _told(change: dict[str, Any]) -> str:

@@ -48,7 +48,7 @@ async def answer_question(
     state = begun(query, mode, history, trace_id)
     state = await prepared(answering, state, multimodal_content)
     state = await generate_answer(answering, state)
-    return finished(state, time.perf_counter() - started)
+    return noted(answering, state, time.perf_counter() - started)
 
 
 async def answer_stream(
@@ -67,7 +67,7 @@ async def answer_stream(
     async with aclosing(generate_stream(answering, state)) as events:
         async for event, state in events:
             if isinstance(event, Done | Failed):
-                event = replace(event, answer=finished(state, time.perf_counter() - started))
+                event = replace(event, answer=noted(answering, state, time.perf_counter() - started))
             yield event
 
 
@@ -131,6 +131,7 @@ async def retrieve(answering: Answering, state: AnswerState) -> AnswerState:
         graph=recall.context if not state.asked else state.graph,
         table=table or state.table,
         asked=(*state.asked, state.wording),
+        generation=state.generation or recall.generation,
         steps=(*state.steps, *recall.steps),
     )
     return _told(state, "retrieve", Step(said=said, degraded=(*recall.degraded, *failed)), started)
@@ -197,6 +198,13 @@ def _written(state: AnswerState, answer: Answer, writing: Writing, started: floa
     said = {"form": answer.form, "sources": len(answer.sources), "flags": len(answer.flags)}
     step = Step(writing.form(answer), said, answer.degraded)
     return _told(replace(state, answer=answer), "generate_answer", step, started)
+
+
+def noted(answering: Answering, state: AnswerState, seconds: float) -> Answer:
+    """The answer, whose question is in the log of recalls from now on."""
+    answer = finished(state, seconds)
+    answering.note(state, answer)
+    return answer
 
 
 def finished(state: AnswerState, seconds: float) -> Answer:

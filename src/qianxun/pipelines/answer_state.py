@@ -99,6 +99,7 @@ class AnswerState:
     degraded: tuple[Degraded, ...] = ()
     steps: tuple[StepTime, ...] = ()
     trace_id: str = ""
+    generation: str = ""  # the state of the base when it was first searched
 
     @property
     def question(self) -> str:

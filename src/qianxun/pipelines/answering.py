@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from qianxun.answer.assemble import assemble
-from qianxun.answer_types import AnswerContext, QueryMode
+from qianxun.answer_types import Answer, AnswerContext, QueryMode
 from qianxun.errors import NotFound, QianxunError
 from qianxun.graph.network import KnowledgeGraph
 from qianxun.ingest.sandbox import ParserPool
@@ -28,6 +28,11 @@ REWORDED: Final = 0.9  # of the score of what the question itself did not find, 
 Search: TypeAlias = Callable[[str, QueryMode], Awaitable[ModeRecall]]
 Graph: TypeAlias = Callable[[], Awaitable[tuple[KnowledgeGraph | None, tuple[Degraded, ...]]]]
 Tables: TypeAlias = Callable[[str], Awaitable[LayeredRecall]]
+Note: TypeAlias = Callable[[AnswerState, Answer], None]
+
+
+def _unnoted(_state: AnswerState, _answer: Answer) -> None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class Answering:
     graph: Graph | None = None
     tables: Tables | None = None
     parsers: ParserPool | None = None  # of pictures and tables that come with a question
+    note: Note = _unnoted  # of a question that has its answer
     step_seconds: float = 20.0  # for a model's part in analysing, grading and refining
 
 

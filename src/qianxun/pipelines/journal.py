@@ -48,7 +48,7 @@ class Journal:
     bound: int = 2_000  # an answer of ten chunks is some 20 KB
     pause_seconds: float = 1.0  # how long notes gather before they are written together
     dropped: int = field(default=0, init=False)
-    _waiting: deque[_Note] = field(default_factory=deque, init=False, repr=False)
+    _waiting: deque[_Note | LogEntry] = field(default_factory=deque, init=False, repr=False)
     _writer: asyncio.Task[None] | None = field(default=None, init=False, repr=False)
     _flushing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
     _since_prune: int = field(default=PRUNE_EVERY, init=False, repr=False)
@@ -57,9 +57,16 @@ class Journal:
 
     def note(self, base: KnowledgeBase, recall: Recall | LayeredRecall, params: Mapping[str, Any]) -> None:
         """Takes note of a recall; ``params`` as `parameters` writes them. Called in the event loop."""
+        self._take(_Note(datetime.now(UTC), base, recall, params))
+
+    def note_entry(self, entry: LogEntry) -> None:
+        """Takes note of what has its written form already: of a question (`question_log`)."""
+        self._take(entry)
+
+    def _take(self, note: _Note | LogEntry) -> None:
         if is_replaying() or self._is_closed:
             return
-        self._waiting.append(_Note(datetime.now(UTC), base, recall, params))
+        self._waiting.append(note)
         self._keep_to_bound()
         if self._writer is None or self._writer.done():
             # It writes for many: in a context of its own, lest it log under the trace of whoever was first.
@@ -91,7 +98,7 @@ class Journal:
         await asyncio.sleep(self.pause_seconds)
         await self.flush()
 
-    async def _is_written(self, batch: Sequence[_Note]) -> bool:
+    async def _is_written(self, batch: Sequence[_Note | LogEntry]) -> bool:
         try:
             await asyncio.to_thread(self._write, batch)
         except AWAY as error:
@@ -102,7 +109,7 @@ class Journal:
         self._has_failed = False
         return True
 
-    def _write(self, batch: Sequence[_Note]) -> None:
+    def _write(self, batch: Sequence[_Note | LogEntry]) -> None:
         entries = [entry for entry in map(self._entry, batch) if entry is not None]
         is_due = self._since_prune >= PRUNE_EVERY
         try:
@@ -126,7 +133,9 @@ class Journal:
             self.dropped += 1
             log.warning("a recall cannot be stored in the log: %s", error)
 
-    def _entry(self, note: _Note) -> LogEntry | None:
+    def _entry(self, note: _Note | LogEntry) -> LogEntry | None:
+        if isinstance(note, LogEntry):
+            return note
         try:
             if isinstance(note.recall, LayeredRecall):
                 return layered_entry(note.base, note.recall, note.params, note.at)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
@@ -60,6 +60,13 @@ def layered_digest(recall: LayeredRecall) -> str:
         cells = [(each.table, each.row, each.column) for each in told.cells]
         answer = (told.sure, told.text, told.operation, told.values, cells, told.table, told.rows, told.reason)
     whole = [recall.query, recall.kind, results, layers, recall.degraded, answer]
+    return hashlib.sha256(_sorted(whole).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def found_digest(query: str, mode: str, found: Sequence[Found]) -> str:
+    """The same for what a question found, by however many wordings: the best first."""
+    best = sorted(found, key=lambda each: (-each.score, each.chunk.key))
+    whole = [query, mode, [_without_text(each) for each in best]]
     return hashlib.sha256(_sorted(whole).encode("utf-8", "surrogatepass")).hexdigest()
 
 

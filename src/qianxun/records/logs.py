@@ -63,6 +63,12 @@ class LogEntry:
     tenant: str = field(default=LOCAL_TENANT)
     id: int = 0
     feedback: Feedback | None = None
+    is_zero: bool | None = None  # None: as the results tell
+
+    @property
+    def zero(self) -> bool:
+        """Whether it came to nothing: no results, or a question that these did not answer."""
+        return not self.results if self.is_zero is None else self.is_zero
 
 
 def append(tx: Connection, entries: Sequence[LogEntry]) -> int:
@@ -166,7 +172,7 @@ def _row(number: int, entry: LogEntry, now: datetime) -> tuple[Any, ...]:
     short = {name: _shown(getattr(entry, name), limit) for name, limit in SHORT_LIMITS.items()}
     return (
         number, entry.tenant, entry.knowledge_base_id, short["trace_id"], shown, _storable(params), short["mode"],
-        short["tier"], len(entry.results), not entry.results, entry.time_cost_ms, entry.from_cache,
+        short["tier"], len(entry.results), entry.zero, entry.time_cost_ms, entry.from_cache,
         _shown(entry.generation), entry.digest,
         _storable([{"name": step.name, "seconds": step.seconds, "count": step.count} for step in entry.steps]),
         _storable([{"part": one.part, "reason": one.reason} for one in entry.degraded]),
@@ -176,6 +182,7 @@ def _row(number: int, entry: LogEntry, now: datetime) -> tuple[Any, ...]:
 
 def _entry(row: Row[Any]) -> LogEntry:
     params = dict(_restored(row.retrieval_params))
+    results = tuple((chunk_id, score) for chunk_id, score in _restored(row.results))
     return LogEntry(
         id=row.id,
         tenant=row.tenant,
@@ -191,10 +198,16 @@ def _entry(row: Row[Any]) -> LogEntry:
         digest=row.digest,
         steps=tuple(StepTime(step["name"], step["seconds"], step["count"]) for step in _restored(row.steps)),
         degraded=tuple(Degraded(one["part"], one["reason"]) for one in _restored(row.degraded)),
-        results=tuple((chunk_id, score) for chunk_id, score in _restored(row.results)),
+        results=results,
         created_at=row.created_at,
         feedback=_feedback(row) if row.rating is not None else None,
+        is_zero=told_zero(row.zero, results),
     )
+
+
+def told_zero(zero: bool, results: Sequence[Any]) -> bool | None:
+    """As `LogEntry` keeps it: what the results tell need not be said."""
+    return None if zero == (not results) else zero
 
 
 def _feedback(row: Row[Any]) -> Feedback:

@@ -22,7 +22,7 @@ PAGE_CHARACTERS: Final = 500_000  # of parameters: a search may name a thousand 
 
 LogId = Annotated[int, Path(description="检索记录的编号", ge=1, le=GREATEST, examples=[42])]
 BaseParameter = Annotated[int | None, Query(ge=1, le=GREATEST, description="只看这个知识库的")]
-ZeroParameter = Annotated[bool, Query(description="只看什么也没找到的")]
+ZeroParameter = Annotated[bool, Query(description="只看没找到或没能回答的")]
 SlowParameter = Annotated[float | None, Query(ge=0, allow_inf_nan=False, description="只看比这更慢的，毫秒")]
 TraceParameter = Annotated[
     str | None, Query(min_length=1, max_length=64, description="只看这次请求的：检索的回答里写着 trace_id")

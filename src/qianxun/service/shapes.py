@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from qianxun.pipelines.explanation import Explained, Explanation, Sum, Vote
-from qianxun.records.logs import Feedback, LogEntry
+from qianxun.records.logs import Feedback, LogEntry, told_zero
 from qianxun.records.user_models import UserModel
 from qianxun.service.filters import read_filters, written_filters
 from qianxun.types import (
@@ -400,7 +400,7 @@ def written_log(entry: LogEntry) -> dict[str, Any]:
         "retrieval_mode": entry.mode,
         "tier": entry.tier or None,
         "chunk_count": len(entry.results),
-        "zero": not entry.results,
+        "zero": entry.zero,
         "time_cost_ms": entry.time_cost_ms,
         "from_cache": entry.from_cache,
         "degraded": written_degraded(entry.degraded),
@@ -416,12 +416,13 @@ def written_log(entry: LogEntry) -> dict[str, Any]:
 
 def read_log(data: Mapping[str, Any]) -> LogEntry:
     feedback = data["feedback"]
+    results = tuple((each["chunk_id"], each["score"]) for each in data["results"])
     return LogEntry(
         id=data["id"],
         knowledge_base_id=data["knowledge_base_id"],
         query=data["query"],
         params=dict(data["retrieval_params"]),
-        results=tuple((each["chunk_id"], each["score"]) for each in data["results"]),
+        results=results,
         time_cost_ms=data["time_cost_ms"],
         created_at=datetime.fromisoformat(data["created_at"]),
         mode=data["retrieval_mode"],
@@ -433,6 +434,7 @@ def read_log(data: Mapping[str, Any]) -> LogEntry:
         degraded=read_degraded(data["degraded"]),
         from_cache=data["from_cache"],
         feedback=read_feedback(feedback) if feedback is not None else None,
+        is_zero=told_zero(data["zero"], results),
     )
 
 

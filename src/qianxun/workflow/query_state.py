@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from qianxun.answer_types import Answer
 from qianxun.errors import BadQuery
-from qianxun.pipelines.answer import begun, finished
+from qianxun.pipelines.answer import begun
 from qianxun.pipelines.answer_state import AnswerState, turns_of
 from qianxun.pipelines.parameters import read_filter, written_filter
 from qianxun.pipelines.plain_values import plain, read
@@ -32,6 +32,7 @@ KNOWN: Final = (
     "degraded",
     "steps",
     "trace_id",
+    "generation",
 )
 RESULT: Final = ("answer", "sources", "citations", "form", "flags", "is_partial", "context", "seconds")
 
@@ -62,9 +63,8 @@ def known(state: AnswerState, before: AnswerState | None = None) -> dict[str, An
     return {name: plain(value) for name, value in told.items() if before is None or value != getattr(before, name)}
 
 
-def answered(state: AnswerState, before: AnswerState, seconds: float) -> dict[str, Any]:
+def answered(state: AnswerState, before: AnswerState, answer: Answer) -> dict[str, Any]:
     """What the last step leaves behind: the answer, and the conversation with it."""
-    answer: Answer = finished(state, seconds)
     said = [
         *({"role": turn.role, "content": turn.content} for turn in state.history),
         {"role": "user", "content": state.query},

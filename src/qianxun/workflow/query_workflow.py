@@ -111,7 +111,8 @@ class _Nodes:
                 if isinstance(event, Failed) and not has_begun and after.answer is not None:
                     after = replace(after, answer=replace(after.answer, is_partial=False))  # whole, if not the model's
                 tell(_told(event))
-        return answered(after, before, time.time() - state["request"]["started"])
+        answer = steps.noted(answering, after, time.time() - state["request"]["started"])
+        return answered(after, before, answer)
 
     async def _answering(self, state: State) -> Answering:
         engine = self._engine or await self._own_engine()
