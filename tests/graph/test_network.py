@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -223,3 +224,36 @@ def test_a_restricted_graph_finds_no_name_of_others() -> None:
     graph = graph_of_facts(FACTS).restricted({21, 22})
     assert found(graph, "卡塞尔与鲁迅和世卫组织") == ["鲁迅"]
     assert np.array_equal(graph.chunks, [21, 22])
+
+
+def test_a_name_that_only_others_tell_is_not_seen_where_people_made_it_one_with_another() -> None:
+    facts = [triple(1, "青松公司", "位于", "杭州"), triple(2, "玄武计划", "代号", "黑水"), prose(3, "朱雀计划", "上海")]
+    given = [Alias("玄武计划", "青松公司"), Alias("玄武计划", "朱雀计划")]
+    graph = graph_of_facts(facts, given)
+    assert "玄武计划" in names(graph)
+    seen = graph.restricted({1, 3})
+    assert "玄武计划" not in repr(seen.entities)
+    assert seen.entity(entity_id("玄武计划")) is None
+    assert [entity for entity in seen.entities if entity.aliases == ("青松公司",)]  # still one thing
+    assert not seen.find("玄武计划的代号")
+    alone = seen.restricted({1})
+    assert {"青松公司", "杭州"} == names(alone)
+    assert not alone.find("朱雀计划")
+    assert not alone.find("玄武计划")
+
+
+def test_a_name_that_people_gave_and_no_text_tells_is_seen_under_every_filter() -> None:
+    graph = graph_of_facts([triple(1, "青松公司", "位于", "杭州")], [Alias("松松", "青松公司")])
+    assert "松松" in names(graph.restricted({1}))
+    assert graph.restricted({1}).find("松松在哪里")
+
+
+def test_names_that_texts_give_an_entity_are_shown_and_what_people_call_it_as_they_write_it() -> None:
+    facts = [alias(1, "世界卫生组织", "WHO"), prose(2, "世界卫生组织", "日内瓦")]
+    bare = [replace(each, facts=replace(each.facts, mentions=each.facts.mentions[:1])) for each in facts[:1]]
+    graph = graph_of_facts([*bare, *facts[1:]])
+    entity = graph.entity(entity_id("世界卫生组织"))
+    assert entity is not None
+    assert entity.aliases == ("WHO",)
+    renamed = graph_of_facts(facts, [Alias("UN Health", "世界卫生组织")])
+    assert "UN Health" in names(renamed)

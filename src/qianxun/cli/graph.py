@@ -176,7 +176,7 @@ def merge(
     if as_json:
         print_json({"entity": asdict(entity)})
         return
-    others = "、".join(entity.aliases) or alias
+    others = "、".join(dict.fromkeys((*entity.aliases, *(() if alias.startswith("e_") else (alias,)))))
     out().print(say(f"✓ {entity.name}：又名 {others}", f"✓ {entity.name}: also {others}"), style="green", markup=False)
     note(say(f"撤回：{_command(context, kb, 'split', alias)}", f"Undo: {_command(context, kb, 'split', alias)}"))
 

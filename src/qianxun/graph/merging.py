@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from qianxun.graph.columns import Names, Numbers
+from qianxun.graph.columns import Kept, Names, Numbers
 from qianxun.graph_types import Alias
 
 
@@ -57,3 +57,26 @@ def _end(names: Names, leads: Mapping[int, int], decided: Mapping[int, int], for
             return min(chosen or circle, key=names.folded.__getitem__)
         way.append(following)
     return way[-1]
+
+
+# ── as a filter lets it be seen ──────────────────────────────────────────────────────────────────
+
+
+def told_forms(kept: Kept, names: Names) -> Numbers:
+    """The forms of all names that these chunks tell."""
+    told = (kept.mentions[:, 1], kept.statements[:, 1:3].reshape(-1), kept.aliases[:, 1:3].reshape(-1))
+    return np.unique(np.array(names.form_of, dtype=np.int64)[np.concatenate(told)])
+
+
+def visible_names(names: Names, main: Numbers, told: Numbers, hidden: Numbers) -> Numbers:
+    """`main_names` where nothing may go by one of the hidden names: what is left of such a thing goes by the first of
+    the names that are told of it, in the order of letters."""
+    is_hidden, is_told = (np.zeros(len(main), dtype=np.bool_) for _ in range(2))
+    is_hidden[hidden], is_told[told] = True, True
+    left: dict[int, list[int]] = {}
+    for form in np.flatnonzero(~is_hidden & is_hidden[main]).tolist():
+        left.setdefault(int(main[form]), []).append(form)
+    shown = main.copy()
+    for forms in left.values():
+        shown[forms] = min((form for form in forms if is_told[form]), key=names.folded.__getitem__, default=forms[0])
+    return shown

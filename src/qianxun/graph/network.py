@@ -11,18 +11,17 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from hashlib import blake2b
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.chinese import fold
-from qianxun.graph.columns import FactColumns, Kept, Names, Numbers
+from qianxun.graph.columns import DIGEST, FactColumns, Kept, Names, Numbers, digest_of
 from qianxun.graph.communities import Labels, Partition, partition
 from qianxun.graph.grouping import Grouped, grouped
 from qianxun.graph.importance import importance, tie_weights
-from qianxun.graph.merging import main_names
+from qianxun.graph.merging import main_names, told_forms, visible_names
 from qianxun.graph.naming import Match, named
 from qianxun.graph.question import units_of
 from qianxun.graph.ties import Ties, distinct, standing_together, tied
@@ -31,16 +30,22 @@ from qianxun.graph_types import Alias, ChunkFacts, Entity, Evidence, Relation
 from qianxun.types import Keys, Scores
 
 CANDIDATE: Final = "TERM"  # the type of a name that may be a mere word: how often it stands tells whether it is one
+_NONE: Final = np.empty(0, dtype=np.int64)
 FEWEST: Final = 2  # chunks in which such a name must stand
 
 
 def entity_id(name: str) -> str:
     """Of the name alone: the same in every build."""
-    return _id(fold(name).strip())
+    return f"e_{digest_of(fold(name).strip()).hex()}"
 
 
-def _id(folded: str) -> str:
-    return f"e_{blake2b(folded.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+def _ids(digests: NDArray[np.uint64]) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
+    """The same for many names at once."""
+    written = np.frombuffer(digests.tobytes().hex().encode("ascii"), dtype=np.uint8).reshape(-1, 2 * DIGEST)
+    letters = np.empty((len(written), 2 + 2 * DIGEST), dtype=np.uint32)
+    letters[:, :2] = ord("e"), ord("_")
+    letters[:, 2:] = written
+    return letters.view(f"U{2 + 2 * DIGEST}").reshape(-1)
 
 
 def graph_of_facts(facts: Iterable[ChunkFacts], given: Sequence[Alias] = ()) -> KnowledgeGraph:
@@ -56,21 +61,28 @@ def derived(columns: FactColumns, given: Sequence[Alias] = (), before: Knowledge
     return replace(_graph(columns.kept(), columns.names, columns.types, tuple(given)), known=known)
 
 
-def _graph(kept: Kept, names: Names, types: Sequence[str], given: tuple[Alias, ...]) -> KnowledgeGraph:
+def _graph(
+    kept: Kept, names: Names, types: Sequence[str], given: tuple[Alias, ...], hidden: Numbers = _NONE
+) -> KnowledgeGraph:
+    """``hidden`` are forms of names that only chunks tell which are not to be seen."""
     main = main_names(names, kept.aliases, given)
+    if len(hidden):
+        main = visible_names(names, main, told_forms(kept, names), hidden)
     thing_of = main[np.array(names.form_of, dtype=np.int64)] if len(main) else main  # written name → its thing's name
     mentions, stated = thing_of[kept.mentions[:, 1]], thing_of[kept.statements[:, 1:3]]
     forms = _entities(kept, types, mentions, stated)
-    ids = np.array([_id(names.folded[form]) for form in forms.tolist()], dtype="U18")
-    order = np.argsort(ids)
-    forms, ids = forms[order], ids[order]
+    digests = np.frombuffer(bytes(names.digests), dtype=">u8")[forms]
+    order = np.argsort(digests, kind="stable")
+    forms, ids = forms[order], _ids(digests[order])
     place = np.full(len(names.folded), -1, dtype=np.int64)
     place[forms] = np.arange(len(forms))
     placed = place[mentions]
     standing = np.column_stack([kept.mentions[:, 0], placed, kept.mentions[:, 3]])[placed >= 0]
     statements = np.column_stack([place[stated], kept.statements[:, [3, 0, 4, 5]]])
     ties = tied(statements, standing_together(standing, kept.sentences))
-    return KnowledgeGraph(kept, names, types, given, ids, forms, place[main], placed, ties)
+    entity_of = place[main]
+    entity_of[hidden] = -1
+    return KnowledgeGraph(kept, names, types, given, ids, forms, entity_of, placed, ties, hidden)
 
 
 def _entities(kept: Kept, types: Sequence[str], mentions: Numbers, stated: Numbers) -> Numbers:
@@ -102,6 +114,7 @@ class KnowledgeGraph:
     entity_of: Numbers  # form → entity; -1: none
     placed: Numbers  # mention → entity; -1: none
     ties: Ties
+    hidden: Numbers = field(default_factory=lambda: _NONE, repr=False)  # forms that others than its chunks tell
     known: Mapping[bytes, Labels] = field(default_factory=dict, repr=False)  # communities found before
 
     def __len__(self) -> int:
@@ -113,10 +126,19 @@ class KnowledgeGraph:
         return self.kept.keys
 
     def restricted(self, keep: Collection[int] | Keys) -> KnowledgeGraph:
-        """The graph that these chunks alone would give."""
+        """The graph that these chunks alone would give. A name that only others tell is not there, neither by itself
+        nor as one that people gave to what is."""
         keys = keep if isinstance(keep, np.ndarray) else np.fromiter(keep, dtype=np.int64, count=len(keep))
-        fewer = _graph(self.kept.only(keys), self.names, self.types, self.given)
+        kept = self.kept.only(keys)
+        fewer = _graph(kept, self.names, self.types, self.given, self._hidden_from(kept))
         return replace(fewer, known=self.known_communities)
+
+    def _hidden_from(self, kept: Kept) -> Numbers:
+        """What matters only where people made names one: otherwise a name that no chunk tells is nobody's."""
+        if not self.given:
+            return _NONE
+        hidden = np.setdiff1d(told_forms(self.kept, self.names), told_forms(kept, self.names))
+        return np.union1d(hidden, self.hidden)
 
     # ── entities ─────────────────────────────────────────────────────────────────────────────────
 
@@ -140,6 +162,7 @@ class KnowledgeGraph:
     def entity_at(self, row: int) -> Entity:
         own = self.kept.mentions[self._mentions_by_entity.of(row)]
         written = Counter(own[:, 1].tolist())
+        written.update(dict.fromkeys(self._said_to_be.of(row).tolist(), 0))
         main = int(self.forms[row])
         name = self._most(
             [(count, self.names.written[at]) for at, count in written.items() if self.names.form_of[at] == main]
@@ -275,6 +298,17 @@ class KnowledgeGraph:
     def chunks_by_entity(self) -> Grouped:
         """Entity → places of the chunks in which it stands."""
         return grouped(len(self), self.standing[:, 0], self.standing[:, 1])
+
+    @cached_property
+    def _said_to_be(self) -> Grouped:
+        """Entity → names that texts say it has, as they write them; and what people call it."""
+        form_of = np.array(self.names.form_of, dtype=np.int64)
+        given = np.array([self.names.number(each.name) for each in self.given], dtype=np.int64)
+        called = self.entity_of[form_of[given]]
+        given = given[(called >= 0) & (self.forms[called] == form_of[given])] if len(given) else given
+        names = np.concatenate([self.kept.aliases[:, 1:3].reshape(-1), given])
+        entity = self.entity_of[form_of[names]]
+        return grouped(len(self), entity[entity >= 0], names[entity >= 0])
 
     @cached_property
     def _mentions_by_entity(self) -> Grouped:
