@@ -12,6 +12,7 @@ from qianxun.blocking import BlockingEngine
 from qianxun.errors import BadInput
 from qianxun.integrations.neo4j import Neo4jAdapter
 from qianxun.testing.bolt import NoBolt, bolt_server
+from qianxun.types import Document, Eq
 from tests.integrations.material import filled
 
 
@@ -44,6 +45,27 @@ def test_what_the_server_holds_is_what_is_told(rag: BlockingEngine, adapter: Neo
     results = mirrored.retrieve("糖尿病症状", "graph-123", mode="local", top_k=10)
     assert len(results) == 10
     assert all(each.score > 0 for each in results)
+
+
+def test_names_that_people_made_one_are_asked_for_as_the_server_has_them_and_not_shown_under_a_filter(
+    rag: BlockingEngine, adapter: Neo4jAdapter, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def merged() -> None:
+        engine = rag.engine
+        kb = (await engine.create_knowledge_base("计划", model="none")).id
+        open_, secret = "青松科技有限公司位于杭州市。", "玄武计划由李明负责。玄武计划位于成都市。"
+        await engine.add_documents(kb, [Document("公开", open_), Document("机密", secret)])
+        await engine.merge_entities(kb, "玄武计划", "青松科技有限公司")
+
+    rag.run(merged())
+    mirrored = HybridRetriever(rag, adapter)
+    with caplog.at_level(logging.WARNING):
+        seen = mirrored.assemble_graph_context("计划", ["青松科技有限公司"], where=Eq("doc_id", "公开"))
+    assert {"青松科技有限公司", "杭州市"} <= {each["name"] for each in seen["entities"]}
+    assert not {"玄武计划", "李明", "成都市"} & {each["name"] for each in seen["entities"]}
+    assert "made from the records" not in caplog.text
+    whole = mirrored.assemble_graph_context("计划", ["青松科技有限公司"])
+    assert {"玄武计划", "杭州市", "成都市"} <= {each["name"] for each in whole["entities"]}
 
 
 def test_a_server_that_is_away_costs_nothing_but_a_warning(

@@ -84,12 +84,12 @@ class MirroredSurroundings:
 
     async def around(self, base: OpenBase, graph: KnowledgeGraph, question: str) -> KnowledgeGraph:
         """What the chunks within reach tell of ``graph``, which is the base's as a filter lets it be seen."""
-        seeds = [str(graph.ids[match.entity]) for match in graph.find(question)]
-        if not seeds:
+        rows = await asyncio.to_thread(lambda: [match.entity for match in graph.find(question)])
+        if not rows:
             return graph
         try:
             async with asyncio.timeout(self._seconds):
-                context = await self._neighbourhood(base, graph, seeds)
+                context = await self._neighbourhood(base, graph, _as_mirrored(graph, rows, await graph_of(base)))
         except TimeoutError as late:
             reason = f"图服务 {self._seconds:.0f} 秒内没有答复，已改用自带的图谱"
             raise ServiceUnavailable(reason, hint="首次同步较久，可先用 mirror 同步") from late
@@ -98,7 +98,8 @@ class MirroredSurroundings:
         except QianxunError as error:
             raise ServiceUnavailable(f"{error.message}；已改用自带的图谱", hint=error.hint) from error
         reached = [each.chunk for relation in context.relations for each in relation.evidence]
-        return graph.restricted(np.union1d(np.array(reached, dtype=np.int64), graph.chunks_of(seeds)))
+        own = graph.chunks_of(str(graph.ids[row]) for row in rows)
+        return await asyncio.to_thread(graph.restricted, np.union1d(np.array(reached, dtype=np.int64), own))
 
     async def _neighbourhood(self, base: OpenBase, graph: KnowledgeGraph, seeds: Sequence[str]) -> GraphContext:
         name = await name_of(base)
@@ -126,6 +127,13 @@ class MirroredSurroundings:
         graph = await graph_of(base)
         await _mirror(base, name, graph, self._adapter)
         self._mirrored[name] = weakref.ref(graph)
+
+
+def _as_mirrored(graph: KnowledgeGraph, rows: Sequence[int], whole: KnowledgeGraph) -> list[str]:
+    """What these entities are on the server, which holds the whole graph: a filter may hide why names are one."""
+    forms = [whole.names.forms.get(graph.name(row), -1) for row in rows]
+    found = (int(whole.entity_of[form]) for form in forms if 0 <= form < len(whole.entity_of))
+    return list(dict.fromkeys(str(whole.ids[row]) for row in found if row >= 0))
 
 
 def _heard(task: asyncio.Task[None]) -> None:
