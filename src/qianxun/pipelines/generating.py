@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from qianxun.answer.generate import AnswerGenerator, as_events, declined
+from qianxun.answer.plain_text import quotable
 from qianxun.answer.written import Written
 from qianxun.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, SourcesFound
 from qianxun.errors import ModelError
@@ -138,7 +139,8 @@ def _from_cells(reply: TableReply) -> Answer:
     """What the cells say, and how the question was understood: an exact answer to another question is none."""
     written = Written()
     numbers, _ = written.number(reply.passages)
-    written.add(f"{reply.text}（{reply.reading}）" if reply.reading else reply.text, numbers)
+    # Of cells and headers, too, an answer has no link and no mark that is not its own.
+    written.add(quotable(f"{reply.text}（{reply.reading}）" if reply.reading else reply.text), numbers)
     return written.answer("table")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from qianxun.answer.assemble import passage
-from qianxun.answer.plain_text import without_links
+from qianxun.answer.plain_text import quotable
 from qianxun.answer.written import Written
 from qianxun.answer_types import Answer, Passage
 from qianxun.graph_types import Community
@@ -42,7 +42,7 @@ def _told(state: AnswerState) -> Iterator[tuple[str, str, Passage]]:
         sentences = [each for each in _sentences(community, held) if each[0] not in said][:SENTENCES]
         said.update(sentence for sentence, _ in sentences)
         for at, (sentence, source) in enumerate(sentences):
-            yield ("" if at else without_links(community.title)), sentence, source
+            yield ("" if at else quotable(community.title)), sentence, source
         shown += bool(sentences)
         if shown == COMMUNITIES:
             return
@@ -52,6 +52,6 @@ def _sentences(community: Community, held: dict[int, tuple[Found, Passage]]) -> 
     for evidence in community.sources:
         if evidence.chunk in held:
             found, source = held[evidence.chunk]
-            sentence = " ".join(without_links(found.chunk.text[evidence.start : evidence.end]).split())
+            sentence = " ".join(quotable(found.chunk.text[evidence.start : evidence.end]).split())
             if sentence:
                 yield sentence, source
