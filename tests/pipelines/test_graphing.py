@@ -284,6 +284,29 @@ def test_what_is_written_behind_is_read_behind(tmp_path: Path, monkeypatch: pyte
     asyncio.run(story())
 
 
+def test_a_graph_that_is_in_use_is_made_anew_before_it_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphing, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(graphing, "LOOK_SECONDS", 0.02)
+
+    async def story() -> None:
+        async with opened(tmp_path, model="none", background=True) as (engine, kb):
+            held = (await engine.base(kb)).graph
+            await engine.add_documents(kb, [doc("甲", "鲁迅出生于绍兴。")])
+            await asyncio.sleep(0.5)
+            assert not len(held.whole)  # nobody uses it
+            assert len((await engine.graph(kb)).communities) == 1
+            await engine.add_documents(kb, [doc("乙", "老舍出生于北京。")])
+            for _ in range(500):
+                if "老舍" in {each.name for each in held.whole.entities} and "communities" in vars(held.whole):
+                    return
+                await asyncio.sleep(0.04)
+            pytest.fail("it was not made ready")
+
+    asyncio.run(story())
+
+
 def test_building_tells_how_far_it_is_and_goes_on_where_it_was_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

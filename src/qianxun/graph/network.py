@@ -140,6 +140,12 @@ class KnowledgeGraph:
         hidden = np.setdiff1d(told_forms(self.kept, self.names), told_forms(kept, self.names))
         return np.union1d(hidden, self.hidden)
 
+    def made_ready(self, before: KnowledgeGraph) -> None:
+        """Works out now what was worked out of ``before`` when somebody needed it."""
+        for name, held in vars(type(self)).items():
+            if isinstance(held, cached_property) and name in vars(before):
+                getattr(self, name)
+
     # ── entities ─────────────────────────────────────────────────────────────────────────────────
 
     def row(self, entity: str) -> int | None:

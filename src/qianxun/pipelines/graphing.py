@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 PAGE: Final = 500  # chunks that are read and kept together
 QUIET_SECONDS: Final = 2.0  # without a write, before what was written is read
 LOOK_SECONDS: Final = 1.0
+USE_SECONDS: Final = 900.0  # for which a graph that was asked for is kept ready after writes
 ROUNDS: Final = 3
 
 
@@ -62,10 +63,14 @@ async def graph_of(base: OpenBase, where: Filter = EVERYTHING) -> KnowledgeGraph
     Whoever stops waiting for it ends nothing: a thread cannot be stopped, and what it changes is nobody else's until
     it is done.
     """
-    held = base.graph
-    if await asyncio.to_thread(_state, base) != held.state:
+    base.graph.note_use()
+    await _bring_into_step(base)
+    return base.graph.whole if isinstance(where, Everything) else await asyncio.shield(_seen_by(base, where))
+
+
+async def _bring_into_step(base: OpenBase) -> None:
+    if await asyncio.to_thread(_state, base) != base.graph.state:
         await asyncio.shield(_catch_up(base))
-    return held.whole if isinstance(where, Everything) else await asyncio.shield(_seen_by(base, where))
 
 
 async def _seen_by(base: OpenBase, where: Filter) -> KnowledgeGraph:
@@ -187,6 +192,21 @@ async def read_quietly(base: OpenBase) -> None:
         log.exception("the facts of base %s are not read after an unexpected failure", base.id)
 
 
+async def make_ready(base: OpenBase) -> None:
+    """A graph that people use is made anew before the next of them has to wait for it, with all that they made of the
+    last one: of a hundred thousand chunks that takes seconds."""
+    if not base.graph.is_in_use(USE_SECONDS):
+        return
+    before = base.graph.whole
+    try:
+        await _bring_into_step(base)
+        await asyncio.to_thread(base.graph.whole.made_ready, before)
+    except QianxunError as error:
+        log.info("the graph of base %s is not made ahead: %s", base.id, error)
+    except Exception:  # whoever asks for the graph is told; the loop that serves all bases must not end
+        log.exception("the graph of base %s is not made ahead after an unexpected failure", base.id)
+
+
 async def keep_graphing(open_bases: Callable[[], Iterable[OpenBase]]) -> None:
     """Reads the facts of what was written, one base at a time, once each has been left alone for a moment."""
     while True:
@@ -194,3 +214,4 @@ async def keep_graphing(open_bases: Callable[[], Iterable[OpenBase]]) -> None:
         for base in open_bases():
             if is_wanted(base) and base.graph.is_due(QUIET_SECONDS):
                 await read_quietly(base)
+                await make_ready(base)

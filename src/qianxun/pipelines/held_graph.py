@@ -36,6 +36,7 @@ class HeldGraph:
         self._attributes: dict[int, Attributes] = {}  # by document, of those that a filter has asked about
         self._restricted: OrderedDict[str, KnowledgeGraph] = OrderedDict()  # by the filter as written: 1 is not true
         self._written: float | None = None
+        self._used: float | None = None
 
     # ── in step with the records ─────────────────────────────────────────────────────────────────
 
@@ -114,6 +115,13 @@ class HeldGraph:
     def is_due(self, quiet_seconds: float) -> bool:
         """Whether something was written and nothing for so long since."""
         return self._written is not None and time.monotonic() - self._written >= quiet_seconds
+
+    def note_use(self) -> None:
+        """Somebody asked for the graph."""
+        self._used = time.monotonic()
+
+    def is_in_use(self, seconds: float) -> bool:
+        return self._used is not None and time.monotonic() - self._used < seconds
 
     def begin(self) -> None:
         """What is written from now on is to be read another time."""
