@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -95,9 +96,17 @@ def distinct(rows: Numbers) -> Numbers:
     slow."""
     if not len(rows):
         return rows
-    joined = _joined(rows)
-    order = np.argsort(joined, kind="stable")
-    return rows[order[_is_first(joined[order])]]
+    sizes = [int(column.max()) + 1 for column in rows.T]
+    if math.prod(sizes) > _ROOM:
+        order = np.argsort(joined := _joined(rows), kind="stable")
+        return rows[order[_is_first(joined[order])]]
+    joined = np.sort(_joined(rows))  # the numbers alone: several times as quick as to sort their places
+    joined = joined[_is_first(joined)]
+    columns = []
+    for size in reversed(sizes):
+        joined, column = np.divmod(joined, size)
+        columns.append(column)
+    return np.column_stack(columns[::-1])
 
 
 def _joined(rows: Numbers) -> Numbers:
