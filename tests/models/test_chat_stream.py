@@ -369,3 +369,9 @@ def test_pictures_travel_with_their_message() -> None:
             with pytest.raises(BadInput, match="data:image"):
                 model.complete([Message("user", "看", images=(bad,))])
     assert len(service.requests) == 2
+
+
+def test_a_service_that_shows_the_key_it_was_sent_does_not_show_it_to_readers() -> None:
+    with remote(f"您的密钥是 {KEY}，报销 85%[1]。") as (model, _):
+        assert read(model) == ("您的密钥是 ***，报销 85%[1]。", None)
+        assert model.complete(ASKED) == "您的密钥是 ***，报销 85%[1]。"

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from qianxun.errors import BadInput, BadModelReply, ModelUnavailable
 from qianxun.models.checks import sound_text
+from qianxun.models.covering import reply_without_key
 from qianxun.models.endpoints import ChatEndpoint
 from qianxun.models.http import ModelService
 from qianxun.models.streamed import ServiceError, StreamedReply
@@ -25,7 +26,7 @@ LARGEST_STREAM: Final = 64 << 20  # each word comes in some two hundred bytes of
 class RemoteChat:
     """A StreamingChatModel over HTTP. Safe to call from several threads; close it when done.
 
-    What a model says to itself in <think>…</think> before its reply is not part of the reply.
+    What a model says to itself in <think>…</think> before its reply is not part of the reply, nor is its key.
     """
 
     def __init__(self, endpoint: ChatEndpoint, *, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -45,7 +46,8 @@ class RemoteChat:
     def complete(self, messages: Sequence[Message]) -> str:
         """The reply's text, never blank. Raises ModelUnavailable or BadModelReply."""
         asked = self._asked(messages, stream=False)
-        return _read_text(self._service.ask(PATH, asked, LARGEST_REPLY), self.name)
+        reply = _read_text(self._service.ask(PATH, asked, LARGEST_REPLY), self.name)
+        return "".join(reply_without_key(iter([reply]), self._endpoint.api_key))
 
     def stream(self, messages: Sequence[Message], stop: Callable[[], bool] = never) -> Iterator[str]:
         """The reply's text as it comes, in pieces that are not empty; together they are not blank.
@@ -62,7 +64,7 @@ class RemoteChat:
     def _told(self, asked: dict[str, Any], stop: Callable[[], bool]) -> Iterator[str]:
         has_text = False
         with closing(self._pieces(asked, stop)) as pieces:
-            for piece in spoken(pieces):
+            for piece in reply_without_key(spoken(pieces), self._endpoint.api_key):
                 has_text = has_text or not piece.isspace()
                 yield sound_text(piece)
         if not has_text:

@@ -7,17 +7,20 @@ they came in, encoded. So it is not the key that is looked for, but any few char
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 from urllib.parse import quote
 
+from qianxun.errors import ModelError
+
 IN_A_ROW: Final = 8  # characters that give a key away; of a shorter key, all of them
+IN_A_REPLY: Final = 12  # the same in what a model says: eight may be a word, or how all keys of a vendor begin
 COVER: Final = "***"
 
 
-def without_key(text: str, key: str) -> str:
+def without_key(text: str, key: str, in_a_row: int = IN_A_ROW) -> str:
     """The text with each part of the key covered, as it is or as URLs, base64 or hexadecimal digits write it."""
-    hidden = sorted(place for form in _forms(key) for place in _found(text, form))
+    hidden = sorted(place for form in _forms(key) for place in _found(text, form, in_a_row))
     told, end = "", 0
     for start, after in hidden:
         if start > end or not told:
@@ -26,9 +29,46 @@ def without_key(text: str, key: str) -> str:
     return told + text[end:]
 
 
-def _found(text: str, form: str) -> Iterator[tuple[int, int]]:
+def reply_without_key(pieces: Iterator[str], key: str) -> Iterator[str]:
+    """A model's words as they come, without the key it was asked with: some services show what they were sent.
+
+    Holds back only what may become a part of the key. A key shorter than such a part is a word ("ollama", "EMPTY"),
+    which an answer may need.
+    """
+    if len(key) < IN_A_REPLY:
+        yield from pieces
+        return
+    forms, held = _forms(key), ""
+    try:
+        for piece in pieces:
+            held += piece
+            cut = _certain(held, forms)
+            if cut:
+                yield without_key(held[:cut], key, IN_A_REPLY)
+            held = held[cut:]
+    except ModelError:
+        if held:
+            yield without_key(held, key, IN_A_REPLY)
+        raise
+    if held:
+        yield without_key(held, key, IN_A_REPLY)
+
+
+def _certain(text: str, forms: Collection[str]) -> int:
+    """Up to where a text stays as it is whatever follows: behind that stands what a form has, too."""
+    longest = min(len(text), max(map(len, forms)))
+    cut = next(
+        (len(text) - size for size in range(longest, 0, -1) if any(text[-size:] in form for form in forms)), len(text)
+    )
+    for start in range(max(0, cut - IN_A_REPLY + 1), cut):  # a part of the key must not be cut in two
+        if start + IN_A_REPLY <= len(text) and any(text[start : start + IN_A_REPLY] in form for form in forms):
+            return start
+    return cut
+
+
+def _found(text: str, form: str, in_a_row: int) -> Iterator[tuple[int, int]]:
     """(start, end) of each stretch of the text that the form has, too."""
-    size = min(IN_A_ROW, len(form))
+    size = min(in_a_row, len(form))
     known = {form[at : at + size] for at in range(len(form) - size + 1)} if size else set()
     for at in range(len(text) - size + 1 if known else 0):
         if text[at : at + size] in known:
