@@ -124,6 +124,7 @@ def test_files_of_this_machine_go_along(tmp_path: Path) -> None:
     Image.new("RGB", (60, 40), "white").save(packed, "PNG")
     (tmp_path / "白纸.png").write_bytes(packed.getvalue())
     (tmp_path / "各级医院.csv").write_text("医院,比例\n三级医院,61%\n一级医院,92%\n", encoding="utf-8")
+    (tmp_path / "各级医院旧.csv").write_text("医院,比例\n三级医院,61%\n一级医院,92%\n", encoding="gbk")
     (tmp_path / "价目.xlsx").write_bytes(b"PK")
 
     async def story(at: Asking, client: Client) -> None:
@@ -131,6 +132,9 @@ def test_files_of_this_machine_go_along(tmp_path: Path) -> None:
         answer = await client.ask(at.base, "三级医院的比例是多少", multimodal_content=[table])
         assert "61%" in answer.answer
         assert answer.sources[0].doc_name == "各级医院"
+        old = {"type": "table", "table_path": tmp_path / "各级医院旧.csv"}
+        answer = await client.ask(at.base, "三级医院的比例是多少", multimodal_content=[old])
+        assert "| 三级医院 | 61% |" in answer.sources[0].text
         picture = {"type": "image", "img_path": tmp_path / "白纸.png"}
         answer = await client.ask(at.base, QUESTION, multimodal_content=[picture])
         assert any(each.part == "image" for each in answer.degraded)  # it came through, and says nothing

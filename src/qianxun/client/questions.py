@@ -12,8 +12,9 @@ from typing import Any, Final, TypedDict
 
 from qianxun.answer_types import AnswerEvent, Done, Failed, QueryMode
 from qianxun.client.connection import Connection, Request, said
-from qianxun.errors import BadInput, BadQuery, ServiceUnavailable, UnsupportedFile, of_word
+from qianxun.errors import BadInput, BadQuery, ServiceUnavailable, Unreadable, UnsupportedFile, of_word
 from qianxun.ingest.attached_images import MOST_BYTES, read_bounded
+from qianxun.ingest.parse.encoding import decode
 from qianxun.models.sse import Event, Events, EventTooLarge
 from qianxun.pipelines.answer_state import turns_of
 from qianxun.service.answer_shapes import question_body, read_event
@@ -101,4 +102,7 @@ def _table_text(path: Path) -> str:
             f"{path.name} 不能随问题发给服务：它只收文字写成的表格",
             hint="另存为 CSV 再问；或先用 add 放进知识库，再用 tables 或 ask 问",
         )
-    return read_bounded(path, MOST_BYTES, "表格").decode("utf-8-sig", "replace")
+    decoded = decode(read_bounded(path, MOST_BYTES, "表格"))  # spreadsheets save CSV as GBK
+    if decoded is None:
+        raise Unreadable(f"{path.name} 不是文字，认不出它的编码", hint="另存为 UTF-8 的 CSV 再问")
+    return decoded.text
