@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from qianxun.answer_types import Answer, AnswerEvent, QueryMode
+from qianxun.answer_types import Answer, AnswerEvent, Done, Failed, QueryMode
 from qianxun.cache.memory import MemoryCache
 from qianxun.embeddings import Embeddings, model_folders
 from qianxun.errors import RecallFailed
@@ -492,9 +492,15 @@ class Engine:
                 multimodal_content=multimodal_content,
                 trace_id=trace_id,
             )
+            last: AnswerEvent | None = None  # told when it is sure that the base is still there
             async with aclosing(events):
                 async for event in events:
-                    yield event
+                    if isinstance(event, Done | Failed):
+                        last = event
+                    else:
+                        yield event
+        if last is not None:
+            yield last
 
     async def answering(
         self, knowledge_base: int, *, top_k: int | None = None, where: Filter = EVERYTHING

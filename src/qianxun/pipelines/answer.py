@@ -15,7 +15,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
+from qianxun.answer.generate import declined
 from qianxun.answer_types import Answer, AnswerEvent, Done, Failed, QueryMode, TraceStep
+from qianxun.errors import RecallFailed
 from qianxun.graph_types import NO_CONTEXT
 from qianxun.pipelines.analysis import analysed
 from qianxun.pipelines.answer_state import AnswerState, Step, check_mode, sendable, turns_of
@@ -25,11 +27,15 @@ from qianxun.pipelines.attached import with_attached
 from qianxun.pipelines.base import read
 from qianxun.pipelines.generating import Writing, writing_of
 from qianxun.pipelines.grading import graded
+from qianxun.pipelines.modes import ModeRecall
 from qianxun.pipelines.refining import refined
 from qianxun.pipelines.table_replies import table_reply
 from qianxun.records import chunks
+from qianxun.types import Degraded
 
 MOST_REFINEMENTS: Final = 3
+ANEW: Final = 2  # answers that are written again because their sources went meanwhile
+DELETED: Final = Degraded("sources", "作答期间引用的资料被删除，已用剩下的资料重新作答")
 
 Content: TypeAlias = Sequence[Mapping[str, Any]]
 
@@ -120,7 +126,7 @@ def after_route(state: AnswerState) -> Literal["retrieve", "generate_answer"]:
 async def retrieve(answering: Answering, state: AnswerState) -> AnswerState:
     """What the base has to this wording, beside what earlier ones found; and what its tables say exactly."""
     started = time.perf_counter()
-    recall = await answering.search(f"{state.wording} {state.given_words}".strip()[:QUERY_LIMIT], state.used_mode)
+    recall = await _searched(answering, state)
     table, failed = (None, ()) if state.asked else await table_reply(answering, state, state.wording)
     found = merged(state.found, recall.found, answering.options.top_k)
     said = {"query": state.wording, "mode": state.used_mode, "found": len(recall.found), "kept": len(found)}
@@ -135,6 +141,16 @@ async def retrieve(answering: Answering, state: AnswerState) -> AnswerState:
         steps=(*state.steps, *recall.steps),
     )
     return _told(state, "retrieve", Step(said=said, degraded=(*recall.degraded, *failed)), started)
+
+
+async def _searched(answering: Answering, state: AnswerState) -> ModeRecall:
+    query = f"{state.wording} {state.given_words}".strip()[:QUERY_LIMIT]
+    try:
+        return await answering.search(query, state.used_mode)
+    except RecallFailed as error:
+        if not state.asked:
+            raise
+        return ModeRecall(query, state.used_mode, degraded=(Degraded("recall", str(error)),))  # others found something
 
 
 async def grade_documents(answering: Answering, state: AnswerState) -> AnswerState:
@@ -161,34 +177,72 @@ def after_refining(state: AnswerState) -> Literal["retrieve", "generate_answer"]
 
 
 async def generate_answer(answering: Answering, state: AnswerState) -> AnswerState:
-    """The answer, from what was found alone."""
-    started = time.perf_counter()
-    writing = await writing_of(answering, state)
-    return _written(state, await writing.whole(), writing, started)
+    """The answer, from what was found alone, and nothing that was deleted before it is told."""
+    return await _settled(answering, await _once_written(answering, await still_there(answering, state)))
 
 
 async def generate_stream(
     answering: Answering, state: AnswerState
 ) -> AsyncGenerator[tuple[AnswerEvent, AnswerState], None]:
     """`generate_answer` as it comes: every event, and what is known after it."""
+    state = await still_there(answering, state)
     started = time.perf_counter()
     writing = await writing_of(answering, state)
     async with aclosing(writing.events()) as events:
         async for event in events:
             if isinstance(event, Done | Failed):
-                state = _written(state, event.answer, writing, started)
+                state = await _settled(answering, _written(state, event.answer, writing, started))
+                event = replace(event, answer=state.answer or event.answer)
             yield event, state
 
 
 async def still_there(answering: Answering, state: AnswerState) -> AnswerState:
-    """What was found before somebody interrupted the way may be gone by now: then the question is looked up anew."""
-    keys = state.rests_on
-    if len(await read(answering.base, chunks.by_keys, sorted(keys))) == len(keys):
+    """What was found a while ago may be gone by now: then the question is looked up anew."""
+    if not state.asked or not await _are_gone(answering, state.rests_on):
         return state
     anew = replace(
-        state, found=(), graph=NO_CONTEXT, table=None, grade=None, draft=None, asked=(), wording=state.asked[0]
+        state,
+        found=(),
+        graph=NO_CONTEXT,
+        table=None,
+        grade=None,
+        draft=None,
+        answer=None,
+        asked=(),
+        wording=state.asked[0],
+        generation="",
     )
     return await grade_documents(answering, await retrieve(answering, anew))
+
+
+async def _once_written(answering: Answering, state: AnswerState) -> AnswerState:
+    started = time.perf_counter()
+    writing = await writing_of(answering, state)
+    return _written(state, await writing.whole(), writing, started)
+
+
+async def _settled(answering: Answering, state: AnswerState) -> AnswerState:
+    """The answer, unless something that it quotes was deleted while it was written: then another, from what is left.
+
+    A model takes its time. Where that happens again and again, nothing is said at all.
+    """
+    for _ in range(ANEW):
+        if not await _are_gone(answering, state.quoted):
+            return await _without_gone_context(answering, state)
+        state = replace(state, degraded=tuple(dict.fromkeys((*state.degraded, DELETED))))
+        state = await _once_written(answering, await still_there(answering, state))
+    if await _are_gone(answering, state.quoted):
+        state = replace(state, answer=declined(state.question), found=(), graph=NO_CONTEXT)
+    return await _without_gone_context(answering, state)
+
+
+async def _without_gone_context(answering: Answering, state: AnswerState) -> AnswerState:
+    return replace(state, graph=NO_CONTEXT) if await _are_gone(answering, state.shown) else state
+
+
+async def _are_gone(answering: Answering, keys: frozenset[int]) -> bool:
+    """Whether any of these chunks is of record no more."""
+    return bool(keys) and len(await read(answering.base, chunks.still_held, sorted(keys))) < len(keys)
 
 
 # ── the end ──────────────────────────────────────────────────────────────────────────────────────

@@ -119,10 +119,24 @@ class AnswerState:
     @property
     def rests_on(self) -> frozenset[int]:
         """The keys of all chunks that something of it comes from."""
+        tables = self.table.chunks if self.table else ()
+        return self.shown | frozenset((*(each.chunk.key for each in self.found), *tables))
+
+    @property
+    def shown(self) -> frozenset[int]:
+        """The keys of the chunks that the graph's part of it comes from."""
         evidence = [place for each in self.graph.relations for place in each.evidence]
         evidence += [place for each in self.graph.communities for place in each.sources]
+        return frozenset(place.chunk for place in evidence)
+
+    @property
+    def quoted(self) -> frozenset[int]:
+        """The keys of the chunks that its answer cites."""
+        if self.answer is None:
+            return frozenset()
+        cited = {source.chunk_id for source in self.answer.sources}
         tables = self.table.chunks if self.table else ()
-        return frozenset((*(each.chunk.key for each in self.found), *tables, *(place.chunk for place in evidence)))
+        return frozenset((*(each.chunk.key for each in self.found if each.chunk.chunk_id in cited), *tables))
 
     @property
     def refinements(self) -> int:

@@ -161,6 +161,15 @@ def by_keys(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[in
     return found
 
 
+def still_held(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> set[int]:
+    """Those of the keys whose chunks are still of record."""
+    found: set[int] = set()
+    for part in in_slices(list(keys)):
+        own = _joined(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base, ChunkRow.key.in_(part))
+        found.update(tx.execute(own).scalars())
+    return found
+
+
 @lru_cache
 def _page_query(dialect: Dialect, size: int) -> Compiled:
     keys = [bindparam(f"key_{at}", type_=ChunkRow.key.type) for at in range(size)]

@@ -103,9 +103,8 @@ class _Nodes:
     async def generate_answer(self, state: Any) -> Change:
         """The answer; whoever streams ``custom`` hears it as it comes."""
         tell, answering = _stream_writer(), await self._answering(state)
-        before, has_begun = restored(state), False
-        after = await steps.still_there(answering, before) if before.asked else before
-        async with aclosing(steps.generate_stream(answering, after)) as events:
+        before, after, has_begun = restored(state), restored(state), False
+        async with aclosing(steps.generate_stream(answering, before)) as events:
             async for event, after in events:
                 has_begun = has_begun or isinstance(event, Token)
                 if isinstance(event, Failed) and not has_begun and after.answer is not None:
