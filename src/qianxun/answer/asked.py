@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, Literal, TypeAlias
@@ -31,6 +31,8 @@ _EXPLAIN: Final = re.compile(
     "如何|怎样|怎么|(?<![称叫名成作])为什么|为何|为啥|原因|解释|说明|过程|影响"
     r"|\b(?:how(?! (?:many|much|old|long|far|tall))|why|explain)\b"
 )
+_WHY: Final = re.compile(r"(?<![称叫名成作])为什么|为何|为啥|何以|缘故|原因|\b(?:why|reason)\b")
+_UNIT: Final = re.compile("(?:多少|几)(个月|小时|分钟|[天元人岁家次周辆台米吨亩倍股])")
 _TIME: Final = re.compile(
     "何时|什么时候|啥时候|什么时间|哪一?年|哪一?天|哪个?月|哪一?日|哪个?季度|几月|几号|几点|何年|何月|何日|多久|多长时间|日期|时间|年份|几年|更[早晚]"
     r"|\b(?:when|what (?:year|date|time|day)|how long)\b"
@@ -44,7 +46,7 @@ _WHICH: Final = re.compile(
     "[个种类家位名项部条次辑集届年月天岁人球辆台块元]?|怎样的?|怎么样?的?|谁"
 )
 _LABELLED: Final = re.compile(  # what follows is what the answer is called, not what it says
-    "什么样?的?|哪[一两二三几些]?[个些种类家位名所项部件条款本篇次座]|何种|多少|几[个种类家位名项部条次]"
+    "(?<!为)什么样?的?|哪[一两二三几些]?[个些种类家位名所项部件条款本篇次座]|何种|多少|几[个种类家位名项部条次]"
 )
 _LABEL: Final = re.compile("[^,，。；;？?!！、:：的了在于是为和与及]{1,6}")
 _FRAME: Final = _listed("""
@@ -58,11 +60,13 @@ _FRAME: Final = _listed("""
     判决书 病历 患者 病人 记录 综合 基于 给出 列出 列举 指出 说明 解释 介绍 回答 问题
 """)
 _SELDOM_SAID: Final = _listed(
-    "大小 剂量 用量 尺寸 长度 高度 重量 温度 时长 用法 服用 口服 使用 患有"
+    "大小 剂量 用量 尺寸 长度 高度 重量 温度 时长 用法 服用 口服 使用 患有 没有"
 )  # beside what is asked
 _LABEL_SHARE: Final = 0.3
 _PHRASE_SHARE: Final = 0.5  # of words that stand side by side: 总 and 负债 are not yet 总负债
 _LONGEST_PHRASE: Final = 4  # words
+_OF_TIME: Final = _listed("年 月 日")
+_DONE: Final = _listed("v vd vi p d")  # parts of speech
 _MEASURING: Final = re.compile("[总]?[量额数率值]$")
 
 
@@ -87,6 +91,8 @@ class Asked:
     figures: frozenset[str]
     names: tuple[str, ...] = ()  # of documents that it speaks of
     others: Mapping[str, str] = field(default_factory=dict)  # documents of something else (`others`)
+    is_why: bool = False
+    unit: str = ""  # 天 of 多少天
 
 
 def read_question(query: str, doc_names: Iterable[str] = ()) -> Asked:
@@ -110,6 +116,8 @@ def read_question(query: str, doc_names: Iterable[str] = ()) -> Asked:
         frozenset(each.written for each in told),
         names,
         {} if names else others(folded, doc_names),
+        bool(_WHY.search(folded)),
+        unit.group(1) if (unit := _UNIT.search(folded)) else "",
     )
 
 
@@ -203,10 +211,12 @@ def _ended(name: str, text: str) -> str:
 
 
 def _words(rest: str) -> tuple[AskedWord, ...]:
-    labels = {found.group() for each in _LABELLED.finditer(rest) if (found := _LABEL.match(rest, each.end()))}
+    labels = {
+        _named_kind(found.group()) for each in _LABELLED.finditer(rest) if (found := _LABEL.match(rest, each.end()))
+    }
     words: dict[str, float] = {}
     run: list[str] = []
-    for segment in (*_analyser().segments(_WHICH.sub("，", rest)), ""):
+    for segment in (*_whole_words(_WHICH.sub("，", rest)), ""):
         word = segment.strip()
         if _tells(word):
             is_label = word in _SELDOM_SAID or any(label.startswith(word) or label.endswith(word) for label in labels)
@@ -218,6 +228,31 @@ def _words(rest: str) -> tuple[AskedWord, ...]:
             words["".join(run)] = _PHRASE_SHARE
         run = []
     return tuple(AskedWord(word, share) for word, share in words.items())
+
+
+def _named_kind(label: str) -> str:
+    """What the answer is called, without what is done with it: 部门 of 哪个部门开具."""
+    parts = _analyser().tagged(label)
+    while len(parts) > 1 and parts[-1][1] in _DONE:
+        parts.pop()
+    return "".join(part for part, _ in parts)
+
+
+def _whole_words(text: str) -> Iterator[str]:
+    """Segments; 年 and 假 are 年假."""
+    held = ""
+    for segment in _analyser().segments(text):
+        if held and len(segment) == 1 and segment.isalpha() and segment not in STOP_WORDS | _FRAME:
+            yield held + segment
+            held = ""
+            continue
+        if held:
+            yield held
+        held = segment if segment in _OF_TIME else ""
+        if not held:
+            yield segment
+    if held:
+        yield held
 
 
 def _tells(word: str) -> bool:

@@ -22,6 +22,13 @@ MOST: Final[dict[AskedKind, int]] = {
     "summary": 12,
 }  # of a side, where compared
 _NEAR: Final = {"fact": 0.85, "explain": 0.25, "comparison": 0.85, "summary": 0.2}  # of the best line's fit
+_NEAR_WHY: Final = 0.5
+_MOST_WHY: Final = 3
+NO_CAUSE: Final = 0.75  # what a line is worth that names no cause, where one is asked for
+_CAUSE: Final = re.compile(
+    "因|由于|原因|导致|致使|造成|引起|为了|所以|从而|以便|解释|缘|出于|源于|取决于|使得|鉴于|because|due to|since"
+)
+_MOST_ROWS: Final = 6  # of a table
 _REPEATS: Final = 0.7  # of a sentence's pairs of characters stand in one that is chosen: it says nothing new
 CARRIED: Final = 0.9  # of what a line is worth, the next one is, too
 FIGURE: Final = 0.3  # what each figure adds
@@ -55,7 +62,7 @@ class Quoted:
 def extract(asked: Asked, weighed: Sequence[Weighed]) -> tuple[Quoted, ...]:
     """The sentences that answer best: for a fact the one that tells it, for a comparison those of every side, for a
     summary the telling ones in their order."""
-    usable = [each for each in weighed if each.is_own and len(each.line.text) <= _LONGEST]
+    usable = _usable(weighed)
     before = {each.line.at + 1: each for each in usable}
     if asked.kind == "comparison" and len(asked.names) > 1:
         sides = [_picked(asked, [each for each in usable if _speaks_of(each, name)]) for name in asked.names]
@@ -63,8 +70,27 @@ def extract(asked: Asked, weighed: Sequence[Weighed]) -> tuple[Quoted, ...]:
         chosen = list({each.line.at: each for each in chosen}.values())
     else:
         chosen = _understood(_picked(asked, usable), before)
+    return _quoted(chosen, asked.kind in ("summary", "comparison"))
+
+
+def extract_each(sides: Iterable[tuple[Asked, Sequence[Weighed]]]) -> tuple[Quoted, ...]:
+    """The sentences that answer best for each of several subjects, in the question's order."""
+    chosen: dict[int, Weighed] = {}
+    for asked, weighed in sides:
+        usable = _usable(weighed)
+        picked = _understood(_picked(asked, usable), {each.line.at + 1: each for each in usable})
+        chosen.update((each.line.at, each) for each in picked if each.line.at not in chosen)
+    return _quoted(list(chosen.values()), may_list=True)
+
+
+def _usable(weighed: Sequence[Weighed]) -> list[Weighed]:
+    return [each for each in weighed if each.is_own and len(each.line.text) <= _LONGEST]
+
+
+def _quoted(chosen: Sequence[Weighed], may_list: bool) -> tuple[Quoted, ...]:
     several = len({each.line.passage.doc_name for each in chosen}) > 1
-    is_list = len(chosen) > (1 if several else 2) and asked.kind in ("summary", "comparison")
+    has_rows = any(each.line.is_row for each in chosen)
+    is_list = len(chosen) > (1 if several or has_rows else 2) and (may_list or has_rows)
     return tuple(
         Quoted(each.line.text, each.line.passage, _subject(each) if several else "", is_list) for each in chosen
     )
@@ -89,26 +115,35 @@ def _picked(asked: Asked, offered: Sequence[Weighed]) -> list[Weighed]:
     worth = _worth(asked, offered)
     left = sorted(offered, key=lambda each: (-worth[each.line.at], each.line.at))[:_CANDIDATES]
     chosen: list[Weighed] = []
-    while left and len(chosen) < MOST[asked.kind]:
+    near = _NEAR_WHY if asked.is_why else _NEAR[asked.kind]
+    while left and len(chosen) < _most(asked, chosen):
         news = {each.line.at: worth[each.line.at] * _news(each, chosen, asked) for each in left}
         best = max(left, key=lambda each: (news[each.line.at], -each.line.at))
-        if chosen and news[best.line.at] < _NEAR[asked.kind] * worth[chosen[0].line.at]:
+        if chosen and news[best.line.at] < near * worth[chosen[0].line.at]:
             break
         chosen.append(best)
-        said = frozenset(grams(best.line.text))
-        left = [each for each in left if each is not best and not _repeats(each, said)]
+        left = [each for each in left if each is not best and not _repeats(each, best)]
     return chosen
+
+
+def _most(asked: Asked, chosen: Sequence[Weighed]) -> int:
+    if chosen and chosen[0].line.is_row:
+        return _MOST_ROWS
+    return _MOST_WHY if asked.is_why else MOST[asked.kind]
 
 
 def _worth(asked: Asked, offered: Sequence[Weighed]) -> dict[int, float]:
     """By its place among the lines. Where more is asked for than one fact, a line goes on with what the
     one before it spoke of, and the lines that tell most are those with figures."""
+    if asked.is_why:
+        return {each.line.at: each.fit * (1.0 if _CAUSE.search(each.line.folded) else NO_CAUSE) for each in offered}
     if asked.kind in ("fact", "comparison"):
         return {each.line.at: each.fit for each in offered}
     topics: dict[int, float] = {}
     topic, passage = 0.0, 0
     for each in offered:
-        topic = max(each.fit, CARRIED * topic if each.line.passage.number == passage else 0.0)
+        goes_on = each.line.passage.number == passage and not each.line.is_row
+        topic = max(each.fit, CARRIED * topic if goes_on else 0.0)
         passage = each.line.passage.number
         topics[each.line.at] = topic
     least = ON_TOPIC[asked.kind] * (ON_NAMED if asked.names else 1.0) * max(topics.values(), default=0.0)
@@ -126,16 +161,19 @@ def _telling(weighed: Weighed) -> float:
 def _news(weighed: Weighed, chosen: Iterable[Weighed], asked: Asked) -> float:
     """How much of what a line says of the question has not been said: 1 for the first."""
     said = " ".join(each.line.folded for each in chosen)
-    if not said:
+    if not said or weighed.line.is_row:
         return 1.0
     own = [word.text for word in asked.words if held(word.text, weighed.line.folded) >= 0.8]
-    fresh = [word for word in own if held(word, said) < 0.8]
+    fresh = [word for word in own if held(word, said) < 0.8 and word not in weighed.line.name]
     return 0.7 + 0.3 * len(fresh) / max(len(own), 1)
 
 
-def _repeats(weighed: Weighed, said: frozenset[str]) -> bool:
+def _repeats(weighed: Weighed, chosen: Weighed) -> bool:
+    """Whether a line says nothing new. Rows of a table are alike, and differ in their values."""
+    if weighed.line.is_row or chosen.line.is_row:
+        return weighed.line.text == chosen.line.text
     own = {gram for gram in grams(weighed.line.text) if len(gram) > 1}
-    return len(own & said) >= _REPEATS * len(own)
+    return len(own & frozenset(grams(chosen.line.text))) >= _REPEATS * len(own)
 
 
 def _subject(weighed: Weighed) -> str:

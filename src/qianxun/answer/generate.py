@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from qianxun.answer.citations import CitationReader, Ended, Reading, Said
-from qianxun.answer.extractive import Quoted, extract
+from qianxun.answer.extractive import Quoted, extract, extract_each
 from qianxun.answer.given import Given, as_context
 from qianxun.answer.plain_text import quotable
 from qianxun.answer.prompt import NOT_FOUND, answer_messages, direct_messages
@@ -137,6 +137,9 @@ class AnswerGenerator:
         """Whether these passages can answer the question, and what their own sentences answer: both read once."""
         evidenced = read(query, as_context(context).passages)
         judged = enough(evidenced)
+        if evidenced.sides:
+            lacking = [each.name for each in evidenced.sides if not each.weighed]
+            return judged, _joined(extract_each((each.asked, each.weighed) for each in evidenced.sides), lacking)
         quoted = extract(evidenced.asked, evidenced.weighed) if judged else ()
         return judged, _joined(quoted) if quoted else declined(query)
 
@@ -164,12 +167,16 @@ def declined(query: str) -> Answer:
 # ── the passages' own sentences ──────────────────────────────────────────────────────────────────
 
 
-def _joined(quoted: Sequence[Quoted]) -> Answer:
+def _joined(quoted: Sequence[Quoted], lacking: Sequence[str] = ()) -> Answer:
+    """``lacking``: subjects that were asked about, too, and of which the passages do not tell."""
     written = Written()
     for at, each in enumerate(quoted):
         numbers, _ = written.number((each.passage,))
         space = "" if at + 1 == len(quoted) else "\n" if each.is_item else " " if each.sentence[-1].isascii() else ""
         written.add(each.shown, numbers, space)
+    if lacking:
+        told = "、".join(f"“{quotable(each)}”" for each in lacking)
+        written.add(f"\n{NOT_FOUND}关于{told}的回答。")
     return written.answer("extractive")
 
 

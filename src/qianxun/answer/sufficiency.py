@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from qianxun.answer.asked import Asked, AskedKind, read_question
-from qianxun.answer.weighing import Weighed, held, lines, weigh
+from qianxun.answer.sides import sides_of
+from qianxun.answer.weighing import Line, Weighed, held, lines, taken_up, weigh
 from qianxun.answer_types import Passage
 from qianxun.ports import RerankModel
 
 ENOUGH: Final[dict[AskedKind, float]] = {"fact": 0.6, "explain": 0.37, "comparison": 0.24, "summary": 0.35}
+
+ENOUGH_OF_SIDE: Final = 0.5  # where the same is asked of several
+SPEAKS: Final = 0.6  # of a subject's words that a line has to take up
 
 BEST: Final = 4  # passages that may be ahead of the others
 FAR: Final = 0.25  # in score
@@ -31,16 +35,45 @@ class Sufficiency:
 
 
 @dataclass(frozen=True, slots=True)
+class Aside:
+    """A subject among several, the question as it is asked of it, and what answers that."""
+
+    name: str
+    asked: Asked
+    weighed: tuple[Weighed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Evidenced:
-    """A question, and the sentences of the passages weighed by it."""
+    """A question, and the sentences of the passages weighed by it. ``sides``: where it asks the same of several
+    subjects, each with the sentences that speak of it; of some there may be none."""
 
     asked: Asked
     weighed: tuple[Weighed, ...]
+    sides: tuple[Aside, ...] = ()
 
 
 def read(query: str, passages: Sequence[Passage]) -> Evidenced:
-    asked = read_question(query, [each.doc_name for each in passages])
-    return Evidenced(asked, tuple(weigh(asked, lines(passages))))
+    names = [each.doc_name for each in passages]
+    asked = read_question(query, names)
+    offered = lines(passages)
+    sides = () if len(asked.names) > 1 else _sides(query, names, asked, offered)
+    return Evidenced(asked, tuple(weigh(asked, offered)), sides if any(each.weighed for each in sides) else ())
+
+
+def _sides(query: str, doc_names: Sequence[str], whole: Asked, offered: Sequence[Line]) -> tuple[Aside, ...]:
+    found = []
+    for name, own, question in sides_of(query):
+        asked = replace(read_question(question, doc_names), kind="fact", wants=whole.wants)
+        words = [word.text for word in read_question(own).words] or [own]
+        speaking = [
+            each
+            for each in weigh(asked, offered)
+            if each.is_own and sum(taken_up(word, each.line) for word in words) >= SPEAKS * len(words)
+        ]
+        enough = max((each.fit for each in speaking), default=0.0) >= ENOUGH_OF_SIDE
+        found.append(Aside(name, replace(asked, kind="comparison"), tuple(speaking) if enough else ()))
+    return tuple(found)
 
 
 def sufficiency(query: str, passages: Sequence[Passage], reader: RerankModel | None = None) -> Sufficiency:
@@ -52,6 +85,9 @@ def enough(evidenced: Evidenced) -> Sufficiency:
     asked = evidenced.asked
     if not evidenced.weighed:
         return Sufficiency(False, 0.0, "没有检索到资料")
+    if evidenced.sides:
+        best = max(each.fit for side in evidenced.sides for each in side.weighed)
+        return Sufficiency(True, best, _lacking(evidenced))
     fit = _fit(asked, evidenced.weighed)
     if fit >= ENOUGH[asked.kind]:
         return Sufficiency(True, fit)
@@ -60,6 +96,11 @@ def enough(evidenced: Evidenced) -> Sufficiency:
     ]
     told = "、".join(lacking[:5])
     return Sufficiency(False, fit, f"资料没有讲到：{told}" if told else "资料讲到了这些，但没有讲到所问的内容")
+
+
+def _lacking(evidenced: Evidenced) -> str:
+    told = "、".join(each.name for each in evidenced.sides if not each.weighed)
+    return f"资料没有讲到：{told}" if told else ""
 
 
 def _fit(asked: Asked, weighed: Sequence[Weighed]) -> float:

@@ -12,6 +12,7 @@ from typing import Final
 from qianxun.answer.asked import Asked, is_wanted, stem
 from qianxun.answer.figures import Day, figures
 from qianxun.answer.grounding import Evidence, day_stands
+from qianxun.answer.rows import readable
 from qianxun.answer_types import Passage
 from qianxun.chinese import SENTENCE_END, fold
 from qianxun.synonyms import Thesaurus, shipped
@@ -21,12 +22,14 @@ NAMED: Final = 0.9  # … in the name of the document
 TOPIC: Final = 0.75  # … in the passage's first sentence
 AROUND: Final = 0.4  # … elsewhere in the passage
 ALIKE: Final = 0.9  # … for which a synonym stands
+SHORT: Final = 0.8  # … for which a longer form stands
 TELLING: Final = 0.5  # of the worth of the word that tells most
 OTHER_TIME: Final = 0.55  # what a line is worth that speaks of another time
+OTHER_UNIT: Final = 0.75  # … of another unit than the one that is asked for
 CLAUSE, SENTENCE, NOWHERE = 1.0, 0.62, 0.5  # where the figure stands that is asked for
 _LONG: Final = 200  # characters
 _LONGEST_HEADING: Final = 12
-_CLAUSE_END: Final = re.compile("[,，;；:：]")
+_SHORT_CLAUSE: Final = 12  # characters: it goes with the one before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class Line:
     passage: Passage
     start: int  # in the passage's text
     at: int  # its place among all lines
+    is_row: bool = False  # of a table: its text says which column each value stands in
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +61,19 @@ class Weighed:
 
 
 def lines(passages: Sequence[Passage]) -> list[Line]:
-    """The sentences of the passages; a line of a table is one. Titles say nothing by themselves."""
+    """The sentences of the passages; a row of a table is one. Titles say nothing by themselves."""
     found: list[Line] = []
     for passage in passages:
         before = first = ""
         around, name = fold(passage.text), fold(passage.doc_name)
         titles = {name, *(fold(str(each)) for each in passage.metadata.get("headings") or ())}
-        for start, text in _sentences(passage.text):
+        for start, text, is_row in _sentences(passage.text):
             folded = fold(text)
-            if folded in titles or _is_heading(text):
+            if folded in titles or (_is_heading(text) and not is_row):
                 continue
-            found.append(Line(text, folded, before, first, around, name, passage, start, len(found)))
-            before, first = folded, first or folded
+            earlier = "" if is_row else before  # a row speaks for itself
+            found.append(Line(text, folded, earlier, first, around, name, passage, start, len(found), is_row))
+            before, first = folded, first or ("" if is_row else folded)
     return found
 
 
@@ -76,20 +81,29 @@ def _is_heading(text: str) -> bool:
     return len(text) <= _LONGEST_HEADING and not re.search(r"[\d，。！？；、,.!?;|]", text)
 
 
-def _sentences(text: str) -> Iterator[tuple[int, str]]:
-    """Whole ones: a semicolon ends one only where it would be too long otherwise."""
+def _sentences(text: str) -> Iterator[tuple[int, str, bool]]:
+    """Where each begins, itself, and whether it is a row of a table."""
     at = 0
-    for line in text.splitlines(keepends=True):
-        start = 0
-        for mark in SENTENCE_END.finditer(line):
-            if mark.group()[0] in "；;" and mark.end() - start < _LONG:
-                continue
-            if sentence := line[start : mark.end()].strip():
-                yield at + line.index(sentence, start), sentence
-            start = mark.end()
-        if sentence := line[start:].strip():
-            yield at + line.index(sentence, start), sentence
+    whole = text.splitlines(keepends=True)
+    for line, row in zip(whole, readable(whole), strict=True):
+        if row:
+            yield at + len(line) - len(line.lstrip()), row, True
+        elif row is None:
+            yield from ((at + start, sentence, False) for start, sentence in _parted(line))
         at += len(line)
+
+
+def _parted(line: str) -> Iterator[tuple[int, str]]:
+    """Whole ones: a semicolon ends one only where it would be too long otherwise."""
+    start = 0
+    for mark in SENTENCE_END.finditer(line):
+        if mark.group()[0] in "；;" and mark.end() - start < _LONG:
+            continue
+        if sentence := line[start : mark.end()].strip():
+            yield line.index(sentence, start), sentence
+        start = mark.end()
+    if sentence := line[start:].strip():
+        yield line.index(sentence, start), sentence
 
 
 def weigh(asked: Asked, offered: Sequence[Line]) -> list[Weighed]:
@@ -100,7 +114,7 @@ def weigh(asked: Asked, offered: Sequence[Line]) -> list[Weighed]:
     evidence = _evidence(offered)
     found = []
     for line in offered:
-        held = sum(worth[word] * _held_by(word, line) for word in worth) / whole if whole else all_told
+        held = sum(worth[word] * taken_up(word, line) for word in worth) / whole if whole else all_told
         figure = _figure(asked, line, worth)
         when = _when(asked, line, evidence[line.passage.number], evidence[line.passage.doc_name])
         found.append(
@@ -118,7 +132,8 @@ def _worth(asked: Asked, offered: Sequence[Line]) -> dict[str, float]:
     return found
 
 
-def _held_by(word: str, line: Line) -> float:
+def taken_up(word: str, line: Line) -> float:
+    """How far a line has a word: itself, or through what it stands in."""
     here = held(word, line.folded)
     if here >= NAMED:
         return here
@@ -137,9 +152,19 @@ def held(word: str, text: str) -> float:
     if word.isascii():
         return 0.0
     if len(word) == 2:
-        return 0.25 * sum(mark in text for mark in word)
+        return max(0.25 * sum(mark in text for mark in word), SHORT if _in_longer(word, text) else 0.0)
     pairs = [word[at : at + 2] for at in range(len(word) - 1)]
     return 0.8 * sum(pair in text for pair in pairs) / max(len(pairs), 1)
+
+
+def _in_longer(word: str, text: str) -> bool:
+    """年假 of 年休假: short for it."""
+    at = text.find(word[0])
+    while at >= 0:
+        if text[at + 2 : at + 3] == word[1] and text[at + 1].isalpha():
+            return True
+        at = text.find(word[0], at + 1)
+    return False
 
 
 def _synonyms(word: str) -> tuple[str, ...]:
@@ -156,14 +181,27 @@ def _figure(asked: Asked, line: Line, worth: dict[str, float]) -> float:
     if not asked.wants:
         return 1.0
     telling = [word for word in worth if worth[word] >= TELLING * max(worth.values())] or [""]
-    clauses = _CLAUSE_END.split(line.folded)
     best = NOWHERE
-    for at, clause in enumerate(clauses):
-        if not any(is_wanted(each, asked) for each in figures(clause)):
+    for near, clause in _clauses(line):
+        wanted = [each for each in figures(clause) if is_wanted(each, asked)]
+        if not wanted:
             continue
-        near = clause if at == 0 or len(clause) > 12 else clauses[at - 1] + clause
-        best = max(best, CLAUSE if any(held(word, near) >= ALIKE for word in telling) else SENTENCE)
+        here = CLAUSE if any(held(word, near) >= SHORT for word in telling) else SENTENCE
+        is_unit = not asked.unit or any(each.written.endswith(asked.unit) for each in wanted)
+        best = max(best, here if is_unit else here * OTHER_UNIT)
     return best
+
+
+def _clauses(line: Line) -> Iterator[tuple[str, str]]:
+    """What each clause stands with, and itself: what a colon leads to is about what stands before it."""
+    lead = before = ""
+    for parts in line.folded.split("；") if line.is_row else (line.folded,):
+        lead = before = ""
+        for clause in re.split("[,，;；]", parts):
+            opened, colon, told = clause.rpartition(":") if ":" in clause else clause.rpartition("：")
+            lead = opened if colon else lead
+            yield lead + ("" if len(told) > _SHORT_CLAUSE else before) + told, told
+            before = told
 
 
 def _evidence(offered: Sequence[Line]) -> dict[int | str, Evidence]:
