@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from qianxun.cli import answer_view
+from qianxun.pipelines.answer_state import QUESTION_KINDS
 from qianxun.service.metrics import FORMS
 from tests.cli.conftest import Outcome, Run
 from tests.models.chat_service import ChatService, Reply, chat_service
@@ -108,6 +109,29 @@ def test_explain_tells_every_step_and_who_took_it(handbook: Run, chat: ChatServi
         assert name in steps
     assert re.search(r"写答案 +qwen", steps)
     assert re.search(r"分析问题 +规则", steps)
+    assert "接着 检索" in steps  # in words, not in those of the code
+    assert "retrieve" not in steps
+
+
+def test_on_a_narrow_terminal_no_line_of_the_steps_begins_further_in(
+    handbook: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    steps = handbook("ask", *ASKED, "--explain").out.split("\n过程\n")[1].split("\n\n")[0]
+    margins = {len(line) - len(line.lstrip()) for line in steps.splitlines()}
+    assert len(margins) == 2  # of a step's first line, and of all others
+
+
+def test_a_base_without_documents_is_told_as_such(handbook: Run) -> None:
+    assert handbook("kb", "create", "空").code == 0
+    for flags in ((), ("--stream",)):
+        done = handbook("ask", ASKED[0], "--kb", "空", *flags)
+        assert re.search(r"还没有资料，先放进来：qianxun.* add FILE --kb 空", done.out)
+        assert "search" not in done.out
+
+
+def test_every_choice_of_a_step_has_a_name() -> None:
+    assert {*QUESTION_KINDS, *answer_view.FORMS, "model"} <= set(answer_view.WORDS)
 
 
 def test_files_go_along_with_the_question(handbook: Run, tmp_path: Path) -> None:

@@ -55,6 +55,32 @@ SAID: Final[Mapping[str, tuple[str, str]]] = {
     "sources": ("出处", "sources"),
     "flags": ("存疑", "flags"),
 }  # what the steps of an answer decide; another one goes by its own name
+WORDS: Final[Mapping[str, tuple[str, str]]] = {
+    "greeting": ("寒暄", "small talk"),
+    "definition": ("定义", "a definition"),
+    "fact": ("事实", "a fact"),
+    "list": ("列举", "a list"),
+    "comparison": ("比较", "a comparison"),
+    "multi_hop": ("多跳", "several steps"),
+    "summary": ("概括", "a summary"),
+    "count": ("计数", "a number"),
+    "simple": ("简单", "simple"),
+    "complex": ("要检索", "needs a search"),
+    "retrieve": ("检索", "search"),
+    "generate_answer": ("写答案", "the answer"),
+    "caller": ("提问者", "the asker"),
+    "analysis": ("问题的分析", "the analysis"),
+    "synonyms": ("同义词", "synonyms"),
+    "entity_names": ("实体的别名", "other names"),
+    "fewer_constraints": ("少一个条件", "one condition less"),
+    "model": ("模型", "a model"),
+    "none": ("没有别的说法", "no other words"),
+    "extractive": ("原句", "own sentences"),
+    "table": ("单元格", "cells"),
+    "declined": ("没有答案", "no answer"),
+    "direct": ("没有检索", "no search"),
+}  # that steps decide between
+CHOICES: Final = frozenset(("kind", "complexity", "to", "chosen_by", "by", "form"))
 EMPTY: Final[tuple[Any, ...]] = (None, "", (), [], {})
 UNPROVED: Final = ("unsupported_number", "uncited", "dropped")
 
@@ -187,7 +213,11 @@ def _by(step: TraceStep) -> str:
 
 
 def _said(said: Mapping[str, Any]) -> str:
-    told = [f"{named(SAID, name)} {_plain(value)}" for name, value in said.items() if value not in EMPTY]
+    told = [
+        f"{named(SAID, name)} {named(WORDS, value) if name in CHOICES else _plain(value)}"
+        for name, value in said.items()
+        if value not in EMPTY
+    ]
     return "  " + " · ".join(told) if told else ""
 
 

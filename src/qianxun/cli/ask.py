@@ -95,9 +95,9 @@ def ask(
         if with_library(session, lambda library: _streamed(library, request)):
             raise typer.Exit(PARTIAL)
     else:
-        base, answer = with_library(session, lambda library: _asked(library, request))
+        answer, advice = with_library(session, lambda library: _advised(library, request))
         show_answer(out(), answer)
-        _show_rest(out(), request, base, answer)
+        _show_rest(out(), request, answer, advice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,11 @@ async def _asked(library: Library, request: Request) -> tuple[KnowledgeBase, Ans
     return base, await library.ask(base.id, request.question, **request.options)
 
 
+async def _advised(library: Library, request: Request) -> tuple[Answer, str]:
+    base, answer = await _asked(library, request)
+    return answer, await _advice(library, request, base, answer)
+
+
 async def _streamed(library: Library, request: Request) -> bool:
     """Shows the answer as it comes; whether it was cut off."""
     from qianxun.answer_types import Done, Failed, Token
@@ -142,7 +147,7 @@ async def _streamed(library: Library, request: Request) -> bool:
         told = last.message or last.error
         note(say(f"✗ 答案到这里断了：{told}", f"✗ The answer was cut off: {told}"), "red")
     _show_what_stands(console, shown, last.answer)
-    _show_rest(console, request, base, last.answer)
+    _show_rest(console, request, last.answer, await _advice(library, request, base, last.answer))
     return isinstance(last, Failed)
 
 
@@ -166,19 +171,24 @@ def _show_event(console: Console, event: AnswerEvent) -> None:
         console.print(shown_text(event.text), end="", soft_wrap=True)
 
 
-def _show_rest(console: Console, request: Request, base: KnowledgeBase, answer: Answer) -> None:
+def _show_rest(console: Console, request: Request, answer: Answer, advice: str) -> None:
     show_sources(console, answer)
-    if answer.is_declined:
-        console.print(_advice(request, base), markup=False, soft_wrap=True)
+    if advice:
+        console.print(advice, markup=False, soft_wrap=True)
     if request.explain:
         show_trace(console, answer)
     show_degraded(answer.degraded)
     show_end(console, answer)
 
 
-def _advice(request: Request, base: KnowledgeBase) -> str:
-    search = command_for(request.start, request.question, base.name, {})
+async def _advice(library: Library, request: Request, base: KnowledgeBase, answer: Answer) -> str:
+    """What to do where the sources do not say; "" where they do."""
+    if not answer.is_declined:
+        return ""
     add = f"{request.start} add FILE --kb {quoted(base.name)}"
+    if not (await library.statistics(base.id))["chunks"]:
+        return say(f"这个知识库里还没有资料，先放进来：{add}", f"There is nothing in this base yet. First: {add}")
+    search = command_for(request.start, request.question, base.name, {})
     tips = [
         say(f"看看检索到了什么：{search}", f"see what is found: {search}"),
         say(f"把说到它的文档放进来：{add}", f"add a document that tells: {add}"),

@@ -85,13 +85,19 @@ def note(text: str, style: str = "dim") -> None:
 def print_folded(console: Console, text: Text, indent: int, *, hanging: int = 0) -> None:
     """Prints text in lines that fit the console: Chinese breaks anywhere, runs of letters and digits do not.
 
-    Every line stands ``indent`` cells from the margin, the first one ``hanging`` less.
+    Every line stands ``indent`` cells from the margin, the first one ``hanging`` less. A space at which a line is
+    broken is gone.
     """
-    parts = [part for line in text.split("\n") for part in line.divide(_breaks(line.plain, console.width - indent))]
+    parts = [part for line in text.split("\n") for part in _folded(line, console.width - indent)]
     for at, part in enumerate(parts):
         part.rstrip()
         margin = " " * (indent - hanging if at == 0 else indent)
         console.print(Text(margin) + part, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _folded(line: Text, width: int) -> list[Text]:
+    first, *rest = line.divide(_breaks(line.plain, width))
+    return [first, *(part[len(part.plain) - len(part.plain.lstrip(" ")) :] for part in rest)]
 
 
 def _breaks(line: str, width: int) -> list[int]:
