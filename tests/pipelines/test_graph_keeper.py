@@ -231,3 +231,15 @@ def test_what_says_so_is_quoted_with_the_mark_that_closes_a_title(tmp_path: Path
             assert all(each.count("《") == each.count("》") for each in words)
 
     asyncio.run(story())
+
+
+def test_a_name_that_no_terminal_can_write_is_unknown_in_words_that_it_can(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Engine.open(tmp_path, background=False) as engine:
+            keeper = await engine.graph_keeper((await engine.create_knowledge_base("空", model="none")).id)
+            for ask in (keeper.show, keeper.split):
+                with pytest.raises(NotFound) as refused:
+                    await ask("鲁\udcff迅")
+                assert str(refused.value).encode()
+
+    asyncio.run(story())

@@ -36,6 +36,7 @@ from qianxun.pipelines.graphing import graph_of
 from qianxun.pipelines.hooks import nothing
 from qianxun.records import chunks
 from qianxun.records import graph as facts
+from qianxun.records.texts import storable
 from qianxun.types import EVERYTHING, Filter
 
 PROPOSED_AMONG: Final = 200  # entities that a model is shown, the most central ones
@@ -195,7 +196,7 @@ class GraphKeeper:
     async def split(self, name: str) -> tuple[str, ...]:
         """Takes a merge of people back, or parts a name from those that texts give it; answers the names that stand for
         themselves again. Raises NotFound where it goes by no other name."""
-        graph = await graph_of(self.base)
+        graph, name = await graph_of(self.base), storable(name)
         row = row_of(graph, name)
         name = graph.entity_at(row).name if row is not None and _is_id(name) else name
         stated = _stated_of(graph, row, name)
@@ -259,7 +260,7 @@ def _unknown(graph: KnowledgeGraph, name: str) -> NotFound:
     like = difflib.get_close_matches(wanted, list(known)[:_COMPARED], NEAR, 0.5)
     shown = "、".join(graph.entity_at(known[each]).name for each in like)
     return NotFound(
-        f"图谱里没有实体“{name[:80]}”", hint=f"相近的：{shown}" if shown else "先放入提到它的文档，或核对写法"
+        f"图谱里没有实体“{storable(name[:80])}”", hint=f"相近的：{shown}" if shown else "先放入提到它的文档，或核对写法"
     )
 
 
