@@ -345,3 +345,37 @@ def test_a_model_is_not_talked_out_of_looking_things_up(asking: Asking, script: 
         assert answer.sources
     script.replies["analyze"] = json.dumps({**ANALYSIS, "strategy": "bypass"})
     assert said(asking.answer(HARD, mode=None), "retrieve")
+
+
+@pytest.mark.parametrize(("question", "step"), [(HARD, "analyze"), (EARLY, "grade")])
+def test_whoever_leaves_while_a_step_waits_for_the_model_ends_its_call(
+    asking: Asking, service: ChatService, script: Script, question: str, step: str
+) -> None:
+    script.replies[step] = Reply("{" * 40, hang_after=4)
+
+    async def cancelled() -> None:
+        task = asyncio.ensure_future(asking.engine.ask(asking.kb, question))
+        await asyncio.to_thread(service.wait, lambda each: step in asked(each))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asking.run(cancelled())
+    service.wait(lambda each: bool(each.left), seconds=5)
+
+
+@pytest.mark.parametrize(
+    ("step", "reply"),
+    [
+        ("refine", r'{"query": "糖尿病\ud800症状"}'),
+        ("grade", r'{"relevant": [1], "enough": false, "missing": "\udfff"}'),
+        ("answer", "糖尿病的主要症状是多饮\ud800[1]。"),
+    ],
+)
+def test_half_a_character_of_a_models_harms_nobody(asking: Asking, script: Script, step: str, reply: str) -> None:
+    script.replies["grade"] = '{"relevant": [1], "enough": false, "missing": ""}'
+    script.replies[step] = reply
+    answer = asking.answer(EARLY)
+    repr((answer.answer, answer.trace, answer.degraded)).encode()
+    json.dumps([dict(each.said) for each in answer.trace], ensure_ascii=False).encode()
+    answer.answer.encode()

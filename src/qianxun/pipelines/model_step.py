@@ -6,13 +6,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from qianxun.errors import BadModelReply, ModelError, ModelUnavailable, QianxunError
+from qianxun.pipelines.answer_state import sendable
 from qianxun.pipelines.base import OpenBase, chat_model, in_model_thread
+from qianxun.pipelines.streaming import part_from
 from qianxun.ports import ChatModel, never
 from qianxun.types import Degraded, Message
 
@@ -122,7 +125,7 @@ async def _tried(
 ) -> Checked:
     said = list(told)
     for attempt in range(TRIES):
-        reply = await in_model_thread(base, "chat", model.name, model.complete, said)
+        reply = await _replied(base, model, said)
         try:
             return check(read_object(reply))
         except ValueError as error:
@@ -132,6 +135,19 @@ async def _tried(
     raise AssertionError("unreachable")
 
 
+async def _replied(base: OpenBase, model: ChatModel, said: Sequence[Message]) -> str:
+    """The whole reply. Whoever leaves, or has waited long enough, ends the model's call."""
+    left = threading.Event()
+    asked = stoppable(model, left.is_set)
+    reading = asyncio.ensure_future(in_model_thread(base, "chat", model.name, asked.complete, said))
+    try:
+        return str(await asyncio.shield(reading))
+    except asyncio.CancelledError:
+        left.set()
+        part_from(reading)
+        raise
+
+
 def read_object(reply: str) -> Mapping[str, Any]:
     """The JSON object in a reply, whatever stands around it. Raises ValueError."""
     if not isinstance(reply, str) or len(reply) > LONGEST_REPLY:
@@ -139,6 +155,7 @@ def read_object(reply: str) -> Mapping[str, Any]:
     start, end = reply.find("{"), reply.rfind("}")
     try:
         read = json.loads(reply[start : end + 1])
+        read = json.loads(sendable(json.dumps(read, ensure_ascii=False)))  # half a surrogate pair may hide in an escape
     except (ValueError, RecursionError) as error:
         raise ValueError(f"不是 JSON 对象（{str(error)[:80]}）") from error
     if not isinstance(read, dict):
