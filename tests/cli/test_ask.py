@@ -156,6 +156,14 @@ def test_what_was_made_up_is_taken_out_aloud(handbook: Run, chat: ChatService) -
         assert ("以这里为准" in done.out) == bool(more)
 
 
+def test_what_is_not_cited_and_stands_is_not_said_to_be_gone(handbook: Run, chat: ChatService) -> None:
+    chat.answers = writing(f"{WRITTEN}员工普遍觉得这样很合理。")
+    done = handbook("ask", *ASKED)
+    assert "员工普遍觉得这样很合理。" in parts(done)[0]
+    assert "请自行核对：“员工普遍觉得这样很合理。”" in done.err.replace("\n", "")
+    assert "已去掉" not in done.err
+
+
 def test_nothing_that_a_terminal_would_obey_is_printed(handbook: Run, chat: ChatService) -> None:
     chat.answers = writing("出差住宿\x1b每晚\x9b不超过\x07 380 元\x7f[1]。")
     for more in ((), ("--stream",), ("--explain",)):

@@ -127,13 +127,21 @@ def show_end(console: Console, answer: Answer) -> None:
 
 
 def show_flags(flags: Sequence[Flag]) -> None:
-    """What the model said and no source bears out: of one sentence, once, with the reason that says most."""
+    """What the model said and no source bears out: of one sentence, once, with the reason that says most; and whether
+    it still stands in the answer."""
+    gone = {_sentence(flag) for flag in flags if flag.kind == "dropped"}
     unproved: dict[str, str] = {}
     for flag in flags:
         if flag.kind in UNPROVED and (flag.kind != "dropped" or _sentence(flag) not in unproved):
             unproved[_sentence(flag)] = flag.reason
     for sentence, reason in unproved.items():
-        note(say(f"! 不可信，已去掉：“{sentence}”（{reason}）", f"! Taken out: “{sentence}” ({reason})"), "yellow")
+        if sentence in gone:
+            note(say(f"! 不可信，已去掉：“{sentence}”（{reason}）", f"! Taken out: “{sentence}” ({reason})"), "yellow")
+        else:
+            note(
+                say(f"! 请自行核对：“{sentence}”（{reason}）", f"! Check this yourself: “{sentence}” ({reason})"),
+                "yellow",
+            )
     if links := sum(flag.kind == "link_removed" for flag in flags):
         note(say(f"! 去掉了 {links} 处链接、图片或 HTML", f"! {links} links, images or tags taken out"), "yellow")
 
