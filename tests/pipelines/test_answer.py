@@ -77,6 +77,13 @@ def test_small_talk_looks_nothing_up(asking: Asking, question: str) -> None:
     assert not said(answer, "retrieve")
 
 
+@pytest.mark.parametrize(("question", "mode"), [("Hello!", "mix"), ("thanks", "mix"), ("What is it?", "bypass")])
+def test_who_speaks_english_is_answered_so_where_nobody_writes(asking: Asking, question: str, mode: QueryMode) -> None:
+    answer = asking.answer(question, mode=mode)
+    assert answer.form == "direct"
+    assert answer.answer.isascii()
+
+
 def test_a_cell_answers_exactly_and_is_cited_with_its_row(asking: Asking) -> None:
     answer = asking.answer("胸片的价格是多少")
     assert answer.form == "table"

@@ -30,8 +30,17 @@ SMALL_TALK: Final = {
     "thanks": "不客气，还有问题请直接提问。",
     "farewell": "再见！",
 }
+SMALL_TALK_IN_ENGLISH: Final = {
+    "greeting": "Hello! I answer questions from the documents of this knowledge base, with sources. Please ask.",
+    "thanks": "You are welcome. Please ask if there is anything else.",
+    "farewell": "Goodbye!",
+}
 BYPASSED: Final = (
     "按 bypass 的要求没有查阅资料；这里也没有配置语言模型，无法凭空作答。请改用 mix 等检索模式，或配置 chat 模型。"
+)
+BYPASSED_IN_ENGLISH: Final = (
+    "Nothing was looked up, as bypass asks, and there is no language model here to answer without sources. "
+    "Please use another mode, such as mix, or configure a chat model."
 )
 
 
@@ -95,8 +104,7 @@ class Writing:
         if self.generator.llm is not None:
             return None
         if state.is_direct:
-            is_small_talk = state.analysis is not None and state.analysis.kind == "greeting"
-            return Answer(SMALL_TALK[small_talk_kind(state.query)] if is_small_talk else BYPASSED, form="direct")
+            return Answer(_unwritten(state), form="direct")
         if is_overview(state):
             return overview(state)
         # Whoever graded by rules has read as closely as whoever would write by rules.
@@ -133,6 +141,14 @@ async def writing_of(answering: Answering, state: AnswerState) -> Writing:
     model, failed = (None, ()) if state.table is not None else await writer(answering.base)
     context = AnswerContext() if state.is_direct else context_of(state)
     return Writing(answering.base, state, AnswerGenerator(model, reader_of(answering.base)), context, failed)
+
+
+def _unwritten(state: AnswerState) -> str:
+    """What is said without sources and without a model, in the language of the question."""
+    is_english = state.query.isascii() and any(map(str.isalpha, state.query))
+    if state.analysis is None or state.analysis.kind != "greeting":
+        return BYPASSED_IN_ENGLISH if is_english else BYPASSED
+    return (SMALL_TALK_IN_ENGLISH if is_english else SMALL_TALK)[small_talk_kind(state.query)]
 
 
 def _from_cells(reply: TableReply) -> Answer:
