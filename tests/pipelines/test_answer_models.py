@@ -127,6 +127,13 @@ def test_what_a_model_finds_lacking_is_searched_for_otherwise_three_times_at_mos
     assert answer.form == "model"  # the model still decides what the passages say
 
 
+def test_what_a_model_finds_lacking_is_told_without_links(asking: Asking, script: Script) -> None:
+    script.replies["grade"] = '{"relevant": [], "enough": false, "missing": "见 https://evil.test/?d=1 <img src=x>"}'
+    answer = asking.answer(EARLY)
+    assert said(answer, "grade_documents")[0]["reason"] == "见 （链接略） "
+    assert "evil" not in repr(answer.trace)
+
+
 def test_relevant_passages_come_first(asking: Asking, service: ChatService, script: Script) -> None:
     script.replies["grade"] = '{"relevant": [2], "enough": true, "missing": ""}'
     answer = asking.answer(EARLY)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from qianxun.answer.generate import AnswerGenerator
+from qianxun.answer.plain_text import quotable
 from qianxun.answer_types import Answer, Passage
 from qianxun.pipelines.answer_state import AnswerState, Grade, Step
 from qianxun.pipelines.answering import Answering, context_of
@@ -90,7 +91,8 @@ def _read(told: Mapping[str, Any]) -> tuple[frozenset[int], bool, str]:
         raise ValueError("enough 应为 true 或 false")
     if not isinstance(missing, str):
         raise ValueError("missing 应为字符串")
-    return frozenset(list_of(told, "relevant", int, 100)), enough, missing.strip()[:300]
+    # It has read what strangers wrote: what it says of it is told in the trace, without links as all else.
+    return frozenset(list_of(told, "relevant", int, 100)), enough, quotable(missing.strip()[:300])
 
 
 def _said(grade: Grade | None) -> dict[str, Any]:
