@@ -171,6 +171,15 @@ def test_what_cannot_be_asked_is_refused_by_its_field_streamed_or_not(
     shared_asking(story)
 
 
+def test_a_blank_question_is_refused_in_words(shared_asking: Any) -> None:
+    async def story(at: Asking) -> None:
+        response = await at.post(query=" \n ")
+        assert response.status_code == 422
+        assert response.json()["fields"] == [{"field": "query", "reason": "不能为空，写出要找的内容"}]
+
+    shared_asking(story)
+
+
 @pytest.fixture(scope="module")
 def shared_asking(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """One service for all those who change nothing in it."""

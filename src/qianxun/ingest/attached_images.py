@@ -72,7 +72,7 @@ def attached_image(item: Mapping[str, Any]) -> AttachedImage:
 
 def _refuse_elsewhere(text: str) -> None:
     if _ELSEWHERE.match(text):
-        raise Refused("不会去下载图片", hint="请先把图片存为文件，用 img_path 或 img_base64 给出")
+        raise Refused("不会去下载图片", hint="请先把图片存下来，写成 img_base64 给出；在本机提问也可用 img_path")
 
 
 def read_bounded(path: Path, most: int, what: str) -> bytes:

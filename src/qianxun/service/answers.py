@@ -334,7 +334,8 @@ def _field(error: Mapping[str, Any]) -> str:
 
 def _reason(error: Mapping[str, Any], english: bool) -> str:
     said: str = error["msg"]
-    known = REASONS.get(error["type"])
+    is_blank = error["type"] == "string_pattern_mismatch" and error["ctx"]["pattern"] == r"\S"
+    known = REASONS.get("blank" if is_blank else error["type"])
     if known is None or english:
         return said[:LONGEST]
     try:
