@@ -257,3 +257,10 @@ def test_names_that_texts_give_an_entity_are_shown_and_what_people_call_it_as_th
     assert entity.aliases == ("WHO",)
     renamed = graph_of_facts(facts, [Alias("UN Health", "世界卫生组织")])
     assert "UN Health" in names(renamed)
+
+
+def test_where_texts_close_a_circle_of_decisions_all_go_by_the_name_that_people_merged_no_further() -> None:
+    facts = [alias(1, "世界卫生组织", "世卫组织"), prose(2, "WHO", "日内瓦")]
+    graph = graph_of_facts(facts, [Alias("世卫组织", "WHO"), Alias("WHO", "世界卫生组织")])
+    assert graph.entity(entity_id("WHO")) is None
+    assert "世卫组织" in names(graph)

@@ -54,7 +54,8 @@ def _end(names: Names, leads: Mapping[int, int], decided: Mapping[int, int], for
         if following in way:
             circle = way[way.index(following) :]
             chosen = [decided[each] for each in circle if each in decided]
-            return min(chosen or circle, key=names.folded.__getitem__)
+            last = [each for each in chosen if each not in decided]  # and merged no further
+            return min(last or chosen or circle, key=names.folded.__getitem__)
         way.append(following)
     return way[-1]
 
