@@ -1,11 +1,11 @@
 """Answers without a language model, over an ordinary search (hybrid, the first ten): are they there, and right?
 
-    python -m benchmarks.answers [--set FOLDER] [--limit 300] [--show 20]
+    python -m benchmarks.answers [--set FOLDER] [--limit 300] [--show 20] [--ask mix] [--no-model]
 
 How often questions that the documents answer are declined, and questions that they do not (`benchmarks.answer_cases`
 says how those are made); how many of the reference answers' key figures stand in the answer; and, with the reference
 answers taken for a model's, how many sentences with one digit changed are caught by the check, and how many right ones
-are dropped by it.
+are dropped by it. ``--ask MODE`` goes through `Engine.ask` as users do, with its grading and its second searches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from qianxun.answer.figures import figures
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.answer.grounding import Evidence, stands
 from qianxun.answer.sentence_check import judge
-from qianxun.answer_types import Answer, Passage
+from qianxun.answer_types import QUERY_MODES, Answer, Passage, QueryMode
 from qianxun.cli.evaluation_index import home, model_of, ready
 from qianxun.engine import Engine
 from qianxun.evaluation.dataset import load as load_set
@@ -48,18 +48,23 @@ class Told:
     found: tuple[Found, ...]
 
 
-async def answered(folder: Path, data: Path, asked: Sequence[Asked]) -> list[Told]:
+async def answered(
+    folder: Path, data: Path, asked: Sequence[Asked], mode: QueryMode | None = None, *, has_model: bool = True
+) -> list[Told]:
     """Every question through a search as a user's would go, and the extractive generator."""
-    settings = load_settings(
-        arguments={"data": str(data)}, environment={"QIANXUN_VECTORIZATION_MODEL_FOLDERS": str(MODELS)}
-    )
+    models = {"QIANXUN_VECTORIZATION_MODEL_FOLDERS": str(MODELS)} if has_model else {}
+    settings = load_settings(arguments={"data": str(data)}, environment=models)
     dataset = load_set(folder)
-    model = model_of(settings)
+    model = model_of(settings) if has_model else None
     told = []
     async with Engine.open(settings=home(settings, dataset, model), background=False) as engine:
         base, _, _ = await ready(engine, dataset, model, lambda count: None)
         for each in asked:
             where = Not(In("doc_id", tuple(sorted(each.hidden)))) if each.hidden else EVERYTHING
+            if mode:
+                answer = await engine.ask(base.id, each.text, mode=mode, top_k=TOP_K, where=where)
+                told.append(Told(each, answer, answer.seconds, ()))
+                continue
             recall = await engine.retrieve(base.id, each.text, top_k=TOP_K, where=where)
             started = time.perf_counter()
             answer = AnswerGenerator().generate(each.text, recall.found)
@@ -171,10 +176,12 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=300, help="questions of each making")
     parser.add_argument("--data", type=Path, default=Path(".bench-cache/answers"), help="where the index is kept")
     parser.add_argument("--show", type=int, default=0, help="answers to print")
+    parser.add_argument("--ask", choices=QUERY_MODES, default=None, help="through Engine.ask, in this mode")
+    parser.add_argument("--no-model", action="store_true", help="without the embedding model")
     chosen = parser.parse_args()
     library = Library.read(chosen.set)
     asked = cases(library, chosen.limit)
-    told = asyncio.run(answered(chosen.set, chosen.data, asked))
+    told = asyncio.run(answered(chosen.set, chosen.data, asked, chosen.ask, has_model=not chosen.no_model))
     found = report(told)
     counts, missed = mutations(library, [each for each in asked if each.making == "answerable"])
     if counts["mutated"]:

@@ -57,10 +57,11 @@ _FRAME: Final = _listed("""
     哪 谁 多少 几 以及 年 月 日 期间 之间 哪家 哪位 哪种 哪类 哪项 哪部 哪所 哪里 哪儿 几位 几个 几家 几种 几名 几次
     几项 两位 两家 两个 是否 属于 总量 总额 总数 数额 金额 数量 请问 想 知道 告诉 一下 关于 针对 对于 因此 以下 上述
     该 本 这些 那些 该公司 公司 被 从 由 对 向 将 使 让 给 叫 名字 名称 名叫 叫做 称为 资料 文中 文档 材料 文章 全文
+    案情 案件 经过 病情 诊疗 诊治 始末 梗概 大意 重点
     判决书 病历 患者 病人 记录 综合 基于 给出 列出 列举 指出 说明 解释 介绍 回答 问题
 """)
 _SELDOM_SAID: Final = _listed(
-    "大小 剂量 用量 尺寸 长度 高度 重量 温度 时长 用法 服用 口服 使用 患有 没有"
+    "大小 剂量 用量 尺寸 长度 高度 重量 温度 时长 用法 服用 口服 使用 患有 没有 担任"
 )  # beside what is asked
 _LABEL_SHARE: Final = 0.3
 _PHRASE_SHARE: Final = 0.5  # of words that stand side by side: 总 and 负债 are not yet 总负债
@@ -100,6 +101,7 @@ def read_question(query: str, doc_names: Iterable[str] = ()) -> Asked:
     doc_names = tuple(doc_names)
     names = named(folded, doc_names)
     told = figures(query)
+    kind = kind_of(folded)
     days = tuple(each for each in told if isinstance(each, Day))
     rest = folded
     for name in names:
@@ -109,14 +111,14 @@ def read_question(query: str, doc_names: Iterable[str] = ()) -> Asked:
     return Asked(
         query,
         folded,
-        kind_of(folded),
+        kind,
         wanted(folded),
         _words(rest),
         days,
         frozenset(each.written for each in told),
         names,
         {} if names else others(folded, doc_names),
-        bool(_WHY.search(folded)),
+        kind == "explain" and bool(_WHY.search(folded)),
         unit.group(1) if (unit := _UNIT.search(folded)) else "",
     )
 

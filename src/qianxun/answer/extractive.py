@@ -19,9 +19,9 @@ MOST: Final[dict[AskedKind, int]] = {
     "fact": 3,
     "explain": 6,
     "comparison": 2,
-    "summary": 12,
+    "summary": 14,
 }  # of a side, where compared
-_NEAR: Final = {"fact": 0.85, "explain": 0.25, "comparison": 0.85, "summary": 0.2}  # of the best line's fit
+_NEAR: Final = {"fact": 0.85, "explain": 0.25, "comparison": 0.85, "summary": 0.1}  # of the best line's fit
 _NEAR_WHY: Final = 0.5
 _MOST_WHY: Final = 3
 NO_CAUSE: Final = 0.75  # what a line is worth that names no cause, where one is asked for
@@ -30,11 +30,14 @@ _CAUSE: Final = re.compile(
 )
 _MOST_ROWS: Final = 6  # of a table
 _REPEATS: Final = 0.7  # of a sentence's pairs of characters stand in one that is chosen: it says nothing new
-CARRIED: Final = 0.9  # of what a line is worth, the next one is, too
+CARRIED: Final = 0.95  # of what a line is worth, the next one is, too
 FIGURE: Final = 0.3  # what each figure adds
-PLAIN: Final = 0.6  # what a line without figures is worth
+PLAIN: Final[dict[AskedKind, float]] = {"explain": 0.4, "summary": 0.2}  # what a line without figures is worth
+FRAMING: Final = 0.5  # … of that, what one is that only frames the others
+_FRAMES: Final = re.compile("综上|总之|总的来说|总体|总而言之|未来|通过对|本报告|我们将|展望|in summary|overall")
+_OPENING: Final = 12  # characters that tell it
 MOST_FIGURES: Final = 4
-ON_TOPIC: Final[dict[AskedKind, float]] = {"explain": 0.55, "summary": 0.4}  # of the best line's topic
+ON_TOPIC: Final[dict[AskedKind, float]] = {"explain": 0.55, "summary": 0.3}  # of the best line's topic
 ON_NAMED: Final = 0.6  # of that, where all lines are of the document that the question names
 _REFERS_BACK: Final = re.compile(
     "(?:因此|同时|此外|然而|但|而)?[，,]?(?:这|该|此(?!外)|上述|以上|其中|他|她|它|其(?!次|他))"
@@ -148,14 +151,16 @@ def _worth(asked: Asked, offered: Sequence[Weighed]) -> dict[int, float]:
         topics[each.line.at] = topic
     least = ON_TOPIC[asked.kind] * (ON_NAMED if asked.names else 1.0) * max(topics.values(), default=0.0)
     return {
-        each.line.at: topics[each.line.at] * _telling(each) if topics[each.line.at] >= least else 0.0
+        each.line.at: topics[each.line.at] * _telling(each, asked.kind) if topics[each.line.at] >= least else 0.0
         for each in offered
     }
 
 
-def _telling(weighed: Weighed) -> float:
+def _telling(weighed: Weighed, kind: AskedKind) -> float:
     count = min(len(figures(weighed.line.text)), MOST_FIGURES)
-    return 1 + FIGURE * count if count else PLAIN
+    if count:
+        return 1 + FIGURE * count
+    return PLAIN[kind] * (FRAMING if _FRAMES.search(weighed.line.folded[:_OPENING]) else 1.0)
 
 
 def _news(weighed: Weighed, chosen: Iterable[Weighed], asked: Asked) -> float:

@@ -15,7 +15,7 @@ from qianxun.ports import RerankModel
 ENOUGH: Final[dict[AskedKind, float]] = {"fact": 0.6, "explain": 0.37, "comparison": 0.24, "summary": 0.35}
 
 ENOUGH_OF_SIDE: Final = 0.5  # where the same is asked of several
-SPEAKS: Final = 0.6  # of a subject's words that a line has to take up
+SPEAKS: Final = 0.72  # of a subject's words that a line has to take up: not by the sentence before it alone
 
 BEST: Final = 4  # passages that may be ahead of the others
 FAR: Final = 0.25  # in score
