@@ -100,3 +100,15 @@ def test_rows_without_a_header_and_with_holes_keep_every_value() -> None:
     assert readable(["| 甲 | 乙 |", "| 3 |  |", "散文", "| 甲 | 乙 | 丙 |"]) == ["", "甲：3", None, "甲；乙；丙"]
     assert readable(["| 名\\|称 | 值 |", "| a\\|b | 5 |"]) == ["", "名|称：a|b；值：5"]
     assert readable([]) == []
+
+
+def test_a_summary_tells_what_has_no_figures_too() -> None:
+    passages = [
+        {
+            "doc_name": "病历（刘芳）",
+            "text": "刘芳因上腹痛 3 个月入院。胃镜见 1.2cm 溃疡。诊断为胃溃疡。给予奥美拉唑 20mg，疗程 14 天。",
+        }
+    ]
+    answer = AnswerGenerator().generate("总结刘芳的诊疗经过", passages).answer
+    for told in ("3 个月", "1.2cm", "诊断为胃溃疡", "14 天"):
+        assert told in answer

@@ -21,7 +21,7 @@ MOST: Final[dict[AskedKind, int]] = {
     "comparison": 2,
     "summary": 14,
 }  # of a side, where compared
-_NEAR: Final = {"fact": 0.85, "explain": 0.25, "comparison": 0.85, "summary": 0.1}  # of the best line's fit
+_NEAR: Final = {"fact": 0.85, "explain": 0.25, "comparison": 0.85, "summary": 0.13}  # of the best line's fit
 _NEAR_WHY: Final = 0.5
 _MOST_WHY: Final = 3
 NO_CAUSE: Final = 0.75  # what a line is worth that names no cause, where one is asked for
@@ -32,7 +32,7 @@ _MOST_ROWS: Final = 6  # of a table
 _REPEATS: Final = 0.7  # of a sentence's pairs of characters stand in one that is chosen: it says nothing new
 CARRIED: Final = 0.95  # of what a line is worth, the next one is, too
 FIGURE: Final = 0.3  # what each figure adds
-PLAIN: Final[dict[AskedKind, float]] = {"explain": 0.4, "summary": 0.2}  # what a line without figures is worth
+PLAIN: Final[dict[AskedKind, float]] = {"explain": 0.4, "summary": 0.25}  # what a line without figures is worth
 FRAMING: Final = 0.5  # … of that, what one is that only frames the others
 _FRAMES: Final = re.compile("综上|总之|总的来说|总体|总而言之|未来|通过对|本报告|我们将|展望|in summary|overall")
 _OPENING: Final = 12  # characters that tell it
@@ -118,15 +118,23 @@ def _picked(asked: Asked, offered: Sequence[Weighed]) -> list[Weighed]:
     worth = _worth(asked, offered)
     left = sorted(offered, key=lambda each: (-worth[each.line.at], each.line.at))[:_CANDIDATES]
     chosen: list[Weighed] = []
-    near = _NEAR_WHY if asked.is_why else _NEAR[asked.kind]
+    least = _least(asked, left, worth)
     while left and len(chosen) < _most(asked, chosen):
         news = {each.line.at: worth[each.line.at] * _news(each, chosen, asked) for each in left}
         best = max(left, key=lambda each: (news[each.line.at], -each.line.at))
-        if chosen and news[best.line.at] < near * worth[chosen[0].line.at]:
+        if chosen and news[best.line.at] < least:
             break
         chosen.append(best)
         left = [each for each in left if each is not best and not _repeats(each, best)]
     return chosen
+
+
+def _least(asked: Asked, ordered: Sequence[Weighed], worth: Mapping[int, float]) -> float:
+    """What a line must be worth beside the best. A summary also has lines on its topic that tell no figure."""
+    best = worth[ordered[0].line.at] if ordered else 0.0
+    if asked.kind == "summary":
+        return _NEAR["summary"] * min(best, max((each.fit for each in ordered), default=0.0))
+    return best * (_NEAR_WHY if asked.is_why else _NEAR[asked.kind])
 
 
 def _most(asked: Asked, chosen: Sequence[Weighed]) -> int:
