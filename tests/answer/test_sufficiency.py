@@ -109,3 +109,62 @@ def test_what_the_passages_do_not_say_is_declined(passages: tuple[Passage, ...],
         if not (answer := AnswerGenerator().generate(question, passages)).is_declined
     ]
     assert len(answered) <= 2, answered
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "told"),
+    [
+        ("住院报销比例是多少", "三级医院住院费用报销 85%。门诊费用报销 60%。", "85%"),
+        ("门诊报销比例是多少？", "三级医院住院费用报销 85%。门诊费用报销 60%。", "60%"),
+        ("违约金比例是多少", "逾期付款的，按合同总额的百分之五支付违约金。", "百分之五"),
+        ("培训费用是多少", "参加培训每人收取 300 元。教材另购。", "300 元"),
+        ("门票价格", "门票每张 80 元，学生半价。", "80 元"),
+        ("参会人数是多少", "本次年会共有 120 人参会。会期两天。", "120 人"),
+        ("退休年龄是多少", "男职工年满 60 岁退休，女职工年满 55 岁退休。", "60 岁"),
+        ("开业日期是什么时候", "本店于 2020 年 3 月 1 日开业。", "2020"),
+    ],
+)
+def test_a_figure_stands_for_the_label_of_its_kind(question: str, text: str, told: str) -> None:
+    assert told in AnswerGenerator().generate(question, [text]).answer
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("住院报销比例是多少", "住院押金为 2000 元。门诊费用报销 60%。"),
+        ("生育报销比例是多少", "三级医院住院费用报销 85%。门诊费用报销 60%。"),
+        ("住院报销比例是多少", "住院费用报销须在 30 日内办理。"),
+        ("参会人数是多少", "本次年会参会费用 120 元。"),
+        ("退休年龄是多少", "退休手续须在 30 日内办理。"),
+        ("股东持股比例是多少", "公司营业收入同比增长 12%，股东大会于5月召开。"),
+    ],
+)
+def test_a_figure_of_another_kind_or_thing_does_not(question: str, text: str) -> None:
+    assert AnswerGenerator().generate(question, [text]).is_declined
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "told"),
+    [
+        ("住院能报多少", "住院费用在职职工报销 85%，退休职工报销 90%。", "85%"),
+        ("养老保险每月要交多少", "职工养老保险每月按工资的 8% 缴纳。", "8%"),
+        ("公积金能贷多少", "公积金贷款最高 60 万元。", "60 万元"),
+        ("高血压能喝酒吗", "高血压患者应当戒酒，避免情绪激动。", "戒酒"),
+        ("高血压能不能喝酒？", "高血压患者应当戒酒，避免情绪激动。", "戒酒"),
+    ],
+)
+def test_what_is_said_short_is_found_as_it_is_written(question: str, text: str, told: str) -> None:
+    assert told in AnswerGenerator().generate(question, [text]).answer
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("门诊能报多少", "住院费用在职职工报销 85%。"),
+        ("住院能报多少", "门诊费用报销 60%。住院需办理登记。"),
+        ("高血压能吃柚子吗", "高血压患者应当戒酒，避免情绪激动。"),
+        ("赵军喝酒多少年", "赵军已戒酒 3 年。"),
+    ],
+)
+def test_what_is_said_short_of_something_else_is_not(question: str, text: str) -> None:
+    assert AnswerGenerator().generate(question, [text]).is_declined

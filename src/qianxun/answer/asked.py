@@ -9,6 +9,7 @@ from functools import cache
 from typing import Final, Literal, TypeAlias
 
 from qianxun.answer.figures import Day, Figure, Number, Share, figures
+from qianxun.answer.labels import Measure, asked_label, written_for
 from qianxun.answer.table_words import FILLER
 from qianxun.chinese import STOP_WORDS, Analyser, fold
 
@@ -42,7 +43,7 @@ _NUMBER: Final = re.compile(
     r"|\b(?:how (?:many|much|old|far|tall)|what (?:percentage|number))\b"
 )
 _WHICH: Final = re.compile(
-    "什么时候|啥时候|多长时间|多[久长大高重远宽深](?:算|了)?|(?:是从|是在|是由|在|于|从|由)?(?:哪里|哪儿|何处)|是?什么样?的?|(?:在|于)?哪[一两二三几些]?[个些种类家位名所项部件条款本篇次座年月天日里儿届期辑集]?|何[种时地处人年]|(?:第|一?共|总)?(?:多少|几)"
+    "能不能|可不可以|能否|可否|什么时候|啥时候|多长时间|多[久长大高重远宽深](?:算|了)?|(?:是从|是在|是由|在|于|从|由)?(?:哪里|哪儿|何处)|是?什么样?的?|(?:在|于)?哪[一两二三几些]?[个些种类家位名所项部件条款本篇次座年月天日里儿届期辑集]?|何[种时地处人年]|(?:第|一?共|总)?(?:多少|几)"
     "[个种类家位名项部条次辑集届年月天岁人球辆台块元]?|怎样的?|怎么样?的?|谁"
 )
 _LABELLED: Final = re.compile(  # what follows is what the answer is called, not what it says
@@ -73,10 +74,15 @@ _MEASURING: Final = re.compile("[总]?[量额数率值]$")
 
 @dataclass(frozen=True, slots=True)
 class AskedWord:
-    """A word of the question. ``share``: how much it is worth where it is found; a label is named, not told."""
+    """A word of the question. ``share``: how much it is worth where it is found; a label is named, not told.
+    ``alike``: how else a text may write it. ``measure``: of the figure that it is the label of, or ends in; ``bare``
+    is the word without that label."""
 
     text: str
     share: float = 1.0
+    alike: tuple[str, ...] = ()
+    measure: Measure | None = None
+    bare: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +235,14 @@ def _words(rest: str) -> tuple[AskedWord, ...]:
         if 1 < len(run) <= _LONGEST_PHRASE:
             words["".join(run)] = _PHRASE_SHARE
         run = []
-    return tuple(AskedWord(word, share) for word, share in words.items())
+    return tuple(_asked_word(word, share, rest) for word, share in words.items())
+
+
+def _asked_word(word: str, share: float, rest: str) -> AskedWord:
+    alike, label = written_for(word, rest), asked_label(rest)
+    if label is None or not word.endswith(label[0]):
+        return AskedWord(word, share, alike)
+    return AskedWord(word, share, alike, label[1], word.removesuffix(label[0]))
 
 
 def _named_kind(label: str) -> str:

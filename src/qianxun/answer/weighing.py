@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from qianxun.answer.asked import Asked, is_wanted, stem
+from qianxun.answer.asked import Asked, AskedWord, is_wanted, stem
 from qianxun.answer.figures import Day, figures
 from qianxun.answer.grounding import Evidence, day_stands
+from qianxun.answer.labels import Measure, is_change, is_of
 from qianxun.answer.rows import readable
 from qianxun.answer_types import Passage
 from qianxun.chinese import SENTENCE_END, fold
@@ -23,6 +24,7 @@ TOPIC: Final = 0.75  # … in the passage's first sentence
 AROUND: Final = 0.4  # … elsewhere in the passage
 ALIKE: Final = 0.9  # … for which a synonym stands
 SHORT: Final = 0.8  # … for which a longer form stands
+FIGURED: Final = 0.85  # … for which a figure of its kind stands: 85% for 比例
 TELLING: Final = 0.5  # of the worth of the word that tells most
 OTHER_TIME: Final = 0.55  # what a line is worth that speaks of another time
 OTHER_UNIT: Final = 0.75  # … of another unit than the one that is asked for
@@ -114,7 +116,7 @@ def weigh(asked: Asked, offered: Sequence[Line]) -> list[Weighed]:
     evidence = _evidence(offered)
     found = []
     for line in offered:
-        held = sum(worth[word] * taken_up(word, line) for word in worth) / whole if whole else all_told
+        held = sum(worth[word.text] * _told(word, line, asked) for word in asked.words) / whole if whole else all_told
         figure = _figure(asked, line, worth)
         when = _when(asked, line, evidence[line.passage.number], evidence[line.passage.doc_name])
         found.append(
@@ -141,6 +143,35 @@ def taken_up(word: str, line: Line) -> float:
         return NAMED
     around = AROUND if word in line.around else 0.0
     return max(here, around, BEFORE * held(word, line.before), TOPIC * held(word, line.first))
+
+
+def _told(word: AskedWord, line: Line, asked: Asked) -> float:
+    """How far a line tells a word of the question: has it, writes it otherwise, or has the figure it labels."""
+    here = taken_up(word.text, line)
+    if any(other in line.folded for other in word.alike):
+        here = max(here, ALIKE)
+    if word.measure is None or here >= FIGURED or not _has_figure(word.measure, line, asked):
+        return here
+    return max(here, FIGURED * (taken_up(word.bare, line) if word.bare else 1.0))
+
+
+def _has_figure(measure: Measure, line: Line, asked: Asked) -> bool:
+    """Whether a line that speaks of all the rest of a question has a figure of a kind, beside some of that."""
+    rest = [word for word in asked.words if word.share == 1.0 and (word.bare or word.measure is None)]
+    if not rest or any(_stands(word, line.folded) < SHORT and word.text not in line.name for word in rest):
+        return False
+    return any(
+        any(is_of(measure, each) and each.written not in asked.figures for each in figures(clause))
+        and (is_change(asked.folded) or not is_change(clause))
+        and any(_stands(word, near) >= SHORT for word in rest)
+        for near, clause in _clauses(line)
+    )
+
+
+def _stands(word: AskedWord, text: str) -> float:
+    if any(other in text for other in word.alike):
+        return ALIKE
+    return held(word.bare or word.text, text)
 
 
 def held(word: str, text: str) -> float:
@@ -180,13 +211,14 @@ def _figure(asked: Asked, line: Line, worth: dict[str, float]) -> float:
     """Whether the figure that is asked for stands with what it is asked of: in one clause, or in the sentence."""
     if not asked.wants:
         return 1.0
-    telling = [word for word in worth if worth[word] >= TELLING * max(worth.values())] or [""]
+    most = max(worth.values(), default=0.0)
+    telling = [word for word in asked.words if worth[word.text] >= TELLING * most] or [AskedWord("")]
     best = NOWHERE
     for near, clause in _clauses(line):
         wanted = [each for each in figures(clause) if is_wanted(each, asked)]
         if not wanted:
             continue
-        here = CLAUSE if any(held(word, near) >= SHORT for word in telling) else SENTENCE
+        here = CLAUSE if any(_stands(word, near) >= SHORT for word in telling) else SENTENCE
         is_unit = not asked.unit or any(each.written.endswith(asked.unit) for each in wanted)
         best = max(best, here if is_unit else here * OTHER_UNIT)
     return best
