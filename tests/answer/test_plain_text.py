@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.answer.plain_text import Mark, TextReader, Words, without_links
+from qianxun.answer.plain_text import Mark, TextReader, Words, quotable, without_links
+from tests.linear import is_linear
 
 HOSTILE = (
     "详见 http://evil.test/a?b=1。",
@@ -29,7 +31,42 @@ HOSTILE = (
     "ftp://evil.test",
     "![未完 http://evil.test/",
     "<script",
+    "[a [b] c](https&colon;&sol;&sol;evil.pw)",
+    "[r]: https&colon;&sol;&sol;evil.pw",
+    "&#104;ttps&#x3a;&#47/evil.pw",
+    "https&amp;colon;//evil.pw",
+    "https&col&#111;n;//evil.pw",
+    "evil.pw/a",
+    "evil.pw:8080/",
+    "evil.sh/a?b=1",
+    "[x](\nhttps://evil.test\n)",
+    "[x\ny](evil)",
+    "[[1]](https://evil.pw)",
+    "[![图](evil.png)](https://evil.pw)",
+    "![a][evil]",
+    "[官方网站][evil]",
 )
+FRAGMENTS = (
+    *HOSTILE,
+    *("[1]", "甲乙丙。", "a.b", "!", "[", "]", "(", ")", ":", "<", ">", " ", "\n", "12", "@", "evil.com", "x.yy/"),
+    *(
+        "&",
+        "&amp;",
+        "#58",
+        "#x3a",
+        "lt;",
+        "&lpar;",
+        "&rsqb;",
+        "&lsqb;",
+        "&NewLine;",
+        "&ZeroWidthSpace;",
+        ";",
+        "【",
+        "】",
+    ),
+)
+LINKED = re.compile(r"!\[(?!\d+\])|\]\(|^ {0,3}\[[^\[\]]*\]:", re.MULTILINE)
+"""An image, a link or a definition of Markdown."""
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -51,6 +88,11 @@ def test_nothing_of_a_link_is_left(text: str) -> None:
         "ASP.NET 与 C++",
         "[2015]12号文",
         "数组[i]",
+        "数组[i][j]，matrix[row][column]",
+        "1.2/3，3.5/10，km/h，和/或",
+        "a.py/b，Node.js/Vue.js，ASP.NET/C#",
+        "R&D，AT&T; &没有; &nothing;",
+        "真好![1]",
     ],
 )
 def test_what_is_no_link_stays(text: str) -> None:
@@ -71,13 +113,37 @@ def test_a_year_in_brackets_is_no_mark() -> None:
     assert [*reader.feed("国发[2015]12号"), *reader.close()] == [Words("国发[2015]12号")]
 
 
-@given(
-    st.lists(
-        st.sampled_from([*HOSTILE, "[1]", "甲乙丙。", "a.b", "!", "[", "]", "(", "<", " ", "\n", "12"]), max_size=6
-    ),
-    st.data(),
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("[a [b] c](https&colon;//evil.pw)", "a [b] c"),
+        ("[x](\nhttps://evil.test\n)", "x"),
+        ("[[1]](https://evil.test)", "[1]"),
+        ("![a][r]", ""),
+        ("[[b]](u)(v)", "[b]（v)"),
+        ("[r]: /a", "[r]： /a"),
+        ("p&lt;0.05", "p<0.05"),
+    ],
 )
-@settings(max_examples=150, deadline=None)
+def test_the_words_of_a_link_stay(text: str, shown: str) -> None:
+    assert without_links(text) == shown
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=8))
+@settings(max_examples=300, deadline=None)
+def test_no_markdown_link_comes_about(parts: list[str]) -> None:
+    shown = quotable("".join(parts))
+    assert not LINKED.search(shown), shown
+    assert "://" not in shown
+
+
+@pytest.mark.parametrize("part", ["[", "[a](", "&", "&am", "&amp;", "![", "](", "a.", "[[1]](b)", "<a", "&#5", "[a]["])
+def test_work_grows_with_the_text(part: str) -> None:
+    assert is_linear(lambda size: lambda: without_links(part * size), 5_000)
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=8), st.data())
+@settings(max_examples=300, deadline=None)
 def test_where_a_text_is_cut_makes_no_difference(parts: list[str], data: st.DataObject) -> None:
     text = "".join(parts)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
