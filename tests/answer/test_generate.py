@@ -174,6 +174,19 @@ def test_without_passages_it_is_declined() -> None:
         assert isinstance(list(generator.stream("问", AnswerContext()))[-1], Done)
 
 
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("你好 [3]", "资料中没有找到能回答“你好”的内容。"),
+        ("[资料3]", "资料中没有找到能回答这个问题的内容。"),
+        ("[3]", "The sources do not answer this question."),
+        ("Who designed the Louvre?", "The sources do not answer “Who designed the Louvre?”."),
+    ],
+)
+def test_it_is_declined_in_the_language_of_the_question(question: str, said: str) -> None:
+    assert AnswerGenerator().generate(question, ()).answer == said
+
+
 def test_plain_texts_and_passages_are_taken() -> None:
     passage = Passage(7, "d", "内科学", "c7", "糖尿病的主要症状是多饮、多尿。", 3, 18, 0.5)
     assert AnswerGenerator().generate("糖尿病的主要症状是什么？", [CONTEXT[1]["text"]]).sources[0].doc_id == "资料1"

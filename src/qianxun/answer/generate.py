@@ -5,6 +5,7 @@ Whatever a model says, an answer cites only what was given, has no figure that i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -35,6 +36,7 @@ from qianxun.types import Degraded, Message
 
 LONGEST_REPLY: Final = 100_000  # characters; what comes after is not read
 _SHOWN_QUESTION: Final = 80
+_HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +160,14 @@ class AnswerGenerator:
 
 
 def declined(query: str) -> Answer:
-    """The sources do not say: an answer, too."""
+    """The sources do not say: an answer, too, in the language of the question."""
     asked = " ".join(quotable(query).split())
     asked = f"{asked[:_SHOWN_QUESTION]}…" if len(asked) > _SHOWN_QUESTION else asked
-    return Answer(f"{NOT_FOUND}能回答“{asked}”的内容。", form="declined")
+    if _HAN.search(query):
+        said = f"{NOT_FOUND}能回答“{asked}”的内容。" if asked else f"{NOT_FOUND}能回答这个问题的内容。"
+    else:
+        said = f"The sources do not answer “{asked}”." if asked else "The sources do not answer this question."
+    return Answer(said, form="declined")
 
 
 # ── the passages' own sentences ──────────────────────────────────────────────────────────────────
