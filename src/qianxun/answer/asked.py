@@ -100,6 +100,7 @@ class Asked:
     others: Mapping[str, str] = field(default_factory=dict)  # documents of something else (`others`)
     is_why: bool = False
     unit: str = ""  # 天 of 多少天
+    label: tuple[str, Measure] | None = None  # of the figure that it asks for: 比例
 
 
 def read_question(query: str, doc_names: Iterable[str] = ()) -> Asked:
@@ -126,6 +127,7 @@ def read_question(query: str, doc_names: Iterable[str] = ()) -> Asked:
         {} if names else others(folded, doc_names),
         kind == "explain" and bool(_WHY.search(folded)),
         unit.group(1) if (unit := _UNIT.search(folded)) else "",
+        asked_label(folded),
     )
 
 

@@ -7,12 +7,13 @@ from typing import Final, Literal, TypeAlias
 
 from qianxun.answer.figures import Day, Figure, Number, Share
 
-Measure: TypeAlias = Literal["share", "money", "time", "people", "age", "size"]
+Measure: TypeAlias = Literal["share", "money", "date", "time", "people", "age", "size"]
 
 _LABELS: Final[dict[Measure, str]] = {
     "share": "比例|比率|占比|费率|百分比",
     "money": "金额|价格|价钱|售价|单价|票价|房价|费用|收费",
-    "time": "时间|日期|年份",
+    "date": "日期|年份",
+    "time": "时间|时长|期限",
     "people": "人数",
     "age": "年龄",
     "size": "面积|剂量|用量|长度|高度|重量|温度|体积|距离",
@@ -20,18 +21,16 @@ _LABELS: Final[dict[Measure, str]] = {
 _ASKED: Final = re.compile(  # the label that is asked for, not one that is only spoken of: 费用 of 费用由谁承担
     f"(?:{'|'.join(f'(?P<{measure}>{words})' for measure, words in _LABELS.items())})"
     "(?:大概|大约|一般|通常|最高|最低)?(?:会?是|为|达到?|有|在|要)?"
-    "(?:多少|几|什么时[候间]|何时|哪一?[天年月日]|多[大高长重远])?[元钱岁人天]?[呢啊]?[\\s?？。]*$"
+    "(?:多少|几|什么时[候间]|何时|哪一?[天年月日]|多[大高长久重远]|多长时间)?[元钱岁人天]?[呢啊]?[\\s?？。]*$"
 )
-_MONEY: Final = frozenset(
-    ["元", "圆", "元人民币", "人民币", "块钱", "rmb", "角", "美元", "美金", "usd", "港元", "港币", "hkd"]
-    + ["欧元", "eur", "英镑", "日元", "日圆"]
-)
-_PEOPLE: Final = frozenset(["人", "人次", "名", "位"])
-_AGE: Final = frozenset(["岁", "周岁"])
-_TIME: Final = frozenset(["年", "月", "日", "点"])
-_SIZE: Final = re.compile(
-    "(?:平方)?[千公厘毫微]?[米克升里]|公[斤顷]|[斤吨亩]|[μmkc]?[gml]|mcg|kg|km|㎡|m2|平米|摄氏度|[度℃片粒袋支瓶滴]"
-)
+_UNITS: Final[dict[Measure, str]] = {
+    "money": "元(?:人民币)?|圆|人民币|块钱|rmb|角|美[元金]|usd|港[元币]|hkd|欧元|eur|英镑|日[元圆]",
+    "date": "[年月日]",
+    "time": "[年月日点天周h秒]|个月|小时|分钟|min|季度|秒钟|个?星期|周年",
+    "people": "人次?|[名位]",
+    "age": "周?岁",
+    "size": "(?:平方)?[千公厘毫微]?[米克升里]|公[斤顷]|[斤吨亩]|[μmkc]?[gml]|mcg|㎡|m2|平米|摄氏度|[度℃片粒袋支瓶滴]",
+}
 _CHANGE: Final = re.compile("同比|环比|增长|增加|增幅|上升|上涨|上浮|下降|下浮|下跌|减少|提高|提升|降低|降幅|涨幅|跌幅")
 
 _FULL: Final[dict[str, tuple[str, ...]]] = {  # what is said with one character, and written with two
@@ -68,12 +67,8 @@ def is_of(measure: Measure, figure: Figure) -> bool:
     if measure == "share":
         return isinstance(figure, Share)
     if isinstance(figure, Day):
-        return measure == "time"
-    if not isinstance(figure, Number):
-        return False
-    if measure == "size":
-        return bool(_SIZE.fullmatch(figure.unit))
-    return figure.unit in {"money": _MONEY, "people": _PEOPLE, "age": _AGE, "time": _TIME}[measure]
+        return measure in ("date", "time")
+    return isinstance(figure, Number) and bool(re.fullmatch(_UNITS[measure], figure.unit))
 
 
 def is_change(text: str) -> bool:

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Final
 
 from qianxun.answer.asked import Asked, AskedWord, is_wanted, stem
-from qianxun.answer.figures import Day, figures
+from qianxun.answer.figures import Day, Figure, Number, figures
 from qianxun.answer.grounding import Evidence, day_stands
 from qianxun.answer.labels import Measure, is_change, is_of
 from qianxun.answer.rows import readable
@@ -28,6 +28,7 @@ FIGURED: Final = 0.85  # … for which a figure of its kind stands: 85% for 比�
 TELLING: Final = 0.5  # of the worth of the word that tells most
 OTHER_TIME: Final = 0.55  # what a line is worth that speaks of another time
 OTHER_UNIT: Final = 0.75  # … of another unit than the one that is asked for
+OTHER_KIND: Final = 0.62  # … of another kind than the label in the question names: 85% is no 金额
 CLAUSE, SENTENCE, NOWHERE = 1.0, 0.62, 0.5  # where the figure stands that is asked for
 _LONG: Final = 200  # characters
 _LONGEST_HEADING: Final = 12
@@ -220,8 +221,18 @@ def _figure(asked: Asked, line: Line, worth: dict[str, float]) -> float:
             continue
         here = CLAUSE if any(_stands(word, near) >= SHORT for word in telling) else SENTENCE
         is_unit = not asked.unit or any(each.written.endswith(asked.unit) for each in wanted)
-        best = max(best, here if is_unit else here * OTHER_UNIT)
+        is_kind = asked.label is None or _is_kind(asked.label, near, clause, wanted)
+        best = max(best, here * (1.0 if is_unit else OTHER_UNIT) * (1.0 if is_kind else OTHER_KIND))
     return best
+
+
+def _is_kind(label: tuple[str, Measure], near: str, clause: str, wanted: Sequence[Figure]) -> bool:
+    """Whether a figure may be of the kind that a question asks for by its label; where that stands, whatever does."""
+    word, measure = label
+    if word in near:
+        return True
+    fitting = any(is_of(measure, each) or (isinstance(each, Number) and not each.unit) for each in wanted)
+    return fitting and (measure != "share" or not is_change(clause))
 
 
 def _clauses(line: Line) -> Iterator[tuple[str, str]]:
@@ -232,7 +243,7 @@ def _clauses(line: Line) -> Iterator[tuple[str, str]]:
         for clause in re.split("[,，;；]", parts):
             opened, colon, told = clause.rpartition(":") if ":" in clause else clause.rpartition("：")
             lead = opened if colon else lead
-            yield lead + ("" if len(told) > _SHORT_CLAUSE else before) + told, told
+            yield lead + ("" if len(told) > _SHORT_CLAUSE else before) + told, told.replace("个工作日", "日")
             before = told
 
 
