@@ -43,6 +43,12 @@ def test_a_mark_of_nothing_given_is_flagged_and_not_said() -> None:
     assert "evil" not in said
 
 
+def test_a_mark_set_behind_a_sentence_makes_no_link_of_the_next() -> None:
+    said, ended = _read(["收入为5亿元[1]。(另见附表)完"])
+    assert [(each.text, each.numbers) for each in ended] == [("收入为5亿元。", (1,)), ("（另见附表)完", ())]
+    assert said == "收入为5亿元。（另见附表)完"
+
+
 def test_words_are_said_as_soon_as_they_come() -> None:
     reader = CitationReader([1])
     assert list(reader.feed("糖尿病的症状")) == [Said("糖尿病的症状")]

@@ -6,7 +6,7 @@ import itertools
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from qianxun.answer.plain_text import Mark, TextReader, Words, quotable, without_links
@@ -122,6 +122,7 @@ def test_a_year_in_brackets_is_no_mark() -> None:
         ("![a][r]", ""),
         ("[[b]](u)(v)", "[b]（v)"),
         ("[r]: /a", "[r]： /a"),
+        ("[x](u)[官方网站][r]", "x官方网站"),
         ("p&lt;0.05", "p<0.05"),
     ],
 )
@@ -131,6 +132,8 @@ def test_the_words_of_a_link_stay(text: str, shown: str) -> None:
 
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=8))
 @settings(max_examples=300, deadline=None)
+@example(["!", "[1]", "[a]"])
+@example(["[x\ny](evil)", ":", " /a"])
 def test_no_markdown_link_comes_about(parts: list[str]) -> None:
     shown = quotable("".join(parts))
     assert not LINKED.search(shown), shown

@@ -86,6 +86,8 @@ class CitationReader:
         for mark in text:
             if self._is_over and not mark.isspace():
                 if mark not in _GOES_ON or "\n" in self._space:
+                    if mark == "(" and not self._space:
+                        mark = "（"  # [1] may be set before it, and [1](…) is a link
                     yield from _told(said)
                     said = ""
                     yield from self._end()

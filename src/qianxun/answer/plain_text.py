@@ -29,6 +29,7 @@ _MARK: Final = re.compile(
 _RANGE: Final = re.compile(r"(\d+)(?:\s*[\-–~～至]\s*(\d+))?")
 _RUN: Final = re.compile(r"[A-Za-z0-9._~:/?#@$&'*+,;=%\\-]+")
 _EDGE: Final = {opening: re.compile(rf"[{re.escape(opening + closing)}\n]") for opening, closing in _OPENING.items()}
+_MAKES_A_LINK: Final = {"]:": "：", "![": "［"}
 _TARGET_END: Final = re.compile(r"\)|\n[ \t]*\n")
 _INDEX: Final = re.compile(r"[A-Za-z0-9_+\-]{1,2}")
 _FILE: Final = (
@@ -140,15 +141,15 @@ class TextReader:
     def _apart(self, atom: Atom) -> Atom:
         """Brackets with parentheses or a colon behind them make a link: behind what is shown these are wide ones."""
         if isinstance(atom, Mark):
-            self._last = self._last if self._last == "]" else atom.written  # it may not be shown
+            self._last = self._last if self._last in ("]", "!") else atom.written  # it may not be shown
         elif isinstance(atom, TakenOut):
             self._last = LINK_TAKEN_OUT[-1] if LINK_START.match(atom.written) else self._last
         elif atom.text:
             text = atom.text.replace("](", "]（").replace("]:", "]：")
             if self._last[-1:] == "]" and text[0] == "(":
                 text = f"（{text[1:]}"
-            elif self._last == "]" and text[0] == ":":
-                text = f"：{text[1:]}"
+            elif self._last + text[0] in _MAKES_A_LINK:
+                text = f"{_MAKES_A_LINK[self._last + text[0]]}{text[1:]}"
             self._last = text[-1]
             return Words(text)
         return atom
@@ -232,7 +233,7 @@ def _pointed(text: str, opening: int, at: int, is_last: bool) -> int | None:
     before = text[opening - 1 : opening]
     if _MARK.fullmatch(name) or _MARK.fullmatch(words):
         return -1
-    if (before.isascii() and before.isalnum()) or before in ("]", ")", "_") or "[" in name:
+    if (before.isascii() and before.isalnum()) or before in ("]", "_") or "[" in name:
         return -1  # a[i][j]
     return -1 if _INDEX.fullmatch(name) and _INDEX.fullmatch(words) else close + 1
 
