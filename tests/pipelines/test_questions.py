@@ -322,6 +322,9 @@ class Chats:
             raise NotFound(f"没有模型 {name}")
         return self.model
 
+    def configured(self, kind: ChatKind = "chat") -> str:
+        return ""
+
 
 def made(question: str) -> Answer:
     return says(json.dumps([{"question": question, "answer": "八成半"}], ensure_ascii=False))
