@@ -31,7 +31,7 @@ from qianxun.answer_types import (
     Token,
 )
 from qianxun.errors import ModelError
-from qianxun.ports import ChatModel, RerankModel, never
+from qianxun.ports import ChatModel, never
 from qianxun.types import Degraded, Message
 
 LONGEST_REPLY: Final = 100_000  # characters; what comes after is not read
@@ -43,12 +43,10 @@ _HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 class AnswerGenerator:
     """Answers a question from passages. Blocking: an event loop calls it in a thread.
 
-    Without ``llm`` an answer is made of the passages' own sentences, each cited. ``reader`` may judge how well a
-    passage fits a question, where the base has a model that can.
+    Without ``llm`` an answer is made of the passages' own sentences, each cited.
     """
 
     llm: ChatModel | None = None
-    reader: RerankModel | None = None
 
     def generate(
         self, query: str, context: Given, *, history: Sequence[Message] = (), images: Sequence[str] = ()
@@ -133,7 +131,7 @@ class AnswerGenerator:
 
     def judge(self, query: str, context: Given) -> Sufficiency:
         """Whether these passages can answer the question, and why not."""
-        return sufficiency(query, as_context(context).passages, self.reader)
+        return sufficiency(query, as_context(context).passages)
 
     def consider(self, query: str, context: Given) -> tuple[Sufficiency, Answer]:
         """Whether these passages can answer the question, and what their own sentences answer: both read once."""

@@ -10,7 +10,6 @@ from qianxun.answer.asked import Asked, AskedKind, read_question
 from qianxun.answer.sides import sides_of
 from qianxun.answer.weighing import Line, Weighed, held, lines, taken_up, weigh
 from qianxun.answer_types import Passage
-from qianxun.ports import RerankModel
 
 ENOUGH: Final[dict[AskedKind, float]] = {"fact": 0.6, "explain": 0.37, "comparison": 0.24, "summary": 0.35}
 
@@ -76,7 +75,7 @@ def _sides(query: str, doc_names: Sequence[str], whole: Asked, offered: Sequence
     return tuple(found)
 
 
-def sufficiency(query: str, passages: Sequence[Passage], reader: RerankModel | None = None) -> Sufficiency:
+def sufficiency(query: str, passages: Sequence[Passage]) -> Sufficiency:
     """Whether these passages can answer the question."""
     return enough(read(query, passages))
 

@@ -18,7 +18,6 @@ from qianxun.pipelines.graphing import graph_of
 from qianxun.pipelines.layered import LayeredRecall
 from qianxun.pipelines.modes import ModeRecall
 from qianxun.pipelines.options import RecallOptions
-from qianxun.ports import RerankModel
 from qianxun.types import Degraded, Filter, Found
 
 log = logging.getLogger(__name__)
@@ -47,17 +46,6 @@ class Answering:
     parsers: ParserPool | None = None  # of pictures and tables that come with a question
     note: Note = _unnoted  # of a question that has its answer
     step_seconds: float = 20.0  # for a model's part in analysing, grading and refining
-
-
-def reader_of(base: OpenBase) -> RerankModel | None:
-    """Who can read a question and a passage together here; None where the base has no vector model."""
-    model = base.model
-    if base.models is None or model is None:
-        return None
-    try:
-        return base.models.rerank("maxsim", model)
-    except QianxunError:  # a model without token vectors: the rules do without
-        return None
 
 
 def merged(before: Sequence[Found], found: Sequence[Found], top_k: int) -> tuple[Found, ...]:

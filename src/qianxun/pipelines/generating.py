@@ -16,7 +16,7 @@ from qianxun.answer.written import Written
 from qianxun.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, SourcesFound
 from qianxun.errors import ModelError
 from qianxun.pipelines.answer_state import AnswerState, TableReply
-from qianxun.pipelines.answering import Answering, context_of, reader_of
+from qianxun.pipelines.answering import Answering, context_of
 from qianxun.pipelines.base import OpenBase, in_model_thread
 from qianxun.pipelines.model_step import stoppable, writer
 from qianxun.pipelines.overviews import is_overview, overview
@@ -140,7 +140,7 @@ class Writing:
 async def writing_of(answering: Answering, state: AnswerState) -> Writing:
     model, failed = (None, ()) if state.table is not None else await writer(answering.base)
     context = AnswerContext() if state.is_direct else context_of(state)
-    return Writing(answering.base, state, AnswerGenerator(model, reader_of(answering.base)), context, failed)
+    return Writing(answering.base, state, AnswerGenerator(model), context, failed)
 
 
 def _unwritten(state: AnswerState) -> str:
