@@ -9,7 +9,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection
 
@@ -17,50 +17,22 @@ from qianxun.answer_types import Answer, AnswerEvent, Done, Failed, QueryMode
 from qianxun.cache.memory import MemoryCache
 from qianxun.embeddings import Embeddings, model_folders
 from qianxun.errors import RecallFailed
-from qianxun.example_library import example_store
-from qianxun.examples.store import ExampleStore
 from qianxun.folder import owned
-from qianxun.graph.network import KnowledgeGraph
-from qianxun.graph_types import Entity
 from qianxun.indexes import index_backend
 from qianxun.ingest.limits import MIB, ParseLimits
 from qianxun.ingest.sandbox import ParserPool
-from qianxun.pipelines.answer import answer_question, answer_stream
-from qianxun.pipelines.answering import Answering, graph_or_reason
 from qianxun.pipelines.base import OpenBase
-from qianxun.pipelines.configuring import changed, configure
-from qianxun.pipelines.events import RAGIndexEventHandler
-from qianxun.pipelines.explain import explained
-from qianxun.pipelines.explanation import Explained
-from qianxun.pipelines.graph_keeper import GraphKeeper
-from qianxun.pipelines.graph_reading import as_steps, read_quietly_with_model
-from qianxun.pipelines.graph_tending import keep_tending
-from qianxun.pipelines.graphing import GraphBuilt, build, graph_of, is_wanted, keep_graphing, read_quietly
-from qianxun.pipelines.graphing import Watch as GraphWatch
 from qianxun.pipelines.hooks import Hooks, nothing
-from qianxun.pipelines.hybrid_search import HybridSearchEngine
 from qianxun.pipelines.indexer import keep_indexing
-from qianxun.pipelines.indexing import Drained, retry_due
-from qianxun.pipelines.ingest import Labels, Report, Watch, accept, submission, take, take_file, take_files
 from qianxun.pipelines.journal import Journal
-from qianxun.pipelines.knowledge_base import KnowledgeBaseManager
 from qianxun.pipelines.layer_choices import of_base
-from qianxun.pipelines.layer_log import log_layers
-from qianxun.pipelines.layered import LayeredRecall
-from qianxun.pipelines.learning import SECONDS as LEARNING_SECONDS
-from qianxun.pipelines.learning import Learnt, keep_learning, learn, learn_after
 from qianxun.pipelines.model_registry import Registry, is_ref
 from qianxun.pipelines.model_threads import ModelThreads
-from qianxun.pipelines.modes import ModeRecall, Surroundings, gather
 from qianxun.pipelines.open_bases import OpenBases, open_base
 from qianxun.pipelines.options import FusionName, Mode, RecallOptions, check, search_options
 from qianxun.pipelines.parameters import layered_params
-from qianxun.pipelines.question_log import asked_entry, gathered_entry
 from qianxun.pipelines.recall import recall_kept
 from qianxun.pipelines.steps import Recalled
-from qianxun.pipelines.tables import search_tables
-from qianxun.pipelines.texts import search_texts
-from qianxun.pipelines.upkeep import Verdict, keep_up, rebuild, verify
 from qianxun.ports import Cache, EmbeddingModel, IndexBackend
 from qianxun.records import Records, bases, chunks, listing, logs, outbox
 from qianxun.records.bases import LOCAL_TENANT
@@ -70,6 +42,28 @@ from qianxun.settings import Settings, load
 from qianxun.shelf import OwnShelf, Shelf, open_registry
 from qianxun.storage import database_url, reach
 from qianxun.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
+
+if TYPE_CHECKING:
+    from qianxun.examples.store import ExampleStore
+    from qianxun.graph.network import KnowledgeGraph
+    from qianxun.graph_types import Entity
+    from qianxun.pipelines.answering import Answering
+    from qianxun.pipelines.events import RAGIndexEventHandler
+    from qianxun.pipelines.explanation import Explained
+    from qianxun.pipelines.graph_keeper import GraphKeeper
+    from qianxun.pipelines.graphing import GraphBuilt
+    from qianxun.pipelines.graphing import Watch as GraphWatch
+    from qianxun.pipelines.hybrid_search import HybridSearchEngine
+    from qianxun.pipelines.indexing import Drained
+    from qianxun.pipelines.ingest import Labels, Report, Watch
+    from qianxun.pipelines.knowledge_base import KnowledgeBaseManager
+    from qianxun.pipelines.layered import LayeredRecall
+    from qianxun.pipelines.learning import Learnt
+    from qianxun.pipelines.modes import ModeRecall, Surroundings
+    from qianxun.pipelines.upkeep import Verdict
+
+# A process that only searches loads only what a search needs: ingest, answers and the graph are three quarters of the
+# code, and each is imported by the methods that use it (docs/decisions/0006-recall-speed.md).
 
 Result = TypeVar("Result")
 
@@ -150,6 +144,8 @@ class Engine:
     @cached_property
     def examples(self) -> ExampleStore:
         """The example library beside the records, one for all tenants; `ExampleStore.prepare` makes its tables."""
+        from qianxun.example_library import example_store
+
         return example_store(self.settings, self.records, self.embeddings, self.registered)
 
     # ── knowledge bases ──────────────────────────────────────────────────────────────────────────
@@ -167,6 +163,8 @@ class Engine:
 
         ``user_id`` is its owner, whose registered models are the base's defaults.
         """
+        from qianxun.pipelines.configuring import changed
+
         chosen, dimension = await asyncio.to_thread(self.embeddings.choose, model, self.registry, user_id)
         kept = changed(asdict(self.settings.chunking), {**(config or {}), **({"user_id": user_id} if user_id else {})})
         await asyncio.to_thread(OwnShelf(self.shelf, self.registry).check, kept, self._model(chosen, dimension))
@@ -194,6 +192,8 @@ class Engine:
         None gives the choice back to the settings. Raises BadInput or NotFound, and keeps nothing, for what cannot
         work. A changed dictionary makes the index anew before this returns.
         """
+        from qianxun.pipelines.configuring import configure
+
         base = await self.base(knowledge_base)
         await asyncio.to_thread(OwnShelf(self.shelf, self.registry).check, changes, base.model)
         with self._using(base):
@@ -230,6 +230,12 @@ class Engine:
         watch: Watch = nothing,
     ) -> Report:
         """Files and folders in; searchable when it returns. Unchanged files are passed over."""
+        from qianxun.pipelines.graph_reading import as_steps, read_quietly_with_model
+        from qianxun.pipelines.graphing import is_wanted, read_quietly
+        from qianxun.pipelines.indexing import retry_due
+        from qianxun.pipelines.ingest import Labels, take_files
+        from qianxun.pipelines.learning import learn_after
+
         base = await self.base(knowledge_base)
         with self._using(base):
             await retry_due(base)
@@ -256,6 +262,8 @@ class Engine:
         Without a ``doc_id`` the same name replaces what the same user uploaded under it to the same project. With
         ``wait`` it is searchable when this returns, without it durable.
         """
+        from qianxun.pipelines.ingest import Labels, take_file
+
         base = await self.base(knowledge_base)
         with self._using(base):
             taken = await take_file(base, path, self.parsers, labels or Labels(), name=name, doc_id=doc_id, wait=wait)
@@ -267,6 +275,8 @@ class Engine:
         self, knowledge_base: int, batch: Sequence[Document], *, wait: bool = True
     ) -> list[Accepted]:
         """Documents in. With ``wait`` they are searchable when it returns, without it they are durable."""
+        from qianxun.pipelines.ingest import accept, submission, take
+
         base = await self.base(knowledge_base)
         with self._using(base):
             if wait:
@@ -278,6 +288,8 @@ class Engine:
 
     async def delete_document(self, knowledge_base: int, doc_id: str) -> bool:
         """Answers whether there was such a document. It cannot be returned from now on."""
+        from qianxun.pipelines.knowledge_base import KnowledgeBaseManager
+
         base = await self.base(knowledge_base)
         with self._using(base):
             return await KnowledgeBaseManager(base).delete_document(doc_id)
@@ -296,9 +308,13 @@ class Engine:
 
     async def events(self, knowledge_base: int) -> RAGIndexEventHandler:
         """Takes document events for one base."""
+        from qianxun.pipelines.events import RAGIndexEventHandler
+
         return RAGIndexEventHandler(await self.base(knowledge_base), self.wake)
 
     async def manager(self, knowledge_base: int) -> KnowledgeBaseManager:
+        from qianxun.pipelines.knowledge_base import KnowledgeBaseManager
+
         return KnowledgeBaseManager(await self.base(knowledge_base))
 
     # ── recall ───────────────────────────────────────────────────────────────────────────────────
@@ -341,6 +357,8 @@ class Engine:
         trace_id: str = "",
     ) -> LayeredRecall:
         """Prose, layer by layer: by vector, by keywords, by related words (docs/operations.md)."""
+        from qianxun.pipelines.texts import search_texts
+
         base = await self.base(knowledge_base)
         chosen = of_base(self.settings.text_engine, base.about.config, "text_engine")
         options = replace(search_options(self.settings.search, base.about.config, {"top_k": top_k}), where=where)
@@ -359,6 +377,8 @@ class Engine:
     ) -> LayeredRecall:
         """Tables, layer by layer: by structure, by meaning, by keywords, by related words; and, with ``answer``, what
         their cells say to the question."""
+        from qianxun.pipelines.tables import search_tables
+
         base = await self.base(knowledge_base)
         chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
         options = replace(search_options(self.settings.search, base.about.config, {"top_k": top_k}), where=where)
@@ -368,6 +388,8 @@ class Engine:
     async def _climbed(
         self, base: OpenBase, searching: Awaitable[LayeredRecall], params: Mapping[str, Any]
     ) -> LayeredRecall:
+        from qianxun.pipelines.layer_log import log_layers
+
         with self._using(base):
             recall = await searching
         self.journal.note(base.about, recall, params)
@@ -377,6 +399,8 @@ class Engine:
 
     async def explain(self, knowledge_base: int, query: str, chunk_id: str = "", **options: Any) -> Explained:
         """How each result of `retrieve` with these options came by its score; and why the chunk is, or is not, one."""
+        from qianxun.pipelines.explain import explained
+
         base = await self.base(knowledge_base)
         await self._check_asked(options.get("rerank"))
         chosen = search_options(self.settings.search, base.about.config, options)
@@ -397,6 +421,8 @@ class Engine:
         fusion: FusionName = "rrf",
     ) -> HybridSearchEngine:
         """Searches one base for one user's one project at a time."""
+        from qianxun.pipelines.hybrid_search import HybridSearchEngine
+
         base = await self.base(knowledge_base)
         options = search_options(self.settings.search, {}, {})
         return HybridSearchEngine(base, semantic_weight, keyword_weight, fusion, self._recall, options)
@@ -428,6 +454,9 @@ class Engine:
         """The chunks that one query mode finds, best first, as many as were asked for where there are as many; and what
         the base's graph says of the question (docs/decisions/0013-knowledge-graph.md). With ``surroundings``, `local`
         walks what a graph server that holds a copy finds there."""
+        from qianxun.pipelines.modes import gather
+        from qianxun.pipelines.question_log import gathered_entry
+
         base = await self.base(knowledge_base)
         options = search_options(self.settings.search, base.about.config, {"top_k": top_k})
         options = replace(options, where=where, doc_ids=tuple(doc_ids))
@@ -455,6 +484,8 @@ class Engine:
         ``mode`` None: as fits the question. ``history`` are the turns before it, ``{"role", "content"}``, the latest
         last. Where a base has no language model, the answer is made of the sources' own sentences.
         """
+        from qianxun.pipelines.answer import answer_question
+
         answering = await self.answering(knowledge_base, top_k=top_k, where=where)
         with self._using(answering.base):
             return await answer_question(
@@ -482,6 +513,8 @@ class Engine:
 
         Whoever stops listening (``aclose``, or a task that is cancelled) ends the model's call.
         """
+        from qianxun.pipelines.answer import answer_stream
+
         answering = await self.answering(knowledge_base, top_k=top_k, where=where)
         with self._using(answering.base):
             events = answer_stream(
@@ -506,6 +539,11 @@ class Engine:
         self, knowledge_base: int, *, top_k: int | None = None, where: Filter = EVERYTHING
     ) -> Answering:
         """What the steps of `pipelines.answer` draw on, for those who take them one by one."""
+        from qianxun.pipelines.answering import Answering, graph_or_reason
+        from qianxun.pipelines.modes import gather
+        from qianxun.pipelines.question_log import asked_entry
+        from qianxun.pipelines.tables import search_tables
+
         base = await self.base(knowledge_base)
         options = replace(search_options(self.settings.search, base.about.config, {"top_k": top_k}), where=where)
         check(options)
@@ -527,28 +565,38 @@ class Engine:
 
         Under a filter it is the graph of what passes it: nothing of any other document shows.
         """
+        from qianxun.pipelines.graphing import graph_of
+
         base = await self.base(knowledge_base)
         with self._using(base):
             return await graph_of(base, where)
 
     async def build_graph(self, knowledge_base: int, *, watch: GraphWatch = nothing) -> GraphBuilt:
         """Makes the graph now, without a model; else that is done behind the base's back, or when it is asked for."""
+        from qianxun.pipelines.graphing import build
+
         base = await self.base(knowledge_base)
         with self._using(base):
             return await build(base, watch)
 
     async def graph_keeper(self, knowledge_base: int) -> GraphKeeper:
         """Tells of one base's graph, has its model read for it, and makes names one."""
+        from qianxun.pipelines.graph_keeper import GraphKeeper
+
         return GraphKeeper(await self.base(knowledge_base))
 
     async def merge_entities(self, knowledge_base: int, name: str, alias: str) -> Entity:
         """Both are one entity, called ``name``, until `split_entities` takes it back."""
+        from qianxun.pipelines.graph_keeper import GraphKeeper
+
         base = await self.base(knowledge_base)
         with self._using(base):
             return await GraphKeeper(base).merge(name, alias)
 
     async def split_entities(self, knowledge_base: int, name: str) -> tuple[str, ...]:
         """Undoes a merge, or parts a name from those that texts give it; answers what stands for itself again."""
+        from qianxun.pipelines.graph_keeper import GraphKeeper
+
         base = await self.base(knowledge_base)
         with self._using(base):
             return await GraphKeeper(base).split(name)
@@ -584,25 +632,34 @@ class Engine:
     # ── upkeep ───────────────────────────────────────────────────────────────────────────────────
 
     async def verify(self, knowledge_base: int) -> Verdict:
+        from qianxun.pipelines.upkeep import verify
+
         base = await self.base(knowledge_base)
         with self._using(base):
             return await verify(base)
 
     async def rebuild(self, knowledge_base: int, *, model: str | None = None, watch: Any = nothing) -> int:
         """Makes the index anew; with ``model``, under another model ("none": without one)."""
+        from qianxun.pipelines.upkeep import rebuild
+
         base = await self.base(knowledge_base)
         chosen = None if model is None else await asyncio.to_thread(self.embeddings.choose, model, self.registry)
         with self._using(base):
             return await rebuild(base, base.model if chosen is None else self._model(*chosen), watch)
 
-    async def learn_terms(self, knowledge_base: int, *, seconds: float = LEARNING_SECONDS) -> Learnt:
+    async def learn_terms(self, knowledge_base: int, *, seconds: float | None = None) -> Learnt:
         """Learns the base's own words now, for the related words of queries; else that is done behind its back."""
+        from qianxun.pipelines.learning import SECONDS, learn
+
         base = await self.base(knowledge_base)
         with self._using(base):
-            return await learn(base, seconds)
+            return await learn(base, SECONDS if seconds is None else seconds)
 
     async def drain(self, knowledge_base: int) -> Drained:
         """Works through what is waiting for the index, retries that are due included."""
+        from qianxun.pipelines.indexing import retry_due
+        from qianxun.pipelines.upkeep import keep_up
+
         base = await self.base(knowledge_base)
         with self._using(base):
             await retry_due(base)
@@ -617,6 +674,10 @@ class Engine:
         self._work.set()
 
     async def _keep_indexing(self) -> None:
+        from qianxun.pipelines.graph_tending import keep_tending
+        from qianxun.pipelines.graphing import keep_graphing
+        from qianxun.pipelines.learning import keep_learning
+
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(keep_indexing(self.records, self._work, lambda who, base: self.of(who).drain(base)))
             tasks.create_task(keep_learning(self._bases.every))

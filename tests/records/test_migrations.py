@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.schema import CreateTable
 
-from qianxun.records.database import connect, downgrade, migrate, missing_revisions, sqlite_url
+from qianxun.records.database import HEAD, MIGRATIONS, connect, downgrade, migrate, missing_revisions, sqlite_url
 from qianxun.records.schema import Base
 
 
@@ -29,6 +30,10 @@ def test_migrations_go_up_down_and_up_again(empty_url: str) -> None:
     migrate(engine)
     assert "chunks" in inspect(engine).get_table_names()
     engine.dispose()
+
+
+def test_the_newest_revision_is_known_without_reading_the_migrations() -> None:
+    assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [HEAD]
 
 
 def test_migrated_schema_is_the_schema_of_the_models(empty_url: str) -> None:

@@ -13,11 +13,9 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from qianxun.errors import NotFound, QianxunError
-from qianxun.graph.extract import read_facts, reader
-from qianxun.graph.network import KnowledgeGraph
 from qianxun.graph_types import Facts
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.collecting import paused_collection
@@ -25,6 +23,9 @@ from qianxun.pipelines.hooks import nothing
 from qianxun.records import graph as facts
 from qianxun.records.graph import Read, Readable
 from qianxun.types import EVERYTHING, Everything, Filter
+
+if TYPE_CHECKING:
+    from qianxun.graph.network import KnowledgeGraph
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +113,8 @@ async def read_unread(base: OpenBase, watch: Watch = nothing) -> int:
 
 async def _read_unread(base: OpenBase, watch: Watch) -> int:
     """A page at a time, each durable when it is done: what is interrupted goes on where it was."""
+    from qianxun.graph.extract import reader  # its patterns take a while to compile
+
     base.graph.begin()
     origin = reader(base.analyser)
     total = await asyncio.to_thread(_unread_count, base, origin)
@@ -142,6 +145,8 @@ def _keep(base: OpenBase, origin: str, page: list[Readable]) -> None:
 
 
 def _facts(base: OpenBase, each: Readable) -> Facts:
+    from qianxun.graph.extract import read_facts
+
     return read_facts(each.text, kind=each.kind, headings=each.headings, doc_name=each.doc_name, analyser=base.analyser)
 
 
@@ -155,6 +160,8 @@ def _state(base: OpenBase) -> tuple[int, int]:
 
 def _step(base: OpenBase) -> bool:
     """Brings what is held into step with the records, as they are in one transaction; answers whether nothing lacks."""
+    from qianxun.graph.extract import reader
+
     with base.graph.changing, base.records.reading() as tx:
         is_whole = not facts.unread_count(tx, base.id, reader(base.analyser))
         state = facts.state(tx, base.id) if is_whole else None

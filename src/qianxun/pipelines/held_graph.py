@@ -8,15 +8,18 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from qianxun.graph.columns import FactColumns
-from qianxun.graph.network import KnowledgeGraph, derived
 from qianxun.graph_types import Alias, ChunkFacts
 from qianxun.records.graph import Held
 from qianxun.types import Attributes, ChunkKind, Filter, Keys, matches
+
+if TYPE_CHECKING:
+    from qianxun.graph.columns import FactColumns
+    from qianxun.graph.network import KnowledgeGraph
 
 State: TypeAlias = tuple[int, int]
 RESTRICTED: Final = 4  # graphs under a filter that are kept, those used last
@@ -29,14 +32,26 @@ class HeldGraph:
         self.stepping = asyncio.Lock()  # one brings it up to date at a time
         self.changing = threading.Lock()  # held by whoever does: a thread goes on when its caller has left
         self.state: State | None = None  # of the records that it was derived from
-        self._columns = FactColumns()
         self._revisions: dict[int, int] = {}  # chunk → with which revision its facts came
         self._held: Held | None = None
-        self._graph = derived(self._columns)
         self._attributes: dict[int, Attributes] = {}  # by document, of those that a filter has asked about
         self._restricted: OrderedDict[str, KnowledgeGraph] = OrderedDict()  # by the filter as written: 1 is not true
         self._written: float | None = None
         self._used: float | None = None
+
+    # Every base that is opened holds one of these, few are asked for their graph: its code is loaded for those.
+
+    @cached_property
+    def _columns(self) -> FactColumns:
+        from qianxun.graph.columns import FactColumns
+
+        return FactColumns()
+
+    @cached_property
+    def _graph(self) -> KnowledgeGraph:
+        from qianxun.graph.network import derived
+
+        return derived(self._columns)
 
     # ── in step with the records ─────────────────────────────────────────────────────────────────
 
@@ -50,6 +65,8 @@ class HeldGraph:
         self, state: State | None, held: Held, fresh: Sequence[ChunkFacts], gone: Sequence[int], given: Sequence[Alias]
     ) -> None:
         """The graph of ``held``, whose facts other than ``fresh`` are known."""
+        from qianxun.graph.network import derived
+
         self._columns.drop(gone)
         self._columns.take(fresh)
         self._revisions = dict(zip(held.keys.tolist(), held.revisions.tolist(), strict=True))

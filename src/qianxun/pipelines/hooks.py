@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qianxun.pipelines.base import IndexTime
-from qianxun.pipelines.layered import LayeredRecall
 from qianxun.pipelines.steps import Recalled
+
+if TYPE_CHECKING:
+    from qianxun.pipelines.layered import LayeredRecall
 
 
 def nothing(_: Any) -> None:

@@ -11,17 +11,19 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from qianxun.errors import FolderInUse, Overloaded, RecordsUnavailable
-from qianxun.pipelines.layered import LayeredRecall
 from qianxun.pipelines.recall_bytes import digest, layered_digest
 from qianxun.pipelines.replaying import is_replaying
 from qianxun.records import Records, logs
 from qianxun.records.logs import LogEntry
 from qianxun.types import KnowledgeBase, Recall, StepTime
+
+if TYPE_CHECKING:
+    from qianxun.pipelines.layered import LayeredRecall
 
 log = logging.getLogger(__name__)
 
@@ -137,9 +139,9 @@ class Journal:
         if isinstance(note, LogEntry):
             return note
         try:
-            if isinstance(note.recall, LayeredRecall):
-                return layered_entry(note.base, note.recall, note.params, note.at)
-            return entry_of(note.base, note.recall, note.params, note.at)
+            if isinstance(note.recall, Recall):
+                return entry_of(note.base, note.recall, note.params, note.at)
+            return layered_entry(note.base, note.recall, note.params, note.at)
         except Exception as error:  # as above
             self.dropped += 1
             log.warning("a recall has no written form and is missing from the log: %s", error)

@@ -10,10 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from qianxun.pipelines.layered import LayeredRecall
 from qianxun.types import ArmScore, Attributes, Chunk, Degraded, Found, Generation, MetadataValue, Recall, StepTime
+
+if TYPE_CHECKING:
+    from qianxun.pipelines.layered import LayeredRecall
 
 # What differs between two runs of one search on the same state of a base. The generation is the state, not the answer.
 OF_THE_RUN = ("seconds", "trace_id", "from_cache", "generation")

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from qianxun.errors import IndexUnusable
-from qianxun.graph.extract import reader
 from qianxun.pipelines.base import OpenBase, Serving, stamp_for
 from qianxun.pipelines.graphing import is_wanted, read_unread
 from qianxun.pipelines.indexing import Drained, Fresh, drain, entries_of, is_out_of_step, unbroken, with_vectors
@@ -168,6 +167,8 @@ class _Held:
 
 
 def _look(base: OpenBase) -> _Held:
+    from qianxun.graph.extract import reader  # which a search, and so the opening of a base, does not need
+
     with base.records.reading() as tx:
         waiting = outbox.depth(tx, base.id)
         unread = graph.unread_count(tx, base.id, reader(base.analyser)) if is_wanted(base) and not waiting else 0

@@ -6,12 +6,8 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -32,7 +28,11 @@ from qianxun.records.postgres import (
     prepare,
 )
 
+if TYPE_CHECKING:
+    from alembic.config import Config
+
 MIGRATIONS = Path(__file__).parent / "migrations"
+HEAD = "0008"  # the newest of them
 WRITING = "qianxun_writing"
 
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one a call
@@ -144,19 +144,33 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: Any) -> None:
 
 def migrate(engine: Engine, revision: str = "head") -> None:
     """Brings the schema up to date; where it is so already only asks. Two processes at once do it one by one."""
-    if revision == "head" and not missing_revisions(engine):
+    if revision == "head" and (_is_newest(engine) or not missing_revisions(engine)):
         return
+    from alembic import command  # .12 s, and next to always there is nothing to migrate
+
     with _migrating(engine) as connection:
         command.upgrade(_alembic(connection), revision)
 
 
+def _is_newest(engine: Engine) -> bool:
+    with for_reading(engine).begin() as connection:
+        return connection.dialect.has_table(connection, "alembic_version") and connection.exec_driver_sql(
+            "SELECT version_num FROM alembic_version"
+        ).scalars().all() == [HEAD]
+
+
 def downgrade(engine: Engine, revision: str) -> None:
+    from alembic import command
+
     with _migrating(engine) as connection:
         command.downgrade(_alembic(connection), revision)
 
 
 def missing_revisions(engine: Engine) -> list[str]:
     """What a database lacks of the newest schema, oldest first. Raises BadSettings for one newer than this program."""
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
     script = ScriptDirectory.from_config(_alembic(None))
     with for_reading(engine).begin() as connection:
         has = MigrationContext.configure(connection).get_current_revision()
@@ -182,6 +196,8 @@ def _migrating(engine: Engine) -> Iterator[Connection]:
 
 
 def _alembic(connection: object) -> Config:
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
