@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
+import threading
 import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +27,9 @@ from qianxun.types import Terms
 
 ANALYSIS_VERSION: Final = "zh-1"
 """Changes whenever the same text would give other tokens: an index built by another version is rebuilt."""
+
+LEXICON: Final = Path(__file__).parent / "lexicon"
+"""Tables that come with the package."""
 
 
 def _listed(words: str) -> frozenset[str]:
@@ -51,7 +60,8 @@ _MATHEMATICAL: Final = re.compile("[\U0001d400-\U0001d7ff]")
 # The frequency jieba suggests for a word of one's own loses to its neighbours a quarter of the time; with this one it
 # is found whole in .85 of its places instead of .77 (docs/decisions/0001-tokeniser.md).
 _OWN_FREQUENCY: Final = 1000
-_JOINING_SIGNS: Final = "＃＆＋－．／＠＿"  # they hold words and numbers together: Ｃ＋＋, ３．１４
+_JIEBA: Final = "rjieba.rjieba"
+_LOADING: Final = threading.Lock()
 
 
 _CLOSING: Final = "」』”’）】〕》〉"
@@ -78,11 +88,11 @@ def fold(text: str) -> str:
     text = text.lower()
     if not unicodedata.is_normalized("NFC", text):
         text = unicodedata.normalize("NFC", text)
-    compatible, traditional, converter = _folding()
+    compatible, traditional = _folding()
     text = compatible.sub(_plain, text)
     text = _MATHEMATICAL.sub(_plain, text)
     if traditional.search(text):
-        text = converter.convert(text)
+        text = _to_simplified().convert(text)
     return text
 
 
@@ -94,37 +104,21 @@ def _plain(found: re.Match[str]) -> str:
 
 
 @cache
-def _folding() -> tuple[re.Pattern[str], re.Pattern[str], Any]:
-    """Characters with a plainer form, characters that may be traditional, and the converter for the latter.
+def _folding() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Characters with a plainer form, and characters that may be traditional; to go through Unicode and opencc for them
+    takes .04 s, so that is done beforehand (tests/lexicon.py).
 
     Both patterns stay within the BMP: `re` then compiles each to one bitmap, 2 ns per character instead of 800.
     """
+    _, compatible, traditional, _ = (LEXICON / "folding.txt").read_text(encoding="utf-8").split("\n")
+    return re.compile(f"[{compatible}\ud800-\udfff]"), re.compile(f"[{traditional}]")
+
+
+@cache
+def _to_simplified() -> Any:
     import opencc
 
-    converter = opencc.OpenCC("t2s")
-    plane = [chr(code) for code in range(0x80, 0x10000) if not 0xD800 <= code <= 0xDFFF]
-    compatible = [character for character in plane if not _is_ideograph(character) and _has_plainer_form(character)]
-    simplified = converter.convert("\n".join(plane)).split("\n")
-    traditional = [old for old, new in zip(plane, simplified, strict=True) if old != new]
-    return (
-        re.compile(f"[{''.join(compatible)}\ud800-\udfff]"),
-        re.compile(f"[{''.join(traditional)}]"),
-        converter,
-    )
-
-
-def _is_ideograph(character: str) -> bool:
-    """Two thirds of the plane, none of which has a plainer form: to look each of them up takes .03 s."""
-    return "\u3400" <= character <= "\u9fff" or "\uac00" <= character <= "\ud7af"
-
-
-def _has_plainer_form(character: str) -> bool:
-    if character in _JOINING_SIGNS:
-        return True
-    kind = unicodedata.decomposition(character).partition(" ")[0]
-    if not kind.startswith("<") or kind in ("<circle>", "<fraction>"):
-        return False  # ①② must not become 12, nor 3½ become 31⁄2
-    return any(part.isalnum() for part in unicodedata.normalize("NFKC", character))
+    return opencc.OpenCC("t2s")
 
 
 # ── characters and pairs ─────────────────────────────────────────────────────────────────────────
@@ -268,18 +262,34 @@ class Analyser:
 
 @cache
 def _plain_jieba() -> Any:
-    import rjieba
-
-    return rjieba.Jieba()
+    return _jieba_type()()
 
 
 def _jieba_with(own: frozenset[str]) -> Any:
-    import rjieba
-
-    jieba = rjieba.Jieba()
+    jieba = _jieba_type()()
     for word in sorted(own):
         jieba.add_word(word, max(jieba.suggest_freq(word), _OWN_FREQUENCY), None)
     return jieba
+
+
+def _jieba_type() -> Any:
+    """rjieba's segmenter, from its compiled module alone.
+
+    The package around that reads the dictionary on import (.11 s, 25 MB) for a segmenter that anybody in the process
+    may add words to, so that we need one of our own. Loaded under its own name: whoever imports rjieba gets the same.
+    """
+    with _LOADING:
+        if "rjieba" in sys.modules:
+            return import_module("rjieba").Jieba
+        if _JIEBA not in sys.modules:
+            package = find_spec("rjieba")
+            found = PathFinder.find_spec(_JIEBA, package.submodule_search_locations) if package else None
+            if found is None or found.loader is None:
+                return import_module("rjieba").Jieba  # which says what is missing
+            module = module_from_spec(found)
+            found.loader.exec_module(module)
+            sys.modules[_JIEBA] = module
+        return sys.modules[_JIEBA].Jieba
 
 
 @cache

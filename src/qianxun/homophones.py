@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-import unicodedata
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, TypeAlias
 
-from qianxun.chinese import STOP_WORDS, Analyser, fold
+from qianxun.chinese import LEXICON, STOP_WORDS, Analyser, fold
 from qianxun.types import TermCounts, Terms
 
 Count: TypeAlias = Callable[[Terms], Awaitable[TermCounts]]
@@ -25,9 +24,6 @@ _SUSPECTS: Final = 8
 _WORDS: Final = 400  # counted at most
 _REACH: Final = 4  # characters either side that the segmenter is shown
 _HAN_RUN: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]{2,}")
-# Both sounds are everyday ones. Of the others only the first counts: 提 is also dī, 达 also tì; nobody types them so.
-_TWO_SOUNDS: Final = "行长重乐调还都率传弹藏朝种系血薄更觉降便盛参单曾"
-_TONES: Final = re.compile("[\u0300\u0301\u0304\u030c]")  # not the two dots of ü
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,32 +186,19 @@ def _of_the_same_sound(character: str) -> tuple[str, ...]:
 
 
 @cache
-def _sounds() -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    """Character → its sounds without tones, and back; the 6,763 characters of GB 2312, in which people type."""
-    from pypinyin.constants import PINYIN_DICT
+def _sounds() -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Character → its sounds without tones, and back; the 6,763 characters of GB 2312, in which people type.
 
-    sounds: dict[str, tuple[str, ...]] = {}
-    characters: dict[str, list[str]] = {}
-    for code, readings in sorted(PINYIN_DICT.items()):
-        character = chr(code)
-        if not _is_in_gb2312(character):
-            continue
-        usual = readings.split(",")[: 2 if character in _TWO_SOUNDS else 1]
-        sounds[character] = tuple(dict.fromkeys(map(_toneless, usual)))
-        for sound in sounds[character]:
-            characters.setdefault(sound, []).append(character)
-    return sounds, {sound: tuple(alike) for sound, alike in characters.items()}
-
-
-def _is_in_gb2312(character: str) -> bool:
-    try:
-        return bool(character.encode("gb2312"))
-    except UnicodeEncodeError:
-        return False
-
-
-def _toneless(reading: str) -> str:
-    return unicodedata.normalize("NFC", _TONES.sub("", unicodedata.normalize("NFD", reading)))
+    A table of our own (tests/lexicon.py): pypinyin takes .4 s to load and to go through.
+    """
+    sounds: dict[str, list[str]] = {}
+    characters: dict[str, str] = {}
+    for line in (LEXICON / "sounds.txt").read_text(encoding="utf-8").splitlines()[1:]:
+        sound, alike = line.split()
+        characters[sound] = alike
+        for character in alike:
+            sounds.setdefault(character, []).append(sound)
+    return sounds, characters
 
 
 # ── which it was ─────────────────────────────────────────────────────────────────────────────────

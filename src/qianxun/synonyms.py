@@ -13,10 +13,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Any, Final, Literal, TypeAlias
 
-from qianxun.chinese import fold
+from qianxun.chinese import LEXICON, fold
 from qianxun.errors import BadInput
 
 Group: TypeAlias = tuple[str, ...]
@@ -124,7 +123,7 @@ def shipped() -> Thesaurus:
 
 
 def shipped_groups() -> list[Group]:
-    lines = (resources.files("qianxun") / "lexicon" / "synonyms.txt").read_text(encoding="utf-8").splitlines()
+    lines = (LEXICON / "synonyms.txt").read_text(encoding="utf-8").splitlines()
     return [_group(line) for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
