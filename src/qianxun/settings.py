@@ -25,8 +25,6 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from qianxun.errors import BadSettings
 from qianxun.pipelines.layer_choices import CHOICES, ENGINES
 
@@ -295,6 +293,8 @@ def _find_file(environment: Mapping[str, str], folder: Path) -> Path | None:
 
 
 def _read_file(path: Path) -> Any:
+    import yaml  # most processes have no such file
+
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
