@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +34,7 @@ FREQUENT_SHARE, FREQUENT_LEAST = 0.1, 2_000  # a character in more entries than 
 REMEMBERED = 50_000  # terms whose frequency a view keeps
 META = "meta.json"
 FOOTER_MAGIC = 1337
+PIECE_BYTES = 1 << 18  # of a file that are checked at a time
 
 Require = Literal["all", "any"]
 
@@ -180,7 +183,7 @@ def check_files(folder: Path) -> None:
         raise unusable("关键词索引的目录已损坏") from error
     for name in names:
         path = folder / name
-        if not path.is_file() or not _footer_agrees(path.read_bytes()):
+        if not path.is_file() or not _footer_agrees(path):
             raise unusable(f"关键词索引的 {name} 缺失或已损坏")
 
 
@@ -192,19 +195,34 @@ def _file_names(segment: dict[str, Any]) -> Iterator[str]:
         yield f"{name}.{segment['deletes']['opstamp']}.del"
 
 
-def _footer_agrees(data: bytes) -> bool:
+def _footer_agrees(path: Path) -> bool:
     """tantivy's footer: JSON with the checksum of what stands before it, its length, a magic number."""
-    if len(data) < 8:
-        return False
-    length, magic = struct.unpack("<II", data[-8:])
-    if magic != FOOTER_MAGIC or length > len(data) - 8:
-        return False
-    body = memoryview(data)[: len(data) - 8 - length]
-    try:
-        footer = json.loads(data[len(body) : -8])
-        return bool(footer["crc"] == zlib.crc32(body))
-    except (ValueError, KeyError, TypeError):
-        return False
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END) - 8
+        if end < 0:
+            return False
+        file.seek(end)
+        length, magic = struct.unpack("<II", file.read(8))
+        if magic != FOOTER_MAGIC or length > end:
+            return False
+        file.seek(end - length)
+        try:
+            told = json.loads(file.read(length))["crc"]
+        except (ValueError, KeyError, TypeError):
+            return False
+        file.seek(0)
+        return bool(told == _checksum(file, end - length))
+
+
+def _checksum(file: BufferedReader, size: int) -> int:
+    """Of the first ``size`` bytes, through one small buffer: memory for whole files cost as much as the checksum. Not
+    memory-mapped: a disk that cannot be read must be an error, not the end of the process."""
+    piece = memoryview(bytearray(min(PIECE_BYTES, size)))
+    checksum = 0
+    while size > 0 and (count := file.readinto(piece[:size])):
+        checksum = zlib.crc32(piece[:count], checksum)
+        size -= count
+    return checksum
 
 
 def all_rows(view: KeywordView) -> Keys:
