@@ -16,6 +16,7 @@ from qianxun.testing.fake_embedding import HashEmbedding
 NOT_FOR_SEARCH = {
     "alembic": "migrations",
     "mako": "migrations",
+    "sqlalchemy.orm": "rows as objects, which only the example library wants",
     "openpyxl": "files",
     "PIL": "files",
     "lxml": "files",

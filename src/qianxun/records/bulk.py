@@ -12,23 +12,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Table, insert
-from sqlalchemy.orm import DeclarativeBase
 
 from qianxun.records.compiled import as_told
 from qianxun.records.postgres import BACKEND
+from qianxun.records.schema import Base
 
 Process = Callable[[Any], Any]
 COPIED_FROM = 10  # rows: for fewer the preparation takes longer than it saves
 
 
 def insert_rows(
-    tx: Connection, model: type[DeclarativeBase] | Table, names: Sequence[str], rows: Sequence[tuple[Any, ...]]
+    tx: Connection, model: type[Base] | Table, names: Sequence[str], rows: Sequence[tuple[Any, ...]]
 ) -> None:
     """Inserts rows whose values stand in the order of ``names``, the names of columns."""
     if not rows:
         return
     table = model if isinstance(model, Table) else model.__table__
-    assert isinstance(table, Table)
     if len(rows) >= COPIED_FROM and tx.dialect.name == BACKEND and (kinds := _kinds(tx, table, names)):
         _copy(tx, table, names, kinds, rows)
         return

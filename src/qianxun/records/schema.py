@@ -8,12 +8,14 @@ skip a row that commits late), keys are never reused, and bulk inserts need no R
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import (
     JSON,
     BigInteger,
     Boolean,
+    Column,
+    ColumnElement,
     DateTime,
     Dialect,
     Double,
@@ -21,13 +23,15 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
+    MetaData,
     String,
+    Table,
     Text,
     TypeDecorator,
     UniqueConstraint,
 )
 from sqlalchemy.dialects.mysql import LONGTEXT
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.schema import SchemaItem
 
 BigKey = BigInteger().with_variant(Integer, "sqlite")
 DocId = String(255).with_variant(String(255, collation="C"), "postgresql")  # listed in the order of their bytes
@@ -51,8 +55,32 @@ class Moment(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-class Base(DeclarativeBase):
-    pass
+class Base:
+    """A table whose columns are the attributes of a class, which stands for it in statements.
+
+    SQLAlchemy's own such classes map rows to objects. Nobody here wants those, and to load and prepare that half of
+    SQLAlchemy would take a tenth of a process that opens a base and asks it something.
+    """
+
+    metadata: ClassVar = MetaData()
+    __tablename__: ClassVar[str]
+    __table_args__: ClassVar[tuple[SchemaItem, ...]] = ()
+    __table__: ClassVar[Table]
+
+    def __init_subclass__(cls) -> None:
+        columns = {name: value for name, value in vars(cls).items() if isinstance(value, Column)}
+        for name, each in columns.items():
+            each.name, each.key = each.name or name, each.key or name
+        cls.__table__ = Table(cls.__tablename__, cls.metadata, *columns.values(), *cls.__table_args__)
+
+    @classmethod
+    def __clause_element__(cls) -> Table:
+        return cls.__table__
+
+
+def column(*told: Any, nullable: bool = False, **options: Any) -> Column[Any]:
+    """A column that holds a value in every row, unless it is told that it need not."""
+    return Column(*told, nullable=nullable, **options)
 
 
 class Counter(Base):
@@ -60,25 +88,25 @@ class Counter(Base):
 
     __tablename__ = "counters"
 
-    name: Mapped[str] = mapped_column(String(32), primary_key=True)
-    next: Mapped[int] = mapped_column(BigKey)
+    name: ColumnElement[str] = column(String(32), primary_key=True)
+    next: ColumnElement[int] = column(BigKey)
 
 
 class KnowledgeBaseRow(Base):
     __tablename__ = "knowledge_bases"
     __table_args__ = (UniqueConstraint("tenant", "name", name="uq_knowledge_bases_tenant_name"),)
 
-    id: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
-    tenant: Mapped[str] = mapped_column(String(64))
-    name: Mapped[str] = mapped_column(String(200))
-    kind: Mapped[str] = mapped_column(String(32))
-    embedding_model: Mapped[str] = mapped_column(String(200))
-    dimension: Mapped[int] = mapped_column(Integer)
-    config: Mapped[dict[str, Any]] = mapped_column(JSON)
+    id: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    tenant: ColumnElement[str] = column(String(64))
+    name: ColumnElement[str] = column(String(200))
+    kind: ColumnElement[str] = column(String(32))
+    embedding_model: ColumnElement[str] = column(String(200))
+    dimension: ColumnElement[int] = column(Integer)
+    config: ColumnElement[dict[str, Any]] = column(JSON)
     # Outbox rows up to here are in the index and have been removed: an index that knows less must be rebuilt.
-    indexed_sequence: Mapped[int] = mapped_column(BigKey)
-    created_at: Mapped[datetime] = mapped_column(Moment)
-    updated_at: Mapped[datetime] = mapped_column(Moment)
+    indexed_sequence: ColumnElement[int] = column(BigKey)
+    created_at: ColumnElement[datetime] = column(Moment)
+    updated_at: ColumnElement[datetime] = column(Moment)
 
 
 class DocumentRow(Base):
@@ -90,18 +118,18 @@ class DocumentRow(Base):
         Index("ix_documents_base_status", "knowledge_base_id", "status"),
     )
 
-    key: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
-    knowledge_base_id: Mapped[int] = mapped_column(BigKey, ForeignKey("knowledge_bases.id"))
-    doc_id: Mapped[str] = mapped_column(DocId)
-    generation: Mapped[int] = mapped_column(BigKey)  # the latest accepted
-    served: Mapped[int] = mapped_column(BigKey)  # the generation whose chunks are in the records; 0: none yet
-    status: Mapped[str] = mapped_column(String(16))  # pending | indexed | retrying | quarantined | deleted
-    attempts: Mapped[int] = mapped_column(Integer)  # that failed, for a reason of its own
-    outages: Mapped[int] = mapped_column(Integer)  # attempts that failed because the model could not be reached
-    retry_at: Mapped[datetime | None] = mapped_column(Moment)
-    reason: Mapped[str | None] = mapped_column(Text)
-    created_at: Mapped[datetime] = mapped_column(Moment)
-    updated_at: Mapped[datetime] = mapped_column(Moment)
+    key: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    knowledge_base_id: ColumnElement[int] = column(BigKey, ForeignKey("knowledge_bases.id"))
+    doc_id: ColumnElement[str] = column(DocId)
+    generation: ColumnElement[int] = column(BigKey)  # the latest accepted
+    served: ColumnElement[int] = column(BigKey)  # the generation whose chunks are in the records; 0: none yet
+    status: ColumnElement[str] = column(String(16))  # pending | indexed | retrying | quarantined | deleted
+    attempts: ColumnElement[int] = column(Integer)  # that failed, for a reason of its own
+    outages: ColumnElement[int] = column(Integer)  # attempts that failed because the model could not be reached
+    retry_at: ColumnElement[datetime | None] = column(Moment, nullable=True)
+    reason: ColumnElement[str | None] = column(Text, nullable=True)
+    created_at: ColumnElement[datetime] = column(Moment)
+    updated_at: ColumnElement[datetime] = column(Moment)
 
 
 class VersionRow(Base):
@@ -109,21 +137,21 @@ class VersionRow(Base):
 
     __tablename__ = "document_versions"
 
-    document_key: Mapped[int] = mapped_column(BigKey, ForeignKey("documents.key"), primary_key=True)
-    generation: Mapped[int] = mapped_column(BigKey, primary_key=True)
-    knowledge_base_id: Mapped[int] = mapped_column(BigKey)
-    name: Mapped[str] = mapped_column(String(512))
-    format: Mapped[str] = mapped_column(String(16))
-    content_type: Mapped[str] = mapped_column(String(64))
-    user_id: Mapped[str] = mapped_column(String(128))
-    project_id: Mapped[str] = mapped_column(String(128))
-    tags: Mapped[list[str]] = mapped_column(JSON)
-    # "metadata" is a reserved attribute name of declarative classes.
-    extra: Mapped[dict[str, Any]] = mapped_column("metadata", JSON)
-    source: Mapped[str] = mapped_column(Text)
-    fingerprint: Mapped[str] = mapped_column(String(64))
-    structure: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    content: Mapped[str] = mapped_column(LongText)
+    document_key: ColumnElement[int] = column(BigKey, ForeignKey("documents.key"), primary_key=True)
+    generation: ColumnElement[int] = column(BigKey, primary_key=True)
+    knowledge_base_id: ColumnElement[int] = column(BigKey)
+    name: ColumnElement[str] = column(String(512))
+    format: ColumnElement[str] = column(String(16))
+    content_type: ColumnElement[str] = column(String(64))
+    user_id: ColumnElement[str] = column(String(128))
+    project_id: ColumnElement[str] = column(String(128))
+    tags: ColumnElement[list[str]] = column(JSON)
+    # `metadata` itself is what holds the tables together.
+    extra: ColumnElement[dict[str, Any]] = column("metadata", JSON)
+    source: ColumnElement[str] = column(Text)
+    fingerprint: ColumnElement[str] = column(String(64))
+    structure: ColumnElement[dict[str, Any] | None] = column(JSON, nullable=True)
+    content: ColumnElement[str] = column(LongText)
 
 
 class ChunkRow(Base):
@@ -133,18 +161,18 @@ class ChunkRow(Base):
         Index("ix_chunks_base", "knowledge_base_id", "key"),
     )
 
-    key: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
-    knowledge_base_id: Mapped[int] = mapped_column(BigKey)
-    document_key: Mapped[int] = mapped_column(BigKey, ForeignKey("documents.key"))
-    generation: Mapped[int] = mapped_column(BigKey)
-    position: Mapped[int] = mapped_column(Integer)
-    start: Mapped[int] = mapped_column(Integer)
-    end: Mapped[int] = mapped_column(Integer)
-    kind: Mapped[str] = mapped_column(String(8))
-    page: Mapped[int | None] = mapped_column(Integer)
-    table_position: Mapped[int | None] = mapped_column(Integer)
-    headings: Mapped[list[str]] = mapped_column(JSON)
-    text: Mapped[str] = mapped_column(LongText)
+    key: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    knowledge_base_id: ColumnElement[int] = column(BigKey)
+    document_key: ColumnElement[int] = column(BigKey, ForeignKey("documents.key"))
+    generation: ColumnElement[int] = column(BigKey)
+    position: ColumnElement[int] = column(Integer)
+    start: ColumnElement[int] = column(Integer)
+    end: ColumnElement[int] = column(Integer)
+    kind: ColumnElement[str] = column(String(8))
+    page: ColumnElement[int | None] = column(Integer, nullable=True)
+    table_position: ColumnElement[int | None] = column(Integer, nullable=True)
+    headings: ColumnElement[list[str]] = column(JSON)
+    text: ColumnElement[str] = column(LongText)
 
 
 class VectorRow(Base):
@@ -152,29 +180,29 @@ class VectorRow(Base):
 
     __tablename__ = "chunk_vectors"
 
-    chunk_key: Mapped[int] = mapped_column(BigKey, ForeignKey("chunks.key"), primary_key=True)
-    model: Mapped[str] = mapped_column(String(200), primary_key=True)
-    vector: Mapped[bytes] = mapped_column(LargeBinary)  # little-endian float32
+    chunk_key: ColumnElement[int] = column(BigKey, ForeignKey("chunks.key"), primary_key=True)
+    model: ColumnElement[str] = column(String(200), primary_key=True)
+    vector: ColumnElement[bytes] = column(LargeBinary)  # little-endian float32
 
 
 class TableRow(Base):
     __tablename__ = "tables"
     __table_args__ = (Index("ix_tables_document", "document_key", "generation"),)
 
-    key: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
-    knowledge_base_id: Mapped[int] = mapped_column(BigKey)
-    document_key: Mapped[int] = mapped_column(BigKey, ForeignKey("documents.key"))
-    generation: Mapped[int] = mapped_column(BigKey)
-    position: Mapped[int] = mapped_column(Integer)
-    start: Mapped[int] = mapped_column(Integer)
-    end: Mapped[int] = mapped_column(Integer)
-    title: Mapped[str] = mapped_column(Text)
-    source: Mapped[str] = mapped_column(Text)
-    notes: Mapped[str] = mapped_column(LongText)
-    columns: Mapped[list[Any]] = mapped_column(JSON)
-    rows: Mapped[list[Any]] = mapped_column(JSON)
-    texts: Mapped[list[Any]] = mapped_column(JSON)
-    row_starts: Mapped[list[int]] = mapped_column(JSON)
+    key: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    knowledge_base_id: ColumnElement[int] = column(BigKey)
+    document_key: ColumnElement[int] = column(BigKey, ForeignKey("documents.key"))
+    generation: ColumnElement[int] = column(BigKey)
+    position: ColumnElement[int] = column(Integer)
+    start: ColumnElement[int] = column(Integer)
+    end: ColumnElement[int] = column(Integer)
+    title: ColumnElement[str] = column(Text)
+    source: ColumnElement[str] = column(Text)
+    notes: ColumnElement[str] = column(LongText)
+    columns: ColumnElement[list[Any]] = column(JSON)
+    rows: ColumnElement[list[Any]] = column(JSON)
+    texts: ColumnElement[list[Any]] = column(JSON)
+    row_starts: ColumnElement[list[int]] = column(JSON)
 
 
 class PairRow(Base):
@@ -190,16 +218,16 @@ class PairRow(Base):
         Index("ix_pairs_digest", "knowledge_base_id", "chunk_digest"),
     )
 
-    key: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
-    knowledge_base_id: Mapped[int] = mapped_column(BigKey)
-    document_key: Mapped[int] = mapped_column(BigKey, ForeignKey("documents.key"))
-    generation: Mapped[int] = mapped_column(BigKey)
-    position: Mapped[int] = mapped_column(Integer)
-    chunk_key: Mapped[int | None] = mapped_column(BigKey)
-    question: Mapped[str] = mapped_column(LongText)
-    answer: Mapped[str] = mapped_column(LongText)
-    origin: Mapped[str] = mapped_column(String(220), server_default="given")  # given | model:<name>
-    chunk_digest: Mapped[str | None] = mapped_column(String(40))
+    key: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    knowledge_base_id: ColumnElement[int] = column(BigKey)
+    document_key: ColumnElement[int] = column(BigKey, ForeignKey("documents.key"))
+    generation: ColumnElement[int] = column(BigKey)
+    position: ColumnElement[int] = column(Integer)
+    chunk_key: ColumnElement[int | None] = column(BigKey, nullable=True)
+    question: ColumnElement[str] = column(LongText)
+    answer: ColumnElement[str] = column(LongText)
+    origin: ColumnElement[str] = column(String(220), server_default="given")  # given | model:<name>
+    chunk_digest: ColumnElement[str | None] = column(String(40), nullable=True)
 
 
 class PairVectorRow(Base):
@@ -207,9 +235,9 @@ class PairVectorRow(Base):
 
     __tablename__ = "pair_vectors"
 
-    pair_key: Mapped[int] = mapped_column(BigKey, ForeignKey("qa_pairs.key"), primary_key=True)
-    model: Mapped[str] = mapped_column(String(200), primary_key=True)
-    vector: Mapped[bytes] = mapped_column(LargeBinary)  # little-endian float32
+    pair_key: ColumnElement[int] = column(BigKey, ForeignKey("qa_pairs.key"), primary_key=True)
+    model: ColumnElement[str] = column(String(200), primary_key=True)
+    vector: ColumnElement[bytes] = column(LargeBinary)  # little-endian float32
 
 
 class TermRow(Base):
@@ -217,10 +245,10 @@ class TermRow(Base):
 
     __tablename__ = "terms"
 
-    knowledge_base_id: Mapped[int] = mapped_column(BigKey, ForeignKey("knowledge_bases.id"), primary_key=True)
-    model: Mapped[str] = mapped_column(String(200), primary_key=True)
-    term: Mapped[str] = mapped_column(String(64), primary_key=True)
-    vector: Mapped[bytes] = mapped_column(LargeBinary)  # little-endian float32
+    knowledge_base_id: ColumnElement[int] = column(BigKey, ForeignKey("knowledge_bases.id"), primary_key=True)
+    model: ColumnElement[str] = column(String(200), primary_key=True)
+    term: ColumnElement[str] = column(String(64), primary_key=True)
+    vector: ColumnElement[bytes] = column(LargeBinary)  # little-endian float32
 
 
 class GraphFactsRow(Base):
@@ -233,13 +261,13 @@ class GraphFactsRow(Base):
     __tablename__ = "graph_facts"
     __table_args__ = (Index("ix_graph_facts_digest", "knowledge_base_id", "digest"),)
 
-    chunk_key: Mapped[int] = mapped_column(BigKey, ForeignKey("chunks.key"), primary_key=True)
-    knowledge_base_id: Mapped[int] = mapped_column(BigKey)
-    document_key: Mapped[int] = mapped_column(BigKey)
-    revision: Mapped[int] = mapped_column(BigKey)
-    origin: Mapped[str] = mapped_column(String(220))
-    digest: Mapped[str] = mapped_column(String(40))
-    facts: Mapped[str] = mapped_column(LongText)
+    chunk_key: ColumnElement[int] = column(BigKey, ForeignKey("chunks.key"), primary_key=True)
+    knowledge_base_id: ColumnElement[int] = column(BigKey)
+    document_key: ColumnElement[int] = column(BigKey)
+    revision: ColumnElement[int] = column(BigKey)
+    origin: ColumnElement[str] = column(String(220))
+    digest: ColumnElement[str] = column(String(40))
+    facts: ColumnElement[str] = column(LongText)
 
 
 class GraphAliasRow(Base):
@@ -247,12 +275,12 @@ class GraphAliasRow(Base):
 
     __tablename__ = "graph_aliases"
 
-    knowledge_base_id: Mapped[int] = mapped_column(BigKey, ForeignKey("knowledge_bases.id"), primary_key=True)
-    alias: Mapped[str] = mapped_column(DocId, primary_key=True)
-    name: Mapped[str] = mapped_column(DocId)
-    origin: Mapped[str] = mapped_column(String(220))
-    details: Mapped[dict[str, Any]] = mapped_column(JSON)
-    created_at: Mapped[datetime] = mapped_column(Moment)
+    knowledge_base_id: ColumnElement[int] = column(BigKey, ForeignKey("knowledge_bases.id"), primary_key=True)
+    alias: ColumnElement[str] = column(DocId, primary_key=True)
+    name: ColumnElement[str] = column(DocId)
+    origin: ColumnElement[str] = column(String(220))
+    details: ColumnElement[dict[str, Any]] = column(JSON)
+    created_at: ColumnElement[datetime] = column(Moment)
 
 
 class GraphSummaryRow(Base):
@@ -260,12 +288,12 @@ class GraphSummaryRow(Base):
 
     __tablename__ = "graph_summaries"
 
-    knowledge_base_id: Mapped[int] = mapped_column(BigKey, ForeignKey("knowledge_bases.id"), primary_key=True)
-    community: Mapped[str] = mapped_column(String(64), primary_key=True)
-    model: Mapped[str] = mapped_column(String(200), primary_key=True)
-    title: Mapped[str] = mapped_column(Text)
-    summary: Mapped[str] = mapped_column(LongText)
-    created_at: Mapped[datetime] = mapped_column(Moment)
+    knowledge_base_id: ColumnElement[int] = column(BigKey, ForeignKey("knowledge_bases.id"), primary_key=True)
+    community: ColumnElement[str] = column(String(64), primary_key=True)
+    model: ColumnElement[str] = column(String(200), primary_key=True)
+    title: ColumnElement[str] = column(Text)
+    summary: ColumnElement[str] = column(LongText)
+    created_at: ColumnElement[datetime] = column(Moment)
 
 
 class OutboxRow(Base):
@@ -274,12 +302,12 @@ class OutboxRow(Base):
     __tablename__ = "outbox"
     __table_args__ = (Index("ix_outbox_base", "knowledge_base_id", "sequence"),)
 
-    sequence: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
-    knowledge_base_id: Mapped[int] = mapped_column(BigKey)
-    document_key: Mapped[int] = mapped_column(BigKey)
-    generation: Mapped[int] = mapped_column(BigKey)
-    kind: Mapped[str] = mapped_column(String(8))  # created | updated | deleted
-    created_at: Mapped[datetime] = mapped_column(Moment)
+    sequence: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    knowledge_base_id: ColumnElement[int] = column(BigKey)
+    document_key: ColumnElement[int] = column(BigKey)
+    generation: ColumnElement[int] = column(BigKey)
+    kind: ColumnElement[str] = column(String(8))  # created | updated | deleted
+    created_at: ColumnElement[datetime] = column(Moment)
 
 
 class EventRow(Base):
@@ -287,9 +315,9 @@ class EventRow(Base):
 
     __tablename__ = "handled_events"
 
-    knowledge_base_id: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
-    event_id: Mapped[str] = mapped_column(String(200), primary_key=True)
-    handled_at: Mapped[datetime] = mapped_column(Moment, index=True)
+    knowledge_base_id: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    event_id: ColumnElement[str] = column(String(200), primary_key=True)
+    handled_at: ColumnElement[datetime] = column(Moment, index=True)
 
 
 class RetrievalLogRow(Base):
@@ -306,30 +334,30 @@ class RetrievalLogRow(Base):
         Index("ix_retrieval_log_tenant", "tenant", "id"),
     )
 
-    id: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
-    tenant: Mapped[str] = mapped_column(String(64))
-    knowledge_base_id: Mapped[int] = mapped_column(BigKey)
-    trace_id: Mapped[str] = mapped_column(String(64))
-    query: Mapped[str] = mapped_column(String(2048))
-    retrieval_params: Mapped[dict[str, Any]] = mapped_column(JSON)
-    mode: Mapped[str] = mapped_column(String(16))
-    tier: Mapped[str] = mapped_column(String(16))  # "" when nothing was found
-    chunk_count: Mapped[int] = mapped_column(Integer)
-    zero: Mapped[bool] = mapped_column(Boolean)
-    time_cost_ms: Mapped[float] = mapped_column(Double)
-    from_cache: Mapped[bool] = mapped_column(Boolean)
-    generation: Mapped[str] = mapped_column(Text)
-    digest: Mapped[str] = mapped_column(String(64))  # sha256 of the answer's canonical bytes
-    steps: Mapped[list[Any]] = mapped_column(JSON)
-    degraded: Mapped[list[Any]] = mapped_column(JSON)
-    results: Mapped[list[Any]] = mapped_column(JSON)
-    created_at: Mapped[datetime] = mapped_column(Moment)
-    updated_at: Mapped[datetime] = mapped_column(Moment)
+    id: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    tenant: ColumnElement[str] = column(String(64))
+    knowledge_base_id: ColumnElement[int] = column(BigKey)
+    trace_id: ColumnElement[str] = column(String(64))
+    query: ColumnElement[str] = column(String(2048))
+    retrieval_params: ColumnElement[dict[str, Any]] = column(JSON)
+    mode: ColumnElement[str] = column(String(16))
+    tier: ColumnElement[str] = column(String(16))  # "" when nothing was found
+    chunk_count: ColumnElement[int] = column(Integer)
+    zero: ColumnElement[bool] = column(Boolean)
+    time_cost_ms: ColumnElement[float] = column(Double)
+    from_cache: ColumnElement[bool] = column(Boolean)
+    generation: ColumnElement[str] = column(Text)
+    digest: ColumnElement[str] = column(String(64))  # sha256 of the answer's canonical bytes
+    steps: ColumnElement[list[Any]] = column(JSON)
+    degraded: ColumnElement[list[Any]] = column(JSON)
+    results: ColumnElement[list[Any]] = column(JSON)
+    created_at: ColumnElement[datetime] = column(Moment)
+    updated_at: ColumnElement[datetime] = column(Moment)
     # What a person thinks of the answer; NULL where nobody has said.
-    rating: Mapped[str | None] = mapped_column(String(8))  # good | bad
-    rated_chunks: Mapped[list[Any] | None] = mapped_column(JSON)
-    comment: Mapped[str | None] = mapped_column(Text)
-    rated_at: Mapped[datetime | None] = mapped_column(Moment)
+    rating: ColumnElement[str | None] = column(String(8), nullable=True)  # good | bad
+    rated_chunks: ColumnElement[list[Any] | None] = column(JSON, nullable=True)
+    comment: ColumnElement[str | None] = column(Text, nullable=True)
+    rated_at: ColumnElement[datetime | None] = column(Moment, nullable=True)
 
 
 class ApiKeyRow(Base):
@@ -338,13 +366,13 @@ class ApiKeyRow(Base):
     __tablename__ = "api_keys"
     __table_args__ = (UniqueConstraint("digest", name="uq_api_keys_digest"),)
 
-    id: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
-    digest: Mapped[str] = mapped_column(String(64))  # sha256 of the key, which has 256 random bits: no salt is needed
-    tenant: Mapped[str] = mapped_column(String(64))
-    scope: Mapped[str] = mapped_column(String(8))  # read | write
-    name: Mapped[str] = mapped_column(String(200))
-    created_at: Mapped[datetime] = mapped_column(Moment)
-    revoked_at: Mapped[datetime | None] = mapped_column(Moment)
+    id: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    digest: ColumnElement[str] = column(String(64))  # sha256 of the key, which has 256 random bits: no salt is needed
+    tenant: ColumnElement[str] = column(String(64))
+    scope: ColumnElement[str] = column(String(8))  # read | write
+    name: ColumnElement[str] = column(String(200))
+    created_at: ColumnElement[datetime] = column(Moment)
+    revoked_at: ColumnElement[datetime | None] = column(Moment, nullable=True)
 
 
 class UserModelRow(Base):
@@ -353,22 +381,22 @@ class UserModelRow(Base):
     __tablename__ = "user_models"
     __table_args__ = (Index("ix_user_models_user", "tenant", "user_id", "model_type"),)
 
-    id: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
-    tenant: Mapped[str] = mapped_column(String(64))
-    user_id: Mapped[str] = mapped_column(String(128))
-    config_name: Mapped[str] = mapped_column(String(200))
-    base_url: Mapped[str] = mapped_column(Text)
-    model_name: Mapped[str] = mapped_column(String(200))
-    model_type: Mapped[str] = mapped_column(String(16))
-    model_dim: Mapped[int] = mapped_column(Integer)
-    max_tokens: Mapped[int] = mapped_column(Integer)
-    temperature: Mapped[float] = mapped_column(Double)
-    top_p: Mapped[float] = mapped_column(Double)
-    timeout: Mapped[int] = mapped_column(Integer)  # seconds
-    status: Mapped[int] = mapped_column(Integer)  # 1: in use, 0: disabled
-    is_default: Mapped[int] = mapped_column(Integer)
-    masked_key: Mapped[str] = mapped_column(String(16))
-    sealed_key: Mapped[bytes | None] = mapped_column(LargeBinary)
-    version: Mapped[int] = mapped_column(Integer)  # raised by every change: clients opened for another one are stale
-    created_at: Mapped[datetime] = mapped_column(Moment)
-    updated_at: Mapped[datetime] = mapped_column(Moment)
+    id: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    tenant: ColumnElement[str] = column(String(64))
+    user_id: ColumnElement[str] = column(String(128))
+    config_name: ColumnElement[str] = column(String(200))
+    base_url: ColumnElement[str] = column(Text)
+    model_name: ColumnElement[str] = column(String(200))
+    model_type: ColumnElement[str] = column(String(16))
+    model_dim: ColumnElement[int] = column(Integer)
+    max_tokens: ColumnElement[int] = column(Integer)
+    temperature: ColumnElement[float] = column(Double)
+    top_p: ColumnElement[float] = column(Double)
+    timeout: ColumnElement[int] = column(Integer)  # seconds
+    status: ColumnElement[int] = column(Integer)  # 1: in use, 0: disabled
+    is_default: ColumnElement[int] = column(Integer)
+    masked_key: ColumnElement[str] = column(String(16))
+    sealed_key: ColumnElement[bytes | None] = column(LargeBinary, nullable=True)
+    version: ColumnElement[int] = column(Integer)  # raised by every change: clients opened for another one are stale
+    created_at: ColumnElement[datetime] = column(Moment)
+    updated_at: ColumnElement[datetime] = column(Moment)
