@@ -85,7 +85,7 @@ class Served:
         self._folder = folder
         self._process = subprocess.Popen(
             _command(entry, "serve", material, folder),
-            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=_log(folder), text=True,
+            cwd=ROOT, env=_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=_log(folder), text=True,
         )  # fmt: skip
         self.opened = self._reply(BUILD_SECONDS)
 
@@ -128,6 +128,12 @@ def _command(entry: Entry, task: str, material: Path, folder: Path) -> list[str]
     return [python, "-m", f"benchmarks.peers.{entry.module}", task, str(material), str(folder), *form]
 
 
+def _environment() -> dict[str, str]:
+    """Everybody as installed: pip compiles what it installs, and a checkout that keeps no bytecode is compiled anew by
+    every process."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def run(entry: Entry, task: str, material: Path, folder: Path, seconds: float) -> dict[str, Any]:
     """One task in a fresh process. Raises Failed."""
     if entry.is_peer and not PEERS_PYTHON.exists():
@@ -136,7 +142,7 @@ def run(entry: Entry, task: str, material: Path, folder: Path, seconds: float) -
     try:
         done = subprocess.run(
             _command(entry, task, material, folder),
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=_log(folder), text=True, timeout=seconds,
+            cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, stderr=_log(folder), text=True, timeout=seconds,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise Failed(f"{task} not done within {seconds:.0f} s") from None

@@ -78,3 +78,10 @@ def test_a_base_is_reopened_and_asked_without_the_code_of_other_work(tmp_path: P
 
     asyncio.run(build())
     assert _last_lines(ASKED + LOADED, str(tmp_path)) == ["['a'] []", "loaded: []"]
+
+
+def test_a_service_has_loaded_what_it_answers_with_before_it_is_asked() -> None:
+    """The first question of a kind would else hold up everybody's while the code for it is loaded."""
+    kinds = ("answer", "explain", "graph_keeper", "modes", "question_log", "tables", "texts", "upkeep")
+    asked = f"print([name for name in {kinds!r} if f'qianxun.pipelines.{{name}}' not in sys.modules])"
+    assert _last_lines(f"import sys, qianxun.service.serving; {asked}") == ["[]"]

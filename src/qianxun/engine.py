@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection
 
-from qianxun.answer_types import Answer, AnswerEvent, Done, Failed, QueryMode
 from qianxun.cache.memory import MemoryCache
 from qianxun.embeddings import Embeddings, model_folders
 from qianxun.errors import RecallFailed
@@ -44,6 +43,7 @@ from qianxun.storage import database_url, reach
 from qianxun.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
 
 if TYPE_CHECKING:
+    from qianxun.answer_types import Answer, AnswerEvent, QueryMode
     from qianxun.examples.store import ExampleStore
     from qianxun.graph.network import KnowledgeGraph
     from qianxun.graph_types import Entity
@@ -513,6 +513,7 @@ class Engine:
 
         Whoever stops listening (``aclose``, or a task that is cancelled) ends the model's call.
         """
+        from qianxun.answer_types import Done, Failed
         from qianxun.pipelines.answer import answer_stream
 
         answering = await self.answering(knowledge_base, top_k=top_k, where=where)

@@ -17,6 +17,9 @@ import uvicorn
 
 from qianxun.engine import Engine
 from qianxun.errors import BadInput, Forbidden
+
+# What an engine loads with the first question of a kind is here from the start: everybody would have to wait for it.
+from qianxun.pipelines import answer, explain, graph_keeper, layer_log, question_log, tables, texts  # noqa: F401
 from qianxun.records import keys
 from qianxun.service import uploads
 from qianxun.service.app import create_app
