@@ -189,7 +189,7 @@ def _of_the_same_sound(character: str) -> tuple[str, ...]:
 def _sounds() -> tuple[dict[str, list[str]], dict[str, str]]:
     """Character → its sounds without tones, and back; the 6,763 characters of GB 2312, in which people type.
 
-    A table of our own (tests/lexicon.py): pypinyin takes .4 s to load and to go through.
+    A table of our own (tests/lexicon.py): pypinyin takes .3 s to load and to go through.
     """
     sounds: dict[str, list[str]] = {}
     characters: dict[str, str] = {}
