@@ -109,6 +109,13 @@ def test_compounds_are_found_by_their_parts_and_as_a_whole() -> None:
     assert words("1.2.3 版，圆周率3.14") == ["1.2.3", "版", "圆周", "圆周率", "3.14"]
 
 
+def test_many_texts_are_cut_in_one_go_as_each_would_be_alone() -> None:
+    texts = ["糖尿病的治疗", "门诊", "我", "在北京大学读书", "糖", "报销比例八成"]
+    alone = [(at, word) for at, text in enumerate(texts) for word in words(text) if len(word) > 1]
+    assert list(Analyser().longer_words(texts)) == alone
+    assert list(Analyser().longer_words([])) == []
+
+
 def test_words_of_other_scripts_stay_whole() -> None:
     assert words("état русский テスト 5μm") == ["état", "русский", "テスト", "5μm"]
 

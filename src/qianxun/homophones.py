@@ -6,10 +6,9 @@ character of the same sound makes a word of it that the base does hold, that wor
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, TypeAlias
 
@@ -71,7 +70,7 @@ async def corrections(text: str, analyser: Analyser, count: Count) -> str | None
     """The query with at most two characters replaced by others of the same sound; None where nothing is to be changed.
 
     Only a word that the base does not hold is changed, and only into one that it holds. The result is as long as
-    ``text``; ``count`` is asked at most twice.
+    ``text``; ``count`` is asked at most three times.
     """
     runs = _runs(text, analyser)
     if not runs or sum(len(run.text) for run in runs) > _LONGEST:
@@ -80,10 +79,14 @@ async def corrections(text: str, analyser: Analyser, count: Count) -> str | None
     suspects = [(run, at) for run in runs for at in _suspects(run, held)][:_SUSPECTS]
     if not suspects:
         return None
-    possible = await asyncio.to_thread(_possible, suspects, analyser, held)
+    possible = _possible(suspects, analyser, held)
     if not possible:
         return None
-    would = await count(_terms((each.word for each in possible), (p for each in possible for p in each.outer_pairs())))
+    words = (await count(_terms((each.word for each in possible), ()))).words
+    possible = [each for each in possible if words.get(each.word)]
+    if not possible:  # mostly; its neighbours need not be counted then
+        return None
+    would = replace(await count(_terms((), (p for each in possible for p in each.outer_pairs()))), words=words)
     chosen = _chosen([each for each in possible if _is_better(each, held, would, analyser)], would)
     return _changed(text, chosen) if chosen else None
 
@@ -114,8 +117,11 @@ def _suspects(run: _Run, held: TermCounts) -> Iterator[int]:
 
 def _kept(run: _Run, held: TermCounts) -> set[int]:
     """Where words stand that are right as they are."""
-    places = (place for word in run.words if _is_kept(word, held) for place in _places(word, run))
-    return {at for first, end in places for at in range(first, end)}
+    return {at for first, end in _kept_places(run, held) for at in range(first, end)}
+
+
+def _kept_places(run: _Run, held: TermCounts) -> list[tuple[int, int]]:
+    return [place for word in run.words if _is_kept(word, held) for place in _places(word, run)]
 
 
 def _is_kept(word: str, held: TermCounts) -> bool:
@@ -136,35 +142,38 @@ def _possible(suspects: Sequence[tuple[_Run, int]], analyser: Analyser, held: Te
     """Every change after which the segmenter sees a word there; as many as may be counted."""
     found: list[_Change] = []
     words: set[str] = set()
-    for run, at in suspects:
-        for character in _of_the_same_sound(run.text[at]):
-            for change in _words_around(run, at, character, analyser):
-                if _cuts_a_kept_word(change, held):
-                    continue
-                words.add(change.word)
-                if len(words) > _WORDS:
-                    return found
-                found.append(change)
+    kept = {id(run): _kept_places(run, held) for run, _ in suspects}
+    for change in _words_around(suspects, analyser):
+        if _cuts_a_kept_word(change, kept[id(change.run)]):
+            continue
+        words.add(change.word)
+        if len(words) > _WORDS:
+            break
+        found.append(change)
     return found
 
 
-def _words_around(run: _Run, at: int, character: str, analyser: Analyser) -> Iterator[_Change]:
-    start = max(at - _REACH, 0)
-    window = run.text[start:at] + character + run.text[at + 1 : at + 1 + _REACH]
-    for word in dict.fromkeys(analyser.words(window)):
-        for first in range(max(at - start - len(word) + 1, 0), at - start + 1):
-            if len(word) > 1 and window.startswith(word, first):
-                yield _Change(run, at, character, start + first, word)
+def _words_around(suspects: Sequence[tuple[_Run, int]], analyser: Analyser) -> Iterator[_Change]:
+    """The words that the segmenter sees in the place of a suspect, with each of the characters that sound alike."""
+    tried: list[tuple[_Run, int, str, str]] = []
+    for run, at in suspects:
+        before, after = run.text[max(at - _REACH, 0) : at], run.text[at + 1 : at + 1 + _REACH]
+        tried += [(run, at, each, before + each + after) for each in _of_the_same_sound(run.text[at])]
+    for number, word in dict.fromkeys(analyser.longer_words([window for _, _, _, window in tried])):
+        run, at, character, window = tried[number]
+        if character in word:
+            start = max(at - _REACH, 0)
+            for first in range(max(at - start - len(word) + 1, 0), at - start + 1):
+                if window.startswith(word, first):
+                    yield _Change(run, at, character, start + first, word)
 
 
-def _cuts_a_kept_word(change: _Change, held: TermCounts) -> bool:
-    for word in change.run.words:
-        if _is_kept(word, held):
-            for first, end in _places(word, change.run):
-                is_apart = end <= change.first or first >= change.end
-                if not is_apart and not (change.first <= first and end <= change.end):
-                    return True
-    return False
+def _cuts_a_kept_word(change: _Change, kept: Sequence[tuple[int, int]]) -> bool:
+    """Whether one of the words that are right as they are would lose a part of itself, but not all of it."""
+    return any(
+        first < change.end and change.first < end and not (change.first <= first and end <= change.end)
+        for first, end in kept
+    )
 
 
 def _spoils_a_word(change: _Change, analyser: Analyser) -> bool:
