@@ -95,7 +95,7 @@ class Order:
         shown = Ranking.ordered(scores.keys, self.curve(scores.scores))
         again = {each.chunk.key: each for each in self.first}
         before = ByKey(scores) if self.first else None
-        size = min(page + 2, PAGE)
+        size = min(page, PAGE)
         for at in range(0, len(shown), size):
             after = {hit.key: hit.score for hit in shown.hits_between(at, at + size)}
             for each in await pool.found(list(after)):

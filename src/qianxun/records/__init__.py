@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from qianxun.records.postgres import BACKEND, USUAL, Reach
 
 Result = TypeVar("Result")
 
+IDLE = 2  # connections to a file that are kept for the next glance
+
 
 @dataclass(frozen=True)
 class Records:
@@ -31,6 +34,7 @@ class Records:
     engine: Engine
     claim: Claim | None = field(default=None, repr=False)  # of the process that works on a database server alone
     _writer: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _idle: deque[Connection] = field(default_factory=deque, repr=False)  # for the next glance
 
     @staticmethod
     def open(url: str, reach: Reach = USUAL, *, alone: bool = False) -> Records:
@@ -56,8 +60,24 @@ class Records:
     @contextmanager
     def glancing(self) -> Iterator[Connection]:
         """For a single statement, which is consistent by itself: no transaction is begun for one of `compiled`."""
-        with _connected(self._glancer) as connection:
+        if not self.is_here:
+            with _connected(self._glancer) as connection:
+                yield connection
+            return
+        # To take a connection to a file out of the pool and give it back takes as long as the statement.
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = _connect(self._glancer)
+        try:
             yield connection
+        except BaseException:
+            connection.close()
+            raise
+        if connection.in_transaction() or len(self._idle) >= IDLE:  # one that has begun sees no later state
+            connection.close()
+        else:
+            self._idle.append(connection)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -113,16 +133,21 @@ class Records:
         with self._writer:
             if self.claim is not None:
                 self.claim.release()
+            while self._idle:
+                self._idle.pop().close()
             self.engine.dispose()
+
+
+def _connect(engine: Engine) -> Connection:
+    try:
+        return engine.connect()
+    except PoolTimeout as error:
+        raise Overloaded("到数据库的连接都在使用中", hint="稍后重试；常常如此时调大 records.pool_size") from error
 
 
 @contextmanager
 def _connected(engine: Engine) -> Iterator[Connection]:
-    try:
-        connection = engine.connect()
-    except PoolTimeout as error:
-        raise Overloaded("到数据库的连接都在使用中", hint="稍后重试；常常如此时调大 records.pool_size") from error
-    with connection:
+    with _connect(engine) as connection:
         yield connection
 
 

@@ -172,8 +172,10 @@ def still_held(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> set[
 
 @lru_cache
 def _page_query(dialect: Dialect, size: int) -> Compiled:
+    """The base is asked of the document: asked of the chunk, SQLite would look every one up in the index of bases
+    first, which takes two thirds as long again."""
     keys = [bindparam(f"key_{at}", type_=ChunkRow.key.type) for at in range(size)]
-    asked = ChunkRow.knowledge_base_id == bindparam("knowledge_base")
+    asked = DocumentRow.knowledge_base_id == bindparam("knowledge_base")
     return compiled(_joined(*_CHUNK, *_ATTRIBUTES).where(asked, ChunkRow.key.in_(keys)), dialect)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ from qianxun.records.bases import LOCAL_TENANT, is_key, require, tenants
 from qianxun.records.bulk import insert_rows
 from qianxun.records.counters import allocate
 from qianxun.records.schema import RetrievalLogRow
-from qianxun.records.texts import storable
+from qianxun.records.texts import is_storable, storable
 from qianxun.types import Degraded, StepTime
 
 QUERY_LIMIT = 2048
@@ -222,14 +223,21 @@ def _shown(text: str, limit: int | None = None) -> str:
 def _storable(value: Any) -> Any:
     """The value, or (where some database would refuse the text in it) the same escaped: one bad query must not keep
     the whole batch out of the log."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        text.encode("utf-8")
-        if "\\u0000" not in text and not _is_escaped(value):
-            return value
-    except ValueError:  # not a number, or not Unicode
-        text = json.dumps(value, ensure_ascii=False)
+    if _is_plain(value) and not _is_escaped(value):
+        return value
+    text = json.dumps(value, ensure_ascii=False)
     return {ESCAPED: text.encode("unicode_escape").decode("ascii")}
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether every text in it is storable and every number one that JSON has a word for."""
+    if isinstance(value, str):
+        return is_storable(value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(_is_plain(name) and _is_plain(held) for name, held in value.items())
+    return all(map(_is_plain, value)) if isinstance(value, (list, tuple)) else True
 
 
 def _restored(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -33,12 +33,10 @@ class BaseRecords:
             bases.require(tx, self.knowledge_base, tenant=self.tenant)
             yield tx
 
-    @contextmanager
-    def glancing(self) -> Iterator[Connection]:
+    def glancing(self) -> AbstractContextManager[Connection]:
         """For a single statement of a search, without the check: the base was the tenant's when the search was let in,
         its number is never another's, and of one that was removed a moment ago nothing is found."""
-        with self.records.glancing() as tx:
-            yield tx
+        return self.records.glancing()
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:

@@ -1,0 +1,72 @@
+"""Short reads on the way of a search: over a kept connection, and never of an old state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from qianxun.records import IDLE, Records, bases
+from qianxun.records.bases import LOCAL_TENANT
+
+
+@pytest.fixture
+def records(records_url: str) -> Records:
+    return Records.open(records_url)
+
+
+def count(records: Records) -> int:
+    with records.glancing() as tx:
+        return int(tx.execute(text("SELECT count(*) FROM knowledge_bases")).scalar_one())
+
+
+def create(records: Records, name: str) -> int:
+    with records.writing() as tx:
+        return bases.create(tx, name, tenant=LOCAL_TENANT).id
+
+
+def test_a_glance_sees_what_was_written_since_the_last(records: Records) -> None:
+    for written in range(1, 4):
+        base = create(records, f"{written}")
+        assert count(records) == written  # through SQLAlchemy, which begins a transaction
+        with records.glancing() as tx:  # as searches do, by a statement that begins none
+            before = bases.generation(tx, base)
+        with records.writing() as tx:
+            bases.revise(tx, base)
+        with records.glancing() as tx:
+            assert bases.generation(tx, base) == before + 1
+    records.close()
+
+
+def test_glances_at_once_have_a_connection_each_and_few_are_kept(records: Records) -> None:
+    contexts = [records.glancing() for _ in range(IDLE + 2)]
+    connections = [context.__enter__() for context in contexts]
+    assert len({id(connection) for connection in connections}) == IDLE + 2
+    for context in contexts:
+        context.__exit__(None, None, None)
+    assert sum(not connection.closed for connection in connections) == (IDLE if records.is_here else 0)
+    records.close()
+    assert all(connection.closed for connection in connections)
+
+
+def test_after_an_error_a_connection_is_not_used_again(records: Records) -> None:
+    with pytest.raises(DBAPIError), records.glancing() as failed:
+        failed.exec_driver_sql("SELECT * FROM nothing_of_that_name")
+    assert failed.closed
+    with records.glancing() as tx:
+        assert tx is not failed
+    records.close()
+
+
+def test_a_closed_database_leaves_no_file_open(tmp_path: Path) -> None:
+    from qianxun.records.database import migrate
+
+    records = Records.open(f"sqlite:///{tmp_path / 'q.db'}")
+    migrate(records.engine)
+    assert count(records) == 0
+    with records.glancing() as tx:
+        assert bases.generation(tx, 1) == 0
+    records.close()
+    assert not list(tmp_path.glob("*-wal"))  # the last connection takes it away
