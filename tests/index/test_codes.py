@@ -52,17 +52,17 @@ def test_the_lists_nearest_to_the_query_hold_most_of_what_is_nearest() -> None:
     found = 0
     for asked in rows[::150]:
         truth = np.argsort(-(rows @ asked))[:10]
-        found += np.isin(truth, held.proposed(asked, 10, everything)).sum()
+        found += np.isin(truth, held.proposed(asked, 10, everything, ROWS)).sum()
     assert found >= 0.95 * 10 * len(rows[::150])
 
 
 def test_every_limit_up_to_two_hundred_has_the_same_pool() -> None:
     held, everything = coded(clustered(ROWS)), np.ones(ROWS, dtype=bool)
     asked = clustered(1, seed=9)[0]
-    pool = held.proposed(asked, 1, everything)
+    pool = held.proposed(asked, 1, everything, ROWS)
     assert len(pool) == codes.POOL
     for limit in (10, 100, codes.POOLED):
-        assert held.proposed(asked, limit, everything).tolist() == pool.tolist()
+        assert held.proposed(asked, limit, everything, ROWS).tolist() == pool.tolist()
 
 
 def test_a_filter_is_never_lost_in_lists_that_are_not_read() -> None:
@@ -70,14 +70,14 @@ def test_a_filter_is_never_lost_in_lists_that_are_not_read() -> None:
     far = np.argsort(rows @ rows[0])[:700]  # all of them far from what is asked for
     allowed = np.zeros(ROWS, dtype=bool)
     allowed[far] = True
-    assert coded(rows).proposed(rows[0], 10, allowed).tolist() == sorted(far.tolist())
+    assert coded(rows).proposed(rows[0], 10, allowed, len(far)).tolist() == sorted(far.tolist())
 
 
 def test_nearly_empty_lists_send_the_search_on_to_the_full_ones() -> None:
     """Nearly all rows are the same; those around the query are a handful, in lists of their own."""
     rows = np.repeat(clustered(1), ROWS, axis=0)
     rows[:300] = clustered(300, seed=7)
-    found = coded(rows).proposed(rows[3], codes.POOLED, np.ones(ROWS, dtype=bool))
+    found = coded(rows).proposed(rows[3], codes.POOLED, np.ones(ROWS, dtype=bool), ROWS)
     assert len(found) == codes.POOL
     assert 3 in found
 

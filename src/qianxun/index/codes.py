@@ -9,9 +9,8 @@ On disk a row's code is the number of its list (one byte) and the code proper, i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -46,9 +45,9 @@ class Coded:
     rows: int
     few: int = FEW
 
-    def proposed(self, vector: Vector, limit: int, allowed: Mask) -> Slots:
-        """The allowed rows whose codes are nearest, ascending; ``allowed`` speaks of the coded rows."""
-        passing = int(np.count_nonzero(allowed))
+    def proposed(self, vector: Vector, limit: int, allowed: Mask, passing: int) -> Slots:
+        """The allowed rows whose codes are nearest, ascending; ``allowed`` speaks of the coded rows, ``passing`` of
+        them."""
         wanted = min(POOL if limit <= POOLED else OVERSAMPLING * limit, passing)
         lists: int = self.index.nlist
         if limit <= POOLED and self.rows >= LEAST_ROWS and passing >= WHOLE * self.rows:
@@ -60,41 +59,54 @@ class Coded:
     def _search(self, vector: Vector, wanted: int, allowed: Mask, passing: int, probes: int) -> Slots:
         if wanted == 0:
             return np.empty(0, dtype=np.int64)
-        faiss: Any = import_module("faiss")  # its type stubs know only the C++ signatures
-        # Both the bitmap and its selector must outlive the search.
-        bitmap = np.packbits(allowed, bitorder="little") if passing < self.rows else None
-        selector = None if bitmap is None else faiss.IDSelectorBitmap(bitmap)
-        chosen = faiss.IVFRaBitQSearchParameters(nprobe=probes, qb=QUERY_BITS, sel=selector)
-        with one_thread():
+        if passing == self.rows:
+            chosen = _unfiltered(probes)
+        else:
+            # Both the bitmap and its selector must outlive the search.
+            bitmap = np.packbits(allowed, bitorder="little")
+            selector = faiss().IDSelectorBitmap(bitmap)
+            chosen = faiss().IVFRaBitQSearchParameters(nprobe=probes, qb=QUERY_BITS, sel=selector)
+        with OneThread():
             _, found = self.index.search(vector[None, :], wanted, params=chosen)
-        slots: Slots = np.sort(found[0][found[0] >= 0])
-        return slots
+        slots: Slots = np.sort(found[0])
+        return slots[np.searchsorted(slots, 0) :]  # -1 stands where there were fewer
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
+@cache
+def faiss() -> Any:
+    """Loaded by the first who has vectors. Its type stubs know only the C++ signatures."""
+    return import_module("faiss")
+
+
+@cache
+def _unfiltered(probes: int) -> Any:
+    return faiss().IVFRaBitQSearchParameters(nprobe=probes, qb=QUERY_BITS)
+
+
+class OneThread:
     """One query is too little to share out: 1.0 ms alone; with a second thread 0.6 ms on an idle machine, 8 on a busy
     one, where OpenMP waits for it. The setting belongs to the calling thread."""
-    faiss: Any = import_module("faiss")
-    before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(before)
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = faiss().omp_get_max_threads()
+        faiss().omp_set_num_threads(1)
+
+    def __exit__(self, *_: object) -> None:
+        faiss().omp_set_num_threads(self._before)
 
 
 def centers_of(rows: Vectors) -> Centers:
     """The centres of lists for rows like these; the same rows give the same centres."""
-    faiss: Any = import_module("faiss")
     lists = max(1, min(LISTS, len(rows) // LIST_ROWS))
     if lists == 1:
         return np.mean(rows, axis=0, dtype=np.float64, keepdims=True).astype("<f4")
     spread = np.linspace(0, len(rows) - 1, min(len(rows), lists * LIST_ROWS)).astype(np.int64)
-    trained = faiss.Kmeans(
+    trained = faiss().Kmeans(
         rows.shape[1], lists, niter=ROUNDS, seed=SEED, min_points_per_centroid=1, max_points_per_centroid=LIST_ROWS
     )
-    with one_thread():
+    with OneThread():
         trained.train(np.ascontiguousarray(rows[spread]))
     centers: Centers = trained.centroids.astype("<f4")
     return centers
@@ -112,7 +124,6 @@ def encode(centers: Centers, rows: Vectors) -> bytes:
 
 def coded(centers: Centers, codes: bytes, few: int) -> Coded:
     """An index over codes that `encode` made."""
-    faiss: Any = import_module("faiss")
     index = _empty(centers)
     records = np.frombuffer(codes, dtype=np.uint8).reshape(-1, 1 + index.code_size)
     lists = records[:, 0]
@@ -122,16 +133,15 @@ def coded(centers: Centers, codes: bytes, few: int) -> Coded:
     for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
         if start < end:
             ids, body = order[start:end], bodies[start:end]
-            index.invlists.add_entries(number, end - start, faiss.swig_ptr(ids), faiss.swig_ptr(body))
+            index.invlists.add_entries(number, end - start, faiss().swig_ptr(ids), faiss().swig_ptr(body))
     index.ntotal = len(records)
     return Coded(index, len(records), few)
 
 
 def _empty(centers: Centers) -> Any:
-    faiss: Any = import_module("faiss")
-    quantizer = faiss.IndexFlatL2(centers.shape[1])
+    quantizer = faiss().IndexFlatL2(centers.shape[1])
     quantizer.add(np.ascontiguousarray(centers, dtype=np.float32))
-    index = faiss.IndexIVFRaBitQ(quantizer, centers.shape[1], len(centers), faiss.METRIC_INNER_PRODUCT)
+    index = faiss().IndexIVFRaBitQ(quantizer, centers.shape[1], len(centers), faiss().METRIC_INNER_PRODUCT)
     index.qb = QUERY_BITS
     index.is_trained = True
     return index

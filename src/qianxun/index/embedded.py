@@ -158,10 +158,10 @@ class EmbeddedIndex:
                 "这个知识库没有向量（零模型模式）", hint="请指定嵌入模型并重建索引，或改用全文检索"
             )
         check_filter(where)
-        wanted = vectors.require_vectors([vector], self.stamp.dimension)[0]
         view = self._open_view()
         if field == "question" and not self._holds_questions(view.rows):
             return NOTHING
+        wanted = vectors.require_vectors([vector], self.stamp.dimension)[0]
         allowed = view.store.allowed(view.rows, where, view.rows.with_vector(field))
         return vectors.nearest(view.store.vector_rows(view.rows), wanted, limit, allowed)
 

@@ -12,7 +12,6 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
@@ -26,9 +25,10 @@ from qianxun.types import Keys, TermCounts, Terms
 
 K1 = 1.2  # tantivy's, as is b = 0.75
 DECIMALS = 4  # beyond this, tantivy's float32 sums depend on how its segments lie
-HEAP_BYTES = 64_000_000
-SMALL_HEAP_BYTES = 15_000_000  # the least that tantivy takes
-SMALL_BATCH = 500
+# What tantivy may hold while it writes. A batch that does not fit falls into several segments, and every segment costs
+# every later search (docs/decisions/0006-recall-speed.md): a chunk of 400 characters takes 13 KB.
+LEAST_HEAP_BYTES, MOST_HEAP_BYTES = 15_000_000, 320_000_000
+HEAP_BYTES_PER_ROW = 20_000
 FEW = 5_000  # so many allowed rows are given to tantivy as a set; more are sifted from its hits
 FREQUENT_SHARE, FREQUENT_LEAST = 0.1, 2_000  # a character in more entries than either says next to nothing
 REMEMBERED = 50_000  # terms whose frequency a view keeps
@@ -46,16 +46,27 @@ class KeywordView:
     schema: Any
     searcher: Any
     documents: int
-    _frequencies: dict[tuple[str, str], int] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[str, dict[str, tuple[int, float]]] = field(
+        default_factory=lambda: {"words": {}, "grams": {}}, repr=False, compare=False
+    )
 
     def frequency(self, name: str, term: str) -> int:
         """In how many entries a term of a field stands."""
-        held = self._frequencies.get((name, term))
+        return self._weighed(name, term)[0]
+
+    def rarity(self, name: str, term: str) -> float:
+        """BM25's inverse document frequency."""
+        return self._weighed(name, term)[1]
+
+    def _weighed(self, name: str, term: str) -> tuple[int, float]:
+        known = self._known[name]
+        held = known.get(term)
         if held is None:
-            held = int(self.searcher.doc_freq(name, term))
-            if len(self._frequencies) >= REMEMBERED:
-                self._frequencies.clear()
-            self._frequencies[name, term] = held
+            holding = int(self.searcher.doc_freq(name, term))
+            rarity = math.log(1 + (self.documents - holding + 0.5) / (holding + 0.5))
+            if len(known) >= REMEMBERED:
+                known.clear()
+            held = known[term] = (holding, rarity)
         return held
 
 
@@ -79,17 +90,17 @@ def _schema() -> Any:
     return builder.build()
 
 
-@contextmanager
-def _sound() -> Iterator[None]:
+class _Sound:
     """tantivy answers damage with ValueError or OSError, or panics, which Python sees as a BaseException."""
-    try:
-        yield
-    except (ValueError, OSError) as error:
-        raise unusable(f"关键词索引：{error}") from error
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
-        raise unusable("关键词索引已损坏") from error
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, (ValueError, OSError)):
+            raise unusable(f"关键词索引：{error}") from error
+        if kind is not None and kind.__name__ == "PanicException":
+            raise unusable("关键词索引已损坏") from error
 
 
 class Keywords:
@@ -105,21 +116,21 @@ class Keywords:
         import tantivy
 
         folder.mkdir()
-        with _sound():
+        with _Sound():
             return Keywords(folder, tantivy.Index(_schema(), path=str(folder), reuse=False))
 
     @staticmethod
     def open(folder: Path) -> Keywords:
         import tantivy
 
-        with _sound():
+        with _Sound():
             return Keywords(folder, tantivy.Index.open(str(folder)))
 
     def write(self, rows: Sequence[int], words: Sequence[str], grams: Sequence[str], purged: Sequence[int]) -> None:
         """Adds rows and deletes others in one durable commit, and waits for the merges that follow from it."""
         from tantivy import Document
 
-        with _sound():
+        with _Sound():
             writer = self._writer(len(rows))
             for row in purged:
                 writer.delete_documents_by_term("row", row)
@@ -132,7 +143,7 @@ class Keywords:
         """Deletes what an unfinished write left: every row from ``next_row`` on, and what was to be purged."""
         import tantivy
 
-        with _sound():
+        with _Sound():
             beyond = tantivy.Query.range_query(
                 self._index.schema, "row", tantivy.FieldType.Integer, lower_bound=next_row, upper_bound=2**62
             )
@@ -144,14 +155,15 @@ class Keywords:
             writer.wait_merging_threads()
 
     def view(self) -> KeywordView:
-        with _sound():
+        with _Sound():
             self._index.reload()
             searcher = self._index.searcher()
         meta = json.loads((self._folder / META).read_bytes())
         return KeywordView(self._index.schema, searcher, sum(segment["max_doc"] for segment in meta["segments"]))
 
     def _writer(self, size: int) -> Any:
-        return self._index.writer(SMALL_HEAP_BYTES if size < SMALL_BATCH else HEAP_BYTES, 1)
+        heap = max(LEAST_HEAP_BYTES, min(HEAP_BYTES_PER_ROW * size, MOST_HEAP_BYTES))
+        return self._index.writer(heap, 1)
 
 
 def writable(text: str) -> str:
@@ -164,7 +176,8 @@ def writable(text: str) -> str:
 
 
 def distinct(terms: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(writable(term) for term in terms))
+    together = "".join(terms)
+    return tuple(dict.fromkeys(terms if writable(together) is together else map(writable, terms)))
 
 
 def meta_checksum(folder: Path) -> int:
@@ -231,7 +244,7 @@ def all_rows(view: KeywordView) -> Keys:
 
     if view.searcher.num_docs == 0:
         return np.empty(0, dtype=np.int64)
-    with _sound():
+    with _Sound():
         hits = view.searcher.search(tantivy.Query.all_query(), view.searcher.num_docs, count=False).hits
         rows = view.searcher.fast_field_values("row", [address for _, address in hits])
     return np.sort(np.array(rows, dtype=np.int64))
@@ -251,16 +264,15 @@ def match(
     Characters that stand nearly everywhere count only when the query has nothing else: see `_telling`.
     """
     words = distinct(terms.words)
-    with _sound():
+    with _Sound():
         grams = _telling(view, words, distinct(terms.grams))
-    top = _ceiling(view, words, grams, gram_weight)
-    count = int(np.count_nonzero(allowed))
-    if limit <= 0 or count == 0 or not (words or grams):
-        return Matched(np.empty(0, dtype=np.int64), np.empty(0), top)
-    few = rows[allowed] if count <= FEW and count < len(rows) else None
-    query = _query(view.schema, words, grams, require, gram_weight, few)
-    with _sound():
-        slots, scores = _search(view, query, limit, rows, allowed)
+        top = _ceiling(view, words, grams, gram_weight)
+        count = int(np.count_nonzero(allowed))
+        if limit <= 0 or count == 0 or not (words or grams):
+            return Matched(np.empty(0, dtype=np.int64), np.empty(0), top)
+        few = rows[allowed] if count <= FEW and count < len(rows) else None
+        query = _query(view.schema, words, grams, require, gram_weight, few)
+        slots, scores = _search(view, query, limit, rows, None if count == len(rows) else allowed)
     return Matched(slots, scores, top)
 
 
@@ -278,28 +290,31 @@ def _telling(view: KeywordView, words: Sequence[str], grams: Sequence[str]) -> S
 
 def count(view: KeywordView, terms: Terms) -> TermCounts:
     """In how many entries each term stands, dead ones included."""
-    with _sound():
+    with _Sound():
         words = {word: view.frequency("words", word) for word in distinct(terms.words)}
         grams = {gram: view.frequency("grams", gram) for gram in distinct(terms.grams)}
     return TermCounts(view.documents, words, grams)
 
 
 def _search(
-    view: KeywordView, query: Any, limit: int, rows: Keys, allowed: NDArray[np.bool_]
+    view: KeywordView, query: Any, limit: int, rows: Keys, allowed: NDArray[np.bool_] | None
 ) -> tuple[Keys, NDArray[np.float64]]:
     """Fetches more and more hits until ``limit`` allowed ones, and all that tie with the last, are among them."""
-    fetch = limit + (limit // 4 if allowed.all() else limit) + 32  # most often enough
+    fetch = limit + (limit // 8 if allowed is None else limit) + 16  # most often enough
     while True:
         hits = view.searcher.search(query, fetch, count=False).hits
-        found = np.array(
-            view.searcher.fast_field_values("row", [address for _, address in hits]) if hits else [], dtype=np.int64
-        )
-        scores = np.round(np.array([score for score, _ in hits], dtype=np.float64), DECIMALS)
+        if not hits:
+            return np.empty(0, dtype=np.int64), np.empty(0)
+        raw, addresses = zip(*hits, strict=True)
+        found = np.array(view.searcher.fast_field_values("row", list(addresses)), dtype=np.int64)
+        scores = np.array(raw, dtype=np.float64).round(DECIMALS)
         slots = _slots(rows, found)
-        kept = (rows[slots] == found) & allowed[slots]
-        last = scores[-1] if len(scores) else 0.0
-        if len(hits) < fetch or (np.count_nonzero(kept) >= limit and scores[kept][limit - 1] > last):
-            return slots[kept], scores[kept]
+        last, kept = scores[-1], rows[slots] == found
+        if allowed is not None:
+            kept &= allowed[slots]
+        slots, scores = slots[kept], scores[kept]
+        if len(hits) < fetch or (len(scores) >= limit and scores[limit - 1] > last):
+            return slots, scores
         fetch *= 8
 
 
@@ -329,12 +344,6 @@ def _query(
 
 def _ceiling(view: KeywordView, words: Sequence[str], grams: Sequence[str], gram_weight: float) -> float:
     """Each term's weight where it is so frequent that length no longer matters; rounded up, never down."""
-    with _sound():
-        total: float = sum(_idf(view, "words", word) for word in words)
-        total += gram_weight * sum(_idf(view, "grams", gram) for gram in grams)
+    total: float = sum([view.rarity("words", word) for word in words])
+    total += gram_weight * sum([view.rarity("grams", gram) for gram in grams])
     return math.ceil(total * (K1 + 1) * 10.0**DECIMALS) / 10.0**DECIMALS
-
-
-def _idf(view: KeywordView, name: str, term: str) -> float:
-    holding = view.frequency(name, term)
-    return math.log(1 + (view.documents - holding + 0.5) / (holding + 0.5))

@@ -96,6 +96,7 @@ class Store:
         self._fact_writer = FactWriter()
         self._answers: dict[tuple[str, int, int], Mask] = {}
         self._loading = threading.Lock()
+        self._searched: tuple[Rows | None, vectors.VectorRows | None] = (None, None)  # made once for each state
         for name in state.extents:
             require_size(folder / name, state.extent(name))
         self._vectors = self._mapped()
@@ -119,9 +120,13 @@ class Store:
         return np.frombuffer(read(self.folder / DEATHS, self._extent(DEATHS)), dtype="<i8")
 
     def vector_rows(self, rows: Rows) -> vectors.VectorRows:
-        return vectors.VectorRows(
-            self._vectors[: len(rows)], rows.columns["check"], rows.columns["key"], self._codes(), self._checked
-        )
+        of, held = self._searched
+        if of is not rows or held is None or held.coded is not self._coded:
+            # Not as a memmap: to look one up in that takes ten times as long.
+            mapped, coded = np.asarray(self._vectors[: len(rows)]), self._codes()
+            held = vectors.VectorRows(mapped, rows.columns["check"], rows.columns["key"], coded, self._checked)
+            self._searched = (rows, held)
+        return held
 
     def allowed(self, rows: Rows, where: Filter, base: Mask) -> Mask:
         """Those of ``base`` that the filter lets through."""

@@ -32,7 +32,9 @@ from qianxun.types import Document, IndexBatch, IndexEntry, Prepared
 
 log = logging.getLogger(__name__)
 
-BATCH_ROWS = 5_000  # a keyword commit costs the same for many rows as for few
+# A keyword commit costs the same for many rows as for few, and leaves a segment that every search has to visit: this is
+# room for what `ingest` stores at once and a little more, lest the rest of a batch be a segment of its own.
+BATCH_ROWS = 12_000
 BATCH_CHUNKS = 20_000  # … but they must fit in memory: fifty long novels, a few hundred megabytes
 ALONG_ROWS = 64  # that others wait for, with one's own: their chunks are read back, which for many takes long
 PREPARE_TOGETHER = 16

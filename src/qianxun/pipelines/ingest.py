@@ -36,8 +36,8 @@ from qianxun.types import Accepted, Document, Metadata, ParsedFile, Prepared, QA
 
 GROUP_DOCUMENTS = 500  # prepared in one go
 GROUP_CHARACTERS = 60_000  # … or so many characters: some seconds of embedding on two cores
-BATCH_DOCUMENTS = 5_000  # stored in one transaction and indexed in one commit
-BATCH_CHARACTERS = 2_000_000  # … or so many characters, which must fit in memory several times over
+BATCH_DOCUMENTS = 10_000  # stored in one transaction and indexed in one commit: see `indexing.BATCH_ROWS`
+BATCH_CHARACTERS = 4_000_000  # … or so many characters, which must fit in memory several times over
 BATCH_SECONDS = 3.0  # … or what was prepared in that time
 AHEAD = 8  # files parsed or waiting for a parser while the one before them is taken in
 NAME_BYTES, SUFFIX_BYTES = 180, 20  # of an uploaded file's name: every file system takes as much

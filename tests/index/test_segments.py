@@ -1,0 +1,33 @@
+"""Every segment of the keyword index costs every search: a batch leaves one."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from qianxun.index import keywords
+
+ROWS = 1_200
+HAN = [chr(code) for code in range(0x4E00, 0x4E00 + 3_000)]
+
+
+def written(folder: Path) -> int:
+    """How many segments a batch of entries leaves that are as long as usual chunks."""
+    chance = random.Random(7)
+    grams = [" ".join(chance.choices(HAN, k=900)) for _ in range(ROWS)]
+    index = keywords.Keywords.create(folder)
+    index.write(range(ROWS), [""] * ROWS, grams, ())
+    return int(index.view().searcher.num_segments)
+
+
+def test_a_batch_leaves_one_segment(tmp_path: Path) -> None:
+    assert written(tmp_path / "keywords") == 1
+
+
+def test_a_batch_that_does_not_fit_into_memory_would_leave_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keywords, "MOST_HEAP_BYTES", keywords.LEAST_HEAP_BYTES)
+    assert written(tmp_path / "keywords") > 1
