@@ -390,8 +390,12 @@ class Ranking:
     @staticmethod
     def ordered(keys: Keys, scores: Scores, ceiling: float | None = None, raw: Scores | None = None) -> Ranking:
         """The ranking of columns that stand in any order."""
-        order = np.lexsort((keys, -scores))
-        return Ranking(keys[order], scores[order], ceiling, None if raw is None else raw[order])
+        order = np.argsort(-scores, kind="stable")
+        ranked = scores[order]
+        if (ranked[1:] == ranked[:-1]).any():  # to sort by both at once takes several times as long
+            order = np.lexsort((keys, -scores))
+            ranked = scores[order]
+        return Ranking(keys[order], ranked, ceiling, None if raw is None else raw[order])
 
     @property
     def hits(self) -> tuple[Hit, ...]:

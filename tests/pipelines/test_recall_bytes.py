@@ -56,6 +56,12 @@ def test_what_belongs_to_the_run_is_not_the_answer(change: dict[str, Any]) -> No
         replace(WHOLE, found=()),
         replace(WHOLE, found=(replace(WHOLE.found[0], score=1.0 - 2**-53),)),
         replace(WHOLE, found=(replace(WHOLE.found[0], tier="fuzzy"),)),
+        replace(WHOLE, found=(replace(WHOLE.found[0], rerank=None if WHOLE.found[0].rerank else 0.0),)),
+        replace(WHOLE, found=(replace(WHOLE.found[0], matched=("另一个词",)),)),
+        replace(WHOLE, found=(replace(WHOLE.found[0], arms={}),)),
+        replace(WHOLE, found=(replace(WHOLE.found[0], coverage=0.123),)),
+        replace(WHOLE, found=(replace(WHOLE.found[0], chunk=replace(WHOLE.found[0].chunk, key=77)),)),
+        replace(WHOLE, found=(*WHOLE.found, WHOLE.found[0])),
         replace(WHOLE, steps=(StepTime("fuse", 0.1, 8),)),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.rank.fuse import FUSIONS, best_of, fitting_weights, min_max, rrf, weighted
+from qianxun.rank.fuse import FUSIONS, best_of, fitting_weights, joined, min_max, rrf, weighted
 from qianxun.types import NOTHING, Ranking
 
 VECTOR = Ranking.of([(1, 0.9), (2, 0.6), (3, 0.3)], 1.0)
@@ -154,3 +155,25 @@ def test_the_more_alike_the_chunks_the_less_meaning_counts(likeness: float, vect
     held = fitting_weights(likeness)
     assert held["vector"] == pytest.approx(vector)
     assert held["vector"] + held["keyword"] == pytest.approx(1.0)
+
+
+SCORED = st.lists(st.sampled_from([0.0, 0.25, 0.25 + 2**-53, 0.5, 1.0]), max_size=30)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SCORED, st.randoms(use_true_random=False))
+def test_a_ranking_is_best_first_and_ties_stand_by_key(scored: list[float], chance: random.Random) -> None:
+    keys = list(range(len(scored)))
+    chance.shuffle(keys)
+    raw = np.array(keys, dtype=np.float64)
+    ranking = Ranking.ordered(np.array(keys, dtype=np.int64), np.array(scored, dtype=np.float64), 1.0, raw)
+    assert list(ranking.hits) == sorted(zip(keys, scored, strict=True), key=lambda hit: (-hit[1], hit[0]))
+    assert ranking.raw is not None
+    assert ranking.raw.tolist() == [float(key) for key, _ in ranking.hits]
+
+
+@settings(max_examples=100, deadline=None)
+@given(SCORED, SCORED)
+def test_what_has_no_chunk_in_common_is_joined_as_by_the_best(one: list[float], other: list[float]) -> None:
+    rankings = [Ranking.of(enumerate(one), 1.0), Ranking.of(enumerate(other, 100), 1.0)]
+    assert joined(rankings) == best_of(rankings)

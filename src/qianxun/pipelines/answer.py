@@ -9,7 +9,6 @@ LangGraph.
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -29,6 +28,7 @@ from qianxun.pipelines.generating import Writing, writing_of
 from qianxun.pipelines.grading import graded
 from qianxun.pipelines.modes import ModeRecall
 from qianxun.pipelines.refining import refined
+from qianxun.pipelines.steps import new_trace_id
 from qianxun.pipelines.table_replies import table_reply
 from qianxun.records import chunks
 from qianxun.types import Degraded
@@ -81,7 +81,7 @@ def begun(query: str, mode: str | None, history: Sequence[Any] = (), trace_id: s
     """A question before anything is known of it. Raises BadQuery."""
     query = sendable(query)
     check_text(query)
-    return AnswerState(query, check_mode(mode), turns_of(history), trace_id=trace_id or uuid.uuid4().hex)
+    return AnswerState(query, check_mode(mode), turns_of(history), trace_id=trace_id or new_trace_id())
 
 
 async def prepared(answering: Answering, state: AnswerState, content: Content) -> AnswerState:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar
@@ -35,7 +34,7 @@ from qianxun.pipelines.mode_context import context_of
 from qianxun.pipelines.mode_results import UNRELATED, Results
 from qianxun.pipelines.options import TOP_K_LIMIT, Mode, RecallOptions, check
 from qianxun.pipelines.recall import asked_for, generation_of, newest_only, recall
-from qianxun.pipelines.steps import Steps
+from qianxun.pipelines.steps import Steps, new_trace_id
 from qianxun.rank.mix import either, mixed, supported
 from qianxun.types import NOTHING, Degraded, Found, Ranking, Recall, StepTime
 
@@ -86,7 +85,7 @@ async def gather(
     if mode not in QUERY_MODES:
         raise BadQuery(f"没有查询方式 {mode}", hint=f"可用：{'、'.join(QUERY_MODES)}")
     started = time.perf_counter()
-    trace_id = trace_id or uuid.uuid4().hex
+    trace_id = trace_id or new_trace_id()
     if mode == "bypass":
         return ModeRecall(query, mode, trace_id=trace_id)
     looking = await _begun(base, query, options)

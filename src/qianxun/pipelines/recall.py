@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -27,7 +26,7 @@ from qianxun.pipelines.judging import Order, judge, sides_of
 from qianxun.pipelines.options import ARMS, TOP_K_LIMIT, RecallOptions, check
 from qianxun.pipelines.parameters import params_of
 from qianxun.pipelines.remember import cache_key, remember, remembered
-from qianxun.pipelines.steps import Steps
+from qianxun.pipelines.steps import Steps, new_trace_id
 from qianxun.ports import Cache
 from qianxun.rank.fuse import FUSIONS, fitting_weights, weighted
 from qianxun.rank.tiers import FUZZY
@@ -64,7 +63,7 @@ async def recall_kept(
         await asyncio.sleep(0)  # nothing else is waited for here, and others must have their turn
         answer = replace(
             kept,
-            trace_id=trace_id or uuid.uuid4().hex,
+            trace_id=trace_id or new_trace_id(),
             seconds=time.perf_counter() - started,
             steps=tuple(replace(step, seconds=0.0, start=0.0) for step in kept.steps),  # what they gave, at no time
             from_cache=True,
@@ -95,7 +94,7 @@ async def recall(base: OpenBase, text: str, options: RecallOptions, generation: 
         generation = None
         if traced.is_settled or time.perf_counter() - started > options.arm_seconds:
             break
-    return replace(answer_of(text, options, traced), seconds=time.perf_counter() - started)
+    return answer_of(text, options, traced, time.perf_counter() - started)
 
 
 def newest_only(found: Sequence[Found]) -> list[Found]:
@@ -143,16 +142,17 @@ class Traced:
     is_settled: bool
 
 
-def answer_of(text: str, options: RecallOptions, traced: Traced) -> Recall:
+def answer_of(text: str, options: RecallOptions, traced: Traced, seconds: float = 0.0) -> Recall:
     return Recall(
         query=text,
         mode=options.mode,
         found=traced.found,
         degraded=traced.degraded,
-        trace_id=uuid.uuid4().hex,
+        trace_id=new_trace_id(),
         queries=traced.asked.texts,
         steps=traced.steps,
         generation=traced.generation,
+        seconds=seconds,
     )
 
 

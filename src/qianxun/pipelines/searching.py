@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -19,6 +18,7 @@ from qianxun.pipelines.layers import Climbed, Held
 from qianxun.pipelines.options import RecallOptions
 from qianxun.pipelines.recall import DEEPEST, DEPTH, TRIES, asked_for, generation_of, newest_only, weighed
 from qianxun.pipelines.related_terms import expanded
+from qianxun.pipelines.steps import new_trace_id
 from qianxun.recall.expansion import Expansion, Related
 from qianxun.types import Chunk, ChunkKind, Degraded, Eq, Found, Keys, Query, all_of
 
@@ -194,6 +194,6 @@ async def searched(
         wanted=wanted,
         degraded=tuple(dict.fromkeys(degraded)),
         seconds=time.perf_counter() - started,
-        trace_id=trace_id or uuid.uuid4().hex,
+        trace_id=trace_id or new_trace_id(),
         generation=generation,
     )

@@ -23,7 +23,7 @@ class Calibration:
     slope: float
 
     def __call__(self, cosines: Scores) -> Scores:
-        exponents = np.clip(self.slope * (cosines - self.midpoint), -STEEPEST, STEEPEST)
+        exponents = _within(self.slope * (cosines - self.midpoint), -STEEPEST, STEEPEST)
         curve: Scores = 1.0 / (1.0 + np.exp(-exponents))
         return curve
 
@@ -35,7 +35,12 @@ class Calibration:
 
 def clipped(cosines: Scores) -> Scores:
     """For a model that nobody has calibrated: its cosine; below zero means unrelated, and counts as zero."""
-    kept: Scores = np.clip(cosines, 0.0, 1.0)
+    return _within(cosines, 0.0, 1.0)
+
+
+def _within(values: Scores, low: float, high: float) -> Scores:
+    """As `np.clip`, which for a page of scores takes eight times as long."""
+    kept: Scores = np.minimum(np.maximum(values, low), high)
     return kept
 
 

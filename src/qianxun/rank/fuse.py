@@ -75,6 +75,17 @@ def best_of(rankings: Iterable[Ranking]) -> Ranking:
     return Ranking.ordered(keys[first], scores[first], max(ranking.ceiling or 0.0 for ranking in several), raw[first])
 
 
+def joined(rankings: Iterable[Ranking]) -> Ranking:
+    """`best_of` where no chunk is in two of the rankings."""
+    several = [ranking for ranking in rankings if len(ranking)]
+    if len(several) < 2:
+        return several[0] if several else NOTHING
+    keys = np.concatenate([ranking.keys for ranking in several])
+    scores = np.concatenate([ranking.scores for ranking in several])
+    raw = np.concatenate([ranking.scores if ranking.raw is None else ranking.raw for ranking in several])
+    return Ranking.ordered(keys, scores, max(ranking.ceiling or 0.0 for ranking in several), raw)
+
+
 def _summed(columns: Mapping[str, tuple[Keys, Scores]], weights: Mapping[str, float]) -> Ranking:
     arms = sorted(arm for arm in columns if weights.get(arm, 0.0) > 0.0)
     if not arms:
