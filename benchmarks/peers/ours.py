@@ -21,6 +21,7 @@ def squeezed(text: str) -> str:
 class Precomputed:
     name = "precomputed"
     dimension = 512
+    is_quick = True  # the vector is at hand, as it is for the peers
 
     def __init__(self) -> None:
         self.of: dict[str, Any] = {}  # of the passages

@@ -32,7 +32,11 @@ def never() -> bool:
 
 
 class EmbeddingModel(Protocol):
-    """Text to unit vectors. Blocking: callers go through a worker thread."""
+    """Text to unit vectors. Blocking: callers go through a worker thread.
+
+    One that has an attribute ``is_quick`` which is true promises that `embed_query` only looks a vector up, or takes
+    no longer than that: it is then called where it is needed, without a thread.
+    """
 
     @property
     def name(self) -> str: ...

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from qianxun.errors import BadFilter, BadModelReply, IndexUnusable, ModelUnavailable, RecallFailed, RetrieverUnavailable
+from qianxun.index.embedded import EmbeddedIndex
 from qianxun.pipelines.arms import sound, standard_arms
 from qianxun.pipelines.model_threads import Lane, ModelThreads
 from qianxun.settings import Search
@@ -254,8 +255,10 @@ class Scripted(HashEmbedding):
     ],
     ids=["short", "table", "nan", "inf", "none", "text", "unavailable", "error", "stop"],
 )
-def test_a_bad_vector_of_the_query_costs_its_arms_and_is_told_once(tmp_path: Path, said: Any) -> None:
+@pytest.mark.parametrize("is_quick", [False, True])
+def test_a_bad_vector_of_the_query_costs_its_arms_and_is_told_once(tmp_path: Path, said: Any, is_quick: bool) -> None:
     model = Scripted()
+    model.is_quick = is_quick
     with Opened(tmp_path, near_ties()[:10], model, search=SEARCH) as held:
         model.said = said
         recall = timely(held)
@@ -466,3 +469,72 @@ def test_an_arm_that_blocks_its_thread_keeps_no_other_from_answering(shelf: Open
     recall = timely(shelf)
     assert recall.found
     assert [(each.part, each.reason) for each in recall.degraded] == [(name, f"{SECONDS:g} 秒内没有答复")]
+
+
+# ── without a thread ─────────────────────────────────────────────────────────────────────────────
+
+
+class Watched(HashEmbedding):
+    """Remembers which threads have asked it for the vector of a query."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_quick = False
+        self.asked_in: list[int] = []
+
+    def embed_query(self, text: str) -> Any:
+        self.asked_in.append(threading.get_ident())
+        return super().embed_query(text)
+
+
+def test_a_quick_model_is_asked_on_the_spot(tmp_path: Path) -> None:
+    model = Watched()
+    with Opened(tmp_path, near_ties()[:10], model, search=SEARCH) as held:
+        slow = held.ask(QUERY)
+        model.is_quick = True
+        quick = held.ask(QUERY)
+    assert [ident == threading.get_ident() for ident in model.asked_in] == [False, True]
+    assert quick.found == slow.found
+    assert not quick.degraded
+
+
+@pytest.fixture
+def asked_in(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The threads in which the nearest vectors are looked for; the test may say how long that takes."""
+    threads: list[int] = []
+    nearest = EmbeddedIndex._nearest
+
+    def watched(self: EmbeddedIndex, *given: Any) -> Any:
+        threads.append(threading.get_ident())
+        return nearest(self, *given)
+
+    monkeypatch.setattr(EmbeddedIndex, "_nearest", watched)
+    return threads
+
+
+def test_arms_that_take_no_time_are_asked_on_the_spot_until_one_of_them_takes_some(
+    tmp_path: Path, asked_in: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, here = Watched(), threading.get_ident()
+    model.is_quick = True
+    with Opened(tmp_path, near_ties()[:10], model, search=SEARCH) as held:
+        serving = held.run(held.engine.base(held.kb)).serving
+        first = held.ask(QUERY)
+        assert here not in asked_in  # nobody knows yet how long it takes
+        asked_in.clear()
+        serving.arms_seconds = 0.0
+        assert held.ask(QUERY).found == first.found
+        assert set(asked_in) == {here}
+        monkeypatch.setattr("qianxun.pipelines.arms.QUICK_SECONDS", 0.0)  # whatever it takes is too long now
+        asked_in.clear()
+        assert held.ask(QUERY).found == first.found
+        assert here not in asked_in
+
+
+def test_arms_of_ones_own_are_never_asked_on_the_spot(shelf: Opened) -> None:
+    """They may block, whatever they say of themselves."""
+    serving = shelf.run(shelf.engine.base(shelf.kb)).serving
+    serving.arms_seconds = 0.0
+    with_bad(shelf, Stuck("keyword"))  # type: ignore[arg-type]
+    assert [each.part for each in timely(shelf).degraded] == ["keyword"]
+    assert serving.arms_seconds == float("inf")

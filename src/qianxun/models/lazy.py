@@ -30,6 +30,11 @@ class LazyEmbedding:
     def dimension(self) -> int:
         return self._dimension
 
+    @property
+    def is_quick(self) -> bool:
+        """As the model says of itself, once it is open: to open it may take long."""
+        return bool(getattr(self._model, "is_quick", False))
+
     def embed_passages(self, texts: Sequence[str]) -> Vectors:
         return self._opened().embed_passages(texts)
 

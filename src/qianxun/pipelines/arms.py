@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -23,9 +26,9 @@ from qianxun.errors import (
 )
 from qianxun.pipelines.asking import Asked
 from qianxun.pipelines.base import OpenBase, Serving, in_model_thread, read
-from qianxun.ports import Retriever
+from qianxun.ports import EmbeddingModel, Retriever
 from qianxun.rank.calibrate import clipped
-from qianxun.rank.fuse import best_of
+from qianxun.rank.fuse import best_of, joined
 from qianxun.recall.dense import DenseRetriever
 from qianxun.recall.keyword import KeywordRetriever
 from qianxun.recall.qa import QARetriever
@@ -39,9 +42,11 @@ WITH_VECTOR: Final = ("vector", "qa")  # arms that wait for the query's vector
 # query–query set has its middle at .735 (kuake_qtr), those of query–passage sets at .557 and .588 (cmrc2018,
 # dureader_robust). The lead is a cautious part of that.
 QUESTION_LEAD: Final = 0.1
-AT_ONCE_SECONDS: Final = 0.003  # a vector that is here so soon is worth waiting for: one thread less to wake
+AT_ONCE_SECONDS: Final = 0.03  # a vector that is here so soon is worth waiting for: one thread less to wake
+QUICK_SECONDS: Final = 0.01  # what the arms may take of the event loop's own time
 STUCK_SECONDS: Final = 0.1  # an arm takes some milliseconds
 DISMISSED_SECONDS: Final = 1.0  # for an arm to end once it was told to
+CLOCK_SECONDS: Final = 0.005  # a timer may fire a little early
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,7 @@ class Heard:
     degraded: tuple[Degraded, ...]
     steps: tuple[StepTime, ...]
     vectors: tuple[Vector, ...] = ()  # of the queries, where they were asked for
-    # What the vector arm would have said of the candidates that only others found.
+    # What the vector arm would have said of the candidates that only others found, in no order.
     behind: Ranking = field(default_factory=lambda: NOTHING)
 
     @property
@@ -64,7 +69,7 @@ class Heard:
     def scores(self) -> dict[str, Ranking]:
         """What is fused: words on one side, meaning on the other. A question stands for the chunk that answers it."""
         meaning = [self.rankings[arm] for arm in WITH_VECTOR if arm in self.rankings]
-        sides = {"vector": best_of([*meaning, self.behind])} if meaning else {}
+        sides = {"vector": joined([best_of(meaning), self.behind])} if meaning else {}
         return sides | {arm: ranking for arm, ranking in self.rankings.items() if arm not in WITH_VECTOR}
 
 
@@ -93,17 +98,15 @@ async def hear(
     if not arms:
         raise RecallFailed("没有一路检索可用", hint=f"这种检索要用到：{'、'.join(names)}")
     wants_vector = any(arm.name in WITH_VECTOR for arm in arms)
-    vectors = [asyncio.ensure_future(_vector(base, serving, query)) for query in asked.queries if wants_vector]
-    groups: list[_Group] = []
+    vectors = [_vector(base, serving, query) for query in asked.queries] if wants_vector else []
     try:
-        deadline = time.monotonic() + seconds
-        groups = await _begun(arms, asked.queries, vectors, depth)
-        await asyncio.wait([group.task for group in groups], timeout=deadline - time.monotonic())
-        outcomes = {name: outcome for group in groups for name, outcome in group.outcomes(seconds).items()}
-        heard = _heard(arms, outcomes, asked, of_the_vector=not all(map(_is_well, vectors)))
-        return replace(heard, vectors=tuple(each.result() for each in vectors if _is_well(each)))
+        if base.arms is None and _answer_at_once(serving, arms, vectors):
+            outcomes = _outcomes_at_once(serving, arms, asked.queries, vectors, depth)
+        else:
+            outcomes = await _outcomes(serving, arms, asked.queries, vectors, depth, seconds)
+        return _heard(arms, outcomes, asked, vectors)
     finally:
-        await _dismiss([*(group.task for group in groups), *vectors])
+        await _dismiss(vectors)
 
 
 # ── listening ────────────────────────────────────────────────────────────────────────────────────
@@ -119,47 +122,82 @@ class _Answer:
 _Outcome: TypeAlias = "_Answer | BaseException"
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Arms that one task listens to; what each of them has said, or raised, by its name."""
-
-    arms: tuple[Retriever, ...]
-    said: Mapping[str, _Outcome]
-    task: asyncio.Future[None]
-
-    def outcomes(self, seconds: float) -> dict[str, _Outcome]:
-        silent = "中途停下了，没有答复" if self.task.cancelled() else f"{seconds:g} 秒内没有答复"
-        return {arm.name: self.said.get(arm.name) or _Silent(silent) for arm in self.arms}
-
-
 class _Silent(QianxunError):
     """An arm that did not answer."""
 
 
-async def _begun(
-    arms: Sequence[Retriever], queries: Sequence[Query], vectors: Sequence[asyncio.Future[Vector]], depth: int
-) -> list[_Group]:
-    """Every arm is being listened to: the ones that are here in as few threads as may be, each other on its own.
+def _answer_at_once(serving: Serving, arms: Sequence[Retriever], vectors: Sequence[asyncio.Future[Vector]]) -> bool:
+    """Whether nothing is to be waited for and the arms of this index have shown that they take no time to speak of."""
+    return (
+        serving.arms_seconds < QUICK_SECONDS
+        and all(map(_is_well, vectors))
+        and all(getattr(arm, "is_here", False) for arm in arms)
+    )
+
+
+def _outcomes_at_once(
+    serving: Serving,
+    arms: Sequence[Retriever],
+    queries: Sequence[Query],
+    vectors: Sequence[asyncio.Future[Vector]],
+    depth: int,
+) -> dict[str, _Outcome]:
+    """Without a thread: the caches of another core know nothing of this search, which costs a fifth of it.
+
+    One that had to read the disk has kept others waiting; the next search is given to a thread again.
+    """
+    started = time.perf_counter()
+    given = _given(queries, [vector.result() for vector in vectors])
+    said = {arm.name: _answer_here(arm, given, depth) for arm in arms}
+    serving.arms_seconds = time.perf_counter() - started
+    return said
+
+
+async def _outcomes(
+    serving: Serving,
+    arms: Sequence[Retriever],
+    queries: Sequence[Query],
+    vectors: Sequence[asyncio.Future[Vector]],
+    depth: int,
+    seconds: float,
+) -> dict[str, _Outcome]:
+    """What each arm has said or raised when the time is over: the ones that are here in as few threads as may be, each
+    other on its own.
 
     Where the vector is there at once all that are here share a thread; where it takes its time, words do not wait.
     """
+    deadline = time.monotonic() + seconds
+    said: dict[str, _Outcome] = {}
     here = [arm for arm in arms if getattr(arm, "is_here", False)]
-    groups: list[_Group] = []
-    for arm in arms:
-        if arm not in here:
-            said: dict[str, _Outcome] = {}
-            groups.append(_Group((arm,), said, asyncio.ensure_future(_listen(arm, queries, vectors, depth, said))))
-    by_words = tuple(arm for arm in here if arm.name not in WITH_VECTOR)
-    by_meaning = tuple(arm for arm in here if arm.name in WITH_VECTOR)
-    if by_meaning and by_words:
-        await asyncio.wait(vectors, timeout=AT_ONCE_SECONDS)
-        if all(map(_is_well, vectors)):
-            by_meaning, by_words = (*by_meaning, *by_words), ()
-    for together in filter(None, (by_meaning, by_words)):
-        asked_of, said = vectors if together is by_meaning else [], {}
-        listening = asyncio.ensure_future(_listen_here(together, queries, asked_of, depth, said))
-        groups.append(_Group(together, said, listening))
-    return groups
+    tasks = [asyncio.ensure_future(_listen(arm, queries, vectors, depth, said)) for arm in arms if arm not in here]
+    by_words = [arm for arm in here if arm.name not in WITH_VECTOR]
+    by_meaning = [arm for arm in here if arm.name in WITH_VECTOR]
+    try:
+        if by_meaning and by_words and not await _are_there(vectors, min(seconds, AT_ONCE_SECONDS)):
+            listening = _listen_here(by_words, queries, [], depth, said, deadline)
+            tasks.append(asyncio.ensure_future(listening))
+            here = by_meaning
+        if here:
+            listening = _listen_here(here, queries, vectors if by_meaning else [], depth, said, deadline)
+            if not tasks:  # as mostly; to make a task of it would cost more than to fuse what it finds
+                await listening
+            else:
+                tasks.append(asyncio.ensure_future(listening))
+        if tasks:
+            await asyncio.wait(tasks, timeout=max(0.0, deadline - time.monotonic()))
+        is_late = time.monotonic() > deadline - CLOCK_SECONDS
+    finally:
+        await _dismiss(tasks)
+    took = [told.seconds if isinstance(told, _Answer) else math.inf for told in said.values()]
+    serving.arms_seconds = sum(took) if len(said) == len(arms) else math.inf
+    silent = _Silent(f"{seconds:g} 秒内没有答复" if is_late else "中途停下了，没有答复")
+    return {arm.name: said.get(arm.name, silent) for arm in arms}
+
+
+async def _are_there(vectors: Sequence[asyncio.Future[Vector]], seconds: float) -> bool:
+    if not all(vector.done() for vector in vectors):
+        await asyncio.wait(vectors, timeout=seconds)
+    return all(map(_is_well, vectors))
 
 
 async def _listen(
@@ -186,20 +224,25 @@ async def _listen_here(
     vectors: Sequence[asyncio.Future[Vector]],
     depth: int,
     said: dict[str, _Outcome],
+    deadline: float,
 ) -> None:
     """Arms that need nothing but the processor, one after another in one thread; behind one that is stuck, in another
     one, so that it keeps nobody from answering in time."""
     try:
-        given = await _with_vectors(queries, vectors)
+        async with asyncio.timeout_at(deadline):
+            given = await _with_vectors(queries, vectors)
+    except TimeoutError:
+        return
     except Exception as error:  # as above
         said.update(dict.fromkeys((arm.name for arm in arms), error))
         return
-    waiting, listeners = deque(arms), set[asyncio.Future[None]]()
+    loop, waiting, listeners = asyncio.get_running_loop(), deque(arms), set[asyncio.Future[None]]()
     try:
-        while waiting or listeners:
+        while (waiting or listeners) and (left := deadline - time.monotonic()) > 0.0:
             if waiting:
-                listeners.add(asyncio.ensure_future(asyncio.to_thread(_hear_out, waiting, given, depth, said)))
-            _, listeners = await asyncio.wait(listeners, timeout=STUCK_SECONDS)
+                hearing = partial(_hear_out, waiting, given, depth, said)
+                listeners.add(loop.run_in_executor(None, copy_context().run, hearing))
+            _, listeners = await asyncio.wait(listeners, timeout=min(left, STUCK_SECONDS))
     finally:
         for listener in listeners:
             listener.cancel()
@@ -238,19 +281,45 @@ def _finished(search: Coroutine[Any, Any, Ranking]) -> Ranking:
 async def _with_vectors(queries: Sequence[Query], vectors: Sequence[asyncio.Future[Vector]]) -> Sequence[Query]:
     if not vectors:
         return queries
-    found = [vector.result() if vector.done() else await asyncio.shield(vector) for vector in vectors]
-    return [replace(query, vector=vector) for query, vector in zip(queries, found, strict=True)]
+    return _given(queries, [vector.result() if vector.done() else await asyncio.shield(vector) for vector in vectors])
 
 
-async def _vector(base: OpenBase, serving: Serving, query: Query) -> Vector:
+def _given(queries: Sequence[Query], vectors: Sequence[Vector]) -> Sequence[Query]:
+    """The queries with their vectors, where those were asked for."""
+    if not vectors:
+        return queries
+    return [Query(query.text, query.terms, vector, query.where) for query, vector in zip(queries, vectors, strict=True)]
+
+
+def _vector(base: OpenBase, serving: Serving, query: Query) -> asyncio.Future[Vector]:
+    """The query's vector, or why there is none."""
+    if not getattr(serving.model, "is_quick", False):
+        return asyncio.ensure_future(_embedded(base, serving, query))
+    known: asyncio.Future[Vector] = asyncio.get_running_loop().create_future()
+    try:
+        known.set_result(_checked(serving, _model(serving).embed_query(query.text)))
+    except StopIteration as error:  # which a future does not take
+        known.set_exception(RuntimeError(f"StopIteration: {error}"))
+    except Exception as error:  # the door of a model, which may be anybody's: told by `_heard`
+        known.set_exception(error)
+    return known
+
+
+async def _embedded(base: OpenBase, serving: Serving, query: Query) -> Vector:
+    model = _model(serving)
+    return _checked(serving, await in_model_thread(base, "embedding", model.name, model.embed_query, query.text))
+
+
+def _model(serving: Serving) -> EmbeddingModel:
     if serving.model is None:
         raise ModelUnavailable("这个知识库没有向量模型，只按词语检索", hint="用 qianxun rebuild --model 为它加上模型")
-    embed = serving.model.embed_query
-    vector: Vector = await in_model_thread(base, "embedding", serving.model.name, embed, query.text)
-    if np.shape(vector) != (serving.model.dimension,) or not np.isfinite(vector).all():
-        raise BadModelReply(
-            f"模型 {serving.model.name} 给出的查询向量不对：应为 {serving.model.dimension} 个数", hint="请检查模型"
-        )
+    return serving.model
+
+
+def _checked(serving: Serving, vector: Vector) -> Vector:
+    model = _model(serving)
+    if np.shape(vector) != (model.dimension,) or not np.isfinite(vector).all():
+        raise BadModelReply(f"模型 {model.name} 给出的查询向量不对：应为 {model.dimension} 个数", hint="请检查模型")
     return vector
 
 
@@ -279,7 +348,12 @@ def _unheard(task: asyncio.Future[Any]) -> None:
 # ── what they said ───────────────────────────────────────────────────────────────────────────────
 
 
-def _heard(arms: Sequence[Retriever], outcomes: Mapping[str, _Outcome], asked: Asked, *, of_the_vector: bool) -> Heard:
+def _heard(
+    arms: Sequence[Retriever],
+    outcomes: Mapping[str, _Outcome],
+    asked: Asked,
+    vectors: Sequence[asyncio.Future[Vector]],
+) -> Heard:
     rankings: dict[str, Ranking] = {}
     own: dict[str, Ranking] = {}
     failed: list[Degraded] = []
@@ -294,13 +368,14 @@ def _heard(arms: Sequence[Retriever], outcomes: Mapping[str, _Outcome], asked: A
             rankings[arm.name] = best_of(outcome.rankings)
             own[arm.name] = best_of(outcome.rankings[: len(asked.own)]) if asked.corrected else rankings[arm.name]
             steps.append(StepTime(f"recall.{arm.name}", outcome.seconds, len(rankings[arm.name]), outcome.started))
-    failed = _told_once(failed) if of_the_vector else failed
+    known = tuple(vector.result() for vector in vectors if _is_well(vector))
+    failed = _told_once(failed) if len(known) < len(vectors) else failed
     if not rankings:
         raise RecallFailed(
             "每一路检索都失败了：" + "；".join(f"{each.part}：{each.reason}" for each in failed),
             hint="按上面的原因处理后重试；qianxun doctor 可以检查环境",
         )
-    return Heard(rankings, own, tuple(failed), tuple(steps))
+    return Heard(rankings, own, tuple(failed), tuple(steps), known)
 
 
 def together(heard: Heard, meant: Heard) -> Heard:
@@ -338,18 +413,18 @@ def _reason(arm: Retriever, error: BaseException) -> str:
 def sound(ranking: Ranking, arm: str, depth: int) -> Ranking:
     """An arm's answer, if it is one: as many scores as keys, numbers in [0, 1], every chunk once; best first."""
     keys, scores, raw = ranking.keys, ranking.scores, ranking.raw
-    shapes = {np.shape(column) for column in (keys, scores, raw) if column is not None}
-    if np.ndim(keys) != 1 or len(shapes) > 1:
+    shape = np.shape(keys)
+    if len(shape) != 1 or np.shape(scores) != shape or (raw is not None and np.shape(raw) != shape):
         raise BadModelReply(f"{arm} 的片段与分数对不上：{np.shape(keys)} 与 {np.shape(scores)}")
     if len(keys) > depth:
         raise BadModelReply(f"{arm} 给出 {len(keys)} 个片段，最多应为 {depth}")
     if len(keys) == 0:
         return ranking
-    if keys.dtype != np.int64 or not np.issubdtype(scores.dtype, np.floating):
+    if keys.dtype != np.int64 or scores.dtype.kind != "f":
         raise BadModelReply(f"{arm} 的片段编号应为 int64、分数应为浮点数，而不是 {keys.dtype} 与 {scores.dtype}")
     if raw is not None and not np.isfinite(raw).all():
         raise BadModelReply(f"{arm} 的原始分数里有非数")
-    if not (np.isfinite(scores).all() and scores.min() >= 0.0 and scores.max() <= 1.0):
+    if not (scores.min() >= 0.0 and scores.max() <= 1.0):  # which no NaN is
         raise BadModelReply(f"{arm} 的分数里有非数，或不在 0 到 1 之间")
     if len(set(keys.tolist())) != len(keys):
         raise BadModelReply(f"{arm} 把同一个片段给了两次")
@@ -362,15 +437,17 @@ async def completed(serving: Serving, heard: Heard) -> Heard:
     """Cosines also for what only other arms found: an arm's silence beyond its last candidate is not a zero."""
     if "vector" not in heard.rankings or len(heard.rankings) < 2:
         return heard
-    found = {key for ranking in heard.rankings.values() for key in ranking.keys.tolist()}
-    unseen = np.array(sorted(found.difference(heard.rankings["vector"].keys.tolist())), dtype=np.int64)
+    seen = set(heard.rankings["vector"].keys.tolist())
+    others = {key for arm, ranking in heard.rankings.items() if arm != "vector" for key in ranking.keys.tolist()}
+    unseen = np.array(sorted(others - seen), dtype=np.int64)
     if len(unseen) == 0:
         return heard
     try:
         by_query = [await serving.index.cosines(vector, unseen) for vector in heard.vectors]
     except (IndexUnusable, RetrieverUnavailable) as error:
         return replace(heard, degraded=(*heard.degraded, Degraded("vector", str(error))))
-    cosines = np.fmax.reduce(by_query)
-    known = ~np.isnan(cosines)
-    scored = Ranking.ordered(unseen[known], clipped(cosines[known]), 1.0, cosines[known])
-    return replace(heard, behind=scored)
+    cosines = by_query[0] if len(by_query) == 1 else np.fmax.reduce(by_query)
+    unknown = np.isnan(cosines)
+    if unknown.any():
+        unseen, cosines = unseen[~unknown], cosines[~unknown]
+    return replace(heard, behind=Ranking(unseen, clipped(cosines), 1.0, cosines))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ class Serving:
     searches: int = 0  # under way right now
     idle: asyncio.Event = field(default_factory=asyncio.Event)  # set once retired and given back by all
     is_retired: bool = False
+    arms_seconds: float = math.inf  # what they took at the last search
 
     @contextmanager
     def lent(self) -> Iterator[Serving]:
