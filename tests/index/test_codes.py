@@ -67,7 +67,7 @@ def test_every_limit_up_to_two_hundred_has_the_same_pool() -> None:
 
 def test_a_filter_is_never_lost_in_lists_that_are_not_read() -> None:
     rows = clustered(ROWS)
-    far = np.argsort(rows @ rows[0])[:700]  # all of them far from what is asked for
+    far = np.argsort(rows @ rows[0])[:500]  # all of them far from what is asked for
     allowed = np.zeros(ROWS, dtype=bool)
     allowed[far] = True
     assert coded(rows).proposed(rows[0], 10, allowed, len(far)).tolist() == sorted(far.tolist())

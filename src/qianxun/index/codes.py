@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from qianxun.types import Vector, Vectors
 
 FEW = 2_000  # so many allowed rows are scored exactly even beside codes
-POOL = 1_000  # rows that codes propose, whatever is wanted: a longer list then starts with the shorter one
+POOL = 600  # rows that codes propose, whatever is wanted: a longer list then starts with the shorter one
 POOLED = 200  # … up to this limit; beyond it
 OVERSAMPLING = 5  # rows are proposed per wanted hit
 LISTS = 256  # at most: a list's number is one byte

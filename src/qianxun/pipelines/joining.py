@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -66,7 +65,7 @@ class Pool:
         arms = {arm: by_key.of(chunk.key) for arm, by_key in self.arms.items() if chunk.key in by_key}
         source = "hybrid" if len(arms) > 1 else next(iter(arms))
         if "vector" not in arms and chunk.key in self.behind:
-            arms["vector"] = replace(self.behind.of(chunk.key), rank=0)
+            arms["vector"] = self.behind.of(chunk.key, rank=0)  # which the arm did not give it
         return Found(chunk, score, source, arms, fused=score)
 
     def finders(self) -> dict[str, int]:
@@ -88,9 +87,9 @@ class ByKey:
     def __contains__(self, key: int) -> bool:
         return key in self._rows
 
-    def of(self, key: int) -> ArmScore:
+    def of(self, key: int, rank: int | None = None) -> ArmScore:
         row = self._rows[key]
-        return ArmScore(row + 1, float(self._raw[row]), float(self._scores[row]))
+        return ArmScore(row + 1 if rank is None else rank, float(self._raw[row]), float(self._scores[row]))
 
     def score(self, key: int) -> float:
         """Zero for a chunk that it does not name."""

@@ -196,7 +196,7 @@ class Bench:
     grams: frozenset[str]
     weights: tuple[Mapping[str, float], ...]  # of the words of each query: one that is met is enough
     alike: tuple[ByKey, ...]  # cosines, calibrated; none where no vector took part
-    unlike: float  # what a cosine of zero means
+    unlike: float  # what a cosine of zero means: no other means less
     named: frozenset[str]
 
     def verdict(self, candidate: Found) -> Verdict:
@@ -204,9 +204,7 @@ class Bench:
         folded = fold(chunk.text)
         held = matched_in(folded, self.words)
         covered = max((coverage([word for word in held if word in each], each) for each in self.weights), default=0.0)
-        alike = None
-        if self.alike:
-            alike = max((each.score(chunk.key) for each in self.alike if chunk.key in each), default=self.unlike)
+        alike = max([self.unlike, *(each.score(chunk.key) for each in self.alike)]) if self.alike else None
         meets = bool(held) or "keyword" in candidate.arms or _is_near(candidate) or not self.grams.isdisjoint(folded)
         tier = tier_of(alike, covered, is_named=chunk.doc_id in self.named, meets=meets)
         return Verdict(tier, alike, held, covered, folded)
