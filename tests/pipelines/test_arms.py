@@ -531,6 +531,27 @@ def test_arms_that_take_no_time_are_asked_on_the_spot_until_one_of_them_takes_so
         assert here not in asked_in
 
 
+def test_searches_on_the_spot_take_turns(tmp_path: Path) -> None:
+    """One task that asks again and again, without ever waiting for anything, keeps nobody else from asking."""
+    model = Watched()
+    model.is_quick = True
+    turns: list[str] = []
+
+    async def asking(held: Opened, name: str) -> None:
+        for number in range(5):
+            await held.engine.retrieve(held.kb, f"{QUERY}{name}{number}")
+            turns.append(name)
+
+    async def both(held: Opened) -> None:
+        await asyncio.gather(asking(held, "甲"), asking(held, "乙"))
+
+    with Opened(tmp_path, near_ties()[:10], model, search=SEARCH) as held:
+        held.ask(QUERY)
+        held.run(held.engine.base(held.kb)).serving.arms_seconds = 0.0
+        held.run(both(held))
+    assert "乙" in turns[:3]
+
+
 def test_arms_of_ones_own_are_never_asked_on_the_spot(shelf: Opened) -> None:
     """They may block, whatever they say of themselves."""
     serving = shelf.run(shelf.engine.base(shelf.kb)).serving

@@ -101,6 +101,7 @@ async def hear(
     vectors = [_vector(base, serving, query) for query in asked.queries] if wants_vector else []
     try:
         if base.arms is None and _answer_at_once(serving, arms, vectors):
+            await asyncio.sleep(0)  # nothing else is waited for, and others must have their turn
             outcomes = _outcomes_at_once(serving, arms, asked.queries, vectors, depth)
         else:
             outcomes = await _outcomes(serving, arms, asked.queries, vectors, depth, seconds)
