@@ -137,6 +137,40 @@ def test_notes_are_written_without_being_asked(records: Records) -> None:
     assert queries(records) == ["一", "二"]
 
 
+def test_what_is_noted_while_the_log_is_written_waits_for_the_next_time(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Searches without a pause: their notes are written together, not by twos and threes."""
+    written: list[int] = []
+    journal, loop, done = Journal(records, pause_seconds=0.0), asyncio.new_event_loop(), asyncio.Event()
+    write = Journal._write
+
+    def busy(self: Journal, batch: Any) -> None:
+        written.append(len(batch))
+        if len(written) < 4:
+            for number in range(10):
+                loop.call_soon_threadsafe(
+                    self.note, KnowledgeBase(KB, "库"), answer(f"{len(written)}-{number}"), PARAMS
+                )
+        else:
+            loop.call_soon_threadsafe(done.set)
+        write(self, batch)
+
+    monkeypatch.setattr(Journal, "_write", busy)
+
+    async def work() -> None:
+        journal.note(KnowledgeBase(KB, "库"), answer("问"), PARAMS)
+        await journal.flush()
+        assert written == [1]
+        await done.wait()
+        await journal.close()
+
+    loop.run_until_complete(asyncio.wait_for(work(), 30.0))
+    loop.close()
+    assert written == [1, 10, 10, 10]
+    assert len(queries(records)) == 31
+
+
 def test_the_oldest_are_dropped_when_too_many_wait(records: Records, caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> Journal:
         journal = Journal(records, bound=3, pause_seconds=60)
