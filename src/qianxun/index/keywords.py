@@ -97,9 +97,11 @@ class _Sound:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if kind is None:
+            return
         if isinstance(error, (ValueError, OSError)):
             raise unusable(f"关键词索引：{error}") from error
-        if kind is not None and kind.__name__ == "PanicException":
+        if kind.__name__ == "PanicException":
             raise unusable("关键词索引已损坏") from error
 
 

@@ -77,8 +77,8 @@ class Journal:
     async def flush(self) -> None:
         """Writes what is waiting. What the database does not take now waits for the next time."""
         async with self._flushing:
-            # Not what comes in the meantime: under searches without a pause it was written by twos and threes, each in a
-            # transaction of its own, which cost a sixth of what the searches did.
+            # Not what comes in the meantime: under searches without a pause it was written by twos and threes, always
+            # in a new transaction, which cost a sixth of what the searches did.
             left = len(self._waiting)
             while left and self._waiting:
                 batch = [self._waiting.popleft() for _ in range(min(BATCH, left, len(self._waiting)))]
