@@ -18,7 +18,7 @@ import pytest
 
 from qianxun.errors import BadFilter, BadModelReply, IndexUnusable, ModelUnavailable, RecallFailed, RetrieverUnavailable
 from qianxun.index.embedded import EmbeddedIndex
-from qianxun.pipelines.arms import sound, standard_arms
+from qianxun.pipelines.arms import Heard, sound, standard_arms
 from qianxun.pipelines.model_threads import Lane, ModelThreads
 from qianxun.settings import Search
 from qianxun.testing.fake_embedding import HashEmbedding
@@ -469,6 +469,20 @@ def test_an_arm_that_blocks_its_thread_keeps_no_other_from_answering(shelf: Open
     recall = timely(shelf)
     assert recall.found
     assert [(each.part, each.reason) for each in recall.degraded] == [(name, f"{SECONDS:g} 秒内没有答复")]
+
+
+@pytest.mark.parametrize("asked", [[], [(3, 0.8), (9, 0.2)]], ids=["no questions", "questions"])
+def test_a_chunk_has_one_score_for_its_meaning_whoever_found_it(asked: list[tuple[int, float]]) -> None:
+    """9 was found by a question alone, and its own cosine was looked up: the better of the two counts, once."""
+    rankings = {
+        "vector": Ranking.of([(1, 0.9), (3, 0.5)], 1.0),
+        "keyword": Ranking.of([(1, 0.4), (7, 0.3)], 1.0),
+        "qa": Ranking.of(asked, 1.0),
+    }
+    behind = [(7, 0.1), (9, 0.6)] if asked else [(7, 0.1)]
+    heard = Heard(rankings, rankings, (), (), behind=Ranking.of(behind, 1.0))
+    own = {1: 0.9, 3: 0.8, 9: 0.6, 7: 0.1} if asked else {1: 0.9, 3: 0.5, 7: 0.1}
+    assert list(heard.scores()["vector"].hits) == list(own.items())
 
 
 # ── without a thread ─────────────────────────────────────────────────────────────────────────────

@@ -69,7 +69,9 @@ class Heard:
     def scores(self) -> dict[str, Ranking]:
         """What is fused: words on one side, meaning on the other. A question stands for the chunk that answers it."""
         meaning = [self.rankings[arm] for arm in WITH_VECTOR if arm in self.rankings]
-        sides = {"vector": joined([best_of(meaning), self.behind])} if meaning else {}
+        # What only questions found stands behind, too; otherwise nothing is in two of them.
+        one = best_of if len(self.rankings.get("qa", NOTHING)) else joined
+        sides = {"vector": one([*meaning, self.behind])} if meaning else {}
         return sides | {arm: ranking for arm, ranking in self.rankings.items() if arm not in WITH_VECTOR}
 
 
