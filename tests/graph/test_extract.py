@@ -229,6 +229,15 @@ PIECES += (" 的 ", " 是 ", "\n", " ", "John Ford", "He ", "directed by ", "\ud
 anything = st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
 
 
+@pytest.mark.parametrize("mark", [chr(code) for code in range(0xE000, 0xE006)])
+def test_a_character_for_private_use_is_no_name(mark: str) -> None:
+    """They are how names are marked while a text is read; PDFs have them in the place of pictures."""
+    assert also(f"{mark}简称：中石油") == set()
+    text = f"{mark}是{mark}的创始人。马云是阿里巴巴的创始人。"
+    assert stated(text) == stated("马云是阿里巴巴的创始人。")
+    assert named(text) == named("马云是阿里巴巴的创始人。")
+
+
 @settings(max_examples=300, deadline=None)
 @given(anything, st.sampled_from(["text", "table"]), anything)
 def test_no_text_is_beyond_reading_and_everything_found_stands_where_it_is_said_to(

@@ -25,6 +25,7 @@ _MARKS: Final = {
     NAME: "\ue005",
 }
 _M: Final = "[\ue000-\ue005]"
+_NO_MARKS: Final = dict.fromkeys(range(0xE000, 0xE006), "\ufffd")
 _LIST: Final = f"({_M}{{1,4}}[》”」』]?(?:(?:[、和与及]|以及)[《“「『]?{_M}{{1,4}}[》”」』]?){{0,9}})"
 _OPEN, _SHUT = "[《“「『]?", "[》”」』]?"
 _ROLE: Final = "|".join(sorted(ROLES, key=len, reverse=True))
@@ -181,18 +182,20 @@ class Skeleton:
 
 
 def skeleton(folded: str, names: Sequence[Name]) -> Skeleton:
-    """``names`` in the order of the text, none inside another."""
+    """``names`` in the order of the text, none inside another. A mark that stands in the text itself, as characters for
+    private use do in some PDFs, is no name."""
+    plain = folded.translate(_NO_MARKS)
     parts: list[str] = []
     places: list[int] = []
     at = length = 0
     for name in names:
-        parts.append(folded[at : name.start])
+        parts.append(plain[at : name.start])
         length += name.start - at
         places.append(length)
         parts.append(_MARKS.get(name.type, _MARKS[TERM]))
         length += 1
         at = name.end
-    parts.append(folded[at:])
+    parts.append(plain[at:])
     return Skeleton("".join(parts), places, names)
 
 
