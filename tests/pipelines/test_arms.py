@@ -526,12 +526,15 @@ def asked_in(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return threads
 
 
+@pytest.mark.parametrize("is_quick", [False, True])
 def test_arms_that_take_no_time_are_asked_on_the_spot_until_one_of_them_takes_some(
-    tmp_path: Path, asked_in: list[int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, asked_in: list[int], monkeypatch: pytest.MonkeyPatch, is_quick: bool
 ) -> None:
+    """Whether the vector is there at once or comes from a thread."""
     model, here = Watched(), threading.get_ident()
-    model.is_quick = True
-    with Opened(tmp_path, near_ties()[:10], model, search=SEARCH) as held:
+    model.is_quick = is_quick
+    monkeypatch.setattr("qianxun.pipelines.arms.AT_ONCE_SECONDS", 60.0)
+    with Opened(tmp_path, near_ties()[:10], model, search=Search(cache_entries=0)) as held:
         serving = held.run(held.engine.base(held.kb)).serving
         first = held.ask(QUERY)
         assert here not in asked_in  # nobody knows yet how long it takes

@@ -102,8 +102,9 @@ async def hear(
     wants_vector = any(arm.name in WITH_VECTOR for arm in arms)
     vectors = [_vector(base, serving, query) for query in asked.queries] if wants_vector else []
     try:
-        if base.arms is None and _answer_at_once(serving, arms, vectors):
-            await asyncio.sleep(0)  # nothing else is waited for, and others must have their turn
+        is_quick = base.arms is None and serving.arms_seconds < QUICK_SECONDS and all(map(_is_here, arms))
+        if is_quick and await _are_there(vectors, min(seconds, AT_ONCE_SECONDS)):
+            await asyncio.sleep(0)  # perhaps nothing else is waited for, and others must have their turn
             outcomes = _outcomes_at_once(serving, arms, asked.queries, vectors, depth)
         else:
             outcomes = await _outcomes(serving, arms, asked.queries, vectors, depth, seconds)
@@ -129,15 +130,6 @@ class _Silent(QianxunError):
     """An arm that did not answer."""
 
 
-def _answer_at_once(serving: Serving, arms: Sequence[Retriever], vectors: Sequence[asyncio.Future[Vector]]) -> bool:
-    """Whether nothing is to be waited for and the arms of this index have shown that they take no time to speak of."""
-    return (
-        serving.arms_seconds < QUICK_SECONDS
-        and all(map(_is_well, vectors))
-        and all(getattr(arm, "is_here", False) for arm in arms)
-    )
-
-
 def _outcomes_at_once(
     serving: Serving,
     arms: Sequence[Retriever],
@@ -147,7 +139,8 @@ def _outcomes_at_once(
 ) -> dict[str, _Outcome]:
     """Without a thread: the caches of another core know nothing of this search, which costs a fifth of it.
 
-    One that had to read the disk has kept others waiting; the next search is given to a thread again.
+    For arms that have shown that they take no time to speak of. One that had to read the disk has kept others waiting;
+    the next search is given to a thread again.
     """
     started = time.perf_counter()
     given = _given(queries, [vector.result() for vector in vectors])
@@ -171,7 +164,7 @@ async def _outcomes(
     """
     deadline = time.monotonic() + seconds
     said: dict[str, _Outcome] = {}
-    here = [arm for arm in arms if getattr(arm, "is_here", False)]
+    here = list(filter(_is_here, arms))
     tasks = [asyncio.ensure_future(_listen(arm, queries, vectors, depth, said)) for arm in arms if arm not in here]
     by_words = [arm for arm in here if arm.name not in WITH_VECTOR]
     by_meaning = [arm for arm in here if arm.name in WITH_VECTOR]
@@ -195,6 +188,10 @@ async def _outcomes(
     serving.arms_seconds = sum(took) if len(said) == len(arms) else math.inf
     silent = _Silent(f"{seconds:g} 秒内没有答复" if is_late else "中途停下了，没有答复")
     return {arm.name: said.get(arm.name, silent) for arm in arms}
+
+
+def _is_here(arm: Retriever) -> bool:
+    return getattr(arm, "is_here", False)
 
 
 async def _are_there(vectors: Sequence[asyncio.Future[Vector]], seconds: float) -> bool:
