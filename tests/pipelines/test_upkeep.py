@@ -14,6 +14,7 @@ from sqlalchemy import select, update
 
 from qianxun.engine import Engine
 from qianxun.errors import ModelUnavailable
+from qianxun.index.embedded import EmbeddedIndex
 from qianxun.pipelines.upkeep import Verdict
 from qianxun.records import chunks, outbox
 from qianxun.records.schema import KnowledgeBaseRow, VectorRow
@@ -203,6 +204,33 @@ def test_searches_go_on_without_an_error_while_the_index_is_rebuilt(tmp_path: Pa
                 await engine.rebuild(kb, model=model)
             done.set()
             assert min(await asyncio.gather(*searching)) > 4
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("page", "at_once", "batches"), [(2, 4, [4, len(TOPICS) - 4]), (1000, 10_000, [len(TOPICS)])])
+def test_a_rebuild_enters_several_pages_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: int, at_once: int, batches: list[int]
+) -> None:
+    """Every batch leaves a segment in the keyword index, which every search has to visit."""
+    monkeypatch.setattr("qianxun.pipelines.upkeep.REBUILD_PAGE", page)
+    monkeypatch.setattr("qianxun.pipelines.upkeep.REBUILD_ENTRIES", at_once)
+    applied: list[int] = []
+    apply = EmbeddedIndex._apply
+
+    def watched(self: EmbeddedIndex, batch: IndexBatch) -> None:
+        applied.append(len(batch.entries))
+        apply(self, batch)
+
+    async def story() -> None:
+        await fill(tmp_path)
+        async with opened(tmp_path) as (engine, kb):
+            monkeypatch.setattr(EmbeddedIndex, "_apply", watched)
+            told: list[int] = []
+            assert await engine.rebuild(kb, watch=told.append) == len(TOPICS)
+            assert sum(told) == len(TOPICS)
+            assert [size for size in applied if size] == batches
+            await require_everything(engine, kb)
 
     asyncio.run(story())
 

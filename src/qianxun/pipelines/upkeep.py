@@ -22,7 +22,8 @@ from qianxun.types import IndexBatch, IndexEntry, Keys
 
 log = logging.getLogger(__name__)
 
-REBUILD_PAGE = 1000
+REBUILD_PAGE = 1000  # chunks that are read, and embedded where the model is another, before progress is told
+REBUILD_ENTRIES = 10_000  # entered into the index at once: see `indexing.BATCH_ROWS`
 LOOKS = 5  # how often `verify` waits for a moment without writes
 
 
@@ -95,13 +96,17 @@ async def _switch(base: OpenBase, fresh: Serving) -> None:
 async def _fill(base: OpenBase, built: Index, model: EmbeddingModel | None, on_chunks: Progress) -> int:
     total = 0
     after = 0
+    waiting: list[IndexEntry] = []
     while page := await asyncio.to_thread(_page, base, model.name if model else "", after):
-        entries = await asyncio.to_thread(_entries, base, model, page)
-        await built.apply(IndexBatch(sequence=0, entries=entries))
+        waiting += await asyncio.to_thread(_entries, base, model, page)
+        if len(waiting) >= REBUILD_ENTRIES:
+            await built.apply(IndexBatch(sequence=0, entries=tuple(waiting)))
+            waiting.clear()
         keys = [piece.key for piece in page if piece.field == "content"]
         total += len(keys)
         after = keys[-1]
         on_chunks(len(keys))
+    await built.apply(IndexBatch(sequence=0, entries=tuple(waiting)))
     return total
 
 
