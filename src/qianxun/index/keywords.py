@@ -269,11 +269,12 @@ def match(
     with _Sound():
         grams = _telling(view, words, distinct(terms.grams))
         top = _ceiling(view, words, grams, gram_weight)
-        count = int(np.count_nonzero(allowed))
-        if limit <= 0 or count == 0 or not (words or grams):
-            return Matched(np.empty(0, dtype=np.int64), np.empty(0), top)
-        few = rows[allowed] if count <= FEW and count < len(rows) else None
-        query = _query(view.schema, words, grams, require, gram_weight, few)
+    count = int(np.count_nonzero(allowed))
+    if limit <= 0 or count == 0 or not (words or grams):
+        return Matched(np.empty(0, dtype=np.int64), np.empty(0), top)
+    few = rows[allowed] if count <= FEW and count < len(rows) else None
+    query = _query(view.schema, words, grams, require, gram_weight, few)
+    with _Sound():
         slots, scores = _search(view, query, limit, rows, None if count == len(rows) else allowed)
     return Matched(slots, scores, top)
 

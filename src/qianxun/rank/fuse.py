@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -66,13 +66,12 @@ def best_of(rankings: Iterable[Ranking]) -> Ranking:
     several = [ranking for ranking in rankings if len(ranking)]
     if len(several) < 2:
         return several[0] if several else NOTHING
-    keys = np.concatenate([ranking.keys for ranking in several])
-    scores = np.concatenate([ranking.scores for ranking in several])
-    raw = np.concatenate([ranking.scores if ranking.raw is None else ranking.raw for ranking in several])
-    order = np.lexsort((-scores, keys))
-    ordered = keys[order]
+    whole = _concatenated(several)
+    order = np.lexsort((-whole.scores, whole.keys))
+    ordered = whole.keys[order]
     first = order[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
-    return Ranking.ordered(keys[first], scores[first], max(ranking.ceiling or 0.0 for ranking in several), raw[first])
+    assert whole.raw is not None
+    return Ranking.ordered(whole.keys[first], whole.scores[first], whole.ceiling, whole.raw[first])
 
 
 def joined(rankings: Iterable[Ranking]) -> Ranking:
@@ -80,10 +79,18 @@ def joined(rankings: Iterable[Ranking]) -> Ranking:
     several = [ranking for ranking in rankings if len(ranking)]
     if len(several) < 2:
         return several[0] if several else NOTHING
-    keys = np.concatenate([ranking.keys for ranking in several])
-    scores = np.concatenate([ranking.scores for ranking in several])
-    raw = np.concatenate([ranking.scores if ranking.raw is None else ranking.raw for ranking in several])
-    return Ranking.ordered(keys, scores, max(ranking.ceiling or 0.0 for ranking in several), raw)
+    whole = _concatenated(several)
+    return Ranking.ordered(whole.keys, whole.scores, whole.ceiling, whole.raw)
+
+
+def _concatenated(several: Sequence[Ranking]) -> Ranking:
+    """One behind the other, in no order."""
+    return Ranking(
+        np.concatenate([ranking.keys for ranking in several]),
+        np.concatenate([ranking.scores for ranking in several]),
+        max(ranking.ceiling or 0.0 for ranking in several),
+        np.concatenate([ranking.scores if ranking.raw is None else ranking.raw for ranking in several]),
+    )
 
 
 def _summed(columns: Mapping[str, tuple[Keys, Scores]], weights: Mapping[str, float]) -> Ranking:
