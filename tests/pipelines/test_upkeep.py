@@ -15,6 +15,8 @@ from sqlalchemy import select, update
 from qianxun.engine import Engine
 from qianxun.errors import ModelUnavailable
 from qianxun.index.embedded import EmbeddedIndex
+from qianxun.pipelines import upkeep
+from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.upkeep import Verdict
 from qianxun.records import chunks, outbox
 from qianxun.records.schema import KnowledgeBaseRow, VectorRow
@@ -388,6 +390,31 @@ def test_verify_raises_no_false_alarm_under_writes(tmp_path: Path) -> None:
             await writing
             assert seen <= {"waiting"}
             assert (await engine.verify(kb)).is_clean
+
+    asyncio.run(story())
+
+
+def test_verify_reads_the_facts_of_what_came_while_it_read_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that never pauses: chunks enter the index after each reading, and before the look that would miss
+    their facts."""
+    read, came = upkeep.read_unread, iter(range(100))
+
+    async def story() -> None:
+        await fill(tmp_path)
+        async with opened(tmp_path) as (engine, kb):
+
+            async def read_and_write(base: OpenBase) -> int:
+                number = await read(base)
+                if not base.indexing.locked():
+                    await engine.add_documents(kb, [doc(f"新{next(came)}", "新参保人的登记办法")])
+                return number
+
+            monkeypatch.setattr(upkeep, "read_unread", read_and_write)
+            verdict = await engine.verify(kb)
+            assert verdict.is_clean, verdict
+            assert verdict.documents > len(TOPICS)
 
     asyncio.run(story())
 

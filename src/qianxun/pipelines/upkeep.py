@@ -151,9 +151,11 @@ async def verify(base: OpenBase) -> Verdict:
         if is_wanted(base):
             await read_unread(base)
         async with base.indexing:  # the index stands still; the records are read in one transaction
+            if is_wanted(base):
+                await read_unread(base)  # of the few chunks that entered the index since: from here on none does
             held = await asyncio.to_thread(_look, base)
             findings = (*held.findings, *await _check_index(base, held))
-        if not held.waiting and not held.unread:
+        if not held.waiting:
             break
     return Verdict(base.about.name, held.tally.get("indexed", 0), held.tally["chunks"], findings)
 
@@ -165,7 +167,6 @@ class _Held:
 
     findings: tuple[Finding, ...]
     waiting: int
-    unread: int  # chunks without facts, where there should be some
     served: Keys
     asked: Keys
     tally: Mapping[str, int]
@@ -180,7 +181,7 @@ def _look(base: OpenBase) -> _Held:
         findings = tuple(_waiting(waiting) if waiting else _check_chunks(base, tx, unread))
         damage = (Finding("corrupt", 1, detail=problem) for problem in database.integrity_problems(tx))
         served, asked = chunks.served_keys(tx, base.id), pairs.served_keys(tx, base.id)
-        return _Held((*damage, *findings), waiting, unread, served, asked, listing.tally(tx, base.id))
+        return _Held((*damage, *findings), waiting, served, asked, listing.tally(tx, base.id))
 
 
 def _waiting(count: int) -> Iterator[Finding]:
