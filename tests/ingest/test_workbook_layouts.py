@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import xlsxwriter
 
+from qianxun.errors import Unreadable
 from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.parse import parse
 from qianxun.ingest.parse.number_format import shown_number
@@ -186,3 +187,20 @@ def test_amounts_in_two_currencies_are_not_one_column_of_numbers(tmp_path: Path)
     book.close()
     (table,) = tables(parse(tmp_path / "a.xlsx", ParseLimits()))
     assert [row[1] for row in table.rows] == ["¥5.00", "$5.00"]
+
+
+def test_an_empty_sheet_costs_nothing(tmp_path: Path) -> None:
+    """Excel used to give a new workbook three sheets, and most people fill only the first."""
+    book = xlsxwriter.Workbook(str(tmp_path / "a.xlsx"))
+    for name in ("Sheet1", "Sheet2", "Sheet3"):
+        book.add_worksheet(name)
+    for r, row in enumerate([["姓名", "分数"], ["张三", 90]]):
+        book.get_worksheet_by_name("Sheet1").write_row(r, 0, row)
+    book.close()
+    (table,) = tables(parse(tmp_path / "a.xlsx", ParseLimits()))
+    assert table.rows == (("张三", 90),)
+
+
+def test_an_empty_workbook_says_that_it_is(tmp_path: Path) -> None:
+    with pytest.raises(Unreadable, match="没有可收录的文字"):
+        read(tmp_path, [])

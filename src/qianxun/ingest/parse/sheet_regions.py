@@ -45,7 +45,7 @@ def regions(cells: Mapping[tuple[int, int], Cell]) -> list[Region]:
 def _separate(whole: list[At]) -> list[list[At]]:
     """Cuts along empty rows, then along empty columns, until nothing can be cut."""
     done: list[list[At]] = []
-    stack = [(whole, 0, False)]
+    stack = [(whole, 0, False)] if whole else []
     while stack:
         part, axis, stuck = stack.pop()
         pieces = _cut(part, axis)
@@ -55,7 +55,7 @@ def _separate(whole: list[At]) -> list[list[At]]:
             stack.append((part, 1 - axis, True))
         elif len(peeled := _peeled(part)) > 1:
             stack.extend((piece, 1, False) for piece in reversed(peeled))
-        elif part:
+        else:
             done.append(part)
     return done
 
