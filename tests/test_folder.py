@@ -34,6 +34,12 @@ def test_a_second_process_is_told_who_owns_the_folder(tmp_path: Path) -> None:
             pass
 
 
+def test_a_second_engine_of_the_same_process_is_told_to_share_the_first(tmp_path: Path) -> None:
+    with owned(tmp_path), pytest.raises(FolderInUse, match="本进程") as told, owned(tmp_path):
+        pass
+    assert "create_query_workflow(engine)" in told.value.hint
+
+
 def test_a_folder_that_cannot_be_written_is_an_error_with_advice(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("不是目录")
     with pytest.raises(BadInput, match="--data"), owned(tmp_path / "file" / "data"):

@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("example_library",),
     ("example_search",),
     ("engine",),
-    ("blocking",),
+    ("blocking", "shared_engine"),
     ("service",),
     ("client",),  # speaks the service's language: its shapes and filters
     ("workflow", "integrations", "console", "cli"),

@@ -1,4 +1,4 @@
-"""One process owns a data folder; the second one is told who."""
+"""One engine of one process owns a data folder; the second one is told who."""
 
 from __future__ import annotations
 
@@ -53,6 +53,12 @@ def _lock(handle: int, folder: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
+        if _pid(handle) == os.getpid():
+            raise FolderInUse(
+                f"数据目录 {folder} 已经由本进程打开",
+                hint="把打开的那个 engine 交给要用它的地方，如 create_query_workflow(engine)、"
+                "RAGAnythingAdapter(engine)；或等它关上（async with 结束）再打开",
+            ) from error
         raise FolderInUse(
             f"数据目录 {folder} 正被另一个进程使用：{_owner(handle)}",
             hint="等它结束，或换一个目录（--data DIR）；若它是服务，请用 --url 连接它",
@@ -74,6 +80,15 @@ def _without_secrets(command: str) -> str:
     """Whoever may read the folder may read who owns it, but no password of a database and no key."""
     command = re.sub(r"(://[^:/?#\s]*):\S*@", r"\1:******@", command)
     return re.sub(r"(password=|--key[= ])[^\s&]*", r"\1******", command, flags=re.IGNORECASE)
+
+
+def _pid(handle: int) -> int | None:
+    """Of the owner, where that is a process of this machine."""
+    try:
+        owner = json.loads(os.pread(handle, 4096, 0))
+        return int(owner["pid"]) if owner["host"] == socket.gethostname() else None
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _owner(handle: int) -> str:

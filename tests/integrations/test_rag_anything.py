@@ -11,7 +11,7 @@ import pytest
 from qianxun import RAGAnythingAdapter
 from qianxun.answer_types import QUERY_MODES
 from qianxun.engine import Engine
-from qianxun.errors import BadInput, BadSettings
+from qianxun.errors import BadInput, BadSettings, FolderInUse
 from qianxun.integrations.rag_anything import AdapterConfig, read_config
 from tests.integrations.material import filled
 
@@ -42,6 +42,37 @@ def test_a_folder_is_opened_on_first_use_and_let_go(tmp_path: Path) -> None:
             assert len({each.answer for each in told}) == 1
         async with Engine.open(tmp_path, background=False) as engine:
             assert len(await engine.knowledge_bases()) == 1
+
+    asyncio.run(main())
+
+
+def test_adapters_of_one_folder_share_it_until_the_last_is_closed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Engine.open(tmp_path, background=False) as engine:
+            await filled(engine)
+        first = RAGAnythingAdapter({"working_dir": tmp_path / "x" / "..", "graph_id": "graph-123"})
+        async with RAGAnythingAdapter(str(tmp_path)) as second:
+            told = await asyncio.gather(*(each.query("胰岛素是什么", mode="local") for each in (first, second)))
+            assert told[0].answer == told[1].answer
+            await first.aclose()
+            await first.aclose()  # gives back no more than it took
+            assert (await second.query("胰岛素是什么", mode="local")).answer == told[0].answer
+        async with Engine.open(tmp_path, background=False):
+            pass
+
+    asyncio.run(main())
+
+
+def test_a_folder_that_could_not_be_opened_is_tried_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        adapter = RAGAnythingAdapter(tmp_path)
+        async with Engine.open(tmp_path, background=False) as engine:
+            await filled(engine)
+            with pytest.raises(FolderInUse, match="本进程") as told:
+                await adapter.query("胰岛素是什么")
+            assert "RAGAnythingAdapter(engine)" in told.value.hint
+        async with adapter:
+            assert (await adapter.query("胰岛素是什么")).answer
 
     asyncio.run(main())
 

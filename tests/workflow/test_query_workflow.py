@@ -15,6 +15,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from qianxun.engine import Engine
 from qianxun.errors import BadQuery, NotFound
+from qianxun.integrations.rag_anything import RAGAnythingAdapter
 from qianxun.pipelines import answer as steps
 from qianxun.settings import load
 from qianxun.types import Eq
@@ -283,6 +284,26 @@ def test_without_an_engine_workflows_share_the_folder_and_let_go_of_it(
     answers = asyncio.run(asked()) + asyncio.run(asked())  # in two loops, one after the other
     assert len(set(answers)) == 1
     asyncio.run(made())  # nobody owns the folder any more
+
+
+def test_without_an_engine_a_workflow_shares_the_folder_with_adapters(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def made() -> None:
+        async with library(folder):
+            pass
+
+    async def asked() -> None:
+        workflow = create_query_workflow()
+        async with RAGAnythingAdapter({"working_dir": folder, "graph_id": "医学"}) as adapter:
+            by_workflow = await workflow.ainvoke(QUESTION)
+            assert (await adapter.query(QUESTION["query"])).answer == by_workflow["answer"]
+        assert (await workflow.ainvoke(QUESTION))["answer"] == by_workflow["answer"]  # it keeps the folder
+
+    asyncio.run(made())
+    monkeypatch.setenv("QIANXUN_DATA", str(folder))
+    asyncio.run(asked())
+    asyncio.run(made())
 
 
 @pytest.mark.parametrize("query", [SYMPTOMS, "胸片的价格是多少", "总结一下这些资料", "火星基地的驻留人数是多少？"])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
@@ -18,12 +17,14 @@ from qianxun.answer_types import Answer, QueryMode
 from qianxun.engine import Engine
 from qianxun.errors import BadInput, BadSettings
 from qianxun.integrations.hybrid_retriever import GraphId, base_of
+from qianxun.settings import load
+from qianxun.shared_engine import shared_engines
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterConfig:
     """``engine`` is one that somebody else has opened and closes; otherwise one over ``working_dir`` is opened on first
-    use (without it, over the folder of the settings)."""
+    use (without it, over the folder of the settings), and shared with others on the same loop who bring none."""
 
     working_dir: str | Path | None = None
     graph_id: GraphId | None = None  # the name or id of a knowledge base; None: the only one
@@ -36,8 +37,7 @@ class AdapterConfig:
 class _OfLoop:
     loop: asyncio.AbstractEventLoop
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
-    owned: AsyncExitStack = field(default_factory=AsyncExitStack)
-    engine: Engine | None = None
+    taken: tuple[Engine, Path] | None = None  # and its folder
 
 
 class RAGAnythingAdapter:
@@ -64,12 +64,13 @@ class RAGAnythingAdapter:
         return await self.query(text, mode, multimodal_content=multimodal_content, **options)
 
     async def aclose(self) -> None:
-        """Lets the folder go, where this adapter has opened it. The next query would open it again."""
+        """Lets the folder go, unless others use it or it was given. The next query would open it again."""
         own, self._of = self._of, None
         if own is not None and own.loop is asyncio.get_running_loop():
             async with own.opening:
-                own.engine = None
-                await own.owned.aclose()
+                taken, own.taken = own.taken, None
+                if taken is not None:
+                    await shared_engines().give_back(taken[1])
 
     async def __aenter__(self) -> Self:
         await self._opened()
@@ -83,9 +84,11 @@ class RAGAnythingAdapter:
             return self.config.engine
         own = self._here()
         async with own.opening:
-            if own.engine is None:
-                own.engine = await own.owned.enter_async_context(Engine.open(self.config.working_dir))
-            return own.engine
+            if own.taken is None:
+                folder = self.config.working_dir
+                settings = load(arguments={"data": None if folder is None else str(folder)})
+                own.taken = await shared_engines().take(settings), settings.folder
+            return own.taken[0]
 
     def _here(self) -> _OfLoop:
         """What was opened on this loop. An engine ends with the loop that it was opened on."""

@@ -31,7 +31,7 @@ from qianxun.pipelines.answer_state import AnswerState
 from qianxun.pipelines.answering import Answering
 from qianxun.pipelines.plain_values import plain
 from qianxun.settings import Settings, load
-from qianxun.workflow.own_engine import own_engines
+from qianxun.shared_engine import shared_engines
 from qianxun.workflow.query_state import INPUTS, KEPT, KNOWN, RESULT, answered, asked, filter_of, known, restored
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def create_query_workflow(
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """A compiled graph; ``compiling`` is handed to LangGraph's ``compile`` (``interrupt_before``, ``store`` …).
 
-    Without an ``engine`` the folder of the settings is opened on first use, and closed when the event loop ends.
+    Without an ``engine`` the folder of the settings is opened on first use, and closed when the event loop ends; all
+    who bring none share it. Where it is open already, as in ``async with Engine.open()``, that engine is to be given.
     Raises MissingExtra without LangGraph.
     """
     graph_of, start, end, once = _langgraph()
@@ -114,14 +115,14 @@ class _Nodes:
         return answered(after, before, answer)
 
     async def _answering(self, state: State) -> Answering:
-        engine = self._engine or await self._own_engine()
+        engine = self._engine or await self._shared_engine()
         request = state["request"]
         base = await _base(engine, state.get("graph_id"))
         return await engine.answering(base, top_k=request["top_k"], where=filter_of(request))
 
-    async def _own_engine(self) -> Engine:
+    async def _shared_engine(self) -> Engine:
         self._settings = self._settings or load()
-        return await own_engines().get(self._settings)
+        return await shared_engines().keep(self._settings)
 
 
 async def _base(engine: Engine, graph_id: Any) -> int:
