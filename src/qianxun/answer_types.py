@@ -95,6 +95,7 @@ class TraceStep:
     form: str  # rules | model:<name>
     said: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    start: float = field(default=0.0, compare=False)  # by this process's `time.perf_counter`; 0: not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,13 +26,13 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from qianxun import Document, Engine
 from qianxun.errors import MissingExtra, RecallFailed
-from qianxun.service.metrics import Metrics
+from qianxun.service.metrics import AnswerTime, Metrics
 from qianxun.service.spans import Spans, open_spans
 from qianxun.service.tracing import Traced
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.pipelines.layered_recalls import TEXTS
 from tests.service.served import running
-from tests.service.watched import SPAN, TRACE, TRACEPARENT, client, small_app
+from tests.service.watched import SPAN, TRACE, TRACEPARENT, client, real_app, small_app
 
 QUERY = "医保报销比例是多少"
 
@@ -183,6 +183,46 @@ def test_the_layers_that_ran_lie_in_their_search_and_one_that_failed_is_an_error
     assert (found["search_tables"].attributes or {})["rag.degraded"] == ("expansion",)
     assert [span.name for span in spans if span.status.status_code is StatusCode.ERROR] == ["layer.expansion"]
     assert not any("医保" in span.to_json() or "住院" in span.to_json() for span in spans)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_steps_of_an_answer_lie_in_it_and_those_of_a_search_in_theirs(
+    kept: Kept, tmp_path: Path, stream: bool
+) -> None:
+    async def work() -> None:
+        async with real_app(tmp_path, HashEmbedding(), kept.spans) as (engine, app), client(app) as asking:
+            base = await engine.create_knowledge_base("医保", model="fake-64")
+            await engine.add_documents(base.id, [Document("a", "医保报销比例为八成。")])
+            told = await asking.post(f"/v1/query/{base.id}", json={"query": QUERY, "stream": stream})
+            assert "八成" in told.text
+
+    asyncio.run(work())
+    found = kept.finished()
+    request, answer = found["POST /v1/query/{knowledge_base_id}"], found["answer"]
+    assert (answer.parent and answer.parent.span_id) == request.context.span_id
+    assert _within(answer, request)
+    for name in ("analyze_query", "route_query", "retrieve", "grade_documents", "generate_answer"):
+        assert (found[name].parent and found[name].parent.span_id) == answer.context.span_id  # type: ignore[union-attr]
+        assert _within(found[name], answer), name
+        assert found[name].attributes == {"rag.by": "rules"}
+    searched = found["recall.keyword"]
+    assert (searched.parent and searched.parent.span_id) == found["retrieve"].context.span_id
+    assert _within(searched, found["retrieve"])
+    about = dict(answer.attributes or {})
+    assert (about.pop("rag.first_word_ms", None) is not None) == stream
+    expected = {"rag.mode": "mix", "rag.outcome": "done", "rag.form": "extractive", "rag.sources": 1, "rag.flags": 0}
+    assert about == {**expected, "rag.degraded": ()}
+    assert not any("医保" in span.to_json() for span in found.values())
+
+
+def test_a_question_that_was_never_answered_is_an_error_without_steps(kept: Kept) -> None:
+    opened = kept.spans.begin(None)
+    kept.spans.asked(AnswerTime("mix", "failed", 0.5))
+    kept.spans.end(opened, "POST", "/v1/query/{knowledge_base_id}", 503)
+    found = kept.finished()
+    assert set(found) == {"POST /v1/query/{knowledge_base_id}", "answer"}
+    assert found["answer"].status.status_code is StatusCode.ERROR
+    assert found["answer"].attributes == {"rag.mode": "mix", "rag.outcome": "failed"}
 
 
 def test_an_answer_from_the_cache_took_no_steps(tmp_path: Path) -> None:

@@ -278,4 +278,4 @@ def finished(state: AnswerState, seconds: float) -> Answer:
 
 def _told(state: AnswerState, node: str, step: Step, started: float) -> AnswerState:
     seconds = time.perf_counter() - started
-    return state.told(TraceStep(node, step.form, step.said, seconds), step.degraded)
+    return state.told(TraceStep(node, step.form, step.said, seconds, started), step.degraded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
@@ -17,7 +17,7 @@ from qianxun.service.answer_shapes import written_answer, written_event
 from qianxun.service.answers import Answer, answered, failure, problems, speaks_english, status_of
 from qianxun.service.context import BaseId, TenantEngine, answer_turn, trace_id
 from qianxun.service.event_stream import Written, begun
-from qianxun.service.metrics import AnswerTime, Metrics
+from qianxun.service.metrics import AnswerTime
 from qianxun.service.query_shapes import Answered, Question
 from qianxun.service.turns import ClientLeft
 
@@ -168,9 +168,8 @@ class Telling:
 
     def note(self, answer: GivenAnswer | None, outcome: str) -> None:
         """No text of anybody: words from closed sets, and times."""
-        metrics: Metrics = self.request.app.state.metrics
-        seconds = time.perf_counter() - self.started
-        metrics.asked(AnswerTime(self.mode, outcome, seconds, answer, self.first_word))
+        asked: Callable[[AnswerTime], None] = self.request.app.state.asked
+        asked(AnswerTime(self.mode, outcome, time.perf_counter() - self.started, answer, self.first_word))
         about: dict[str, object] = {"mode": answer.mode if answer else self.mode, "outcome": outcome}
         if answer is not None:
             about |= {"form": answer.form, "sources": len(answer.sources)}

@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry: a request, the search in it, the search's steps. No text of anybody is in them.
+"""Spans for OpenTelemetry: a request, the search or the answer in it, their steps. No text of anybody is in them.
 
 Where spans go, which are kept and under which service's name is said by OpenTelemetry's own variables, which its SDK
 reads: ``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_TRACES_SAMPLER``, ``OTEL_SERVICE_NAME`` …
@@ -10,14 +10,16 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from qianxun.errors import MissingExtra
-from qianxun.service.metrics import OTHER
+from qianxun.service.metrics import OTHER, AnswerTime
 from qianxun.service.trace_ids import Parent, trace_id
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span
 
+    from qianxun.answer_types import Answer, TraceStep
     from qianxun.pipelines.layered import LayeredRecall
     from qianxun.pipelines.steps import Recalled
 
@@ -103,6 +105,38 @@ class Spans:
             part.end(first + _nanoseconds(run.seconds))
         span.end(self._now())
 
+    def asked(self, done: AnswerTime) -> None:
+        """A question, the steps to its answer and those of the searches, below the span that is the current one."""
+        from opentelemetry import trace
+
+        if not trace.get_current_span().is_recording():
+            return
+        walked = [step for step in done.answer.trace if step.start] if done.answer is not None else []
+        started = min([time.perf_counter() - done.seconds, *(step.start for step in walked)])
+        begun = self._epoch + _nanoseconds(started)
+        span = self._tracer.start_span("answer", start_time=begun, attributes=_about_answer(done))
+        if done.outcome == "failed":
+            span.set_status(trace.StatusCode.ERROR)
+        below = trace.set_span_in_context(span)
+        for step in walked:
+            self._walked(step, done.answer, below)
+        span.end(self._now())
+
+    def _walked(self, step: TraceStep, answer: Answer | None, below: Context) -> None:
+        from opentelemetry import trace
+
+        first = self._epoch + _nanoseconds(step.start)
+        told = {"rag.by": "rules" if step.form == "rules" else "model"}
+        span = self._tracer.start_span(step.node, below, start_time=first, attributes=told)
+        inside = trace.set_span_in_context(span)
+        for part in answer.steps if answer is not None and step.node == "retrieve" else ():
+            if step.start <= part.start < step.start + step.seconds:
+                begun = self._epoch + _nanoseconds(part.start)
+                told_of_part = {"rag.count": part.count}
+                within = self._tracer.start_span(part.name, inside, start_time=begun, attributes=told_of_part)
+                within.end(begun + _nanoseconds(part.seconds))
+        span.end(first + _nanoseconds(step.seconds))
+
     def _now(self) -> int:
         """The time of day by the clock of the steps, so that what lies in a span lies in it to the microsecond."""
         steady = time.perf_counter_ns()
@@ -165,6 +199,21 @@ def _attributes(done: Recalled) -> dict[str, Any]:
             "rag.results": len(answer.found),
             "rag.from_cache": answer.from_cache,
             "rag.tier": answer.tier or "",
+            "rag.degraded": tuple(sorted({each.part for each in answer.degraded})),
+        }
+    return told
+
+
+def _about_answer(done: AnswerTime) -> dict[str, Any]:
+    told: dict[str, Any] = {"rag.mode": done.mode, "rag.outcome": done.outcome}
+    if done.first_word is not None:
+        told["rag.first_word_ms"] = round(done.first_word * 1e3, 2)
+    if (answer := done.answer) is not None:
+        told |= {
+            "rag.mode": answer.mode,
+            "rag.form": answer.form,
+            "rag.sources": len(answer.sources),
+            "rag.flags": len(answer.flags),
             "rag.degraded": tuple(sorted({each.part for each in answer.degraded})),
         }
     return told

@@ -1,4 +1,4 @@
-"""What is watched while the service runs: its requests, the engine's searches and index work."""
+"""What is watched while the service runs: its requests, the engine's searches, answers and index work."""
 
 from __future__ import annotations
 
@@ -26,9 +26,15 @@ def watch(app: FastAPI, engine: Engine, spans: Spans | None = None) -> None:
         if spans is not None:
             spans.climbed(done)
 
+    def asked(done: metrics.AnswerTime) -> None:
+        numbers.asked(done)
+        if spans is not None:
+            spans.asked(done)
+
     engine.hooks.recalled = recalled
     engine.hooks.climbed = climbed
     engine.hooks.indexed = numbers.indexed
     app.state.metrics = numbers
+    app.state.asked = asked  # by the route that answers: it knows when the first word and the last were told
     app.include_router(metrics.routes())
     app.add_middleware(Traced, metrics=numbers, spans=spans)
