@@ -122,6 +122,12 @@ def test_a_missing_or_foreign_file_is_an_error(tmp_path: Path) -> None:
         load(tmp_path / "gbk.yaml", environment={})
 
 
+def test_an_empty_data_folder_is_not_the_current_one(tmp_path: Path) -> None:
+    for told in ({"environment": {}, "arguments": {"data": " "}}, {"environment": {"QIANXUN_DATA": ""}}):
+        with pytest.raises(BadSettings, match="data 是空的"):
+            load(folder=tmp_path, **told)
+
+
 def test_lists_of_the_environment_are_parted_by_what_their_items_do_not_hold() -> None:
     folders = os.pathsep.join(["/a b", "/c"])
     found = load(

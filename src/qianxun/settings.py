@@ -350,6 +350,8 @@ def _with(settings: Settings, name: str, value: Any, origin: str) -> Settings:
     if bounds is not None and not bounds.hold(typed):
         raise BadSettings(f"设置 {name} 的值 {value!r} 不对（来自{origin}）", hint=f"应在 {bounds} 之间")
     origins = {**settings.origins, name: origin}
+    if name == "data" and not typed.strip():  # a variable that was never set, say: the current folder was not meant
+        raise BadSettings(f"设置 data 是空的（来自{origin}）", hint="写明数据目录，或去掉它：默认是 ./qianxun-data")
     if not key:
         return replace(settings, data=typed, origins=origins)
     part = replace(getattr(settings, section), **{key: typed})

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import sqlite3
 from pathlib import Path
 
@@ -90,8 +91,21 @@ def test_a_damaged_database_is_one_line_and_doctor_sees_it(handbook: Run, tmp_pa
     (tmp_path / "qianxun-data" / "qianxun.db").write_bytes(b"not a database at all" * 500)
     told = handbook("doctor", "--json")
     assert told.code == 1
-    assert told.json["trouble"]
+    assert "已损坏" in told.json["trouble"]
+    assert "还没有" not in handbook("doctor").out, "as if there had never been anything in it"
     failed = handbook("kb", "list")
     assert failed.code == 1
-    assert "not a database" in failed.err
+    assert "已损坏" in failed.err
+    assert "备份" in failed.err
     assert "Traceback" not in failed.err
+
+
+def test_doctor_goes_on_where_an_index_is_somebody_elses(handbook: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("qianxun.cli.health.unsealed", refused)  # a test that runs as root may read everything
+    told = handbook("doctor", "--json")
+    assert told.code == 1
+    assert "没有权限" in told.json["trouble"]
+    assert "属主" in told.json["trouble"]

@@ -78,6 +78,11 @@ def _explain(error: QianxunError, as_json: bool) -> int:
 
 
 def _unforeseen(error: Exception) -> QianxunError:
+    from qianxun.records.disk import trouble
+
+    if (disk := trouble(error)) is not None:
+        message, hint = disk
+        return QianxunError(message, hint=hint)
     told = str(error).strip().splitlines()
     reason = f"{type(error).__name__}：{told[0]}" if told else type(error).__name__
     return QianxunError(

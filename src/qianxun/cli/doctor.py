@@ -66,7 +66,9 @@ def _show(
         sign = _sign(bool(model["folder"]), missing="red" if model["in_use"] else "dim")
         console.print(f"  {sign} {model['name']}  {escape(where)}{chosen}", soft_wrap=True)
     _title(console, say("知识库", "knowledge bases"))
-    if not health.bases:
+    if health.trouble:
+        console.print("  " + say("看不到，见上面的“数据目录”", "out of sight: see “data folder” above"))
+    elif not health.bases:
         console.print(say("  还没有：qianxun kb create NAME", "  none yet: qianxun kb create NAME"))
     for base in health.bases:
         console.print(f"  {_sign(not base.trouble, missing='red')} {_base(base)}", soft_wrap=True)

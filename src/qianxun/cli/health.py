@@ -21,6 +21,7 @@ from qianxun.index.extents import load_state, unsealed
 from qianxun.indexes import index_folder
 from qianxun.records import bases, listing, outbox
 from qianxun.records.database import connect
+from qianxun.records.disk import trouble
 from qianxun.records.ownership import identity
 from qianxun.settings import Settings
 from qianxun.storage import database_url, reach
@@ -78,13 +79,13 @@ class Health:
 
 def examine(settings: Settings) -> Health:
     folder = settings.folder
-    trouble = ""
+    failure = ""
     found: tuple[BaseHealth, ...] = ()
     if has_records(settings):
         try:
             found = _bases(settings)
-        except (QianxunError, SQLAlchemyError) as error:
-            trouble = say(f"读不了数据库：{error}", f"The database cannot be read: {error}").splitlines()[0]
+        except (QianxunError, SQLAlchemyError, OSError) as error:
+            failure = _reason(error)
     return Health(
         version=version("qianxun"),
         python=platform.python_version(),
@@ -93,10 +94,15 @@ def examine(settings: Settings) -> Health:
         exists=folder.is_dir(),
         megabytes=_bytes(folder) / 1e6,
         owner=owner_of(folder),
-        trouble=trouble,
+        trouble=failure,
         extras=tuple(Extra(name, _installed(modules), *gives) for name, modules, *gives in EXTRAS),
         bases=found,
     )
+
+
+def _reason(error: Exception) -> str:
+    told = "　".join(trouble(error) or ()) or str(error).splitlines()[0]
+    return say(f"读不了记录或索引：{told}", f"The records or an index cannot be read: {told}")
 
 
 def _installed(modules: tuple[str, ...]) -> bool:
@@ -104,12 +110,12 @@ def _installed(modules: tuple[str, ...]) -> bool:
 
 
 def _bytes(folder: Path) -> int:
-    """Files may vanish under a running process: those count nothing."""
+    """Files may vanish under a running process, or be somebody else's: those count nothing."""
     total = 0
     for path in folder.rglob("*"):
         try:
             total += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError):
             continue
     return total
 

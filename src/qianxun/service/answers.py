@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from fastapi import Request, Response
@@ -37,12 +35,12 @@ from qianxun.errors import (
     Unauthorized,
     UnsupportedFile,
 )
+from qianxun.records.disk import is_disk_full
 from qianxun.service.filters import BadFilterField
 
 T = TypeVar("T")
 
 RETRY_SECONDS: Final = 1
-POSTGRES_DISK_FULL: Final = "53100"
 FIELDS: Final = 20  # of one body that are told
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 LONGEST: Final = 200  # characters of a caller's own text in an answer
@@ -251,23 +249,6 @@ def unforeseen(error: Exception, trace_id: str) -> Response:
     if isinstance(error, OperationalError | InterfaceError):
         return problem(503, "数据库暂时不可用", "records_unavailable", hint="稍后重试")
     return problem(500, "服务内部出错", hint="请把 trace_id 告诉管理员，凭它查日志", trace_id=trace_id)
-
-
-def is_disk_full(error: BaseException) -> bool:
-    return any(
-        (isinstance(each, OSError) and each.errno in (errno.ENOSPC, errno.EDQUOT))
-        or (isinstance(each, sqlite3.Error) and getattr(each, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL)
-        or getattr(each, "sqlstate", None) == POSTGRES_DISK_FULL
-        for each in _causes(error)
-    )
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 # ── fields ───────────────────────────────────────────────────────────────────────────────────────

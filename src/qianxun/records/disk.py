@@ -1,0 +1,68 @@
+"""What can be wrong with the disk under the data, or with the file of the records: said so that people can mend it."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from typing import Final
+
+POSTGRES_DISK_FULL: Final = "53100"
+_PRIMARY: Final = 0xFF  # SQLite's extended codes have the primary one in their last byte
+
+_FULL: Final = ("磁盘已满，没有写入", "腾出空间后重试；此前存好的都在")
+_OWNED: Final = "用建立数据目录的那个用户运行，或改正目录与其中文件的属主和权限；磁盘若是只读的，先改为可写"
+_DAMAGED: Final = (
+    "数据库文件 qianxun.db 已损坏",
+    "先停下用它的进程，把整个数据目录复制一份留底，再从备份恢复 qianxun.db（旧的 -wal、-shm 一并移走）；索引会自动重建",
+)
+_OF_SQLITE: Final = {
+    sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_IOERR: (
+        "读写数据库文件时磁盘出错：多半是满了",
+        "看看数据目录所在的磁盘还有没有空间（df）；有空间就检查磁盘与系统日志",
+    ),
+    sqlite3.SQLITE_READONLY: ("数据库文件不能写入", _OWNED),
+    sqlite3.SQLITE_CANTOPEN: ("打不开数据库文件", _OWNED),
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_NOTADB: _DAMAGED,
+    sqlite3.SQLITE_BUSY: ("数据库正被另一个进程写入，等了 10 秒", "稍后重试"),
+}
+
+
+def is_disk_full(error: BaseException) -> bool:
+    return any(
+        _is_no_space(each)
+        or _code(each) == sqlite3.SQLITE_FULL
+        or getattr(each, "sqlstate", None) == POSTGRES_DISK_FULL
+        for each in _causes(error)
+    )
+
+
+def trouble(error: BaseException) -> tuple[str, str] | None:
+    """What is wrong and what to do about it; None where it is neither the disk nor the file."""
+    if is_disk_full(error):
+        return _FULL
+    for each in _causes(error):
+        if (told := _OF_SQLITE.get(_code(each))) is not None:
+            return told
+        if isinstance(each, OSError) and each.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            return f"没有权限读写 {each.filename or '文件'}", _OWNED
+    return None
+
+
+def _is_no_space(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def _code(error: BaseException) -> int:
+    code = getattr(error, "sqlite_errorcode", 0) if isinstance(error, sqlite3.Error) else 0
+    return int(code) & _PRIMARY
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
