@@ -109,6 +109,32 @@ def test_a_stream_ends_in_the_answer_that_is_given_whole(size: int) -> None:
     assert done.answer == AnswerGenerator(Says(REPLY)).generate("问", CONTEXT)
 
 
+THOUGHTS = "先看资料[1]：收入增长了，可以说增长20%。[1]\n</think>\n\n"
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_thoughts_that_a_reply_only_closes_are_no_part_of_the_answer(size: int) -> None:
+    generator, expected = AnswerGenerator(Says(THOUGHTS + REPLY, size)), AnswerGenerator(Says(REPLY))
+    whole, plain = generator.generate("糖尿病的症状？", CONTEXT), expected.generate("糖尿病的症状？", CONTEXT)
+    assert (whole.answer, whole.sources, whole.citations) == (plain.answer, plain.sources, plain.citations)
+    assert whole.flags[0].reason.startswith("模型作答之前的思考")
+    assert whole.flags[1:] == plain.flags
+    events = list(generator.stream("糖尿病的症状？", CONTEXT))
+    assert events[-1] == Done(whole)
+    unsaid = next(each for each in events if isinstance(each, SentenceCited) and whole.flags[0] in each.flags)
+    before = "".join(each.text for each in events[: events.index(unsaid)] if isinstance(each, Token))
+    assert (unsaid.citation.start, unsaid.citation.end) == (0, len(before))
+    assert _is_sound(whole)
+
+
+def test_a_model_that_only_thinks_leaves_the_passages_own_sentences() -> None:
+    for model in (Says(THOUGHTS), Says(THOUGHTS + "糖尿", fails_after=len(THOUGHTS))):
+        last = list(AnswerGenerator(model).stream("糖尿病的主要症状是什么？", CONTEXT))[-1]
+        assert isinstance(last, Done | Failed)
+        assert last.answer.form == "extractive"
+        assert "多饮" in last.answer.answer
+
+
 def test_a_model_that_cannot_stream_is_streamed_whole() -> None:
     done = list(AnswerGenerator(SaysWhole()).stream("问", CONTEXT))[-1]
     assert isinstance(done, Done)

@@ -251,6 +251,16 @@ def test_a_bad_reply_is_refused(raw: bytes) -> None:
         assert len(service.requests) == 1
 
 
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+def test_a_service_that_knows_no_streams_may_run_out_of_room_too(finish: str) -> None:
+    said = {"choices": [{"message": {"content": "半句"}, "finish_reason": finish}]}
+    with remote(Reply(raw=json.dumps(said).encode())) as (model, _):
+        told, error = read(model)
+    assert told == "半句"
+    assert isinstance(error, BadModelReply)
+    assert "没有写完" in str(error)
+
+
 def test_a_reply_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_module, "LARGEST_REPLY", 1000)
     with remote(Reply(pieces=("长" * 100 for _ in count()))) as (model, service):

@@ -15,6 +15,7 @@ import pytest
 from qianxun.answer_types import Done, Failed, SourcesFound, Token
 from qianxun.models import ChatEndpoint
 from qianxun.models.chat import RemoteChat
+from qianxun.pipelines.model_step import read_object
 from tests.models.chat_service import ChatService, Reply, Request, chat_service
 from tests.pipelines.answers_base import Asking, forms, is_sound, said
 
@@ -386,3 +387,7 @@ def test_half_a_character_of_a_models_harms_nobody(asking: Asking, script: Scrip
     repr((answer.answer, answer.trace, answer.degraded)).encode()
     json.dumps([dict(each.said) for each in answer.trace], ensure_ascii=False).encode()
     answer.answer.encode()
+
+
+def test_the_object_of_a_step_stands_behind_the_thoughts() -> None:
+    assert read_object('先想：{"enough": 还不知道}\n</think>\n\n{"enough": true}') == {"enough": True}

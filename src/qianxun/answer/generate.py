@@ -32,10 +32,12 @@ from qianxun.answer_types import (
 )
 from qianxun.errors import ModelError
 from qianxun.ports import ChatModel, never
+from qianxun.thinking import Unsaid, told_apart
 from qianxun.types import Degraded, Message
 
 LONGEST_REPLY: Final = 100_000  # characters; what comes after is not read
 _SHOWN_QUESTION: Final = 80
+_SHOWN_THOUGHTS: Final = 200
 _HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
@@ -211,7 +213,7 @@ class _Draft:
         self._passages = given.passages
         self._query = query
         self._is_direct = is_direct
-        self._reader = CitationReader([each.number for each in given.passages])
+        self._reader = self._new_reader()
         self._shown = Written()
         self.written = Written()
         self.is_begun = False
@@ -220,7 +222,11 @@ class _Draft:
         """What is to be shown, piece by piece. A model that fails in the midst is told after what came before it."""
         left = LONGEST_REPLY
         try:
-            for piece in pieces:
+            for piece in told_apart(pieces):
+                if piece is Unsaid.BEFORE:
+                    yield from self._unsaid()
+                    left = LONGEST_REPLY
+                    continue
                 yield from self._events(self._reader.feed(piece[:left]))
                 left -= len(piece)
                 if left <= 0:
@@ -231,6 +237,17 @@ class _Draft:
         finally:
             _close(pieces)
         yield from self._events(self._reader.close())
+
+    def _new_reader(self) -> CitationReader:
+        return CitationReader([each.number for each in self._passages])
+
+    def _unsaid(self) -> Iterator[AnswerEvent]:
+        """What was read so far were the model's thoughts: they were shown by then, and the answer is without them."""
+        yield from self._events(self._reader.close())
+        shown = self._shown.text
+        flag = Flag("dropped", shown.strip()[:_SHOWN_THOUGHTS], "模型作答之前的思考，不是回答，已去掉")
+        yield SentenceCited(Citation(0, len(shown), ()), (flag,), ())
+        self._reader, self.written, self.is_begun = self._new_reader(), Written(flags=[flag]), False
 
     def _events(self, readings: Iterator[Reading]) -> Iterator[AnswerEvent]:
         for reading in readings:

@@ -14,8 +14,8 @@ from qianxun.models.covering import reply_without_key
 from qianxun.models.endpoints import ChatEndpoint
 from qianxun.models.http import ModelService
 from qianxun.models.streamed import ServiceError, StreamedReply
-from qianxun.models.thinking import spoken
 from qianxun.ports import never
+from qianxun.thinking import reply_in, spoken
 from qianxun.types import Message
 
 PATH: Final = "chat/completions"
@@ -46,7 +46,7 @@ class RemoteChat:
     def complete(self, messages: Sequence[Message]) -> str:
         """The reply's text, never blank. Raises ModelUnavailable or BadModelReply."""
         asked = self._asked(messages, stream=False)
-        reply = _read_text(self._service.ask(PATH, asked, LARGEST_REPLY), self.name)
+        reply, _ = _read(self._service.ask(PATH, asked, LARGEST_REPLY), self.name)
         return "".join(reply_without_key(iter([reply]), self._endpoint.api_key))
 
     def stream(self, messages: Sequence[Message], stop: Callable[[], bool] = never) -> Iterator[str]:
@@ -82,7 +82,9 @@ class RemoteChat:
             if not reply.is_complete:  # else all was said before the line broke
                 raise
         if reply.whole is not None:
-            yield _read_text(reply.whole, self.name)
+            text, finish = _read(reply.whole, self.name)
+            yield text
+            reply.check_finish(finish)
         else:
             reply.check_end()
 
@@ -116,18 +118,20 @@ def _content(message: Message) -> str | list[dict[str, Any]]:
     return [{"type": "text", "text": text}, *pictures]
 
 
-def _read_text(body: bytes | bytearray, model: str) -> str:
+def _read(body: bytes | bytearray, model: str) -> tuple[str, Any]:
+    """The text of a whole reply, and why it ended where it does."""
     try:
-        text = json.loads(body)["choices"][0]["message"]["content"]
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        choice = json.loads(body)["choices"][0]
+        text, finish = choice["message"]["content"], choice.get("finish_reason")
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise BadModelReply(
             f"对话服务 {model} 的回复不是 OpenAI 格式（{type(error).__name__}）",
             hint="请检查 base_url 指向的是 /chat/completions 接口",
         ) from error
-    said = "".join(spoken(iter([text]))) if isinstance(text, str) else ""
+    said = reply_in(text) if isinstance(text, str) else ""
     if not said.strip():
         raise _no_text(model)
-    return sound_text(said)
+    return sound_text(said), finish
 
 
 def _no_text(model: str) -> BadModelReply:

@@ -69,9 +69,13 @@ class StreamedReply:
             raise self._bad("的回复不是 OpenAI 格式的事件流", _FORM_HINT)
         if not self.is_complete:
             raise ModelUnavailable(f"对话服务 {self._model} 的回复到一半断了", hint="请稍后再试")
-        if self._finish == FULL:
+        self.check_finish(self._finish)
+
+    def check_finish(self, finish: object) -> None:
+        """Raises BadModelReply where it stopped for another reason than that all is said."""
+        if finish == FULL:
             raise self._bad("的回复没有写完：到了长度的上限", "请调大 max_tokens，或减少放进问题的资料")
-        if self._finish == "content_filter":
+        if finish == "content_filter":
             raise self._bad("的回复没有写完：被服务方的内容审查截断", "请换一种问法，或换一个模型")
 
     def _text(self, told: Mapping[str, Any]) -> str:

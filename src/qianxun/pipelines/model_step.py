@@ -17,6 +17,7 @@ from qianxun.pipelines.answer_state import sendable
 from qianxun.pipelines.base import OpenBase, chat_model, in_model_thread
 from qianxun.pipelines.streaming import part_from
 from qianxun.ports import ChatModel, never
+from qianxun.thinking import reply_in
 from qianxun.types import Degraded, Message
 
 log = logging.getLogger(__name__)
@@ -152,6 +153,7 @@ def read_object(reply: str) -> Mapping[str, Any]:
     """The JSON object in a reply, whatever stands around it. Raises ValueError."""
     if not isinstance(reply, str) or len(reply) > LONGEST_REPLY:
         raise ValueError("答复太长，或不是文字")
+    reply = reply_in(reply)
     start, end = reply.find("{"), reply.rfind("}")
     try:
         read = json.loads(reply[start : end + 1])
