@@ -18,11 +18,14 @@ import pytest
 
 from qianxun.errors import BadFilter, BadModelReply, IndexUnusable, ModelUnavailable, RecallFailed, RetrieverUnavailable
 from qianxun.index.embedded import EmbeddedIndex
-from qianxun.pipelines.arms import Heard, sound, standard_arms
+from qianxun.pipelines.arms import Heard, standard_arms
+from qianxun.pipelines.base import ArmTime
+from qianxun.pipelines.listening import sound
 from qianxun.pipelines.model_threads import Lane, ModelThreads
+from qianxun.pipelines.options import ARMS
 from qianxun.settings import Search
 from qianxun.testing.fake_embedding import HashEmbedding
-from qianxun.types import Query, Ranking, Recall
+from qianxun.types import EVERYTHING, NOTHING, Eq, Query, Ranking, Recall
 from tests.pipelines.asked import FakeRerank, HungEmbedding, Opened, near_ties
 
 SECONDS = 0.5  # the arms' deadline in these tests
@@ -251,9 +254,10 @@ class Scripted(HashEmbedding):
         "向量",
         ModelUnavailable("连不上"),
         RuntimeError("显存不足"),
+        TimeoutError("嵌入服务没有答复"),
         StopIteration(),
     ],
-    ids=["short", "table", "nan", "inf", "none", "text", "unavailable", "error", "stop"],
+    ids=["short", "table", "nan", "inf", "none", "text", "unavailable", "error", "timeout", "stop"],
 )
 @pytest.mark.parametrize("is_quick", [False, True])
 def test_a_bad_vector_of_the_query_costs_its_arms_and_is_told_once(tmp_path: Path, said: Any, is_quick: bool) -> None:
@@ -264,9 +268,34 @@ def test_a_bad_vector_of_the_query_costs_its_arms_and_is_told_once(tmp_path: Pat
         recall = timely(held)
         assert recall.found
         assert [each.part for each in recall.degraded] == ["vector"]
-        assert recall.degraded[0].reason
+        assert str(said) in recall.degraded[0].reason or not isinstance(said, Exception)
         with pytest.raises(RecallFailed, match="vector"):
             held.ask(QUERY, mode="vector")
+
+
+class Late(HashEmbedding):
+    """Its vector of a query is later than what is waited for on the spot."""
+
+    def embed_query(self, text: str) -> Any:
+        time.sleep(0.1)
+        return super().embed_query(text)
+
+
+class OtherClock(asyncio.SelectorEventLoop):
+    """The clock of a loop need not be `time.monotonic`: on macOS uvloop's goes on while the machine sleeps."""
+
+    def time(self) -> float:
+        return super().time() + 1e6
+
+
+def test_a_deadline_is_the_same_whatever_clock_the_event_loop_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asyncio, "new_event_loop", OtherClock)
+    with Opened(tmp_path, near_ties()[:10], Late()) as held:
+        recall = held.ask(QUERY)
+    assert "vector" in recall.found[0].arms
+    assert not recall.degraded
 
 
 def test_a_model_that_hangs_for_ever_starves_nobody(tmp_path: Path) -> None:
@@ -485,7 +514,18 @@ def test_a_chunk_has_one_score_for_its_meaning_whoever_found_it(asked: list[tupl
     assert list(heard.scores()["vector"].hits) == list(own.items())
 
 
+def test_where_the_vector_arm_found_nothing_what_stands_behind_is_in_order() -> None:
+    """As when the index was filled between its look and the other arms'."""
+    rankings = {"vector": NOTHING, "keyword": Ranking.of([(1, 0.5), (7, 0.4)], 1.0)}
+    heard = Heard(rankings, rankings, (), (), behind=Ranking(ints(1, 7), np.array([0.2, 0.9]), 1.0))
+    assert heard.scores()["vector"].keys.tolist() == [7, 1]
+
+
 # ── without a thread ─────────────────────────────────────────────────────────────────────────────
+
+
+AT_NO_TIME = ArmTime(0.0, 1)
+KNOWN_AS_QUICK = {(arm, False): AT_NO_TIME for arm in ARMS["hybrid"]}
 
 
 class Watched(HashEmbedding):
@@ -533,19 +573,45 @@ def test_arms_that_take_no_time_are_asked_on_the_spot_until_one_of_them_takes_so
     """Whether the vector is there at once or comes from a thread."""
     model, here = Watched(), threading.get_ident()
     model.is_quick = is_quick
-    monkeypatch.setattr("qianxun.pipelines.arms.AT_ONCE_SECONDS", 60.0)
+    monkeypatch.setattr("qianxun.pipelines.listening.AT_ONCE_SECONDS", 60.0)
     with Opened(tmp_path, near_ties()[:10], model, search=Search(cache_entries=0)) as held:
         serving = held.run(held.engine.base(held.kb)).serving
         first = held.ask(QUERY)
         assert here not in asked_in  # nobody knows yet how long it takes
         asked_in.clear()
-        serving.arms_seconds = 0.0
+        serving.arm_times = KNOWN_AS_QUICK.copy()
         assert held.ask(QUERY).found == first.found
         assert set(asked_in) == {here}
-        monkeypatch.setattr("qianxun.pipelines.arms.QUICK_SECONDS", 0.0)  # whatever it takes is too long now
+        monkeypatch.setattr("qianxun.pipelines.listening.QUICK_SECONDS", 0.0)  # whatever it takes is too long now
         asked_in.clear()
         assert held.ask(QUERY).found == first.found
         assert here not in asked_in
+
+
+@pytest.mark.parametrize(
+    ("known", "query", "where"),
+    [
+        ({("keyword", False): AT_NO_TIME}, QUERY, EVERYTHING),
+        (KNOWN_AS_QUICK, QUERY, Eq("user_id", "张三")),
+        (
+            KNOWN_AS_QUICK | {("keyword", False): ArmTime(0.001, 40)},
+            "".join(map(chr, range(0x4E00, 0x5200))),
+            EVERYTHING,
+        ),
+    ],
+    ids=["an arm never asked", "a filter for the first time", "twenty times as many words"],
+)
+def test_what_may_take_its_time_is_given_to_a_thread(
+    tmp_path: Path, asked_in: list[int], known: Any, query: str, where: Any
+) -> None:
+    """However quick the last search was: to open a part of the index, or to look up a long text, stops everybody."""
+    model = Watched()
+    model.is_quick = True
+    with Opened(tmp_path, near_ties()[:10], model, search=Search(cache_entries=0)) as held:
+        held.run(held.engine.base(held.kb)).serving.arm_times = dict(known)
+        held.ask(query, where=where)
+    assert asked_in
+    assert threading.get_ident() not in asked_in
 
 
 def test_searches_on_the_spot_take_turns(tmp_path: Path) -> None:
@@ -564,7 +630,7 @@ def test_searches_on_the_spot_take_turns(tmp_path: Path) -> None:
 
     with Opened(tmp_path, near_ties()[:10], model, search=SEARCH) as held:
         held.ask(QUERY)
-        held.run(held.engine.base(held.kb)).serving.arms_seconds = 0.0
+        held.run(held.engine.base(held.kb)).serving.arm_times = KNOWN_AS_QUICK.copy()
         held.run(both(held))
     assert "乙" in turns[:3]
 
@@ -572,7 +638,7 @@ def test_searches_on_the_spot_take_turns(tmp_path: Path) -> None:
 def test_arms_of_ones_own_are_never_asked_on_the_spot(shelf: Opened) -> None:
     """They may block, whatever they say of themselves."""
     serving = shelf.run(shelf.engine.base(shelf.kb)).serving
-    serving.arms_seconds = 0.0
+    serving.arm_times = KNOWN_AS_QUICK.copy()
     with_bad(shelf, Stuck("keyword"))  # type: ignore[arg-type]
     assert [each.part for each in timely(shelf).degraded] == ["keyword"]
-    assert serving.arms_seconds == float("inf")
+    assert serving.arm_times["keyword", False].seconds == float("inf")

@@ -97,6 +97,7 @@ def _require_sums_of(held: VectorRows, slots: Slots) -> None:
 
 def nearest(held: VectorRows, vector: Vector, limit: int, allowed: Mask) -> Ranking:
     """The nearest of the allowed rows."""
+    faiss()  # also where nothing passes: whoever asks first has time to load it, the next may not
     passing = int(np.count_nonzero(allowed))
     if limit <= 0 or passing == 0:
         return NOTHING

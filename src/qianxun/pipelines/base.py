@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,6 +39,14 @@ def _unheard(_: IndexTime) -> None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class ArmTime:
+    """What an arm took when it was last asked, and of how many words and grams."""
+
+    seconds: float
+    terms: int
+
+
 @dataclass
 class Serving:
     """An index and the model it was built by: a search takes both or neither."""
@@ -49,7 +56,7 @@ class Serving:
     searches: int = 0  # under way right now
     idle: asyncio.Event = field(default_factory=asyncio.Event)  # set once retired and given back by all
     is_retired: bool = False
-    arms_seconds: float = math.inf  # what they took at the last search
+    arm_times: dict[tuple[str, bool], ArmTime] = field(default_factory=dict)  # by name, and whether under a filter
 
     @contextmanager
     def lent(self) -> Iterator[Serving]:

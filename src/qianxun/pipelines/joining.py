@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from qianxun.pipelines.arms import WITH_VECTOR, Heard
+from qianxun.pipelines.arms import Heard
 from qianxun.pipelines.asking import Asked
 from qianxun.pipelines.base import OpenBase, read
+from qianxun.pipelines.listening import WITH_VECTOR
 from qianxun.rank.calibrate import Curve
 from qianxun.records import chunks, outbox
 from qianxun.types import ArmScore, Chunk, Degraded, Found, Ranking, matches

@@ -15,10 +15,11 @@ import numpy as np
 from qianxun.answer.highlight import highlights
 from qianxun.chinese import fold
 from qianxun.errors import ModelUnavailable, NotFound, QianxunError
-from qianxun.pipelines.arms import WITH_VECTOR, Heard
+from qianxun.pipelines.arms import Heard
 from qianxun.pipelines.asking import Asked, counted
 from qianxun.pipelines.base import OpenBase, Serving, in_model_thread
 from qianxun.pipelines.joining import ByKey, Pool
+from qianxun.pipelines.listening import WITH_VECTOR
 from qianxun.pipelines.options import RecallOptions
 from qianxun.pipelines.steps import Steps
 from qianxun.rank.calibrate import Curve, clipped

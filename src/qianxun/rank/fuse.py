@@ -75,11 +75,11 @@ def best_of(rankings: Iterable[Ranking]) -> Ranking:
 
 
 def joined(rankings: Iterable[Ranking]) -> Ranking:
-    """`best_of` where no chunk is in two of the rankings."""
+    """`best_of` where no chunk is in two of the rankings, which may stand in any order."""
     several = [ranking for ranking in rankings if len(ranking)]
-    if len(several) < 2:
-        return several[0] if several else NOTHING
-    whole = _concatenated(several)
+    if not several:
+        return NOTHING
+    whole = several[0] if len(several) == 1 else _concatenated(several)
     return Ranking.ordered(whole.keys, whole.scores, whole.ceiling, whole.raw)
 
 
