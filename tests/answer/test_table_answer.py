@@ -70,6 +70,12 @@ PLAN = table(
 )
 SPECIFICATION = table("产品规格", "参数|型号A|型号B", "额定功率|500W|800W", "重量（kg）|12|15.5", "颜色|黑色|白色")
 
+ROOMS = table("会议室", "会议室|楼层|容纳人数|投影仪", "牡丹厅|3|20|有", "玉兰厅|3|8|无", "月季厅|5|50|有")
+BUDGETS = table("部门预算", "部门|预算|已用", "研发部|120|86", "市场部|80|100", "财务部|30|13")
+STOCK = table(
+    "库存", "商品名称|单价|数量|金额", "打印机|1299|15|=C2*D2", "显示器|1150|#N/A|=C3*D3", "键盘|89|120|=SUM(A1:A2)"
+)
+
 PIECES = """
     张三 李四 研发部 经理 甲公司 净利润 型号A 颜色 合计 的 和 或 不是 没有 除了 以外 月薪 年龄 部门 入职日期 销售金额
     2023年 同比增减 最高 最低 第二高 前三名 最多3个 有几个 多少 哪些 谁 平均 总和 一共 超过 低于 不低于 以上 到 之间
@@ -131,6 +137,14 @@ ANSWERED = [
     (STAFF, "入职最晚的三名员工", "top", "王五、张三、赵六"),
     (STAFF, "年龄大于30且月薪低于2万的员工", "filter", "赵六"),
     (STAFF, "30岁以上的员工有几个", "count", "4"),
+    (STAFF, "研发部的员工有谁", "filter", "张三、李四"),
+    (ROOMS, "有投影仪的会议室有哪些", "filter", "牡丹厅、月季厅"),
+    (ROOMS, "哪些会议室有投影仪", "filter", "牡丹厅、月季厅"),
+    (ROOMS, "没有投影仪的会议室有哪些", "filter", "玉兰厅"),
+    (ROOMS, "带投影仪的会议室有几个", "count", "2"),
+    (BUDGETS, "已用最多的部门", "max", "市场部"),
+    (BUDGETS, "平均已用是多少", "average", "66.3333"),
+    (STOCK, "数量有哪些", "list", "15、#N/A、120"),
     (FINANCE, "2022年净利润", "lookup", "1,500.00"),
     (FINANCE, "2023年营业收入比2022年多多少", "difference", "2345.67万元"),
     (FINANCE, "研发费用2023年和2022年分别是多少", "lookup", "800.00、600.00"),
@@ -176,6 +190,9 @@ DECLINED = [
     (PLAN, "2023年河北法学的计划数"),
     (SPECIFICATION, "型号C的重量"),
     (SPECIFICATION, "哪个型号更重"),
+    (ROOMS, "有会议室的楼层有哪些"),  # no column says which have any
+    (ROOMS, "牡丹厅有没有投影仪的说明"),
+    (BUDGETS, "哪个部门已用预算最多"),  # of 已用, or of 预算
     (MEDICINES, "最多100元的药品"),
     (MEDICINES, "头孢的单价" * 50),
     (MEDICINES, "今天天气怎么样"),
@@ -189,6 +206,34 @@ def test_declines_rather_than_guess(held: Table, question: str) -> None:
     assert not answer.sure
     assert answer.text == ""
     assert answer.reason
+
+
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        ("显示器的数量是多少", "单元格是错误值（#N/A）"),
+        ("打印机的金额是多少", "单元格是公式（=C2*D2），没有保存计算结果"),
+        ("金额总和", "“金额”列的公式没有保存计算结果"),
+        ("金额最大的商品", "“金额”列的公式没有保存计算结果"),
+        ("金额超过1000的商品有哪些", "“金额”列的公式没有保存计算结果"),
+    ],
+)
+def test_what_excel_writes_in_the_place_of_a_value_is_no_answer(question: str, reason: str) -> None:
+    answer = ask(question, STOCK)
+    assert not answer.sure
+    assert answer.reason.startswith(reason)
+
+
+def test_the_reading_tells_whether_a_year_itself_is_meant() -> None:
+    assert "2019年以前（不含2019年）" in ask("2019年以前入职的员工有哪些", STAFF).reading
+    assert "2019年及以后的行" in ask("2019年及以后入职的员工有哪些", STAFF).reading
+
+
+def test_an_average_is_shown_as_people_read_it_and_given_exactly() -> None:
+    answer = ask("平均已用是多少", BUDGETS)
+    assert answer.values == (float((86 + 100 + 13) / 3),)
+    small = table("含量", "样品|含量", "甲|0.000011", "乙|0.000012", "丙|0.000012")
+    assert ask("平均含量是多少", small).text == "0.00001167"
 
 
 def test_cites_the_cells_an_answer_rests_on() -> None:

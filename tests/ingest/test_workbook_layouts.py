@@ -204,3 +204,33 @@ def test_an_empty_sheet_costs_nothing(tmp_path: Path) -> None:
 def test_an_empty_workbook_says_that_it_is(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="没有可收录的文字"):
         read(tmp_path, [])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [["职级", None, "一线城市", None, "二线城市"], ["总监", None, 800, None, 600], ["经理", None, 600, None, 450]],
+        [["职级", None, "一线城市", "二线城市"], ["总监", None, 800, 600], ["经理", None, 600, 450], ["注：含早餐"]],
+    ],
+)
+def test_blank_columns_inside(tmp_path: Path, rows: Rows) -> None:
+    (table,) = tables(read(tmp_path, rows))
+    assert names(table) == ["职级", "一线城市", "二线城市"]
+    assert table.rows == (("总监", 800, 600), ("经理", 600, 450))
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ([["水果", None, "城市"], ["苹果", None, "杭州"], ["梨", None, "宁波"]], []),  # two lists
+        ([["产品", None, "年份", "收入"], ["苹果", None, 2021, 5], ["梨", None, 2022, 7]], [["年份", "收入"]]),
+        (
+            [["产品", "销量", None, "季度", "收入"], ["苹果", 4, None, 1, 5], ["梨", 9, None, 2, 7]],
+            [["产品", "销量"], ["季度", "收入"]],
+        ),
+    ],
+)
+def test_what_stands_side_by_side_with_names_of_its_own_is_not_put_together(
+    tmp_path: Path, rows: Rows, found: list[list[str]]
+) -> None:
+    assert [names(table) for table in tables(read(tmp_path, rows))] == found

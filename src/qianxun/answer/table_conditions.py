@@ -28,6 +28,9 @@ _DATED: Final = re.compile(
     r"(?P<event>.*?)(?:交易|订单|下单|销售|成交|发生|记账|入账|开票|统计|数据|报告|采集|填报|更新)?"
     r"(?:日期|时间|年份|年度|年月|月份|年|月|日)(?:\([^()]*\))?"
 )
+_HAD: Final = re.compile("(?P<lacks>(?<!有)没有|没带|不带|不含|无)$|(?<![没只所])(?:配有|设有|带有|含有|具有|有|带)$")
+_HAVING: Final = frozenset("有 是 √ ✓ ✔ y yes true 支持".split())
+_LACKING: Final = frozenset("无 否 没有 × ✗ ✘ n no false 不支持".split())
 _LONGEST_CATEGORY: Final = 12
 _CLAUSE: Final = re.compile("[,;。?!:]")
 
@@ -129,7 +132,13 @@ def _bind(
         raise Unclear(f"不知道“{text[start:end]}”说的是哪一列")
     values = _values(sheet, column, bounds)
     assert values is not None  # only columns that fit are chosen
-    return Condition(column, sign, values, text[start:end], span(start, end))
+    return Condition(column, sign, values, _told(text[start:end], bounds[0], sign), span(start, end))
+
+
+def _told(said: str, bound: Quantity | Moment, sign: Comparison) -> str:
+    """A condition in the question's words; 2020年以后 may begin with 2020 or after it, so that it is told."""
+    is_open = isinstance(bound, Moment) and sign in ("<", ">")
+    return f"{said}（不含{bound.written}）" if is_open else said
 
 
 def _end(named: Sequence[Named], column: int) -> int:
@@ -237,6 +246,27 @@ def denial(text: str, mask: int) -> int:
     after = EXCEPT_AFTER.match(text, end)
     if after:
         found |= span(after.start(), after.end())
+    return found
+
+
+def had_conditions(text: str, sheet: Sheet, named: Sequence[Named]) -> list[Condition]:
+    """有投影仪的会议室, where a column says 有 or 无 of each: one with the word in question. Raises Unclear where the
+    column says something else, or nothing, of some: whether they have it cannot be told."""
+    found = []
+    for each in named:
+        cue = _HAD.search(text[: each.start])
+        behind = text[each.end :].rstrip("?")
+        if cue is None or (behind and not behind.startswith("的")):
+            continue
+        held = set(sheet.plain_cells(each.column))
+        if not held <= _HAVING | _LACKING:
+            if not behind:  # 哪个部门有经理
+                continue
+            raise Unclear(f"“{cue.group()}{text[each.start : each.end]}”说的是哪些行，分不清")
+        wanted = _HAVING if cue["lacks"] is None else _LACKING
+        mask = span(*cue.span())
+        written = f"是“{'、'.join(sorted(held & wanted))}”"
+        found.append(Condition(each.column, "in", tuple(sorted(held & wanted)), written, mask))
     return found
 
 

@@ -10,7 +10,7 @@ from qianxun.answer.table_match import Asked, match_column, plain, span
 from qianxun.answer.table_run import Outcome, kept
 from qianxun.answer.table_shapes import Understood
 from qianxun.answer.table_sheet import Sheet, runs
-from qianxun.answer.table_words import BEGGING
+from qianxun.answer.table_words import BEGGING, UNSOLVED
 
 _WHY: Final = re.compile("为什么|为何|为啥|凭什么|凭啥|怎么回事|怎么会|怎么(?=[涨跌降升变这那])|何以")
 _REASON: Final = re.compile("原因|理由|事由|缘由|缘故|目的|依据|说明|reason", re.IGNORECASE)
@@ -33,11 +33,14 @@ _NUMERAL: Final = re.compile(
 _WHO: Final = re.compile("谁|哪位")
 _ASKING: Final = re.compile("几|多少|哪|什么|各")
 _SHORT: Final = 12
+_ERROR: Final = re.compile(r"#(?:N/A|DIV/0!|VALUE!|REF!|NAME\?|NUM!|NULL!|SPILL!|CALC!|GETTING_DATA)", re.IGNORECASE)
 
 
 def misfit(asked: Asked, sheet: Sheet, read: Understood, outcome: Outcome, open_: int) -> str:
     """Why the outcome is not the kind of answer that the question wants; empty if it is. ``open_`` are the characters
     of the question that nothing explains."""
+    if broken := _broken(read, outcome):
+        return broken
     if _free(_WHY, asked.text, read.explained) and not _names(_REASON, sheet, read, outcome):
         return "问的是为什么，表里没有原因"
     if _asks_whether(asked.text, read.explained) and not all(_TRUTH.fullmatch(plain(text)) for text in outcome.shown):
@@ -54,6 +57,17 @@ def misfit(asked: Asked, sheet: Sheet, read: Understood, outcome: Outcome, open_
         return f"“{other}”也可能是问的那一列"
     if hidden := _hidden(asked, sheet, read, outcome):
         return f"第 {hidden[0] + 1} 行起有空格，可能与上一行同属一组，列不全"
+    return ""
+
+
+def _broken(read: Understood, outcome: Outcome) -> str:
+    """What Excel writes where it has no value answers nothing; in a list it stands for itself, beside the others."""
+    formula = next((text for text in outcome.shown if UNSOLVED.fullmatch(text)), None)
+    if formula is not None:
+        return f"单元格是公式（{formula}），没有保存计算结果；用 Excel 打开并保存一次，再添加"
+    wrong = [text for text in outcome.shown if _ERROR.fullmatch(text.strip())]
+    if wrong and (read.plan.operation == "lookup" or len(wrong) == len(outcome.shown)):
+        return f"单元格是错误值（{wrong[0]}），没有数"
     return ""
 
 

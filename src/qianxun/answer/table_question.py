@@ -49,6 +49,7 @@ from qianxun.answer.table_words import (
     TIMES,
     TOP,
     UNCOUNTED,
+    UNSOLVED,
 )
 from qianxun.chinese import words
 
@@ -64,7 +65,7 @@ def read_question(asked: Asked, sheet: Sheet) -> Understood | Unsure:
     try:
         worked = _work(scene)
     except Unclear as unclear:
-        return Unsure(str(unclear), _near(scene))
+        return Unsure(_unsolved(scene) or str(unclear), _near(scene))
     if worked is not None:
         return worked
     crossed = _whole(asked, look_up(asked, sheet))
@@ -90,6 +91,15 @@ def _is_better(asked: Asked, one: Understood, other: Understood | Unsure) -> boo
     if isinstance(other, Unsure):
         return True
     return size(one.explained & asked.telling) > size(other.explained & asked.telling)
+
+
+def _unsolved(scene: Scene) -> str:
+    """Of a column that is named and cannot be computed with, because its formulas were saved without their results."""
+    for column, _ in scene.columns:
+        if any(isinstance(value, str) and UNSOLVED.fullmatch(value) for value in scene.sheet.values(column)):
+            name = scene.sheet.columns[column].name
+            return f"“{name}”列的公式没有保存计算结果；用 Excel 打开并保存一次，再添加"
+    return ""
 
 
 def _near(scene: Scene) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from qianxun.answer.table_conditions import (
     Named,
     Unclear,
     contained_conditions,
+    had_conditions,
     worded_conditions,
 )
 from qianxun.answer.table_match import span
@@ -44,7 +45,9 @@ def refuse_more(scene: Scene, shown: int) -> None:
 
 
 def worded(scene: Scene, without: Sequence[int] = ()) -> list[Condition]:
-    return worded_conditions(scene.asked.text, [s for s in scene.said if s.column not in without], scene.named)
+    said = [s for s in scene.said if s.column not in without]
+    had = had_conditions(scene.asked.text, scene.sheet, scene.named)
+    return [*worded_conditions(scene.asked.text, said, scene.named), *had]
 
 
 def finish(scene: Scene, plan: Plan, cues: int, used: Sequence[int]) -> Understood:

@@ -213,7 +213,14 @@ def _aggregated(plan: Plan, sheet: Sheet, rows: list[int]) -> Outcome:
         _check_total(sheet, column, total)
     result = total if plan.operation == "sum" else total / len(measured)
     value = as_number(result)
-    return Outcome((value,), (show(sheet, column, value),), tuple((row, column) for row, _ in measured), tuple(rows))
+    shown = show(sheet, column, value if plan.operation == "sum" else _readable(result))
+    return Outcome((value,), (shown,), tuple((row, column) for row, _ in measured), tuple(rows))
+
+
+def _readable(average: Decimal) -> int | float:
+    """Four places, as people read them; below one, as many figures: 11648.723123123124 says no more than 11648.7231."""
+    places = max(4, 3 - average.adjusted()) if average else 4
+    return as_number(round(average, places))
 
 
 def _measured(plan: Plan, sheet: Sheet, rows: Sequence[int]) -> list[tuple[int, Decimal]]:

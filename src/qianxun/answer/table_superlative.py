@@ -82,8 +82,8 @@ def _measure_of(scene: Scene, cue: re.Match[str], word: str, used: Sequence[int]
     best = behind or sorted(before, key=lambda each: -each.end) or ranked
     if best:
         same = {each.column for each in ranked if (each.start, each.end) == (best[0].start, best[0].end)}
-        if len(same) > 1:
-            raise Unclear("不知道要比的是哪一列")
+        if len(same) > 1 or any(each.end == best[0].start and each.column != best[0].column for each in ranked):
+            raise Unclear("不知道要比的是哪一列")  # 已用预算 of a table with 预算 and 已用
         return best[0].column
     measures = [c for c in range(len(sheet.columns)) if sheet.is_measure(c) or sheet.columns[c].kind == "date"]
     fits = [c for c in measures if about is not None and re.search(about, sheet.columns[c].name)]

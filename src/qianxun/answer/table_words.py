@@ -52,7 +52,7 @@ CHANGED_BY: Final = {
     "after": _listed("率 比 差 倍 税 前 后 外"),
 }
 EXCEPT_AFTER: Final = re.compile("以外|之外")
-LISTING: Final = re.compile("都有哪些|有哪些|是哪些|哪些|哪几|都有什么|有什么|列出|列举|都有|名单|介绍")
+LISTING: Final = re.compile("都有哪些|有哪些|都有谁|有谁|是哪些|哪些|哪几|都有什么|有什么|列出|列举|都有|名单|介绍")
 NEXT_ASK: Final = re.compile("[,?;!]|以及|并给出|还有")
 ASKING: Final = re.compile("多少|几|什么|啥|谁|哪|何|是否|给出")
 JOINED: Final = re.compile("和|以及|还有|及|、")
@@ -117,6 +117,7 @@ TOTAL_ROW: Final = re.compile(
     "(?:[合总小累]计|总和|合\\s+计|总\\s+计|小\\s+计|总额|平均|平均值|均值|全部|total|sum)(?:[（(:：].*)?",
     re.IGNORECASE,
 )
+UNSOLVED: Final = re.compile(r"=[A-Za-z(+\-$'（\[{\"\d].*", re.DOTALL)  # a formula that was saved without its result
 PART_ROW: Final = re.compile("其中|(?:减|加|减去|加上)[:：]")
 IDENTIFYING: Final = re.compile(
     "(?:序号|编号|编码|代码|号码|电话|手机|邮编|证号|排名|名次|id|code|no\\.?|number|#)$", re.IGNORECASE

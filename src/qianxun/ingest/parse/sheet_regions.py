@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +15,11 @@ from qianxun.ingest.tables import Cell
 At: TypeAlias = tuple[int, int, Cell]
 _TYPED: Final = ("number", "percent", "money", "date", "boolean")
 _FAMILY: Final = {"percent": "number", "money": "number"}
-_WIDEST_GAP: Final = 2  # blank rows inside one table
+_WIDEST_GAP: Final = 2  # blank rows or columns inside one table
+_NAMING_NUMBERS: Final = re.compile(
+    "(?:序号|编号|编码|代码|号码|工号|学号|单号|排名|名次|年份|(?<!\\d)年度?|(?<!\\d)月份?|日期|No\\.?|id)$",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +40,8 @@ class Region:
 def regions(cells: Mapping[tuple[int, int], Cell]) -> list[Region]:
     """The rectangles of a sheet, top to bottom, left to right; a table with blank rows inside is one."""
     whole = [(r, c, cell) for (r, c), cell in sorted(cells.items(), key=lambda item: item[0])]
-    found = [_region(part) for piece in _separate(whole) for part in _stacked(piece)]
-    return _joined(found)
+    pieces = [_region(piece) for piece in _separate(whole)]
+    return _joined(_region(part) for region in _abreast(pieces) for part in _stacked(list(region.cells)))
 
 
 # ── cutting ──────────────────────────────────────────────────────────────────────────────────────
@@ -102,6 +107,38 @@ def _region(part: Sequence[At]) -> Region:
         max(c + cell.col_span for _, c, cell in part),
         tuple(part),
     )
+
+
+# ── a table with blank columns inside ────────────────────────────────────────────────────────────
+
+
+def _abreast(pieces: Sequence[Region]) -> list[Region]:
+    """Names, a blank column, and numbers beside them are one table: a single column of names and columns without any
+    are none by themselves. Tables that stand side by side have names of their own."""
+    result: list[Region] = []
+    named: set[int] = set()  # places in the result of columns of names, and what was put beside them
+    for piece in pieces:
+        at = len(result) - 1
+        if at in named and _is_beside(result[at], piece) and _is_nameless(piece):
+            result[at] = _region(sorted((*result[at].cells, *piece.cells), key=lambda placed: placed[:2]))
+            continue
+        result.append(piece)
+        if piece.right - piece.left == 1 and not _kinds(piece):
+            named.add(len(result) - 1)
+    return result
+
+
+def _is_beside(left: Region, right: Region) -> bool:
+    near = 0 < right.left - left.right <= _WIDEST_GAP
+    return near and left.top == right.top and 2 < right.bottom - right.top <= left.bottom - left.top
+
+
+def _is_nameless(region: Region) -> bool:
+    """Whether every column holds numbers, and the first no days, years or running numbers, which are names too."""
+    kinds = _kinds(region)
+    heading = next((cell.text for row, column, cell in region.cells if (row, column) == (region.top, region.left)), "")
+    numbers = all(kinds.get(column) == "number" for column in range(region.left, region.right))
+    return numbers and not _NAMING_NUMBERS.search(heading)
 
 
 # ── tables right below one another ───────────────────────────────────────────────────────────────
