@@ -29,8 +29,8 @@ _DATED: Final = re.compile(
     r"(?:日期|时间|年份|年度|年月|月份|年|月|日)(?:\([^()]*\))?"
 )
 _HAD: Final = re.compile("(?P<lacks>(?<!有)没有|没带|不带|不含|无)$|(?<![没只所])(?:配有|设有|带有|含有|具有|有|带)$")
-_HAVING: Final = frozenset("有 是 √ ✓ ✔ y yes true 支持".split())
-_LACKING: Final = frozenset("无 否 没有 × ✗ ✘ n no false 不支持".split())
+_HAVING: Final = frozenset(["有", "是", "√", "✓", "✔", "y", "yes", "true", "支持"])
+_LACKING: Final = frozenset(["无", "否", "没有", "×", "✗", "✘", "n", "no", "false", "不支持"])
 _LONGEST_CATEGORY: Final = 12
 _CLAUSE: Final = re.compile("[,;。?!:]")
 
