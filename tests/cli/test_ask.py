@@ -72,6 +72,7 @@ def test_an_answer_that_is_cut_off_is_told_as_such(handbook: Run, chat: ChatServ
 
 def test_a_model_that_is_down_leaves_the_sources_own_words(handbook: Run, chat: ChatService) -> None:
     chat.answers = writing(Reply(WRITTEN, cut_after=0))
+    assert "✗ 语言模型没能作答：" in handbook("ask", *ASKED, "--stream").err
     for more in ((), ("--stream",)):
         done = handbook("ask", *ASKED, *more)
         assert parts(done)[0].startswith("出差住宿每晚不超过 380 元")

@@ -334,6 +334,23 @@ async def _read(asking: Asking) -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    ("question", "mode", "expected"),
+    [("你好", "mix", "请直接提问"), (SYMPTOMS, "bypass", "语言模型没能作答"), ("Why?", "bypass", "did not answer")],
+)
+def test_a_model_that_fails_without_sources_is_not_said_to_be_missing(
+    asking: Asking, script: Script, question: str, mode: Any, expected: str
+) -> None:
+    script.replies["answer"] = Reply(status=400)
+    answer, last = asking.answer(question, mode=mode), asking.events(question, mode=mode)[-1]
+    assert isinstance(last, Failed)
+    for told in (answer, last.answer):
+        assert expected in told.answer
+        assert "没有配置" not in told.answer
+        (failed,) = told.degraded
+        assert "请检查 base_url、模型名和输入长度" in failed.reason  # what to do about it
+
+
 # ── what is told to a model is data ──────────────────────────────────────────────────────────────
 
 

@@ -36,6 +36,7 @@ from qianxun.thinking import Unsaid, told_apart
 from qianxun.types import Degraded, Message
 
 LONGEST_REPLY: Final = 100_000  # characters; what comes after is not read
+UNANSWERED: Final = "语言模型没能作答，也没有查阅资料。请稍后再试，或换一种检索方式（如 mix）。"
 _SHOWN_QUESTION: Final = 80
 _SHOWN_THOUGHTS: Final = 200
 _HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
@@ -96,14 +97,22 @@ class AnswerGenerator:
             return
         yield Done(self._finished(query, given, draft))
 
-    def direct(self, query: str, *, history: Sequence[Message] = (), images: Sequence[str] = ()) -> Answer:
-        """An answer without sources: small talk, or a caller who wants nothing looked up."""
+    def direct(
+        self,
+        query: str,
+        *,
+        history: Sequence[Message] = (),
+        images: Sequence[str] = (),
+        instead: str = UNANSWERED,
+    ) -> Answer:
+        """An answer without sources: small talk, or a caller who wants nothing looked up; ``instead`` is said where the
+        model fails."""
         if self.llm is None:
             return _without_model()
         try:
             reply = self.llm.complete(direct_messages(query, history, images))
         except ModelError as error:
-            return _degraded(_without_model(), error)
+            return _degraded(Answer(instead, form="direct"), error)
         draft = _Draft(AnswerContext(), query, is_direct=True)
         for _ in draft.read(_once(reply)):
             pass
@@ -116,6 +125,7 @@ class AnswerGenerator:
         history: Sequence[Message] = (),
         images: Sequence[str] = (),
         stop: Callable[[], bool] = never,
+        instead: str = UNANSWERED,
     ) -> Iterator[AnswerEvent]:
         """`direct`, as it comes."""
         yield SourcesFound(())
@@ -127,6 +137,8 @@ class AnswerGenerator:
             yield from draft.read(_pieces(self.llm, direct_messages(query, history, images), stop))
         except ModelError as error:
             partial = draft.written.answer("direct", is_partial=True)
+            if not draft.is_begun:
+                partial = Answer(instead, form="direct", is_partial=True)
             yield Failed(error.word, error.message, _degraded(partial, error))
             return
         yield Done(draft.written.answer("direct"))
@@ -299,7 +311,7 @@ def _close(pieces: Iterator[str]) -> None:
 
 
 def _degraded(answer: Answer, error: ModelError) -> Answer:
-    return replace(answer, degraded=(*answer.degraded, Degraded("model", error.message)))
+    return replace(answer, degraded=(*answer.degraded, Degraded("model", str(error))))
 
 
 def _without_model() -> Answer:

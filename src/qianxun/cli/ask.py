@@ -145,7 +145,10 @@ async def _streamed(library: Library, request: Request) -> bool:
         console.print()
     if isinstance(last, Failed):
         told = last.message or last.error
-        note(say(f"✗ 答案到这里断了：{told}", f"✗ The answer was cut off: {told}"), "red")
+        if shown:
+            note(say(f"✗ 答案到这里断了：{told}", f"✗ The answer was cut off: {told}"), "red")
+        else:
+            note(say(f"✗ 语言模型没能作答：{told}", f"✗ The language model did not answer: {told}"), "red")
     _show_what_stands(console, shown, last.answer)
     _show_rest(console, request, last.answer, await _advice(library, request, base, last.answer))
     return isinstance(last, Failed)

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
 
-from qianxun.answer.generate import AnswerGenerator, as_events, declined
+from qianxun.answer.generate import UNANSWERED, AnswerGenerator, as_events, declined
 from qianxun.answer.plain_text import quotable
 from qianxun.answer.written import Written
 from qianxun.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, SourcesFound
@@ -41,6 +41,10 @@ BYPASSED: Final = (
 BYPASSED_IN_ENGLISH: Final = (
     "Nothing was looked up, as bypass asks, and there is no language model here to answer without sources. "
     "Please use another mode, such as mix, or configure a chat model."
+)
+UNANSWERED_IN_ENGLISH: Final = (
+    "The language model did not answer, and nothing was looked up. "
+    "Please try again later, or use another mode, such as mix."
 )
 
 
@@ -104,7 +108,9 @@ class Writing:
         if self.generator.llm is not None:
             return None
         if state.is_direct:
-            return Answer(_unwritten(state), form="direct")
+            has_none = not self.degraded
+            said = _unwritten(state, BYPASSED, BYPASSED_IN_ENGLISH) if has_none else self._instead()
+            return Answer(said, form="direct")
         if is_overview(state):
             return overview(state)
         # Whoever graded by rules has read as closely as whoever would write by rules.
@@ -115,18 +121,21 @@ class Writing:
     def _written(self) -> Answer:
         question, history = self.state.question, _messages(self.state)
         if self.state.is_direct:
-            return self.generator.direct(question, history=history)
+            return self.generator.direct(question, history=history, instead=self._instead())
         return self.generator.generate(question, self.context, history=history)
 
     def _as_it_comes(self, stop: Callable[[], bool]) -> Iterator[AnswerEvent]:
         question, history = self.state.question, _messages(self.state)
         if self.state.is_direct:
-            return self.generator.stream_direct(question, history=history, stop=stop)
+            return self.generator.stream_direct(question, history=history, stop=stop, instead=self._instead())
         return self.generator.stream(question, self.context, history=history, stop=stop)
+
+    def _instead(self) -> str:
+        return _unwritten(self.state, UNANSWERED, UNANSWERED_IN_ENGLISH)
 
     async def _without_model(self, error: ModelError) -> Answer:
         alone = replace(self, generator=replace(self.generator, llm=None))
-        ready = alone._ready()
+        ready = Answer(self._instead(), form="direct") if self.state.is_direct else alone._ready()
         answer = ready if ready is not None else await asyncio.to_thread(alone._written)
         return replace(answer, degraded=(*answer.degraded, Degraded("model", str(error))))
 
@@ -143,11 +152,11 @@ async def writing_of(answering: Answering, state: AnswerState) -> Writing:
     return Writing(answering.base, state, AnswerGenerator(model), context, failed)
 
 
-def _unwritten(state: AnswerState) -> str:
-    """What is said without sources and without a model, in the language of the question."""
+def _unwritten(state: AnswerState, otherwise: str, in_english: str) -> str:
+    """What is said without sources and without a model, in the language of the question: small talk needs neither."""
     is_english = state.query.isascii() and any(map(str.isalpha, state.query))
     if state.analysis is None or state.analysis.kind != "greeting":
-        return BYPASSED_IN_ENGLISH if is_english else BYPASSED
+        return in_english if is_english else otherwise
     return (SMALL_TALK_IN_ENGLISH if is_english else SMALL_TALK)[small_talk_kind(state.query)]
 
 
