@@ -20,7 +20,7 @@ from qianxun.pipelines.model_threads import ModelThreads
 from qianxun.ports import EmbeddingModel
 from qianxun.records import Records
 from qianxun.records.database import connect
-from qianxun.records.postgres import BACKEND, create_schema
+from qianxun.records.postgres import BACKEND, be_patient, create_schema
 from qianxun.settings import Settings, load
 from qianxun.shelf import open_registry
 from qianxun.storage import database_url, reach
@@ -38,6 +38,7 @@ def example_store(settings: Settings, records: Records, embeddings: Embeddings, 
 def _writing(records: Records, schema: str) -> Iterator[Connection]:
     """On a server an import need not keep the records' writers waiting, and may take its time over an index."""
     with records.engine.begin() as connection:
+        be_patient(connection, None)
         connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
         connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
         if schema and not inspect(connection).has_schema(schema):

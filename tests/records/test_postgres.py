@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -383,3 +385,23 @@ def test_a_newer_database_is_refused(migrated_postgres_url: str) -> None:
         with engine.begin() as tx:
             tx.execute(text("UPDATE alembic_version SET version_num = :before"), {"before": before})
         engine.dispose()
+
+
+def test_a_server_that_says_nothing_at_all_is_given_up(
+    migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It accepted the statement and hangs: its own time limit does not come either."""
+    monkeypatch.setattr("qianxun.records.postgres.GRACE_SECONDS", 0.2)
+    records = Records.open(migrated_postgres_url, Reach(statement_seconds=0.3))
+    with records.glancing() as tx:
+        session = tx.execute(text("SELECT pg_backend_pid()")).scalar_one()
+    os.kill(session, signal.SIGSTOP)
+    try:
+        with pytest.raises(RecordsUnavailable, match="没有任何答复"):
+            names(records)
+        assert names(records) == []  # another session is as good as ever
+        with records.writing() as tx:  # writers have more time
+            tx.execute(text("SELECT pg_sleep(0.8)"))
+    finally:
+        os.kill(session, signal.SIGCONT)
+        records.close()
