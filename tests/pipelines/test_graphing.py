@@ -187,6 +187,26 @@ class AllChunks(dict[int, str]):
 # ── in step ──────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_a_graph_that_is_being_made_shows_nothing_of_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The facts are changed in a thread, under whose hands nobody may read them."""
+    shown_meanwhile: list[int] = []
+
+    async def story() -> None:
+        async with opened(tmp_path, model="none") as (engine, kb):
+            await engine.add_documents(kb, [doc("甲", "鲁迅出生于绍兴。")])
+            held, take = (await engine.base(kb)).graph, FactColumns.take
+
+            def watched(columns: FactColumns, facts: Any) -> None:
+                take(columns, facts)
+                shown_meanwhile.append(len(held.whole))
+
+            monkeypatch.setattr(FactColumns, "take", watched)
+            assert len(await engine.graph(kb)) > 0
+
+    asyncio.run(story())
+    assert shown_meanwhile == [0]
+
+
 def test_a_graph_always_sees_what_a_search_would(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, model="none") as (engine, kb):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -120,6 +121,34 @@ def test_closing_writes_what_is_left_and_takes_no_more(records: Records) -> None
 
     asyncio.run(work())
     assert queries(records) == [str(at) for at in range(1200)]
+
+
+def test_closing_waits_for_a_write_that_is_under_way_but_for_no_pause(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, has_begun, may_go_on = Journal._write, asyncio.Event(), threading.Event()
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+
+        def slow(journal: Journal, batch: Any) -> None:
+            loop.call_soon_threadsafe(has_begun.set)
+            may_go_on.wait()
+            write(journal, batch)
+
+        monkeypatch.setattr(Journal, "_write", slow)
+        journal = Journal(records, pause_seconds=0.0)
+        journal.note(KnowledgeBase(KB, "库"), answer("一"), PARAMS)
+        await has_begun.wait()
+        journal.pause_seconds = 3600.0
+        journal.note(KnowledgeBase(KB, "库"), answer("二"), PARAMS)
+        closing = asyncio.create_task(journal.close())
+        loop.call_later(0.05, may_go_on.set)
+        await asyncio.wait([closing], timeout=10.0)
+        assert closing.done()
+
+    asyncio.run(work())
+    assert queries(records) == ["一", "二"]
 
 
 def test_notes_are_written_without_being_asked(records: Records) -> None:

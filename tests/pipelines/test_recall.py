@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -96,6 +97,18 @@ def test_a_deleted_document_is_not_returned_though_the_index_still_holds_it(tmp_
             assert "住院" not in await found(engine, kb, "住院报销比例", mode=mode)
 
     asyncio.run(story())
+
+
+def test_a_search_has_a_name_of_its_own_whatever_seed_the_program_has_set(shelf: Shelf) -> None:
+    """And it takes nothing from the numbers that the program draws."""
+    names, drawn = [], []
+    for _ in range(2):
+        random.seed(7)
+        names.append(shelf.ask("报销").trace_id)
+        drawn.append(random.random())
+    random.seed(7)
+    assert names[0] != names[1]
+    assert drawn == [random.random()] * 2
 
 
 async def all_chunks(engine: Engine, kb: int) -> list[int]:

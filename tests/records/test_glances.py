@@ -60,6 +60,14 @@ def test_after_an_error_a_connection_is_not_used_again(records: Records) -> None
     records.close()
 
 
+def test_a_glance_that_outlives_the_database_keeps_nothing_open(records: Records) -> None:
+    """As of a request that was still being let in when the service ended."""
+    with records.glancing() as late:
+        records.close()
+    assert late.closed
+    assert not records._idle
+
+
 def test_a_closed_database_leaves_no_file_open(tmp_path: Path) -> None:
     from qianxun.records.database import migrate
 

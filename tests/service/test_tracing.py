@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun import Document
+from qianxun.pipelines.steps import new_trace_id
 from qianxun.records import keys
 from qianxun.service.metrics import Metrics
-from qianxun.service.trace_ids import Parent, new_trace_id, parent_of, trace_id
+from qianxun.service.trace_ids import Parent, parent_of, trace_id
 from qianxun.service.tracing import Traced
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.service.served import serving

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -32,26 +32,15 @@ class HeldGraph:
         self.stepping = asyncio.Lock()  # one brings it up to date at a time
         self.changing = threading.Lock()  # held by whoever does: a thread goes on when its caller has left
         self.state: State | None = None  # of the records that it was derived from
+        # Every base that is opened holds one of these, few are asked for their graph: its code is loaded for those.
+        self._columns: FactColumns | None = None
+        self._graph: KnowledgeGraph | None = None
         self._revisions: dict[int, int] = {}  # chunk → with which revision its facts came
         self._held: Held | None = None
         self._attributes: dict[int, Attributes] = {}  # by document, of those that a filter has asked about
         self._restricted: OrderedDict[str, KnowledgeGraph] = OrderedDict()  # by the filter as written: 1 is not true
         self._written: float | None = None
         self._used: float | None = None
-
-    # Every base that is opened holds one of these, few are asked for their graph: its code is loaded for those.
-
-    @cached_property
-    def _columns(self) -> FactColumns:
-        from qianxun.graph.columns import FactColumns
-
-        return FactColumns()
-
-    @cached_property
-    def _graph(self) -> KnowledgeGraph:
-        from qianxun.graph.network import derived
-
-        return derived(self._columns)
 
     # ── in step with the records ─────────────────────────────────────────────────────────────────
 
@@ -65,8 +54,11 @@ class HeldGraph:
         self, state: State | None, held: Held, fresh: Sequence[ChunkFacts], gone: Sequence[int], given: Sequence[Alias]
     ) -> None:
         """The graph of ``held``, whose facts other than ``fresh`` are known."""
+        from qianxun.graph.columns import FactColumns
         from qianxun.graph.network import derived
 
+        if self._columns is None:
+            self._columns = FactColumns()
         self._columns.drop(gone)
         self._columns.take(fresh)
         self._revisions = dict(zip(held.keys.tolist(), held.revisions.tolist(), strict=True))
@@ -81,7 +73,8 @@ class HeldGraph:
 
     @property
     def whole(self) -> KnowledgeGraph:
-        return self._graph
+        """As of the last step; before the first, of nothing. Never of the columns: a thread may be changing them."""
+        return _of_nothing() if self._graph is None else self._graph
 
     def kept(self, where: Filter) -> KnowledgeGraph | None:
         found = self._restricted.get(repr(where))
@@ -99,7 +92,7 @@ class HeldGraph:
     def restrict(self, where: Filter, told: dict[int, Attributes]) -> KnowledgeGraph:
         """The graph that the chunks which pass the filter would give alone."""
         self._attributes |= told
-        graph = self._graph.restricted(self._allowed(where))
+        graph = self.whole.restricted(self._allowed(where))
         self._restricted[repr(where)] = graph
         while len(self._restricted) > RESTRICTED:
             self._restricted.popitem(last=False)
@@ -143,3 +136,11 @@ class HeldGraph:
     def begin(self) -> None:
         """What is written from now on is to be read another time."""
         self._written = None
+
+
+@cache
+def _of_nothing() -> KnowledgeGraph:
+    from qianxun.graph.columns import FactColumns
+    from qianxun.graph.network import derived
+
+    return derived(FactColumns())

@@ -104,7 +104,7 @@ class Journal:
         while True:
             await asyncio.sleep(self.pause_seconds)
             await self.flush()
-            if not self._waiting or self._has_failed:  # the next note has it tried again
+            if not self._waiting or self._has_failed or self._is_closed:  # the next note, or `close`, sees to the rest
                 return
 
     async def _is_written(self, batch: Sequence[_Note | LogEntry]) -> bool:

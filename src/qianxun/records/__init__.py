@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -35,6 +35,7 @@ class Records:
     claim: Claim | None = field(default=None, repr=False)  # of the process that works on a database server alone
     _writer: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _idle: deque[Connection] = field(default_factory=deque, repr=False)  # for the next glance
+    _closed: threading.Event = field(default_factory=threading.Event, repr=False)
 
     @staticmethod
     def open(url: str, reach: Reach = USUAL, *, alone: bool = False) -> Records:
@@ -76,8 +77,10 @@ class Records:
             raise
         if connection.in_transaction() or len(self._idle) >= IDLE:  # one that has begun sees no later state
             connection.close()
-        else:
-            self._idle.append(connection)
+            return
+        self._idle.append(connection)
+        if self._closed.is_set():  # meanwhile: nobody comes for it any more
+            self._close_idle()
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -133,9 +136,14 @@ class Records:
         with self._writer:
             if self.claim is not None:
                 self.claim.release()
-            while self._idle:
-                self._idle.pop().close()
+            self._closed.set()
+            self._close_idle()
             self.engine.dispose()
+
+    def _close_idle(self) -> None:
+        with suppress(IndexError):  # once there is none left; another thread may be taking them, too
+            while True:
+                self._idle.pop().close()
 
 
 def _connect(engine: Engine) -> Connection:

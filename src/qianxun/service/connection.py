@@ -11,8 +11,9 @@ from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from qianxun.pipelines.steps import new_trace_id
 from qianxun.service.answers import problem
-from qianxun.service.trace_ids import new_trace_id, within_trace
+from qianxun.service.trace_ids import within_trace
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ worker threads: they run in a copy of the request's context.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,10 +31,6 @@ def within_trace(trace: str) -> Iterator[None]:
         yield
     finally:
         _trace_id.reset(token)
-
-
-def new_trace_id() -> str:
-    return os.urandom(16).hex()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from qianxun.pipelines.steps import new_trace_id
 from qianxun.service.answers import unforeseen
 from qianxun.service.metrics import OTHER, Metrics
 from qianxun.service.spans import OpenSpan, Spans
-from qianxun.service.trace_ids import new_trace_id, parent_of, within_trace
+from qianxun.service.trace_ids import parent_of, within_trace
 
 log = logging.getLogger(__name__)
 requests = logging.getLogger("qianxun.service.requests")
