@@ -36,6 +36,28 @@ def test_every_sentence_is_told_with_what_it_cites() -> None:
     ]
 
 
+LISTED = (
+    "[1] 收入为5亿元。\n[2] 净利润为1亿元\n\n参考资料：\n[1] 年报\n【2】[1] 季报\n"
+    "又一句。\n[2]\n再一句\n [1]。\n完\n[2]"
+)
+
+
+def test_a_mark_before_a_line_belongs_to_it_and_one_on_a_line_of_its_own_to_the_line_before() -> None:
+    _, ended = _read([LISTED])
+    assert [(each.text.strip(), each.numbers) for each in ended] == [
+        ("收入为5亿元。", (1,)),
+        ("净利润为1亿元", (2,)),
+        ("参考资料：", ()),
+        ("年报", (1,)),
+        ("季报", (2, 1)),
+        ("又一句。", (2,)),
+        ("再一句", (1,)),
+        ("。", ()),
+        ("完", (2,)),
+    ]
+    assert all(_read([LISTED[:at], LISTED[at:]]) == _read([LISTED]) for at in range(len(LISTED)))
+
+
 def test_a_mark_of_nothing_given_is_flagged_and_not_said() -> None:
     said, ended = _read([REPLY])
     assert [flag.kind for flag in ended[1].flags] == ["unknown_citation"]

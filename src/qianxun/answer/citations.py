@@ -48,6 +48,7 @@ class CitationReader:
     def __init__(self, given: Collection[int]) -> None:
         self._given = frozenset(given)
         self._reader = TextReader()
+        self._leading: list[Mark] = []  # that a line begins with: of what follows on it, or else of the line before
         self._begin()
 
     def _begin(self) -> None:
@@ -62,11 +63,14 @@ class CitationReader:
     def close(self) -> Iterator[Reading]:
         for atom in self._reader.close():
             yield from self._take(atom)
+        self._cite_leading()
         yield from self._end()
 
     def _take(self, atom: Atom) -> Iterator[Reading]:
         if isinstance(atom, Words):
             yield from self._words(atom.text)
+        elif isinstance(atom, Mark) and self._is_over and "\n" in self._space:
+            self._leading.append(atom)
         elif isinstance(atom, Mark):
             self._cite(atom)
         else:
@@ -81,9 +85,16 @@ class CitationReader:
             else:
                 self._flags.append(Flag("unknown_citation", mark.written, f"没有编号为 {number} 的资料"))
 
+    def _cite_leading(self) -> None:
+        leading, self._leading = self._leading, []
+        for mark in leading:
+            self._cite(mark)
+
     def _words(self, text: str) -> Iterator[Reading]:
         said = ""
         for mark in text:
+            if mark == "\n" or mark in _GOES_ON:
+                self._cite_leading()  # they stand by themselves
             if self._is_over and not mark.isspace():
                 if mark not in _GOES_ON or "\n" in self._space:
                     if mark == "(" and not self._space:
@@ -91,6 +102,7 @@ class CitationReader:
                     yield from _told(said)
                     said = ""
                     yield from self._end()
+                    self._cite_leading()
                 else:
                     said += self._space
                     self._sentence, self._space, self._is_over = self._sentence + self._space, "", False
