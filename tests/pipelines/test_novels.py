@@ -44,7 +44,7 @@ def test_all_novels_index_below_one_gigabyte(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=300,
+        timeout=1800,
     )
     told = json.loads(run.stdout)
     assert told["added"] == len(list(novels.glob("*.txt")))
