@@ -223,6 +223,24 @@ def test_a_server_that_comes_back_is_used_again(server: BoltServer) -> None:
         assert adapter.mirror("wire", CHAIN, TIES).is_unchanged
 
 
+def test_a_server_that_hangs_is_waited_for_so_long_and_not_longer(server: BoltServer, driver: Any) -> None:
+    with (
+        Wire(server.port) as wire,
+        Neo4jAdapter(wire.uri, server.auth, pause_seconds=0.05, answer_seconds=5.0) as adapter,
+    ):
+        adapter.mirror("held", CHAIN, TIES)
+        adapter._answer_seconds = 0.2  # to prepare a server that has only just started takes longer
+        wire.hold()
+        with pytest.raises(ServiceUnavailable, match="没有答复") as told:
+            adapter.mirror("held", CHAIN[:2], TIES[:1])
+        assert "请检查" in told.value.hint
+        adapter._answer_seconds = 5.0
+        wire.mend()
+        time.sleep(0.1)
+        adapter.mirror("held", CHAIN[:2], TIES[:1])  # what was left behind does not come in its way
+        assert len(held(driver, "held")[0]) == 2
+
+
 def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "neo4j", None)
     with pytest.raises(MissingExtra, match=r"qianxun\[neo4j\]"):

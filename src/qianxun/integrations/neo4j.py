@@ -13,12 +13,12 @@ chunk say so. Values go as parameters and never into the text of a statement.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
-from qianxun.errors import BadSettings, MissingExtra, ServiceUnavailable, Unauthorized
+from qianxun.errors import BadSettings, MissingExtra, ModelUnavailable, ServiceUnavailable, Unauthorized
 from qianxun.graph_types import Entity, GraphContext, Relation
 from qianxun.integrations.neo4j_rows import (
     Row,
@@ -32,11 +32,13 @@ from qianxun.integrations.neo4j_rows import (
 )
 from qianxun.models.breaker import Breaker, Outage, Paused
 from qianxun.models.checks import sound_text
+from qianxun.pipelines.model_threads import Lane
 
 if TYPE_CHECKING:
-    from neo4j import Driver, ManagedTransaction
+    from neo4j import Driver, ManagedTransaction, ResultSummary, Session
 
 _Rows: TypeAlias = Mapping[str, Row]
+Result = TypeVar("Result")
 
 BATCH: Final = 1_000  # nodes or relationships to a transaction
 MOST_AROUND: Final = 500  # relations that one hop brings, the heaviest first
@@ -44,6 +46,9 @@ MOST_HOPS: Final = 4
 CONNECT_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
 SCHEMES: Final = ("bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc")
+ANSWER_SECONDS: Final = 60.0  # for one statement, of a thousand rows at most; the driver itself would wait for ever
+AT_ONCE: Final = 16  # statements
+STUCK: Final = 64  # … left without an answer, one to a pause: TCP finds a lost connection out before it comes to that
 PAUSE_SECONDS: Final = 15.0  # for which a server that did not answer is left alone: no question waits for it
 
 _SCHEMA: Final = (
@@ -119,8 +124,8 @@ class Neo4jAdapter:
     """Copies graphs to a server and reads neighbourhoods back. Blocking, and safe to call from several threads.
 
     ``kb`` is the name under which a base is known there: `graph_mirror.name_of` makes one that no other base has, in
-    whatever folder. Every call raises ServiceUnavailable where the server is away or fails, Unauthorized where it
-    refuses the password; a server that comes back is used again.
+    whatever folder. Every call raises ServiceUnavailable where the server is away, fails, or leaves a statement without
+    an answer for ``answer_seconds``, Unauthorized where it refuses the password; one that comes back is used again.
     """
 
     def __init__(
@@ -131,10 +136,12 @@ class Neo4jAdapter:
         database: str = "neo4j",
         batch: int = BATCH,
         pause_seconds: float = PAUSE_SECONDS,
+        answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
-        self._uri, self._database, self._batch = uri, database, batch
+        self._uri, self._database, self._batch, self._answer_seconds = uri, database, batch, answer_seconds
         self._driver = _driver(uri, auth)
         self._breaker = Breaker(1, pause_seconds)
+        self._lane = Lane("neo4j", AT_ONCE, STUCK)
         self._writing = threading.Lock()
         self._known: dict[str, _Held] = {}  # by base: what this adapter wrote last
         self._is_prepared = False
@@ -153,8 +160,8 @@ class Neo4jAdapter:
 
     def check(self) -> str:
         """Asks the server whether it is there, and takes us; answers what it calls itself."""
-        with self._errors(), self._driver.session(database=self._database) as session:
-            return str(session.run("RETURN 1").consume().server.agent)
+        with self._errors():
+            return str(self._at_once("RETURN 1").server.agent)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
@@ -192,9 +199,8 @@ class Neo4jAdapter:
 
     def _prepare(self) -> None:
         if not self._is_prepared:
-            with self._driver.session(database=self._database) as session:
-                for statement in _SCHEMA:
-                    session.run(statement).consume()
+            for statement in _SCHEMA:
+                self._at_once(statement)
             self._is_prepared = True
 
     def _state(self, kb: str) -> tuple[str, int, int]:
@@ -286,13 +292,37 @@ class Neo4jAdapter:
 
     # ── the driver ───────────────────────────────────────────────────────────────────────────────
 
+    def _at_once(self, statement: str) -> ResultSummary:
+        """Without a transaction around it."""
+        return self._within(lambda session, _: session.run(statement).consume())
+
     def _read(self, statement: str, **values: Any) -> list[Row]:
-        with self._driver.session(database=self._database) as session:
-            return session.execute_read(_rows, statement, values)
+        return self._within(lambda session, is_left: session.execute_read(_rows, statement, values, is_left))
 
     def _write(self, statement: str, **values: Any) -> None:
-        with self._driver.session(database=self._database) as session:
-            session.execute_write(_rows, statement, values)
+        self._within(lambda session, is_left: session.execute_write(_rows, statement, values, is_left))
+
+    def _within(self, work: Callable[[Session, threading.Event], Result]) -> Result:
+        """In a thread that can be left behind, because the driver knows no end of waiting for an answer."""
+
+        def working() -> Result:
+            with self._driver.session(database=self._database) as session:
+                return work(session, is_left)
+
+        is_left = threading.Event()
+        try:
+            call = self._lane.submit(working)
+        except ModelUnavailable as stuck:
+            raise Outage("此前的请求还没有返回") from stuck
+        try:
+            done: Result = call.result(self._answer_seconds)
+        except TimeoutError as late:
+            if call.done():
+                raise
+            is_left.set()
+            call.cancel()
+            raise Outage(f"{self._answer_seconds:.0f} 秒没有答复") from late
+        return done
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -351,5 +381,8 @@ def _no_address(uri: str) -> BadSettings:
     return BadSettings(f"Neo4j 的地址 {uri!r} 不能用", hint="形如 bolt://127.0.0.1:7687 或 neo4j+s://主机")
 
 
-def _rows(tx: ManagedTransaction, statement: str, values: Mapping[str, Any]) -> list[Row]:
-    return [record.data() for record in tx.run(statement, dict(values))]
+def _rows(tx: ManagedTransaction, statement: str, values: Mapping[str, Any], is_left: threading.Event) -> list[Row]:
+    found = [record.data() for record in tx.run(statement, dict(values))]
+    if is_left.is_set():  # somebody may be writing anew already: this must not come after that
+        raise Outage("答复来得太晚")
+    return found
