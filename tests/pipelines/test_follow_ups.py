@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from langchain_core.messages import AIMessageChunk, HumanMessage
 
 from qianxun.chinese import Analyser
 from qianxun.errors import BadQuery
@@ -82,8 +83,30 @@ def test_a_conversation_is_taken_in_every_usual_form() -> None:
     assert len(turns_of([{"role": "user", "content": str(at)} for at in range(1, 100)])) == TURNS
 
 
+def test_a_conversation_may_have_blocks_calls_of_tools_and_messages_that_came_as_a_stream() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    told = [
+        HumanMessage([{"type": "text", "text": "这张片子"}, picture, "正常吗"]),
+        {"role": "developer", "content": "你是医生"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
+        *({"role": "tool", "content": f"结果{at}", "tool_call_id": "1"} for at in range(2 * TURNS)),
+        AIMessageChunk("正") + AIMessageChunk("常[1]。"),
+    ]
+    assert turns_of(told) == (Turn("user", "这张片子 正常吗"), Turn("assistant", "正常[1]。"))
+
+
 @pytest.mark.parametrize(
-    "said", ["你好", {"role": "user"}, {"role": "nobody", "content": "一"}, {"content": "一"}, 7, ("user",)]
+    "said",
+    [
+        ("user", [7]),
+        {"role": "user", "content": None},
+        "你好",
+        {"role": "user"},
+        {"role": "nobody", "content": "一"},
+        {"content": "一"},
+        7,
+        ("user",),
+    ],
 )
 def test_what_is_no_turn_is_refused(said: object) -> None:
     with pytest.raises(BadQuery, match="历史"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Final, Literal, TypeAlias
 
 from qianxun.answer_types import QUERY_MODES, Answer, Passage, QueryMode, TraceStep
@@ -177,10 +178,12 @@ def sendable(text: str) -> str:
 def turns_of(history: Sequence[Any]) -> tuple[Turn, ...]:
     """The last turns of a conversation, as ``{"role", "content"}``, ``(role, content)`` or values with these names.
 
-    What a system said, and what is empty, is left out. Raises BadQuery for what is no turn.
+    What a system or a tool said, pictures, and what is empty (a call of a tool), is left out. Raises BadQuery for what
+    is no turn.
     """
-    read = (_turn(each) for each in history[-TURNS:])
-    return tuple(turn for turn in read if turn is not None and turn.content)
+    read = (_turn(each) for each in reversed(history))
+    latest = islice((turn for turn in read if turn is not None and turn.content), TURNS)
+    return tuple(reversed(list(latest)))
 
 
 _ROLES: Final[Mapping[str, Role | None]] = {
@@ -189,8 +192,15 @@ _ROLES: Final[Mapping[str, Role | None]] = {
     "assistant": "assistant",
     "ai": "assistant",
     "system": None,
+    "developer": None,
     "tool": None,
     "function": None,
+    # messages of LangChain that came as a stream
+    "HumanMessageChunk": "user",
+    "AIMessageChunk": "assistant",
+    "SystemMessageChunk": None,
+    "ToolMessageChunk": None,
+    "FunctionMessageChunk": None,
 }
 
 
@@ -201,9 +211,20 @@ def _turn(said: Any) -> Turn | None:
         role, content = said
     else:
         role, content = getattr(said, "role", getattr(said, "type", None)), getattr(said, "content", None)
-    if not isinstance(role, str) or role not in _ROLES or not isinstance(content, str):
+    words = "" if content is None and role == "assistant" else _words(content)  # it called a tool
+    if not isinstance(role, str) or role not in _ROLES or words is None:
         raise BadQuery(
             f"对话历史里有看不懂的一条：{str(said)[:80]!r}", hint='写成 {"role": "user", "content": "……"} 的列表'
         )
     known = _ROLES[role]
-    return None if known is None else Turn(known, sendable(content).strip()[:TURN_LENGTH])
+    return None if known is None else Turn(known, sendable(words).strip()[:TURN_LENGTH])
+
+
+def _words(content: Any) -> str | None:
+    """The text of a turn, whose content may be a list of blocks; None where that is not to be understood."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list | tuple) or not all(isinstance(each, str | Mapping) for each in content):
+        return None
+    blocks = (each if isinstance(each, str) else each.get("text") for each in content)
+    return " ".join(block for block in blocks if isinstance(block, str))
