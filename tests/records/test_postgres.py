@@ -367,6 +367,21 @@ def test_two_schemas_of_one_database_know_nothing_of_each_other(postgres_url: st
     two.close()
 
 
+def test_a_schema_knows_nothing_of_what_is_in_public(postgres_url: str) -> None:
+    """Another installation there, whose tables are the same, and the versions of anybody's migrations."""
+    public = Records.open(postgres_url)
+    create_base(public, "公共")
+    mine = Records.open(postgres_url, Reach(schema="qx_mine"))
+    assert names(mine) == []
+    create_base(mine, "自己")
+    with public.writing() as tx:
+        tx.exec_driver_sql("UPDATE alembic_version SET version_num = 'of another program'")
+    again = Records.open(postgres_url, Reach(schema="qx_mine"))
+    assert (names(public), names(again)) == (["公共"], ["自己"])
+    for records in (public, mine, again):
+        records.close()
+
+
 @pytest.mark.parametrize("schema", ["大", "a b", 'a"; DROP', "A", "a" * 64])
 def test_a_schema_has_a_plain_name(postgres_url: str, schema: str) -> None:
     with pytest.raises(BadSettings, match=r"records\.schema"):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, column, create_engine, event, select, table
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError
@@ -26,6 +26,7 @@ from qianxun.records.postgres import (
     lock_migrations,
     lock_writers,
     prepare,
+    schema_of,
 )
 
 if TYPE_CHECKING:
@@ -154,9 +155,9 @@ def migrate(engine: Engine, revision: str = "head") -> None:
 
 def _is_newest(engine: Engine) -> bool:
     with for_reading(engine).begin() as connection:
-        return connection.dialect.has_table(connection, "alembic_version") and connection.exec_driver_sql(
-            "SELECT version_num FROM alembic_version"
-        ).scalars().all() == [HEAD]
+        versions = table("alembic_version", column("version_num"), schema=schema_of(connection))
+        has_versions = connection.dialect.has_table(connection, versions.name, schema=versions.schema)
+        return has_versions and connection.scalars(select(versions)).all() == [HEAD]
 
 
 def downgrade(engine: Engine, revision: str) -> None:
@@ -173,7 +174,8 @@ def missing_revisions(engine: Engine) -> list[str]:
 
     script = ScriptDirectory.from_config(_alembic(None))
     with for_reading(engine).begin() as connection:
-        has = MigrationContext.configure(connection).get_current_revision()
+        told = {"version_table_schema": schema_of(connection)}
+        has = MigrationContext.configure(connection, opts=told).get_current_revision()
     known = [each.revision for each in script.walk_revisions()][::-1]
     if has is not None and has not in known:
         raise BadSettings(

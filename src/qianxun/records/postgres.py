@@ -159,8 +159,15 @@ def check(connection: Connection) -> None:
         )
 
 
+def schema_of(connection: Connection) -> str | None:
+    """Where the tables are, if anywhere in particular. What is looked up without it may be found in ``public``, where
+    extensions are, and there be another's."""
+    schema: str = connection.get_execution_options().get(SCHEMA, "")
+    return schema or None
+
+
 def create_schema(connection: Connection) -> None:
-    if schema := connection.get_execution_options().get(SCHEMA):
+    if schema := schema_of(connection):
         connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
 
 
@@ -182,7 +189,7 @@ def lock_migrations(connection: Connection) -> None:
 
 def lock_number(purpose: str, connection: Connection) -> int:
     """The number of a lock of ours. Locks belong to a database; the schemas in it are told apart by their name."""
-    schema = connection.get_execution_options().get(SCHEMA, "")
+    schema = schema_of(connection) or ""
     named = hashlib.sha256(f"qianxun {purpose} {schema}".encode()).digest()
     return int.from_bytes(named[:8], "big", signed=True)
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from alembic import context
 
+from qianxun.records.postgres import schema_of
 from qianxun.records.schema import Base
 
+connection = context.config.attributes["connection"]
 context.configure(
-    connection=context.config.attributes["connection"],
+    connection=connection,
+    version_table_schema=schema_of(connection),
     target_metadata=Base.metadata,
     render_as_batch=True,  # SQLite cannot alter most things in place
 )
