@@ -7,6 +7,8 @@ import pytest
 from rich.cells import cell_len
 
 from qianxun.cli.drawing import bar
+from qianxun.cli.explain import STEPS
+from qianxun.service.metrics import STAGES, TOTAL
 from tests.cli.conftest import Run
 from tests.shared import MODELS, needs_model
 
@@ -21,6 +23,10 @@ def test_json_has_the_shape_of_the_retrieval_contract(handbook: Run) -> None:
     assert [place for place in chunk["highlights"] if "QH-2087" in place]
     assert told["tier"] == chunk["tier"] == "strict"
     assert 0 < chunk["score"] <= 1
+
+
+def test_every_step_of_a_search_has_a_name_for_people() -> None:
+    assert set(STAGES) - {TOTAL} <= set(STEPS)
 
 
 def test_people_see_rank_score_place_and_the_row_that_matches(handbook: Run) -> None:

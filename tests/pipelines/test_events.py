@@ -51,6 +51,24 @@ def test_a_document_is_created_updated_and_deleted_by_events(tmp_path: Path) -> 
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("cleared", ["", " \n\u3000"])
+def test_a_chapter_whose_text_was_cleared_is_not_found_any_more(tmp_path: Path, cleared: str) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            assert await deliver(engine, kb, "created", event("d", OLD)) == "accepted"
+            await engine.drain(kb)
+            assert await deliver(engine, kb, "updated", {"document_id": "d", "content": cleared}) == "accepted"
+            await engine.drain(kb)
+            assert await found(engine, kb, "报销") == {}
+            assert (await engine.document(kb, "d")).status == "indexed"
+            assert await deliver(engine, kb, "updated", event("d", NEW)) == "accepted"
+            await engine.drain(kb)
+            assert await found(engine, kb, "报销") == {"d": NEW}
+            assert await deliver(engine, kb, "updated", event("d")) == "rejected"  # it says nothing of the text
+
+    asyncio.run(story())
+
+
 def test_an_event_that_comes_twice_is_handled_once(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as (engine, kb):

@@ -37,6 +37,9 @@ def test_a_document_comes_changes_and_goes(tmp_path: Path) -> None:
             assert (await sent(at, base, "document.created", event_id="e1"))["result"] == "duplicate"
             assert (await sent(at, base, "document.updated", content="门诊报销百分之六十。"))["result"] == "accepted"
             assert await found(at, base, "门诊报销") == ["门诊报销百分之六十。"]
+            assert (await sent(at, base, "document.updated", content=""))["result"] == "accepted"  # cleared
+            assert await found(at, base, "门诊报销") == []
+            assert (await sent(at, base, "document.updated", content="门诊报销百分之六十。"))["result"] == "accepted"
             assert (await sent(at, base, "document.deleted"))["result"] == "accepted"
             assert await found(at, base, "门诊报销") == []
             assert (await sent(at, base, "document.deleted"))["result"] == "unchanged"
@@ -125,6 +128,17 @@ def test_an_event_that_makes_no_sense_is_sent_back_with_its_reason(tmp_path: Pat
                 assert (response.status_code, response.json()["error"]) == (422, "rejected"), told
                 assert word in response.json()["msg"], told
             assert await found(at, base, "住院报销") == []
+
+    asyncio.run(run())
+
+
+def test_what_a_type_may_be_is_said_in_chinese(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with asking(tmp_path) as at:
+            body = {"type": "chapter.saved", "knowledge_base_id": await at.base(), **DOCUMENT}
+            told = (await at.post("/v1/events", body)).json()["msg"]
+            assert "'document.created'、'document.updated'、" in told
+            assert told.endswith("'updated' 或 'deleted'")
 
     asyncio.run(run())
 

@@ -23,6 +23,7 @@ TIERS = {"strict": ("严格", "strict"), "document": ("指定文档", "document"
 STEPS = {
     "rewrite": ("分析", "analyse"),
     "fuse": ("融合", "fuse"),
+    "guess": ("猜谐音", "guess"),
     "rerank": ("重排", "rerank"),
     "judge": ("判定", "judge"),
     **{f"recall.{arm}": names for arm, names in ARMS.items()},

@@ -55,8 +55,11 @@ class RAGIndexEventHandler:
         return await self._store(event_data)
 
     async def handle_document_updated(self, event_data: Mapping[str, Any]) -> EventOutcome:
-        """Replaces the document; the version that serves goes on serving until the new one is searchable."""
-        return await self._store(event_data)
+        """Replaces the document; the version that serves goes on serving until the new one is searchable.
+
+        A chapter whose text was cleared is one without text: nothing of it is found any more.
+        """
+        return await self._store(event_data, may_be_empty=True)
 
     async def handle_document_deleted(self, event_data: Mapping[str, Any]) -> EventOutcome:
         try:
@@ -67,9 +70,9 @@ class RAGIndexEventHandler:
         except BadInput as error:
             return _rejected(event_data, error)
 
-    async def _store(self, event_data: Mapping[str, Any]) -> EventOutcome:
+    async def _store(self, event_data: Mapping[str, Any], *, may_be_empty: bool = False) -> EventOutcome:
         try:
-            document = document_of(event_data)
+            document = document_of(event_data, may_be_empty=may_be_empty)
             generation = _generation(event_data)
             return await self._finish(asyncio.to_thread(self._accept, document, generation, event_data))
         except BadInput as error:
@@ -115,7 +118,7 @@ def _rejected(event_data: Mapping[str, Any], error: BadInput) -> EventOutcome:
     return EventOutcome("rejected", named, reason=str(error))
 
 
-def document_of(event_data: Mapping[str, Any]) -> Document:
+def document_of(event_data: Mapping[str, Any], *, may_be_empty: bool = False) -> Document:
     """The document that an event carries. Raises BadInput naming the field that is wrong."""
     told = event_data.get("metadata") or {}
     if not isinstance(told, Mapping):
@@ -129,7 +132,7 @@ def document_of(event_data: Mapping[str, Any]) -> Document:
     document_id = _text(event_data, "document_id", required=True)
     return Document(
         id=document_id,
-        content=_text(event_data, "content", required=True),
+        content=_text(event_data, "content", required=True, may_be_empty=may_be_empty),
         name=_text(event_data, "name") or document_id,
         format=chosen,  # type: ignore[arg-type]  # checked above
         content_type=_text(event_data, "content_type"),
@@ -154,12 +157,14 @@ def _scalar(name: str, value: Any) -> Scalar:
     raise BadInput(f"metadata.{name} 的值应为文字、数字、真假或它们的列表", hint="改正后重新发送")
 
 
-def _text(event_data: Mapping[str, Any], name: str, *, required: bool = False) -> str:
+def _text(event_data: Mapping[str, Any], name: str, *, required: bool = False, may_be_empty: bool = False) -> str:
     value = event_data.get(name)
     if value is None and not required:
         return ""
-    if not isinstance(value, str) or (required and not value.strip()):
+    if not isinstance(value, str):
         raise BadInput(f"事件缺少 {name}，或它不是文字", hint="补全后重新发送")
+    if required and not may_be_empty and not value.strip():
+        raise BadInput(f"事件的 {name} 是空的", hint="补全后重新发送")
     return value
 
 

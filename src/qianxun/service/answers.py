@@ -319,7 +319,10 @@ def _reason(error: Mapping[str, Any], english: bool) -> str:
     known = REASONS.get("blank" if is_blank else error["type"])
     if known is None or english:
         return said[:LONGEST]
+    told = error.get("ctx", {})
+    if isinstance(told.get("expected"), str):  # 'a', 'b' or 'c'
+        told = {**told, "expected": told["expected"].replace("' or '", "' 或 '").replace("', '", "'、'")}
     try:
-        return known.format(**error.get("ctx", {}))[:LONGEST]
+        return known.format(**told)[:LONGEST]
     except KeyError:
         return said[:LONGEST]

@@ -14,7 +14,12 @@ from qianxun.service.context import GREATEST, TenantEngine, Writer
 
 WANTS_CONTENT: Final[dict[str, Any]] = {
     "if": {"properties": {"type": {"enum": ["document.deleted", "deleted"]}}},
-    "else": {"properties": {"content": {"type": "string", "pattern": r"\S"}}, "required": ["content"]},
+    "else": {
+        "if": {"properties": {"type": {"enum": ["document.updated", "updated"]}}},
+        "then": {"properties": {"content": {"type": "string"}}},
+        "else": {"properties": {"content": {"type": "string", "pattern": r"\S"}}},
+        "required": ["content"],
+    },
 }
 
 
@@ -33,7 +38,9 @@ class Event(BaseModel):
         default=None, description="文档的版本；迟到的旧版本不生效", examples=[3]
     )
     name: str | None = Field(default=None, max_length=512)
-    content: str | None = Field(default=None, description="created 与 updated 必填")
+    content: str | None = Field(
+        default=None, description="created 与 updated 必填；updated 可以是空的：正文清空了，原来的不再检索得到"
+    )
     format: Literal["text", "html", "markdown"] | None = None
     content_type: str | None = Field(default=None, max_length=64)
     user_id: str | None = Field(default=None, max_length=128)
