@@ -192,6 +192,11 @@ class Analyser:
         self._jieba = _jieba_with(self._own) if self._own else _plain_jieba()
 
     @property
+    def own_words(self) -> frozenset[str]:
+        """The dictionary's words, folded."""
+        return self._own
+
+    @property
     def version(self) -> str:
         """The version of the analysis, dictionary included: what an index's stamp holds."""
         if not self._own:

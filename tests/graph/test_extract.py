@@ -73,6 +73,18 @@ def test_a_word_of_the_bases_own_dictionary_is_a_name() -> None:
     assert [(each.name, each.type) for each in found.mentions] == [("千寻引擎", "NAME")]
 
 
+@pytest.mark.parametrize("word", ["豆豆", "石头", "阿蛮", "听雨先生"])
+def test_so_is_one_that_the_segmenter_knows_as_something_else(word: str) -> None:
+    found = read_facts(f"她的小名{word}，谁都知道。", analyser=Analyser([word]))
+    assert [(each.name, each.type) for each in found.mentions] == [(word, "NAME")]
+
+
+def test_a_word_of_ones_own_keeps_the_kind_that_it_is_known_to_be() -> None:
+    own = Analyser(["鲁迅", "绍兴"])
+    there = read_facts("鲁迅出生于绍兴。", analyser=own).mentions
+    assert [(each.name, each.type) for each in there] == [("鲁迅", "PERSON"), ("绍兴", "PLACE")]
+
+
 def test_a_short_name_calls_the_long_one_of_the_same_text() -> None:
     mentions = read("艾莉雅·沙伯在纽约出生。后来沙伯进入大学。").mentions
     assert [each.name for each in mentions if each.type == "PERSON"] == ["艾莉雅·沙伯", "艾莉雅·沙伯"]
@@ -272,3 +284,53 @@ UNITS += ("Aa directed by Bb ", " 的 是 ", "A ", "Aa ", "A of ", "| a ", "|\n"
 def test_the_time_grows_with_the_text_and_not_with_its_square(unit: str) -> None:
     for kind in ("text", "table"):
         assert is_linear(lambda size, kind=kind: lambda: read(unit * size, "鲁迅", kind), 1_000), (unit, kind)
+
+
+# ── what novels say ──────────────────────────────────────────────────────────────────────────────
+
+CAST = Analyser(["谢无咎", "裴照夜", "沈念辞", "乌夜啼"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("谢无咎其实是沈长安的生父，当年出家。", {("沈长安", "生父", "谢无咎")}),
+        ("沈念辞是沈长安与顾清辞的女儿。", {("沈长安", "女儿", "沈念辞"), ("顾清辞", "女儿", "沈念辞")}),
+    ],
+)
+def test_who_is_whose_is_told(text: str, expected: set[tuple[str, str, str]]) -> None:
+    told = read_facts(text, analyser=CAST).statements
+    assert {(each.source, each.type, each.target) for each in told} == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("人人知道沈长宁是沈长安的妹妹，擅长针灸。", "沈长宁是沈长安的妹妹"),
+        ("《满江红》由张艺谋执导，春节上映。", "满江红》由张艺谋执导"),
+    ],
+)
+def test_the_words_of_a_statement_hold_what_it_states(text: str, said: str) -> None:
+    (told,) = read(text).statements
+    assert text[told.start : told.end] == said
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("裴照夜绰号“夜猫子”，从不喝酒。", ("裴照夜", "夜猫子")),
+        ("沈念辞（小名豆豆）生于扬州。", ("沈念辞", "豆豆")),
+        ("乌夜啼，真名陈阿四，本是盐贩子。", ("乌夜啼", "陈阿四")),
+    ],
+)
+def test_people_have_names_of_other_kinds(text: str, expected: tuple[str, str]) -> None:
+    assert expected in {(each.name, each.alias) for each in read_facts(text, analyser=CAST).aliases}
+
+
+def test_a_card_says_what_its_person_is_also_called() -> None:
+    card = "姓名：沈长安\n别名：小石头、梅隐居士\n曾用名：暂无\n妻子：顾清辞\n弟子：阿蛮、柳三变"
+    for doc_name in ("沈长安", "char-17"):
+        told = read(card, doc_name)
+        assert {(each.name, each.alias) for each in told.aliases} == {("沈长安", "小石头"), ("沈长安", "梅隐居士")}
+        relations = {(each.source, each.type, each.target) for each in told.statements}
+        assert relations >= {("沈长安", "妻子", "顾清辞"), ("沈长安", "弟子", "阿蛮"), ("沈长安", "弟子", "柳三变")}

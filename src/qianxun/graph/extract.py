@@ -12,13 +12,14 @@ from typing import Final
 
 from qianxun.chinese import SENTENCE_END, Analyser, fold, places
 from qianxun.graph.english import english_names, english_statements
-from qianxun.graph.names import NAME, TERM, Name, foreign_names, marked_names, spoken_names
+from qianxun.graph.names import NAME, TERM, Name, foreign_names, is_telling, marked_names, spoken_names
 from qianxun.graph.patterns import called, skeleton, stated
 from qianxun.graph.triples import Triple, listed_values, of_lines, of_rows, of_table, parts_of
+from qianxun.graph.words import ON_CARDS
 from qianxun.graph_types import Facts, Mention, Span, StatedAlias, Statement
 from qianxun.types import ChunkKind
 
-VERSION: Final = "4"
+VERSION: Final = "5"
 _MOST: Final = 400  # mentions and statements of one chunk: what comes after them is a list, not a text
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
 _LATIN_NAME: Final = re.compile(r"[A-Z][A-Za-z]")
@@ -26,6 +27,8 @@ _FILE_ENDING: Final = re.compile(r"\.(?:txt|md|markdown|html?|csv|tsv|jsonl?|pdf
 _NO_NAME: Final = re.compile(r"[。！？；!?;\n]|^[\W\d_]*$|^第.{1,4}[章节篇部条]")
 _BRACKETS: Final = re.compile(r"\s*[（(][^（）()]*[）)]$")
 _PARTS: Final = re.compile(r"[·•‧・]|(?<=[A-Za-z.]) (?=[A-Z])")
+_OWN_NAME: Final = frozenset(("姓名", "名字", "角色名", "人物名"))
+_NOT_GIVEN: Final = frozenset(("暂无", "没有", "未知", "不详", "待定"))
 _LONGEST_TITLE: Final = 60
 _LONGEST_LABEL: Final = 6
 _MOST_PARTS: Final = 4  # of a person's name
@@ -133,9 +136,26 @@ def _read_prose(found: _Found, title: str, given: Sequence[Span], analyser: Anal
 
 
 def _read_values(found: _Found, topic: str) -> None:
-    for key, value, span in listed_values(found.text):
-        found.mention(Name(*value, TERM))
-        found.state(topic, found.text[slice(*value)], found.text[slice(*key)], *span)
+    """What the lines of a card say of what it is about: 妻子：顾清辞; and what that is also called: 别名：子固."""
+    text = found.text
+    for key, value, span in listed_values(text):
+        said, parts = text[slice(*key)], parts_of(text, value)
+        if said in ON_CARDS:
+            for start, end in parts or [value]:
+                _call(found, topic, start, end)
+            continue
+        for start, end in [value, *parts]:
+            found.mention(Name(start, end, TERM))
+            found.state(topic, text[start:end], said, *span)
+        if said in _OWN_NAME and not _HAN.search(topic):  # char-17: what follows is said of whom this names
+            topic = text[slice(*value)]
+
+
+def _call(found: _Found, topic: str, start: int, end: int) -> None:
+    alias = found.text[start:end]
+    if alias != topic and alias not in _NOT_GIVEN and is_telling(alias):
+        found.mention(Name(start, end, TERM))
+        found.aliases.setdefault((topic, alias), StatedAlias(topic, alias, start, end))
 
 
 def _called_so(text: str, names: Sequence[Name], title: str) -> list[str]:
@@ -164,6 +184,7 @@ class _Words:
     tagged: Sequence[tuple[str, str]]
     verbs: Mapping[int, str]  # by where they begin
     nouns: Collection[int]  # where they begin
+    own: Collection[str]  # of the base's dictionary
 
 
 def _told_words(text: str, analyser: Analyser) -> _Words:
@@ -181,7 +202,7 @@ def _told_words(text: str, analyser: Analyser) -> _Words:
         elif tag[:1] == "n":
             nouns.add(at)
         at += len(word)
-    return _Words(folded, tagged, verbs, nouns)
+    return _Words(folded, tagged, verbs, nouns, analyser.own_words)
 
 
 def _names(words: _Words, text: str, title: str, given: Sequence[Span]) -> list[Name]:
@@ -189,7 +210,7 @@ def _names(words: _Words, text: str, title: str, given: Sequence[Span]) -> list[
     found = [*_title_names(words.folded, title), *marked_names(text)]
     if words.tagged:
         found += foreign_names(words.folded, words.tagged)
-        found += spoken_names(words.tagged)
+        found += spoken_names(words.tagged, words.own)
     if _LATIN_NAME.search(text):
         found += english_names(text)
     return [name for name in _apart(found, given) if not _is_label(text, name)]

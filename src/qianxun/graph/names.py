@@ -98,14 +98,18 @@ def _bound(at: int, limit: int, bounds: Container[int], step: int) -> int:
 # ── by part of speech ────────────────────────────────────────────────────────────────────────────
 
 
-def spoken_names(tagged: Sequence[tuple[str, str]]) -> list[Name]:
-    """Names by part of speech: each run of nouns is cut into the names that it is made of."""
+def spoken_names(tagged: Sequence[tuple[str, str]], own: Container[str] = ()) -> list[Name]:
+    """Names by part of speech: each run of nouns is cut into the names that it is made of.
+
+    The words of the base's ``own`` dictionary are names, whatever jieba takes them for.
+    """
     found: list[Name] = []
     certain: list[Name] = []
     run: list[Word] = []
     at = 0
     for place, (word, tag) in enumerate(tagged):
-        if tag in _NOUNS or word in _LISTED:
+        is_own = len(word) > 1 and (not tag or word in own)
+        if not is_own and (tag in _NOUNS or word in _LISTED):
             run.append((word, tag, at))
             if word.endswith(_LEGAL_FORMS) and (begin := _begin_of_company(tagged, place, at)) < run[0][2]:
                 certain.append(Name(begin, at + len(word), ORGANIZATION))
@@ -113,14 +117,20 @@ def spoken_names(tagged: Sequence[tuple[str, str]]) -> list[Name]:
             if len(run) > 1 or len(run[0][0]) > 2 or run[0][1] != "n" or run[0][0] in _LISTED:  # 人, 问题: no names
                 _cut(run, found)
             run = []
-        if not tag and len(word) > 1:  # of the base's own dictionary
-            certain.append(Name(at, at + len(word), NAME))
+        if is_own:
+            certain.append(Name(at, at + len(word), _own_kind(word, tag)))
         elif tag == "t" and word in DYNASTIES:
             found.append(Name(at, at + len(word), TERM))
         at += len(word)
     if run:
         _cut(run, found)
     return certain + found  # those come first: words inside them are no names of their own
+
+
+def _own_kind(word: str, tag: str) -> str:
+    if (tag in _PEOPLE and is_person(word)) or word in PEOPLE:
+        return PERSON
+    return {"ns": PLACE, "nt": ORGANIZATION}.get(tag, NAME)
 
 
 def _begin_of_company(tagged: Sequence[tuple[str, str]], place: int, at: int) -> int:

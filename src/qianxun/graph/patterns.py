@@ -10,11 +10,12 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from qianxun.graph.names import NAME, ORGANIZATION, PERSON, PLACE, TERM, WORK, Name
-from qianxun.graph.words import GENERIC, ROLES, SAYING_NOTHING
+from qianxun.graph.words import ALSO_CALLED, BY_NAME, GENERIC, ROLES, SAYING_NOTHING
 
 _MARKS: Final = {
     PERSON: "\ue000",
@@ -74,7 +75,10 @@ _ADVERBS: Final = re.compile(
 _TRAILING: Final = frozenset(("", "了", "过", "着", "到", "于", "为", "成", "出", "在", "给", "向", "自", "的"))
 
 _IS_OF: Final = re.compile(f"({_M}){_SHUT}的([一-鿿]{{2,8}}?|{_M})(?:是|为|就是|即|叫){_OPEN}{_LIST}(?:等)?{_ENDS}")
-_OF_IS: Final = re.compile(f"({_M}){_SHUT}(?:是|为|作为){_OPEN}({_M}){_SHUT}的([一-鿿]{{1,6}}?|{_M}){_ENDS}")
+_OF_IS: Final = re.compile(
+    f"({_M}){_SHUT}(?:其实|原来|正|就|便|乃)?(?:是|为|作为){_OPEN}({_M}(?:{_SHUT}[、和与及]{_OPEN}{_M}){{0,3}}){_SHUT}的"
+    f"([一-鿿]{{1,6}}?|{_M}){_ENDS}"
+)
 _ROLE_OF: Final = re.compile(f"({_M}){_SHUT}(?:的|前|现任|原|时任|首任)?({_ROLE})(?:是|为|：|:)?{_OPEN}{_LIST}")
 _MADE_BY: Final = re.compile(
     f"由{_OPEN}{_LIST}(?:等(?:人|机构)?|共同|联合|于[\\d年月日]{{4,11}}|在[\\d年月日]{{4,11}}){{0,2}}({'|'.join(_BY)})"
@@ -86,12 +90,9 @@ _WORK_OF: Final = re.compile(
 _KIND_OF: Final = re.compile(
     f"({_M}){_SHUT}(?:是|为)(?:一[种个名位座家部款项类支所本首]|我国|中国)?({_M})(?=[，。；\n]|$)"
 )
-_ALSO: Final = (
-    "又称为|又称|又名|也称为|也称|亦称|俗称|别名|别称|简称为|简称|原名|本名|旧称|全称|英文名为|英文名|英文全称|英文|英语|外文名|也叫|"
-    "又叫|或称|学名|中文名|艺名|笔名|法语|德语|日语|俄语|拉丁语|西班牙语"
-)
+_ALSO: Final = "|".join(sorted(ALSO_CALLED | BY_NAME, key=len, reverse=True))
 _ALIAS: Final = re.compile(
-    f'({_M})[》”」』]?(?:[（(]|，|,)?(?:以下|下称)?({_ALSO})(?:作|为)?[：: ]{{0,2}}[《“「『"]?'
+    f'({_M})[》”」』]?(?:[（(]|，|,)?(?:以下|下称)?({_ALSO})(?:作|为|叫)?[：: ]{{0,2}}[《“「『"]?'
     '([^\\s\\d_，。；、：（）()《》“”「」"][^，。；、：（）()《》“”「」"\n]{0,39})'
 )
 _BEYOND: Final = re.compile("[的是为在由等于与和及或]")  # where what is said of a name begins
@@ -214,7 +215,9 @@ def stated(
     for found in _IS_OF.finditer(text):
         yield from _told(bare, found, bare.name_at(found.start(1)), found.span(3), _said(bare, folded, found, 2))
     for found in _OF_IS.finditer(text):
-        yield from _told(bare, found, bare.name_at(found.start(2)), found.span(1), _said(bare, folded, found, 3))
+        for place in filter(partial(_is_name, text), range(*found.span(2))):  # 甲是乙与丙的女儿: of both
+            told = _told(bare, found, bare.name_at(place), found.span(1), _said(bare, folded, found, 3))
+            yield from (each._replace(end=_place_in_text(bare, *found.span())[1]) for each in told)
     for found in _ROLE_OF.finditer(text):
         for each in _told(bare, found, bare.name_at(found.start(1)), found.span(3), found.group(2)):
             if found.group(2) in _OF_THINGS or bare.names[each.target].type in (PERSON, NAME):
@@ -224,7 +227,8 @@ def stated(
     for found in _KIND_OF.finditer(text):
         yield from _told(bare, found, bare.name_at(found.start(1)), found.span(2), "是")
     for found in _MADE_BY.finditer(text):
-        yield from _of_subject(bare, found, found.span(1), _BY[found.group(2)])
+        for each in _of_subject(bare, found, found.span(1), _BY[found.group(2)]):
+            yield each._replace(end=_place_in_text(bare, *found.span())[1])  # to the verb
     for found in _DOES.finditer(text):
         yield from _of_subject(bare, found, found.span(2), _SAME[found.group(1)])
     for each in (*_of_topic(bare, folded, verbs, nouns), *_between(bare.names, folded, verbs, nouns)):
@@ -360,7 +364,8 @@ def _verb(gap: str, start: int, verbs: Mapping[int, str]) -> str:
 def called(bare: Skeleton, folded: str) -> Iterator[Called]:
     """What the text says that its names are also called."""
     for each in _ALIAS.finditer(bare.text):
-        yield from _other_name(bare, folded, each, 3, is_said=True)
+        if each.group(2) not in BY_NAME or bare.names[bare.name_at(each.start(1))].type in (PERSON, NAME):
+            yield from _other_name(bare, folded, each, 3, is_said=True)
     for each in _IN_BRACKETS.finditer(bare.text):
         yield from _other_name(bare, folded, each, 2, is_said=False)
 

@@ -67,6 +67,17 @@ ROLES: Final = _listed("""
     法定代表人 父亲 母亲 妻子 丈夫 儿子 女儿 哥哥 弟弟 姐姐 妹妹 祖父 祖母 首都 省会 首府 总部 母公司 子公司
     全资子公司 分公司 品牌 代表作 代表作品 主题曲 续集 前身 官方语言 货币 简称 别名 英文名
 """)
+# What leads to another name of the same thing
+ALSO_CALLED: Final = _listed("""
+    又称为 又称 又名 也称为 也称 亦称 俗称 别名 别称 简称为 简称 原名 本名 旧称 全称 英文名为 英文名 英文全称 英文 英语
+    外文名 也叫 又叫 或称 学名 中文名 艺名 笔名 法语 德语 日语 俄语 拉丁语 西班牙语
+""")
+# … of the same person
+BY_NAME: Final = _listed("""
+    乳名 小名 绰号 外号 诨名 诨号 别号 化名 法号 道号 真名 曾用名 江湖人称
+""")
+# … in a line of its own: 别名：小石头、梅隐居士
+ON_CARDS: Final = BY_NAME | _listed("别名 别称 又名 又称 昵称 原名 本名 艺名 笔名 简称 英文名")
 # Words that stand for whatever a text is about, and words that say nothing
 GENERIC: Final = _listed("""
     公司 本公司 该公司 集团 本集团 该集团 企业 本企业 机构 单位 本单位 部门 学校 医院 银行 本行 甲方 乙方 丙方
@@ -103,7 +114,7 @@ GENERIC: Final = _listed("""
     服装 家具 玩具 礼品
 """)
 # Words that are no part of a term
-FILLERS: Final = _listed("""
+FILLERS: Final = BY_NAME | _listed("""
     隶属于 位于 坐落于 又名 又称 别名 简称 俗称 俗名 亦称 原名 直径约 约为 发给 之一 等人 等地 获聘 本鱼 本种
     公司 本公司 该公司 本集团 该集团 本企业 本单位 本行 甲方 乙方 双方 各方 去年同期 同期 时期 时候 期间 方面
     情况 部分 目前 现在 当时 今年 去年 明年 今天 昨天 明天 人们 大家 他们 我们 自己 主要 其他 第一 第二 第三
