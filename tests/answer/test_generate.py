@@ -135,6 +135,16 @@ def test_a_model_that_only_thinks_leaves_the_passages_own_sentences() -> None:
         assert "多饮" in last.answer.answer
 
 
+def test_a_reply_longer_than_anybody_reads_is_partial_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qianxun.answer.generate.LONGEST_REPLY", 30)
+    generator = AnswerGenerator(Says(REPLY * 3))
+    whole, last = generator.generate("糖尿病的症状？", CONTEXT), list(generator.stream("糖尿病的症状？", CONTEXT))[-1]
+    assert last == Done(whole)
+    assert whole.is_partial
+    assert "后面的没有读" in whole.degraded[0].reason
+    assert not AnswerGenerator(Says(REPLY[:20])).generate("糖尿病的症状？", CONTEXT).is_partial
+
+
 def test_a_model_that_cannot_stream_is_streamed_whole() -> None:
     done = list(AnswerGenerator(SaysWhole()).stream("问", CONTEXT))[-1]
     assert isinstance(done, Done)

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from itertools import count
+from itertools import chain, count, repeat
 from typing import Any
 
 import pytest
@@ -259,6 +259,24 @@ def test_a_service_that_knows_no_streams_may_run_out_of_room_too(finish: str) ->
     assert told == "半句"
     assert isinstance(error, BadModelReply)
     assert "没有写完" in str(error)
+
+
+@pytest.mark.parametrize("said_again", ["高血压患者应当限制饮酒。[1]", "\n", "想一想，" * 40])
+@pytest.mark.parametrize("opens", ["", "<think>"])
+def test_a_reply_that_goes_round_in_circles_is_left(said_again: str, opens: str) -> None:
+    pieces = chain([f"{opens}先说一句。"], repeat(said_again))
+    with remote(Reply(pieces=pieces)) as (model, service):
+        told, error = read(model)
+        service.wait(lambda served: bool(served.left))  # its call has ended
+    assert isinstance(error, BadModelReply)
+    assert "一再重复" in str(error)
+    assert len(told) < 2000
+
+
+def test_a_long_reply_that_only_resembles_itself_is_heard_to_its_end() -> None:
+    rows = "".join(f"| 第 {at} 项 | 每日一次 | 5mg |\n" for at in range(200)) + "-" * 900
+    with remote(Reply(rows)) as (model, _):
+        assert read(model) == (rows, None)
 
 
 def test_a_reply_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,7 @@ from qianxun.types import Degraded, Message
 
 LONGEST_REPLY: Final = 100_000  # characters; what comes after is not read
 UNANSWERED: Final = "语言模型没能作答，也没有查阅资料。请稍后再试，或换一种检索方式（如 mix）。"
+_TOO_LONG: Final = Degraded("model", f"模型的回复超过 {LONGEST_REPLY} 字，后面的没有读")
 _SHOWN_QUESTION: Final = 80
 _SHOWN_THOUGHTS: Final = 200
 _HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
@@ -162,9 +163,9 @@ class AnswerGenerator:
 
     def _finished(self, query: str, given: AnswerContext, draft: _Draft) -> Answer:
         """The model's answer without what was dropped; where nothing is left that is cited, the passages' own."""
-        answer = draft.written.answer("model")
+        answer = draft.written.answer("model", is_partial=draft.is_cut)
         if answer.citations:
-            return answer
+            return replace(answer, degraded=(_TOO_LONG,)) if draft.is_cut else answer
         if declines(answer.answer):
             return replace(declined(query), flags=answer.flags)
         told = Degraded("model", "模型的回复没有一句能由资料证实，改用资料原句")
@@ -229,6 +230,7 @@ class _Draft:
         self._shown = Written()
         self.written = Written()
         self.is_begun = False
+        self.is_cut = False  # it is longer than anybody reads
 
     def read(self, pieces: Iterator[str]) -> Iterator[AnswerEvent]:
         """What is to be shown, piece by piece. A model that fails in the midst is told after what came before it."""
@@ -242,6 +244,7 @@ class _Draft:
                 yield from self._events(self._reader.feed(piece[:left]))
                 left -= len(piece)
                 if left <= 0:
+                    self.is_cut = True
                     break
         except ModelError:
             yield from self._events(self._reader.close())

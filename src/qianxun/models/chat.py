@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from qianxun.errors import BadInput, BadModelReply, ModelUnavailable
 from qianxun.models.checks import sound_text
+from qianxun.models.circling import Circling
 from qianxun.models.covering import reply_without_key
 from qianxun.models.endpoints import ChatEndpoint
 from qianxun.models.http import ModelService
@@ -53,7 +54,8 @@ class RemoteChat:
         """The reply's text as it comes, in pieces that are not empty; together they are not blank.
 
         Raises ModelUnavailable or BadModelReply, also in the midst: a reply that ends without saying that it is done,
-        or because it ran out of room, is a partial one. Closing the iterator closes the connection, as ``stop`` does.
+        or because it ran out of room, or that goes round in circles, is a partial one. Closing the iterator closes the
+        connection, as ``stop`` does.
         """
         asked = self._asked(messages, stream=True)  # now, so that a wrong question fails before anybody listens
         return self._told(asked, stop)
@@ -71,11 +73,13 @@ class RemoteChat:
             raise _no_text(self.name)
 
     def _pieces(self, asked: dict[str, Any], stop: Callable[[], bool]) -> Generator[str, None, None]:
-        reply = StreamedReply(self.name, LARGEST_REPLY)
+        reply, circling = StreamedReply(self.name, LARGEST_REPLY), Circling()
         try:
             with closing(self._listen(asked, lambda: stop() or reply.lingers())) as raw:
-                for piece in raw:
-                    yield from reply.feed(piece)
+                for text in (text for piece in raw for text in reply.feed(piece)):
+                    yield text
+                    if circling.goes_on_with(text):
+                        raise _circles(self.name)
         except ServiceError as error:
             raise self._service.unavailable(f"回复到一半出错：{error}", "请稍后再试") from None
         except ModelUnavailable:
@@ -132,6 +136,11 @@ def _read(body: bytes | bytearray, model: str) -> tuple[str, Any]:
     if not said.strip():
         raise _no_text(model)
     return sound_text(said), finish
+
+
+def _circles(model: str) -> BadModelReply:
+    hint = "请换一个模型，或在模型服务那边加大对重复的惩罚"
+    return BadModelReply(f"对话服务 {model} 的回复一再重复同样的话，已停下", hint=hint)
 
 
 def _no_text(model: str) -> BadModelReply:
