@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -85,3 +86,9 @@ def test_a_service_has_loaded_what_it_answers_with_before_it_is_asked() -> None:
     kinds = ("answer", "explain", "graph_keeper", "modes", "question_log", "tables", "texts", "upkeep")
     asked = f"print([name for name in {kinds!r} if f'qianxun.pipelines.{{name}}' not in sys.modules])"
     assert _last_lines(f"import sys, qianxun.service.serving; {asked}") == ["[]"]
+
+
+@pytest.mark.parametrize("name", ["retrieve", "search_texts", "search_tables", "ask", "ask_stream"])
+def test_what_an_agent_asks_by_says_in_full_what_it_takes_and_gives(name: str) -> None:
+    """Those who make tools of functions evaluate the annotations, where the function was defined."""
+    assert "return" in get_type_hints(getattr(Engine, name))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection
 
+from qianxun.answer_types import Answer, AnswerEvent, Done, Failed, QueryMode
 from qianxun.cache.memory import MemoryCache
 from qianxun.embeddings import Embeddings, model_folders
 from qianxun.errors import RecallFailed
@@ -25,6 +26,7 @@ from qianxun.pipelines.hooks import Hooks, nothing
 from qianxun.pipelines.indexer import keep_indexing
 from qianxun.pipelines.journal import Journal
 from qianxun.pipelines.layer_choices import of_base
+from qianxun.pipelines.layered import LayeredRecall
 from qianxun.pipelines.model_registry import Registry, is_ref
 from qianxun.pipelines.model_threads import ModelThreads
 from qianxun.pipelines.open_bases import OpenBases, open_base
@@ -43,7 +45,6 @@ from qianxun.storage import database_url, reach
 from qianxun.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
 
 if TYPE_CHECKING:
-    from qianxun.answer_types import Answer, AnswerEvent, QueryMode
     from qianxun.examples.store import ExampleStore
     from qianxun.graph.network import KnowledgeGraph
     from qianxun.graph_types import Entity
@@ -57,13 +58,13 @@ if TYPE_CHECKING:
     from qianxun.pipelines.indexing import Drained
     from qianxun.pipelines.ingest import Labels, Report, Watch
     from qianxun.pipelines.knowledge_base import KnowledgeBaseManager
-    from qianxun.pipelines.layered import LayeredRecall
     from qianxun.pipelines.learning import Learnt
     from qianxun.pipelines.modes import ModeRecall, Surroundings
     from qianxun.pipelines.upkeep import Verdict
 
 # A process that only searches loads only what a search needs: ingest, answers and the graph are three quarters of the
-# code, and each is imported by the methods that use it (docs/decisions/0006-recall-speed.md).
+# code, and each is imported by the methods that use it (docs/decisions/0006-recall-speed.md). The types of questions and
+# answers are here all the same: whoever makes a tool for an agent of such a method evaluates its annotations.
 
 Result = TypeVar("Result")
 
@@ -513,7 +514,6 @@ class Engine:
 
         Whoever stops listening (``aclose``, or a task that is cancelled) ends the model's call.
         """
-        from qianxun.answer_types import Done, Failed
         from qianxun.pipelines.answer import answer_stream
 
         answering = await self.answering(knowledge_base, top_k=top_k, where=where)
