@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from qianxun.pipelines.upkeep import Verdict
 
 # A process that only searches loads only what a search needs: ingest, answers and the graph are three quarters of the
-# code, and each is imported by the methods that use it (docs/decisions/0006-recall-speed.md). The types of questions and
-# answers are here all the same: whoever makes a tool for an agent of such a method evaluates its annotations.
+# code, and each is imported by the methods that use it (docs/decisions/0006-recall-speed.md). The types of questions
+# and answers are here all the same: whoever makes a tool for an agent of such a method evaluates its annotations.
 
 Result = TypeVar("Result")
 
