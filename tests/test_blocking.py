@@ -35,6 +35,33 @@ def test_every_method_of_the_engine_without_await(tmp_path: Path) -> None:
         assert [each.name for each in rag.knowledge_bases()] == ["医保"]
 
 
+def test_what_the_engine_gives_to_work_with_needs_no_await_either(tmp_path: Path) -> None:
+    """A call that gave a coroutine did nothing: a delete was never carried out."""
+    with open_blocking(tmp_path, background=False) as rag:
+        kb = rag.create_knowledge_base("长篇", model="none").id
+        told = {
+            "document_id": "第一章",
+            "content": TEXT,
+            "user_id": "u1",
+            "project_id": "p1",
+            "content_type": "chapter",
+        }
+        events, search = rag.events(kb), rag.hybrid_search(kb, fusion="weighted")
+        assert events.handle_document_created(told).result == "accepted"
+        rag.drain(kb)
+        assert [one.document_id for one in search.search("住院", "u1", "p1")] == ["第一章"]
+        assert search.fusion == "weighted"
+        assert rag.graph_keeper(kb).status().chunks == 1
+        assert events.handle_document_deleted(told).result == "accepted"
+        assert search.search("住院", "u1", "p1") == []
+        assert rag.manager(kb).index_document(Document("第二章", TEXT)) == 1
+        assert rag.of("other").knowledge_bases() == ()
+        with pytest.raises(NotFound):
+            rag.of("other").events(kb)
+        with pytest.raises(AttributeError):
+            events.no_such_method  # noqa: B018
+
+
 def test_a_folder_in_use_is_told_to_the_caller(tmp_path: Path) -> None:
     with open_blocking(tmp_path, background=False), pytest.raises(FolderInUse), open_blocking(tmp_path):
         pytest.fail("two engines own one folder")

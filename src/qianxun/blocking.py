@@ -4,6 +4,7 @@ with open_blocking("./qianxun-data") as rag:
     kb = rag.create_knowledge_base("医保")
     rag.add(kb.id, ["手册.pdf"])
     found = rag.retrieve(kb.id, "住院报销比例是多少").found
+    rag.events(kb.id).handle_document_deleted({"document_id": "旧手册"})
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from qianxun.engine import Engine
 from qianxun.errors import BadInput
 
 Result = TypeVar("Result")
+PARTS: Final = frozenset(("events", "manager", "hybrid_search", "graph_keeper"))  # give something to work with further
 _END: Final = object()
 
 
@@ -56,7 +58,8 @@ class _Calls:
 
 
 class BlockingEngine:
-    """Every method of `Engine` under its own name and without ``await``; ``ask_stream`` gives an iterator.
+    """Every method of `Engine` under its own name and without ``await``; ``ask_stream`` gives an iterator. What
+    ``events``, ``manager``, ``hybrid_search`` and ``graph_keeper`` give needs no ``await`` either.
 
     May be used from any thread but the loop's own, and from several at once.
     """
@@ -70,7 +73,13 @@ class BlockingEngine:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        held = getattr(self.engine, name)
+        held = self.waiting(getattr(self.engine, name))
+        if name in PARTS:
+            return wraps(held)(lambda *given, **named: BlockingPart(held(*given, **named), self))
+        return held
+
+    def waiting(self, held: Any) -> Any:
+        """What an engine or a part of it holds, as a call that waits where it would have to be awaited."""
         if inspect.isasyncgenfunction(held):
             return wraps(held)(lambda *given, **named: self.iterate(held(*given, **named)))
         if inspect.iscoroutinefunction(held):
@@ -135,6 +144,20 @@ class BlockingEngine:
                 work.close()
                 raise _closed()
             return asyncio.run_coroutine_threadsafe(self._calls.counted(work), self.loop)
+
+
+class BlockingPart:
+    """The events, the searches of one project, … of a blocking engine: every method under its own name, without
+    ``await``. ``part`` is the one that awaits."""
+
+    def __init__(self, part: Any, engine: BlockingEngine) -> None:
+        self.part = part
+        self.engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self.engine.waiting(getattr(self.part, name))
 
 
 @contextmanager
