@@ -167,6 +167,30 @@ def test_a_sentence_of_nowhere_is_flagged_and_dropped_where_it_has_figures() -> 
     assert not judge(Ended("公司明年将盈利9亿元。"), (PASSAGE,)).is_kept
 
 
+@pytest.mark.parametrize("said", ["如有不适，请立即拨打120。", "马上打急救电话 120！", "Please call 911 at once."])
+def test_whom_to_call_in_an_emergency_need_not_stand_in_the_sources(said: str) -> None:
+    told = judge(Ended(said), (PASSAGE,))
+    assert told.is_kept
+    assert [each.kind for each in told.flags] == ["uncited"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "血压超过120就停药。",
+        "请拨打12045678。",
+        "打120折。",
+        "每次打120mg。",
+        "每天打120单位胰岛素。",
+        "打120.5元。",
+        "胰岛素每天打120。",
+        "拨打120，每次吃9片。",
+    ],
+)
+def test_other_figures_beside_it_must(said: str) -> None:
+    assert not judge(Ended(said), (PASSAGE,)).is_kept
+
+
 def test_the_questions_year_is_kept_with_a_flag_where_the_source_names_none() -> None:
     ended = Ended("2021年营业收入为5亿元。", (1,))
     judged = judge(ended, (PASSAGE,), "公司2021年的营业收入是多少？")
