@@ -234,3 +234,11 @@ def test_what_stands_side_by_side_with_names_of_its_own_is_not_put_together(
     tmp_path: Path, rows: Rows, found: list[list[str]]
 ) -> None:
     assert [names(table) for table in tables(read(tmp_path, rows))] == found
+
+
+@pytest.mark.parametrize("name", ["台账.xls", "台账.et", "台账"])
+def test_a_new_workbook_under_an_old_name(tmp_path: Path, name: str) -> None:
+    """What systems call an export, and what it is, differ; the content decides."""
+    read(tmp_path, [["客户", "金额"], ["甲", 5], ["乙", 7]])
+    (table,) = tables(parse((tmp_path / "a.xlsx").rename(tmp_path / name), ParseLimits()))
+    assert table.rows == (("甲", 5), ("乙", 7))

@@ -72,7 +72,8 @@ def _open(path: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # openpyxl tells of styles it does not keep; nothing here needs them
         try:
-            return openpyxl.load_workbook(path, data_only=True)
+            with path.open("rb") as opened:  # of a path it would look at the name: many a new workbook is called .xls
+                return openpyxl.load_workbook(opened, data_only=True)
         except _BROKEN as failure:
             what = f"工作簿已损坏（{type(failure).__name__}：{str(failure)[:120]}）"
             raise Unreadable(
