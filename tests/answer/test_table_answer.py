@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,6 +74,17 @@ SPECIFICATION = table("产品规格", "参数|型号A|型号B", "额定功率|50
 
 ROOMS = table("会议室", "会议室|楼层|容纳人数|投影仪", "牡丹厅|3|20|有", "玉兰厅|3|8|无", "月季厅|5|50|有")
 BUDGETS = table("部门预算", "部门|预算|已用", "研发部|120|86", "市场部|80|100", "财务部|30|13")
+BRANCHES = table(
+    "各分公司销售情况", "分公司|销售额|负责人", "北京分公司|1200|张伟", "上海分公司|1800|李娜", "广州分公司|900|王芳"
+)
+CONTRACTS = table(
+    "合同台账",
+    "合同编号|客户名称|签订日期|到期日|合同金额（万元）|销售经理",
+    "HT-001|华为技术|2023.1.5|2024.1.4|320.5|张伟",
+    "HT-002|中兴通讯|2023.3.18|2023.12.31|150|李娜",
+    "HT-003|比亚迪|2022.11.11|2023.11.10|560|张伟",
+)
+PAY = table("工资表 编制单位：某某公司 单位：元", "姓名|部门|绩效", "张三|研发|3000", "李四|研发|5000", "王五|销售|900")
 STOCK = table(
     "库存", "商品名称|单价|数量|金额", "打印机|1299|15|=C2*D2", "显示器|1150|#N/A|=C3*D3", "键盘|89|120|=SUM(A1:A2)"
 )
@@ -145,6 +158,12 @@ ANSWERED = [
     (BUDGETS, "已用最多的部门", "max", "市场部"),
     (BUDGETS, "平均已用是多少", "average", "66.3333"),
     (STOCK, "数量有哪些", "list", "15、#N/A、120"),
+    (CONTRACTS, "2023年签订的合同有几份", "count", "2"),
+    (CONTRACTS, "2023年签订的合同金额一共多少", "sum", "470.5万元"),
+    (CONTRACTS, "2023年到期的合同有哪些", "filter", "中兴通讯、比亚迪"),
+    (CONTRACTS, "张伟的合同有哪些", "filter", "华为技术、比亚迪"),  # not their amounts
+    (CONTRACTS, "张伟的合同金额有哪些", "filter", "320.5、560"),
+    (PAY, "研发的绩效总和", "sum", "8000元"),  # the company that made the table is no unit
     (FINANCE, "2022年净利润", "lookup", "1,500.00"),
     (FINANCE, "2023年营业收入比2022年多多少", "difference", "2345.67万元"),
     (FINANCE, "研发费用2023年和2022年分别是多少", "lookup", "800.00、600.00"),
@@ -192,6 +211,13 @@ DECLINED = [
     (SPECIFICATION, "哪个型号更重"),
     (ROOMS, "有会议室的楼层有哪些"),  # no column says which have any
     (ROOMS, "牡丹厅有没有投影仪的说明"),
+    (BRANCHES, "南京分公司的销售额是多少"),  # nor is it 北京分公司
+    (BRANCHES, "杭州分公司的负责人是谁"),
+    (BRANCHES, "上海分公司二部的销售额"),
+    (BRANCHES, "李娜负责哪个分公司"),  # not whom it says
+    (STAFF, "李四光的月薪"),
+    (STAFF, "张三丰的入职日期是哪天"),
+    (STAFF, "财务部张三的月薪"),  # who is of another department
     (BUDGETS, "哪个部门已用预算最多"),  # of 已用, or of 预算
     (MEDICINES, "最多100元的药品"),
     (MEDICINES, "头孢的单价" * 50),
@@ -252,6 +278,14 @@ def test_declined_questions_come_with_the_nearest_rows() -> None:
     answer = ask("2022年住院的报销比例", INSURANCE)
     assert answer.rows == (1,)
     assert "2022年" in answer.reason
+
+
+def test_a_month_in_the_name_of_a_sheet_tells_which_is_meant() -> None:
+    january, march = (replace(PAY, source=month) for month in ("1月", "3月"))
+    both = [AskedTable("january", january), AskedTable("march", replace(march, rows=((*march.rows[0][:2], 7),)))]
+    assert answer_from_tables("3月张三的绩效", both).table == "march"
+    assert answer_from_tables("1月张三的绩效", both).table == "january"
+    assert not answer_from_tables("11月张三的绩效", both).sure
 
 
 def test_parts_of_other_rows_are_not_added_to_them() -> None:

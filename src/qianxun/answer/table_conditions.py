@@ -127,7 +127,7 @@ def _bind(
     column = max(before, key=lambda each: (each.end, each.end - each.start)).column if before else None
     nearer = [each for each in named if each.end <= start and column is not None and each.start > _end(before, column)]
     if column is None or (nearer and _CLAUSE.search(text[_end(before, column) : start])):
-        column = _only(text, sheet, named, fits, bounds) if column is None else column
+        column = _only(text, sheet, named, fits, bounds, end) if column is None else column
     if column is None:
         raise Unclear(f"不知道“{text[start:end]}”说的是哪一列")
     values = _values(sheet, column, bounds)
@@ -166,10 +166,14 @@ def _values(sheet: Sheet, column: int, bounds: Sequence[Quantity | Moment]) -> t
 
 
 def _only(
-    text: str, sheet: Sheet, named: Sequence[Named], fits: Sequence[int], bounds: Sequence[Quantity | Moment]
+    text: str, sheet: Sheet, named: Sequence[Named], fits: Sequence[int], bounds: Sequence[Quantity | Moment], end: int
 ) -> int | None:
-    """The one column that a number can speak of without naming it: by its unit, or as the only date."""
+    """The one column that a number can speak of without naming it before: by its unit, as the only date, or as the
+    date named right behind it, at ``end``."""
     if isinstance(bounds[0], Moment):
+        behind = {each.column for each in named if each.column in fits and each.start == end}
+        if len(behind) == 1:  # 2023年签订的, where there is also a day on which it ends
+            return behind.pop()
         return fits[0] if len(fits) == 1 and _is_dated_by(text, sheet, named, fits[0]) else None
     shares = [c for c in fits if sheet.columns[c].kind == "percent"]
     money = [c for c in fits if sheet.columns[c].kind == "money"]

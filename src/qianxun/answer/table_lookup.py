@@ -21,6 +21,9 @@ _LONGEST_LABEL: Final = 60
 _UNSAID: Final = 0.5  # what an unsaid character of a name costs, against one of the question explained
 _JOINT: Final = re.compile("[和与及、]|以及|还有|跟")
 _SEVERAL: Final = re.compile("哪些|哪几|分别|各|都|列|所有|全部|和|与|及|或|、|每")
+_PERSON: Final = re.compile("姓名|名字|[人员]$|员工|学生|患者|客户|经理$")
+_PART_OF_NAME: Final = re.compile("(?![和与各占为对因受所下上在是的及跟同相里中共每若])[\u4e00-\u9fff]")
+_UNIT_OF: Final = re.compile("[^的]{0,3}(?:[部组科处室店厂班队]|中心|办事处|分公司|子公司)")
 _WHEN: Final = re.compile("什么时候|何时|哪天|哪一天|哪年|哪一年|日期|时间")
 
 
@@ -87,6 +90,8 @@ def look_up(asked: Asked, sheet: Sheet) -> Understood | Unsure:
     targets = hint.targets if hint and rows.picks else _targets(asked.text, sheet, rows, columns)
     if not targets:
         return Unsure("没有认出要查的列", rows.places[:10])
+    if any(_is_told(sheet, pick, target) for target in targets for pick in rows.picks):
+        return Unsure("查到的就是问题里说的", rows.places[:10])  # 李娜负责哪个分公司 does not ask who is in charge
     if sheet.is_wordy and any(sheet.label != target < pick.home for target in targets for pick in rows.picks):
         return Unsure("名目在值的右边，不像一行一条的表", rows.places[:10])
     apart = any(target != pick.home + 1 for target in targets for pick in rows.picks)
@@ -100,11 +105,39 @@ def look_up(asked: Asked, sheet: Sheet) -> Understood | Unsure:
     explained = rows.mask | columns.mask | (hint.mask if hint else 0)
     for told in {column for pick in rows.picks for column in (pick.home, *pick.told)}:
         explained |= match_column(sheet.names[told], asked.text).mask
+    if other := _another(asked, sheet, rows, explained):
+        return Unsure(f"表里没有“{other}”，只有相近的名称", rows.places[:10])
     closeness = (rows.share * columns.share) ** 0.5
     if hint or not columns.picks:
         closeness = rows.share**0.5 * 0.9
     strict = hint is not None and not columns.picks
     return Understood(Plan("lookup", rows=chosen, outputs=targets), explained, closeness, strict)
+
+
+def _is_told(sheet: Sheet, pick: Pick, target: int) -> bool:
+    """Whether the question says the cell itself, and not only as part of the row's name: 成都 of 成都海能科技."""
+    return target in pick.told and sheet.plain_cells(target)[pick.at] not in sheet.plain_cells(pick.home)[pick.at]
+
+
+def _another(asked: Asked, sheet: Sheet, rows: Chosen, explained: int) -> str:
+    """The name in a question that only looks like that of a row: 南京分公司, where the table has 北京分公司; 李四光,
+    where it has 李四; 北京分公司二部."""
+    text = asked.text
+    open_ = runs(asked.unexplained(explained | sheet.about_in(text)))
+    before, after = {end: start for start, end in open_}, dict(open_)
+    for pick in rows.picks:
+        label = sheet.plain_cells(pick.home)[pick.at]
+        said = [(label.find(text[start:end]), start, end) for start, end in runs(match(label, text).mask)]
+        first, start, end = min(said, default=(0, 0, 0))
+        begin, stop = before.get(start, start), after.get(end, end)
+        person = bool(_PERSON.search(sheet.columns[pick.home].name))
+        if begin < start and first > 0 and label[first - 1].isalpha():
+            return text[begin:end]
+        if person and first == 0 and _PART_OF_NAME.fullmatch(text[begin:start]):
+            return text[begin:end]
+        if _UNIT_OF.fullmatch(text[end:stop]) or (person and _PART_OF_NAME.fullmatch(text[end:stop])):
+            return text[start:stop]
+    return ""
 
 
 def _is_record(text: str, sheet: Sheet, rows: Chosen, columns: Chosen, hint: Hint | None) -> bool:
@@ -177,7 +210,22 @@ def _rows(text: str, sheet: Sheet) -> Chosen:
         )
         for row, found in sorted(met.items())
     ]
-    return _choose([pick for pick in picks if pick.met.verbatim or pick.met.mask & ~about], text)
+    picks = [pick for pick in picks if pick.met.verbatim or pick.met.mask & ~about]
+    chosen = _choose(picks, text)
+    return replace(chosen, clear=False) if _contradict(picks, chosen, sheet) else chosen
+
+
+def _contradict(picks: Sequence[Pick], chosen: Chosen, sheet: Sheet) -> bool:
+    """财务部的张三, who is of another department: the name says another row than the department."""
+    if not any(map(sheet.is_measure, range(len(sheet.columns)))):
+        return False  # a form says names and values in turns, of one thing
+    homes = {pick.home for pick in chosen.picks}
+    others = [pick for pick in picks if pick.met.verbatim and not pick.met.mask & chosen.mask]
+    return any(
+        sheet.label in (pick.home, home) and pick.home != home and min(map(sheet.variety, (pick.home, home))) < 1.0
+        for pick in others
+        for home in homes
+    )
 
 
 def _add_fuzzy(met: dict[int, list[tuple[Match, int]]], text: str, sheet: Sheet) -> None:

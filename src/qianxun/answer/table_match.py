@@ -24,6 +24,7 @@ _ENDING: Final = re.compile("(?<=..)(?:名称|姓名|名字|名|情况|信息|�
 _CAMEL: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _FRACTION_BEFORE: Final = re.compile(r"\d\.$")
 _RUN: Final = re.compile("[a-z0-9.]+")
+_CALENDAR: Final = "年月季"
 
 
 def plain(text: str) -> str:
@@ -119,8 +120,11 @@ def _is_cut(name: str, text: str) -> bool:
 def _longest(name: str, at: int, text: str) -> int:
     """Where the longest piece of the name that begins here and stands in the text ends."""
     run = _RUN.match(name, at)
-    if run is not None:  # letters and digits only whole
+    if run is not None:  # letters and digits only whole; 1月 is one word
         end = run.end()
+        dated = name[at : end + 1]
+        if dated[-1] in _CALENDAR and places(dated, text):
+            return end + 1
         return end if end - at >= 2 and places(name[at:end], text) else at
     end = at
     while end < len(name) and not _RUN.match(name, end) and name[at : end + 1] in text:

@@ -199,7 +199,8 @@ def _count(scene: Scene, numeric: list[Condition], cue: re.Match[str]) -> Unders
     outputs = [c for c in outputs_of(scene, conditions) if not scene.sheet.is_numeric(c)]
     if len(outputs) > 1:
         raise Unclear("不知道要数的是哪一列")
-    if any(_picks_one(scene, condition) for condition in conditions):
+    stated = any(_HOW_MANY_COLUMN.search(scene.sheet.columns[c].name) for c in outputs)
+    if stated or any(_picks_one(scene, condition) for condition in conditions):
         raise Unclear("一行已是一项统计，不能再数行数")
     if not outputs:
         outputs = _begun(scene, cue)

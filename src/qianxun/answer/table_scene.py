@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from qianxun.answer.table_conditions import Named
-from qianxun.answer.table_match import Asked, Match, match, match_column, span
+from qianxun.answer.table_match import Asked, Match, match, match_column, plain, span
 from qianxun.answer.table_sheet import Said, Sheet, runs
-from qianxun.answer.table_words import DECISIVE
+from qianxun.answer.table_words import DECISIVE, IDENTIFYING, NAMING
+
+_BRACKETED: Final = re.compile(r"\([^()]*\)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ def scene_of(asked: Asked, sheet: Sheet) -> Scene:
     about = match(sheet.about, asked.text).mask
     met = [(c, found) for c, name in enumerate(sheet.names) if _is_named(found := match_column(name, asked.text))]
     met = [(c, found) for c, found in met if found.verbatim or found.mask & ~about]
+    met = [(c, found) for c, found in met if not _is_of_thing(c, found, asked.text, sheet)]
     said = sheet.said(asked.text)
     said_spans = [one for each in said for one in runs(each.mask)]
     kept = [(c, found) for c, found in met if not _is_within(found, said_spans) and not _is_outdone(c, found, met)]
@@ -58,6 +62,17 @@ def scene_of(asked: Asked, sheet: Sheet) -> Scene:
     said = [each for each in said if not all(_inside(one, spans) for one in runs(each.mask))]
     named = tuple(Named(start, end, c) for c, found in kept for start, end in _mentions(found))
     return Scene(asked, sheet, tuple(kept), named, tuple(said))
+
+
+def _is_of_thing(column: int, met: Match, text: str, sheet: Sheet) -> bool:
+    """Whether a question says the thing that a column measures, and not the measure: 合同 is not 合同金额, where the
+    contracts are named by 合同编号."""
+    whole = _BRACKETED.sub("", plain(sheet.columns[column].name.split(" / ")[-1]))
+    if not sheet.is_measure(column) or whole in text:
+        return False
+    thing = "".join(text[start:end] for start, end in runs(met.mask))
+    others = (plain(each.name) for c, each in enumerate(sheet.columns) if c != column and not sheet.is_measure(c))
+    return any(name.startswith(thing) and (IDENTIFYING.search(name) or NAMING.search(name)) for name in others)
 
 
 def _is_named(met: Match) -> bool:

@@ -16,7 +16,9 @@ from qianxun.types import CellValue, Column, Table
 
 NUMERIC: Final = ("number", "money", "percent")
 WORDS: Final = ("text", "category")
-_STATED_UNIT: Final = re.compile(r"单位[:：]\s*(?:人民币)?\s*([^\s,，;；()（）]{1,8})")
+_STATED_UNIT: Final = re.compile(  # not 编制单位：某某公司, nor 收款单位
+    r"(?<![\u4e00-\u9fff])(?:(?:金额|计量|货币|数量|计价)的?)?单位[:：]\s*(?:人民币)?\s*([^\s,，;；()（）]{1,8})"
+)
 # 员工数 under 单位：万元 is no money; 期末数, 预算数 and the like are.
 _COUNTED: Final = re.compile("(?:(?<![末初期年算行计额])数|数量|面积|年龄|里程|天|率|比|倍|名次|排名|得分)$")
 _LONGEST_LABEL: Final = 60
