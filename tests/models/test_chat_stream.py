@@ -251,13 +251,25 @@ def test_a_bad_reply_is_refused(raw: bytes) -> None:
         assert len(service.requests) == 1
 
 
-@pytest.mark.parametrize("finish", ["length", "content_filter"])
-def test_a_service_that_knows_no_streams_may_run_out_of_room_too(finish: str) -> None:
-    said = {"choices": [{"message": {"content": "半句"}, "finish_reason": finish}]}
-    with remote(Reply(raw=json.dumps(said).encode())) as (model, _):
+@pytest.mark.parametrize("is_whole", [False, True])
+@pytest.mark.parametrize(
+    ("finish", "kind"),
+    [
+        ("length", BadModelReply),
+        ("content_filter", BadModelReply),
+        ("sensitive", BadModelReply),
+        ("network_error", ModelUnavailable),
+        ("insufficient_system_resource", ModelUnavailable),
+    ],
+)
+def test_a_reply_may_end_for_other_reasons_than_that_all_is_said(
+    finish: str, kind: type[Exception], is_whole: bool
+) -> None:
+    whole = json.dumps({"choices": [{"message": {"content": "半句"}, "finish_reason": finish}]}).encode()
+    with remote(Reply(raw=whole if is_whole else event("半句", finish) + b"data: [DONE]\n\n")) as (model, _):
         told, error = read(model)
     assert told == "半句"
-    assert isinstance(error, BadModelReply)
+    assert isinstance(error, kind)
     assert "没有写完" in str(error)
 
 

@@ -11,7 +11,9 @@ from qianxun.errors import BadModelReply, ModelUnavailable
 from qianxun.models.sse import Events, EventTooLarge
 
 DONE: Final = "[DONE]"
-FULL: Final = "length"
+FULL: Final = ("length", "model_context_window_exceeded")
+FILTERED: Final = ("content_filter", "sensitive")  # OpenAI's word, and Zhipu's
+INTERRUPTED: Final = ("insufficient_system_resource", "network_error", "abort")  # DeepSeek's, Zhipu's, vLLM's
 LINGER_SECONDS: Final = (
     1.0  # for the end of a stream whose reply is finished: a connection read to its end serves again
 )
@@ -72,10 +74,12 @@ class StreamedReply:
         self.check_finish(self._finish)
 
     def check_finish(self, finish: object) -> None:
-        """Raises BadModelReply where it stopped for another reason than that all is said."""
-        if finish == FULL:
+        """Raises BadModelReply or ModelUnavailable where it stopped for another reason than that all is said."""
+        if finish in FULL:
             raise self._bad("的回复没有写完：到了长度的上限", "请调大 max_tokens，或减少放进问题的资料")
-        if finish == "content_filter":
+        if finish in INTERRUPTED:
+            raise ModelUnavailable(f"对话服务 {self._model} 的回复没有写完：服务方中断（{finish}）", hint="请稍后再试")
+        if finish in FILTERED:
             raise self._bad("的回复没有写完：被服务方的内容审查截断", "请换一种问法，或换一个模型")
 
     def _text(self, told: Mapping[str, Any]) -> str:
