@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect
+from sqlalchemy import Engine, inspect
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.schema import CreateTable
 
@@ -30,6 +32,21 @@ def test_migrations_go_up_down_and_up_again(empty_url: str) -> None:
     migrate(engine)
     assert "chunks" in inspect(engine).get_table_names()
     engine.dispose()
+
+
+def test_databases_that_are_opened_at_once_are_each_migrated(tmp_path: Path) -> None:
+    engines = [connect(sqlite_url(tmp_path / f"{number}.db")) for number in range(2)]
+    begin = threading.Barrier(len(engines))
+
+    def opened(engine: Engine) -> set[str]:
+        begin.wait()
+        migrate(engine)
+        return set(inspect(engine).get_table_names())
+
+    with ThreadPoolExecutor(len(engines)) as threads:
+        assert list(threads.map(opened, engines)) == [set(Base.metadata.tables) | {"alembic_version"}] * len(engines)
+    for engine in engines:
+        engine.dispose()
 
 
 def test_the_newest_revision_is_known_without_reading_the_migrations() -> None:

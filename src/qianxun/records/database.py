@@ -13,6 +13,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError
 
+from qianxun import migrating
 from qianxun.errors import BadSettings, MissingExtra
 from qianxun.records.postgres import (
     BACKEND,
@@ -147,10 +148,8 @@ def migrate(engine: Engine, revision: str = "head") -> None:
     """Brings the schema up to date; where it is so already only asks. Two processes at once do it one by one."""
     if revision == "head" and (_is_newest(engine) or not missing_revisions(engine)):
         return
-    from alembic import command  # .12 s, and next to always there is nothing to migrate
-
     with _migrating(engine) as connection:
-        command.upgrade(_alembic(connection), revision)
+        migrating.upgrade(_alembic(connection), revision)
 
 
 def _is_newest(engine: Engine) -> bool:
@@ -161,10 +160,8 @@ def _is_newest(engine: Engine) -> bool:
 
 
 def downgrade(engine: Engine, revision: str) -> None:
-    from alembic import command
-
     with _migrating(engine) as connection:
-        command.downgrade(_alembic(connection), revision)
+        migrating.downgrade(_alembic(connection), revision)
 
 
 def missing_revisions(engine: Engine) -> list[str]:
