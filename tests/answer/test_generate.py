@@ -127,6 +127,15 @@ def test_thoughts_that_a_reply_only_closes_are_no_part_of_the_answer(size: int) 
     assert _is_sound(whole)
 
 
+def test_thoughts_that_anybodys_model_opens_and_closes_are_not_even_shown() -> None:
+    generator, plain = AnswerGenerator(Says(f"<think>\n{THOUGHTS}{REPLY}")), AnswerGenerator(Says(REPLY))
+    assert generator.generate("糖尿病的症状？", CONTEXT) == plain.generate("糖尿病的症状？", CONTEXT)
+    shown = [
+        "".join(e.text for e in each.stream("症状？", CONTEXT) if isinstance(e, Token)) for each in (generator, plain)
+    ]
+    assert shown[0] == shown[1]
+
+
 def test_a_model_that_only_thinks_leaves_the_passages_own_sentences() -> None:
     for model in (Says(THOUGHTS), Says(THOUGHTS + "糖尿", fails_after=len(THOUGHTS))):
         last = list(AnswerGenerator(model).stream("糖尿病的主要症状是什么？", CONTEXT))[-1]

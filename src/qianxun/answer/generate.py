@@ -32,7 +32,7 @@ from qianxun.answer_types import (
 )
 from qianxun.errors import ModelError
 from qianxun.ports import ChatModel, never
-from qianxun.thinking import Unsaid, told_apart
+from qianxun.thinking import Unsaid, spoken, told_apart
 from qianxun.types import Degraded, Message
 
 LONGEST_REPLY: Final = 100_000  # characters; what comes after is not read
@@ -236,7 +236,7 @@ class _Draft:
         """What is to be shown, piece by piece. A model that fails in the midst is told after what came before it."""
         left = LONGEST_REPLY
         try:
-            for piece in told_apart(pieces):
+            for piece in told_apart(spoken(pieces)):
                 if piece is Unsaid.BEFORE:
                     yield from self._unsaid()
                     left = LONGEST_REPLY
