@@ -421,7 +421,11 @@ class Engine:
         *,
         fusion: FusionName = "rrf",
     ) -> HybridSearchEngine:
-        """Searches one base for one user's one project at a time."""
+        """Searches one base for one user's one project at a time.
+
+        Scores fused by rank ("rrf") cannot be compared between questions, and a name that only words find comes late;
+        "weighted" is what `retrieve` does (docs/decisions/0007-scores.md).
+        """
         from qianxun.pipelines.hybrid_search import HybridSearchEngine
 
         base = await self.base(knowledge_base)

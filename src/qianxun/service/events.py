@@ -30,21 +30,23 @@ class Event(BaseModel):
 
     type: Literal["document.created", "document.updated", "document.deleted", "created", "updated", "deleted"]
     knowledge_base_id: Annotated[int, Field(ge=1, le=GREATEST), Number] = Field(examples=[1001])
-    document_id: str = Field(min_length=1, max_length=DOC_ID_LIMIT, examples=["123"])
+    document_id: str = Field(min_length=1, max_length=DOC_ID_LIMIT, description="文档的编号", examples=["123"])
     event_id: str | None = Field(
         default=None, max_length=EVENT_ID_LIMIT, description="同一个 event_id 只生效一次", examples=["evt-20260101-1"]
     )
     generation: Annotated[int, Field(ge=1, lt=2**62), Number] | None = Field(
         default=None, description="文档的版本；迟到的旧版本不生效", examples=[3]
     )
-    name: str | None = Field(default=None, max_length=512)
+    name: str | None = Field(default=None, max_length=512, description="显示给人看的名称；不写则为编号")
     content: str | None = Field(
         default=None, description="created 与 updated 必填；updated 可以是空的：正文清空了，原来的不再检索得到"
     )
     format: Literal["text", "html", "markdown"] | None = None
-    content_type: str | None = Field(default=None, max_length=64)
-    user_id: str | None = Field(default=None, max_length=128)
-    project_id: str | None = Field(default=None, max_length=128)
+    content_type: str | None = Field(default=None, max_length=64, description="内容的类别，可用于过滤")
+    user_id: str | None = Field(
+        default=None, max_length=128, description="属于谁。updated 替换整个文档：不写就不再属于谁，项目、类别等也一样"
+    )
+    project_id: str | None = Field(default=None, max_length=128, description="属于哪个项目")
     tags: list[str] | None = Field(default=None, max_length=1000)
     metadata: dict[str, Any] | None = None
 
