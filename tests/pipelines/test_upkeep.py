@@ -160,6 +160,21 @@ def test_a_model_of_another_dimension_under_the_same_name_is_said_aloud_and_mend
     asyncio.run(story())
 
 
+def test_an_index_of_other_records_does_not_mislead(tmp_path: Path) -> None:
+    """As long as these, with the same keys: a library restored into the folder of another."""
+
+    async def story() -> None:
+        for name, text in (("甲", "住院起付标准一千元"), ("乙", "门诊挂号费二十元")):
+            async with opened(tmp_path / name) as (engine, kb):
+                await engine.add_documents(kb, [doc(name, text)])
+        shutil.copy(tmp_path / "乙" / "qianxun.db", tmp_path / "甲" / "qianxun.db")
+        async with opened(tmp_path / "甲") as (engine, kb):
+            assert list(await found(engine, kb, "挂号费", mode="fulltext")) == ["乙"]
+            assert not await found(engine, kb, "起付标准", mode="fulltext")
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("restored", ["index", "qianxun.db"])
 def test_an_old_copy_of_the_index_or_of_the_records_does_not_mislead(tmp_path: Path, restored: str) -> None:
     async def story() -> None:
@@ -340,6 +355,13 @@ async def lose_a_vector(engine: Engine, kb: int) -> None:
         tx.exec_driver_sql("DELETE FROM chunk_vectors WHERE chunk_key = 2")
 
 
+async def hold_another_text(engine: Engine, kb: int) -> None:
+    index = (await engine.base(kb)).index
+    entry = IndexEntry(3, 3, "保险", "保 险", np.full(64, 0.125, np.float32), Attributes("陌生"))
+    await index.apply(IndexBatch(sequence=await index.watermark(), removed=(3,)))
+    await index.apply(IndexBatch(sequence=await index.watermark(), entries=(entry,)))
+
+
 async def damage_vectors(engine: Engine, kb: int) -> None:
     folder = Path(engine.settings.folder)
     flip_a_bit(next(path for path in index_files(folder) if path.name == "vectors"))
@@ -350,6 +372,7 @@ async def damage_vectors(engine: Engine, kb: int) -> None:
     [
         (lose_an_entry, "missing_in_index", 1),
         (add_a_stranger, "not_in_records", 1),
+        (hold_another_text, "other_vector", 1),
         (orphan_a_chunk, "orphan_chunk", 1),
         (lose_a_vector, "chunk_without_vector", 1),
         (damage_vectors, "corrupt", 1),

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 KINDS = {
     "missing_in_index": ("索引里缺少", "missing in the index"),
     "not_in_records": ("索引里多出", "in the index but not in the records"),
+    "other_vector": (
+        "索引里的内容与记录不同（抽查）",
+        "in the index with other content than in the records (of a sample)",
+    ),
     "orphan_chunk": ("没有文档的块", "chunks without a document"),
     "orphan_facts": ("没有文档的图谱事实", "graph facts without a document"),
     "chunk_without_facts": ("尚未读出图谱事实的块", "chunks without graph facts"),

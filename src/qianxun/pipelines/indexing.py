@@ -13,22 +13,25 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from qianxun.chinese import index_grams
-from qianxun.errors import ModelError, ModelUnavailable, NotFound, RecordsUnavailable
+from qianxun.errors import IndexUnusable, ModelError, ModelUnavailable, NotFound, RecordsUnavailable
 from qianxun.pipelines.base import IndexTime, OpenBase, in_preparing_thread
 from qianxun.pipelines.collecting import paused_collection
 from qianxun.pipelines.prepare import embed, prepare
 from qianxun.pipelines.questions import asker
-from qianxun.ports import EmbeddingModel
+from qianxun.ports import EmbeddingModel, Index
 from qianxun.records import bases, chunks, documents, outbox, pairs
 from qianxun.records.chunks import Material
 from qianxun.records.outbox import Work
-from qianxun.types import Document, IndexBatch, IndexEntry, Prepared
+from qianxun.types import Document, IndexBatch, IndexEntry, Prepared, Vector
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +44,8 @@ PREPARE_TOGETHER = 16
 ATTEMPTS = 3  # after that a document is quarantined; an unreachable model is waited for without limit
 FIRST_WAIT = timedelta(seconds=2)
 LONGEST_WAIT = timedelta(minutes=5)
+NEWEST = 3  # chunks by which an index shows on opening that it was made of these records
+SAME = 0.98  # the cosine of a vector and itself, however coarsely an index keeps it
 ADDED_CHARACTERS = 1_000  # of questions, to the words of one chunk
 
 
@@ -332,14 +337,32 @@ async def retry_due(base: OpenBase) -> int:
 
 
 async def is_out_of_step(base: OpenBase) -> bool:
-    """Only a rebuild can mend an index that knows less than the outbox has forgotten, or more than was ever in it.
+    """Only a rebuild can mend an index that knows less than the outbox has forgotten, or more than was ever in it; or
+    that was made of other records, whose newest chunks have the same keys.
 
-    The first is an index restored from an old copy, the second comes with records that were.
+    The first is an index restored from an old copy, the others come with records that were, or with somebody else's.
     """
 
-    def bounds() -> tuple[int, int]:
+    def bounds() -> tuple[int, int, list[tuple[int, Vector]]]:
         with base.records.reading() as tx:
-            return bases.indexed_sequence(tx, base.id), outbox.last_sequence(tx)
+            newest = chunks.newest_vectors(tx, base.id, base.model_name, NEWEST) if base.model is not None else []
+            return bases.indexed_sequence(tx, base.id), outbox.last_sequence(tx), newest
 
-    forgotten, last = await asyncio.to_thread(bounds)
-    return not forgotten <= await base.index.watermark() <= last
+    forgotten, last, newest = await asyncio.to_thread(bounds)
+    if not forgotten <= await base.index.watermark() <= last:
+        return True
+    with suppress(IndexUnusable):  # what is damaged is found by whoever searches there
+        return bool(await unlike(base.index, newest))
+    return False
+
+
+async def unlike(index: Index, known: Sequence[tuple[int, Vector]]) -> list[int]:
+    """The keys under which an index holds another vector than this, which is of record. Those it lacks do not count."""
+    found = []
+    for key, vector in known:
+        length = float(np.linalg.norm(vector))
+        if length > 0:
+            (cosine,) = await index.cosines(vector / np.float32(length), np.array([key], dtype=np.int64))
+            if cosine < SAME:  # not so where it is not a number
+                found.append(key)
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -14,16 +14,17 @@ import numpy as np
 from qianxun.errors import IndexUnusable
 from qianxun.pipelines.base import OpenBase, Serving, stamp_for
 from qianxun.pipelines.graphing import is_wanted, read_unread
-from qianxun.pipelines.indexing import Drained, Fresh, drain, entries_of, is_out_of_step, unbroken, with_vectors
+from qianxun.pipelines.indexing import Drained, Fresh, drain, entries_of, is_out_of_step, unbroken, unlike, with_vectors
 from qianxun.ports import EmbeddingModel, Index
 from qianxun.records import bases, chunks, database, graph, listing, outbox, pairs, terms
 from qianxun.records.chunks import Material
-from qianxun.types import IndexBatch, IndexEntry, Keys
+from qianxun.types import IndexBatch, IndexEntry, Keys, Vector
 
 log = logging.getLogger(__name__)
 
 REBUILD_PAGE = 1000  # chunks that are read, and embedded where the model is another, before progress is told
 REBUILD_ENTRIES = 10_000  # entered into the index at once: see `indexing.BATCH_ROWS`
+SAMPLE = 100  # vectors that `verify` compares: so many of the newest chunks, and so many spread over all
 LOOKS = 5  # how often `verify` waits for a moment without writes
 
 
@@ -31,8 +32,8 @@ LOOKS = 5  # how often `verify` waits for a moment without writes
 class Finding:
     """One way in which records and index disagree."""
 
-    # missing_in_index | not_in_records | orphan_{chunk,facts} | {chunk,question}_without_vector | chunk_without_facts |
-    # waiting | corrupt
+    # missing_in_index | not_in_records | other_vector | orphan_{chunk,facts} | {chunk,question}_without_vector |
+    # chunk_without_facts | waiting | corrupt
     kind: str
     count: int
     examples: tuple[int, ...] = ()
@@ -141,7 +142,7 @@ def _change_model(base: OpenBase, model: EmbeddingModel | None) -> None:
 
 
 async def verify(base: OpenBase) -> Verdict:
-    """Compares the index with the records, key by key, after it has caught up.
+    """Compares the index with the records, key by key, and a sample by what is held, after it has caught up.
 
     Under writes without a pause there may be no moment at which both can be compared; then it says what is waiting.
     """
@@ -169,6 +170,7 @@ class _Held:
     waiting: int
     served: Keys
     asked: Keys
+    sample: Sequence[tuple[int, Vector]]  # of the served: key and vector
     tally: Mapping[str, int]
 
 
@@ -181,7 +183,10 @@ def _look(base: OpenBase) -> _Held:
         findings = tuple(_waiting(waiting) if waiting else _check_chunks(base, tx, unread))
         damage = (Finding("corrupt", 1, detail=problem) for problem in database.integrity_problems(tx))
         served, asked = chunks.served_keys(tx, base.id), pairs.served_keys(tx, base.id)
-        return _Held((*damage, *findings), waiting, served, asked, listing.tally(tx, base.id))
+        spread = served[:: max(len(served) // SAMPLE, 1)]
+        sampled = np.union1d(spread, served[-SAMPLE:]).tolist() if base.model is not None else []
+        sample = chunks.vectors_of(tx, base.model_name, sampled)
+        return _Held((*damage, *findings), waiting, served, asked, sample, listing.tally(tx, base.id))
 
 
 def _waiting(count: int) -> Iterator[Finding]:
@@ -202,6 +207,7 @@ async def _check_index(base: OpenBase, held: _Held) -> list[Finding]:
     try:
         await base.index.check()
         inventory = await base.index.inventory()
+        others = await unlike(base.index, held.sample)
     except IndexUnusable as error:
         return [Finding("corrupt", 1, detail=str(error))]
     if held.waiting:
@@ -209,6 +215,7 @@ async def _check_index(base: OpenBase, held: _Held) -> list[Finding]:
     findings = _compare("keywords", held.served, inventory.keywords)
     if base.model is not None:
         findings += _compare("vectors", held.served, inventory.vectors.get("content", np.empty(0, np.int64)))
+        findings += _keys("other_vector", np.array(others, dtype=np.int64))
         findings += _compare("questions", held.asked, inventory.vectors.get("question", np.empty(0, np.int64)))
     return findings
 
@@ -233,7 +240,7 @@ async def catch_up(base: OpenBase) -> None:
     Documents that have still to be chunked and embedded are left to the indexer.
     """
     if await is_out_of_step(base):
-        log.warning("index of base %s is older than the outbox remembers, or newer: rebuilding it", base.id)
+        log.warning("index of base %s is older or newer than its records, or of others: rebuilding it", base.id)
         await rebuild(base, base.model)
     await keep_up(base, preparing=False)
 

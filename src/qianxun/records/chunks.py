@@ -286,6 +286,30 @@ def served_keys(tx: Connection, knowledge_base: int) -> Keys:
     return np.fromiter(tx.execute(query).scalars(), dtype=np.int64)
 
 
+def newest_vectors(tx: Connection, knowledge_base: int, model: str, limit: int) -> list[tuple[int, Vector]]:
+    """Of the served chunks with the highest keys: key and vector."""
+    query = (
+        select(ChunkRow.key, VectorRow.vector)
+        .join(DocumentRow, DocumentRow.key == ChunkRow.document_key)
+        .join(VectorRow, (VectorRow.chunk_key == ChunkRow.key) & (VectorRow.model == model))
+        .where(ChunkRow.knowledge_base_id == knowledge_base, ChunkRow.generation == DocumentRow.served)
+        .order_by(ChunkRow.key.desc())
+        .limit(limit)
+    )
+    return [(key, np.frombuffer(vector, dtype=VECTOR_TYPE)) for key, vector in tx.execute(query)]
+
+
+def vectors_of(tx: Connection, model: str, keys: Sequence[int]) -> list[tuple[int, Vector]]:
+    """Key and vector of those of these chunks that have one."""
+    found: list[tuple[int, Vector]] = []
+    for part in in_slices(keys):
+        query = select(VectorRow.chunk_key, VectorRow.vector).where(
+            VectorRow.chunk_key.in_(part), VectorRow.model == model
+        )
+        found.extend((key, np.frombuffer(vector, dtype=VECTOR_TYPE)) for key, vector in tx.execute(query))
+    return found
+
+
 def count(tx: Connection, knowledge_base: int) -> int:
     query = select(func.count()).select_from(ChunkRow).where(ChunkRow.knowledge_base_id == knowledge_base)
     return tx.execute(query).scalar_one()

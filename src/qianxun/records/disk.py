@@ -14,7 +14,8 @@ _FULL: Final = ("磁盘已满，没有写入", "腾出空间后重试；此前�
 _OWNED: Final = "用建立数据目录的那个用户运行，或改正目录与其中文件的属主和权限；磁盘若是只读的，先改为可写"
 _DAMAGED: Final = (
     "数据库文件 qianxun.db 已损坏",
-    "先停下用它的进程，把整个数据目录复制一份留底，再从备份恢复 qianxun.db（旧的 -wal、-shm 一并移走）；索引会自动重建",
+    "先停下用它的进程，把整个数据目录复制一份留底；再从备份恢复 qianxun.db，"
+    "旧的 -wal、-shm 与 index 目录一并移走，索引会自动重建",
 )
 _OF_SQLITE: Final = {
     sqlite3.SQLITE_FULL: _FULL,
