@@ -61,7 +61,7 @@ def _lock(handle: int, folder: Path) -> None:
             ) from error
         raise FolderInUse(
             f"数据目录 {folder} 正被另一个进程使用：{_owner(handle)}",
-            hint="等它结束，或换一个目录（--data DIR）；若它是服务，请用 --url 连接它",
+            hint="等它结束，或换一个目录（--data DIR）；若它是服务，请用 --url 连接它（代码里用 qianxun.Client）",
         ) from error
 
 

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from PIL import Image
 
+from qianxun import RAGAnythingAdapter, create_query_workflow
 from qianxun.answer_types import Answer, AnswerEvent, Done, Failed, SentenceCited, SourcesFound, Token
 from qianxun.client import Client, Patience
 from qianxun.errors import BadInput, BadQuery, NotFound, QianxunError, Refused, ServiceUnavailable, UnsupportedFile
@@ -61,6 +62,20 @@ def test_an_answer_is_the_engines_own(tmp_path: Path) -> None:
         answer = await client.ask(at.base, QUESTION, history=history)
         assert answer.answer
         assert any("七成" in each.text for each in at.chat.requests)
+
+    told(tmp_path, story)
+
+
+def test_an_adapter_asks_a_service_and_a_workflow_says_that_it_cannot(tmp_path: Path) -> None:
+    async def story(at: Asking, client: Client) -> None:
+        adapter = RAGAnythingAdapter(client)
+        here, there = await at.served.engine.ask(at.base, QUESTION), await adapter.query(QUESTION)
+        assert alike(there) == alike(here)
+        await adapter.aclose()
+        assert (await client.knowledge_base(at.base)).id == at.base  # another's client stays open
+        with pytest.raises(BadInput, match=r"Client") as refused:
+            create_query_workflow(client)  # type: ignore[arg-type]
+        assert "RAGAnythingAdapter(client)" in refused.value.hint
 
     told(tmp_path, story)
 

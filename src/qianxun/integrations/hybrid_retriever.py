@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from qianxun.graph_types import GraphContext
 from qianxun.integrations.graph_mirror import GraphMirror, MirroredSurroundings, mirror
 from qianxun.integrations.neo4j import Mirrored
 from qianxun.types import EVERYTHING, Filter, Found, KnowledgeBase
+
+if TYPE_CHECKING:
+    from qianxun.client import Client
 
 log = logging.getLogger(__name__)
 
@@ -229,7 +232,7 @@ def _here(engine: Engine) -> BlockingEngine | None:
         return None
 
 
-async def base_of(engine: Engine, graph_id: GraphId | None) -> KnowledgeBase:
+async def base_of(engine: Engine | Client, graph_id: GraphId | None) -> KnowledgeBase:
     """The base of that name or id; None: the only one. Raises NotFound, or BadInput where there are several."""
     if graph_id is not None:
         return await _named(engine, graph_id)
@@ -241,7 +244,7 @@ async def base_of(engine: Engine, graph_id: GraphId | None) -> KnowledgeBase:
     return held[0]
 
 
-async def _named(engine: Engine, graph_id: GraphId) -> KnowledgeBase:
+async def _named(engine: Engine | Client, graph_id: GraphId) -> KnowledgeBase:
     try:
         return await engine.knowledge_base(graph_id)
     except NotFound:

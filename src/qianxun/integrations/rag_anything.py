@@ -8,10 +8,11 @@ async with RAGAnythingAdapter({"working_dir": "./qianxun-data", "graph_id": "医
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from qianxun.answer_types import Answer, QueryMode
 from qianxun.engine import Engine
@@ -20,17 +21,21 @@ from qianxun.integrations.hybrid_retriever import GraphId, base_of
 from qianxun.settings import load
 from qianxun.shared_engine import shared_engines
 
+if TYPE_CHECKING:
+    from qianxun.client import Client
+
 
 @dataclass(frozen=True, slots=True)
 class AdapterConfig:
-    """``engine`` is one that somebody else has opened and closes; otherwise one over ``working_dir`` is opened on first
-    use (without it, over the folder of the settings), and shared with others on the same loop who bring none."""
+    """``engine`` is one that somebody else has opened and closes, or a service's `Client`; otherwise one over
+    ``working_dir`` is opened on first use (without it, over the folder of the settings), and shared with others on the
+    same loop who bring none."""
 
     working_dir: str | Path | None = None
     graph_id: GraphId | None = None  # the name or id of a knowledge base; None: the only one
     mode: QueryMode = "mix"
     top_k: int | None = None
-    engine: Engine | None = None
+    engine: Engine | Client | None = None
 
 
 @dataclass
@@ -43,7 +48,8 @@ class _OfLoop:
 class RAGAnythingAdapter:
     """Asks one graph of one data folder. Close it with `aclose`, or use it as an asynchronous context manager.
 
-    ``config`` is an `AdapterConfig`, a mapping with its fields, or anything that has a ``working_dir``.
+    ``config`` is an `AdapterConfig`, a mapping with its fields, an engine, a service's `Client`, a folder, or anything
+    that has a ``working_dir``.
     """
 
     def __init__(self, config: Any = None) -> None:
@@ -79,7 +85,7 @@ class RAGAnythingAdapter:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def _opened(self) -> Engine:
+    async def _opened(self) -> Engine | Client:
         if self.config.engine is not None:
             return self.config.engine
         own = self._here()
@@ -104,7 +110,7 @@ def read_config(config: Any) -> AdapterConfig:
     """Raises BadSettings for a field that there is not."""
     if config is None or isinstance(config, AdapterConfig):
         return config or AdapterConfig()
-    if isinstance(config, Engine):
+    if inspect.iscoroutinefunction(getattr(config, "ask", None)):
         return AdapterConfig(engine=config)
     if isinstance(config, str | Path):
         return AdapterConfig(working_dir=config)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 from qianxun.answer_types import AnswerEvent, Done, Failed, SentenceCited, SourcesFound, Token
 from qianxun.engine import Engine
-from qianxun.errors import BadQuery, MissingExtra, NotFound
+from qianxun.errors import BadInput, BadQuery, MissingExtra, NotFound
 from qianxun.pipelines import answer as steps
 from qianxun.pipelines.answer_state import AnswerState
 from qianxun.pipelines.answering import Answering
@@ -49,8 +49,13 @@ def create_query_workflow(
 
     Without an ``engine`` the folder of the settings is opened on first use, and closed when the event loop ends; all
     who bring none share it. Where it is open already, as in ``async with Engine.open()``, that engine is to be given.
-    Raises MissingExtra without LangGraph.
+    Raises MissingExtra without LangGraph, and BadInput for what is no engine: the steps run where the folder is open.
     """
+    if engine is not None and not isinstance(engine, Engine):
+        raise BadInput(
+            f"create_query_workflow 要的是打开的 Engine，不是 {type(engine).__name__}",
+            hint="经服务提问用 client.ask 或 RAGAnythingAdapter(client)；open_blocking 的改用 Engine.open",
+        )
     graph_of, start, end, once = _langgraph()
     keys = {**dict.fromkeys((*KEPT, *KNOWN, *RESULT), Any), **dict.fromkeys(INPUTS, once)}
     graph = graph_of(TypedDict("QueryState", keys, total=False))  # type: ignore[operator]
