@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qianxun.answer.table_answer import answer_from_tables
+from qianxun.answer.table_answer import OutOfTime, answer_from_tables
 from qianxun.answer.table_shapes import AskedTable, CitedCell, TableAnswer
 from qianxun.ingest.tables import Cell, flow, read_table
 from qianxun.types import Table
@@ -325,6 +325,19 @@ def test_whatever_is_asked_gets_an_answer_or_a_reason(question: str) -> None:
         for cell in answer.cells:
             assert cell.row < len(held.rows)
             assert cell.column < len(held.columns)
+
+
+def test_time_is_over_between_two_tables() -> None:
+    asked = [AskedTable("a", INSURANCE), AskedTable("b", SALES)]
+    read: list[bool] = []
+
+    def stop() -> bool:
+        read.append(True)
+        return len(read) > 1
+
+    assert answer_from_tables("住院的报销比例", asked[:1], stop=stop).text == "85%"
+    with pytest.raises(OutOfTime):  # what the other table says is not known
+        answer_from_tables("住院的报销比例", asked, stop=stop)
 
 
 def test_without_tables_there_is_no_answer() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from qianxun.answer.table_answer import answer_from_tables
 from qianxun.errors import BadQuery, ModelUnavailable
 from qianxun.pipelines.layered import LayeredRecall
 from qianxun.settings import Settings, TableEngine
@@ -69,7 +71,7 @@ def test_no_answer_is_sought_where_none_is_wanted(base: Opened) -> None:
 
 
 def test_an_answer_that_cannot_be_worked_out_takes_nothing_away(base: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any) -> Any:
+    def broken(*_: Any, **__: Any) -> Any:
         raise RecursionError("太深")
 
     monkeypatch.setattr("qianxun.pipelines.tables.answer_from_tables", broken)
@@ -77,6 +79,15 @@ def test_an_answer_that_cannot_be_worked_out_takes_nothing_away(base: Opened, mo
     assert recall.results[0].doc_id == "比例"
     assert recall.answer is None
     assert [each.part for each in recall.degraded] == ["answer"]
+
+
+def test_an_answer_that_takes_too_long_is_given_up_aloud(base: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = partial(answer_from_tables, stop=lambda: True)
+    monkeypatch.setattr("qianxun.pipelines.tables.answer_from_tables", lambda *given, **_: late(*given))
+    recall = tables(base, QUESTION)
+    assert recall.results[0].doc_id == "比例"
+    assert recall.answer is None
+    assert [(each.part, each.reason[:11]) for each in recall.degraded] == [("answer", "10 秒内没有读完这些")]
 
 
 def test_a_large_table_is_one_result_with_the_rows_that_match(tmp_path: Any) -> None:

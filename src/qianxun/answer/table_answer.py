@@ -7,7 +7,7 @@ rows that come closest are named instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,6 +18,7 @@ from qianxun.answer.table_run import Outcome, Unanswerable, run
 from qianxun.answer.table_shapes import AskedTable, CitedCell, Condition, Plan, TableAnswer, Understood, Unsure
 from qianxun.answer.table_sheet import Sheet, runs
 from qianxun.answer.table_words import BEGGING, NEGATION
+from qianxun.ports import never
 
 SURE: Final = 0.66  # of lookups between .65 and .75 eight in ten were right on imtqa, above that more; docs/quality.md
 _CLEARLY: Final = 0.1  # a table that leaves the same words open must be named this much closer to be the one meant
@@ -27,16 +28,26 @@ _MOST_SHOWN: Final = 20
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
-def answer_from_tables(question: str, tables: Sequence[AskedTable], *, sure: float = SURE) -> TableAnswer:
+class OutOfTime(Exception):
+    """The time was over before every table was read: what one says another may deny, so that there is no answer."""
+
+
+def answer_from_tables(
+    question: str, tables: Sequence[AskedTable], *, sure: float = SURE, stop: Callable[[], bool] = never
+) -> TableAnswer:
     """The answer to a question from the table that explains it best; without one, the rows that come closest.
 
     A table that explains all that another does and more outdoes it. Two tables that answer differently, and neither of
-    which does, are no answer.
+    which does, are no answer. Where ``stop`` says so, before a table is read, OutOfTime is raised.
     """
     if len(question) > _MOST_QUESTION:
         return _declined(f"问题超过 {_MOST_QUESTION} 个字，请问得短些")
     asked = ask(question)
-    tried = [_try(asked, table, sure) for table in tables]
+    tried = []
+    for table in tables:
+        if stop():
+            raise OutOfTime
+        tried.append(_try(asked, table, sure))
     certain = [each for each in tried if each.answer.sure]
     if not certain:
         answers = [each.answer for each in tried]

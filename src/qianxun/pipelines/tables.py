@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from qianxun.answer.table_answer import answer_from_tables
+from qianxun.answer.table_answer import OutOfTime, answer_from_tables
 from qianxun.answer.table_shapes import AskedTable, TableAnswer
 from qianxun.pipelines.base import OpenBase, read
 from qianxun.pipelines.evidence import UNRELATED
@@ -62,7 +63,7 @@ async def search_tables(
         return await layers.results(climbed.best(target)), climbed
 
     recall = await searched(base, text, "table", options, target, search, trace_id)
-    return await _answered(base, last[0], recall) if answer and recall.results else recall
+    return await _answered(base, last[0], recall, options.arm_seconds) if answer and recall.results else recall
 
 
 @dataclass
@@ -215,12 +216,17 @@ def _rounded(fits: Structure) -> dict[str, float | None]:
 # ── answers ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _answered(base: OpenBase, layers: _Layers, recall: LayeredRecall) -> LayeredRecall:
-    """With the answer that the cells of the first tables give. Without one the tables still stand."""
+async def _answered(base: OpenBase, layers: _Layers, recall: LayeredRecall, seconds: float) -> LayeredRecall:
+    """With the answer that the cells of the first tables give. Without one, or in time, the tables still stand."""
     question = layers.searching.asked.queries[0].text
     contexts = {each.table.id: _context(each) for each in recall.results[:ASKED] if each.table is not None}
+    over = time.monotonic() + seconds
     try:
-        answer, cited = await asyncio.to_thread(_answer, base, question, layers.heads, contexts)
+        async with asyncio.timeout(seconds):  # the thread itself ends with the table that it is reading
+            answer, cited = await asyncio.to_thread(_answer, base, question, layers.heads, contexts, over)
+    except (TimeoutError, OutOfTime):
+        late = Degraded("answer", f"{seconds:g} 秒内没有读完这些表格，没有给出精确的答案；用 @文档名 只问其中一份")
+        return replace(recall, degraded=(*recall.degraded, late))
     except Exception as error:  # what a table of anybody's making may bring about; the tables themselves are found
         log.exception("no answer from tables")
         failed = Degraded("answer", f"没能从表格里得出答案：{type(error).__name__}: {error}")
@@ -229,12 +235,13 @@ async def _answered(base: OpenBase, layers: _Layers, recall: LayeredRecall) -> L
 
 
 def _answer(
-    base: OpenBase, question: str, heads: Mapping[str, TableHead], contexts: Mapping[str, str]
+    base: OpenBase, question: str, heads: Mapping[str, TableHead], contexts: Mapping[str, str], over: float
 ) -> tuple[TableAnswer, tuple[Cited, ...]]:
     with base.records.reading() as tx:
         held = whole(tx, base.id, [heads[id_].key for id_ in contexts])
     asked = {id_: held[heads[id_].key] for id_ in contexts if heads[id_].key in held}
-    answer = answer_from_tables(question, [AskedTable(id_, table, contexts[id_]) for id_, table in asked.items()])
+    tables = [AskedTable(id_, table, contexts[id_]) for id_, table in asked.items()]
+    answer = answer_from_tables(question, tables, stop=lambda: time.monotonic() > over)
     return answer, cited_cells(answer, asked)
 
 
