@@ -116,9 +116,11 @@ class DocumentTold(BaseModel):
 
     doc_id: str
     name: str
-    status: str
-    generation: int
-    served: int = Field(description="检索到的是第几版；0：还没有")
+    status: str = Field(
+        description="indexed：generation 这一版可以检索；pending、retrying：还在路上；quarantined：放弃了"
+    )
+    generation: int = Field(description="最新的是第几版")
+    served: int = Field(description="记录里以第几版的各块为准；0：还没有。检索得到与否看 status")
     attempts: int
     reason: str
     content_type: str
