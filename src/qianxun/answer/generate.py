@@ -13,6 +13,7 @@ from typing import Any, Final
 from qianxun.answer.citations import CitationReader, Ended, Reading, Said
 from qianxun.answer.extractive import Quoted, extract, extract_each
 from qianxun.answer.given import Given, as_context
+from qianxun.answer.named_marks import named_marks
 from qianxun.answer.plain_text import quotable
 from qianxun.answer.prompt import NOT_FOUND, answer_messages, direct_messages
 from qianxun.answer.sentence_check import Judged, declines, judge
@@ -224,6 +225,7 @@ class _Draft:
 
     def __init__(self, given: AnswerContext, query: str, *, is_direct: bool = False) -> None:
         self._passages = given.passages
+        self._given = frozenset(each.number for each in given.passages)
         self._query = query
         self._is_direct = is_direct
         self._reader = self._new_reader()
@@ -236,7 +238,7 @@ class _Draft:
         """What is to be shown, piece by piece. A model that fails in the midst is told after what came before it."""
         left = LONGEST_REPLY
         try:
-            for piece in told_apart(spoken(pieces)):
+            for piece in told_apart(named_marks(spoken(pieces), self._given)):
                 if piece is Unsaid.BEFORE:
                     yield from self._unsaid()
                     left = LONGEST_REPLY
@@ -254,7 +256,7 @@ class _Draft:
         yield from self._events(self._reader.close())
 
     def _new_reader(self) -> CitationReader:
-        return CitationReader([each.number for each in self._passages])
+        return CitationReader(self._given)
 
     def _unsaid(self) -> Iterator[AnswerEvent]:
         """What was read so far were the model's thoughts: they were shown by then, and the answer is without them."""
