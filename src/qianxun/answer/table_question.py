@@ -56,6 +56,7 @@ from qianxun.chinese import words
 _ADDED: Final = re.compile("总和|之和|加起来|相加|加在一起")
 _ORDERED: Final = re.compile("升序|降序|倒序|正序|排序|排列|从[^,]{1,3}到[^,]{1,3}|由[^,]{1,3}到[^,]{1,3}")
 _CATEGORIES: Final = 0.6  # cells that repeat this often name kinds of rows, not rows
+_PIECES: Final = "件台支只本张辆册套枚顶双户"
 _HOW_MANY_COLUMN: Final = re.compile("(?:数量|个数|人数|数目|件数|台数|户数)(?:[（(].*)?$")
 
 
@@ -199,6 +200,8 @@ def _count(scene: Scene, numeric: list[Condition], cue: re.Match[str]) -> Unders
     outputs = [c for c in outputs_of(scene, conditions) if not scene.sheet.is_numeric(c)]
     if len(outputs) > 1:
         raise Unclear("不知道要数的是哪一列")
+    if any(_adds_up(cue["of"], column.name) for column in scene.sheet.columns):
+        raise Unclear("有一列写着数量，分不清数行还是把它相加")
     stated = any(_HOW_MANY_COLUMN.search(scene.sheet.columns[c].name) for c in outputs)
     if stated or any(_picks_one(scene, condition) for condition in conditions):
         raise Unclear("一行已是一项统计，不能再数行数")
@@ -210,6 +213,13 @@ def _count(scene: Scene, numeric: list[Condition], cue: re.Match[str]) -> Unders
     refuse_more(scene, 1)
     plan = Plan("count", tuple(conditions), tuple(outputs), distinct=distinct)
     return finish(scene, plan, span(*cue.span()), [*taken, *outputs])
+
+
+def _adds_up(counted: str, column: str) -> bool:
+    """几台 of a table in which each row says how many there are: 数量 or 台数, 人数 of 几人."""
+    if counted in "人名位":
+        return re.search("人数(?:[（(].*)?$", column) is not None
+    return counted in _PIECES and re.search(f"(?:数量|数目|{counted}数)(?:[（(].*)?$", column) is not None
 
 
 def _begun(scene: Scene, cue: re.Match[str]) -> list[int]:
