@@ -329,8 +329,15 @@ def test_people_have_names_of_other_kinds(text: str, expected: tuple[str, str]) 
 
 def test_a_card_says_what_its_person_is_also_called() -> None:
     card = "姓名：沈长安\n别名：小石头、梅隐居士\n曾用名：暂无\n妻子：顾清辞\n弟子：阿蛮、柳三变"
-    for doc_name in ("沈长安", "char-17"):
+    for doc_name in ("沈长安", "char-17", "人物.md"):
         told = read(card, doc_name)
         assert {(each.name, each.alias) for each in told.aliases} == {("沈长安", "小石头"), ("沈长安", "梅隐居士")}
         relations = {(each.source, each.type, each.target) for each in told.statements}
         assert relations >= {("沈长安", "妻子", "顾清辞"), ("沈长安", "弟子", "阿蛮"), ("沈长安", "弟子", "柳三变")}
+
+
+def test_what_a_card_calls_somebody_is_not_what_the_document_is_called() -> None:
+    card = "姓名：沈长安\n别名：小石头\n\n姓名：顾清辞\n别名：听雨先生"
+    told = read(card, "人物卡.md").aliases
+    assert [(each.name, each.alias) for each in told] == [("沈长安", "小石头"), ("顾清辞", "听雨先生")]
+    assert read("别名：小石头\n性别：男", "人物.md").aliases == ()  # of whom, it does not say

@@ -137,25 +137,29 @@ def _read_prose(found: _Found, title: str, given: Sequence[Span], analyser: Anal
 
 def _read_values(found: _Found, topic: str) -> None:
     """What the lines of a card say of what it is about: 妻子：顾清辞; and what that is also called: 别名：子固."""
-    text = found.text
+    text, person = found.text, topic
     for key, value, span in listed_values(text):
         said, parts = text[slice(*key)], parts_of(text, value)
         if said in ON_CARDS:
             for start, end in parts or [value]:
-                _call(found, topic, start, end)
+                _call(found, person, start, end)
             continue
         for start, end in [value, *parts]:
             found.mention(Name(start, end, TERM))
             found.state(topic, text[start:end], said, *span)
-        if said in _OWN_NAME and not _HAN.search(topic):  # char-17: what follows is said of whom this names
-            topic = text[slice(*value)]
+        if said in _OWN_NAME:
+            person = text[slice(*value)]
+            if not _HAN.search(topic) or not is_telling(
+                topic
+            ):  # char-17, 人物: what follows is said of whom this names
+                topic = person
 
 
-def _call(found: _Found, topic: str, start: int, end: int) -> None:
+def _call(found: _Found, person: str, start: int, end: int) -> None:
     alias = found.text[start:end]
-    if alias != topic and alias not in _NOT_GIVEN and is_telling(alias):
+    if alias != person and alias not in _NOT_GIVEN and is_telling(alias) and is_telling(person):
         found.mention(Name(start, end, TERM))
-        found.aliases.setdefault((topic, alias), StatedAlias(topic, alias, start, end))
+        found.aliases.setdefault((person, alias), StatedAlias(person, alias, start, end))
 
 
 def _called_so(text: str, names: Sequence[Name], title: str) -> list[str]:
