@@ -179,6 +179,8 @@ ANSWERED = [
     (DEVICES, "信息部有几种设备", "count", "2"),
     (CONTRACTS, "2023年签订的合同有几份", "count", "2"),
     (CONTRACTS, "2023年签订的合同金额一共多少", "sum", "470.5万元"),
+    (CONTRACTS, "最晚到期的客户是哪个", "max", "华为技术"),
+    (CONTRACTS, "签订最早的客户", "min", "比亚迪"),
     (CONTRACTS, "2023年到期的合同有哪些", "filter", "中兴通讯、比亚迪"),
     (CONTRACTS, "张伟的合同有哪些", "filter", "华为技术、比亚迪"),  # not their amounts
     (CONTRACTS, "张伟的合同金额有哪些", "filter", "320.5、560"),
