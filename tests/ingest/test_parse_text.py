@@ -12,6 +12,7 @@ from qianxun.errors import TooLarge, Unreadable, UnsupportedFile
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.parse import parse
+from qianxun.ingest.preprocess import TextPreprocessor
 from qianxun.types import Heading, Paragraph, ParsedFile, QAPair, TableBlock
 
 LIMITS = ParseLimits()
@@ -141,6 +142,20 @@ def test_markdown_gives_tables_lists_and_code(tmp_path: Path) -> None:
     content = assemble(file).content
     assert "1. 先登记\n2. 后报销" in content
     assert "if a:\n    b = 1" in content
+
+
+def test_markdown_keeps_escaped_characters_entities_and_footnotes(tmp_path: Path) -> None:
+    source = (
+        "# user\\_name 字段\n\n肌酐 &lt;5 且 A&amp;B，共 3\\*4 项\\[注\\]，保修两年[^1]，见[说明][ref]。\n\n"
+        "| 键 | 值 |\n|---|---|\n| user\\_id | &ge;3 |\n\n[^1]: 自签收之日起计算。\n\n[ref]: https://example.com/x\n"
+    )
+    file = parsed(tmp_path / "a.md", source)
+    content = assemble(file).content
+    assert file.title == "user_name 字段"
+    assert "肌酐 <5 且 A&B，共 3*4 项[注]，保修两年[^1]，见说明。" in content
+    assert tables(file)[0].table.texts == (("user_id", "≥3"),)
+    assert content.endswith("[^1]: 自签收之日起计算。")
+    assert "[^1]: 自签收之日起计算。" in TextPreprocessor().preprocess(source, "markdown")
 
 
 def test_a_table_in_html_inside_markdown_is_a_table(tmp_path: Path) -> None:

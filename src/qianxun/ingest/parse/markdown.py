@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.parse.html import read_fragment
 from qianxun.ingest.parse.text import read
 from qianxun.ingest.pipes import pipe_tables
+from qianxun.ingest.preprocess import markdown_reader
 from qianxun.ingest.tables import Cell, as_text, clean, flow, read_table
 from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
 
@@ -52,7 +52,7 @@ def _tokens(body: str) -> list[Token]:
 
     Resolving is quadratic in the length of a block on hostile input; no author writes blocks of this length.
     """
-    reader = MarkdownIt("commonmark", {"maxNesting": _MOST_NESTED}).enable("table").disable("inline")
+    reader = markdown_reader(_MOST_NESTED).disable("inline")
     environment: dict[str, object] = {}
     tokens = reader.parse(body, environment)
     for token in tokens:
@@ -173,7 +173,7 @@ def _referred(macro: re.Match[str]) -> str:
 
 def _spoken(children: Sequence[Token]) -> Iterator[str]:
     for child in children:
-        if child.type in ("text", "code_inline"):
+        if child.type in ("text", "text_special", "code_inline"):  # special: \_ and &lt;, the character itself
             yield child.content
         elif child.type in ("softbreak", "hardbreak"):
             yield "\n"
