@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import pytest
+import typer
 from rich.cells import cell_len
 
+from qianxun.cli.app import app
 from qianxun.cli.voice import _breaks
 from tests.cli.conftest import Run
 
@@ -41,6 +46,51 @@ def test_a_wrong_command_is_a_mistake_also_in_json(run: Run) -> None:
     assert (failed.code, failed.json["error"]) == (2, "bad_input")
     assert "--kb" in failed.json["message"]
     assert run("没有这个命令").code == 2
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("serch 发票", "没有“serch”这个命令；是不是 search、serve？"),
+        ("kb 没有", "没有“没有”这个命令"),
+        ("search 发票 --kbb 手册", "没有 --kbb 这个选项；是不是 --kb？"),
+        ("search 发票 --没有", "没有 --没有 这个选项"),
+        ("search", "缺少 QUERY"),
+        ("search 发票", "缺少 --kb"),
+        ("search 发票 --kb", "--kb 后面缺少它的值"),
+        ("search 发票 --kb 手册 --explain=1", "--explain 不带值"),
+        ("search 发票 多久 --kb 手册", "多出了 多久；有空格的话要加引号"),
+        ("search 发票 --kb 手册 --mode 没有", "--mode 没有“没有”这个值，可用的有 hybrid, vector, fulltext"),
+        ("search 发票 --kb 手册 -k 三", "--top-k / -k 要一个整数"),
+        ("search 发票 --kb 手册 --threshold 三", "--threshold 要一个数"),
+    ],
+)
+def test_a_wrong_command_is_told_in_chinese(run: Run, written: str, told: str) -> None:
+    failed = run(*written.split())
+    assert failed.code == 2
+    assert failed.err.splitlines()[0] == f"✗ 命令写得不对：{told}"
+
+
+def test_a_wrong_command_is_told_in_english_on_request(run: Run) -> None:
+    assert "No such command 'serch'" in run("--lang", "en", "serch").err
+
+
+def pages(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield path, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from pages(below, (*path, name))
+
+
+def test_help_pages_are_whole_in_a_narrow_window(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    seen = 0
+    for path, command in pages(typer.main.get_command(app)):
+        page = "".join(run(*path, "--help").out.replace("│", "").split())
+        assert "…" not in page.replace("……", ""), path
+        for parameter in command.params:
+            assert (parameter.help or "").split("·")[0].strip()[:12].replace(" ", "") in page, (path, parameter.name)
+            seen += 1
+    assert seen > 100
 
 
 def test_no_command_prints_the_help(run: Run) -> None:

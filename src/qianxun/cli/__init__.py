@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import typer
 
+from qianxun.cli.mistakes import in_chinese
 from qianxun.cli.voice import Stopped, err, kind_of_error, print_json, say
 from qianxun.errors import BadInput, FolderInUse, NotFound, QianxunError
 
@@ -54,8 +55,11 @@ def _log(verbose: bool) -> None:
 
 
 def _run(arguments: list[str]) -> int:
+    from qianxun.cli import help
     from qianxun.cli.app import app
 
+    if help.is_asked_for(arguments, app):
+        help.suit_chinese()
     code = app(arguments, prog_name="qianxun", standalone_mode=False)
     return code if isinstance(code, int) else 0
 
@@ -106,6 +110,6 @@ def _mistake(error: Exception) -> BadInput:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "qianxun"
     return BadInput(
-        say(f"命令写得不对：{told}", f"The command is not right: {told}"),
+        say(f"命令写得不对：{in_chinese(told)}", f"The command is not right: {told}"),
         hint=say(f"用法：{path} --help", f"See: {path} --help"),
     )

@@ -50,6 +50,12 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _speak(language: Language) -> Language:
+    """Before a command is looked for: that there is none is said in this language, too."""
+    speak(language)
+    return language
+
+
 @app.callback()
 def options(
     context: typer.Context,
@@ -62,7 +68,9 @@ def options(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="设置文件（YAML/JSON） · the settings file")
     ] = None,
-    lang: Annotated[Language, typer.Option(help="说中文或英文 · the language of messages")] = Language.zh,
+    lang: Annotated[
+        Language, typer.Option(callback=_speak, is_eager=True, help="说中文或英文 · the language of messages")
+    ] = Language.zh,
     url: Annotated[
         str | None,
         typer.Option(metavar="URL", help="改为连接运行中的服务 · talk to a running service", show_default=False),
@@ -81,7 +89,6 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="版本号 · the version")
     ] = False,
 ) -> None:
-    speak(lang)
     context.obj = Session(data, config, verbose, _address(url, data), key or "")
     if (command := context.invoked_subcommand) in ALONE | BESIDE:
         refuse_url(context.obj, command, alone=command in ALONE)
