@@ -22,10 +22,10 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from qianxun.errors import BadInput, TooLarge
 from qianxun.ingest.limits import MIB
 from qianxun.service.answers import WrongField
+from qianxun.service.file_names import file_name
 
 FOLDER: Final = "uploads"
 FILE: Final = "file"
-NAME_LIMIT: Final = 255
 PARTS: Final = 32
 FIELD_BYTES: Final = 64 * 1024
 WRITTEN_AT_ONCE: Final = MIB
@@ -133,9 +133,10 @@ class _Reader:
         _, options = parse_options_header(self._disposition)
         name = options.get(b"name", b"").decode("utf-8", "replace")
         if name == FILE:
-            if b"filename" not in options:
+            told = file_name(self._disposition, options)
+            if told is None:
                 raise WrongField(FILE, "应为文件", hint="curl -F file=@手册.pdf")
-            self._open(options[b"filename"].decode("utf-8", "replace"))
+            self._open(told)
             self._into = self.pending
         else:
             self._into = bytearray()
@@ -144,7 +145,7 @@ class _Reader:
     def _open(self, told: str) -> None:
         if self.path is not None:
             raise WrongField(FILE, "一次只能上传一个文件", hint="分几次上传")
-        self.file_name = plain_name(told)
+        self.file_name = told
         suffix = Path(self.file_name).suffix
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self._handle, path = tempfile.mkstemp(suffix if _SUFFIX.fullmatch(suffix) else "", "", self.folder)
@@ -183,10 +184,3 @@ class _Reader:
             self._handle = -1
         if self.path is not None:
             self.path.unlink(missing_ok=True)
-
-
-def plain_name(told: str) -> str:
-    """A file's own name without the folders that some clients send along, or anything that cannot be seen."""
-    last = re.split(r"[/\\]", told)[-1]
-    seen = "".join(sign for sign in last if sign.isprintable()).strip()
-    return seen[-NAME_LIMIT:] or "未命名"
