@@ -13,7 +13,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "qianxun"
 # Top to bottom. The parts of one row are siblings.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("types", "errors", "graph_types", "answer_types"),
-    ("ports", "chinese", "tokens", "thinking", "homophones", "synonyms", "table_types", "migrating"),
+    ("ports", "chinese", "tokens", "thinking", "homophones", "synonyms", "table_types", "migrating", "patience"),
     (
         "ingest",
         "records",

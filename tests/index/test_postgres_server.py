@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -286,6 +288,52 @@ def test_an_address_that_is_none_is_a_bad_setting(url: str) -> None:
 
     with pytest.raises(BadSettings):
         run(story)
+
+
+@pytest.mark.parametrize("is_writing", [False, True])
+def test_a_session_that_says_nothing_at_all_is_given_up(
+    is_writing: bool, index_url: str, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hangs, and its own time limit does not come either: neither a search nor a batch waits for it for ever."""
+    monkeypatch.setattr("qianxun.patience.GRACE_SECONDS", 0.1)
+    monkeypatch.setattr("qianxun.index.postgres_server.READ_SECONDS", 0.2)
+
+    async def story() -> None:
+        index = await begun(create(index_url, schema=schema))
+        session = await index._server.read(lambda tx: tx.rows("SELECT pg_backend_pid()")[0][0])
+        os.kill(session, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(20):
+                if is_writing:
+                    await index.apply(IndexBatch(2, (), (entry(9, 9),)))
+                assert (9 in keys_of(await index.match(WORDS, 10))) == is_writing
+        finally:
+            os.kill(session, signal.SIGCONT)
+            await index.close()
+
+    run(story)
+
+
+def test_a_batch_may_take_longer_than_a_search(index_url: str, schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qianxun.patience.GRACE_SECONDS", 0.1)
+    monkeypatch.setattr("qianxun.index.postgres_server.READ_SECONDS", 0.2)
+
+    async def story() -> None:
+        index = await begun(create(index_url, schema=schema))
+        started: list[int] = []
+
+        def slow(tx: Tx) -> None:
+            started.append(1)
+            tx.run("SELECT pg_sleep(0.6)")
+
+        await index._server.write(slow)
+        assert len(started) == 1
+        with pytest.raises(RetrieverUnavailable, match="没有任何答复"):
+            await index._server.read(slow)
+        assert len(started) == 3  # once more, over another connection
+        await index.close()
+
+    run(story)
 
 
 # ── damage ───────────────────────────────────────────────────────────────────────────────────────

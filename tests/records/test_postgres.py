@@ -406,7 +406,7 @@ def test_a_server_that_says_nothing_at_all_is_given_up(
     migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It accepted the statement and hangs: its own time limit does not come either."""
-    monkeypatch.setattr("qianxun.records.postgres.GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("qianxun.patience.GRACE_SECONDS", 0.2)
     records = Records.open(migrated_postgres_url, Reach(statement_seconds=0.3))
     with records.glancing() as tx:
         session = tx.execute(text("SELECT pg_backend_pid()")).scalar_one()

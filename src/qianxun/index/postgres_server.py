@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from qianxun import patience
 from qianxun.errors import BadSettings, IndexUnusable, MissingExtra, QianxunError, RetrieverUnavailable
 from qianxun.index.extents import unusable
 from qianxun.types import Vector
@@ -258,10 +259,15 @@ def _reading(connection: Any, opening: str) -> Iterator[Tx]:
 
 @contextmanager
 def _writing(connection: Any) -> Iterator[Tx]:
+    """The server has to answer at the beginning; then it may take its time."""
     with connection.transaction():
         tx = Tx(connection)
         tx.set(WRITING)
-        yield tx
+        bound, connection.patience = connection.patience, None
+        try:
+            yield tx
+        finally:
+            connection.patience = bound
 
 
 def connect(url: str) -> Any:
@@ -272,7 +278,8 @@ def connect(url: str) -> Any:
         given = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         raise BadSettings("PostgreSQL 的地址写错了", hint="应为 postgresql://用户:密码@主机:端口/数据库") from error
-    connection = psycopg.connect(**{**PATIENCE, **given}, autocommit=True, prepare_threshold=None)
+    kind = patience.patient(psycopg, READ_SECONDS)
+    connection = kind.connect(**{**PATIENCE, **given}, autocommit=True, prepare_threshold=None)
     connection.adapters.register_dumper(Packed, _dumper())
     connection.execute("; ".join(f"SET {name} = '{value}'" for name, value in READING.items()).encode())
     return connection

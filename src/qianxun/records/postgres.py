@@ -13,8 +13,6 @@ import platform
 import re
 import select
 import sys
-import time
-from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from sqlalchemy.engine import URL, ExceptionContext
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 
+from qianxun import patience
 from qianxun.errors import BadInput, BadSettings, RecordsUnavailable
 
 BACKEND = "postgresql"
@@ -32,7 +31,6 @@ DRIVERS = ("postgresql", "postgresql+psycopg", "postgres")
 WRITE_SECONDS = 600  # for one statement of a writer: to remove a large base takes a while
 IDLE_WRITER_SECONDS = 300  # a process that hangs inside a transaction keeps all writers waiting no longer than this
 KEEPALIVE_SECONDS = 30
-GRACE_SECONDS = 5.0  # in which a server is to tell that a statement's time is up; one that does not hangs
 # A server that is cut off without a word is given up after a minute, not after the quarter of an hour that TCP takes.
 CUT_OFF = {"keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
 NAME_LIMIT = 63  # bytes of an identifier, and of the name that a session gives itself
@@ -98,41 +96,11 @@ def prepare(engine: Engine, reach: Reach) -> None:
             except engine.dialect.loaded_dbapi.Error as error:
                 raise InvalidatePoolError from error
 
-    patient = _patient(engine.dialect.loaded_dbapi, reach.statement_seconds)
+    patient = patience.patient(engine.dialect.loaded_dbapi, reach.statement_seconds)
     event.listen(engine, "do_connect", lambda _dialect, _record, given, named: patient.connect(*given, **named))
     event.listen(engine, "connect", set_up)
     event.listen(engine, "checkout", check_alive)
     event.listen(engine, "handle_error", _say_what_to_do)
-
-
-def _patient(driver: Any, statement_seconds: float) -> Any:
-    """The driver's kind of connection, which waits for an answer only as long as the server itself may take for it.
-
-    Nothing comes from a server that hangs (a paused machine, a stalled disk, a proxy without anything behind it): not
-    even that the time is up.
-    """
-
-    class PatientConnection(driver.Connection):  # type: ignore[misc]
-        # Seconds; None: as long as it takes. To the server, too, zero means that it has no limit.
-        patience: float | None = statement_seconds + GRACE_SECONDS if statement_seconds else None
-
-        def wait(self, gen: Generator[Any, Any, Any], *given: Any, **named: Any) -> Any:
-            return super().wait(gen if self.patience is None else self._within(gen, self.patience), *given, **named)
-
-        def _within(self, gen: Generator[Any, Any, Any], seconds: float) -> Generator[Any, Any, Any]:
-            give_up = time.monotonic() + seconds
-            ready = None
-            while True:
-                try:
-                    wanted = gen.send(ready)
-                except StopIteration as done:
-                    return done.value
-                ready = yield wanted
-                if not ready and time.monotonic() > give_up:
-                    self.close()  # whatever it still says would be taken for the answer to something else
-                    raise driver.OperationalError(f"数据库 {seconds:.0f} 秒没有任何答复")
-
-    return PatientConnection
 
 
 def be_patient(connection: Connection, seconds: float | None) -> None:
@@ -177,7 +145,7 @@ def lock_writers(connection: Connection) -> None:
     connection.exec_driver_sql(
         f"SELECT pg_advisory_xact_lock({number}); SET LOCAL statement_timeout = {WRITE_SECONDS * 1000}"
     )
-    be_patient(connection, WRITE_SECONDS + GRACE_SECONDS)
+    be_patient(connection, WRITE_SECONDS + patience.GRACE_SECONDS)
 
 
 def lock_migrations(connection: Connection) -> None:
