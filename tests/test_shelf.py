@@ -84,8 +84,9 @@ def test_the_endpoints_of_the_settings_answer_under_their_names() -> None:
         assert held.rerank("远处的", None) is model
         held.close()
     with serving(says("好")) as service:
-        held = shelf(Settings(chat=ChatSettings(base_url=service.url, model="qwen")))
+        held = shelf(Settings(chat=ChatSettings(base_url=service.url, model="qwen", max_tokens=800)))
         assert held.chat("qwen").complete([Message("user", "你好")]) == "好"
+        assert service.asked[0]["max_tokens"] == 800
         assert held.chat("qwen") is held.chat("qwen")
         held.close()
 

@@ -159,7 +159,7 @@ class Failed:
     """The model was cut off or failed: ``answer`` is what there was by then, and is partial."""
 
     error: str  # a stable machine word
-    message: str
+    message: str  # and what to do next
     answer: Answer
 
 

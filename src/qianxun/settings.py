@@ -133,6 +133,7 @@ class ChatSettings:
     model: str = ""
     api_key: str = field(default="", repr=False)
     timeout_seconds: float = 60.0
+    max_tokens: int = 0  # of a reply; 0: as many as the service gives
 
 
 @dataclass(frozen=True, slots=True)

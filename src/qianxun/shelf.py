@@ -93,7 +93,13 @@ class Shelf:
 
         told = self._settings.chat
         return RemoteChat(
-            ChatEndpoint(told.base_url, told.model, api_key=told.api_key, timeout_seconds=told.timeout_seconds)
+            ChatEndpoint(
+                told.base_url,
+                told.model,
+                api_key=told.api_key,
+                timeout_seconds=told.timeout_seconds,
+                max_tokens=told.max_tokens or None,
+            )
         )
 
     def close(self) -> None:

@@ -268,6 +268,9 @@ def test_a_reply_may_end_for_other_reasons_than_that_all_is_said(
     whole = json.dumps({"choices": [{"message": {"content": "半句"}, "finish_reason": finish}]}).encode()
     with remote(Reply(raw=whole if is_whole else event("半句", finish) + b"data: [DONE]\n\n")) as (model, _):
         told, error = read(model)
+        if is_whole:
+            with pytest.raises(kind, match="没有写完"):
+                model.complete([Message("user", "你好")])
     assert told == "半句"
     assert isinstance(error, kind)
     assert "没有写完" in str(error)

@@ -344,8 +344,10 @@ def test_a_model_that_fails_without_sources_is_not_said_to_be_missing(
     script.replies["answer"] = Reply(status=400)
     answer, last = asking.answer(question, mode=mode), asking.events(question, mode=mode)[-1]
     assert isinstance(last, Failed)
+    assert "请检查 base_url、模型名和输入长度" in last.message
     for told in (answer, last.answer):
         assert expected in told.answer
+        assert [each.form for each in told.trace if each.node == "generate_answer"] == ["rules"]
         assert "没有配置" not in told.answer
         (failed,) = told.degraded
         assert "请检查 base_url、模型名和输入长度" in failed.reason  # what to do about it

@@ -95,7 +95,7 @@ class AnswerGenerator:
             partial = draft.written.answer("model", is_partial=True)
             if not draft.is_begun:
                 partial = replace(self._extracted(query, given), is_partial=True)
-            yield Failed(error.word, error.message, _degraded(partial, error))
+            yield Failed(error.word, str(error), _degraded(partial, error))
             return
         yield Done(self._finished(query, given, draft))
 
@@ -141,7 +141,7 @@ class AnswerGenerator:
             partial = draft.written.answer("direct", is_partial=True)
             if not draft.is_begun:
                 partial = Answer(instead, form="direct", is_partial=True)
-            yield Failed(error.word, error.message, _degraded(partial, error))
+            yield Failed(error.word, str(error), _degraded(partial, error))
             return
         yield Done(draft.written.answer("direct"))
 

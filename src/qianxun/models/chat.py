@@ -14,7 +14,7 @@ from qianxun.models.circling import Circling
 from qianxun.models.covering import reply_without_key
 from qianxun.models.endpoints import ChatEndpoint
 from qianxun.models.http import ModelService
-from qianxun.models.streamed import ServiceError, StreamedReply
+from qianxun.models.streamed import ServiceError, StreamedReply, check_finish
 from qianxun.ports import never
 from qianxun.thinking import reply_in, spoken
 from qianxun.types import Message
@@ -45,9 +45,10 @@ class RemoteChat:
         return self._service.name
 
     def complete(self, messages: Sequence[Message]) -> str:
-        """The reply's text, never blank. Raises ModelUnavailable or BadModelReply."""
+        """The reply's text, never blank. Raises ModelUnavailable or BadModelReply, also for one that was cut short."""
         asked = self._asked(messages, stream=False)
-        reply, _ = _read(self._service.ask(PATH, asked, LARGEST_REPLY), self.name)
+        reply, finish = _read(self._service.ask(PATH, asked, LARGEST_REPLY), self.name)
+        check_finish(self.name, finish)
         return "".join(reply_without_key(iter([reply]), self._endpoint.api_key))
 
     def stream(self, messages: Sequence[Message], stop: Callable[[], bool] = never) -> Iterator[str]:
@@ -88,7 +89,7 @@ class RemoteChat:
         if reply.whole is not None:
             text, finish = _read(reply.whole, self.name)
             yield text
-            reply.check_finish(finish)
+            check_finish(self.name, finish)
         else:
             reply.check_end()
 

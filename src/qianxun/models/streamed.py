@@ -71,16 +71,7 @@ class StreamedReply:
             raise self._bad("的回复不是 OpenAI 格式的事件流", _FORM_HINT)
         if not self.is_complete:
             raise ModelUnavailable(f"对话服务 {self._model} 的回复到一半断了", hint="请稍后再试")
-        self.check_finish(self._finish)
-
-    def check_finish(self, finish: object) -> None:
-        """Raises BadModelReply or ModelUnavailable where it stopped for another reason than that all is said."""
-        if finish in FULL:
-            raise self._bad("的回复没有写完：到了长度的上限", "请调大 max_tokens，或减少放进问题的资料")
-        if finish in INTERRUPTED:
-            raise ModelUnavailable(f"对话服务 {self._model} 的回复没有写完：服务方中断（{finish}）", hint="请稍后再试")
-        if finish in FILTERED:
-            raise self._bad("的回复没有写完：被服务方的内容审查截断", "请换一种问法，或换一个模型")
+        check_finish(self._model, self._finish)
 
     def _text(self, told: Mapping[str, Any]) -> str:
         if told.get("error"):
@@ -110,7 +101,21 @@ class StreamedReply:
             raise self._bad("的回复过长，已中断", "请设置 max_tokens")
 
     def _bad(self, reason: str, hint: str) -> BadModelReply:
-        return BadModelReply(f"对话服务 {self._model} {reason}", hint=hint)
+        return _bad(self._model, reason, hint)
+
+
+def check_finish(model: str, finish: object) -> None:
+    """Raises BadModelReply or ModelUnavailable where a reply stopped for another reason than that all is said."""
+    if finish in FULL:
+        raise _bad(model, "的回复没有写完：到了长度的上限", "请调大 max_tokens，或减少放进问题的资料")
+    if finish in INTERRUPTED:
+        raise ModelUnavailable(f"对话服务 {model} 的回复没有写完：服务方中断（{finish}）", hint="请稍后再试")
+    if finish in FILTERED:
+        raise _bad(model, "的回复没有写完：被服务方的内容审查截断", "请换一种问法，或换一个模型")
+
+
+def _bad(model: str, reason: str, hint: str) -> BadModelReply:
+    return BadModelReply(f"对话服务 {model} {reason}", hint=hint)
 
 
 def _parsed(data: str, model: str) -> Mapping[str, Any]:

@@ -92,13 +92,13 @@ class Writing:
                     yield self._heard(event)
             except ModelError as error:  # as above
                 answer = replace(await self._without_model(error), is_partial=True)
-                yield Failed(error.word, error.message, self._told(answer))
+                yield Failed(error.word, str(error), self._told(answer))
 
     def form(self, answer: Answer) -> str:
         """Who wrote it."""
         model = self.generator.llm
-        is_by_model = model is not None and answer.form in ("model", "direct")
-        return f"model:{model.name}" if model is not None and is_by_model else "rules"
+        is_direct = answer.form == "direct" and answer.answer != self._instead()
+        return f"model:{model.name}" if model is not None and (answer.form == "model" or is_direct) else "rules"
 
     def _ready(self) -> Answer | None:
         """The answers that nobody has to be asked for."""
