@@ -251,7 +251,8 @@ def test_the_documentation_page_holds_nothing_foreign_and_no_script(tmp_path: Pa
         assert page.headers["content-type"] == "text/html; charset=utf-8"
         text = page.text
         assert not re.search(r"<script|<link|<img|<iframe|src=|javascript:|\son\w+=", text)
-        assert not [link for link in re.findall(r'(?:href|url)[=(]"?([^")>]+)', text) if not link.startswith("/")]
+        # Within the service, wherever a proxy has put it.
+        assert re.findall(r'(?:href|url)[=(]"?([^")>]+)', text) == ["openapi.json"]
         (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
         policy = page.headers["content-security-policy"]
@@ -261,6 +262,27 @@ def test_the_documentation_page_holds_nothing_foreign_and_no_script(tmp_path: Pa
         for path, _, operation in _operations(api):
             assert path in text
             assert operation["summary"] in text
+
+    run(tmp_path, story)
+
+
+def test_the_documentation_page_shows_what_is_within_and_how_it_is_asked_for(tmp_path: Path) -> None:
+    async def story(asked: Asking) -> None:
+        text = (await asked.http.get("/docs")).text
+        within = (
+            "retrieval_config.hybrid_strategy.weights.vector", "history[].role", "multimodal_content[].table_data",
+            "pairs[].question", "chunks[].content", "documents[].status", "sources[].doc_name", "degraded[].reason",
+        )  # fmt: skip
+        assert [name for name in within if f"<code>{name}</code>" not in text] == []
+        assert "至多 8 层、100 个条件、1000 个值" in text  # what filters take
+        told = [
+            example["summary"]
+            for _, _, operation in _operations((await asked.http.get("/openapi.json")).json())
+            for body in operation.get("requestBody", {}).get("content", {}).values()
+            for example in body.get("examples", {}).values()
+        ]
+        assert len(told) > 5
+        assert [summary for summary in told if f"<p>{summary}</p><pre>" not in text] == []
 
     run(tmp_path, story)
 

@@ -39,7 +39,13 @@ ABOUT: Final = """千寻的召回服务：知识库与文档的管理，向量�
 
 - 每个回答都是 `{code, msg, data}`；出错时多一个不会改变的 `error`，字段不对时还有 `fields`。
 - 密钥写在 `Authorization: Bearer qx_…` 或 `X-API-Key` 里；一个密钥都没有时，只服务本机。
-- 每个回答都带 `X-Trace-Id`；请求头 `traceparent` 会被沿用。"""
+- 每个回答都带 `X-Trace-Id`；请求头 `traceparent` 会被沿用。
+
+建一个知识库，放入一份文件，检索（有密钥时各加 `-H 'Authorization: Bearer qx_…'`）：
+
+    curl $URL/v1/knowledge-bases -H 'Content-Type: application/json' -d '{"name": "医保"}'
+    curl $URL/v1/knowledge-bases/1001/documents -F file=@手册.md
+    curl $URL/v1/retrieval/1001 -H 'Content-Type: application/json' -d '{"query": "住院报销比例是多少"}'"""
 
 
 KEYS: Final = {

@@ -163,6 +163,7 @@ class Filters(RootModel[dict[str, Any]]):
     `{字段: 值}` 等于；`{字段: [值…]}` 是其中之一；`{字段: {ge, gt, le, lt}}` 范围；
     `and`、`or` 带条件的列表，`not` 带一个条件。
     字段：doc_id、user_id、project_id、content_type、kind（text 或 table）、tags、metadata.<字段>。
+    文字与数字不相等（"2024" 不是 2024）；文字的范围逐字比较，日期要与放入时写成同一种形式，如 2024-05-01。
     至多 8 层、100 个条件、1000 个值。
     """
 

@@ -19,7 +19,7 @@ h1 small{font-size:1rem;color:#777}h2{margin-top:2.5rem;border-bottom:1px solid 
 details{margin:.4rem 0;border:1px solid #ddd;border-radius:6px;padding:.2rem .8rem}summary{cursor:pointer}
 code,pre{font:13px/1.5 ui-monospace,monospace}pre{background:#f6f6f6;padding:.6rem;overflow:auto;white-space:pre-wrap}
 b.m{display:inline-block;min-width:4.2rem;color:#0a6}table{border-collapse:collapse}
-td,th{text-align:left;vertical-align:top;padding:.15rem .8rem .15rem 0}td{color:#444}
+td,th{text-align:left;vertical-align:top;padding:.15rem .8rem .15rem 0}td{color:#444}p,td{white-space:pre-line}
 """
 POLICY: Final = (
     f"default-src 'none'; style-src 'sha256-{b64encode(sha256(STYLE.encode()).digest()).decode()}'; "
@@ -43,7 +43,7 @@ def _page(api: Mapping[str, Any]) -> Iterator[str]:
     yield f'<!doctype html><html lang="zh"><meta charset="utf-8"><title>{escape(info["title"])}</title>'
     yield f"<style>{STYLE}</style><h1>{escape(info['title'])} <small>{escape(info['version'])}</small></h1>"
     yield f"<p>{escape(info['summary'])}</p><pre>{escape(info['description'])}</pre>"
-    yield '<p>机器可读：<a href="/openapi.json">/openapi.json</a></p>'
+    yield '<p>机器可读：<a href="openapi.json">openapi.json</a></p>'
     group = None
     for path, method, operation in _operations(api):
         tag = operation.get("tags", ["其他"])[0]
@@ -72,23 +72,71 @@ def _operation(api: Mapping[str, Any], path: str, method: str, operation: Mappin
             yield f"<td>{escape(each.get('description', ''))}<td><code>{escape(_brief(api, each['schema']))}</code>"
         yield "</table>"
     for kind, body in operation.get("requestBody", {}).get("content", {}).items():
-        yield f"<h4>请求体 {escape(kind)}</h4>{_schema(api, body['schema'])}"
+        yield f"<h4>请求体 {escape(kind)}（＊ 必填）</h4>{_schema(api, body['schema'])}{_examples(api, body)}"
     yield "<h4>回答</h4><table>"
     for status, answer in operation["responses"].items():
         yield f"<tr><td>{escape(status)}<td>{escape(answer.get('description', ''))}"
-    yield "</table></details>"
+    yield f"</table>{_data(api, operation['responses'])}</details>"
 
 
-def _schema(api: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    held = _resolved(api, schema)
+def _data(api: Mapping[str, Any], responses: Mapping[str, Any]) -> str:
+    """What stands in ``data`` of an answer that is not an error."""
+    for answer in (told for status, told in responses.items() if status.startswith("2")):
+        schema = answer.get("content", {}).get("application/json", {}).get("schema", {})
+        if data := _resolved(api, schema).get("properties", {}).get("data"):
+            return f"<h4>回答的 data</h4>{_schema(api, data, is_asked=False)}"
+    return ""
+
+
+def _schema(api: Mapping[str, Any], schema: Mapping[str, Any], *, is_asked: bool = True) -> str:
     rows = "".join(
-        f"<tr><td><code>{escape(name)}</code>{'＊' if name in held.get('required', ()) else ''}"
-        f"<td><code>{escape(_brief(api, each))}</code><td>{escape(_resolved(api, each).get('description', ''))}"
-        for name, each in held.get("properties", {}).items()
+        f"<tr><td><code>{escape(name)}</code>{'＊' if is_needed and is_asked else ''}"
+        f"<td><code>{escape(_brief(api, each))}</code><td>{escape(_description(api, each))}"
+        for name, each, is_needed in _fields(api, schema, "", ())
     )
-    examples = held.get("examples", [])
-    shown = f"<pre>{escape(json.dumps(examples[0], ensure_ascii=False, indent=1))}</pre>" if examples else ""
-    return f"<table>{rows}</table>{shown}"
+    return f"<table>{rows}</table>"
+
+
+def _fields(
+    api: Mapping[str, Any], schema: Mapping[str, Any], before: str, above: tuple[str, ...]
+) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
+    """The fields of an object and, right after each, those within it: ``retrieval_config.top_k``, ``history[].role``.
+
+    A schema that stands in itself, or whose fields have names of the caller's, says in its description what it takes.
+    """
+    for held in (_resolved(api, each) for each in _options(api, schema)):
+        if held.get("type") == "array":
+            yield from _fields(api, held.get("items", {}), before.removesuffix(".") + "[].", above)
+        title = held.get("title", "")
+        if title in above or "patternProperties" in held:
+            continue
+        for name, each in held.get("properties", {}).items():
+            yield before + name, each, name in held.get("required", ())
+            yield from _fields(api, each, f"{before}{name}.", (*above, title))
+
+
+def _options(api: Mapping[str, Any], schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    held = _resolved(api, schema)
+    return list(held.get("anyOf") or held.get("oneOf") or [held])
+
+
+def _description(api: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    """A field's own; without one, that of what it holds."""
+    told: str = schema.get("description", "")
+    held = (_resolved(api, each).get("description", "") for each in _options(api, schema))
+    default = schema.get("default")
+    is_told = default not in (None, "", [], {})
+    return (told or next(filter(None, held), "")) + (f"　默认 {json.dumps(default)}" if is_told else "")
+
+
+def _examples(api: Mapping[str, Any], body: Mapping[str, Any]) -> str:
+    """Those of the request, each with what it is for; without any, the schema's first."""
+    told = [(each.get("summary", ""), each["value"]) for each in body.get("examples", {}).values()]
+    shown = told or [("", each) for each in _resolved(api, body["schema"]).get("examples", [])[:1]]
+    return "".join(
+        f"<p>{escape(summary)}</p><pre>{escape(json.dumps(value, ensure_ascii=False, indent=1))}</pre>"
+        for summary, value in shown
+    )
 
 
 def _resolved(api: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -104,7 +152,8 @@ def _brief(api: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     held = _resolved(api, schema)
     if options := held.get("anyOf") or held.get("oneOf"):
         return " 或 ".join(dict.fromkeys(_brief(api, each) for each in options))
-    if choices := held.get("enum"):
+    if choices := held.get("enum") or ([held["const"]] if "const" in held else []):
         return " | ".join(str(each) for each in choices)
-    kind = str(held.get("type", "任意"))
+    told = held.get("type", "任意")
+    kind = told if isinstance(told, str) else " | ".join(told)
     return f"{kind} of {_brief(api, held['items'])}" if kind == "array" and "items" in held else kind
