@@ -10,24 +10,22 @@ import asyncio
 import ipaddress
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Final
 
-from sqlalchemy import Connection
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qianxun.errors import Forbidden, QianxunError, Unauthorized
 from qianxun.ingest.limits import MIB
-from qianxun.records import Records, keys
+from qianxun.records import keys
 from qianxun.records.bases import LOCAL_TENANT
 from qianxun.service.answers import of_error, problem, unforeseen
 from qianxun.service.context import Service
+from qianxun.service.lookups import Lookups
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 OPEN: Final = frozenset({"/healthz", "/readyz"})  # for whoever asks
 # What a read key may ask for with POST; with GET it may ask for everything.
@@ -47,7 +45,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app = app
-        self.records = service.engine.records
+        self.lookups = Lookups(service.engine.records, service.settings.service.request_seconds)
         self.body_bytes = service.settings.service.body_megabytes * MIB
         self.file_bytes = service.settings.parsing.file_megabytes * MIB + FORM_BYTES
         self.held = _Held(BODIES * self.body_bytes)
@@ -81,7 +79,7 @@ class Guard:
             return
         key = _key(headers)
         if key is not None:
-            holder = await self._read(lambda tx: keys.find(tx, key))
+            holder = await self.lookups.read(lambda tx: keys.find(tx, key))
             if holder is None:
                 raise Unauthorized("密钥无效或已吊销", hint="用 qianxun keys create 签发新的密钥")
             state["tenant"], state["access"] = holder.tenant, holder.scope
@@ -96,14 +94,8 @@ class Guard:
     async def _wants_key(self) -> bool:
         """Once there has been a key. That the last one was revoked opens no door."""
         if not self._has_keys:
-            self._has_keys = await self._read(keys.any_ever)
+            self._has_keys = await self.lookups.read(keys.any_ever)
         return self._has_keys
-
-    async def _read(self, work: Callable[[Connection], T]) -> T:
-        """A short read of the records, anew for every request: what was revoked a moment ago opens nothing now."""
-        if self.records.is_here:
-            return _reading(self.records, work)
-        return await asyncio.to_thread(_reading, self.records, work)
 
     # ── how much ─────────────────────────────────────────────────────────────────────────────────
 
@@ -188,11 +180,6 @@ class _Outgoing:
             self.has_begun = True
             message["headers"] = [*message.get("headers", ()), *_SECURE]
         await self._send(message)
-
-
-def _reading(records: Records, work: Callable[[Connection], T]) -> T:
-    with records.glancing() as tx:
-        return work(tx)
 
 
 def _key(headers: Headers) -> str | None:
