@@ -99,6 +99,9 @@ EXPENSES = table(
     "市场部小计||200",
     "总计||350",
 )
+FIRMS = table(
+    "企业名录", "企业|性质|营业收入（万元）|员工人数", "甲厂|国有|1000|50", "乙厂|民营|500|20", "丙厂|国有|800|30"
+)
 DEVICES = table(
     "设备台账", "设备名称|数量|状态|使用部门", "服务器|12|正常|信息部", "交换机|8|维修|信息部", "打印机|5|正常|行政部"
 )
@@ -177,6 +180,7 @@ ANSWERED = [
     (EXPENSES, "金额一共是多少", "sum", "350"),
     (DEVICES, "打印机在哪个部门", "lookup", "行政部"),
     (DEVICES, "信息部有几种设备", "count", "2"),
+    (DEVICES, "行政部有几种设备", "count", "1"),  # of which it has five
     (CONTRACTS, "2023年签订的合同有几份", "count", "2"),
     (CONTRACTS, "2023年签订的合同金额一共多少", "sum", "470.5万元"),
     (CONTRACTS, "最晚到期的客户是哪个", "max", "华为技术"),
@@ -184,6 +188,15 @@ ANSWERED = [
     (CONTRACTS, "2023年到期的合同有哪些", "filter", "中兴通讯、比亚迪"),
     (CONTRACTS, "张伟的合同有哪些", "filter", "华为技术、比亚迪"),  # not their amounts
     (CONTRACTS, "张伟的合同金额有哪些", "filter", "320.5、560"),
+    (CONTRACTS, "最大的合同", "max", "比亚迪"),
+    (CONTRACTS, "合同一共多少钱", "sum", "1030.5万元"),
+    (FIRMS, "国有企业的营业收入合计", "sum", "1800万元"),  # not those that have a firm
+    (FIRMS, "民营企业有几家", "count", "1"),  # not how many work there
+    (FIRMS, "民营企业有几个", "count", "1"),
+    (FIRMS, "乙厂有几个人", "lookup", "20"),
+    (STAFF, "帮我查张三的月薪", "lookup", "15000"),  # nobody is called 查张三
+    (STAFF, "那张三的月薪呢", "lookup", "15000"),
+    (STAFF, "张三拿多少月薪", "lookup", "15000"),
     (PAY, "研发的绩效总和", "sum", "8000元"),  # the company that made the table is no unit
     (FINANCE, "2022年净利润", "lookup", "1,500.00"),
     (FINANCE, "2023年营业收入比2022年多多少", "difference", "2345.67万元"),

@@ -22,7 +22,10 @@ _UNSAID: Final = 0.5  # what an unsaid character of a name costs, against one of
 _JOINT: Final = re.compile("[和与及、]|以及|还有|跟")
 _SEVERAL: Final = re.compile("哪些|哪几|分别|各|都|列|所有|全部|和|与|及|或|、|每")
 _PERSON: Final = re.compile("姓名|名字|[人员]$|员工|学生|患者|客户|经理$")
-_PART_OF_NAME: Final = re.compile("(?![和与各占为对因受所下上在是的及跟同相里中共每若])[\u4e00-\u9fff]")
+_PART_OF_NAME: Final = re.compile(
+    "(?![和与各占为对因受所下上在是的及跟同相里中共每若拿领挣赚当任做干归管])[\u4e00-\u9fff]"
+)
+_CALLED_FOR: Final = re.compile("(?:[我想要去再先就那但而查找问看求给发打]|查到|找到|联系)+")  # 查张三的月薪
 _UNIT_OF: Final = re.compile("[^的]{0,3}(?:[部组科处室店厂班队]|中心|办事处|分公司|子公司)")
 _WHEN: Final = re.compile("什么时候|何时|哪天|哪一天|哪年|哪一年|日期|时间")
 
@@ -130,6 +133,7 @@ def _another(asked: Asked, sheet: Sheet, rows: Chosen, explained: int) -> str:
         said = [(label.find(text[start:end]), start, end) for start, end in runs(match(label, text).mask)]
         first, start, end = min(said, default=(0, 0, 0))
         begin, stop = before.get(start, start), after.get(end, end)
+        begin = start if _CALLED_FOR.fullmatch(text[begin:start]) else begin
         person = bool(_PERSON.search(sheet.columns[pick.home].name))
         if begin < start and first > 0 and label[first - 1].isalpha():
             return text[begin:end]

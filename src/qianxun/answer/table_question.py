@@ -57,6 +57,8 @@ _ADDED: Final = re.compile("总和|之和|加起来|相加|加在一起")
 _ORDERED: Final = re.compile("升序|降序|倒序|正序|排序|排列|从[^,]{1,3}到[^,]{1,3}|由[^,]{1,3}到[^,]{1,3}")
 _CATEGORIES: Final = 0.6  # cells that repeat this often name kinds of rows, not rows
 _PIECES: Final = "件台支只本张辆册套枚顶双户"
+_KINDS: Final = "种类款"
+_PEOPLE_COLUMN: Final = re.compile("人数(?:[（(].*)?$")
 _HOW_MANY_COLUMN: Final = re.compile("(?:数量|个数|人数|数目|件数|台数|户数)(?:[（(].*)?$")
 
 
@@ -184,12 +186,22 @@ def _free_measure(scene: Scene, numeric: Sequence[Condition]) -> int | None:
 def _stated(scene: Scene, cue: re.Match[str]) -> Understood | None:
     """多少顶大檐帽: the number is stated where the row is one, and one column says how many."""
     rows = {each.rows for each in scene.said}
-    numbers = [c for c, column in enumerate(scene.sheet.columns) if _HOW_MANY_COLUMN.search(column.name)]
+    numbers = [c for c, column in enumerate(scene.sheet.columns) if _says_how_many(cue, column.name)]
     if len(rows) != 1 or len(next(iter(rows))) != 1 or len(numbers) != 1 or not scene.sheet.is_measure(numbers[0]):
         return None
     refuse_more(scene, 1)
     plan = Plan("lookup", rows=next(iter(rows)), outputs=tuple(numbers))
     return finish(scene, plan, span(*cue.span()) | scene.said_mask, [c for c, _ in scene.columns])
+
+
+def _says_how_many(cue: re.Match[str], column: str) -> bool:
+    """Whether a column may hold what is asked for: 人数 is the number of people, 几名 or 几个人, and not 几家; 数量 is
+    that of pieces, and not 几种."""
+    if cue["of"] in _KINDS and cue["of"] not in column:
+        return False
+    if _PEOPLE_COLUMN.search(column):
+        return cue["of"] in "人名位" or cue.string.startswith("人", cue.end())
+    return _HOW_MANY_COLUMN.search(column) is not None
 
 
 def _count(scene: Scene, numeric: list[Condition], cue: re.Match[str]) -> Understood:
@@ -208,7 +220,7 @@ def _count(scene: Scene, numeric: list[Condition], cue: re.Match[str]) -> Unders
     if not outputs:
         outputs = _begun(scene, cue)
     label = scene.sheet.label
-    kinds = cue["of"] in "种类款" or (label is not None and scene.sheet.variety(label) <= _CATEGORIES)
+    kinds = cue["of"] in _KINDS or (label is not None and scene.sheet.variety(label) <= _CATEGORIES)
     distinct = bool(outputs) and (outputs[0] != label or kinds)
     refuse_more(scene, 1)
     plan = Plan("count", tuple(conditions), tuple(outputs), distinct=distinct)
@@ -218,7 +230,7 @@ def _count(scene: Scene, numeric: list[Condition], cue: re.Match[str]) -> Unders
 def _adds_up(counted: str, column: str) -> bool:
     """几台 of a table in which each row says how many there are: 数量 or 台数, 人数 of 几人."""
     if counted in "人名位":
-        return re.search("人数(?:[（(].*)?$", column) is not None
+        return _PEOPLE_COLUMN.search(column) is not None
     return counted in _PIECES and re.search(f"(?:数量|数目|{counted}数)(?:[（(].*)?$", column) is not None
 
 

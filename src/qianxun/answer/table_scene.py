@@ -13,6 +13,7 @@ from qianxun.answer.table_sheet import Said, Sheet, runs
 from qianxun.answer.table_words import DECISIVE, IDENTIFYING, NAMING
 
 _BRACKETED: Final = re.compile(r"\([^()]*\)$")
+_OF_AMOUNT: Final = re.compile("最[大小]|多少钱|总额")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,9 @@ def scene_of(asked: Asked, sheet: Sheet) -> Scene:
 
 def _is_of_thing(column: int, met: Match, text: str, sheet: Sheet) -> bool:
     """Whether a question says the thing that a column measures, and not the measure: 合同 is not 合同金额, where the
-    contracts are named by 合同编号."""
+    contracts are named by 合同编号. The largest, or what all cost, is said by the measure."""
+    if sheet.columns[column].kind == "money" and _OF_AMOUNT.search(text):
+        return False
     whole = _BRACKETED.sub("", plain(sheet.columns[column].name.split(" / ")[-1]))
     if not sheet.is_measure(column) or whole in text:
         return False
