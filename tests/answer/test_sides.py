@@ -96,10 +96,14 @@ def test_subjects_are_read_from_the_question(question: str, names: list[str]) ->
 
 
 def test_rows_without_a_header_and_with_holes_keep_every_value() -> None:
-    assert readable(["| 1 | 2 |", "| 3 | 4 |"]) == ["1；2", "3；4"]
-    assert readable(["| 甲 | 乙 |", "| 3 |  |", "散文", "| 甲 | 乙 | 丙 |"]) == ["", "甲：3", None, "甲；乙；丙"]
-    assert readable(["| 名\\|称 | 值 |", "| a\\|b | 5 |"]) == ["", "名|称：a|b；值：5"]
-    assert readable([]) == []
+    assert _read("| 1 | 2 |", "| 3 | 4 |") == ["1；2", "3；4"]
+    assert _read("| 甲 | 乙 |", "| 3 |  |", "散文", "| 甲 | 乙 | 丙 |") == ["", "甲：3", None, "甲；乙；丙"]
+    assert _read("| 名\\|称 | 值 |", "| a\\|b | 5 |") == ["", "名|称：a|b；值：5"]
+    assert _read() == []
+
+
+def _read(*lines: str) -> list[str | None]:
+    return [row.text if row else None for row in readable(lines)]
 
 
 def test_a_summary_tells_what_has_no_figures_too() -> None:

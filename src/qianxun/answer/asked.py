@@ -69,6 +69,8 @@ _PHRASE_SHARE: Final = 0.5  # of words that stand side by side: 总 and 负债 a
 _LONGEST_PHRASE: Final = 4  # words
 _OF_TIME: Final = _listed("年 月 日")
 _DONE: Final = _listed("v vd vi p d")  # parts of speech
+_OF_NAMES: Final = ("nr", "ns", "nt", "nz")  # parts of speech
+_CODE: Final = re.compile(r"(?=.*[a-z])(?=.*\d)[a-z\d][a-z\d_./\-]*")  # ht-009
 _MEASURING: Final = re.compile("[总]?[量额数率值]$")
 
 
@@ -94,6 +96,8 @@ class Asked:
     kind: AskedKind
     wants: frozenset[Wanted]  # kinds of figures that it asks for
     words: tuple[AskedWord, ...]
+    runs: tuple[tuple[str, ...], ...]  # the same as they stand side by side, 的 among them
+    proper: frozenset[str]  # those that are names: of people, places, firms, or like HT-009
     days: tuple[Day, ...]
     figures: frozenset[str]
     names: tuple[str, ...] = ()  # of documents that it speaks of
@@ -121,6 +125,8 @@ def read_question(query: str, doc_names: Iterable[str] = ()) -> Asked:
         kind,
         wanted(folded),
         _words(rest),
+        _runs(rest),
+        _proper(rest),
         days,
         frozenset(each.written for each in told),
         names,
@@ -238,6 +244,22 @@ def _words(rest: str) -> tuple[AskedWord, ...]:
             words["".join(run)] = _PHRASE_SHARE
         run = []
     return tuple(_asked_word(word, share, rest) for word, share in words.items())
+
+
+def _runs(rest: str) -> tuple[tuple[str, ...], ...]:
+    found: list[list[str]] = [[]]
+    for segment in _whole_words(_WHICH.sub("，", rest)):
+        word = segment.strip()
+        if _tells(word) or (word == "的" and found[-1]):
+            found[-1].append(word)
+        elif found[-1]:
+            found.append([])
+    return tuple(tuple(run) for run in found if run)
+
+
+def _proper(rest: str) -> frozenset[str]:
+    tagged = _analyser().tagged(_WHICH.sub("，", rest))
+    return frozenset(word for word, tag in tagged if tag.startswith(_OF_NAMES) or _CODE.fullmatch(word))
 
 
 def _asked_word(word: str, share: float, rest: str) -> AskedWord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 _ROW: Final = re.compile(r"\s*\|.*\|\s*")
@@ -12,20 +13,31 @@ _PARTED: Final = re.compile(r"(?<!\\)\|")
 _VALUE: Final = re.compile(r"[\d.,，%％+\-–—/:：¥￥$ ]+")
 
 
-def readable(lines: Sequence[str]) -> list[str | None]:
-    """For each line of a passage how it reads, if it is a row of a table: "" where it says nothing by itself (a
-    header, a rule); None where it is no row."""
-    told: list[str | None] = []
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The cells of a row, each with the name of its column ("" where it has none)."""
+
+    named: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """How it reads; "" where it says nothing by itself: a header, a rule."""
+        return "；".join(f"{name}：{cell}" if name else cell for name, cell in self.named if cell)
+
+
+def readable(lines: Sequence[str]) -> list[Row | None]:
+    """For each line of a passage its row, if it is one of a table; None where it is none."""
+    told: list[Row | None] = []
     header: tuple[str, ...] | None = None
     for at, line in enumerate(lines):
         if not is_row(line):
             told.append(None)
             header = None
         elif header is None and (header := _header(lines, at)):
-            told.append("")
+            told.append(Row())
         else:
             header = header or ()
-            told.append("" if _RULE.fullmatch(line) else _read(header, _cells(line)))
+            told.append(Row() if _RULE.fullmatch(line) else _read(header, _cells(line)))
     return told
 
 
@@ -46,7 +58,6 @@ def _cells(line: str) -> tuple[str, ...]:
     return tuple(cell.strip().replace("\\|", "|") for cell in _PARTED.split(line.strip())[1:-1])
 
 
-def _read(header: Sequence[str], cells: Sequence[str]) -> str:
+def _read(header: Sequence[str], cells: Sequence[str]) -> Row:
     names = header if len(header) == len(cells) else [""] * len(cells)
-    parts = [f"{name}：{cell}" if name else cell for name, cell in zip(names, cells, strict=True) if cell]
-    return "；".join(parts)
+    return Row(tuple(zip(names, cells, strict=True)))

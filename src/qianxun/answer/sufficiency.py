@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from qianxun.answer.asked import Asked, AskedKind, read_question
+from qianxun.answer.row_subject import of_subject
 from qianxun.answer.sides import sides_of
 from qianxun.answer.weighing import Line, Weighed, held, lines, taken_up, weigh
 from qianxun.answer_types import Passage
@@ -57,7 +58,8 @@ def read(query: str, passages: Sequence[Passage]) -> Evidenced:
     asked = read_question(query, names)
     offered = lines(passages)
     sides = () if len(asked.names) > 1 else _sides(query, names, asked, offered)
-    return Evidenced(asked, tuple(weigh(asked, offered)), sides if any(each.weighed for each in sides) else ())
+    weighed = tuple(of_subject(asked, weigh(asked, offered)))
+    return Evidenced(asked, weighed, sides if any(each.weighed for each in sides) else ())
 
 
 def _sides(query: str, doc_names: Sequence[str], whole: Asked, offered: Sequence[Line]) -> tuple[Aside, ...]:
@@ -67,7 +69,7 @@ def _sides(query: str, doc_names: Sequence[str], whole: Asked, offered: Sequence
         words = [word.text for word in read_question(own).words] or [own]
         speaking = [
             each
-            for each in weigh(asked, offered)
+            for each in of_subject(asked, weigh(asked, offered))
             if each.is_own and sum(taken_up(word, each.line) for word in words) >= SPEAKS * len(words)
         ]
         enough = max((each.fit for each in speaking), default=0.0) >= ENOUGH_OF_SIDE

@@ -13,7 +13,7 @@ from qianxun.answer.asked import Asked, AskedWord, is_wanted, stem
 from qianxun.answer.figures import Day, Figure, Number, figures
 from qianxun.answer.grounding import Evidence, day_stands
 from qianxun.answer.labels import Measure, is_change, is_of
-from qianxun.answer.rows import readable
+from qianxun.answer.rows import Row, readable
 from qianxun.answer_types import Passage
 from qianxun.chinese import SENTENCE_END, fold
 from qianxun.synonyms import Thesaurus, shipped
@@ -48,7 +48,12 @@ class Line:
     passage: Passage
     start: int  # in the passage's text
     at: int  # its place among all lines
-    is_row: bool = False  # of a table: its text says which column each value stands in
+    row: Row | None = None  # of a table: its text says which column each value stands in
+    setting: str = ""  # of a row: the document's name and what stands around the table, folded
+
+    @property
+    def is_row(self) -> bool:
+        return self.row is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ class Weighed:
     share: float
     fit: float
     has_figure: bool
-    is_own: bool  # of a document that the question names, where it names one
+    is_own: bool  # of a document that the question names, where it names one; a row: of the thing that it names
     is_timely: bool  # not of another time than the one that is asked about
 
 
@@ -70,13 +75,16 @@ def lines(passages: Sequence[Passage]) -> list[Line]:
         before = first = ""
         around, name = fold(passage.text), fold(passage.doc_name)
         titles = {name, *(fold(str(each)) for each in passage.metadata.get("headings") or ())}
-        for start, text, is_row in _sentences(passage.text):
+        sentences = list(_sentences(passage.text))
+        setting = "\n".join([*sorted(titles), *(fold(text) for _, text, row in sentences if row is None)])
+        for start, text, row in sentences:
             folded = fold(text)
-            if folded in titles or (_is_heading(text) and not is_row):
+            if folded in titles or (_is_heading(text) and row is None):
                 continue
-            earlier = "" if is_row else before  # a row speaks for itself
-            found.append(Line(text, folded, earlier, first, around, name, passage, start, len(found), is_row))
-            before, first = folded, first or ("" if is_row else folded)
+            earlier = "" if row else before  # a row speaks for itself
+            around_row = setting if row else ""
+            found.append(Line(text, folded, earlier, first, around, name, passage, start, len(found), row, around_row))
+            before, first = folded, first or ("" if row else folded)
     return found
 
 
@@ -84,15 +92,15 @@ def _is_heading(text: str) -> bool:
     return len(text) <= _LONGEST_HEADING and not re.search(r"[\d，。！？；、,.!?;|]", text)
 
 
-def _sentences(text: str) -> Iterator[tuple[int, str, bool]]:
-    """Where each begins, itself, and whether it is a row of a table."""
+def _sentences(text: str) -> Iterator[tuple[int, str, Row | None]]:
+    """Where each begins, itself, and the row of a table that it is, if it is one."""
     at = 0
     whole = text.splitlines(keepends=True)
     for line, row in zip(whole, readable(whole), strict=True):
-        if row:
-            yield at + len(line) - len(line.lstrip()), row, True
-        elif row is None:
-            yield from ((at + start, sentence, False) for start, sentence in _parted(line))
+        if row is None:
+            yield from ((at + start, sentence, None) for start, sentence in _parted(line))
+        elif row.text:
+            yield at + len(line) - len(line.lstrip()), row.text, row
         at += len(line)
 
 
