@@ -112,14 +112,21 @@ class CitationReader:
                 continue
             said += mark
             self._sentence += mark
-            self._is_over = mark in _LAST and mark != "." and bool(_ENDING.search(self._sentence[-16:]))
+            may_end = mark in _LAST and mark != "." and not self._is_row
+            self._is_over = may_end and bool(_ENDING.search(self._sentence[-16:]))
         yield from _told(said)
 
     def _is_over_before(self, space: str) -> bool:
-        """A line is a sentence; a full stop ends one only where a space follows."""
+        """A line is a sentence; a full stop ends one only where a space follows. A row of a table is one line."""
         if space == "\n":
             return bool(self._sentence.strip())
+        if self._is_row:
+            return False
         return self._sentence[-1:] in _LAST and bool(_ENDING.search(self._sentence[-16:]))
+
+    @property
+    def _is_row(self) -> bool:
+        return self._sentence.lstrip()[:1] == "|"
 
     def _end(self) -> Iterator[Reading]:
         if self._sentence.strip() or self._numbers or self._flags:

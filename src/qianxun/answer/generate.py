@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from qianxun.answer.blocks import Block, BlockReader, Item, Table
 from qianxun.answer.citations import CitationReader, Ended, Reading, Said
 from qianxun.answer.extractive import Quoted, extract, extract_each
 from qianxun.answer.given import Given, as_context
@@ -228,7 +229,7 @@ class _Draft:
         self._given = frozenset(each.number for each in given.passages)
         self._query = query
         self._is_direct = is_direct
-        self._reader = self._new_reader()
+        self._reader, self._blocks = CitationReader(self._given), BlockReader()
         self._shown = Written()
         self.written = Written()
         self.is_begun = False
@@ -249,33 +250,61 @@ class _Draft:
                     self.is_cut = True
                     break
         except ModelError:
-            yield from self._events(self._reader.close())
+            yield from self._closed()
             raise
         finally:
             _close(pieces)
-        yield from self._events(self._reader.close())
-
-    def _new_reader(self) -> CitationReader:
-        return CitationReader(self._given)
+        yield from self._closed()
 
     def _unsaid(self) -> Iterator[AnswerEvent]:
         """What was read so far were the model's thoughts: they were shown by then, and the answer is without them."""
-        yield from self._events(self._reader.close())
+        yield from self._closed()
         shown = self._shown.text
         flag = Flag("dropped", shown.strip()[:_SHOWN_THOUGHTS], "模型作答之前的思考，不是回答，已去掉")
         yield SentenceCited(Citation(0, len(shown), ()), (flag,), ())
-        self._reader, self.written, self.is_begun = self._new_reader(), Written(flags=[flag]), False
+        self._reader, self._blocks = CitationReader(self._given), BlockReader()
+        self.written, self.is_begun = Written(flags=[flag]), False
 
     def _events(self, readings: Iterator[Reading]) -> Iterator[AnswerEvent]:
         for reading in readings:
             self.is_begun = True
-            if isinstance(reading, Said):
-                yield Token(reading.text)
-            else:
-                yield from self._ended(reading)
+            yield from self._told(self._blocks.feed(reading))
 
-    def _ended(self, ended: Ended) -> Iterator[AnswerEvent]:
-        judged = Judged((), ended.flags) if self._is_direct else judge(ended, self._passages, self._query)
+    def _closed(self) -> Iterator[AnswerEvent]:
+        yield from self._events(self._reader.close())
+        yield from self._told(self._blocks.close())
+
+    def _told(self, blocks: Iterator[Block]) -> Iterator[AnswerEvent]:
+        for block in blocks:
+            if isinstance(block, Said):
+                yield Token(block.text)
+            elif isinstance(block, Table):
+                yield from self._tabled(block)
+            elif isinstance(block, Item):
+                yield from self._ended(block.ended, self._judged(block.ended, block.shared))
+            else:
+                yield from self._ended(block, self._judged(block))
+
+    def _judged(self, ended: Ended, shared: Sequence[int] = (), read_as: str | None = None) -> Judged:
+        if self._is_direct:
+            return Judged((), ended.flags)
+        return judge(ended, self._passages, self._query, shared=shared, read_as=read_as)
+
+    def _tabled(self, table: Table) -> Iterator[AnswerEvent]:
+        """Its rows that may stay; nothing of it where none may, or where nothing bears out what its columns are."""
+        heads = [self._judged(each, table.shared) for each in table.head]
+        rows = [self._judged(row.ended, table.shared, row.read_as) for row in table.rows]
+        is_kept = all(each.is_kept for each in heads) and (not rows or any(each.is_kept for each in rows))
+        for ended, judged in zip(table.head, heads, strict=True):
+            yield Token(ended.text)
+            own = judged.passages if ended.numbers else ()
+            flags = tuple(each for each in judged.flags if each.kind != "uncited")
+            yield from self._ended(ended, Judged(own, flags, is_kept))
+        for row, judged in zip(table.rows, rows, strict=True):
+            yield Token(row.ended.text)
+            yield from self._ended(row.ended, judged if is_kept else replace(judged, is_kept=False))
+
+    def _ended(self, ended: Ended, judged: Judged) -> Iterator[AnswerEvent]:
         numbers, fresh = self.written.number(judged.passages) if judged.is_kept else ((), ())
         if numbers:
             yield Token(marks(numbers))

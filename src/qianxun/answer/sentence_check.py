@@ -44,25 +44,36 @@ def declines(text: str) -> bool:
     return _DECLINES.search(text) is not None
 
 
-def judge(sentence: Ended, passages: Sequence[Passage], asked: str = "") -> Judged:
-    """Every figure must stand in what is cited. A sentence that cites nothing is given the passage it was taken from,
-    where there is one; without, it is flagged, and dropped where it has figures."""
+def judge(
+    sentence: Ended,
+    passages: Sequence[Passage],
+    asked: str = "",
+    *,
+    shared: Sequence[int] = (),
+    read_as: str | None = None,
+) -> Judged:
+    """Every figure must stand in what is cited. A sentence that cites nothing is given what bears it out of all that
+    its table or list cites (``shared``), else the passage it was taken from, where there is one; without, it is
+    flagged, and dropped where it has figures. ``read_as``: what a row of a table says by itself."""
     text = sentence.text.strip()
     if not any(mark.isalnum() for mark in text):
         return Judged((), sentence.flags)
-    checked = _EMERGENCY_CALL.sub(r"\1", text)
+    checked = _EMERGENCY_CALL.sub(r"\1", text if read_as is None else read_as)
+    asked_of = asked if read_as is None else ""
     cited = tuple(each for each in passages if each.number in sentence.numbers)
+    if not cited and shared:
+        cited = _bearing(checked, [each for each in passages if each.number in shared], asked_of)
     if not cited and not declines(text):
         holder = _holder(checked, passages)
         cited = (holder,) if holder is not None else ()
-    evidence = Evidence.of(_by_document(cited), dict.fromkeys(each.doc_name for each in cited))
-    wrong = unsupported(checked, evidence, asked)
+    evidence = _evidence(cited)
+    wrong = unsupported(checked, evidence, asked_of)
     if wrong:
         told = "、".join(dict.fromkeys(each.written for each in wrong))
         if cited and all(_is_asked(each, asked, evidence) for each in wrong):
             flag = Flag("unsupported_number", text, f"问题里的 {told} 在所引资料中没有写明")
             return Judged(cited, (*sentence.flags, flag))
-        reason = f"所引资料中没有 {told}" if cited else f"没有引用资料，无从核对 {told}"
+        reason = f"所引资料中没有 {told}" if cited or shared else f"没有引用资料，无从核对 {told}"
         return Judged((), (*sentence.flags, Flag("unsupported_number", text, reason)), is_kept=False)
     if cited or declines(text) or _LEADS_ON.search(text):
         return Judged(cited, sentence.flags)
@@ -75,6 +86,19 @@ def _is_asked(figure: Figure, asked: str, evidence: Evidence) -> bool:
     """A year that the question says, repeated in the answer, where the sources name no other year."""
     is_year = isinstance(figure, Day) and figure.month is None and figure.day is None
     return is_year and not evidence.years and stands(figure, "", Evidence.of((asked,)))
+
+
+def _evidence(cited: Sequence[Passage]) -> Evidence:
+    return Evidence.of(_by_document(cited), dict.fromkeys(each.doc_name for each in cited))
+
+
+def _bearing(text: str, shared: Sequence[Passage], asked: str) -> tuple[Passage, ...]:
+    """Of the passages that a table or list cites, the one that bears a row of it out; all, where only all do; none."""
+    own = set(grams(text))
+    alone = [each for each in shared if not unsupported(text, _evidence([each]), asked)]
+    if alone:
+        return (max(alone, key=lambda each: len(own.intersection(grams(_whole(each))))),)
+    return tuple(shared) if shared and not unsupported(text, _evidence(shared), asked) else ()
 
 
 def _by_document(passages: Sequence[Passage]) -> list[str]:

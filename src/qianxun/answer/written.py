@@ -51,9 +51,10 @@ class Written:
         return cited
 
     def leave_out(self, space: str) -> None:
-        """A sentence is not added: the paragraph that it ended ends all the same."""
-        if "\n" in space and self.text and not self.text.endswith("\n"):
-            self.text += space
+        """A sentence is not added: the line or paragraph that it ended ends all the same."""
+        ended = len(self.text) - len(self.text.rstrip("\n"))
+        if self.text:
+            self.text += "\n" * (space.count("\n") - ended)
 
     def answer(self, form: Form, *, is_partial: bool = False) -> Answer:
         text = self.text.rstrip()
