@@ -1,17 +1,26 @@
-"""Word documents: headings by style or outline level, lists, tables with merged cells, text boxes, pictures by OCR."""
+"""Word documents: headings by style or outline level, lists, tables with merged cells, text boxes, notes, pictures.
+
+What Word shows is taken in: numbers that it counts itself, equations, what stands in content controls, tracked
+insertions but not deletions, foot- and endnotes behind the paragraph that refers to them. Pictures are read by OCR.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from lxml import etree
+
 from qianxun.errors import MissingExtra, Unreadable
 from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.parse.equation import EQUATIONS, linear
 from qianxun.ingest.parse.outline import heading_level, without_contents
 from qianxun.ingest.parse.package import inspect
 from qianxun.ingest.parse.pictures import Pictures
+from qianxun.ingest.parse.word_numbering import Numbering, read_numbering
 from qianxun.ingest.tables import Cell, as_text, clean, flow, read_table
 from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
 
@@ -22,17 +31,42 @@ _FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006
 _HEADING_STYLE: Final = re.compile(r"(?:heading|标题|標題)\s?([1-9])", re.IGNORECASE)
 _CAPTION: Final = re.compile(r"\s{0,8}(?:附?表|Table)\s?[\d一二三四五六七八九十A-Z]|[^\n。]{2,50}表[:：]?\s{0,8}$")
 _BROKEN: Final = (KeyError, ValueError, AttributeError, TypeError, IndexError, SyntaxError, OSError)
-_SKIPPED: Final = (_W + "del", _W + "moveFrom", _W + "instrText", _FALLBACK)
+_SKIPPED: Final = (_W + "del", _W + "moveFrom", _W + "instrText", _W + "rt", _FALLBACK)
+_WRAPPERS: Final = tuple(_W + name for name in ("sdt", "sdtContent", "customXml", "smartTag", "ins", "moveTo"))
+_NOTE_MARKS: Final = (_W + "footnoteReference", _W + "endnoteReference")
+_SPOKEN: Final = {_W + "br": "\n", _W + "cr": "\n", _W + "tab": "\t", _W + "noBreakHyphen": "-"}
+_BOXES: Final = {  # how forms are ticked: characters of fonts that hold only signs
+    "Wingdings": {"F0FE": "☑", "F0FD": "☒", "F0A8": "☐", "F06F": "☐", "F0FC": "✓", "F0FB": "✗"},
+    "Wingdings 2": {"F052": "☑", "F053": "☒", "F054": "☒", "F0A3": "☐", "F02A": "☐", "F050": "✓", "F04F": "✗"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One document on its way into blocks."""
+
+    document: Any
+    levels: dict[str, int]
+    numbering: Numbering
+    notes: dict[tuple[str, str], str]
+    pictures: Pictures
+    limits: ParseLimits
 
 
 def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda: None) -> ParsedFile:
     inspect(path, limits)
     document = _open(path)
-    levels = _levels(document)
     pictures = Pictures(limits, on_page)
+    levels = _levels(document)
+    try:
+        numbering = read_numbering(_part(document, "numbering"), document.styles.element)
+        notes = {**_notes(document, "footnote"), **_notes(document, "endnote")}
+    except etree.XMLSyntaxError as failure:
+        raise Unreadable("Word 文档已损坏", hint="请用 Word 打开后另存") from failure
+    reading = _Reading(document, levels, numbering, notes, pictures, limits)
     blocks: list[Block] = []
     for element in document.element.body:
-        blocks.extend(_blocks(element, levels, document, pictures, blocks, limits))
+        blocks.extend(_blocks(element, reading, blocks))
     title = (document.core_properties.title or "").strip()
     settled = tuple(without_contents(blocks))
     title = title or next((block.text for block in settled if isinstance(block, Heading)), "")
@@ -68,18 +102,40 @@ def _levels(document: Any) -> dict[str, int]:
     return levels
 
 
-def _blocks(
-    element: Any, levels: dict[str, int], document: Any, pictures: Pictures, before: list[Block], limits: ParseLimits
-) -> Iterator[Block]:
+def _part(document: Any, name: str) -> Any | None:
+    """The root of a part beside the text, such as numbering.xml."""
+    for relation in document.part.rels.values():
+        if relation.reltype.endswith(f"/{name}") and not relation.is_external:
+            return etree.fromstring(relation.target_part.blob, etree.XMLParser(resolve_entities=False, huge_tree=True))
+    return None
+
+
+def _notes(document: Any, kind: str) -> dict[tuple[str, str], str]:
+    """Reference tag and number → what the note says."""
+    root = _part(document, f"{kind}s")
+    found: dict[tuple[str, str], str] = {}
+    for note in root.iterfind(_W + kind) if root is not None else ():
+        text = "\n".join(filter(None, (_text(one).strip() for one in note.iter(_W + "p"))))
+        if text:
+            found[f"{_W}{kind}Reference", note.get(_W + "id", "")] = text
+    return found
+
+
+def _blocks(element: Any, reading: _Reading, before: list[Block]) -> Iterator[Block]:
+    if element.tag in _WRAPPERS:  # content controls wrap whole passages
+        for child in element:
+            yield from _blocks(child, reading, before)
+        return
     if element.tag == _W + "p":
-        yield from _paragraph(element, levels)
-        for blip in element.iter(_BLIP):
-            yield from pictures.read(_picture(document, blip.get(_EMBED)))
+        yield from _paragraph(element, reading)
     elif element.tag == _W + "tbl":
-        yield from _table(element, before, limits)
-    elif element.tag == _W + "sdt":  # content controls wrap whole passages
-        for child in element.iterfind(f"{_W}sdtContent/*"):
-            yield from _blocks(child, levels, document, pictures, before, limits)
+        yield from _table(element, reading, before)
+    else:
+        return
+    marks = ((mark.tag, mark.get(_W + "id", "")) for mark in element.iter(*_NOTE_MARKS))
+    yield from (Paragraph(f"注：{reading.notes[mark]}") for mark in marks if mark in reading.notes)
+    for blip in element.iter(_BLIP):
+        yield from reading.pictures.read(_picture(reading.document, blip.get(_EMBED)))
 
 
 def _picture(document: Any, relation: str | None) -> bytes:
@@ -87,16 +143,17 @@ def _picture(document: Any, relation: str | None) -> bytes:
     return part.blob if part is not None else b""
 
 
-def _paragraph(element: Any, levels: dict[str, int]) -> Iterator[Block]:
+def _paragraph(element: Any, reading: _Reading) -> Iterator[Block]:
     text = _text(element)
+    label = reading.numbering.label(element)
     boxes = ["\n".join(filter(None, map(_text, box.iter(_W + "p")))) for box in _text_boxes(element)]
     if text.strip():
         style = element.find(f"{_W}pPr/{_W}pStyle")
         outline = element.find(f"{_W}pPr/{_W}outlineLvl")
-        level = levels.get(style.get(_W + "val", "")) if style is not None else None
+        level = reading.levels.get(style.get(_W + "val", "")) if style is not None else None
         if outline is not None and outline.get(_W + "val", "9") in "012345678":
             level = int(outline.get(_W + "val")) + 1
-        yield from _lines(text, level)
+        yield from _lines(label + (text.lstrip() if label else text), level)
     yield from (Paragraph(box) for box in boxes if box.strip())
 
 
@@ -134,10 +191,12 @@ def _text(paragraph: Any) -> str:
             continue
         if node.tag == _W + "t":
             words.append(node.text or "")
-        elif node.tag in (_W + "br", _W + "cr"):
-            words.append("\n")
-        elif node.tag == _W + "tab":
-            words.append("\t")
+        elif node.tag in _SPOKEN:
+            words.append(_SPOKEN[node.tag])
+        elif node.tag == _W + "sym":
+            words.append(_BOXES.get(node.get(_W + "font", ""), {}).get(node.get(_W + "char", "").upper(), ""))
+        elif node.tag in EQUATIONS:
+            words.append(linear(node))
         elif node.tag != _W + "pPr":
             stack.extend(reversed(node))
     return "".join(words)
@@ -146,9 +205,9 @@ def _text(paragraph: Any) -> str:
 # ── tables ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _table(element: Any, before: list[Block], limits: ParseLimits) -> Iterator[Block]:
-    rows, headers = _rows(element)
-    grid = flow(rows, limits.cells)
+def _table(element: Any, reading: _Reading, before: list[Block]) -> Iterator[Block]:
+    rows, headers = _rows(element, reading.numbering)
+    grid = flow(rows, reading.limits.cells)
     table = read_table(grid, title=_title(before), header_rows=headers or None)
     if table is not None:
         yield TableBlock(table)
@@ -164,17 +223,19 @@ def _title(before: list[Block]) -> str:
     return next((block.text for block in reversed(before[-20:]) if isinstance(block, Heading)), "")
 
 
-def _rows(element: Any) -> tuple[list[list[Cell]], int]:
+def _rows(element: Any, numbering: Numbering) -> tuple[list[list[Cell]], int]:
     """Rows of cells with their spans, and how many leading rows Word repeats as header."""
     rows: list[list[Cell]] = []
     open_cells: dict[int, tuple[int, int]] = {}  # grid column → where the merged cell above it stands
     headers = 0
-    for row in element.iterfind(_W + "tr"):
+    for row in _inside(element, _W + "tr"):
+        if row.find(f"{_W}trPr/{_W}del") is not None:
+            continue
         if row.find(f"{_W}trPr/{_W}tblHeader") is not None and headers == len(rows):
             headers += 1
         cells: list[Cell] = []
         column = 0
-        for cell in row.iterfind(_W + "tc"):
+        for cell in _inside(row, _W + "tc"):
             wide = _grid_span(cell)
             merge = cell.find(f"{_W}tcPr/{_W}vMerge")
             if merge is not None and merge.get(_W + "val") != "restart" and column in open_cells:
@@ -185,10 +246,24 @@ def _rows(element: Any) -> tuple[list[list[Cell]], int]:
                 open_cells.pop(column, None)
                 if merge is not None:
                     open_cells[column] = (len(rows), len(cells))
-                cells.append(Cell(clean("\n".join(map(_text, cell.iter(_W + "p")))), 1, wide))
+                cells.append(Cell(_cell_text(cell, numbering), 1, wide))
             column += wide
         rows.append(cells)
     return rows, headers
+
+
+def _inside(element: Any, tag: str) -> Iterator[Any]:
+    """The rows of a table, or the cells of a row, be they in content controls or not."""
+    for child in element:
+        if child.tag == tag:
+            yield child
+        elif child.tag in _WRAPPERS:
+            yield from _inside(child, tag)
+
+
+def _cell_text(cell: Any, numbering: Numbering) -> str:
+    shown = (one for one in cell.iter(_W + "p") if next(one.iterancestors(_FALLBACK), None) is None)
+    return clean("\n".join(numbering.label(one) + _text(one) for one in shown))
 
 
 def _grid_span(cell: Any) -> int:
