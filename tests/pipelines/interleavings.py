@@ -21,6 +21,7 @@ from sqlalchemy import update
 from qianxun.engine import Engine
 from qianxun.errors import ModelUnavailable, RecallFailed
 from qianxun.pipelines.options import Mode
+from qianxun.records.documents import LONGEST_WAIT
 from qianxun.records.schema import DocumentRow
 from qianxun.settings import load
 from qianxun.types import EVERYTHING, And, Document, Eq, Filter, In, Not, Or, QAPair, Range, Recall
@@ -216,7 +217,7 @@ class Interleavings(RuleBasedStateMachine):
 
     def _hold_retries(self) -> None:
         """Time passes only in `time_passes`, however slow the machine is. What is due already stays so."""
-        self._set_retries(datetime.now(UTC) + timedelta(days=1), but_due=True)
+        self._set_retries(datetime.now(UTC) + LONGEST_WAIT, but_due=True)
 
     def _set_retries(self, at: datetime, *, but_due: bool = False) -> None:
         statement = update(DocumentRow).where(DocumentRow.retry_at.is_not(None)).values(retry_at=at)

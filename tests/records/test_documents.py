@@ -186,13 +186,24 @@ def test_deleting_twice_and_deleting_nothing_are_quiet(records: Records) -> None
         assert [row.kind for row in outbox.pending(tx, KB, 0, 10)] == ["created", "deleted"]
 
 
+def test_a_time_to_try_again_that_a_clock_ahead_noted_has_come(records: Records) -> None:
+    """The clock was a day ahead when the model failed, and is right again: the document does not wait for a day."""
+    now = datetime.now(UTC)
+    with records.writing() as tx:
+        accept(tx, offer("一"))
+        key = documents.heads(tx, KB, ["d"])["d"].key
+        documents.fail(tx, key, 1, "模型不可用", now + timedelta(days=1))
+        assert documents.retries(tx, now) == {KB: now}
+        assert documents.enqueue_retries(tx, KB, now) == 1
+
+
 def test_a_failed_document_is_retried_when_due_and_then_quarantined(records: Records) -> None:
     now = datetime.now(UTC)
     with records.writing() as tx:
         accept(tx, offer("一"))
         key = documents.heads(tx, KB, ["d"])["d"].key
         documents.fail(tx, key, 1, "模型不可用", now + timedelta(seconds=5))
-        assert documents.retries(tx) == {KB: now + timedelta(seconds=5)}
+        assert documents.retries(tx, now) == {KB: now + timedelta(seconds=5)}
         assert documents.enqueue_retries(tx, KB, now) == 0
         assert documents.enqueue_retries(tx, KB, now + timedelta(seconds=6)) == 1
         assert outbox.pending(tx, KB, 1, 10)[0].is_unprepared
@@ -230,17 +241,17 @@ def test_what_waits_is_known_for_the_bases_of_all_tenants(records: Records) -> N
     with records.writing() as tx:
         other = bases.create(tx, "医保", tenant="甲方").id
         bases.create(tx, "空", tenant="乙方")
-        assert (outbox.busy(tx), outbox.depth_of_all(tx), documents.retries(tx)) == (set(), 0, {})
+        assert (outbox.busy(tx), outbox.depth_of_all(tx), documents.retries(tx, now)) == (set(), 0, {})
         accept(tx, offer("一"))
         documents.accept(tx, other, [offer("一", doc_id="x"), offer("二", doc_id="y")])
         assert (outbox.busy(tx), outbox.depth_of_all(tx)) == ({KB, other}, 3)
         for late, (doc_id, head) in enumerate(documents.heads(tx, other, ["x", "y"]).items()):
             assert doc_id in ("x", "y")
             documents.fail(tx, head.key, 1, "模型不可用", now + timedelta(seconds=5 + late))
-        assert documents.retries(tx) == {other: now + timedelta(seconds=5)}
+        assert documents.retries(tx, now) == {other: now + timedelta(seconds=5)}
         assert bases.tenants(tx, {KB, other, 9999}) == {KB: LOCAL_TENANT, other: "甲方"}
         bases.remove(tx, other, tenant="甲方")
-        assert (outbox.busy(tx), documents.retries(tx)) == ({KB}, {})
+        assert (outbox.busy(tx), documents.retries(tx, now)) == ({KB}, {})
 
 
 def test_ids_that_no_database_holds_are_nowhere_of_record(records: Records) -> None:

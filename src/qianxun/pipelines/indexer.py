@@ -85,7 +85,7 @@ async def _due_patiently(records: Records) -> Due:
 def _due(records: Records) -> Due:
     now = datetime.now(UTC)
     with records.reading() as tx:
-        retries = documents.retries(tx)
+        retries = documents.retries(tx, now)
         waiting = outbox.busy(tx) | {base for base, moment in retries.items() if moment <= now}
         owners = bases.tenants(tx, waiting)
     later = [(moment - now).total_seconds() for moment in retries.values() if moment > now]

@@ -30,6 +30,7 @@ from qianxun.pipelines.questions import asker
 from qianxun.ports import EmbeddingModel, Index
 from qianxun.records import bases, chunks, documents, outbox, pairs
 from qianxun.records.chunks import Material
+from qianxun.records.documents import LONGEST_WAIT
 from qianxun.records.outbox import Work
 from qianxun.types import Document, IndexBatch, IndexEntry, Prepared, Vector
 
@@ -43,7 +44,6 @@ ALONG_ROWS = 64  # that others wait for, with one's own: their chunks are read b
 PREPARE_TOGETHER = 16
 ATTEMPTS = 3  # after that a document is quarantined; an unreachable model is waited for without limit
 FIRST_WAIT = timedelta(seconds=2)
-LONGEST_WAIT = timedelta(minutes=5)
 NEWEST = 3  # chunks by which an index shows on opening that it was made of these records
 SAME = 0.98  # the cosine of a vector and itself, however coarsely an index keeps it
 ADDED_CHARACTERS = 1_000  # of questions, to the words of one chunk

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, update
@@ -31,6 +31,8 @@ from qianxun.records.texts import is_endless, is_storable, storable
 from qianxun.types import Accepted, Document, Outcome, Prepared, Submission
 
 ID_LIMIT = 255
+# Between two attempts at a document. A time beyond that was noted by a clock that was ahead, and has come.
+LONGEST_WAIT = timedelta(minutes=5)
 OWNER = ("knowledge_base_id", "document_key", "generation")
 DOCUMENT = (
     "key", "knowledge_base_id", "doc_id", "generation", "served", "status", "attempts", "outages", "created_at",
@@ -333,7 +335,7 @@ def enqueue_retries(tx: Connection, knowledge_base: int, now: datetime) -> int:
         select(DocumentRow.key, DocumentRow.generation).where(
             DocumentRow.knowledge_base_id == knowledge_base,
             DocumentRow.status == "retrying",
-            DocumentRow.retry_at <= now,
+            (DocumentRow.retry_at <= now) | (DocumentRow.retry_at > now + LONGEST_WAIT),
         )
     ).all()
     append(tx, knowledge_base, [(row.key, row.generation, "updated") for row in due])
@@ -342,7 +344,7 @@ def enqueue_retries(tx: Connection, knowledge_base: int, now: datetime) -> int:
     return len(due)
 
 
-def retries(tx: Connection) -> dict[int, datetime]:
+def retries(tx: Connection, now: datetime) -> dict[int, datetime]:
     """Base → when its next document is to be tried again, for the bases of all tenants."""
     soonest = (  # base by base, for the sake of their index: there may be very many documents
         select(func.min(DocumentRow.retry_at))
@@ -350,7 +352,7 @@ def retries(tx: Connection) -> dict[int, datetime]:
         .scalar_subquery()
     )
     found = tx.execute(select(KnowledgeBaseRow.id, soonest))
-    return {base: moment for base, moment in found if moment is not None}
+    return {base: moment if moment <= now + LONGEST_WAIT else now for base, moment in found if moment is not None}
 
 
 # ── delete ───────────────────────────────────────────────────────────────────────────────────────
