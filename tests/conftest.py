@@ -30,6 +30,7 @@ from qianxun.testing.postgres import (
     unavailable,
 )
 from tests.integration.emptied import empty
+from tests.patience import be_patient
 
 POSTGRES_URL = os.environ.get("QIANXUN_TEST_POSTGRES_URL", "")
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
@@ -54,6 +55,11 @@ LONG = (
     "service/test_models_used.py",
     "service/test_spans.py",
 )
+
+
+@pytest.hookimpl(trylast=True)  # after hypothesis has read its options
+def pytest_configure() -> None:
+    be_patient()  # before any test is read: a test takes over the defaults of that moment
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qianxun.engine import Engine
@@ -40,6 +40,7 @@ from qianxun.types import (
     Recall,
     matches,
 )
+from tests.patience import SLOW_OR_SHARED
 from tests.pipelines.opened import FailingEmbedding, doc, opened
 
 T = TypeVar("T")
@@ -165,9 +166,7 @@ questions = st.sampled_from(
 )
 
 
-@settings(
-    max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=SLOW_OR_SHARED)
 @given(query=questions, options=searches, pick=st.integers(0, 10**6))
 def test_a_search_with_the_changes_returns_the_chunk_and_with_any_less_it_does_not(
     room: Room, query: str, options: dict[str, Any], pick: int
@@ -215,7 +214,7 @@ def _is_hopeless(room: Room, chunk: Chunk, query: str, options: dict[str, Any]) 
         assert not room.returns(chunk.chunk_id, query, **open_wide | chosen), chosen
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=SLOW_OR_SHARED)
 @given(query=questions, options=searches)
 def test_the_figures_of_a_sum_give_the_score(room: Room, query: str, options: dict[str, Any]) -> None:
     told = room.run(room.engine.explain(room.kb, query, **options))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qianxun.engine import Engine
@@ -18,6 +18,7 @@ from qianxun.pipelines import joining
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.options import Mode
 from qianxun.types import And, Eq, Filter, In, Not, Or, Range, Recall, Vector
+from tests.patience import SLOW_OR_SHARED
 from tests.pipelines.opened import FailingEmbedding, doc, found, opened
 
 T = TypeVar("T")
@@ -204,7 +205,7 @@ def test_traditional_and_simplified_find_each_other(shelf: Shelf, query: str, ex
     assert recall.found[0].chunk.text in next(each.content for each in LIBRARY if each.id == expected)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=SLOW_OR_SHARED)
 @given(
     query=st.sampled_from(["报销比例", "异地就医备案", "发票", "职工", "比例 结算 津贴"]),
     mode=st.sampled_from(MODES),

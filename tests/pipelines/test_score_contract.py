@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qianxun.engine import Engine
@@ -18,6 +18,7 @@ from qianxun.rank.calibrate import Curves
 from qianxun.settings import Search, Settings, Vectorization
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import EVERYTHING, Document, Eq, Recall, matches
+from tests.patience import SLOW_OR_SHARED
 from tests.pipelines.asked import FakeRerank, Opened, near_ties
 from tests.shared import MODELS, needs_model
 
@@ -80,7 +81,7 @@ def follows_the_contract(shelf: Opened, asked: dict[str, Any], few: int, thresho
     assert answer_bytes(shelf.ask(**asked, top_k=100)) == answer_bytes(longest)
 
 
-@settings(max_examples=45, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=45, deadline=None, suppress_health_check=SLOW_OR_SHARED)
 @given(
     asked=searches,
     few=st.integers(1, 60),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, select
 
@@ -19,6 +19,7 @@ from qianxun.records.bases import LOCAL_TENANT
 from qianxun.records.logs import LogEntry
 from qianxun.records.schema import RetrievalLogRow
 from qianxun.types import Degraded, Document, Piece, Prepared, StepTime, Submission, Text
+from tests.patience import SLOW_OR_SHARED
 
 KB = 1001
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -67,7 +68,7 @@ HOSTILE = st.text(st.characters(), max_size=30) | st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW_OR_SHARED)
 @given(
     HOSTILE,
     st.dictionaries(HOSTILE.filter(lambda name: name != "query"), HOSTILE | st.floats(allow_nan=False) | st.booleans()),
