@@ -1,0 +1,93 @@
+"""PDF pages as they are written by hand: what is on them is taken in, and only heads and feet are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.parse import parse
+from qianxun.types import Heading, Paragraph, ParsedFile
+
+LIMITS = ParseLimits(ocr=False)
+_FONT = (
+    "<< /Type /Font /Subtype /Type0 /BaseFont /STSong-Light /Encoding /UniGB-UTF16-H /DescendantFonts [<< /Type /Font "
+    "/Subtype /CIDFontType0 /BaseFont /STSong-Light /DW 1000 /CIDSystemInfo << /Registry (Adobe) /Ordering (GB1) "
+    "/Supplement 5 >> >>] >>"
+)
+
+
+def text(x: int, y: int, words: str) -> str:
+    return f"BT /F 10 Tf 1 0 0 1 {x} {y} Tm <{words.encode('utf-16-be').hex()}> Tj ET\n"
+
+
+def pdf(path: Path, pages: Sequence[str], annotations: str = "", *more: str) -> ParsedFile:
+    """A file with one content stream per page; ``annotations`` stand on every page, ``more`` objects behind all."""
+    kids = " ".join(f"{3 + 2 * at} 0 R" for at in range(len(pages)))
+    objects = [
+        f"<< /Type /Catalog /Pages 2 0 R /AcroForm << /Fields [] /DR << /Font << /F {_FONT} >> >> >> >>",
+        f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>",
+    ]
+    for at, content in enumerate(pages):
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Resources << /Font << /F {_FONT} >> >> "
+            f"/Contents {4 + 2 * at} 0 R /Annots [{annotations}] >>"
+        )
+        objects.append(f"<< /Length {len(content)} >>\nstream\n{content}endstream")
+    objects += more
+    written = "%PDF-1.7\n"
+    places = []
+    for at, held in enumerate(objects, 1):
+        places.append(len(written))
+        written += f"{at} 0 obj\n{held}\nendobj\n"
+    table = "".join(f"{place:010} 00000 n \n" for place in places)
+    written += f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}"
+    written += f"trailer << /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{written.rindex('xref')}\n%%EOF"
+    path.write_bytes(written.encode("latin-1"))
+    return parse(path, LIMITS)
+
+
+def lines(file: ParsedFile) -> list[str]:
+    return [block.text for block in file.blocks if isinstance(block, Heading | Paragraph)]
+
+
+def test_heads_and_page_numbers_go_and_the_figures_at_the_edges_of_pages_stay(tmp_path: Path) -> None:
+    amounts = (1250, 380, 99, 4720, 615, 2300)
+    file = pdf(
+        tmp_path / "收据.pdf",
+        [
+            text(50, 800, "某某公司收据")
+            + text(50, 780, f"收据编号：{73921 * (at + 3) % 100000}")
+            + text(50, 760, f"今收到{name}公司货款。")
+            + text(50, 740, f"合计金额：{amount} 元")
+            + text(280, 30, f"第 {at + 1} 页 共 6 页")
+            for at, (name, amount) in enumerate(zip("甲乙丙丁戊己", amounts, strict=True))
+        ],
+    )
+    assert lines(file)[:4] == ["收据编号：21763", "今收到甲公司货款。", "合计金额：1250 元", "收据编号：95684"]
+    assert [line for line in lines(file) if "合计" in line] == [f"合计金额：{amount} 元" for amount in amounts]
+
+
+def test_what_was_filled_into_a_form_or_typed_onto_a_page_is_taken_in(tmp_path: Path) -> None:
+    filled, typed = ("\ufeff李四光".encode("utf-16-be").hex(), "\ufeff同意".encode("utf-16-be").hex())
+    annotations = (
+        f"<< /Type /Annot /Subtype /Widget /FT /Tx /T (a) /V <{filled}> /DA (/F 10 Tf) /Rect [120 690 220 710] /F 4 >> "
+        f"<< /Type /Annot /Subtype /FreeText /Contents <{typed}> /Rect [50 600 250 620] /AP << /N 5 0 R >> /F 4 >>"
+    )
+    shown = text(0, 5, "审批意见：同意")
+    appearance = (
+        f"<< /Type /XObject /Subtype /Form /BBox [0 0 200 20] /Resources << /Font << /F {_FONT} >> >> "
+        f"/Length {len(shown)} >>\nstream\n{shown}endstream"
+    )
+    page = text(50, 695, "申请人姓名：")
+    assert lines(pdf(tmp_path / "表单.pdf", [page], annotations, appearance)) == [
+        "申请人姓名： 李四光",
+        "审批意见：同意",
+    ]
+
+
+def test_a_page_of_outlined_type_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    drawn = "".join(f"{50 + at * 14} 700 10 12 re f\n" for at in range(20))
+    file = pdf(tmp_path / "转曲.pdf", [text(50, 700, "封面上的文字。"), drawn, ""])
+    assert lines(file) == ["封面上的文字。"]
+    assert file.warnings == ("1 页没有文字层，也未能识别（需要 qianxun[ocr] 并打开 ocr）",)
