@@ -1,4 +1,4 @@
-"""Citations in words, as marks: （资料2） and （见[2]） are [2], and 根据资料2 is 根据资料[2].
+"""Citations in words, as marks: （资料2）, [见资料2] and （见[2]） are [2], and 根据资料2 is 根据资料[2].
 
 The prompt speaks of 资料 with numbers, and many a model cites them so. Without a mark its sentence would rest on
 nothing, and the number would be a figure that no source has.
@@ -7,22 +7,32 @@ nothing, and the number would be a figure that no source has.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Final
 
-_LISTED: Final = r"\d{1,3}(?:\s*[、,，;；和及与]\s*(?:资料|编号)?\s*\d{1,3})*"
-_LEAD: Final = r"(?:(?:来源|出处|依据|参考|参见|引自|见)\s*[:：]?\s*)?"
-_IN_BRACKETS: Final = re.compile(
-    rf"(?<!\])[（(]\s*{_LEAD}(?:(?:资料|编号)\s*[=:：#]?\s*({_LISTED})"
-    r"|(?:资料)?\s*((?:\[(?:资料)?\s*\d{1,3}(?:\s*[,，、]\s*\d{1,3})*\][\s、,，和]*)+))\s*[）)]"
-    rf"|<\s*资料\s*编号\s*=\s*\"?({_LISTED})\"?\s*/?>"
+# Spaces and lists are bounded: what is tried again at every place must not take long in a reply of nothing else.
+_TO: Final = r"\s?[-–~～至到]\s?"
+_SPAN: Final = rf"\d{{1,3}}(?:{_TO}\d{{1,3}})?"
+_LISTED: Final = rf"{_SPAN}(?:\s{{0,2}}[、,，;；和及与]\s{{0,2}}(?:资料|编号)?\s{{0,2}}{_SPAN}){{0,9}}"
+_LEAD: Final = r"\s{0,2}(?:(?:来源|出处|依据|参考|参见|引自|见)\s{0,2}[:：]?\s{0,2})?"
+_IN_BRACKETS: Final = re.compile(  # （编号2） may be a device's
+    rf"(?:(?<!\])[（(]|[\[【]){_LEAD}(?:资料\s?(?:编号)?\s?[=:：#]?|编号\s?=)\s?({_LISTED})\s{{0,2}}[）)\]】]"
+    rf"|(?<!\])[（(]{_LEAD}(?:资料)?\s?((?:\[(?:资料)?\s?{_SPAN}(?:\s?[,，、]\s?{_SPAN}){{0,9}}\][\s、,，和]?){{1,9}})"
+    r"\s{0,2}[）)]"
+    rf"|<\s?资料\s{{0,2}}编号\s?=\s?\"?({_LISTED})\"?\s?/?>"
 )
-_IN_WORDS: Final = re.compile(  # 资料3份 is a number of them, and 资料3.docx or 《资料3》 a name
-    r"资料 ?(\d{1,3})(?!\d|\.[\dA-Za-z]|[》%％份个种项类页张套件条次篇本册部卷组批号万千百十年月日])"
+_NO_NAME: Final = (  # 资料3份 is a number of them, 资料3.docx or 《资料3》 a name, 资料1、身份证 a list's beginning
+    r"(?!\d|\.[\dA-Za-z]|[A-Za-z》%％]|、(?! ?(?:\d|资料))"
+    r"| ?[份个种项类页张套件条次篇本册部卷组批号式寸名位人万千百十年月日])"
 )
-_NUMBER: Final = re.compile(r"\d+")
-_UNFINISHED: Final = re.compile(r"(?:[（(][^（()）\n]{0,40}|<[^<>\n]{0,20}|资料? ?(?:\d{1,3}\.?)?)\Z")
+_SEVERAL_IN_WORDS: Final = re.compile(rf"资料 ?({_SPAN}(?:[、和及与](?:资料)? ?{_SPAN}){{0,9}}){_NO_NAME}")
+_IN_WORDS: Final = re.compile(rf"资料 ?(\d{{1,3}}){_NO_NAME}")
+_RANGE: Final = re.compile(rf"(\d+)(?:{_TO}(\d+))?")
+_UNFINISHED: Final = re.compile(
+    r"(?:[（(][^（()）\n]{0,40}|[\[【][^\[\]【】\n]{0,40}|<[^<>\n]{0,20}"
+    r"|资(?:料 ?(?:\d{1,3}(?:[-–~～至到、和及与](?:资料?)? ?\d{0,3}){0,10}\.? ?)?)?)\Z"
+)
 
 
 def named_marks(pieces: Iterator[str], given: Collection[int]) -> Iterator[str]:
@@ -43,12 +53,13 @@ def named_marks(pieces: Iterator[str], given: Collection[int]) -> Iterator[str]:
 
 
 def _marked(text: str, before: str, given: Collection[int]) -> str:
-    text = _IN_BRACKETS.sub(partial(_mark, given, ""), before + text)[len(before) :]  # ](…) is a link's
-    return _IN_WORDS.sub(partial(_mark, given, "资料"), text)
+    text = _IN_BRACKETS.sub(partial(_mark, given, "", any), before + text)[len(before) :]  # ](…) is a link's
+    text = _SEVERAL_IN_WORDS.sub(partial(_mark, given, "资料", all), text)
+    return _IN_WORDS.sub(partial(_mark, given, "资料", all), text)
 
 
-def _mark(given: Collection[int], before: str, named: re.Match[str]) -> str:
-    numbers = _NUMBER.findall(named.group(named.lastindex or 0))
-    if not any(int(each) in given for each in numbers):
+def _mark(given: Collection[int], before: str, enough: Callable[[Iterable[bool]], bool], named: re.Match[str]) -> str:
+    spans = _RANGE.findall(named.group(named.lastindex or 0))
+    if not enough(int(number) in given for span in spans for number in span if number):
         return named.group()
-    return f"{before}[{','.join(numbers)}]"
+    return f"{before}[{','.join('-'.join(filter(None, span)) for span in spans)}]"
