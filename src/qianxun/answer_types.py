@@ -35,6 +35,15 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
+class StatedTie:
+    """A question asks how these names are tied, or what is tied to the one: ``places`` (document's id, start, end in
+    its text of record) are where the passages state it."""
+
+    names: tuple[str, ...]  # folded
+    places: tuple[tuple[str, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerContext:
     """Everything a generator may use, within a budget of tokens; the best passage first."""
 
@@ -42,6 +51,7 @@ class AnswerContext:
     graph: GraphContext = NO_CONTEXT
     tokens: int = 0  # an estimate
     left_out: int = 0  # passages that the budget had no room for
+    tie: StatedTie | None = None  # that the question asks for
 
 
 # ── answers ──────────────────────────────────────────────────────────────────────────────────────

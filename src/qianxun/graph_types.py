@@ -140,6 +140,15 @@ NO_CONTEXT: Final = GraphContext()
 
 
 @dataclass(frozen=True, slots=True)
+class AskedTie:
+    """A question asks how two things are tied, or what is tied to one: the names as it says them, folded, and where
+    texts state it."""
+
+    names: tuple[str, ...]
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Alias:
     """A merge that a person, or a model asked by one, decided: can be taken back at any time."""
 

@@ -306,7 +306,9 @@ def test_without_an_engine_a_workflow_shares_the_folder_with_adapters(
     asyncio.run(made())
 
 
-@pytest.mark.parametrize("query", [SYMPTOMS, "胸片的价格是多少", "总结一下这些资料", "火星基地的驻留人数是多少？"])
+@pytest.mark.parametrize(
+    "query", [SYMPTOMS, "胸片的价格是多少", "总结一下这些资料", "火星基地的驻留人数是多少？", "《红楼梦》的作者是谁"]
+)
 def test_what_was_written_down_is_read_back_the_same(folder: Path, query: str) -> None:
     async def story(engine: Engine) -> None:
         answering = await engine.answering((await engine.knowledge_base("医学")).id)

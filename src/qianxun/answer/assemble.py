@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from qianxun.answer_types import AnswerContext, Passage
+from qianxun.answer_types import AnswerContext, Passage, StatedTie
 from qianxun.chinese import SENTENCE_END
 from qianxun.errors import BadInput
-from qianxun.graph_types import NO_CONTEXT, GraphContext, Span
+from qianxun.graph_types import NO_CONTEXT, AskedTie, GraphContext, Span
 from qianxun.tokens import context_tokens, fitted, tokens
 from qianxun.types import Found
 
@@ -24,12 +24,14 @@ def assemble(
     budget: int = BUDGET,
     graph: GraphContext = NO_CONTEXT,
     given: Sequence[Passage] = (),
+    tie: AskedTie | None = None,
 ) -> AnswerContext:
     """The passages that a generator may use, best first and numbered from 1, and what the graph says.
 
-    ``given`` came with the question (a table, a picture) and stand first. What a better passage says already is left
-    out: the same text, and the sentences in which chunks of one document overlap. ``tokens`` never exceeds ``budget``:
-    what is too large is cut after a whole sentence or line where it is the first, else left out and counted.
+    ``given`` came with the question (a table, a picture) and stand first; ``tie`` is what it asks for. What a better
+    passage says already is left out: the same text, and the sentences in which chunks of one document overlap.
+    ``tokens`` never exceeds ``budget``: what is too large is cut after a whole sentence or line where it is the first,
+    else left out and counted.
     """
     if budget < 0:
         raise BadInput("上下文预算不能为负", hint="budget 是词元数")
@@ -47,7 +49,16 @@ def assemble(
             continue
         taken.append(replace(fits, number=len(taken) + 1))
         left -= _cost(fits)
-    return AnswerContext(tuple(taken), told, budget - left, left_out)
+    return AnswerContext(tuple(taken), told, budget - left, left_out, _stated(tie, found) if tie else None)
+
+
+def _stated(tie: AskedTie, found: Sequence[Found]) -> StatedTie:
+    """Where the documents of what was found state a tie."""
+    chunks = {each.chunk.key: each.chunk for each in found}
+    held = [(chunks[place.chunk], place) for place in tie.evidence if place.chunk in chunks]
+    leads = [chunk.end - len(chunk.text) for chunk, _ in held]  # where the text would begin, had it no lead
+    places = [(chunk.doc_id, lead + at.start, lead + at.end) for (chunk, at), lead in zip(held, leads, strict=True)]
+    return StatedTie(tie.names, tuple(places))
 
 
 def passage(found: Found, number: int = 0) -> Passage:

@@ -39,7 +39,7 @@ _OPENING: Final = 12  # characters that tell it
 MOST_FIGURES: Final = 4
 ON_TOPIC: Final[dict[AskedKind, float]] = {"explain": 0.55, "summary": 0.3}  # of the best line's topic
 ON_NAMED: Final = 0.6  # of that, where all lines are of the document that the question names
-_REFERS_BACK: Final = re.compile(
+REFERS_BACK: Final = re.compile(
     "(?:因此|同时|此外|然而|但|而)?[，,]?(?:这|该|此(?!外)|上述|以上|其中|他|她|它|其(?!次|他))"
 )
 _CANDIDATES: Final = 80  # lines that are compared with each other
@@ -104,7 +104,7 @@ def _understood(chosen: Sequence[Weighed], before: Mapping[int, Weighed]) -> lis
     found = {each.line.at: each for each in chosen}
     for each in chosen:
         earlier = before.get(each.line.at)
-        if _REFERS_BACK.match(each.line.text) and earlier and earlier.line.passage is each.line.passage:
+        if REFERS_BACK.match(each.line.text) and earlier and earlier.line.passage is each.line.passage:
             found[earlier.line.at] = earlier
     return [found[at] for at in sorted(found)]
 

@@ -152,7 +152,8 @@ class AnswerGenerator:
 
     def consider(self, query: str, context: Given) -> tuple[Sufficiency, Answer]:
         """Whether these passages can answer the question, and what their own sentences answer: both read once."""
-        evidenced = read(query, as_context(context).passages)
+        given = as_context(context)
+        evidenced = read(query, given.passages, given.tie)
         judged = enough(evidenced)
         if evidenced.sides:
             lacking = [each.name for each in evidenced.sides if not each.weighed]

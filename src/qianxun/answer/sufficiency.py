@@ -9,8 +9,9 @@ from typing import Final
 from qianxun.answer.asked import Asked, AskedKind, read_question
 from qianxun.answer.row_subject import of_subject
 from qianxun.answer.sides import sides_of
+from qianxun.answer.tied import asked_of, tied
 from qianxun.answer.weighing import Line, Weighed, held, lines, taken_up, weigh
-from qianxun.answer_types import Passage
+from qianxun.answer_types import Passage, StatedTie
 
 ENOUGH: Final[dict[AskedKind, float]] = {"fact": 0.6, "explain": 0.37, "comparison": 0.24, "summary": 0.35}
 
@@ -53,10 +54,13 @@ class Evidenced:
     sides: tuple[Aside, ...] = ()
 
 
-def read(query: str, passages: Sequence[Passage]) -> Evidenced:
+def read(query: str, passages: Sequence[Passage], tie: StatedTie | None = None) -> Evidenced:
     names = [each.doc_name for each in passages]
-    asked = read_question(query, names)
     offered = lines(passages)
+    if tie is not None:
+        asked = asked_of(tie, query)
+        return Evidenced(asked, tied(tie, weigh(asked, offered)))
+    asked = read_question(query, names)
     sides = () if len(asked.names) > 1 else _sides(query, names, asked, offered)
     weighed = tuple(of_subject(asked, weigh(asked, offered)))
     return Evidenced(asked, weighed, sides if any(each.weighed for each in sides) else ())

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from qianxun.graph.asked_tie import asked_tie
 from qianxun.graph.columns import Numbers
 from qianxun.graph.naming import Match
 from qianxun.graph.network import KnowledgeGraph
@@ -15,6 +16,7 @@ from qianxun.graph.paths import ways
 from qianxun.graph.question import Question
 from qianxun.graph.ties import TOGETHER
 from qianxun.graph.walk import walked
+from qianxun.graph_types import AskedTie
 from qianxun.types import NOTHING, Keys, Ranking, Scores
 
 NEAR: Final = 0.6  # what a chunk that the walk reaches counts beside one that a way leads to
@@ -29,6 +31,7 @@ class Around:
     chunks: Ranking
     entities: Mapping[int, float]
     ties: Mapping[int, float]
+    asked: AskedTie | None = None  # where the question asks for a tie: what states it
 
 
 NOWHERE: Final = Around(NOTHING, {}, {})
@@ -41,10 +44,13 @@ def around(graph: KnowledgeGraph, question: Question) -> Around:
         return NOWHERE
     there = walked(graph.roads, _start(graph, question, matches), Fitting(graph, question))
     by_way = {tie: score for way, score in reversed(ways(graph, question, matches)) for tie in way.ties}
+    asked, ties = asked_tie(graph, question, matches)
+    by_way.update(dict.fromkeys(ties, 1.0))  # nothing says more of the question than what states its answer
     return Around(
         chunks=_chunks(graph, there[len(graph) :], by_way, _named(graph, question, matches)),
         entities=_told(there[: len(graph)]),
         ties=dict(sorted(by_way.items(), key=lambda each: (-each[1], each[0]))[:SHOWN]),
+        asked=asked,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from qianxun.answer_types import QUERY_MODES, Answer, Passage, QueryMode, TraceStep
 from qianxun.errors import BadQuery
-from qianxun.graph_types import NO_CONTEXT, GraphContext
+from qianxun.graph_types import NO_CONTEXT, AskedTie, GraphContext
 from qianxun.pipelines.layered import Cited
 from qianxun.types import Degraded, Found, StepTime
 
@@ -92,6 +92,7 @@ class AnswerState:
     found: tuple[Found, ...] = ()  # by all searches together, best first
     has_new: bool = False  # the last search found what none before it had
     graph: GraphContext = NO_CONTEXT
+    tie: AskedTie | None = None  # that the question asks for
     table: TableReply | None = None
     grade: Grade | None = None
     draft: Answer | None = None  # in the sources' own sentences, where these are enough

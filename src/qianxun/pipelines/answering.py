@@ -65,7 +65,7 @@ def merged(before: Sequence[Found], found: Sequence[Found], top_k: int) -> tuple
 
 def context_of(state: AnswerState) -> AnswerContext:
     """What an answer may be made of: what came with the question, then what was found, and what the graph says."""
-    return assemble(state.found, graph=state.graph, given=state.given)
+    return assemble(state.found, graph=state.graph, given=state.given, tie=state.tie)
 
 
 async def graph_or_reason(base: OpenBase, where: Filter) -> tuple[KnowledgeGraph | None, tuple[Degraded, ...]]:

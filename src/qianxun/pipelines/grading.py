@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.answer.plain_text import quotable
-from qianxun.answer_types import Answer, Passage
+from qianxun.answer_types import Answer, AnswerContext, Passage
 from qianxun.pipelines.answer_state import AnswerState, Grade, Step
 from qianxun.pipelines.answering import Answering, context_of
 from qianxun.pipelines.model_step import adviser, asked_model, list_of
@@ -35,8 +35,9 @@ async def graded(answering: Answering, state: AnswerState) -> tuple[AnswerState,
     """The state with its grade, and with what was found, the relevant first."""
     if state.grade is not None and not state.has_new:
         return state, Step("rules", {**_said(state.grade), "unchanged": True})
-    passages = context_of(state).passages
-    by_rules, draft = await _by_rules(state, passages)
+    context = context_of(state)
+    passages = context.passages
+    by_rules, draft = await _by_rules(state, context)
     state = replace(state, grade=by_rules, draft=draft)
     if not passages or _is_clear(by_rules):
         return state, Step("rules", _said(by_rules))
@@ -68,16 +69,17 @@ def _by_model(
     return replace(state, grade=grade, found=tuple(found))
 
 
-async def _by_rules(state: AnswerState, passages: Sequence[Passage]) -> tuple[Grade, Answer | None]:
+async def _by_rules(state: AnswerState, context: AnswerContext) -> tuple[Grade, Answer | None]:
     """The grade; and, where it took the reading of every sentence, the answer that these give themselves."""
     if state.table is not None:
         return Grade(True, 1.0, 1.0, "表格的单元格给出了确切的答案"), None
     if is_overview(state):
         return Grade(True, 1.0, 1.0, "问的是全部资料，图谱的社区概括了它们"), None
-    if not passages:
+    if not context.passages:
         return Grade(False, reason="没有检索到资料"), None
-    judged, answer = await asyncio.to_thread(AnswerGenerator().consider, state.question, passages)
-    grade = Grade(not answer.is_declined, max(each.score for each in passages), judged.fit, judged.reason)
+    judged, answer = await asyncio.to_thread(AnswerGenerator().consider, state.question, context)
+    best = max(each.score for each in context.passages)
+    grade = Grade(not answer.is_declined, best, judged.fit, judged.reason)
     return grade, None if answer.is_declined else answer
 
 

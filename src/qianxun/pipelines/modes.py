@@ -25,7 +25,7 @@ from qianxun.graph.global_search import NO_OVERVIEW, Overview, overview
 from qianxun.graph.local import NOWHERE, Around, around
 from qianxun.graph.network import KnowledgeGraph
 from qianxun.graph.question import Question, read_question
-from qianxun.graph_types import NO_CONTEXT, GraphContext
+from qianxun.graph_types import NO_CONTEXT, AskedTie, GraphContext
 from qianxun.pipelines.asking import Asked, check_text
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.graphing import graph_of
@@ -53,6 +53,7 @@ class ModeRecall:
     mode: QueryMode
     found: tuple[Found, ...] = ()
     context: GraphContext = NO_CONTEXT
+    tie: AskedTie | None = None  # that the question asks for
     degraded: tuple[Degraded, ...] = ()
     steps: tuple[StepTime, ...] = ()
     seconds: float = 0.0
@@ -96,6 +97,7 @@ async def gather(
         mode=mode,
         found=tuple(found),
         context=context,
+        tie=looking.tie,
         degraded=tuple(dict.fromkeys(looking.degraded)),
         steps=tuple(looking.steps.done),
         seconds=time.perf_counter() - started,
@@ -119,6 +121,7 @@ class Looking:
     steps: Steps = field(default_factory=Steps)
     degraded: list[Degraded] = field(default_factory=list)
     held: KnowledgeGraph | None = None
+    tie: AskedTie | None = None
     has_graph: bool = False  # it was asked for
     failed: RecallFailed | None = None  # why the base's own search did not answer
     elsewhere: Surroundings | None = None
@@ -156,8 +159,9 @@ class Looking:
     async def near(self, graph: KnowledgeGraph | None) -> Around:
         if graph is None:
             return NOWHERE
-        found = await self._walked(lambda: around(graph, self.question))
-        return found or NOWHERE
+        found = await self._walked(lambda: around(graph, self.question)) or NOWHERE
+        self.tie = found.asked
+        return found
 
     async def overview(self, graph: KnowledgeGraph | None) -> Overview:
         if graph is None:

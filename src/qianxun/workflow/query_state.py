@@ -25,6 +25,7 @@ KNOWN: Final = (
     "found",
     "has_new",
     "graph",
+    "tie",
     "table",
     "grade",
     "draft",
