@@ -141,6 +141,7 @@ class Piece:
 
     ``content[start:end]`` is the piece's body. ``lead`` stands before the body and is not part of that span:
     the repeated header of a table's later rows; empty for prose. ``text`` is what is embedded and shown.
+    ``page`` is the one that holds most of it.
     """
 
     start: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -98,6 +99,10 @@ def built(blocks: list[tuple[str, int, str]]) -> Text:
     return Text(content, tuple(marks), tuple(tables), tuple(pages))
 
 
+def page_at(text: Text, offset: int) -> int:
+    return max(page.page for page in text.pages if page.start <= offset)
+
+
 def table() -> Table:
     return Table("", (Column("列一", ("列一",)),), (), ())
 
@@ -113,7 +118,8 @@ def test_any_structure_keeps_every_promise(blocks: list[tuple[str, int, str]], s
         above = text.content[piece.start : max((mark.start for mark in crossed), default=piece.start)]
         assert above.strip() in "\n\n".join(piece.headings), "across a heading"  # save those it is itself below
         assert (piece.kind == "table") == (piece.table is not None)
-        assert piece.page == max(page.page for page in text.pages if page.start <= piece.start)
+        held = Counter(page_at(text, offset) for offset in range(piece.start, piece.end))
+        assert held[piece.page] == max(held.values()), "cited by a page that holds less of it than another"
         if piece.table is not None:
             span = text.tables[piece.table]
             assert span.start < piece.end <= span.end
@@ -149,7 +155,20 @@ def test_heading_path_page_and_text_go_together() -> None:
         ("第二章 附则",),
     ]
     assert pieces[0].body == "第一章 总则\n\n第一节 目的\n\n为了保障参保人员的权益，制定本办法。"
-    assert [piece.page for piece in pieces] == [0, 3, 5]
+    assert [piece.page for piece in pieces] == [2, 4, 5]
+
+
+def test_what_stands_on_two_pages_is_cut_between_them_unless_a_sentence_goes_on() -> None:
+    rule = "各部门应当严格遵照执行，不得擅自变更；违反规定的，按照奖惩办法处理。"
+    pages = [
+        "员工手册",
+        f"一、考勤\n{rule}{rule}",
+        f"二、休假\n{rule}{rule}第九条 年假满一年的五天，满十年的",
+        "十天。",
+    ]
+    pieces = ChunkSplitter(500, 50).pieces(built([("prose", 0, page) for page in pages]))
+    assert [(piece.page, piece.body.split()[0]) for piece in pieces] == [(1, "员工手册"), (2, "二、休假")]
+    assert pieces[1].body.endswith("满十年的\n\n十天。")
 
 
 def test_no_chunk_is_a_lone_heading_while_there_is_text_below_it() -> None:

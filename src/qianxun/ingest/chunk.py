@@ -19,6 +19,9 @@ from qianxun.types import Mark, Piece, TableSpan, Text
 
 _SOLID: Final = re.compile(r"\S")
 _WORD_SIGNS: Final = frozenset("_./:%@+-,'’?=&#~")  # inside numbers, addresses, names
+_CLOSED: Final = re.compile(r"[。！？!?；;：:…”’」』》】)）.]\s?$")
+_FULL_LINE: Final = 20  # characters: a shorter one at the foot of a page is an item or a label, not half a sentence
+_SHORTEST_PAGE: Final = 60
 _LONGEST_WORD: Final = 32  # how far a hard cut moves back to spare a word, a number or an emoji
 
 
@@ -167,13 +170,38 @@ class _Cutting:
         self._table_starts = [span.start for _, span in self._tables]
         marks = sorted(text.marks, key=lambda mark: mark.start)
         self._marks = [mark for mark in marks if not self._in_table(mark.start)]
-        self._cuts = sorted(set(cuts))
         self._page_starts = [page.start for page in text.pages]
         self._pages = [page.page for page in text.pages]
+        self._cuts = sorted({*cuts, *self._page_ends()})
 
     def pieces(self) -> Iterator[Piece]:
         for section in _sections(self._content, self._marks):
             yield from self._section(section)
+
+    def _page_ends(self) -> Iterator[int]:
+        """Where a page begins that does not go on with a sentence: what stands on two pages has no page to be cited by.
+
+        A heading at the foot of a page and a page with next to nothing on it (a cover) go along with the next page.
+        """
+        headings = {mark.start for mark in self._marks}
+        before = 0
+        for start in self._page_starts[1:]:
+            end = _without_space(self._content, 0, start)
+            line = self._content.rfind("\n", before, end) + 1 or before
+            runs_on = end - line >= _FULL_LINE and not _CLOSED.search(self._content, max(end - 2, 0), end)
+            if end - before >= _SHORTEST_PAGE and line not in headings and not runs_on:
+                yield start
+                before = start
+
+    def _page(self, start: int, end: int) -> int | None:
+        """The page that holds most of a stretch, the earlier of two that hold as much."""
+        first = max(bisect_right(self._page_starts, start) - 1, 0)
+        last = bisect_left(self._page_starts, end)
+        if not self._pages or last == 0:
+            return None
+        bounds = [start, *self._page_starts[first + 1 : last], end]
+        longest = max(range(len(bounds) - 1), key=lambda at: bounds[at + 1] - bounds[at])
+        return self._pages[first + longest]
 
     def _in_table(self, offset: int) -> bool:
         before = bisect_left(self._table_starts, offset) - 1
@@ -210,7 +238,6 @@ class _Cutting:
 
     def _piece(self, section: _Section, window: range, lead: str = "", table: int | None = None) -> Piece:
         start, end = window.start, window.stop
-        page = bisect_right(self._page_starts, start) - 1
         return Piece(
             start,
             end,
@@ -218,7 +245,7 @@ class _Cutting:
             lead=lead,
             kind="text" if table is None else "table",
             headings=section.headings,
-            page=self._pages[page] if page >= 0 else None,
+            page=self._page(start, end),
             table=table,
         )
 
