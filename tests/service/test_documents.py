@@ -170,6 +170,40 @@ def test_what_cannot_be_a_document_is_told_by_field(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+def test_null_for_what_may_be_left_out_is_the_same_as_leaving_it_out(tmp_path: Path) -> None:
+    async def story(served: Served, documents: str) -> None:
+        optional = ("format", "content_type", "user_id", "project_id", "tags", "metadata", "doc_id", "source", "pairs")
+        body = {"name": "a", "content": TEXT, **dict.fromkeys(optional)}
+        taken = await served.http.post(documents, json=body)
+        assert taken.status_code == 201, taken.text
+        one = (await served.http.get(f"{documents}/{taken.json()['data']['doc_id']}")).json()["data"]
+        assert (one["user_id"], one["content_type"]) == ("", "")
+        base = dict.fromkeys(("kind", "embedding_model", "config", "user_id"))
+        assert (await served.http.post(BASES, json={"name": "又一个", **base})).status_code == 201
+        asked = {"query": "住院", "retrieval_mode": None, "retrieval_config": {"as_written": None}}
+        number = documents.split("/")[3]
+        assert (await served.http.post(f"/v1/retrieval/{number}", json=asked)).status_code == 200
+        for path, field in (("query", "stream"), ("recall", "answer")):
+            address = f"/v1/{path}/{number}" + ("/tables" if path == "recall" else "")
+            told = await served.http.post(address, json={"query": "住院", field: None})
+            assert told.status_code == 200, told.text
+            assert told.headers["content-type"] == "application/json"
+        needed = await served.http.post(documents, json={"name": None, "content": TEXT})
+        assert [each["field"] for each in needed.json()["fields"]] == ["name"]
+
+    run(tmp_path, story)
+
+
+def test_a_wrong_value_of_metadata_has_one_reason_and_not_one_for_each_kind(tmp_path: Path) -> None:
+    async def story(served: Served, documents: str) -> None:
+        metadata = {"空": None, "里": {"b": 1}, "单": [1, None], "对": ["京", 1, 0.5, True]}
+        told = (await served.http.post(documents, json={"name": "a", "content": TEXT, "metadata": metadata})).json()
+        assert [each["field"] for each in told["fields"]] == [f"metadata.{name}" for name in "空里单"]
+        assert {each["reason"][:4] for each in told["fields"]} == {"应为文字"}
+
+    run(tmp_path, story)
+
+
 UNREADABLE = [
     (b"{", "application/json", 422),
     (b"", "application/json", 422),

@@ -298,6 +298,39 @@ def _held(served: Served) -> _Held:
     return layer.held
 
 
+def test_a_key_beside_the_authorization_of_a_proxy_counts_and_a_bare_one_is_told_so(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        _, key = issue(served.engine)
+        beside = {"authorization": "Basic dTpw", "x-api-key": key}
+        assert (await served.http.get(BASES, headers=beside)).status_code == 200
+        beside["x-api-key"] = key[:-1]
+        assert (await served.http.get(BASES, headers=beside)).status_code == 401
+        bare = await served.http.get(BASES, headers={"authorization": key})
+        assert (bare.status_code, bare.json()["error"]) == (401, "unauthorized")
+        assert "Bearer qx_" in bare.json()["msg"]
+
+    run(tmp_path, story)
+
+
+def test_head_is_answered_as_get_is_without_its_body(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        base = await served.base()
+        paths = ("/healthz", "/readyz", "/docs", BASES, f"{BASES}/{base}", f"{BASES}/9", f"/v1/retrieval/{base}")
+        for path in paths:
+            got, asked = await served.http.get(path), await served.http.head(path)
+            assert (asked.status_code, asked.content) == (got.status_code, b""), path
+            assert asked.headers["content-length"] == got.headers["content-length"]
+        assert (await served.http.put(BASES, json={})).headers["allow"] == "GET, HEAD, POST"
+        assert (await served.http.get(f"/v1/retrieval/{base}")).headers["allow"] == "POST"
+        counted = (await served.http.get("/metrics")).text
+        assert f'http_requests_total{{method="HEAD",route="{BASES}",status="200"}} 1.0' in counted
+        _, key = issue(served.engine)
+        assert (await served.http.head(BASES)).status_code == 401
+        assert (await served.http.head(BASES, headers=bearer(key))).status_code == 200
+
+    run(tmp_path, story)
+
+
 def test_every_answer_keeps_browsers_from_guessing_and_keeping(tmp_path: Path) -> None:
     async def story(served: Served) -> None:
         for path in ("/healthz", BASES, "/nowhere", "/docs", "/openapi.json", "/metrics"):

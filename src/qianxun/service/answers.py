@@ -239,7 +239,8 @@ def _allowed(request: Request) -> list[str]:
     """The methods of this address: of all its routes, where routing names those of the first alone."""
     asked = [(method, {**request.scope, "method": method}) for method in METHODS]
     routes = request.app.router.routes
-    return [method for method, scope in asked if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+    found = [method for method, scope in asked if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+    return ["GET", "HEAD", *found[1:]] if found[:1] == ["GET"] else found  # the guard has HEAD answered as GET is
 
 
 def unforeseen(error: Exception, trace_id: str) -> Response:
@@ -287,6 +288,7 @@ REASONS: Final = {
     "none_required": "应为 null",
     "blank": "不能为空，写出要找的内容",
     "number": "应为数字",
+    "metadata_value": "应为文字（至多 1 万字）、数字、真假，或它们的列表（至多 1000 项）；没有值就去掉这个键",
     "model_id": "应为模型的编号（正整数）或名称，如 maxsim",
     "visible": "应为可见的字符，首尾没有空格",
     "local_path": "接口不读服务器上的文件：图片写在 img_base64 里，表格写在 table_data 里",

@@ -38,6 +38,7 @@ ABOUT: Final = """千寻的召回服务：知识库与文档的管理，向量�
 模型登记，检索日志。
 
 - 每个回答都是 `{code, msg, data}`；出错时多一个不会改变的 `error`，字段不对时还有 `fields`。
+- 可以不写的字段，写成 null 等于没写；没有的字段会被拒绝。
 - 密钥写在 `Authorization: Bearer qx_…` 或 `X-API-Key` 里；一个密钥都没有时，只服务本机。
 - 每个回答都带 `X-Trace-Id`；请求头 `traceparent` 会被沿用。
 

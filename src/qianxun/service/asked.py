@@ -16,6 +16,7 @@ from pydantic import (
     RootModel,
     StrictBool,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -49,9 +50,20 @@ DocId = Annotated[str, Field(min_length=1, max_length=DOC_ID_LIMIT)]
 
 
 class Asked(BaseModel):
-    """An unknown field is more likely a slip of the pen than meant for nobody: it is refused."""
+    """An unknown field is more likely a slip of the pen than meant for nobody: it is refused.
+
+    Null for a field that may be left out is the same as leaving it out: Java and C# write it wherever nothing was set.
+    """
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, told: Any) -> Any:
+        if not isinstance(told, dict) or None not in told.values():
+            return told
+        optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
+        return {name: value for name, value in told.items() if value is not None or name not in optional}
 
 
 def _a_number(value: Any) -> Any:

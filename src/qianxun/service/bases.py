@@ -12,6 +12,7 @@ from qianxun.errors import ModelUnavailable, NotFound, QianxunError
 from qianxun.pipelines.model_registry import is_ref
 from qianxun.records.bases import NAME_LIMIT
 from qianxun.service.answers import Answer, WrongField, answered, problems
+from qianxun.service.asked import Asked
 from qianxun.service.context import GREATEST, BaseId, TenantEngine, Writer
 from qianxun.types import KnowledgeBase
 
@@ -48,10 +49,10 @@ Config = Annotated[
 Name = Annotated[str, Field(min_length=1, max_length=NAME_LIMIT, description="同一租户内不重名", examples=["医保"])]
 
 
-class NewBase(BaseModel):
+class NewBase(Asked):
     """A base to be made."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"name": "医保"}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "医保"}]})
 
     name: Name
     kind: Literal["documents", "examples"] = "documents"
@@ -61,14 +62,14 @@ class NewBase(BaseModel):
         description='模型名，或已登记的模型（"user-model:17"）；不填则用默认模型，"none" 则只按词语检索',
         examples=["bge-small-zh-v1.5"],
     )
-    config: Config = {}
+    config: Config = Field(default={})
     user_id: str = Field(default="", max_length=128, description="所有者：默认模型按它查找", examples=["u_1"])
 
 
-class BaseChanges(BaseModel):
+class BaseChanges(Asked):
     """What is to change; what is left out stays."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"config": {"search": {"top_k": 20}}}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"config": {"search": {"top_k": 20}}}]})
 
     name: Name | None = None
     config: Config | None = None

@@ -10,19 +10,26 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, ValidationError
+from pydantic import ValidationError
 from starlette.convertors import Convertor, register_url_convertor
 
 from qianxun.engine import Engine
 from qianxun.errors import MissingExtra, NotFound, UnsupportedFile
 from qianxun.ingest.limits import MIB
-from qianxun.pipelines.ingest import Labels
 from qianxun.service.answers import Answer, WrongField, answered, problems
 from qianxun.service.bases import Deleted
 from qianxun.service.context import DOC_ID_LIMIT, GREATEST, BaseId, TenantEngine, Writer, service_of
+from qianxun.service.document_shapes import (
+    ChunkPage,
+    DocumentPage,
+    DocumentTaken,
+    DocumentTold,
+    NewDocument,
+    SaidOfFile,
+)
 from qianxun.service.shapes import written_chunk
 from qianxun.service.uploads import Form, received
-from qianxun.types import Accepted, ContentFormat, Document, DocumentState, MetadataValue, QAPair
+from qianxun.types import Accepted, Document, DocumentState, QAPair
 
 TAG: Final = "文档"
 PAGE: Final = 100
@@ -31,136 +38,6 @@ QUICKLY_READ: Final = 256 * 1024  # bytes of a body that are read where one stan
 
 DocId = Annotated[str, Path(min_length=1, max_length=DOC_ID_LIMIT, description="文档的编号", examples=["doc_123"])]
 Wait = Annotated[bool, Query(description="true：可以检索到了才回答；false：存好就回答，随后建索引")]
-
-Whole = Annotated[int, Field(strict=True, ge=-GREATEST, le=GREATEST)]
-Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Word = Annotated[StrictStr, Field(max_length=10_000)]
-Told = StrictBool | Whole | Number | Word
-Name = Annotated[str, Field(max_length=255)]
-
-
-class Pair(BaseModel):
-    """A question that the document answers."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    question: str = Field(min_length=1, max_length=2_000)
-    answer: str = Field(max_length=100_000)
-
-
-class Said(BaseModel):
-    """What is said of a document, whichever way it comes."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    content_type: str = Field(default="", max_length=64, description="内容的类别，可用于过滤", examples=["chapter"])
-    user_id: str = Field(default="", max_length=128, examples=["u_1"])
-    project_id: str = Field(default="", max_length=128, examples=["p_1"])
-    tags: list[Annotated[str, Field(max_length=200)]] = Field(default=[], max_length=100)
-    metadata: dict[Name, Told | Annotated[list[Told], Field(max_length=1_000)]] = Field(
-        default={},
-        max_length=100,
-        description="可用于过滤；值为文字、数字、真假，或它们的列表",
-        examples=[{"年份": 2026}],
-    )
-    doc_id: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=DOC_ID_LIMIT,
-        description="不填则由服务生成；上传文件时不填，则同名文件替换前一次上传的",
-    )
-
-    def labels(self) -> Labels:
-        return Labels(self.user_id, self.project_id, self.content_type, tuple(self.tags), self.held_metadata())
-
-    def held_metadata(self) -> dict[str, MetadataValue]:
-        return {name: tuple(value) if isinstance(value, list) else value for name, value in self.metadata.items()}
-
-
-class NewDocument(Said):
-    """A document as text."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"name": "报销须知", "content": "住院费用报销比例为85%。", "format": "text"}]},
-    )
-
-    name: str = Field(max_length=512, description="显示给人看的名称", examples=["报销须知"])
-    content: str = Field(min_length=1, description="正文", examples=["住院费用报销比例为85%。"])
-    format: ContentFormat = "text"
-    source: str = Field(default="", max_length=2_000, description="从哪里来")
-    pairs: list[Pair] = Field(default=[], max_length=1_000, description="随文档给出的问答")
-
-
-class SaidOfFile(Said):
-    """What a form says beside its file."""
-
-    name: str = Field(default="", max_length=512, description="不填则为文件名")
-
-
-class DocumentTaken(BaseModel):
-    """What became of a document that was sent."""
-
-    doc_id: str = Field(examples=["doc_123"])
-    generation: int = Field(description="第几版，从 1 起", examples=[1])
-    status: str = Field(
-        description="indexed：可以检索；pending、retrying：还在路上；quarantined：放弃了", examples=["indexed"]
-    )
-    chunks: int = Field(examples=[3])
-    outcome: str = Field(description="created、updated 或 unchanged", examples=["created"])
-    reason: str = Field(default="", description="还不能检索的原因")
-
-
-class DocumentTold(BaseModel):
-    """Where a document stands."""
-
-    doc_id: str
-    name: str
-    status: str = Field(
-        description="indexed：generation 这一版可以检索；pending、retrying：还在路上；quarantined：放弃了"
-    )
-    generation: int = Field(description="最新的是第几版")
-    served: int = Field(description="记录里以第几版的各块为准；0：还没有。检索得到与否看 status")
-    attempts: int
-    reason: str
-    content_type: str
-    user_id: str
-    project_id: str
-    chunks: int
-    updated_at: str
-
-
-class DocumentPage(BaseModel):
-    """Documents in the order of their ids."""
-
-    total: int = Field(description="这个知识库的文档总数")
-    documents: list[DocumentTold]
-    next: str | None = Field(description="下一页的 after；没有下一页则为 null")
-
-
-class ChunkTold(BaseModel):
-    """A chunk of a document."""
-
-    model_config = ConfigDict(extra="allow")
-
-    chunk_id: str = Field(examples=["c_1001_123_0"])
-    doc_id: str
-    doc_name: str
-    content: str
-    index: int
-    start: int
-    end: int
-    kind: str
-    headings: list[str]
-    page: int | None
-    generation: int
-    metadata: dict[str, Any]
-
-
-class ChunkPage(BaseModel):
-    total: int
-    chunks: list[ChunkTold]
-    next: int | None = Field(description="下一页的 after；没有下一页则为 null")
 
 
 # ── routes ───────────────────────────────────────────────────────────────────────────────────────

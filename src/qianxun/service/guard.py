@@ -10,7 +10,8 @@ import asyncio
 import ipaddress
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final
 
@@ -59,7 +60,8 @@ class Guard:
         answer = _Outgoing(send)
         try:
             await self._admit(scope, headers)
-            await self._bounded(scope, headers, receive, answer)
+            with _as_get(scope) as asked:
+                await self._bounded(asked, headers, receive, answer)
         except QianxunError as error:  # of this page: the routes have told theirs
             english = headers.get(b"accept-language", b"").lower().startswith(b"en")
             await of_error(error, english=english)(scope, receive, answer)
@@ -182,14 +184,31 @@ class _Outgoing:
         await self._send(message)
 
 
+@contextmanager
+def _as_get(scope: Scope) -> Iterator[Scope]:
+    """HEAD is answered by the route of GET; the server, which is asked for HEAD still, keeps the body back."""
+    asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+    try:
+        yield asked
+    finally:
+        if "route" in asked:
+            scope["route"] = asked["route"]  # whoever counts requests looks for it there
+
+
 def _key(headers: Headers) -> str | None:
-    """The key that was sent, whether or not it is one; None where there is none."""
-    told = headers.get(b"authorization")
+    """The key that was sent, whether or not it is one; None where there is none. Raises Unauthorized.
+
+    An Authorization of another kind may be meant for a proxy in between: the key then stands in X-API-Key.
+    """
+    told, own = headers.get(b"authorization"), headers.get(b"x-api-key")
     if told is not None:
         kind, _, key = told.partition(b" ")
-        return key.strip().decode("latin-1") if kind.lower() == b"bearer" else ""
-    told = headers.get(b"x-api-key")
-    return None if told is None else told.strip().decode("latin-1")
+        if kind.lower() == b"bearer":
+            return key.strip().decode("latin-1")
+        if own is None:
+            hint = "写作 Authorization: Bearer qx_…，或把密钥写在 X-API-Key 里"
+            raise Unauthorized("请求头 Authorization 里没有 Bearer 和密钥", hint=hint)
+    return None if own is None else own.strip().decode("latin-1")
 
 
 def _is_reading(scope: Scope) -> bool:

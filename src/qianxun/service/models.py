@@ -16,7 +16,7 @@ from qianxun.models.reach import check_url
 from qianxun.pipelines.model_registry import NewModel
 from qianxun.records.user_models import LONGEST_KEY, check_key
 from qianxun.service.answers import Answer, WrongField, answered, problems
-from qianxun.service.asked import Number
+from qianxun.service.asked import Asked, Number
 from qianxun.service.bases import Deleted
 from qianxun.service.context import GREATEST, TenantEngine, Writer, attention
 from qianxun.service.shapes import written_model
@@ -59,8 +59,8 @@ WANTS_DIMENSION: Final[dict[str, Any]] = {
 }
 
 
-class ModelAsked(BaseModel):
-    model_config = ConfigDict(extra="forbid", protected_namespaces=(), json_schema_extra=WANTS_DIMENSION)
+class ModelAsked(Asked):
+    model_config = ConfigDict(protected_namespaces=(), json_schema_extra=WANTS_DIMENSION)
 
     config_name: Name = Field(examples=["我的嵌入模型"])
     base_url: Url
