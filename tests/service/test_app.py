@@ -287,6 +287,21 @@ def test_the_documentation_page_shows_what_is_within_and_how_it_is_asked_for(tmp
     run(tmp_path, story)
 
 
+def test_a_body_that_is_no_json_is_told_up_to_where_it_could_be_read(tmp_path: Path) -> None:
+    async def story(asked: Asking) -> None:
+        base = (await asked.http.post(BASES, json={"name": "医保"})).json()["data"]["id"]
+        kind = {"content-type": "application/json"}
+        wrong = '{"name": "甲"\n "content": "乙"}'.encode()
+        told = [
+            (await asked.http.post(path, content=wrong, headers=kind)).json()
+            for path in (BASES, f"{BASES}/{base}/documents")
+        ]
+        assert [each["fields"][0]["field"] for each in told] == ["body", "body"]
+        assert ["第 15 个字符" in told[0]["msg"], "第 2 行第 2 列" in told[1]["msg"]] == [True, True], told
+
+    run(tmp_path, story)
+
+
 def test_readiness_speaks_of_records_indexes_and_closing(tmp_path: Path) -> None:
     async def story(asked: Asking) -> None:
         service = asked.app.state.service

@@ -145,7 +145,7 @@ NOT_DOCUMENTS = [
     ({"name": "a", "content": TEXT, "doc_id": ""}, 422, "doc_id"),
     ({"name": "a", "content": TEXT, "doc_id": "x" * 256}, 422, "doc_id"),
     ({"name": "a", "content": TEXT, "metadata": {"a": {"b": 1}}}, 422, "metadata"),
-    ({"name": "a", "content": TEXT, "metadata": {"a": None}}, 422, "metadata"),
+    ({"name": "a", "content": TEXT, "metadata": {"a": [None]}}, 422, "metadata"),
     ({"name": "a", "content": TEXT, "metadata": {"a": 10**400}}, 422, "metadata"),
     ({"name": "a", "content": TEXT, "metadata": {str(n): n for n in range(101)}}, 422, "metadata"),
     ({"name": "a", "content": TEXT, "tags": ["x"] * 101}, 422, "tags"),
@@ -178,6 +178,9 @@ def test_null_for_what_may_be_left_out_is_the_same_as_leaving_it_out(tmp_path: P
         assert taken.status_code == 201, taken.text
         one = (await served.http.get(f"{documents}/{taken.json()['data']['doc_id']}")).json()["data"]
         assert (one["user_id"], one["content_type"]) == ("", "")
+        await served.http.put(f"{documents}/m", json={"name": "a", "content": TEXT, "metadata": {"无": None, "有": 1}})
+        (chunk,) = (await served.http.get(f"{documents}/m/chunks")).json()["data"]["chunks"]
+        assert chunk["metadata"] == {"有": 1}
         base = dict.fromkeys(("kind", "embedding_model", "config", "user_id"))
         assert (await served.http.post(BASES, json={"name": "又一个", **base})).status_code == 201
         asked = {"query": "住院", "retrieval_mode": None, "retrieval_config": {"as_written": None}}
@@ -196,9 +199,9 @@ def test_null_for_what_may_be_left_out_is_the_same_as_leaving_it_out(tmp_path: P
 
 def test_a_wrong_value_of_metadata_has_one_reason_and_not_one_for_each_kind(tmp_path: Path) -> None:
     async def story(served: Served, documents: str) -> None:
-        metadata = {"空": None, "里": {"b": 1}, "单": [1, None], "对": ["京", 1, 0.5, True]}
+        metadata = {"空": None, "里": {"b": 1}, "单": [1, None], "对": ["京", 1, 0.5, True]}  # no value is no flaw
         told = (await served.http.post(documents, json={"name": "a", "content": TEXT, "metadata": metadata})).json()
-        assert [each["field"] for each in told["fields"]] == [f"metadata.{name}" for name in "空里单"]
+        assert [each["field"] for each in told["fields"]] == [f"metadata.{name}" for name in "里单"]
         assert {each["reason"][:4] for each in told["fields"]} == {"应为文字"}
 
     run(tmp_path, story)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -29,8 +27,8 @@ from qianxun.client.reading import (
 )
 from qianxun.client.registered import RegisteredModels
 from qianxun.client.uploads import send_documents, send_files, sent_file
-from qianxun.client.writing import both, segment, written_document
-from qianxun.errors import BadInput, BadQuery, NotFound, ServiceUnavailable
+from qianxun.client.writing import both, segment, traced, written_document
+from qianxun.errors import BadQuery, NotFound, ServiceUnavailable
 from qianxun.pipelines.explanation import Explained
 from qianxun.pipelines.ingest import Labels, Report, Watch
 from qianxun.pipelines.layered import LayeredRecall
@@ -79,6 +77,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
+        """Hangs up; ``async with`` does it by itself."""
         await self._connection.close()
 
     @property
@@ -105,11 +104,13 @@ class Client:
         config: Mapping[str, Any] | None = None,
         user_id: str = "",
     ) -> KnowledgeBase:
+        """A new base, of the service's own model where none is named. Raises AlreadyThere."""
         asked = {"name": name, "kind": kind, "embedding_model": model, "config": config, "user_id": user_id}
         body = {field: value for field, value in asked.items() if value or field == "name"}
         return await self._ask(Request("POST", BASES, body), read_base)
 
     async def knowledge_bases(self, *, limit: int | None = None, after: int = 0) -> tuple[KnowledgeBase, ...]:
+        """In the order of their ids; ``after`` is the id at which the last page ended."""
         found: list[KnowledgeBase] = []
         while limit is None or len(found) < limit:
             asked = PAGE if limit is None else min(PAGE, limit - len(found))
@@ -130,6 +131,7 @@ class Client:
         raise NotFound(f"没有名为“{name_or_id}”的知识库", hint="用 qianxun kb list 查看已有的知识库")
 
     async def rename(self, knowledge_base: int, name: str) -> KnowledgeBase:
+        """Gives the base another name. Raises AlreadyThere when another base has it."""
         return await self._change(knowledge_base, {"name": name})
 
     async def configure(
@@ -146,9 +148,11 @@ class Client:
         return await self._ask(request, read_base)
 
     async def delete_knowledge_base(self, knowledge_base: int) -> None:
+        """The base with everything in it. Nothing of it can be returned from now on."""
         await self._connection.ask(Request("DELETE", f"{BASES}/{knowledge_base}", takes_long=True))
 
     async def statistics(self, knowledge_base: int) -> dict[str, int]:
+        """How many documents stand in which state, how many chunks and tables there are."""
         return await self._ask(Request("GET", f"{BASES}/{knowledge_base}"), read_statistics)
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────
@@ -208,9 +212,11 @@ class Client:
         return await self._ask(request, read_sent)
 
     async def document(self, knowledge_base: int, doc_id: str) -> DocumentState:
+        """Where one document stands. Raises NotFound."""
         return await self._ask(Request("GET", _document(knowledge_base, doc_id)), read_document)
 
     async def documents(self, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]:
+        """In the order of their ids; ``after`` is the id at which the last page ended."""
         found: list[DocumentState] = []
         while len(found) < limit:
             asked = min(PAGE, limit - len(found))
@@ -223,6 +229,7 @@ class Client:
         return found
 
     async def chunks(self, knowledge_base: int, doc_id: str) -> list[Chunk]:
+        """The chunks that serve, in the order of the text."""
         found: list[Chunk] = []
         after: int | None = -1
         while after is not None:
@@ -315,14 +322,14 @@ class Client:
 
     async def ask(self, knowledge_base: int, question: str, **options: Unpack[AskOptions]) -> Answer:
         """As `Engine.ask`. Pictures and tables in files are those of this machine; they are sent along."""
-        headers = _traced(options.pop("trace_id", ""))
+        headers = traced(options.pop("trace_id", ""))
         return await self._ask(await asked_question(knowledge_base, question, options, headers), read_answer)
 
     async def ask_stream(
         self, knowledge_base: int, question: str, **options: Unpack[AskOptions]
     ) -> AsyncGenerator[AnswerEvent, None]:
         """As `Engine.ask_stream`: whoever stops listening hangs up, and the service ends the model's call."""
-        headers = _traced(options.pop("trace_id", ""))
+        headers = traced(options.pop("trace_id", ""))
         asked = await asked_question(knowledge_base, question, options, headers, stream=True)
         async with aclosing(heard(self._connection, asked)) as events:
             async for event in events:
@@ -359,9 +366,11 @@ class Client:
         return found
 
     async def log(self, log_id: int) -> LogEntry:
+        """One search: its parameters, results and times. Raises NotFound."""
         return await self._ask(Request("GET", f"{LOGS}/{log_id}"), read_log)
 
     async def feedback(self, log_id: int, feedback: Feedback) -> LogEntry:
+        """Keeps what a person thinks of an answer, in the place of what was said of it before."""
         body = {"rating": feedback.rating, "chunk_ids": list(feedback.chunk_ids), "comment": feedback.comment}
         return await self._ask(Request("POST", f"{LOGS}/{log_id}/feedback", body, repeatable=True), read_log)
 
@@ -382,16 +391,7 @@ def _document(knowledge_base: int, doc_id: str) -> str:
 
 
 def _search(path: str, body: Mapping[str, Any], trace_id: str = "") -> Request:
-    return Request("POST", path, body, headers=_traced(trace_id), repeatable=True, mistake=BadQuery.word)
-
-
-def _traced(trace_id: str) -> dict[str, str]:
-    """The header that carries a trace (https://www.w3.org/TR/trace-context-1/)."""
-    if not trace_id:
-        return {}
-    if not re.fullmatch("(?!0{32})[0-9a-f]{32}", trace_id):
-        raise BadInput(f"trace_id 为 {trace_id[:80]!r}", hint="应为 32 位小写的十六进制数，不全为零")
-    return {"traceparent": f"00-{trace_id}-{secrets.token_hex(8)}-01"}
+    return Request("POST", path, body, headers=traced(trace_id), repeatable=True, mistake=BadQuery.word)
 
 
 def _logs(data: Any) -> tuple[list[LogEntry], int | None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -24,6 +26,15 @@ def segment(text: str) -> str:
 def both(weights: Mapping[str, float] | None) -> dict[str, float] | None:
     """With what is not named said to be nothing, as an engine takes it: the service would make it up to 1."""
     return {"vector": 0.0, "keyword": 0.0, **weights} if weights else None
+
+
+def traced(trace_id: str) -> dict[str, str]:
+    """The header that carries a trace (https://www.w3.org/TR/trace-context-1/)."""
+    if not trace_id:
+        return {}
+    if not re.fullmatch("(?!0{32})[0-9a-f]{32}", trace_id):
+        raise BadInput(f"trace_id 为 {trace_id[:80]!r}", hint="应为 32 位小写的十六进制数，不全为零")
+    return {"traceparent": f"00-{trace_id}-{secrets.token_hex(8)}-01"}
 
 
 def written_document(one: Document) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
@@ -288,7 +289,7 @@ REASONS: Final = {
     "none_required": "应为 null",
     "blank": "不能为空，写出要找的内容",
     "number": "应为数字",
-    "metadata_value": "应为文字（至多 1 万字）、数字、真假，或它们的列表（至多 1000 项）；没有值就去掉这个键",
+    "metadata_value": "应为文字（至多 1 万字）、数字、真假，或它们的列表（至多 1000 项）",
     "model_id": "应为模型的编号（正整数）或名称，如 maxsim",
     "visible": "应为可见的字符，首尾没有空格",
     "local_path": "接口不读服务器上的文件：图片写在 img_base64 里，表格写在 table_data 里",
@@ -315,8 +316,23 @@ def _field(error: Mapping[str, Any]) -> str:
     return ".".join(place)[:LONGEST]
 
 
+def _where_json_ends(error: Mapping[str, Any], english: bool) -> str:
+    """Up to where a body could be read: a position, or a line and column, as who read it has told."""
+    place = error["loc"][-1:]
+    told = re.search(r"at line (\d+) column (\d+)", error["msg"])
+    if english:
+        return f"{error['msg']} (at character {place[0] + 1})" if place and isinstance(place[0], int) else error["msg"]
+    if told is not None:
+        return f"{REASONS['json_invalid']}（读到第 {told[1]} 行第 {told[2]} 列）"
+    return REASONS["json_invalid"] + (
+        f"（读到第 {place[0] + 1} 个字符）" if place and isinstance(place[0], int) else ""
+    )
+
+
 def _reason(error: Mapping[str, Any], english: bool) -> str:
     said: str = error["msg"]
+    if error["type"] == "json_invalid":
+        return _where_json_ends(error, english)
     is_blank = error["type"] == "string_pattern_mismatch" and error["ctx"]["pattern"] == r"\S"
     known = REASONS.get("blank" if is_blank else error["type"])
     if known is None or english:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StrictBool,
@@ -42,6 +43,11 @@ def _one_reason(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
 Metadata = Annotated[Told | Annotated[list[Told], Field(max_length=1_000)], WrapValidator(_one_reason)]
 
 
+def _with_values(told: Any) -> Any:
+    """A name without a value is left out, as it is of an event."""
+    return {name: value for name, value in told.items() if value is not None} if isinstance(told, dict) else told
+
+
 class Pair(Asked):
     """A question that the document answers."""
 
@@ -56,10 +62,10 @@ class Said(Asked):
     user_id: str = Field(default="", max_length=128, examples=["u_1"])
     project_id: str = Field(default="", max_length=128, examples=["p_1"])
     tags: list[Annotated[str, Field(max_length=200)]] = Field(default=[], max_length=100)
-    metadata: dict[Name, Metadata] = Field(
+    metadata: Annotated[dict[Name, Metadata], BeforeValidator(_with_values)] = Field(
         default={},
         max_length=100,
-        description="可用于过滤；值为文字、数字、真假，或它们的列表",
+        description="可用于过滤；值为文字、数字、真假，或它们的列表；null 等于没有这一项",
         examples=[{"年份": 2026}],
     )
     doc_id: str | None = Field(

@@ -198,14 +198,14 @@ def _as_get(scope: Scope) -> Iterator[Scope]:
 def _key(headers: Headers) -> str | None:
     """The key that was sent, whether or not it is one; None where there is none. Raises Unauthorized.
 
-    An Authorization of another kind may be meant for a proxy in between: the key then stands in X-API-Key.
+    A name and password (Basic) are meant for a proxy in between: the key then stands in X-API-Key.
     """
     told, own = headers.get(b"authorization"), headers.get(b"x-api-key")
     if told is not None:
         kind, _, key = told.partition(b" ")
         if kind.lower() == b"bearer":
             return key.strip().decode("latin-1")
-        if own is None:
+        if own is None or kind.lower() != b"basic":
             hint = "写作 Authorization: Bearer qx_…，或把密钥写在 X-API-Key 里"
             raise Unauthorized("请求头 Authorization 里没有 Bearer 和密钥", hint=hint)
     return None if own is None else own.strip().decode("latin-1")
@@ -228,6 +228,8 @@ def _check_is_local(scope: Scope, headers: Headers) -> None:
     ends = (scope.get("client"), scope.get("server"))
     if any(end is not None and end[0] and not is_loopback(end[0]) for end in ends):
         raise Forbidden("还没有密钥，只接受本机的请求", hint=hint)
+    if any(not is_loopback(each) for each in _forwarded_for(headers)):
+        raise Forbidden("还没有密钥，不接受反向代理替别的机器转来的请求", hint=hint)
     host = headers.get(b"host", b"").decode("latin-1")
     if not is_loopback(_without_port(host)):
         raise Forbidden("还没有密钥，只接受以本机地址发来的请求（请求头 Host）", hint=hint)
@@ -237,6 +239,14 @@ def _check_is_local(scope: Scope, headers: Headers) -> None:
         f"https://{host}".lower(),
     ):
         raise Forbidden("还没有密钥，不接受别的网页发来的请求（请求头 Origin）", hint=hint)
+
+
+def _forwarded_for(headers: Headers) -> list[str]:
+    """For whom a proxy at this machine says to ask. Nobody is believed by it: who makes it up is only refused."""
+    told = [b"," + value for name in (b"x-forwarded-for", b"x-real-ip") if (value := headers.get(name))]
+    told += re.findall(rb'[;,\s]for="?([^";,]+)', b"," + headers.get(b"forwarded", b""), re.IGNORECASE)
+    ends = (each.strip().decode("latin-1") for value in told for each in value.split(b","))
+    return [_without_port(each) if each.count(":") < 2 or "]" in each else each for each in ends if each]
 
 
 def _without_port(host: str) -> str:
