@@ -22,6 +22,7 @@ class _Shared:
     opening: asyncio.Task[Engine] | None = None
     holders: int = 0
     is_kept: bool = False
+    letting_go: asyncio.Task[None] | None = None
 
     async def opened(self, settings: Settings) -> Engine:
         """For whoever holds ``changing``."""
@@ -30,6 +31,16 @@ class _Shared:
             self.manager = Engine.open(settings=settings)
             task = self.opening = asyncio.create_task(_entered(self.manager))
         return await asyncio.shield(task)  # whoever gives up waiting leaves it to the next
+
+    async def let_go(self) -> None:
+        """Closes what nobody uses, once it is open."""
+        async with self.changing:
+            if self.holders or self.is_kept or self.manager is None or self.opening is None:
+                return
+            await asyncio.wait([self.opening])
+            manager, opening, self.manager, self.opening = self.manager, self.opening, None, None
+            if not opening.cancelled() and opening.exception() is None:
+                await manager.__aexit__(None, None, None)
 
 
 class SharedEngines:
@@ -50,19 +61,20 @@ class SharedEngines:
     async def take(self, settings: Settings) -> Engine:
         """The same, until everybody has called `give_back`."""
         shared = self._over(settings.folder)
-        async with shared.changing:
-            engine = await shared.opened(settings)
-            shared.holders += 1
+        try:
+            async with shared.changing:
+                engine = await shared.opened(settings)
+                shared.holders += 1
+        except asyncio.CancelledError:
+            shared.letting_go = asyncio.create_task(shared.let_go())  # unless somebody else waits for it
+            raise
         return engine
 
     async def give_back(self, folder: Path) -> None:
         """Once for every `take` of this loop. The last one lets the folder go, unless somebody keeps it."""
         shared = self._over(folder)
-        async with shared.changing:
-            shared.holders -= 1
-            if shared.holders == 0 and not shared.is_kept and shared.manager is not None:
-                manager, shared.manager, shared.opening = shared.manager, None, None
-                await manager.__aexit__(None, None, None)
+        shared.holders -= 1
+        await shared.let_go()
 
     def _over(self, folder: Path) -> _Shared:
         for loop in [each for each in list(self._of) if each.is_closed()]:

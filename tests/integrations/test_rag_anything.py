@@ -77,6 +77,31 @@ def test_a_folder_that_could_not_be_opened_is_tried_again(tmp_path: Path) -> Non
     asyncio.run(main())
 
 
+def test_whoever_gives_up_while_a_folder_is_opened_does_not_keep_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        adapter = RAGAnythingAdapter(tmp_path)
+        entering = asyncio.create_task(adapter.__aenter__())
+        await asyncio.sleep(0)
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        await adapter.aclose()
+        await _opens(tmp_path)
+
+    asyncio.run(main())
+
+
+async def _opens(folder: Path) -> None:
+    """The folder is let go some time after it was open: more of it than any machine takes is a leak."""
+    for _ in range(300):
+        try:
+            async with Engine.open(folder, background=False):
+                return
+        except FolderInUse:
+            await asyncio.sleep(0.1)
+    pytest.fail("the folder is still open")
+
+
 def test_one_loop_after_another_and_without_closing(tmp_path: Path) -> None:
     async def fill() -> None:
         async with Engine.open(tmp_path, background=False) as engine:
