@@ -132,7 +132,7 @@ def test_a_law_in_word_has_its_outline() -> None:
 def test_text_and_table_of_word_and_powerpoint() -> None:
     word, show = parse(OFFICE / "ocr_test.docx", LIMITS), parse(OFFICE / "ocr_test.pptx", LIMITS)
     for file, corner in ((word, "我是表格2"), (show, "我是表格5")):
-        assert any(isinstance(block, Paragraph) and block.text == "我是文字" for block in file.blocks)
+        assert any(isinstance(block, Heading | Paragraph) and block.text == "我是文字" for block in file.blocks)
         (table,) = tables(file)
         assert [column.name for column in table.columns] == ["我是表格1", corner]
         assert table.texts == (("我是表格3", "我是表格4"),)

@@ -16,6 +16,7 @@ from lxml import etree
 
 from qianxun.errors import MissingExtra, Unreadable
 from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.parse.diagram import diagram_text, diagrams_in
 from qianxun.ingest.parse.equation import EQUATIONS, linear
 from qianxun.ingest.parse.outline import heading_level, without_contents
 from qianxun.ingest.parse.package import inspect
@@ -27,6 +28,7 @@ from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
 _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _EMBED: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}embed"
 _BLIP: Final = "{http://schemas.openxmlformats.org/drawingml/2006/main}blip"
+_CHART: Final = "{http://schemas.openxmlformats.org/drawingml/2006/chart}chart"
 _FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _HEADING_STYLE: Final = re.compile(r"(?:heading|标题|標題)\s?([1-9])", re.IGNORECASE)
 _CAPTION: Final = re.compile(r"\s{0,8}(?:附?表|Table)\s?[\d一二三四五六七八九十A-Z]|[^\n。]{2,50}表[:：]?\s{0,8}$")
@@ -70,7 +72,9 @@ def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda:
     title = (document.core_properties.title or "").strip()
     settled = tuple(without_contents(blocks))
     title = title or next((block.text for block in settled if isinstance(block, Heading)), "")
-    return ParsedFile(settled, "docx", title, {}, (), pictures.warnings())
+    charts = sum(1 for _ in document.element.body.iter(_CHART))
+    warnings = (f"{charts} 个图表未收录；需要其中的数据，请放入表格",) if charts else ()
+    return ParsedFile(settled, "docx", title, {}, (), pictures.warnings() + warnings)
 
 
 def _open(path: Path) -> Any:
@@ -134,8 +138,18 @@ def _blocks(element: Any, reading: _Reading, before: list[Block]) -> Iterator[Bl
         return
     marks = ((mark.tag, mark.get(_W + "id", "")) for mark in element.iter(*_NOTE_MARKS))
     yield from (Paragraph(f"注：{reading.notes[mark]}") for mark in marks if mark in reading.notes)
+    for relation in diagrams_in(element):
+        if text := _diagram(_picture(reading.document, relation)):
+            yield Paragraph(text)
     for blip in element.iter(_BLIP):
         yield from reading.pictures.read(_picture(reading.document, blip.get(_EMBED)))
+
+
+def _diagram(data: bytes) -> str:
+    try:
+        return diagram_text(data) if data else ""
+    except etree.XMLSyntaxError as failure:
+        raise Unreadable("Word 文档的图示已损坏", hint="请用 Word 打开后另存") from failure
 
 
 def _picture(document: Any, relation: str | None) -> bytes:

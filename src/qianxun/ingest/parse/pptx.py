@@ -1,13 +1,17 @@
-"""PowerPoint: slide by slide, titles as headings, text, tables, notes, pictures by OCR."""
+"""PowerPoint: slide by slide, titles as headings, text, tables, charts, diagrams, notes, pictures by OCR."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from lxml import etree
+
 from qianxun.errors import MissingExtra, TooLarge, Unreadable
 from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.parse.diagram import diagram_text, diagrams_in
+from qianxun.ingest.parse.equation import EQUATIONS, linear
 from qianxun.ingest.parse.package import inspect
 from qianxun.ingest.parse.pictures import Pictures
 from qianxun.ingest.tables import Cell, as_text, clean, place, read_table
@@ -15,6 +19,13 @@ from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
 
 _BROKEN: Final = (KeyError, ValueError, AttributeError, TypeError, IndexError, SyntaxError, OSError)
 _DEEPEST_GROUP: Final = 20
+_LONGEST_TITLE: Final = 40
+_CHOICE: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Choice"
+_SHAPES: Final = tuple(
+    "{http://schemas.openxmlformats.org/presentationml/2006/main}" + name
+    for name in ("sp", "graphicFrame", "pic", "grpSp")
+)
+_A: Final = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 
 
 def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda: None) -> ParsedFile:
@@ -25,11 +36,17 @@ def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda:
     slides = list(show.slides)
     if len(slides) > limits.pages:
         raise TooLarge(f"幻灯片超过 {limits.pages} 页", hint="请拆分文件，或调大 pages 上限")
+    unread: list[int] = []
     for page, slide in enumerate(slides, 1):
-        blocks.extend(_slide(slide, page, pictures, limits))
+        blocks.extend(_headed(list(_slide(slide, page, pictures, limits, unread)), page))
     title = (show.core_properties.title or "").strip()
-    title = title or next((block.text for block in blocks if isinstance(block, Heading)), "")
-    return ParsedFile(tuple(blocks), "pptx", title, {"pages": len(slides)}, (), pictures.warnings())
+    named = (one.text for one in blocks if isinstance(one, Heading) and one.text != _numbered(one.page))
+    title = title or next(named, "")
+    warnings = pictures.warnings()
+    if unread:
+        where = "、".join(str(page) for page in sorted(set(unread))[:20])
+        warnings += (f"{len(unread)} 个图表或图示未能读出（第 {where} 页）",)
+    return ParsedFile(tuple(blocks), "pptx", title, {"pages": len(slides)}, (), warnings)
 
 
 def _open(path: Path) -> Any:
@@ -44,14 +61,33 @@ def _open(path: Path) -> Any:
         raise Unreadable("演示文稿已损坏", hint="请用 PowerPoint 打开后另存") from failure
 
 
-def _slide(slide: Any, page: int, pictures: Pictures, limits: ParseLimits) -> Iterator[Block]:
+def _headed(blocks: list[Block], page: int) -> list[Block]:
+    """A slide below a heading of its own, not below the one before: many a title is only a text box to PowerPoint."""
+    if not blocks or isinstance(blocks[0], Heading):
+        return blocks
+    first = blocks[0]
+    if isinstance(first, Paragraph) and len(first.text) <= _LONGEST_TITLE and "\n" not in first.text:
+        return [Heading(first.text, 1, page), *blocks[1:]]
+    return [Heading(_numbered(page), 1, page), *blocks]
+
+
+def _numbered(page: int | None) -> str:
+    return f"第 {page} 页"
+
+
+def _slide(slide: Any, page: int, pictures: Pictures, limits: ParseLimits, unread: list[int]) -> Iterator[Block]:
     heading = slide.shapes.title
     title = clean(heading.text_frame.text) if heading is not None else ""
     if title:
         yield Heading(title, 1, page)
-    shapes = sorted(_flat(slide.shapes), key=lambda shape: (shape.top or 0, shape.left or 0))
-    for shape in shapes:
+    for shape in _flat([*slide.shapes, *_alternatives(slide)]):
         if heading is not None and shape.shape_id == heading.shape_id:
+            continue
+        if getattr(shape, "has_chart", False) or diagrams_in(shape._element):
+            try:
+                yield from _drawing(shape, page, title)
+            except (etree.XMLSyntaxError, *_BROKEN):
+                unread.append(page)
             continue
         yield from _shape(shape, page, title, pictures, limits)
     if slide.has_notes_slide:
@@ -60,10 +96,19 @@ def _slide(slide: Any, page: int, pictures: Pictures, limits: ParseLimits) -> It
             yield Paragraph(f"备注：{notes.text.strip()}", page)
 
 
-def _flat(shapes: Any, depth: int = 0) -> Iterator[Any]:
-    for shape in shapes:
+def _alternatives(slide: Any) -> list[Any]:
+    """Shapes that old readers are shown a picture of: those with equations. python-pptx passes over them."""
+    from pptx.shapes.shapetree import SlideShapeFactory
+
+    choices = slide.shapes._spTree.iter(_CHOICE)
+    return [SlideShapeFactory(shape, slide.shapes) for one in choices for shape in one if shape.tag in _SHAPES]
+
+
+def _flat(shapes: Sequence[Any], depth: int = 0) -> Iterator[Any]:
+    """From the top down; what is grouped stays together."""
+    for shape in sorted(shapes, key=lambda shape: (shape.top or 0, shape.left or 0)):
         if hasattr(shape, "shapes") and depth < _DEEPEST_GROUP:
-            yield from _flat(shape.shapes, depth + 1)
+            yield from _flat(list(shape.shapes), depth + 1)
         else:
             yield shape
 
@@ -72,7 +117,7 @@ def _shape(shape: Any, page: int, title: str, pictures: Pictures, limits: ParseL
     if getattr(shape, "has_table", False):
         yield from _table(shape.table, page, title, limits)
     elif shape.has_text_frame:
-        lines = [paragraph.text.replace("\v", "\n") for paragraph in shape.text_frame.paragraphs]
+        lines = [_line(paragraph) for paragraph in shape.text_frame.paragraphs]
         if text := "\n".join(line for line in lines if line.strip()):
             yield Paragraph(text, page)
     elif hasattr(shape, "image"):
@@ -81,6 +126,45 @@ def _shape(shape: Any, page: int, title: str, pictures: Pictures, limits: ParseL
         except (ValueError, KeyError, AttributeError):  # a linked picture, or one whose part is missing
             return
         yield from pictures.read(data, page)
+
+
+def _line(paragraph: Any) -> str:
+    if next(paragraph._p.iter(*EQUATIONS), None) is None:
+        return str(paragraph.text).replace("\v", "\n")
+    words = []
+    for node in paragraph._p.iter(_A + "t", _A + "br", EQUATIONS[0]):
+        words.append("\n" if node.tag == _A + "br" else linear(node) if node.tag == EQUATIONS[0] else node.text or "")
+    return "".join(words)
+
+
+def _drawing(shape: Any, page: int, title: str) -> Iterator[Block]:
+    """A chart as the table it was drawn from, a diagram as its words. Raises what python-pptx and lxml raise."""
+    for relation in diagrams_in(shape._element):
+        if text := diagram_text(shape.part.related_part(relation).blob):
+            yield Paragraph(text, page)
+    if not getattr(shape, "has_chart", False):
+        return
+    chart = shape.chart
+    named = clean(chart.chart_title.text_frame.text) if chart.has_title and chart.chart_title.has_text_frame else ""
+    for plot in chart.plots:
+        labels = [str(label) for label in plot.categories]
+        columns = [(one.name or f"系列{at}", list(one.values)) for at, one in enumerate(plot.series, 1)]
+        if not labels or not columns:
+            raise ValueError("no categories")
+        rows = [["类别", *(name for name, _ in columns)]]
+        rows += [[label, *(_figure(values, at) for _, values in columns)] for at, label in enumerate(labels)]
+        grid = place(
+            (r, c, Cell(clean(text), header=r == 0)) for r, row in enumerate(rows) for c, text in enumerate(row)
+        )
+        table = read_table(grid, title=named or title, header_rows=1)
+        yield TableBlock(table, page) if table is not None else Paragraph(as_text(grid), page)
+
+
+def _figure(values: Sequence[Any], at: int) -> str:
+    value = values[at] if at < len(values) else None
+    if value is None:
+        return ""
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
 def _table(table: Any, page: int, title: str, limits: ParseLimits) -> Iterator[Block]:
