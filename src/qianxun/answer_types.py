@@ -125,6 +125,7 @@ class Answer:
     context: GraphContext = NO_CONTEXT
     trace_id: str = ""
     seconds: float = 0.0
+    reason: str = ""  # why it is declined, where that is known
 
     @property
     def is_declined(self) -> bool:

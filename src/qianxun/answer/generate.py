@@ -175,15 +175,15 @@ class AnswerGenerator:
         return replace(self._extracted(query, given), flags=answer.flags, degraded=(told,))
 
 
-def declined(query: str) -> Answer:
-    """The sources do not say: an answer, too, in the language of the question."""
+def declined(query: str, reason: str = "") -> Answer:
+    """The sources do not say: an answer, too, in the language of the question; with why, where that is known."""
     asked = " ".join(quotable(query).split())
     asked = f"{asked[:_SHOWN_QUESTION]}…" if len(asked) > _SHOWN_QUESTION else asked
     if _HAN.search(query):
-        said = f"{NOT_FOUND}能回答“{asked}”的内容。" if asked else f"{NOT_FOUND}能回答这个问题的内容。"
-    else:
-        said = f"The sources do not answer “{asked}”." if asked else "The sources do not answer this question."
-    return Answer(said, form="declined")
+        said = f"{NOT_FOUND}能回答“{asked}”的内容" if asked else f"{NOT_FOUND}能回答这个问题的内容"
+        return Answer(f"{said}：{quotable(reason)}。" if reason else f"{said}。", form="declined", reason=reason)
+    said = f"The sources do not answer “{asked}”" if asked else "The sources do not answer this question"
+    return Answer(f"{said}: {quotable(reason)}." if reason else f"{said}.", form="declined", reason=reason)
 
 
 # ── the passages' own sentences ──────────────────────────────────────────────────────────────────

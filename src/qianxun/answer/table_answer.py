@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from qianxun.answer.table_fitness import misfit
+from qianxun.answer.table_fitness import broken, misfit
 from qianxun.answer.table_match import Asked, ask, places, plain, size, span
 from qianxun.answer.table_question import decisive, read_question
 from qianxun.answer.table_run import Outcome, Unanswerable, run
@@ -24,6 +24,7 @@ SURE: Final = 0.66  # of lookups between .65 and .75 eight in ten were right on 
 _CLEARLY: Final = 0.1  # a table that leaves the same words open must be named this much closer to be the one meant
 _SURE_OF_WORK: Final = 0.09  # more than that for a count or a sum: nobody sees at a glance that it is wrong
 _MOST_QUESTION: Final = 200
+NEAREST: Final = "；下面是最接近的行"  # what a reason ends in, where there are such rows
 _MOST_SHOWN: Final = 20
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
@@ -51,12 +52,17 @@ def answer_from_tables(
     certain = [each for each in tried if each.answer.sure]
     if not certain:
         answers = [each.answer for each in tried]
-        return max(answers, key=lambda each: (each.confidence, bool(each.rows)), default=_declined("没有可查的表格"))
+        nearest = max(answers, key=_nearness, default=None)
+        return nearest or _declined("没有可查的表格")
     best = [each for each in certain if not any(_explains_more(other, each) for other in certain)]
     first = max((each.answer for each in best), key=lambda each: each.confidence)
     if any(_is_rival(each.answer, first) for each in best):
         return _declined("不止一张表能回答，而答案不同", first.table, first.rows, first.confidence)
     return first
+
+
+def _nearness(answer: TableAnswer) -> tuple[bool, float, bool]:
+    return answer.understood, answer.confidence, bool(answer.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +93,16 @@ def _try(asked: Asked, table: AskedTable, sure: float) -> _Tried:
 def _answer(asked: Asked, sheet: Sheet, read: Understood, sure: float) -> TableAnswer:
     plan = read.plan
     confidence, doubt = _confidence(asked, sheet, read)
+    clear = confidence >= (sure if plan.operation == "lookup" else sure + _SURE_OF_WORK)
     try:
         outcome = run(plan, sheet)
     except Unanswerable as reason:
-        return _declined(str(reason), sheet.id, plan.rows or (), confidence * 0.5)
+        return replace(_declined(str(reason), sheet.id, plan.rows or (), confidence * 0.5), understood=clear)
     reading = _reading(sheet, plan)
     if wrong := _refusal(asked, sheet, read, outcome):
-        return replace(_declined(wrong, sheet.id, outcome.rows[:10], 0.2), reading=reading)
-    if confidence < (sure if plan.operation == "lookup" else sure + _SURE_OF_WORK):
+        empty = clear and bool(broken(read, outcome))
+        return replace(_declined(wrong, sheet.id, outcome.rows[:10], 0.2), reading=reading, understood=empty)
+    if not clear:
         return replace(_declined(doubt, sheet.id, outcome.rows[:10], confidence), reading=reading)
     cells = tuple(CitedCell(sheet.id, row, column) for row, column in outcome.cells)
     text = _text(outcome)
@@ -154,7 +162,7 @@ def _denies(text: str, explained: int) -> bool:
 
 
 def _declined(reason: str, table: str = "", rows: Sequence[int] = (), confidence: float = 0.0) -> TableAnswer:
-    hint = "；下面是最接近的行" if rows else ""
+    hint = NEAREST if rows else ""
     return TableAnswer(False, "", "", table=table, rows=tuple(rows), confidence=confidence, reason=f"{reason}{hint}")
 
 

@@ -39,8 +39,8 @@ _ERROR: Final = re.compile(r"#(?:N/A|DIV/0!|VALUE!|REF!|NAME\?|NUM!|NULL!|SPILL!
 def misfit(asked: Asked, sheet: Sheet, read: Understood, outcome: Outcome, open_: int) -> str:
     """Why the outcome is not the kind of answer that the question wants; empty if it is. ``open_`` are the characters
     of the question that nothing explains."""
-    if broken := _broken(read, outcome):
-        return broken
+    if wrong := broken(read, outcome):
+        return wrong
     if _free(_WHY, asked.text, read.explained) and not _names(_REASON, sheet, read, outcome):
         return "问的是为什么，表里没有原因"
     if _asks_whether(asked.text, read.explained) and not all(_TRUTH.fullmatch(plain(text)) for text in outcome.shown):
@@ -60,7 +60,7 @@ def misfit(asked: Asked, sheet: Sheet, read: Understood, outcome: Outcome, open_
     return ""
 
 
-def _broken(read: Understood, outcome: Outcome) -> str:
+def broken(read: Understood, outcome: Outcome) -> str:
     """What Excel writes where it has no value answers nothing; in a list it stands for itself, beside the others."""
     formula = next((text for text in outcome.shown if UNSOLVED.fullmatch(text)), None)
     if formula is not None:

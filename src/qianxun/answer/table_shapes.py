@@ -46,6 +46,7 @@ class TableAnswer:
     table: str = ""
     rows: tuple[int, ...] = ()
     reason: str = ""  # why it declined
+    understood: bool = False  # it declined although the question is clear: what the cells hold gives no answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,13 @@ def show_answer(console: Console, answer: Answer) -> None:
     print_folded(console, shown_text(answer.answer), 0)
 
 
+def show_reason(console: Console, answer: Answer) -> None:
+    """Why there is no answer, where it does not say so itself."""
+    if answer.reason and "：" + answer.reason not in answer.answer:
+        told = say(f"原因：{answer.reason}", f"Reason: {answer.reason}")
+        print_folded(console, Text(shown_text(told).plain, style="dim"), 0)
+
+
 def show_sources(console: Console, answer: Answer) -> None:
     """The numbered sources: the document, the place in it, and the words that bear the answer out."""
     if not answer.sources:

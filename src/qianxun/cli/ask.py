@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from qianxun.cli.answer_view import show_answer, show_end, show_sources, show_trace, shown_text
+from qianxun.cli.answer_view import show_answer, show_end, show_reason, show_sources, show_trace, shown_text
 from qianxun.cli.drawing import show_degraded
 from qianxun.cli.explain import command_for
 from qianxun.cli.narrowing import DocOption, ProjectOption, TagOption, TypeOption, UserOption, filter_of
@@ -175,6 +175,7 @@ def _show_event(console: Console, event: AnswerEvent) -> None:
 
 
 def _show_rest(console: Console, request: Request, answer: Answer, advice: str) -> None:
+    show_reason(console, answer)
     show_sources(console, answer)
     if advice:
         console.print(advice, markup=False, soft_wrap=True)

@@ -19,7 +19,7 @@ from qianxun.answer_types import Answer, AnswerEvent, Done, Failed, QueryMode, T
 from qianxun.errors import RecallFailed
 from qianxun.graph_types import NO_CONTEXT
 from qianxun.pipelines.analysis import analysed
-from qianxun.pipelines.answer_state import AnswerState, Step, check_mode, sendable, turns_of
+from qianxun.pipelines.answer_state import AnswerState, Step, TableLack, TableReply, check_mode, sendable, turns_of
 from qianxun.pipelines.answering import Answering, merged
 from qianxun.pipelines.asking import QUERY_LIMIT, check_text
 from qianxun.pipelines.attached import with_attached
@@ -127,7 +127,7 @@ async def retrieve(answering: Answering, state: AnswerState) -> AnswerState:
     """What the base has to this wording, beside what earlier ones found; and what its tables say exactly."""
     started = time.perf_counter()
     recall = await _searched(answering, state)
-    table, failed = (None, ()) if state.asked else await table_reply(answering, state, state.wording)
+    told, failed = (None, ()) if state.asked else await table_reply(answering, state, state.wording)
     found = merged(state.found, recall.found, answering.options.top_k)
     said = {"query": state.wording, "mode": state.used_mode, "found": len(recall.found), "kept": len(found)}
     state = replace(
@@ -136,7 +136,8 @@ async def retrieve(answering: Answering, state: AnswerState) -> AnswerState:
         has_new={each.chunk.key for each in found} != {each.chunk.key for each in state.found},
         graph=recall.context if not state.asked else state.graph,
         tie=recall.tie if not state.asked else state.tie,
-        table=table or state.table,
+        table=told if isinstance(told, TableReply) else state.table,
+        lack=told if isinstance(told, TableLack) else state.lack,
         asked=(*state.asked, state.wording),
         generation=state.generation or recall.generation,
         steps=(*state.steps, *recall.steps),
@@ -207,6 +208,7 @@ async def still_there(answering: Answering, state: AnswerState) -> AnswerState:
         graph=NO_CONTEXT,
         tie=None,
         table=None,
+        lack=None,
         grade=None,
         draft=None,
         answer=None,

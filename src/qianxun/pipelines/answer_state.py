@@ -11,7 +11,7 @@ from qianxun.answer_types import QUERY_MODES, Answer, Passage, QueryMode, TraceS
 from qianxun.errors import BadQuery
 from qianxun.graph_types import NO_CONTEXT, AskedTie, GraphContext
 from qianxun.pipelines.layered import Cited
-from qianxun.types import Degraded, Found, StepTime
+from qianxun.types import Chunk, Degraded, Found, StepTime
 
 QuestionKind: TypeAlias = Literal[
     "greeting", "definition", "fact", "list", "comparison", "multi_hop", "summary", "count"
@@ -78,6 +78,14 @@ class TableReply:
 
 
 @dataclass(frozen=True, slots=True)
+class TableLack:
+    """Why the cells that a question asks for give no answer: an error, a formula without its result."""
+
+    reason: str
+    held: tuple[Chunk, ...]  # in which these cells stand
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerState:
     """Each step gives the same value with what it found out; nothing in it is ever changed in place."""
 
@@ -94,6 +102,7 @@ class AnswerState:
     graph: GraphContext = NO_CONTEXT
     tie: AskedTie | None = None  # that the question asks for
     table: TableReply | None = None
+    lack: TableLack | None = None
     grade: Grade | None = None
     draft: Answer | None = None  # in the sources' own sentences, where these are enough
     answer: Answer | None = None
@@ -121,8 +130,13 @@ class AnswerState:
     @property
     def rests_on(self) -> frozenset[int]:
         """The keys of all chunks that something of it comes from."""
-        tables = self.table.chunks if self.table else ()
-        return self.shown | frozenset((*(each.chunk.key for each in self.found), *tables))
+        return self.shown | frozenset((*(each.chunk.key for each in self.found), *self._of_tables))
+
+    @property
+    def _of_tables(self) -> tuple[int, ...]:
+        """The keys of the chunks of the table that answers, or says why it cannot."""
+        lacking = tuple(each.key for each in self.lack.held) if self.lack else ()
+        return (*self.table.chunks, *lacking) if self.table else lacking
 
     @property
     def shown(self) -> frozenset[int]:
@@ -137,8 +151,7 @@ class AnswerState:
         if self.answer is None:
             return frozenset()
         cited = {source.chunk_id for source in self.answer.sources}
-        tables = self.table.chunks if self.table else ()
-        return frozenset((*(each.chunk.key for each in self.found if each.chunk.chunk_id in cited), *tables))
+        return frozenset((*(each.chunk.key for each in self.found if each.chunk.chunk_id in cited), *self._of_tables))
 
     @property
     def refinements(self) -> int:

@@ -15,7 +15,7 @@ from qianxun.answer.plain_text import quotable
 from qianxun.answer.written import Written
 from qianxun.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, SourcesFound
 from qianxun.errors import ModelError
-from qianxun.pipelines.answer_state import AnswerState, TableReply
+from qianxun.pipelines.answer_state import AnswerState, TableLack, TableReply
 from qianxun.pipelines.answering import Answering, context_of
 from qianxun.pipelines.base import OpenBase, in_model_thread
 from qianxun.pipelines.model_step import stoppable, writer
@@ -113,10 +113,20 @@ class Writing:
             return Answer(said, form="direct")
         if is_overview(state):
             return overview(state)
+        if state.lack is not None and self._says_no_more(state.lack):
+            return declined(state.question, state.lack.reason)
         # Whoever graded by rules has read as closely as whoever would write by rules.
         if state.grade is not None and not state.grade.is_enough:
             return declined(state.question)
         return state.draft
+
+    def _says_no_more(self, lack: TableLack) -> bool:
+        """Whether there is nothing but the table whose cells give no answer: its row, quoted, is none either."""
+        draft, grade = self.state.draft, self.state.grade
+        if draft is None:
+            return grade is None or not grade.is_enough
+        cells = {each.chunk_id for each in lack.held}
+        return all(each.chunk_id in cells for each in draft.sources)
 
     def _written(self) -> Answer:
         question, history = self.state.question, _messages(self.state)
@@ -143,7 +153,14 @@ class Writing:
         return replace(event, answer=self._told(event.answer)) if isinstance(event, Done | Failed) else event
 
     def _told(self, answer: Answer) -> Answer:
-        return replace(answer, degraded=(*self.degraded, *answer.degraded))
+        answer = replace(answer, degraded=(*self.degraded, *answer.degraded))
+        return replace(answer, reason=self._why()) if answer.is_declined and not answer.reason else answer
+
+    def _why(self) -> str:
+        """Why the sources do not answer."""
+        if self.state.lack is not None:
+            return self.state.lack.reason
+        return self.state.grade.reason if self.state.grade else ""
 
 
 async def writing_of(answering: Answering, state: AnswerState) -> Writing:

@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Final
 
 from qianxun.answer.assemble import passage
+from qianxun.answer.table_answer import NEAREST
 from qianxun.answer.table_shapes import TableAnswer
 from qianxun.answer_types import Passage
 from qianxun.errors import QianxunError
-from qianxun.pipelines.answer_state import AnswerState, TableReply
+from qianxun.pipelines.answer_state import AnswerState, TableLack, TableReply
 from qianxun.pipelines.answering import Answering
 from qianxun.pipelines.base import OpenBase, read
 from qianxun.pipelines.layered import LayeredRecall, LayeredResult
@@ -25,8 +26,9 @@ _TABLED: Final = ("mix",)  # modes that look in every way there is
 
 async def table_reply(
     answering: Answering, state: AnswerState, query: str
-) -> tuple[TableReply | None, tuple[Degraded, ...]]:
-    """What the base's tables say to a question without a doubt; None where there are none, or they leave a doubt."""
+) -> tuple[TableReply | TableLack | None, tuple[Degraded, ...]]:
+    """What the base's tables say to a question without a doubt, or why their cells cannot; None where there are none,
+    or they leave a doubt."""
     if answering.tables is None or state.used_mode not in _TABLED:
         return None, ()
     if not await read(answering.base, tables.are_there):
@@ -35,12 +37,14 @@ async def table_reply(
         recall = await answering.tables(query)
     except QianxunError as error:  # the prose may still answer
         return None, (Degraded("tables", str(error)),)
-    answer = recall.answer
-    if answer is None or not answer.sure:
-        return None, ()
+    answer, late = recall.answer, tuple(each for each in recall.degraded if each.part == "answer")
+    if answer is None or not (answer.sure or answer.understood):
+        return None, late
     held = await asyncio.to_thread(_cited_chunks, answering.base, recall)
     if not held:
         return None, ()
+    if not answer.sure:
+        return TableLack(answer.reason.removesuffix(NEAREST), tuple(each.chunk for each in held)), ()
     keys = tuple(each.chunk.key for each in held)
     return TableReply(answer.text, answer.reading, recall.cited, _passages(held, answer), keys), ()
 
@@ -51,7 +55,8 @@ def _cited_chunks(base: OpenBase, recall: LayeredRecall) -> tuple[Found, ...]:
     result = next((each for each in recall.results if each.table and answer and each.table.id == answer.table), None)
     if answer is None or result is None:
         return ()
-    cited = sorted({cell.row for cell in answer.cells if cell.row >= 0})
+    named = (cell.row for cell in answer.cells) if answer.sure else answer.rows
+    cited = sorted({row for row in named if row >= 0})
     held = _chunks(base, result, cited)[:MOST_PASSAGES]
     return tuple(Found(chunk, result.score, "table", {}) for chunk in held)
 

@@ -73,6 +73,7 @@ def written_answer(knowledge_base: int, answer: Answer) -> dict[str, Any]:
         "graph": _written_context(answer.context),
         "time_cost_ms": round(answer.seconds * 1000),
         "seconds": answer.seconds,
+        "reason": answer.reason,
     }
 
 
@@ -91,6 +92,7 @@ def read_answer(data: Mapping[str, Any]) -> Answer:
         context=_read_context(data["graph"]),
         trace_id=data["trace_id"],
         seconds=data["seconds"],
+        reason=data.get("reason", ""),  # an older service does not say
     )
 
 

@@ -195,6 +195,7 @@ def _written_answer(recall: LayeredRecall) -> dict[str, Any] | None:
         "rows": list(answer.rows[:MOST_CITED]),
         "rows_total": len(answer.rows),
         "reason": answer.reason,
+        "understood": answer.understood,
     }
 
 
@@ -210,6 +211,7 @@ def _read_answer(data: Mapping[str, Any]) -> TableAnswer:
         table=data["table"],
         rows=tuple(data["rows"]),
         reason=data["reason"],
+        understood=data.get("understood", False),  # an older service does not say
     )
 
 

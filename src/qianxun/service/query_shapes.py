@@ -245,3 +245,6 @@ class Answered(BaseModel):
     graph: GraphTold
     time_cost_ms: int = Field(examples=[850])
     seconds: float
+    reason: str = Field(
+        default="", description="没有答案（declined）的原因，知道时才有", examples=["资料没有讲到：腾讯"]
+    )

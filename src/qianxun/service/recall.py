@@ -132,6 +132,7 @@ class AnswerTold(BaseModel):
     rows: list[int] = Field(description=f"涉及的行，最多 {MOST_CITED} 行")
     rows_total: int
     reason: str = Field(description="没有把握的原因")
+    understood: bool = Field(default=False, description="问题读懂了，只是单元格里没有答案（错误值、没有结果的公式……）")
 
 
 class TextsTold(BaseModel):
