@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import shlex
+from io import StringIO
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 
 from qianxun.cli.drawing import bar
-from qianxun.cli.explain import STEPS
+from qianxun.cli.explain import STEPS, show_hit
 from qianxun.service.metrics import STAGES, TOTAL
+from qianxun.types import ArmScore, Attributes, Chunk, Found
 from tests.cli.conftest import Run
 from tests.shared import MODELS, needs_model
 
@@ -115,6 +118,22 @@ def test_an_explanation_tells_arms_sum_tier_words_and_times(handbook: Run) -> No
     assert chunk["chunk_id"] in shown
     assert shown.startswith("搜索 出差住宿发票\n用时 ")
     assert figures["score"] == chunk["score"] == pytest.approx(figures["fused"])
+
+
+def test_a_fuzzy_result_says_what_it_lacks_to_be_strict(handbook: Run) -> None:
+    shown = handbook(
+        "search", "出差住宿发票的火星基地驻留补贴和月球加班工资", "--kb", "手册", "-k", "1", "--explain"
+    ).out
+    assert "不算严格：命中的词未过半" in "".join(shown.split())
+    assert "不算严格" not in handbook("search", "出差住宿发票", "--kb", "手册", "-k", "1", "--explain").out
+
+
+def test_a_high_score_of_words_is_no_strict_result_where_the_meaning_is_far() -> None:
+    chunk = Chunk(1, "c_1_a_0", "a", "手册.md", 0, "住院报销。", 0, 5, "text", (), None, 1, Attributes("a"))
+    found = Found(chunk, 1.0, "hybrid", {"vector": ArmScore(1, 0.65, 0.542)}, "fuzzy", ("住院",), 1.0)
+    shown = StringIO()
+    show_hit(Console(width=200, file=shown), found, None)
+    assert "模糊，命中 住院（占问题的 100%）；不算严格：语义相似 0.542，未过 0.7\n" in shown.getvalue()
 
 
 def test_what_was_searched_for_names_the_correction(handbook: Run) -> None:

@@ -71,7 +71,7 @@ def show_hit(console: Console, hit: Found, figures: Sum | None) -> None:
     _bars(console, hit.arms, hit.rerank)
     if figures is not None:
         labelled(console, say("得分", "score"), formula(figures))
-    labelled(console, say("层级", "tier"), _tier(hit.tier, hit.matched, hit.coverage))
+    labelled(console, say("层级", "tier"), _tier(hit.tier, hit.matched, hit.coverage, _similarity(hit.arms)))
 
 
 def _bars(console: Console, arms: Mapping[str, ArmScore], rerank: float | None) -> None:
@@ -103,12 +103,34 @@ def formula(figures: Sum) -> str:
     return "\n".join(lines)
 
 
-def _tier(tier: str | None, matched: Sequence[str], coverage: float) -> str:
+def _tier(tier: str | None, matched: Sequence[str], coverage: float, similarity: float | None) -> str:
     told = named(TIERS, tier) if tier else say("没有一层接纳", "let in by none")
     if not matched:
-        return told + say("，没有共同的词", ", no word in common")
-    words = say("、", ", ").join(matched)
-    return told + say(f"，命中 {words}（占问题的 {coverage:.0%}）", f", matches {words} ({coverage:.0%} of the query)")
+        told += say("，没有共同的词", ", no word in common")
+    else:
+        words = say("、", ", ").join(matched)
+        told += say(f"，命中 {words}（占问题的 {coverage:.0%}）", f", matches {words} ({coverage:.0%} of the query)")
+    return told + (_short_of_strict(similarity, coverage) if tier == "fuzzy" else "")
+
+
+def _short_of_strict(similarity: float | None, coverage: float) -> str:
+    """Why a result is fuzzy, however high its score: that is of meaning and words together, the tier asks for both."""
+    from qianxun.rank.tiers import COVERED, STRICT
+
+    lacking = []
+    if similarity is not None and similarity <= STRICT:
+        lacking.append(
+            say(f"语义相似 {similarity:.3f}，未过 {STRICT:g}", f"similarity {similarity:.3f} is not above {STRICT:g}")
+        )
+    if coverage <= COVERED:
+        lacking.append(say("命中的词未过半", "no more than half of the query matched"))
+    reason = say("，", ", ").join(lacking)
+    return say(f"；不算严格：{reason}", f"; not strict: {reason}") if lacking else ""
+
+
+def _similarity(arms: Mapping[str, ArmScore]) -> float | None:
+    """As the tier has it: the best of the arms that go by meaning; None where none took part."""
+    return max((by.score for arm, by in arms.items() if arm in ("vector", "qa")), default=None)
 
 
 # ── why ──────────────────────────────────────────────────────────────────────────────────────────
@@ -126,7 +148,7 @@ def show_why(console: Console, why: Explanation, command: str) -> None:
     if why.sum is not None:
         labelled(console, say("得分", "score"), formula(why.sum))
     if why.tier is not None or why.matched:
-        labelled(console, say("层级", "tier"), _tier(why.tier, why.matched, why.coverage))
+        labelled(console, say("层级", "tier"), _tier(why.tier, why.matched, why.coverage, why.similarity))
     if command:
         told = say("→ 这样会返回它：", "→ This returns it: ") + _changes(why)
         print_folded(console, Text(told), 2, hanging=2)
