@@ -88,13 +88,13 @@ def test_units_stand_above_a_column_and_numbers_may_count_the_rows() -> None:
 
 def test_sentences_in_a_cell_are_no_sentences_of_their_own() -> None:
     answer = answered(f"{HEAD}| 门诊 | 报销60%。不限次数。 | [1] |")
-    assert answer.answer == f"{HEAD}| 门诊 | 报销60%。不限次数。 |[1]  |"
+    assert answer.answer == f"{HEAD}| 门诊 | 报销60%。不限次数。 |[1] |"
 
 
 @pytest.mark.parametrize("lead", ["主要包括[1]：", "**主要包括**：[1]", "分为两类[1]。具体如下："])
 def test_an_item_rests_on_the_line_that_leads_on_to_its_list(lead: str) -> None:
-    answer = answered(f"{lead}\n- 门诊：60%\n- 急诊：75%\n\n1. 住院：85%\n门诊也是61%")
-    assert "- 门诊：60%[1]\n" in answer.answer
+    answer = answered(f"{lead}\n- 门诊：60%\n  即60%\n- 急诊：75%\n\n1. 住院：85%\n门诊也是61%")
+    assert "- 门诊：60%[1]\n  即60%[1]\n" in answer.answer
     assert answer.answer.endswith("1. 住院：85%[1]")
     assert "75%" not in answer.answer
 

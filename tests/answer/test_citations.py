@@ -58,6 +58,14 @@ def test_a_mark_before_a_line_belongs_to_it_and_one_on_a_line_of_its_own_to_the_
     assert all(_read([LISTED[:at], LISTED[at:]]) == _read([LISTED]) for at in range(len(LISTED)))
 
 
+def test_a_mark_leaves_no_gap() -> None:
+    text = "[1] 收入为5亿元 [1]。 [2] 净利润 [2] 为 [1] [2]\n  - [1] 甲 [2] ，乙 [1]\n　[2] 丙 [1]"
+    said, ended = _read([text])
+    assert [each.text for each in ended] == ["收入为5亿元。", "净利润 为", "- 甲，乙", "丙"]
+    assert [each.space for each in ended] == [" ", "\n  ", "\n　", ""]
+    assert all(_read([text[:at], text[at:]]) == (said, ended) for at in range(len(text)))
+
+
 def test_a_mark_of_nothing_given_is_flagged_and_not_said() -> None:
     said, ended = _read([REPLY])
     assert [flag.kind for flag in ended[1].flags] == ["unknown_citation"]

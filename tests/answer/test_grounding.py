@@ -49,6 +49,10 @@ def _wrong(sentence: str, *texts: str, asked: str = "") -> list[str]:
         ("The revenue was $5 million in 2018.", "Revenue of 5 million dollars in 2018"),
         ("版本1.2.3。", "1.2.3版已发布。"),
         ("三分之一的人。", "1/3的人，即三分之一。"),
+        (r"比例为 $60\%$。", "比例为60%。"),
+        (r"每次 $5\sim10$ mg，体温 $38.5^{\circ}\text{C}$。", "每次5～10毫克，体温38.5℃。"),
+        (r"共 \(1{,}361\,\text{万元}\)。", "共1361万元。"),
+        ("比例为60%。", r"比例为 \(60\%\)。"),
     ],
 )
 def test_a_right_figure_is_let_through(sentence: str, text: str) -> None:
@@ -58,6 +62,7 @@ def test_a_right_figure_is_let_through(sentence: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("sentence", "text", "wrong"),
     [
+        (r"比例为 $61\%$。", "比例为60%。", "61%"),
         ("增长6%。", "增长5%，共6家。", "6%"),
         ("收入5亿美元。", "收入5亿元。", "5亿美元"),
         ("每次5克。", "每次5毫克。", "5克"),

@@ -18,6 +18,7 @@ _RULE: Final = re.compile(r"[\s|:\-]*-[\s|:\-]*")
 _ITEM: Final = re.compile(r"\s*(?:[-*+•·]\s|\d{1,2}[.、)）]|[（(]\d{1,2}[）)]|[①-⑳])")
 _LEADS_ON: Final = re.compile(r"[：:]\W*\Z")
 _HEADED_UNIT: Final = re.compile(r"[（(]\s*(?:单位[:：]?\s*)?([^（()）]{1,8})[)）]\s*\Z")
+_INDENTS: Final = (" ", "\t", "\u3000")
 _BARE_NUMBER: Final = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:\s*[-–~～至]\s*\d[\d,]*(?:\.\d+)?)?")
 
 
@@ -58,7 +59,7 @@ class BlockReader:
         self._line: list[int] = []  # what the line cites so far
         self._led_by: tuple[int, ...] = ()  # what the line before cites
         self._listed: tuple[int, ...] = ()  # what the line that leads on to this list cites
-        self._begins_line = True
+        self._begins_line, self._is_indented = True, False
         self._sentence = ""
 
     def feed(self, reading: Reading) -> Iterator[Block]:
@@ -88,7 +89,7 @@ class BlockReader:
             self._behind.append(Said(sentence))
         if is_row(ended.text):
             self._rows.append(_without_bar(ended))
-            self._begins_line = True
+            self._begins_line, self._is_indented = True, False
             if "\n\n" in ended.space and self._cited():
                 yield from self._released()
             return
@@ -98,11 +99,11 @@ class BlockReader:
     def _of_list(self, ended: Ended) -> Block:
         if self._begins_line:
             self._line.clear()
-            if not _ITEM.match(ended.text) and not ended.text[:1].isspace():
+            if not _ITEM.match(ended.text) and not self._is_indented:
                 self._listed = ()
         listed = self._listed
         self._line.extend(ended.numbers)
-        self._begins_line = "\n" in ended.space
+        self._begins_line, self._is_indented = "\n" in ended.space, ended.space[-1:] in _INDENTS
         if self._begins_line:
             self._led_by = tuple(self._line)
             if _LEADS_ON.search(ended.text):

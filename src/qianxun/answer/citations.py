@@ -20,6 +20,8 @@ _ENDING: Final = re.compile(
 """Where a sentence may be over; a semicolon ends none: what is cited behind it stands for what is before it, too."""
 _LAST: Final = frozenset("。！？!?｡….」』”’）】〕》〉\"')")
 _GOES_ON: Final = frozenset("，、。！？!?｡…；;」』”’）】〕》〉")
+_CLOSES_UP: Final = _GOES_ON | frozenset(",.:：)\n")
+_SPACES: Final = " \t\u3000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,56 @@ class Ended:
 Reading: TypeAlias = Said | Ended
 
 
+class _Gaps:
+    """Closes the gaps that marks leave: no space is left before a stop, at the head of a line, nor two in a row."""
+
+    def __init__(self) -> None:
+        self._gap = ""  # space that may stand before a mark
+        self._after = ""  # space behind it
+        self._last = "\n"  # before both
+        self._is_marked = False
+
+    def closed(self, atom: Atom) -> Iterator[Atom]:
+        if isinstance(atom, Mark):
+            self._is_marked = True
+            yield atom
+        elif isinstance(atom, Words):
+            yield from self._words(atom.text)
+        else:
+            if LINK_START.match(atom.written):  # something is shown in its place
+                yield Words(self._joint(LINK_TAKEN_OUT[0]))
+                self._gap, self._after, self._is_marked, self._last = "", "", False, LINK_TAKEN_OUT[-1]
+            yield atom
+
+    def close(self) -> Iterator[Atom]:
+        if self._gap and not self._is_marked:
+            yield Words(self._gap)
+
+    def _words(self, text: str) -> Iterator[Atom]:
+        told = text.lstrip(_SPACES)
+        space = text[: len(text) - len(told)]
+        if self._is_marked:
+            self._after += space
+        else:
+            self._gap += space
+        if not told:
+            return
+        kept = told.rstrip(_SPACES)
+        yield Words(self._joint(told[0]) + kept)
+        self._gap, self._after, self._is_marked, self._last = told[len(kept) :], "", False, kept[-1]
+
+    def _joint(self, following: str) -> str:
+        if not self._is_marked or self._last == "\n":
+            return self._gap
+        return "" if following in _CLOSES_UP else (self._gap + self._after)[:1]
+
+
 class CitationReader:
     """Reads a reply in pieces, cut anywhere: what it gives does not depend on where, but for how `Said` is cut."""
 
     def __init__(self, given: Collection[int]) -> None:
         self._given = frozenset(given)
-        self._reader = TextReader()
+        self._reader, self._gaps = TextReader(), _Gaps()
         self._leading: list[Mark] = []  # that a line begins with: of what follows on it, or else of the line before
         self._begin()
 
@@ -58,11 +104,15 @@ class CitationReader:
 
     def feed(self, piece: str) -> Iterator[Reading]:
         for atom in self._reader.feed(piece):
-            yield from self._take(atom)
+            for each in self._gaps.closed(atom):
+                yield from self._take(each)
 
     def close(self) -> Iterator[Reading]:
         for atom in self._reader.close():
-            yield from self._take(atom)
+            for each in self._gaps.closed(atom):
+                yield from self._take(each)
+        for each in self._gaps.close():
+            yield from self._take(each)
         self._cite_leading()
         yield from self._end()
 

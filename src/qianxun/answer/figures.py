@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, TypeAlias
 
+from qianxun.answer.math_text import without_formulas
 from qianxun.answer.quantity import han_number
 from qianxun.chinese import fold
 
@@ -160,7 +161,7 @@ def figures(text: str) -> list[Figure]:
 
 def prepared(text: str) -> str:
     """Folded, with what is no figure blanked out."""
-    folded = fold(text).replace("％", "%")
+    folded = fold(without_formulas(text)).replace("％", "%")
     for pattern in (_LIST_MARK, _ORDINAL_MARK, _PLAIN_WORDS):
         folded = pattern.sub(lambda found: "\n" * len(found.group()), folded)
     return folded

@@ -14,10 +14,12 @@ from qianxun.answer.blocks import Block, BlockReader, Item, Table
 from qianxun.answer.citations import CitationReader, Ended, Reading, Said
 from qianxun.answer.extractive import Quoted, extract, extract_each
 from qianxun.answer.given import Given, as_context
+from qianxun.answer.model_marks import model_marks
 from qianxun.answer.named_marks import named_marks
 from qianxun.answer.plain_text import quotable
 from qianxun.answer.prompt import NOT_FOUND, answer_messages, direct_messages
 from qianxun.answer.sentence_check import Judged, declines, judge
+from qianxun.answer.special_tokens import without_special_tokens
 from qianxun.answer.sufficiency import Sufficiency, enough, read, sufficiency
 from qianxun.answer.written import Written, marks, source_of
 from qianxun.answer_types import (
@@ -229,6 +231,7 @@ class _Draft:
         self._passages = given.passages
         self._given = frozenset(each.number for each in given.passages)
         self._query = query
+        self._spoken_of = "\n".join((query, *(each.text for each in given.passages)))
         self._is_direct = is_direct
         self._reader, self._blocks = CitationReader(self._given), BlockReader()
         self._shown = Written()
@@ -240,7 +243,8 @@ class _Draft:
         """What is to be shown, piece by piece. A model that fails in the midst is told after what came before it."""
         left = LONGEST_REPLY
         try:
-            for piece in told_apart(named_marks(spoken(pieces), self._given)):
+            said = spoken(without_special_tokens(pieces, self._spoken_of))
+            for piece in told_apart(named_marks(model_marks(said, self._given), self._given)):
                 if piece is Unsaid.BEFORE:
                     yield from self._unsaid()
                     left = LONGEST_REPLY

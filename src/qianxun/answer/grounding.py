@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Final
 
 from qianxun.answer.figures import Code, Day, Figure, Number, Share, figures, same_amount
+from qianxun.answer.math_text import without_formulas
 from qianxun.answer.misplaced import Occurrence, misplaced, occurrences
 from qianxun.chinese import fold
 
@@ -36,7 +37,7 @@ class Evidence:
 
     @cached_property
     def plain(self) -> str:
-        return re.sub(r"[\s,，]", "", fold(self.text).replace("％", "%"))
+        return re.sub(r"[\s,，]", "", fold(without_formulas(self.text)).replace("％", "%"))
 
     @cached_property
     def figures(self) -> Sequence[Figure]:
