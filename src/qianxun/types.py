@@ -555,6 +555,7 @@ class IndexStamp:
     model: str  # "" without a model
     dimension: int  # 0 without a model
     analysis: str  # version of the text analysis
+    origin: str = ""  # the base of whose records it was made (`KnowledgeBase.identity`); "" where that is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -578,6 +579,7 @@ class KnowledgeBase:
     config: Mapping[str, Any] = field(default_factory=dict)
     created_at: str = ""
     tenant: str = "local"
+    identity: str = ""  # what no other base is called, of whatever folder or tenant
 
 
 # ── what goes into the records ───────────────────────────────────────────────────────────────────

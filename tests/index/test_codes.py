@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -120,7 +121,31 @@ def test_a_base_that_outgrows_its_centres_gets_new_ones(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_an_index_of_the_layout_before_this_one_is_refused(tmp_path: Path) -> None:
+def test_an_index_that_does_not_say_of_whose_records_it_is_says_so_from_its_next_change_on(tmp_path: Path) -> None:
+    async def story() -> None:
+        backend = create(tmp_path)
+        index = await backend.build(1, STAMP)
+        await backend.switch(1, index)
+        await index.close()
+        [path] = files(tmp_path, STATE)
+        former = json.loads(unsealed(path)) | {"format": 3}
+        del former["stamp"]["origin"]
+        path.write_bytes(sealed(json.dumps(former)))
+        own, foreign = replace(STAMP, origin="kb1-甲"), replace(STAMP, origin="kb1-乙")
+        index = await backend.open(1, own)
+        await index.apply(IndexBatch(1, (), (IndexEntry(1, 1, "词", "", unit(1), Attributes("甲")),)))
+        await index.close()
+        with pytest.raises(IndexUnusable, match="别的知识库"):
+            await backend.open(1, foreign)
+        for stamp in (STAMP, own):
+            index = await backend.open(1, stamp)
+            assert index.stamp == own
+            await index.close()
+
+    asyncio.run(story())
+
+
+def test_an_index_of_a_much_older_layout_is_refused(tmp_path: Path) -> None:
     async def story() -> None:
         backend = create(tmp_path)
         index = await backend.build(1, STAMP)

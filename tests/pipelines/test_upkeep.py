@@ -160,12 +160,17 @@ def test_a_model_of_another_dimension_under_the_same_name_is_said_aloud_and_mend
     asyncio.run(story())
 
 
-def test_an_index_of_other_records_does_not_mislead(tmp_path: Path) -> None:
-    """As long as these, with the same keys: a library restored into the folder of another."""
+@pytest.mark.parametrize(("model", "is_copy"), [("none", False), ("fake-64", False), ("fake-64", True)])
+def test_an_index_of_other_records_does_not_mislead(model: str, is_copy: bool, tmp_path: Path) -> None:
+    """As long as these, with the same keys: a library restored into the folder of another, or of one that both began
+    with and that went on otherwise there."""
 
     async def story() -> None:
-        for name, text in (("甲", "住院起付标准一千元"), ("乙", "门诊挂号费二十元")):
-            async with opened(tmp_path / name) as (engine, kb):
+        if is_copy:
+            await fill(tmp_path / "甲")
+            shutil.copytree(tmp_path / "甲", tmp_path / "乙")
+        for name, text in (("甲", "起付标准一千元"), ("乙", "挂号费二十元")):
+            async with opened(tmp_path / name, model=model) as (engine, kb):
                 await engine.add_documents(kb, [doc(name, text)])
         shutil.copy(tmp_path / "乙" / "qianxun.db", tmp_path / "甲" / "qianxun.db")
         async with opened(tmp_path / "甲") as (engine, kb):

@@ -170,4 +170,9 @@ def _index(root: Path, about: KnowledgeBase) -> tuple[str, str]:
         return "foreign", say(
             "索引属于另一个模型，下次打开时自动重建", "built by another model; rebuilt on next opening"
         )
+    if state.stamp.origin not in ("", about.identity):
+        return "foreign", say(
+            "索引由别的知识库的记录建成，下次打开时自动重建",
+            "built of another base's records; rebuilt on next opening",
+        )
     return "ready", ""

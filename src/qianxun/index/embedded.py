@@ -421,6 +421,8 @@ class EmbeddedBackend:
         current = folder / Path(unsealed(folder / CURRENT)).name
         state = load_state(current)
         require_stamp(state.stamp, stamp)
+        # One that did not say of whose records it is says so from its next change on.
+        state = replace(state, stamp=replace(stamp, origin=stamp.origin or state.stamp.origin))
         index = EmbeddedIndex(current, state, self._options)
         self._remove_builds(folder, current)
         return index

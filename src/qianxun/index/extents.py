@@ -18,7 +18,8 @@ from typing import Any
 from qianxun.errors import IndexUnusable
 from qianxun.types import IndexStamp
 
-FORMAT = 3
+FORMAT = 4
+READABLE = (3, FORMAT)  # the former does not say of whose records it is
 STATE = "state"
 REBUILD = "请运行 qianxun rebuild，从记录重建索引"
 
@@ -68,6 +69,8 @@ def require_stamp(held: IndexStamp, wanted: IndexStamp) -> None:
     ]
     if differing:
         raise IndexUnusable(f"索引由另一套设置建成：{'；'.join(differing)}", hint=REBUILD)
+    if held.origin and wanted.origin and held.origin != wanted.origin:
+        raise unusable("由别的知识库的记录建成")
 
 
 def append(path: Path, extent: Extent, data: bytes | memoryview) -> Extent:
@@ -149,7 +152,7 @@ def save_state(folder: Path, state: State) -> None:
 
 def load_state(folder: Path) -> State:
     fields: dict[str, Any] = json.loads(unsealed(folder / STATE))
-    if fields.pop("format") != FORMAT:
+    if fields.pop("format") not in READABLE:
         raise unusable("由另一个版本的千寻写成")
     extents = {name: Extent(**extent) for name, extent in fields.pop("extents").items()}
     return State(stamp=IndexStamp(**fields.pop("stamp")), extents=extents, **fields)

@@ -118,9 +118,12 @@ class OpenBase:
         return self.model.name if self.model else ""
 
 
-def stamp_for(model: EmbeddingModel | None, analyser: Analyser) -> IndexStamp:
+def stamp_for(about: KnowledgeBase, model: EmbeddingModel | None, analyser: Analyser) -> IndexStamp:
     return IndexStamp(
-        model=model.name if model else "", dimension=model.dimension if model else 0, analysis=analyser.version
+        model=model.name if model else "",
+        dimension=model.dimension if model else 0,
+        analysis=analyser.version,
+        origin=about.identity,
     )
 
 

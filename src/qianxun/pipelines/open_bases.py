@@ -31,7 +31,7 @@ async def open_base(
     """
     config = about.config
     analyser = Analyser(config.get("dictionary", ()))
-    stamp = stamp_for(model, analyser)
+    stamp = stamp_for(about, model, analyser)
     unusable = ""
     try:
         index = await backend.open(about.id, stamp)
@@ -116,7 +116,8 @@ class OpenBases:
             if about.id in self._open or not await own.is_there():
                 return
             try:
-                built = await backend.build(about.id, stamp_for(model, Analyser(about.config.get("dictionary", ()))))
+                analyser = Analyser(about.config.get("dictionary", ()))
+                built = await backend.build(about.id, stamp_for(about, model, analyser))
                 await backend.switch(about.id, built)
                 await built.close()
             except (QianxunError, OSError):

@@ -74,7 +74,7 @@ async def rebuild(base: OpenBase, model: EmbeddingModel | None, on_chunks: Progr
         # Raises when the base was removed while this waited: nothing would remove an index that is begun now.
         # The outbox may hold rows that are in the records already: applying those again later changes nothing.
         sequence = await asyncio.to_thread(_indexed_sequence, base)
-        built = await base.backend.build(base.id, stamp_for(model, base.analyser))
+        built = await base.backend.build(base.id, stamp_for(base.about, model, base.analyser))
         try:
             total = await _fill(base, built, model, on_chunks)
             await built.apply(IndexBatch(sequence=sequence))

@@ -124,9 +124,7 @@ def get(tx: Connection, knowledge_base: int, *, tenant: str) -> KnowledgeBase:
 
 def identity(tx: Connection, knowledge_base: int) -> str:
     """What no other base is called, of whatever folder or tenant: for servers in which many of them have their copy."""
-    row = tx.execute(_select().where(KnowledgeBaseRow.id == knowledge_base)).one()
-    made = repr((row.tenant, row.id, row.created_at.timestamp()))
-    return f"kb{row.id}-{blake2b(made.encode(), digest_size=8).hexdigest()}"
+    return _identity(tx.execute(_select().where(KnowledgeBaseRow.id == knowledge_base)).one())
 
 
 def by_name(tx: Connection, name: str, *, tenant: str) -> KnowledgeBase:
@@ -254,4 +252,10 @@ def _base(row: Row[Any]) -> KnowledgeBase:
         config=row.config,
         created_at=row.created_at.isoformat(timespec="seconds"),
         tenant=row.tenant,
+        identity=_identity(row),
     )
+
+
+def _identity(row: Row[Any]) -> str:
+    made = repr((row.tenant, row.id, row.created_at.timestamp()))
+    return f"kb{row.id}-{blake2b(made.encode(), digest_size=8).hexdigest()}"
