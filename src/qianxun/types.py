@@ -74,8 +74,11 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class TableBlock:
+    """A table. ``row_pages`` says of each row where it stands, where they stand on more than one page."""
+
     table: Table
     page: int | None = None
+    row_pages: tuple[int, ...] = ()
 
 
 Block: TypeAlias = Heading | Paragraph | TableBlock

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
+from qianxun.ingest.assemble import assemble
+from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.parse import parse
-from qianxun.types import Heading, Paragraph, ParsedFile
+from qianxun.ingest.serial import from_json, to_json
+from qianxun.types import Heading, Paragraph, ParsedFile, TableBlock
 
 LIMITS = ParseLimits(ocr=False)
 _FONT = (
@@ -91,3 +96,47 @@ def test_a_page_of_outlined_type_is_not_taken_for_an_empty_one(tmp_path: Path) -
     file = pdf(tmp_path / "转曲.pdf", [text(50, 700, "封面上的文字。"), drawn, ""])
     assert lines(file) == ["封面上的文字。"]
     assert file.warnings == ("1 页没有文字层，也未能识别（需要 qianxun[ocr] 并打开 ocr）",)
+
+
+def ruled(rows: Sequence[Sequence[str]], top: int) -> str:
+    """A table with lines around every cell."""
+    places = (50, 200, 350, 500)
+    drawn = "".join(f"50 {top - 20 * at} m 500 {top - 20 * at} l S\n" for at in range(len(rows) + 1))
+    drawn += "".join(f"{x} {top} m {x} {top - 20 * len(rows)} l S\n" for x in places)
+    cells = ((x, top - 20 * at - 14, cell) for at, row in enumerate(rows) for x, cell in zip(places, row, strict=False))
+    return drawn + "".join(text(x + 4, y, cell) for x, y, cell in cells)
+
+
+HEADER = ("姓名", "部门", "工资（元）")
+STAFF = [
+    (name, "研发部", str(5000 + 100 * at)) for at, name in enumerate(("张三", "李四", "王五", "赵六", "钱七", "孙八"))
+]
+
+
+@pytest.mark.parametrize("repeated", [True, False])
+def test_a_table_that_goes_on_over_pages_is_one_table_and_its_rows_keep_their_pages(
+    tmp_path: Path, repeated: bool
+) -> None:
+    again = [HEADER] if repeated else []
+    file = pdf(
+        tmp_path / "工资表.pdf",
+        [
+            text(50, 800, "表1 员工工资表") + ruled([HEADER, *STAFF[:2]], 780),
+            text(50, 800, "续表1") + ruled([*again, *STAFF[2:4]], 780),
+            ruled([*again, *STAFF[4:]], 780) + text(50, 600, "以上数据截至年底。"),
+        ],
+    )
+    (block,) = (block for block in from_json(to_json(file)).blocks if isinstance(block, TableBlock))
+    assert block.table.title == "表1 员工工资表"
+    assert [column.name for column in block.table.columns] == list(HEADER)
+    assert [row[2] for row in block.table.rows] == [5000, 5100, 5200, 5300, 5400, 5500]
+    assert block.row_pages == (1, 1, 2, 2, 3, 3)
+    pieces = ChunkSplitter(45, 0).pieces(assemble(file))
+    assert {piece.page for piece in pieces if "钱七" in piece.body or "孙八" in piece.body} == {3}
+    assert pieces[-1].page == 3
+
+
+def test_another_table_on_the_next_page_stays_another(tmp_path: Path) -> None:
+    other = [("产品", "型号", "数量"), ("水泵", "A1", "12"), ("阀门", "B2", "30")]
+    file = pdf(tmp_path / "两张.pdf", [ruled([HEADER, *STAFF[:2]], 780), ruled(other, 780)])
+    assert [len(block.table.rows) for block in file.blocks if isinstance(block, TableBlock)] == [2, 2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from qianxun.ingest.preprocess import normalise
@@ -36,9 +36,19 @@ def assemble(parsed: ParsedFile) -> Text:
             row_starts = tuple(start + row for row in rows)
             table = block.table if block.table.title else replace(block.table, title=parsed.title)
             tables.append(TableSpan(start, start + len(body), table, row_starts))
+            if len(block.row_pages) == len(row_starts):
+                pages.extend(_turned(row_starts, block.row_pages, pages[-1].page if pages else None))
         parts.append(body)
         offset = start + len(body)
     return Text(_GAP.join(parts), tuple(marks), tuple(tables), tuple(pages))
+
+
+def _turned(starts: Iterable[int], rows: Iterable[int], page: int | None) -> Iterator[PageStart]:
+    """Where the rows of a table come to another page."""
+    for start, at in zip(starts, rows, strict=True):
+        if at != page:
+            yield PageStart(start, at)
+            page = at
 
 
 def _body(block: Block, indent: bool) -> tuple[str, tuple[int, ...]]:

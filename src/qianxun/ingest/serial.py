@@ -53,7 +53,8 @@ def _block(block: Block) -> list[Any]:
         return ["p", block.page, block.text]
     table = block.table
     columns = [[column.name, column.path, column.kind, column.unit] for column in table.columns]
-    return ["t", block.page, [table.title, columns, table.rows, table.texts, table.source, table.notes]]
+    held = [table.title, columns, table.rows, table.texts, table.source, table.notes]
+    return ["t", block.page, held, block.row_pages]
 
 
 def _read_block(held: list[Any]) -> Block:
@@ -77,6 +78,7 @@ def _read_block(held: list[Any]) -> Block:
             str(notes),
         ),
         page,
+        tuple(int(row) for row in held[3]),
     )
 
 

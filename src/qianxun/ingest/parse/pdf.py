@@ -22,6 +22,7 @@ _SCAN_SCALE: Final = 200 / 72
 _SCAN_PIXELS: Final = 9_000_000
 _NUMBER: Final = re.compile(r"\d+|^[IVXLC]{1,6}(?![A-Za-z])|(?<![A-Za-z])[IVXLC]{1,6}$")
 _REPEATED: Final = 0.2  # a line that opens or closes this share of the pages is a running head or foot
+_GOES_ON: Final = re.compile(r"^[(（]?(?:接上页|续上表|续表)|^表.{0,40}[(（]续[一二三四五六七八九十\d]{0,3}[)）]")
 _KEEPS_PACE: Final = 0.7  # of its steps from page to page
 _MOST_ANNOTATIONS: Final = 2_000
 _ODD: Final = re.compile("[\ufffd\ue000-\uf8ff]")
@@ -46,6 +47,7 @@ def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda:
     finally:
         document.close()
     running = _running_lines(pages)
+    _join_tables(pages, running)
     blocks = [block for page in pages for block in _blocks(page, running, headings)]
     metadata = {"pages": len(pages), "ocr_pages": sum(bool(page.recognised) for page in pages)}
     return ParsedFile(tuple(blocks), "pdf", _title(information, path), metadata, (), tuple(notes))
@@ -246,14 +248,44 @@ def _is_paced(lines: Sequence[tuple[int, list[int]]]) -> bool:
     return kept >= _KEEPS_PACE * steps
 
 
+def _running_on(page: _Page, running: set[str]) -> set[str]:
+    return {line for line in _edge_lines(page) if _shape(line) in running}
+
+
+def _join_tables(pages: Sequence[_Page], running: set[str]) -> None:
+    """A table that goes on at the top of the next page becomes one, on the page where it begins."""
+    held: tuple[_Page, int] | None = None  # a table with nothing below it, and its place on its page
+    for page in pages:
+        edges = _running_on(page, running)
+        said = [at for at, band in enumerate(page.bands) if _says(band, edges)]
+        top = page.bands[said[0]] if said else None
+        if held is not None and isinstance(top, RuledTable):
+            above = held[0].bands[held[1]]
+            whole = above.followed_by(top) if isinstance(above, RuledTable) else None
+            if whole is not None:
+                held[0].bands[held[1]] = whole
+                page.bands[said[0]] = []
+                if len(said) == 1:
+                    continue
+        held = (page, said[-1]) if said and isinstance(page.bands[said[-1]], RuledTable) else None
+
+
+def _says(band: list[str] | RuledTable, edges: set[str]) -> bool:
+    """Whether there is more than heads, feet and 续表 in it."""
+    return isinstance(band, RuledTable) or any(line not in edges and not _GOES_ON.search(line) for line in band)
+
+
 def _blocks(page: _Page, running: set[str], headings: dict[tuple[int, str], int]) -> Iterator[Block]:
-    edges = {line for line in _edge_lines(page) if _shape(line) in running}
+    edges = _running_on(page, running)
     yield from (block for block in page.recognised if not (isinstance(block, Paragraph) and block.text in edges))
     last = ""
     for band in page.bands:
         if isinstance(band, RuledTable):
             table = band.read(last)
-            yield TableBlock(table, page.number) if table else Paragraph(band.text(), page.number)
+            if table is None:
+                yield Paragraph(band.text(), page.number)
+            else:
+                yield TableBlock(table, page.number, band.pages_of(table))
             continue
         kept = [line for line in band if line not in edges]
         for paragraph in _paragraphs(kept, page.number, headings):

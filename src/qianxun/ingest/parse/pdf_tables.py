@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from qianxun.ingest.parse.boxes import Box, grid_of
-from qianxun.ingest.tables import Grid, as_text, clean, read_table
+from qianxun.ingest.parse.boxes import Box, edges, grid_of
+from qianxun.ingest.tables import Cell, Grid, as_text, clean, read_table
 from qianxun.types import Table
 
 _FEWEST_STROKES: Final = 6  # a table of two rows and two columns has as many lines
@@ -22,6 +22,7 @@ class RuledTable:
     box: Box
     cells: tuple[Box, ...]
     grid: Grid
+    pages: tuple[int, ...]  # of each row of the grid
 
     def holds(self, x: float, y: float) -> bool:
         return self.box.holds(x, y) and any(cell.holds(x, y) for cell in self.cells)
@@ -31,6 +32,30 @@ class RuledTable:
 
     def text(self) -> str:
         return as_text(self.grid)
+
+    def pages_of(self, table: Table) -> tuple[int, ...]:
+        """The page of each row of the table that was read from here."""
+        return self.pages[len(self.pages) - len(table.rows) :]
+
+    def followed_by(self, other: RuledTable) -> RuledTable | None:
+        """Both as one, where the other stands on top of the next page in the same columns; None if it is another table.
+
+        A header that is repeated there is left out; one of its own, with other kinds of cells below it, begins a table.
+        """
+        if self.grid.width != other.grid.width or not _is_aligned(self._columns(), other._columns()):
+            return None
+        heads = zip(self.grid.rows, other.grid.rows, strict=False)
+        same = next((at for at, (a, b) in enumerate(heads) if _texts(a) != _texts(b)), len(other.grid.rows))
+        alone = other.read("") if same == 0 else None
+        if alone is not None and any(one.path and one.kind not in ("text", "category") for one in alone.columns):
+            return None
+        rest, down = other.grid.below(same), len(self.grid.rows)
+        origins = {(r + down, c): (r0 + down, c0) for (r, c), (r0, c0) in rest.origins.items()}
+        grid = Grid([*self.grid.rows, *rest.rows], {**self.grid.origins, **origins})
+        return replace(self, grid=grid, pages=self.pages + other.pages[same:])
+
+    def _columns(self) -> list[float]:
+        return edges([edge for cell in self.cells for edge in (cell.left, cell.right)], _EDGE_TOLERANCE)
 
 
 class Tables:
@@ -52,7 +77,8 @@ class Tables:
             grid = grid_of(cells, _EDGE_TOLERANCE, _EDGE_TOLERANCE, lambda cell: _text(text, cell, height))
             filled = sum(bool(cell.text) for row in grid.rows for cell in row) if grid else 0
             if grid and grid.width > 1 and len(grid.rows) > 1 and filled * 2 >= grid.width * len(grid.rows):
-                found.append(RuledTable(_around(cells), tuple(cells), grid))
+                pages = (index + 1,) * len(grid.rows)
+                found.append(RuledTable(_around(cells), tuple(cells), grid, pages))
         return sorted(found, key=lambda table: table.box.top)
 
     def close(self) -> None:
@@ -77,6 +103,15 @@ class Tables:
             self._notes.append(f"第 {index + 1} 页的表格未能识别：{type(failure).__name__}")
             return []
         return [cells for cells in tables if 4 <= len(cells) <= _MOST_CELLS and _is_dense(cells)]
+
+
+def _is_aligned(columns: list[float], others: list[float]) -> bool:
+    pairs = zip(columns, others, strict=False)
+    return len(columns) == len(others) and all(abs(a - b) <= 2 * _EDGE_TOLERANCE for a, b in pairs)
+
+
+def _texts(row: list[Cell]) -> list[str]:
+    return [cell.text for cell in row]
 
 
 def _is_dense(cells: list[Box]) -> bool:
