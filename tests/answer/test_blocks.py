@@ -55,8 +55,8 @@ def test_a_row_rests_on_what_its_table_cites_wherever_that_is_said(reply: str, e
 
 
 def test_a_row_that_the_tables_sources_do_not_have_is_left_out() -> None:
-    answer = answered(f"比例如下[1]：\n\n{HEAD}| 门诊 | 60% |\n| 急诊 | 75% |\n\n以上。")
-    assert answer.answer == f"比例如下：[1]\n\n{HEAD}| 门诊 | 60%[1] |\n\n以上。"
+    answer = answered(f"## 比例\n\n**比例如下[1]：**\n\n{HEAD}| 门诊 | 60% |\n| 急诊70% | 75% |\n\n以上。")
+    assert answer.answer == f"## 比例\n\n**比例如下：**[1]\n\n{HEAD}| 门诊 | 60%[1] |\n\n以上。"
     assert [(each.kind, each.reason) for each in answer.flags[:1]] == [("unsupported_number", "所引资料中没有 75%")]
 
 
@@ -82,6 +82,8 @@ def test_units_stand_above_a_column_and_numbers_may_count_the_rows() -> None:
     answer = answered(f"见下表[2]：\n{table.format(300)}")
     assert answer.answer.endswith("| 1 | 研发部 | 500 | 12[1] |\n| 2 | 市场部 | 300 | 8[1] |")
     assert answered(f"见下表[2]：\n{table.format(301)}").answer.endswith("| 1 | 研发部 | 500 | 12[1] |")
+    turned = answered("| 项目 | 研发部 | 市场部 |\n|---|---|---|\n| 预算（万元） | 500 | 300 |\n[2]")
+    assert turned.answer.endswith("| 预算（万元） | 500 | 300[1] |")
     shares = answered("见下表[1]：\n| 类别 | 比例（%） |\n|---|---|\n| 门诊 | 60 |\n| 住院 | 85 |")
     assert shares.answer.endswith("| 门诊 | 60[1] |\n| 住院 | 85[1] |")
 

@@ -165,3 +165,7 @@ def _joined(atoms: list[object]) -> list[object]:
         else:
             found.append(atom)
     return found
+
+
+def test_a_line_break_parts_what_it_stands_between() -> None:
+    assert without_links("60<br>85<BR/>90<br >完") == "60 85 90 完"

@@ -151,11 +151,13 @@ def _cells(row: str) -> list[str]:
 def _read(cells: Sequence[str], names: Sequence[str], at: int) -> str:
     """预算（万元） above 500 is 预算（万元）500万元; a number that only counts the rows says nothing."""
     told = []
+    of_row = _HEADED_UNIT.search(cells[0])  # 预算（万元） may stand before the numbers as well
     for place, cell in enumerate(cells):
         name = names[place] if place < len(names) else ""
         if place == 0 and cell == str(at):
             continue
         unit = _HEADED_UNIT.search(name)
-        is_bare = unit is not None and _BARE_NUMBER.fullmatch(cell)
-        told.append(f"{name[: unit.start()]}{cell}{unit.group(1)}" if unit and is_bare else f"{name}{cell}")
+        own = unit or (of_row if place else None)
+        measure = own[1] if own and _BARE_NUMBER.fullmatch(cell) else ""
+        told.append(f"{name[: unit.start()] if unit else name}{cell}{measure}")
     return "，".join(filter(None, told))

@@ -121,7 +121,7 @@ _PARTS: Final = re.compile(
     rf"(?P<whole>百|千|万)分之(?P<share>{_ARABIC}|[{_HAN}]+(?:点[{_HAN}]+)?)"
     rf"|(?P<below>[{_HAN_DIGIT}十]+|\d+)分之(?P<above>[{_HAN_DIGIT}十]+|\d+)"
     rf"|(?P<percent>{_ARABIC})\s?(?:%|个?百分点)|(?P<mille>{_ARABIC})\s?‰"
-    rf"|(?P<tenths>[{_HAN_DIGIT}]|\d)成(?![立为员本功绩交就分都长熟果])(?P<half>半)?|(?P<halved>一半)"
+    rf"|(?P<tenths>[{_HAN_DIGIT}]|\d)成(?![立为员本功绩交就分都长熟果])(?P<half>半)?(?P<more>[一二三四五六七八九](?![{_HAN}个名种家点]))?|(?P<halved>一半)"
 )
 _CODE: Final = re.compile(
     r"(?<![a-z0-9])[a-z]+(?:[-/]?\d+(?:[.-]\d+)*[a-z]*)+(?![a-z0-9])|(?<![\d.])\d+(?:\.\d+){2,}(?![\d])"
@@ -216,6 +216,8 @@ def _share(match: re.Match[str], text: str) -> Figure | None:
     value = _decimal(told or "")
     if value is None:
         return None
+    if match["more"]:
+        value += Decimal(han_number(match["more"]) or 0) / 10
     return Share(match.group(), ((value + (Decimal("0.5") if match["half"] else 0)) / size,))
 
 

@@ -20,6 +20,7 @@ _LISTED: Final = rf"\d{{1,3}}(?:\s{{0,2}}[、,，;；和及与]\s{{0,2}}(?:{_NAM
 _MARK: Final = r"\[\d{1,3}(?:,\d{1,3})*\]"
 _MARKS: Final = rf"(?:{_MARK}\s{{0,2}}){{1,20}}"
 _RAISED: Final = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+_TAG: Final = "(?:sup|ref|cite)"
 _ENDS: Final = r"(?=[\s，。；、,.;：:！？!?)）|]|\Z)"
 
 _IN_BRACKETS: Final = re.compile(
@@ -28,23 +29,25 @@ _IN_BRACKETS: Final = re.compile(
 )
 _IN_PARENTHESES: Final = re.compile(rf"(?<!\])[（(]\s{{0,2}}{_NAMED}({_LISTED})\s{{0,2}}[）)]", re.IGNORECASE)
 _ABOVE: Final = re.compile(  # 10⁶, m² and 米² are no citations
-    rf"(?<![0-9A-Za-z米{_RAISED}])(?:<sup>\s{{0,2}}({_LISTED})\s{{0,2}}</sup>"
+    rf"(?<![0-9A-Za-z米{_RAISED}])(?:<{_TAG}>\s{{0,2}}({_LISTED})\s{{0,2}}</{_TAG}>"
+    rf"|\$\^\{{?\[?({_LISTED})\]?\}}?\$|\^({_LISTED})\^"
     rf"|([{_RAISED}]{{1,3}}(?:\s?[,，、˒]\s?[{_RAISED}]{{1,3}}){{0,9}})(?![{_RAISED}]))"
 )
 _SET_OFF: Final = re.compile(
-    rf"(?<![*`^])(\*\*|[*`^])\s{{0,2}}({_MARKS})\1{_ENDS}|<sup>\s{{0,2}}({_MARKS})</sup>|\[\s{{0,2}}({_MARKS})\]"
+    rf"(?<![*`^])(\*\*|[*`^])\s{{0,2}}({_MARKS})\1{_ENDS}|<{_TAG}>\s{{0,2}}({_MARKS})</{_TAG}>|\[\s{{0,2}}({_MARKS})\]"
 )
 _JOINED: Final = re.compile(rf"{_MARKS}(?:[、,，;；和与及]\s{{0,2}}{_MARKS}){{1,20}}{_ENDS}")
 _SPOKEN_OF: Final = re.compile(rf"(?<=根据|依据|按照|参照|参见|详见|参考|结合)\s{{0,2}}(?={_MARKS})")
 _NUMBER: Final = re.compile(r"\d+")
 
 _CLOSED: Final = (
-    rf"(?:\\?[\[【［〔][^\[\]【】［］〔〕\n]{{0,60}}[\]】］〕]|<sup>[^<\n]{{0,20}}</sup>|[{_RAISED}]{{1,4}})"
+    rf"(?:\\?[\[【［〔][^\[\]【】［］〔〕\n]{{0,60}}[\]】］〕]|<{_TAG}>[^<\n]{{0,20}}</{_TAG}>|[{_RAISED}]{{1,4}}"
+    r"|\$\^[^$\n]{0,20}\$|\^[\d,]{1,9}\^)"
     r"[\s、,，;；和与及*`^\]\\˒]*"
 )
 _OPEN: Final = (
-    r"(?:[（(][^（()）\n]{0,60}|\\?[\[【［〔]{1,2}[^\[\]【】［］〔〕\n]{0,60}|<sup>[^<\n]{0,20}(?:<[^<>\n]{0,5})?"
-    r"|<s?u?p?|\\)"
+    r"(?:[（(][^（()）\n]{0,60}|\\?[\[【［〔]{1,2}[^\[\]【】［］〔〕\n]{0,60}"
+    rf"|<{_TAG}>[^<\n]{{0,20}}(?:<[^<>\n]{{0,6}})?|<[a-z]{{0,4}}|\$(?:\^[^$\n]{{0,20}})?|\^[\d,]{{0,9}}|\\)"
 )
 _UNFINISHED: Final = re.compile(rf"(?:[*`^]{{1,2}}\s*|\[)?(?:{_CLOSED}){{0,20}}(?:{_OPEN})?\Z")
 _REMEMBERED: Final = 2  # characters that were told
@@ -88,7 +91,7 @@ def _mark(given: Collection[int], named: re.Match[str]) -> str:
 def _lowered(given: Collection[int], raised: re.Match[str]) -> str:
     """¹² is twelve where that was given, else one and two."""
     numbers: list[int] = []
-    for run in re.findall(rf"\d+|[{_RAISED}]+", raised[1] or raised[2]):
+    for run in re.findall(rf"\d+|[{_RAISED}]+", raised[raised.lastindex or 0]):
         told = [_RAISED.find(mark) if mark in _RAISED else int(mark) for mark in run]
         whole = int("".join(map(str, told)))
         numbers += [whole] if whole in given else told

@@ -36,6 +36,7 @@ _FILE: Final = (
     "py|js|ts|jsx|tsx|vue|md|rst|txt|pdf|docx?|xlsx?|pptx?|csv|json|ya?ml|toml|html?|xml|css|java|go|rs|cpp|sh|sql|ipynb"
     "|zip|gz|tar|png|jpe?g|gif|svg|conf|ini|log"
 )
+_LINE_BREAK: Final = re.compile(r"<br\s{0,2}/?>", re.IGNORECASE)
 _TAG_START: Final = re.compile(r"[A-Za-z/!?]")
 LINK_START: Final = re.compile(
     r"(?:(?:javascript|vbscript|mailto|blob|intent):(?=[^\s])|data:[a-z]+/|[a-z][a-z0-9+.-]{0,30}:[/\\]"
@@ -291,6 +292,8 @@ def _tag(text: str, at: int, is_last: bool) -> _Step:
     if not _TAG_START.match(text, at + 1):
         return None, at + 1
     close = text.find(">", at + 1, at + _LONGEST_TARGET)
+    if close >= 0 and _LINE_BREAK.fullmatch(text, at, close + 1):
+        return (Words(" "),), close + 1  # 60<br>85 is no 6085
     if close >= 0:
         return (TakenOut(text[at : close + 1]),), close + 1
     if is_last or len(text) - at >= _LONGEST_TARGET:

@@ -27,7 +27,8 @@ _EMERGENCY_CALL: Final = re.compile(
     re.IGNORECASE,
 )
 """Whom everybody knows to call: no figure that a source has to have, and “请立即拨打120” is not to be lost."""
-_LEADS_ON: Final = re.compile(r"[：:]\s*\Z")
+_LEADS_ON: Final = re.compile(r"[：:][\s*_]*\Z")
+_HEADS: Final = re.compile(r"\s*#{1,6}\s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +62,23 @@ def judge(
     checked = _EMERGENCY_CALL.sub(r"\1", text if read_as is None else read_as)
     asked_of = asked if read_as is None else ""
     cited = tuple(each for each in passages if each.number in sentence.numbers)
-    if not cited and shared:
-        cited = _bearing(checked, [each for each in passages if each.number in shared], asked_of)
+    around = tuple(each for each in passages if each.number in shared)
+    if not cited and around:
+        cited = _bearing(checked, around, asked_of)
     if not cited and not declines(text):
         holder = _holder(checked, passages)
         cited = (holder,) if holder is not None else ()
-    evidence = _evidence(cited)
+    cited_here = cited or around
+    evidence = _evidence(cited_here)
     wrong = unsupported(checked, evidence, asked_of)
     if wrong:
         told = "、".join(dict.fromkeys(each.written for each in wrong))
-        if cited and all(_is_asked(each, asked, evidence) for each in wrong):
+        if cited_here and all(_is_asked(each, asked, evidence) for each in wrong):
             flag = Flag("unsupported_number", text, f"问题里的 {told} 在所引资料中没有写明")
-            return Judged(cited, (*sentence.flags, flag))
-        reason = f"所引资料中没有 {told}" if cited or shared else f"没有引用资料，无从核对 {told}"
+            return Judged(cited_here, (*sentence.flags, flag))
+        reason = f"所引资料中没有 {told}" if cited_here else f"没有引用资料，无从核对 {told}"
         return Judged((), (*sentence.flags, Flag("unsupported_number", text, reason)), is_kept=False)
-    if cited or declines(text) or _LEADS_ON.search(text):
+    if cited or declines(text) or _LEADS_ON.search(text) or _HEADS.match(text):
         return Judged(cited, sentence.flags)
     points_elsewhere = any(each.kind == "link_removed" for each in sentence.flags)
     flags = (*sentence.flags, Flag("uncited", text, "没有标明所依据的资料"))
