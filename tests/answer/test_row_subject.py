@@ -51,6 +51,7 @@ def test_a_row_about_something_else_is_no_answer(question: str, text: str) -> No
     [
         ("中兴的合同什么时候到期", CONTRACTS, "2023-12-31"),
         ("比亚迪的合同是谁签的", CONTRACTS, "HT-003"),
+        ("华为公司的到期日", CONTRACTS.replace("华为技术", "华为技术有限公司"), "2024-01-04"),
         ("HT-001的到期日是哪天", CONTRACTS, "2024-01-04"),
         ("北京市分公司的办公地址", BRANCHES, "朝阳区"),
         ("北京分公司的备注是什么", BRANCHES, "北京分公司"),

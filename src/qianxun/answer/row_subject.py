@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -11,7 +12,7 @@ from qianxun.answer.rows import Row
 from qianxun.answer.weighing import SHORT, Line, Weighed, held
 from qianxun.chinese import fold
 
-_OF_PLACES: Final = "省市区县"
+_ENDING: Final = re.compile("(?<=..)(?:[省市区县]|公司|集团)$")  # 北京市 may be called 北京, 华为公司 华为技术
 _OF: Final = "的"
 
 
@@ -83,6 +84,4 @@ def _differs(word: str, begins: bool, goes_on: bool, table: _Table) -> bool:
 
 
 def _has(word: str, text: str) -> bool:
-    if held(word, text) >= SHORT:
-        return True
-    return len(word) > 2 and word[-1] in _OF_PLACES and word[:-1] in text
+    return held(word, text) >= SHORT or _ENDING.sub("", word) in text
