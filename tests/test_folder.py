@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from qianxun.errors import BadInput, FolderInUse
-from qianxun.folder import owned
+from qianxun.folder import owned, refused
 
 HOLD = """import sys
 from pathlib import Path
@@ -44,6 +47,20 @@ def test_a_folder_that_cannot_be_written_is_an_error_with_advice(tmp_path: Path)
     (tmp_path / "file").write_text("不是目录")
     with pytest.raises(BadInput, match="--data"), owned(tmp_path / "file" / "data"):
         pass
+
+
+def test_of_a_folder_of_somebody_else_it_is_said_whose_it_is_and_how_to_get_at_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    denied = PermissionError(errno.EACCES, "Permission denied")
+    owner = pwd.getpwuid(os.geteuid()).pw_name
+    assert "chmod" in refused(tmp_path, denied).hint
+    assert refused(tmp_path / "没有", denied).hint == "换一个可写的目录：--data DIR"
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    told = refused(tmp_path, denied)
+    assert f"属于用户 {owner}，现在是 54321" in told.message
+    assert f"sudo -u {owner}" in told.hint
+    assert f"chown -R 54321 {tmp_path}" in told.hint
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import Connection, inspect
 
 from qianxun.embeddings import NO_MODEL, Embeddings, open_model
-from qianxun.errors import BadInput
 from qianxun.examples.importing import Database, import_file, insert_examples, store_on
 from qianxun.examples.store import ExampleStore, no_model
 from qianxun.examples.vectors import Watch, unwatched
+from qianxun.folder import refused
 from qianxun.pipelines.model_registry import Registry
 from qianxun.pipelines.model_threads import ModelThreads
 from qianxun.ports import EmbeddingModel
@@ -68,7 +68,7 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(f"不能使用数据目录 {folder}：{error.strerror}", hint="换一个可写的目录：--data DIR") from error
+        raise refused(folder, error) from error
 
 
 def import_from_excel(

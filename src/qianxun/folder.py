@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pwd
 import re
+import shlex
 import socket
 import sys
 from collections.abc import Iterator
@@ -25,7 +27,7 @@ def owned(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise BadInput(f"不能使用数据目录 {folder}：{error.strerror}", hint="换一个可写的目录：--data DIR") from error
+        raise refused(folder, error) from error
     try:
         _lock(handle, folder)
         _sign(handle)
@@ -47,6 +49,36 @@ def owner_of(folder: Path) -> str | None:
     finally:
         os.close(handle)
     return None
+
+
+def refused(folder: Path, error: OSError) -> BadInput:
+    """Whose the folder is, and how to get at it: what lies in one that exists is wanted, and no other will do."""
+    message = f"不能使用数据目录 {folder}：{error.strerror}"
+    theirs = _owner_of_files(folder) if isinstance(error, PermissionError) else None
+    if theirs is None:
+        return BadInput(message, hint="换一个可写的目录：--data DIR")
+    ours, place = _user(os.geteuid()), shlex.quote(str(folder))
+    if theirs == ours:
+        hint = f"目录是自己的，但不许读写：chmod -R u+rwX {place}"
+    else:
+        hint = f"用 {theirs} 运行（sudo -u {theirs} …），或请管理员把它交给 {ours}：chown -R {ours} {place}"
+    return BadInput(f"{message}（它属于用户 {theirs}，现在是 {ours}）", hint=f"{hint}；要另建一个库，用 --data DIR")
+
+
+def _owner_of_files(folder: Path) -> str | None:
+    """None where there is no such folder, as far as we may see."""
+    lock = folder / LOCK  # of another one where somebody ran a command as root once
+    try:  # not `Path.exists`, which raises where we may not look
+        return _user((lock if os.path.exists(lock) else folder).stat().st_uid)
+    except OSError:
+        return None
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:  # in a container users need not have names
+        return str(number)
 
 
 def _lock(handle: int, folder: Path) -> None:

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from qianxun.cli.session import JsonFlag, has_records, program, session_of
 from qianxun.cli.voice import note, out, print_json, say
-from qianxun.errors import BadInput, NotFound
+from qianxun.errors import NotFound
+from qianxun.folder import refused
 
 if TYPE_CHECKING:
     from qianxun.records import Records
@@ -124,10 +125,7 @@ def with_records(settings: Settings, work: Callable[[Records], T], *, may_create
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadInput(
-                say(f"不能使用数据目录 {folder}：{error.strerror}", f"Cannot use {folder}: {error.strerror}"),
-                hint=say("换一个可写的目录：--data DIR", "Choose another folder: --data DIR"),
-            ) from error
+            raise refused(folder, error) from error
     records = Records.open(database_url(settings), reach(settings))
     try:
         return work(records)
