@@ -137,7 +137,7 @@ def test_an_id_may_hold_anything_that_can_be_written(tmp_path: Path) -> None:
 NOT_DOCUMENTS = [
     ({"content": TEXT}, 422, "name"),
     ({"name": "a"}, 422, "content"),
-    ({"name": "a", "content": ""}, 422, "content"),
+    ({"name": "a", "content": None}, 422, "content"),
     ({"name": "a", "content": 5}, 422, "content"),
     ({"name": "a", "content": TEXT, "format": "pdf"}, 422, "format"),
     ({"name": "a", "content": TEXT, "tittle": "b"}, 422, "tittle"),
@@ -166,6 +166,26 @@ def test_what_cannot_be_a_document_is_told_by_field(tmp_path: Path) -> None:
                 if field is not None:
                     assert field in {each["field"].split(".")[0] for each in told.json()["fields"]}
             assert (await served.http.get(documents)).json()["data"]["total"] == 0
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("cleared", ["", " "])
+def test_a_document_whose_text_was_cleared_is_found_no_more(tmp_path: Path, cleared: str) -> None:
+    async def story(served: Served, documents: str) -> None:
+        await served.http.put(f"{documents}/章", json={"name": "第一章", "content": TEXT})
+        taken = await served.http.put(f"{documents}/章", json={"name": "第一章", "content": cleared})
+        assert (taken.status_code, taken.json()["data"]["chunks"]) == (200, 0)
+        assert (await served.http.get(f"{documents}/章/chunks")).json()["data"]["chunks"] == []
+        assert (await served.http.get(f"{documents}/章")).json()["data"]["status"] == "indexed"
+
+    run(tmp_path, story)
+
+
+def test_a_new_document_without_text_is_refused(tmp_path: Path) -> None:
+    async def story(served: Served, documents: str) -> None:
+        told = await served.http.post(documents, json={"name": "a", "content": ""})
+        assert (told.status_code, [each["field"] for each in told.json()["fields"]]) == (422, ["content"])
 
     run(tmp_path, story)
 

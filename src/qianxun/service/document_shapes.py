@@ -96,6 +96,14 @@ class NewDocument(Said):
     pairs: list[Pair] = Field(default=[], max_length=1_000, description="随文档给出的问答")
 
 
+class Replacement(NewDocument):
+    """A document as text in the place of one: its text may have been cleared."""
+
+    content: str = Field(
+        description="正文；可以是空的：正文清空了，原来的不再检索得到", examples=["住院费用报销比例为85%。"]
+    )
+
+
 class SaidOfFile(Said):
     """What a form says beside its file."""
 

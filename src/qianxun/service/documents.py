@@ -25,6 +25,7 @@ from qianxun.service.document_shapes import (
     DocumentTaken,
     DocumentTold,
     NewDocument,
+    Replacement,
     SaidOfFile,
 )
 from qianxun.service.shapes import written_chunk
@@ -43,9 +44,9 @@ Wait = Annotated[bool, Query(description="true：可以检索到了才回答；f
 # ── routes ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _body() -> dict[str, Any]:
+def _body(text: type[NewDocument]) -> dict[str, Any]:
     """The two forms of a document, for the documentation: the handler reads them itself, to stream the second."""
-    as_json = NewDocument.model_json_schema()
+    as_json = text.model_json_schema()
     as_form = SaidOfFile.model_json_schema()
     pair = as_json.pop("$defs")["Pair"]
     as_json["properties"]["pairs"]["items"] = pair
@@ -83,7 +84,7 @@ def routes() -> APIRouter:
         status_code=201,
         response_model=Answer[DocumentTaken],
         responses=taken,
-        openapi_extra=_body(),
+        openapi_extra=_body(NewDocument),
         dependencies=[Writer],
     )(add)
     router.get("", summary="列出文档", response_model=Answer[DocumentPage], responses=problems(404, 422))(listed)
@@ -97,7 +98,7 @@ def routes() -> APIRouter:
         summary="替换（或以这个编号放入）一个文档",
         response_model=Answer[DocumentTaken],
         responses={201: {"model": Answer[DocumentTaken], "description": "原来没有，已放入"}, **taken},
-        openapi_extra=_body(),
+        openapi_extra=_body(Replacement),
         dependencies=[Writer],
     )(replace)
     router.delete(
@@ -188,7 +189,7 @@ async def _take(engine: Engine, knowledge_base: int, request: Request, doc_id: s
 
 async def _take_text(engine: Engine, knowledge_base: int, request: Request, doc_id: str, wait: bool) -> Accepted:
     raw = await request.body()
-    read = NewDocument.model_validate_json
+    read = (Replacement if doc_id else NewDocument).model_validate_json
     try:
         said = read(raw) if len(raw) <= QUICKLY_READ else await asyncio.to_thread(read, raw)
     except ValidationError as error:
