@@ -25,6 +25,7 @@ from qianxun.ingest.structure import read_structure
 from qianxun.pipelines.base import OpenBase, in_preparing_thread
 from qianxun.pipelines.collecting import paused_collection
 from qianxun.pipelines.indexing import Drained, Fresh, entries_of
+from qianxun.pipelines.metadata import held_metadata
 from qianxun.pipelines.prepare import prepare
 from qianxun.pipelines.questions import asker
 from qianxun.pipelines.upkeep import keep_up
@@ -221,7 +222,7 @@ def _document(source: Source, parsed: ParsedFile, labels: Labels) -> Document:
         user_id=labels.user_id,
         project_id=labels.project_id,
         tags=labels.tags,
-        metadata={"format": parsed.format, **title, **parsed.metadata, **labels.metadata},
+        metadata=held_metadata({"format": parsed.format, **title, **parsed.metadata, **labels.metadata}),
         structure=text,
         pairs=parsed.pairs,
         source=str(source.path),
@@ -289,7 +290,11 @@ async def _one(offered: Submission) -> AsyncIterator[Submission]:
 
 
 def submission(base: OpenBase, document: Document, generation: int | None = None) -> Submission:
-    """A document as the records take it: its text cleaned, its structure known, its fingerprint taken."""
+    """A document as the records take it: its text cleaned, its structure known, its fingerprint taken.
+
+    Raises BadInput.
+    """
+    document = replace(document, metadata=held_metadata(document.metadata))
     if document.structure is None:
         text = read_structure(document.content, document.format, name=document.name)
         if document.format != "text" or text.tables or text.content != document.content:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -130,7 +131,15 @@ def _text_of(version: Row[Any], tables: Sequence[Row[Any]]) -> Text | None:
 
 
 def metadata_of(stored: dict[str, Any]) -> Metadata:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
+    return {
+        key: tuple(map(_scalar_of, value)) if isinstance(value, list) else _scalar_of(value)
+        for key, value in stored.items()
+    }
+
+
+def _scalar_of(value: Any) -> Any:
+    """Objects and lists within lists were stored once, and no index can hold them: they are the text they were in."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 
 def attributes_of(doc_id: str, version: Row[Any], kind: ChunkKind = "text") -> Attributes:
