@@ -248,8 +248,11 @@ DECLINED = [
     (BRANCHES, "南京分公司的销售额是多少"),  # nor is it 北京分公司
     (BRANCHES, "杭州分公司的负责人是谁"),
     (BRANCHES, "上海分公司二部的销售额"),
+    (BRANCHES, "西北京分公司的销售额"),
     (BRANCHES, "李娜负责哪个分公司"),  # not whom it says
     (STAFF, "李四光的月薪"),
+    (STAFF, "欧阳张三的月薪"),
+    (STAFF, "小张三的月薪"),
     (STAFF, "张三丰的入职日期是哪天"),
     (STAFF, "财务部张三的月薪"),  # who is of another department
     (DEVICES, "正常的设备有几台"),  # 17 of two kinds

@@ -26,6 +26,10 @@ _PART_OF_NAME: Final = re.compile(
     "(?![和与各占为对因受所下上在是的及跟同相里中共每若拿领挣赚当任做干归管])[\u4e00-\u9fff]"
 )
 _CALLED_FOR: Final = re.compile("(?:[我想要去再先就那但而查找问看求给发打]|查到|找到|联系)+")  # 查张三的月薪
+_DIRECTION: Final = re.compile("[东西南北]")
+_PART_OF_PERSON: Final = re.compile(  # also a surname of two characters
+    f"{_PART_OF_NAME.pattern}|欧阳|司马|上官|诸葛|夏侯|东方|皇甫|尉迟|公孙|慕容|令狐|轩辕|长孙|宇文|司徒|司空|端木|百里|东郭|南宫|西门|独孤|呼延|闻人|澹台|申屠|太史"
+)
 _UNIT_OF: Final = re.compile("[^的]{0,3}(?:[部组科处室店厂班队]|中心|办事处|分公司|子公司)")
 _WHEN: Final = re.compile("什么时候|何时|哪天|哪一天|哪年|哪一年|日期|时间")
 
@@ -124,7 +128,7 @@ def _is_told(sheet: Sheet, pick: Pick, target: int) -> bool:
 
 def _another(asked: Asked, sheet: Sheet, rows: Chosen, explained: int) -> str:
     """The name in a question that only looks like that of a row: 南京分公司, where the table has 北京分公司; 李四光,
-    where it has 李四; 北京分公司二部."""
+    where it has 李四; 西北京分公司, 北京分公司二部."""
     text = asked.text
     open_ = runs(asked.unexplained(explained | sheet.about_in(text)))
     before, after = {end: start for start, end in open_}, dict(open_)
@@ -137,7 +141,7 @@ def _another(asked: Asked, sheet: Sheet, rows: Chosen, explained: int) -> str:
         person = bool(_PERSON.search(sheet.columns[pick.home].name))
         if begin < start and first > 0 and label[first - 1].isalpha():
             return text[begin:end]
-        if person and first == 0 and _PART_OF_NAME.fullmatch(text[begin:start]):
+        if first == 0 and (_PART_OF_PERSON if person else _DIRECTION).fullmatch(text[begin:start]):
             return text[begin:end]
         if _UNIT_OF.fullmatch(text[end:stop]) or (person and _PART_OF_NAME.fullmatch(text[end:stop])):
             return text[start:stop]
