@@ -15,7 +15,7 @@ def test_a_bad_file_is_skipped_with_its_reason(handbook: Run, tmp_path: Path) ->
     added = handbook("add", tmp_path / "坏.pdf", tmp_path / "好.txt", tmp_path / "没有.txt", "--kb", "手册", "--json")
     assert added.code == 1
     told = added.json
-    assert set(told) == {"added", "unchanged", "refused", "chunks", "seconds"}
+    assert set(told) == {"added", "updated", "unchanged", "refused", "chunks", "seconds"}
     assert (told["added"], told["unchanged"], told["chunks"]) == (1, 0, 1)
     assert sorted(Path(refusal["path"]).name for refusal in told["refused"]) == ["坏.pdf", "没有.txt"]
     assert all(refusal["reason"] for refusal in told["refused"])
@@ -28,6 +28,17 @@ def test_people_are_told_each_refusal_once(handbook: Run, tmp_path: Path) -> Non
     assert added.code == 1
     assert "未收 1 个" in added.out
     assert added.err.count("坏.pdf") == 1
+
+
+def test_a_changed_file_is_told_as_updated(handbook: Run, tmp_path: Path) -> None:
+    file = tmp_path / "年休假.md"
+    told = []
+    for days in (7, 8, 9):
+        file.write_text(f"工作满一年的，年休假为 {days} 天。", encoding="utf-8")
+        told.append(handbook("add", file, "--kb", "手册", *(("--json",) if days == 8 else ())))
+    assert "新增 1 个文件，更新 0 个（1 块），未变 0 个" in told[0].out
+    assert (told[1].json["added"], told[1].json["updated"]) == (1, 1)
+    assert "新增 0 个文件，更新 1 个（1 块）" in told[2].out
 
 
 def test_unchanged_files_are_passed_over(handbook: Run, files: Path) -> None:

@@ -144,7 +144,7 @@ def create(client: Client) -> Awaitable[Any]:
     ],
 )
 def test_an_error_of_the_service_is_the_engine_s_error(status: int, word: str, kind: type[QianxunError]) -> None:
-    told = refused(problem(status, word, "“医保　手册”不行　改一改", "retry-after: 1"), work=create)
+    told = refused(problem(status, word, "“医保　手册”不行　改一改", "retry-after: 1"), work=create, key=KEY)
     assert (type(told), told.word) == (kind, kind.word)
     assert (told.message, told.hint) == ("“医保　手册”不行", "改一改")
 
@@ -335,6 +335,16 @@ def test_the_key_is_sent_as_a_bearer_and_shown_nowhere() -> None:
     told = refused(problem(401, "unauthorized", "密钥无效　换一把"), work=listed, key=KEY)
     assert type(told) is Unauthorized
     assert KEY not in f"{told!r} {told} {told.__cause__!r}"
+    assert told.hint == "换一把"
+
+
+def test_who_gives_no_key_is_told_how_a_client_does() -> None:
+    told = refused(
+        problem(401, "unauthorized", "需要密钥　写在请求头里：Authorization: Bearer qx_…"), work=listed, key=""
+    )
+    assert type(told) is Unauthorized
+    assert "QIANXUN_KEY" in told.hint
+    assert "请求头" not in str(told)
 
 
 @pytest.mark.parametrize("key", ["ｋｅｙ", "a\nb", "a\x00b"])

@@ -73,7 +73,7 @@ def test_a_folder_is_taken_in_as_an_engine_takes_it_in(tmp_path: Path, files: Pa
             through_the_engine = await engine.add(there.id, [files], labels=LABELS)
             assert counted(through_the_engine) == (0, 3, 0)
             relabelled = await client.add(there.id, [files / "制度.md"])
-            assert counted(relabelled) == (1, 0, 1)
+            assert (*counted(relabelled), relabelled.updated) == (1, 0, 1, 1)
 
     asyncio.run(work())
 

@@ -141,6 +141,7 @@ def _scalar(value: str) -> str | int | float | bool:
 def described(report: Report, seconds: float) -> dict[str, object]:
     return {
         "added": report.added,
+        "updated": report.updated,
         "unchanged": report.unchanged,
         "refused": [{"path": str(refusal.path), "reason": refusal.reason} for refusal in report.refused],
         "chunks": report.chunks,
@@ -150,13 +151,14 @@ def described(report: Report, seconds: float) -> dict[str, object]:
 
 def show_report(report: Report, seconds: float) -> None:
     console = out()
+    new = report.added - report.updated
     sign = "[yellow]![/]" if report.refused or report.waiting else "[green]✓[/]"
     console.print(
         say(
-            f"{sign} 新增 {report.added} 个文件（{report.chunks} 块），未变 {report.unchanged} 个，"
+            f"{sign} 新增 {new} 个文件，更新 {report.updated} 个（{report.chunks} 块），未变 {report.unchanged} 个，"
             f"未收 {len(report.refused)} 个，用时 {seconds:.1f} 秒",
-            f"{sign} {report.added} files added ({report.chunks} chunks), {report.unchanged} unchanged, "
-            f"{len(report.refused)} refused, {seconds:.1f} s",
+            f"{sign} {new} files added, {report.updated} updated ({report.chunks} chunks), "
+            f"{report.unchanged} unchanged, {len(report.refused)} refused, {seconds:.1f} s",
         )
     )
     for warning in report.warnings:

@@ -25,6 +25,8 @@ SAFE = frozenset(("GET", "PUT", "DELETE"))
 QUICK_SECONDS = 5.0  # a service that refuses later than this has worked on the request: once more would load it more
 BUSY = ("overloaded", "records_unavailable")
 EVENTS = "text/event-stream"
+# Whoever asks through this client writes no headers, of which the service speaks.
+NO_KEY = "密钥用 --key 或环境变量 QIANXUN_KEY 给出（程序里：Client(url, key=…)）；qianxun keys create 签发"
 # What the service calls a request that it could not read.
 MISTAKES = frozenset(("validation", "bad_request"))
 
@@ -85,6 +87,7 @@ class Connection:
         self._patience = patience
         self._random = Random()
         self._base = _service_url(url)
+        self._has_key = bool(key.strip())
         self._client = httpx.AsyncClient(
             base_url=self._base,
             headers={"user-agent": "qianxun", "accept": "application/json", **_authorization(key)},
@@ -211,6 +214,8 @@ class Connection:
             return told["data"]
         word = str(told.get("error") or "")
         message, hint = said(told)
+        if word == "unauthorized" and not self._has_key:
+            hint = NO_KEY
         raise of_word(request.mistake if word in MISTAKES else word, message, hint=hint)
 
 

@@ -203,7 +203,9 @@ def _taken(report: Report, source: Source, accepted: Accepted, state: DocumentSt
     """Counted once it is stored; said aloud where it is not searchable."""
     is_written = accepted.outcome in WRITTEN
     watch(Step("added" if is_written else "unchanged"))
-    report = replace(report, added=report.added + is_written, unchanged=report.unchanged + (not is_written))
+    updated = report.updated + (accepted.outcome == "updated")
+    unchanged = report.unchanged + (not is_written)
+    report = replace(report, added=report.added + is_written, updated=updated, unchanged=unchanged)
     if state is None or state.status == "deleted":
         return report
     if state.status == "quarantined":

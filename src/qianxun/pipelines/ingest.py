@@ -70,7 +70,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The outcome of one `add`. ``chunks`` counts those of added documents."""
+    """The outcome of one `add`. ``chunks`` counts those of added documents; ``updated``: so many of these took the
+    place of an earlier version."""
 
     added: int = 0
     unchanged: int = 0
@@ -78,6 +79,7 @@ class Report:
     chunks: int = 0
     waiting: int = 0  # accepted, but not searchable yet: the model could not be reached
     warnings: tuple[str, ...] = ()
+    updated: int = 0
 
 
 Watch = Callable[[Step], None]
@@ -120,6 +122,7 @@ def _count(report: Report, accepted: Sequence[Accepted]) -> Report:
     return replace(
         report,
         added=report.added + len(written),
+        updated=report.updated + sum(one.outcome == "updated" for one in written),
         unchanged=report.unchanged + len(accepted) - len(written),
         chunks=report.chunks + sum(len(one.chunk_keys) for one in written),
     )
