@@ -41,3 +41,4 @@ def test_a_line_that_speaks_of_one_name_alone_does_not_answer() -> None:
     question = "丁一和戊三是什么关系"
     assert AnswerGenerator().generate(question, PASSAGES).form == "extractive"
     assert "没有找到" in answered(question, names=("丁一", "戊三"))
+    assert not AnswerGenerator().judge(question, AnswerContext(PASSAGES, tie=StatedTie(("丁一", "戊三"))))

@@ -318,6 +318,7 @@ def test_what_was_written_down_is_read_back_the_same(folder: Path, query: str) -
             state = await step(answering, state)
             kept = {"query": query, "history": history, "request": {"mode": "mix"}, **known(state)}
             assert restored(json.loads(json.dumps(kept))) == state
+        assert (state.tie is not None) == ("谁" in query)
 
     told(folder, story)
 

@@ -20,7 +20,7 @@ from qianxun.answer.plain_text import quotable
 from qianxun.answer.prompt import NOT_FOUND, answer_messages, direct_messages
 from qianxun.answer.sentence_check import Judged, declines, judge
 from qianxun.answer.special_tokens import without_special_tokens
-from qianxun.answer.sufficiency import Sufficiency, enough, read, sufficiency
+from qianxun.answer.sufficiency import Sufficiency, enough, read
 from qianxun.answer.written import Written, marks, source_of
 from qianxun.answer_types import (
     Answer,
@@ -150,7 +150,8 @@ class AnswerGenerator:
 
     def judge(self, query: str, context: Given) -> Sufficiency:
         """Whether these passages can answer the question, and why not."""
-        return sufficiency(query, as_context(context).passages)
+        given = as_context(context)
+        return enough(read(query, given.passages, given.tie))
 
     def consider(self, query: str, context: Given) -> tuple[Sufficiency, Answer]:
         """Whether these passages can answer the question, and what their own sentences answer: both read once."""

@@ -81,12 +81,8 @@ def _sides(query: str, doc_names: Sequence[str], whole: Asked, offered: Sequence
     return tuple(found)
 
 
-def sufficiency(query: str, passages: Sequence[Passage]) -> Sufficiency:
-    """Whether these passages can answer the question."""
-    return enough(read(query, passages))
-
-
 def enough(evidenced: Evidenced) -> Sufficiency:
+    """Whether the passages can answer the question."""
     asked = evidenced.asked
     if not evidenced.weighed:
         return Sufficiency(False, 0.0, "没有检索到资料")
