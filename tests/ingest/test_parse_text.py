@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.shared import DATA, needs_data
 
-from qianxun.errors import TooLarge, Unreadable, UnsupportedFile
+from qianxun.errors import Refused, TooLarge, Unreadable, UnsupportedFile
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.parse import parse
@@ -326,6 +326,32 @@ def test_content_counts_more_than_the_name(tmp_path: Path) -> None:
     assert file.format == "html"
     assert "已按网页解析" in file.warnings[0]
     assert tables(file)[0].table.rows == (("甲", 9),)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("笔记.txt", "Café déjà vu naïve".encode("latin-1"), "另存为 UTF-8"),
+        ("扫描.tiff", b"II*\x00" + bytes(range(256)) * 4, "另存为 PNG、JPEG 或 PDF"),
+        ("视频.mp4", bytes(range(256)) * 4, "可以放入 TXT"),
+    ],
+)
+def test_a_refusal_says_what_to_do(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(Refused, match=said):
+        parse(tmp_path / name, LIMITS)
+
+
+@pytest.mark.parametrize("name", ["a.html", "a.md"])
+def test_a_power_is_no_longer_number(tmp_path: Path, name: str) -> None:
+    line = "白细胞 4×10<sup>9</sup>/L，面积 20 m<sup>2</sup>，浓度 10<sup>-3</sup>，据统计<sup>1</sup>。"
+    cells = "<table><tr><th>项目</th><th>范围</th></tr><tr><td>白细胞</td><td>4×10<sup>9</sup>/L</td></tr>"
+    cells += "<tr><td>粒子</td><td>10<sup>23</sup></td></tr></table>"
+    file = parsed(tmp_path / name, f"<p>{line}</p>\n\n{cells}" if name == "a.html" else f"{line}\n\n{cells}\n")
+    first = file.blocks[0]
+    assert isinstance(first, Paragraph)
+    assert first.text == "白细胞 4×10⁹/L，面积 20 m²，浓度 10⁻³，据统计1。"
+    assert tables(file)[0].table.texts == (("白细胞", "4×10⁹/L"), ("粒子", "10²³"))
 
 
 @pytest.mark.parametrize(

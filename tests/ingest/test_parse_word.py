@@ -155,3 +155,9 @@ def test_notes_equations_signs_and_content_controls_are_taken_in(tmp_path: Path)
         "保修期为两年。", "注：自签收之日起计算。", "面积S=πr^2，均值(a+b)/2", "电话 010-88886666☑同意",
         "(('姓名', '张三丰'), ('部门', '研发中心'))", "包着的一段",
     ]  # fmt: skip
+
+
+def test_a_power_is_no_longer_number(tmp_path: Path) -> None:
+    high = '<w:r><w:rPr><w:vertAlign w:val="superscript"/></w:rPr><w:t>{}</w:t></w:r>'
+    body = run("白细胞 4×10") + high.format("9") + run("/L，据统计") + high.format("1") + run("。")
+    assert written(tmp_path / "a.docx", f"<w:p>{body}</w:p>") == ["白细胞 4×10⁹/L，据统计1。"]

@@ -308,7 +308,7 @@ def _is_header(grid: Grid, row: int) -> bool:
 
 
 def _is_year(text: str) -> bool:
-    return text.strip().isdigit() and len(text.strip()) == 4 and 1900 <= int(text) <= 2100
+    return text.strip().isdecimal() and len(text.strip()) == 4 and 1900 <= int(text) <= 2100
 
 
 def _is_form(grid: Grid) -> bool:

@@ -31,7 +31,7 @@ def diagram_text(data: bytes) -> str:
     for tie in root.iter(_DGM + "cxn"):
         source, target, order = tie.get("srcId", ""), tie.get("destId", ""), tie.get("srcOrd", "0")
         if tie.get("type", "parOf") == "parOf" and source in words and target in words:
-            below.setdefault(source, []).append((int(order) if order.isdigit() else 0, target))
+            below.setdefault(source, []).append((int(order) if order.isdecimal() else 0, target))
             children.add(target)
     return "\n".join(_lines(words, below, [point for point in words if point not in children]))
 

@@ -21,6 +21,7 @@ from qianxun.ingest.parse.equation import EQUATIONS, linear
 from qianxun.ingest.parse.outline import heading_level, without_contents
 from qianxun.ingest.parse.package import inspect
 from qianxun.ingest.parse.pictures import Pictures
+from qianxun.ingest.parse.raised import raised
 from qianxun.ingest.parse.word_numbering import Numbering, read_numbering
 from qianxun.ingest.tables import Cell, as_text, clean, flow, read_table
 from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
@@ -203,7 +204,10 @@ def _text(paragraph: Any) -> str:
         node = stack.pop()
         if node.tag in _SKIPPED or node.tag == _W + "txbxContent":
             continue
-        if node.tag == _W + "t":
+        if node.tag == _W + "r" and _is_raised(node):
+            high = "".join(one.text or "" for one in node.iterfind(_W + "t"))
+            words.append(raised("".join(words[-3:]), high))
+        elif node.tag == _W + "t":
             words.append(node.text or "")
         elif node.tag in _SPOKEN:
             words.append(_SPOKEN[node.tag])
@@ -214,6 +218,12 @@ def _text(paragraph: Any) -> str:
         elif node.tag != _W + "pPr":
             stack.extend(reversed(node))
     return "".join(words)
+
+
+def _is_raised(run: Any) -> bool:
+    align = run.find(f"{_W}rPr/{_W}vertAlign")
+    high = align is not None and align.get(_W + "val") == "superscript"
+    return high and all(child.tag in (_W + "rPr", _W + "t") for child in run)
 
 
 # ── tables ───────────────────────────────────────────────────────────────────────────────────────

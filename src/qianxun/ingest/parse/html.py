@@ -12,6 +12,7 @@ from lxml import etree, html
 
 from qianxun.errors import TooLarge, Unreadable
 from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.parse.raised import raised
 from qianxun.ingest.parse.text import read
 from qianxun.ingest.tables import Cell, as_text, clean, flow, read_table
 from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
@@ -95,7 +96,7 @@ class _Reader:
                 self._leave(element)
                 continue
             if not self._enter(element, menus):
-                self._words.append(element.tail or "")
+                self._words.append(_squeezed(element.tail))
                 continue
             stack.append((element, True))
             stack.extend((child, False) for child in reversed(element))
@@ -121,6 +122,9 @@ class _Reader:
         if tag == "pre":
             self._close()
             self._add("".join(element.itertext()).strip("\n"))
+            return False
+        if tag == "sup":
+            self._words.append(raised("".join(self._words[-3:]), _squeezed("".join(element.itertext()))))
             return False
         if tag == "br":
             self._words.append("\n")
@@ -244,7 +248,7 @@ def _cell(element: Any) -> Cell:
             continue
         if node.tag in ("br", "p", "div", "li"):
             words.append("\n")
-        words.append(node.text or "")
+        words.append(raised("".join(words[-3:]), node.text or "") if node.tag == "sup" else node.text or "")
         if node is not element:
             words.append(node.tail or "")
     return Cell(clean("".join(words)), _span(element, "rowspan"), _span(element, "colspan"), header=element.tag == "th")

@@ -12,6 +12,7 @@ from markdown_it.token import Token
 
 from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.parse.html import read_fragment
+from qianxun.ingest.parse.raised import raised
 from qianxun.ingest.parse.text import read
 from qianxun.ingest.pipes import pipe_tables
 from qianxun.ingest.preprocess import markdown_reader
@@ -171,16 +172,20 @@ def _referred(macro: re.Match[str]) -> str:
     return macro.group(1) or macro.group(3) or macro.group(2) or ""
 
 
-def _spoken(children: Sequence[Token]) -> Iterator[str]:
+def _spoken(children: Sequence[Token]) -> list[str]:
+    words: list[str] = []
+    high = False
     for child in children:
         if child.type in ("text", "text_special", "code_inline"):  # special: \_ and &lt;, the character itself
-            yield child.content
+            words.append(raised("".join(words[-3:]), child.content) if high else child.content)
         elif child.type in ("softbreak", "hardbreak"):
-            yield "\n"
+            words.append("\n")
         elif child.type == "image":
-            yield child.content
-        elif child.type == "html_inline" and child.content.lower().startswith("<br"):
-            yield "\n"
+            words.append(child.content)
+        elif child.type == "html_inline":
+            high = child.content.lower().startswith("<sup")
+            words.append("\n" if child.content.lower().startswith("<br") else "")
+    return words
 
 
 def _table(tokens: Sequence[Token], heading: str, limits: ParseLimits) -> Iterator[Block]:

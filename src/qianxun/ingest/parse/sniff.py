@@ -32,6 +32,8 @@ _MAGIC: Final = (
     (b"PK\x05\x06", "zip"),
 )
 _OFFICE: Final = (("xl/", "xlsx"), ("word/", "docx"), ("ppt/", "pptx"))
+_TAKEN: Final = "可以放入 TXT、Markdown、HTML、CSV、XLSX、JSON、DOCX、PPTX、PDF 与 PNG、JPEG 图片"
+_ADVICE: Final = dict.fromkeys((".tif", ".tiff", ".heic", ".heif", ".avif"), "请另存为 PNG、JPEG 或 PDF 再添加")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
 
@@ -98,7 +100,10 @@ def _text_kind(path: Path, head: bytes, named: str) -> Kind:
     if not _is_text(head):
         if named and named not in _TEXTS:
             raise Unreadable(f"内容不是 {path.suffix} 文件", hint="文件可能已损坏或改过扩展名")
-        raise UnsupportedFile(f"不支持的文件类型 {path.suffix or '（无扩展名）'}", hint="支持的格式见文档")
+        if named:
+            raise Unreadable("认不出文字编码，或内容不是文字", hint="请用原来的程序打开，另存为 UTF-8 再添加")
+        hint = _ADVICE.get(path.suffix.lower(), _TAKEN)
+        raise UnsupportedFile(f"不支持的文件类型 {path.suffix or '（无扩展名）'}", hint=hint)
     markup = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:200].lower().startswith((b"<!doctype html", b"<html"))
     if named in _TEXTS:
         return Kind("html") if named == "txt" and markup else Kind(named)
