@@ -7,9 +7,9 @@ nothing, and the number is a figure that no source has.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 _LABEL: Final = (
     r"(?:资料|来源|文献|引用|参考|出处|文档|片段|网页|source|ref(?:erence)?|citation|cite|doc(?:ument)?|webpage)"
@@ -28,8 +28,11 @@ _IN_BRACKETS: Final = re.compile(
     re.IGNORECASE,
 )
 _IN_PARENTHESES: Final = re.compile(rf"(?<!\])[（(]\s{{0,2}}{_NAMED}({_LISTED})\s{{0,2}}[）)]", re.IGNORECASE)
+_POWER: Final = (  # 体重÷身高²: taken for a citation, it would be lost, and the formula another
+    rf"(?<=[\u4e00-\u9fff\u0370-\u03ff)）])(?:[²³](?!\s?[,，、˒]\s?[{_RAISED}]|[{_RAISED}])|<sup>\s?[23]\s?</|\$\^\{{?[23]\}}?\$)"
+)
 _ABOVE: Final = re.compile(  # 10⁶, m² and 米² are no citations
-    rf"(?<![0-9A-Za-z米{_RAISED}])(?:<{_TAG}>\s{{0,2}}({_LISTED})\s{{0,2}}</{_TAG}>"
+    rf"(?<![0-9A-Za-z米{_RAISED}])(?!{_POWER})(?:<{_TAG}>\s{{0,2}}({_LISTED})\s{{0,2}}</{_TAG}>"
     rf"|\$\^\{{?\[?({_LISTED})\]?\}}?\$|\^({_LISTED})\^"
     rf"|([{_RAISED}]{{1,3}}(?:\s?[,，、˒]\s?[{_RAISED}]{{1,3}}){{0,9}})(?![{_RAISED}]))"
 )
@@ -52,6 +55,8 @@ _OPEN: Final = (
 _UNFINISHED: Final = re.compile(rf"(?:[*`^]{{1,2}}\s*|\[)?(?:{_CLOSED}){{0,20}}(?:{_OPEN})?\Z")
 _REMEMBERED: Final = 2  # characters that were told
 
+_Change: TypeAlias = Callable[[re.Match[str]], str]
+
 
 def model_marks(pieces: Iterator[str], given: Collection[int]) -> Iterator[str]:
     """The reply as it comes, where what names passages that were ``given`` has become marks.
@@ -72,13 +77,23 @@ def model_marks(pieces: Iterator[str], given: Collection[int]) -> Iterator[str]:
 
 
 def _marked(text: str, before: str, given: Collection[int]) -> str:
+    changes: Sequence[tuple[re.Pattern[str], _Change]] = (
+        (_IN_BRACKETS, partial(_mark, given)),
+        (_IN_PARENTHESES, partial(_mark, given)),
+        (_ABOVE, partial(_lowered, given)),
+        (_SET_OFF, lambda found: (found[2] or found[3] or found[4]).strip()),
+        (_JOINED, lambda found: f"[{','.join(_NUMBER.findall(found.group()))}]"),
+        (_SPOKEN_OF, lambda _: "资料"),
+    )
     text = before + text  # ](…) is a link's
-    for pattern in (_IN_BRACKETS, _IN_PARENTHESES):
-        text = pattern.sub(partial(_mark, given), text)
-    text = _ABOVE.sub(partial(_lowered, given), text)
-    text = _SET_OFF.sub(lambda found: (found[2] or found[3] or found[4]).strip(), text)
-    text = _JOINED.sub(lambda found: f"[{','.join(_NUMBER.findall(found.group()))}]", text)
-    return _SPOKEN_OF.sub("资料", text)[len(before) :]
+    for pattern, change in changes:
+        text = pattern.sub(partial(_unless_told, len(before), change), text)
+    return text[len(before) :]
+
+
+def _unless_told(told: int, change: _Change, found: re.Match[str]) -> str:
+    """What begins among the characters that were told stays as it is."""
+    return found.group() if found.start() < told else change(found)
 
 
 def _mark(given: Collection[int], named: re.Match[str]) -> str:
