@@ -111,7 +111,7 @@ def graph_model(base: OpenBase) -> ChatModel:
     if model is None:
         raise NotFound(
             f"知识库“{base.about.name}”没有指定读图谱的模型",
-            hint=f"kb set {base.about.name} graph_model=模型名；不指定则按统计建图",
+            hint=f"qianxun kb set {base.about.name} graph_model=模型名；不指定则按统计建图",
         )
     return model
 
