@@ -242,3 +242,24 @@ def test_a_new_workbook_under_an_old_name(tmp_path: Path, name: str) -> None:
     read(tmp_path, [["客户", "金额"], ["甲", 5], ["乙", 7]])
     (table,) = tables(parse((tmp_path / "a.xlsx").rename(tmp_path / name), ParseLimits()))
     assert table.rows == (("甲", 5), ("乙", 7))
+
+
+def _spread(rows: Rows, gap: int = 1) -> Rows:
+    """The same with blank rows and columns between all cells."""
+    wide = [[cell for each in row for cell in (each, *[None] * gap)] for row in rows]
+    return [line for row in wide for line in (row, *[[None]] * gap)]
+
+
+@pytest.mark.parametrize("gap", [1, 2])
+def test_blank_rows_and_columns_between_all_cells(tmp_path: Path, gap: int) -> None:
+    rows = [["地区", "负责人", "销售额"], ["华东", "张伟", 1200], ["华北", "李娜", 900], ["华南", None, 700]]
+    (table,) = tables(read(tmp_path, _spread(rows, gap)))
+    assert names(table) == ["地区", "负责人", "销售额"]
+    assert table.rows == (("华东", "张伟", 1200), ("华北", "李娜", 900), ("华南", None, 700))
+    (titled,) = tables(read(tmp_path, _spread([["各地区销售情况"], *rows], gap)))
+    assert (titled.title, names(titled)) == ("各地区销售情况", ["地区", "负责人", "销售额"])
+
+
+def test_lists_of_words_that_stand_apart_are_not_put_together(tmp_path: Path) -> None:
+    rows = [["水果", "城市"], ["苹果", "杭州"], ["梨", "宁波"]]
+    assert tables(read(tmp_path, _spread(rows))) == []

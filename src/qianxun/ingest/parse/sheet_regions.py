@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 from qianxun.ingest.cells import is_missing, number
@@ -39,9 +40,33 @@ class Region:
 
 def regions(cells: Mapping[tuple[int, int], Cell]) -> list[Region]:
     """The rectangles of a sheet, top to bottom, left to right; a table with blank rows inside is one."""
-    whole = [(r, c, cell) for (r, c), cell in sorted(cells.items(), key=lambda item: item[0])]
+    whole = _closed_up([(r, c, cell) for (r, c), cell in sorted(cells.items(), key=lambda item: item[0])])
     pieces = [_region(piece) for piece in _separate(whole)]
     return _joined(_region(part) for region in _abreast(pieces) for part in _stacked(list(region.cells)))
+
+
+# ── cells that stand apart from each other ───────────────────────────────────────────────────────
+
+
+def _closed_up(whole: list[At]) -> list[At]:
+    """Without the blank rows and columns of a sheet that has some between all of its cells: nothing there parts one
+    table from another. Lists of words side by side may be of different things, and stay as they are."""
+    rows, columns = sorted({row for row, _, _ in whole}), sorted({column for _, column, _ in whole})
+    if len(rows) < 3 or len(columns) < 2 or not _are_apart(rows) or not _are_apart(columns):
+        return whole
+    filled = Counter(row for row, _, _ in whole)
+    lines = [row for row in rows if filled[row] > 1]  # a title stands alone
+    is_full = 4 * sum(filled[row] for row in lines) >= 3 * len(lines) * len(columns)
+    typed = {row for row, _, cell in whole if cell.kind in _TYPED}
+    is_whole = all(cell.row_span == cell.col_span == 1 for _, _, cell in whole)
+    if not is_full or not is_whole or 2 * len(typed) <= len(lines):
+        return whole
+    down, across = ({at: place for place, at in enumerate(used)} for used in (rows, columns))
+    return [(down[row], across[column], cell) for row, column, cell in whole]
+
+
+def _are_apart(used: Sequence[int]) -> bool:
+    return all(1 < after - before <= _WIDEST_GAP + 1 for before, after in pairwise(used))
 
 
 # ── cutting ──────────────────────────────────────────────────────────────────────────────────────
