@@ -582,7 +582,8 @@ class KnowledgeBase:
     config: Mapping[str, Any] = field(default_factory=dict)
     created_at: str = ""
     tenant: str = "local"
-    identity: str = ""  # what no other base is called, of whatever folder or tenant
+    # What no other base is called, of whatever folder or tenant; a service does not tell it.
+    identity: str = field(default="", compare=False)
 
 
 # ── what goes into the records ───────────────────────────────────────────────────────────────────
