@@ -102,6 +102,7 @@ EXPENSES = table(
 FIRMS = table(
     "企业名录", "企业|性质|营业收入（万元）|员工人数", "甲厂|国有|1000|50", "乙厂|民营|500|20", "丙厂|国有|800|30"
 )
+VACANCIES = table("招聘计划", "岗位|部门|招聘人数", "会计|财务部|3", "统计|财务部|2", "审计|审计部|1")
 DEVICES = table(
     "设备台账", "设备名称|数量|状态|使用部门", "服务器|12|正常|信息部", "交换机|8|维修|信息部", "打印机|5|正常|行政部"
 )
@@ -193,7 +194,9 @@ ANSWERED = [
     (FIRMS, "国有企业的营业收入合计", "sum", "1800万元"),  # not those that have a firm
     (FIRMS, "民营企业有几家", "count", "1"),  # not how many work there
     (FIRMS, "民营企业有几个", "count", "1"),
+    (FIRMS, "有几个民营企业", "count", "1"),
     (FIRMS, "乙厂有几个人", "lookup", "20"),
+    (VACANCIES, "招几个会计", "lookup", "3"),
     (STAFF, "帮我查张三的月薪", "lookup", "15000"),  # nobody is called 查张三
     (STAFF, "那张三的月薪呢", "lookup", "15000"),
     (STAFF, "张三拿多少月薪", "lookup", "15000"),

@@ -186,7 +186,7 @@ def _free_measure(scene: Scene, numeric: Sequence[Condition]) -> int | None:
 def _stated(scene: Scene, cue: re.Match[str]) -> Understood | None:
     """多少顶大檐帽: the number is stated where the row is one, and one column says how many."""
     rows = {each.rows for each in scene.said}
-    numbers = [c for c, column in enumerate(scene.sheet.columns) if _says_how_many(cue, column.name)]
+    numbers = [c for c, column in enumerate(scene.sheet.columns) if _says_how_many(scene, cue, column.name)]
     if len(rows) != 1 or len(next(iter(rows))) != 1 or len(numbers) != 1 or not scene.sheet.is_measure(numbers[0]):
         return None
     refuse_more(scene, 1)
@@ -194,13 +194,15 @@ def _stated(scene: Scene, cue: re.Match[str]) -> Understood | None:
     return finish(scene, plan, span(*cue.span()) | scene.said_mask, [c for c, _ in scene.columns])
 
 
-def _says_how_many(cue: re.Match[str], column: str) -> bool:
-    """Whether a column may hold what is asked for: 人数 is the number of people, 几名 or 几个人, and not 几家; 数量 is
-    that of pieces, and not 几种."""
+def _says_how_many(scene: Scene, cue: re.Match[str], column: str) -> bool:
+    """Whether a column may hold what is asked for: 人数 is the number of people, 几名, 几个人 or 几个会计 where the row
+    is 会计, and not 几家; 数量 is that of pieces, and not 几种."""
     if cue["of"] in _KINDS and cue["of"] not in column:
         return False
     if _PEOPLE_COLUMN.search(column):
-        return cue["of"] in "人名位" or cue.string.startswith("人", cue.end())
+        rows_own = (each for each in scene.said if each.column == scene.sheet.label)
+        behind = cue.string.startswith("人", cue.end()) or any(each.mask >> cue.end() & 1 for each in rows_own)
+        return cue["of"] in "人名位" or (cue["of"] == "个" and behind)
     return _HOW_MANY_COLUMN.search(column) is not None
 
 
