@@ -140,3 +140,23 @@ def test_another_table_on_the_next_page_stays_another(tmp_path: Path) -> None:
     other = [("产品", "型号", "数量"), ("水泵", "A1", "12"), ("阀门", "B2", "30")]
     file = pdf(tmp_path / "两张.pdf", [ruled([HEADER, *STAFF[:2]], 780), ruled(other, 780)])
     assert [len(block.table.rows) for block in file.blocks if isinstance(block, TableBlock)] == [2, 2]
+
+
+def test_a_row_that_two_bills_have_in_common_is_no_repeated_header(tmp_path: Path) -> None:
+    header = ("项目", "备注", "金额（元）")
+    bills = [
+        [header, ("房租", "无", "1200"), ("水费", "无", "35")],
+        [header, ("房租", "无", "1200"), ("电费", "无", "80")],
+    ]
+    file = pdf(tmp_path / "账单.pdf", [ruled(bill, 780) for bill in bills])
+    rows = [row[0] for block in file.blocks if isinstance(block, TableBlock) for row in block.table.rows]
+    assert rows == ["房租", "水费", "房租", "电费"]
+
+
+@pytest.mark.parametrize("foot", ["第 {} 页 共 {} 页", "Page {} of {}", "- {} -"])
+def test_page_numbers_of_files_that_were_put_together_go_too(tmp_path: Path, foot: str) -> None:
+    lengths = (2, 3, 2, 1, 2)
+    feet = [foot.format(at, length) for length in lengths for at in range(1, length + 1)]
+    said = ("甲方交货", "乙方付款", "双方保密", "违约赔偿", "争议仲裁", "协议终止", "附则", "清单", "签字", "盖章")
+    file = pdf(tmp_path / "合订.pdf", [text(60, 700, said[at]) + text(260, 30, one) for at, one in enumerate(feet)])
+    assert lines(file) == list(said)

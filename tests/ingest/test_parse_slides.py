@@ -33,6 +33,26 @@ def test_a_chart_is_the_table_it_was_drawn_from(tmp_path: Path) -> None:
     assert (table.title, table.rows) == ("业绩", (("一季度", 12.5), ("二季度", 18)))
 
 
+def test_a_chart_with_an_error_for_a_value_keeps_the_others(tmp_path: Path) -> None:
+    from pptx import Presentation
+    from pptx.chart.data import CategoryChartData
+    from pptx.enum.chart import XL_CHART_TYPE
+
+    show = Presentation()
+    slide = show.slides.add_slide(show.slide_layouts[5])
+    data: Any = CategoryChartData()
+    data.categories = ["一季度", "二季度", "三季度"]
+    data.add_series("销售额", (12.5, 18, None))
+    frame: Any = slide.shapes.add_chart(XL_CHART_TYPE.LINE, 0, 0, 999_999, 999_999, data)
+    values = frame.chart._chartSpace.xpath(".//c:val//c:v")
+    values[1].text = "#N/A"
+    show.save(str(tmp_path / "a.pptx"))
+    file = parse(tmp_path / "a.pptx", LIMITS)
+    (table,) = (one.table for one in file.blocks if isinstance(one, TableBlock))
+    assert table.texts == (("一季度", "12.5"), ("二季度", ""), ("三季度", ""))
+    assert file.warnings == ()
+
+
 def diagram(slide: Any, data: str) -> None:
     from lxml import etree
     from pptx.opc.package import Part

@@ -354,6 +354,13 @@ def test_a_power_is_no_longer_number(tmp_path: Path, name: str) -> None:
     assert tables(file)[0].table.texts == (("白细胞", "4×10⁹/L"), ("粒子", "10²³"))
 
 
+def test_what_is_set_high_and_no_power_is_read_like_other_text(tmp_path: Path) -> None:
+    mark = "<sup><style>.mw{color:red}</style><!-- 注 --><a href='#1'>[1]</a></sup>"
+    page = f"<p>面积 25 m<sup><b>2</b></sup>，据统计{mark}。</p><div>甲<sup>乙<p>第一段</p><p>第二段</p></sup></div>"
+    texts = [block.text for block in parsed(tmp_path / "a.html", page).blocks if isinstance(block, Paragraph)]
+    assert texts == ["面积 25 m²，据统计[1]。", "甲乙", "第一段", "第二段"]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "error"),
     [

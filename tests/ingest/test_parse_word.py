@@ -161,3 +161,25 @@ def test_a_power_is_no_longer_number(tmp_path: Path) -> None:
     high = '<w:r><w:rPr><w:vertAlign w:val="superscript"/></w:rPr><w:t>{}</w:t></w:r>'
     body = run("白细胞 4×10") + high.format("9") + run("/L，据统计") + high.format("1") + run("。")
     assert written(tmp_path / "a.docx", f"<w:p>{body}</w:p>") == ["白细胞 4×10⁹/L，据统计1。"]
+
+
+def test_a_style_that_only_says_its_level_takes_the_list_from_the_one_it_is_based_on(tmp_path: Path) -> None:
+    import docx
+    from docx.oxml import parse_xml
+
+    document = docx.Document()
+    root = document.part.numbering_part.element
+    root.insert(0, element(LISTS[0]))
+    root.append(element(LISTS[3]))
+    for name, more in (
+        ("H1", '<w:pPr><w:numPr><w:numId w:val="90"/></w:numPr></w:pPr>'),
+        ("H2", '<w:basedOn w:val="H1"/><w:pPr><w:numPr><w:ilvl w:val="1"/></w:numPr></w:pPr>'),
+    ):
+        style = f'<w:style {_NAMESPACES} w:type="paragraph" w:styleId="{name}"><w:name w:val="{name}"/>{more}</w:style>'
+        document.styles.element.append(parse_xml(style))
+    for name, words in (("H1", "总则"), ("H2", "目的"), ("H2", "范围"), ("H1", "分则"), ("H2", "职责")):
+        styled = f'<w:p><w:pPr><w:pStyle w:val="{name}"/></w:pPr>{run(words)}</w:p>'
+        document.element.body.insert(len(document.element.body) - 1, element(styled))
+    document.save(str(tmp_path / "a.docx"))
+    shown_lines = [shown(block) for block in parse(tmp_path / "a.docx", LIMITS).blocks]
+    assert shown_lines == ["## 第一章 总则", "1.1 目的", "1.2 范围", "## 第二章 分则", "2.1 职责"]

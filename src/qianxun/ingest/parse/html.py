@@ -123,8 +123,8 @@ class _Reader:
             self._close()
             self._add("".join(element.itertext()).strip("\n"))
             return False
-        if tag == "sup":
-            self._words.append(raised("".join(self._words[-3:]), _squeezed("".join(element.itertext()))))
+        if tag == "sup" and (power := self._power(element)):
+            self._words.append(power)
             return False
         if tag == "br":
             self._words.append("\n")
@@ -134,6 +134,12 @@ class _Reader:
             self._words.append("- ")
         self._words.append(_squeezed(element.text))
         return True
+
+    def _power(self, element: Any) -> str:
+        """What is set high, as a power; empty for anything else, such as the mark of a note, which is read as text."""
+        text = _squeezed("".join(element.itertext()))
+        power = raised("".join(self._words[-3:]), text)
+        return power if power != text else ""
 
     def _leave(self, element: Any) -> None:
         if element.tag not in _INLINE and element.tag != "br":

@@ -24,6 +24,7 @@ _NUMBER: Final = re.compile(r"\d+|^[IVXLC]{1,6}(?![A-Za-z])|(?<![A-Za-z])[IVXLC]
 _REPEATED: Final = 0.2  # a line that opens or closes this share of the pages is a running head or foot
 _GOES_ON: Final = re.compile(r"^[(（]?(?:接上页|续上表|续表)|^表.{0,40}[(（]续[一二三四五六七八九十\d]{0,3}[)）]")
 _KEEPS_PACE: Final = 0.7  # of its steps from page to page
+_PAGE_OF: Final = re.compile(r"[第共]\s*\d+\s*页|\bpage\s*\d+(?:\s*of\s*\d+)?", re.IGNORECASE)
 _MOST_ANNOTATIONS: Final = 2_000
 _ODD: Final = re.compile("[\ufffd\ue000-\uf8ff]")
 
@@ -232,19 +233,23 @@ def _running_lines(pages: Sequence[_Page]) -> set[str]:
     found: dict[str, list[tuple[int, list[int]]]] = {}
     for page in written:
         for shape, line in {_shape(line): line for line in _edge_lines(page) if len(line) <= 200}.items():
-            numbers = [int(digits[:9]) for digits in re.findall(r"\d+", line)]
+            numbers = [int(digits[:9]) for digits in re.findall(r"\d+", _PAGE_OF.sub("", line))]
             found.setdefault(shape, []).append((page.number, numbers))
     fewest = max(4, _REPEATED * len(written))
     return {shape for shape, lines in found.items() if len(lines) >= fewest and len(shape) <= 80 and _is_paced(lines)}
 
 
 def _is_paced(lines: Sequence[tuple[int, list[int]]]) -> bool:
-    """Whether the numbers stay as they are or count the pages. 合计：1,250 元 under every receipt does neither."""
+    """Whether the numbers stay as they are or count the pages, which begin at 1 again where files were put together.
+
+    合计：1,250 元 under every receipt does neither.
+    """
     steps = kept = 0
     for (page, numbers), (next_page, next_numbers) in pairwise(lines):
         if len(numbers) == len(next_numbers):
             steps += 1
-            kept += all(0 <= b - a <= next_page - page for a, b in zip(numbers, next_numbers, strict=True))
+            pairs = zip(numbers, next_numbers, strict=True)
+            kept += all(0 <= b - a <= next_page - page or b == 1 for a, b in pairs)
     return kept >= _KEEPS_PACE * steps
 
 

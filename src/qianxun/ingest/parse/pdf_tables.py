@@ -40,14 +40,17 @@ class RuledTable:
     def followed_by(self, other: RuledTable) -> RuledTable | None:
         """Both as one, where the other stands on top of the next page in the same columns; None if it is another table.
 
-        A header that is repeated there is left out; one of its own, with other kinds of cells below it, begins a table.
+        A header that is repeated there is left out, no row below it; one of its own, with other kinds of cells below
+        it, begins a table.
         """
         if self.grid.width != other.grid.width or not _is_aligned(self._columns(), other._columns()):
             return None
         heads = zip(self.grid.rows, other.grid.rows, strict=False)
         same = next((at for at, (a, b) in enumerate(heads) if _texts(a) != _texts(b)), len(other.grid.rows))
-        alone = other.read("") if same == 0 else None
-        if alone is not None and any(one.path and one.kind not in ("text", "category") for one in alone.columns):
+        alone = other.read("")
+        if alone is not None and same:
+            same = next((at for at, row in enumerate(other.grid.rows[:same]) if _texts(row) == [*alone.texts[0]]), same)
+        elif alone is not None and any(one.path and one.kind not in ("text", "category") for one in alone.columns):
             return None
         rest, down = other.grid.below(same), len(self.grid.rows)
         origins = {(r + down, c): (r0 + down, c0) for (r, c), (r0, c0) in rest.origins.items()}

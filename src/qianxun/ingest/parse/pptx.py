@@ -26,6 +26,7 @@ _SHAPES: Final = tuple(
     for name in ("sp", "graphicFrame", "pic", "grpSp")
 )
 _A: Final = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+_C: Final = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
 
 
 def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda: None) -> ParsedFile:
@@ -85,7 +86,7 @@ def _slide(slide: Any, page: int, pictures: Pictures, limits: ParseLimits, unrea
             continue
         if getattr(shape, "has_chart", False) or diagrams_in(shape._element):
             try:
-                yield from _drawing(shape, page, title)
+                yield from _drawing(shape, page, title, limits)
             except (etree.XMLSyntaxError, *_BROKEN):
                 unread.append(page)
             continue
@@ -137,7 +138,7 @@ def _line(paragraph: Any) -> str:
     return "".join(words)
 
 
-def _drawing(shape: Any, page: int, title: str) -> Iterator[Block]:
+def _drawing(shape: Any, page: int, title: str, limits: ParseLimits) -> Iterator[Block]:
     """A chart as the table it was drawn from, a diagram as its words. Raises what python-pptx and lxml raise."""
     for relation in diagrams_in(shape._element):
         if text := diagram_text(shape.part.related_part(relation).blob):
@@ -147,12 +148,11 @@ def _drawing(shape: Any, page: int, title: str) -> Iterator[Block]:
     chart = shape.chart
     named = clean(chart.chart_title.text_frame.text) if chart.has_title and chart.chart_title.has_text_frame else ""
     for plot in chart.plots:
-        labels = [str(label) for label in plot.categories]
-        columns = [(one.name or f"系列{at}", list(one.values)) for at, one in enumerate(plot.series, 1)]
-        if not labels or not columns:
-            raise ValueError("no categories")
+        columns = [(one.name or f"系列{at}", _figures(one)) for at, one in enumerate(plot.series, 1)]
+        if not 0 < len(plot.categories) * len(columns) <= limits.cells:
+            raise ValueError("no categories, or too many")
         rows = [["类别", *(name for name, _ in columns)]]
-        rows += [[label, *(_figure(values, at) for _, values in columns)] for at, label in enumerate(labels)]
+        rows += [[str(label), *(held.get(at, "") for _, held in columns)] for at, label in enumerate(plot.categories)]
         grid = place(
             (r, c, Cell(clean(text), header=r == 0)) for r, row in enumerate(rows) for c, text in enumerate(row)
         )
@@ -160,11 +160,19 @@ def _drawing(shape: Any, page: int, title: str) -> Iterator[Block]:
         yield TableBlock(table, page) if table is not None else Paragraph(as_text(grid), page)
 
 
-def _figure(values: Sequence[Any], at: int) -> str:
-    value = values[at] if at < len(values) else None
-    if value is None:
+def _figures(series: Any) -> dict[int, str]:
+    """Place → the value drawn there. Read in one go: python-pptx goes through all points for each of them."""
+    points = series._element.iterfind(f"{_C}val//{_C}pt")
+    held = ((point.get("idx", ""), _figure(point.findtext(_C + "v") or "")) for point in points)
+    return {int(at): value for at, value in held if at.isdecimal()}
+
+
+def _figure(text: str) -> str:
+    try:
+        value = float(text)
+    except ValueError:  # #N/A: nothing is drawn there
         return ""
-    return str(int(value)) if float(value).is_integer() else repr(float(value))
+    return str(int(value)) if value.is_integer() else repr(value)
 
 
 def _table(table: Any, page: int, title: str, limits: ParseLimits) -> Iterator[Block]:

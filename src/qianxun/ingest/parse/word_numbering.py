@@ -96,12 +96,16 @@ class Numbering:
         return number, depth
 
     def _by_style(self, style: str) -> tuple[str, int | None, str]:
+        """Number, level, and the style that gives the number: a style may take that from the one it is based on, and
+        only say the level."""
+        level: int | None = None
         for _ in range(_DEEPEST_STYLE):
             if style not in self.styles:
                 break
             above, number, depth = self.styles[style]
+            level = depth if level is None else level
             if number:
-                return number, depth, style
+                return number, level, style
             style = above
         return "", None, ""
 
