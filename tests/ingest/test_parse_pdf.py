@@ -153,6 +153,14 @@ def test_a_row_that_two_bills_have_in_common_is_no_repeated_header(tmp_path: Pat
     assert rows == ["房租", "水费", "房租", "电费"]
 
 
+def test_forms_of_one_kind_on_pages_of_their_own_are_not_one_table(tmp_path: Path) -> None:
+    people = (("张三", "财务部"), ("李四", "技术部"), ("王五", "市场部"), ("赵六", "行政部"))
+    forms = [[("姓名", name, "照片"), ("部门", part, "职员"), ("学历", "本科", "党员")] for name, part in people]
+    file = pdf(tmp_path / "登记表.pdf", [text(260, 800, "员工登记表") + ruled(form, 780) for form in forms])
+    found = [block for block in file.blocks if isinstance(block, TableBlock)]
+    assert [block.page for block in found] == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("foot", ["第 {} 页 共 {} 页", "Page {} of {}", "- {} -"])
 def test_page_numbers_of_files_that_were_put_together_go_too(tmp_path: Path, foot: str) -> None:
     lengths = (2, 3, 2, 1, 2)

@@ -41,7 +41,7 @@ class RuledTable:
         """Both as one, where the other stands on top of the next page in the same columns; None if it is another table.
 
         A header that is repeated there is left out, no row below it; one of its own, with other kinds of cells below
-        it, begins a table.
+        it, begins a table, and so does a form of the same labels, filled in for somebody else.
         """
         if self.grid.width != other.grid.width or not _is_aligned(self._columns(), other._columns()):
             return None
@@ -52,10 +52,16 @@ class RuledTable:
             same = next((at for at, row in enumerate(other.grid.rows[:same]) if _texts(row) == [*alone.texts[0]]), same)
         elif alone is not None and any(one.path and one.kind not in ("text", "category") for one in alone.columns):
             return None
+        if not same and self._is_formed_like(other):
+            return None
         rest, down = other.grid.below(same), len(self.grid.rows)
         origins = {(r + down, c): (r0 + down, c0) for (r, c), (r0, c0) in rest.origins.items()}
         grid = Grid([*self.grid.rows, *rest.rows], {**self.grid.origins, **origins})
         return replace(self, grid=grid, pages=self.pages + other.pages[same:])
+
+    def _is_formed_like(self, other: RuledTable) -> bool:
+        names = [row[0].text for row in other.grid.rows]
+        return names == [row[0].text for row in self.grid.rows[: len(names)]] and len(set(names)) == len(names)
 
     def _columns(self) -> list[float]:
         return edges([edge for cell in self.cells for edge in (cell.left, cell.right)], _EDGE_TOLERANCE)
