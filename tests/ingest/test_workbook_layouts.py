@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 import xlsxwriter
+from tests.linear import is_linear
 
 from qianxun.errors import Unreadable
 from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.parse import parse
 from qianxun.ingest.parse.number_format import shown_number
+from qianxun.ingest.parse.sheet_regions import regions
+from qianxun.ingest.tables import Cell
 from qianxun.types import ParsedFile, Table, TableBlock
 
 Rows = Sequence[Sequence[object]]
@@ -263,3 +266,14 @@ def test_blank_rows_and_columns_between_all_cells(tmp_path: Path, gap: int) -> N
 def test_lists_of_words_that_stand_apart_are_not_put_together(tmp_path: Path) -> None:
     rows = [["水果", "城市"], ["苹果", "杭州"], ["梨", "宁波"]]
     assert tables(read(tmp_path, _spread(rows))) == []
+
+
+def test_a_long_table_with_blank_rows_costs_what_its_rows_cost() -> None:
+    def sheet(rows: int) -> Callable[[], object]:
+        cells = {(1, 1): Cell("姓名", kind="text"), (1, 2): Cell("分数", kind="text")}
+        for row in range(1, rows):
+            cells[3 * row + 1, 1] = Cell(f"学生{row}", kind="text")
+            cells[3 * row + 1, 2] = Cell(str(row), value=row, kind="number")
+        return lambda: regions(cells)
+
+    assert is_linear(sheet, 300)

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -210,46 +210,70 @@ def _are_names(row: Sequence[At], below: Sequence[At]) -> bool:
 # ── tables with blank rows inside ────────────────────────────────────────────────────────────────
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a table holds that more rows may go on with: added to, not read again for each of them."""
+
+    cells: list[At]
+    families: dict[int, Counter[str]]  # of the values of each column, below the first row
+    words: set[tuple[int, str]]  # column and text, below the first row
+
+    def add(self, cells: Iterable[At], top: int) -> None:
+        for row, column, cell in cells:
+            self.cells.append((row, column, cell))
+            if row > top:
+                self.words.add((column, cell.text))
+                _count(self.families, column, cell)
+
+
 def _joined(found: Iterable[Region]) -> list[Region]:
     """An empty row inside a table does not end it: rows of values under the same columns go on with it."""
-    result: list[Region] = []
+    result: list[Region] = []  # of the tables' extents, and the rows that were added last
+    held: list[_Held] = []
     for region in found:
         above = [at for at, other in enumerate(result) if region.is_under(other)]
         nearest = max(above, key=lambda at: result[at].bottom, default=None)
-        if nearest is not None and _goes_on(result[nearest], region):
-            result[nearest] = _region([*result[nearest].cells, *region.cells])
+        if nearest is not None and _goes_on(result[nearest], held[nearest], region):
+            held[nearest].add(region.cells, result[nearest].top)
+            result[nearest] = replace(result[nearest], bottom=region.bottom, cells=region.cells)
         else:
             result.append(region)
-    return result
+            held.append(_Held([], {}, set()))
+            held[-1].add(region.cells, region.top)
+    return [replace(region, cells=tuple(each.cells)) for region, each in zip(result, held, strict=True)]
 
 
-def _goes_on(last: Region, region: Region) -> bool:
+def _goes_on(last: Region, held: _Held, region: Region) -> bool:
     inside = last.left <= region.left and region.right <= last.right and region.top - last.bottom <= _WIDEST_GAP
     first = [(column, cell) for row, column, cell in region.cells if row == region.top]
     if not inside or last.right - last.left < 2 or len(first) < 2:
         return False
-    kinds = _kinds(last)
+    kinds = _most(held.families)
     typed = any(cell.kind in _TYPED for _, _, cell in region.cells)
     if not kinds and typed:  # a header with nothing below it yet
         return sum(row + cell.row_span == last.bottom for row, _, cell in last.cells) > 1
-    if not kinds:
-        return (last.left, last.right) == (region.left, region.right) and _repeats(last, first)
+    if not kinds:  # words say in some column what the rows above say there: 财务部 under 部门 once more
+        alike = (last.left, last.right) == (region.left, region.right)
+        return alike and any((column, cell.text) in held.words for column, cell in first)
     under = [(cell, kinds[column]) for column, cell in first if column in kinds and not is_missing(cell.text)]
     return bool(under) and all(_fits(cell, family) for cell, family in under)
-
-
-def _repeats(last: Region, row: Sequence[tuple[int, Cell]]) -> bool:
-    """Whether a row of words says in some column what the rows of a table say there: 财务部 under 部门 once more."""
-    held = {(column, cell.text) for at, column, cell in last.cells if at > last.top}
-    return any((column, cell.text) in held for column, cell in row)
 
 
 def _kinds(region: Region) -> dict[int, str]:
     """The columns that hold values, and of which family, among the rows below the first."""
     held: dict[int, Counter[str]] = {}
     for row, column, cell in region.cells:
-        if row > region.top and cell.kind in _TYPED:
-            held.setdefault(column, Counter())[_family(cell.kind)] += 1
+        if row > region.top:
+            _count(held, column, cell)
+    return _most(held)
+
+
+def _count(held: dict[int, Counter[str]], column: int, cell: Cell) -> None:
+    if cell.kind in _TYPED:
+        held.setdefault(column, Counter())[_family(cell.kind)] += 1
+
+
+def _most(held: Mapping[int, Counter[str]]) -> dict[int, str]:
     return {column: families.most_common(1)[0][0] for column, families in held.items()}
 
 
