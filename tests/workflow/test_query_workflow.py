@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from qianxun.engine import Engine
 from qianxun.errors import BadQuery, NotFound
 from qianxun.integrations.rag_anything import RAGAnythingAdapter
 from qianxun.pipelines import answer as steps
+from qianxun.pipelines.answer_state import AnswerState
 from qianxun.settings import load
-from qianxun.types import Eq
-from qianxun.workflow.query_state import known, restored
+from qianxun.types import Document, Eq
+from qianxun.workflow.query_state import KNOWN, known, restored
 from qianxun.workflow.query_workflow import create_query_workflow
 from tests.models.chat_service import Reply, chat_service
 from tests.pipelines.answers_base import DOCUMENTS
@@ -360,3 +362,22 @@ def test_a_thread_whose_base_is_gone_cannot_go_on(tmp_path: Path) -> None:
                 await workflow.ainvoke(None, thread)
 
     asyncio.run(whole())
+
+
+def test_a_step_knows_all_that_the_steps_before_found_out() -> None:
+    assert {each.name for each in fields(AnswerState)} == {"query", "mode", "history", "answer", *KNOWN}
+
+
+def test_why_a_tables_cells_give_no_answer_is_told_as_the_engine_tells_it(tmp_path: Path) -> None:
+    sheet = "# 库存\n\n| 商品 | 单价 | 数量 |\n| --- | --- | --- |\n| 打印机 | 1299 | 15 |\n| 显示器 | 1150 | #N/A |\n"
+
+    async def story() -> None:
+        async with library(tmp_path) as engine:
+            base = await engine.create_knowledge_base("库存", model="none")
+            await engine.add_documents(base.id, [Document("stock", sheet, name="库存.md", format="markdown")])
+            result = await create_query_workflow(engine).ainvoke({"query": "显示器的数量", "graph_id": "库存"})
+            told = await engine.ask(base.id, "显示器的数量")
+            assert "#N/A" in told.reason
+            assert (result["answer"], result["reason"]) == (told.answer, told.reason)
+
+    asyncio.run(story())

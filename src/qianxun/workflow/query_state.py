@@ -27,6 +27,7 @@ KNOWN: Final = (
     "graph",
     "tie",
     "table",
+    "lack",
     "grade",
     "draft",
     "trace",
@@ -35,7 +36,7 @@ KNOWN: Final = (
     "trace_id",
     "generation",
 )
-RESULT: Final = ("answer", "sources", "citations", "form", "flags", "is_partial", "context", "seconds")
+RESULT: Final = ("answer", "sources", "citations", "form", "flags", "is_partial", "context", "seconds", "reason")
 
 
 def asked(state: Mapping[str, Any]) -> tuple[AnswerState, dict[str, Any]]:
