@@ -183,3 +183,10 @@ def test_a_style_that_only_says_its_level_takes_the_list_from_the_one_it_is_base
     document.save(str(tmp_path / "a.docx"))
     shown_lines = [shown(block) for block in parse(tmp_path / "a.docx", LIMITS).blocks]
     assert shown_lines == ["## 第一章 总则", "1.1 目的", "1.2 范围", "## 第二章 分则", "2.1 职责"]
+
+
+def test_damaged_notes_cost_no_document(tmp_path: Path) -> None:
+    body = f'<w:p>{run("正文")}<w:r><w:footnoteReference w:id="2"/></w:r></w:p>'
+    assert written(tmp_path / "a.docx", body, notes='<w:footnote w:id="2"><w:p>') == ["正文"]
+    (warning,) = parse(tmp_path / "a.docx", LIMITS).warnings
+    assert "脚注已损坏" in warning

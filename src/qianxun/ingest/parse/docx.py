@@ -37,6 +37,7 @@ _BROKEN: Final = (KeyError, ValueError, AttributeError, TypeError, IndexError, S
 _SKIPPED: Final = (_W + "del", _W + "moveFrom", _W + "instrText", _W + "rt", _FALLBACK)
 _WRAPPERS: Final = tuple(_W + name for name in ("sdt", "sdtContent", "customXml", "smartTag", "ins", "moveTo"))
 _NOTE_MARKS: Final = (_W + "footnoteReference", _W + "endnoteReference")
+_PARTS: Final = {"numbering": "编号", "footnotes": "脚注", "endnotes": "尾注"}
 _SPOKEN: Final = {_W + "br": "\n", _W + "cr": "\n", _W + "tab": "\t", _W + "noBreakHyphen": "-"}
 _BOXES: Final = {  # how forms are ticked: characters of fonts that hold only signs
     "Wingdings": {"F0FE": "☑", "F0FD": "☒", "F0A8": "☐", "F06F": "☐", "F0FC": "✓", "F0FB": "✗"},
@@ -54,6 +55,7 @@ class _Reading:
     notes: dict[tuple[str, str], str]
     pictures: Pictures
     limits: ParseLimits
+    unread: list[str]  # parts beside the text that are damaged
 
 
 def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda: None) -> ParsedFile:
@@ -61,12 +63,10 @@ def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda:
     document = _open(path)
     pictures = Pictures(limits, on_page)
     levels = _levels(document)
-    try:
-        numbering = read_numbering(_part(document, "numbering"), document.styles.element)
-        notes = {**_notes(document, "footnote"), **_notes(document, "endnote")}
-    except etree.XMLSyntaxError as failure:
-        raise Unreadable("Word 文档已损坏", hint="请用 Word 打开后另存") from failure
-    reading = _Reading(document, levels, numbering, notes, pictures, limits)
+    unread: list[str] = []
+    numbering = read_numbering(_part(document, "numbering", unread), document.styles.element)
+    notes = {**_notes(document, "footnote", unread), **_notes(document, "endnote", unread)}
+    reading = _Reading(document, levels, numbering, notes, pictures, limits, unread)
     blocks: list[Block] = []
     for element in document.element.body:
         blocks.extend(_blocks(element, reading, blocks))
@@ -74,8 +74,12 @@ def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda:
     settled = tuple(without_contents(blocks))
     title = title or next((block.text for block in settled if isinstance(block, Heading)), "")
     charts = sum(1 for _ in document.element.body.iter(_CHART))
-    warnings = (f"{charts} 个图表未收录；需要其中的数据，请放入表格",) if charts else ()
-    return ParsedFile(settled, "docx", title, {}, (), pictures.warnings() + warnings)
+    warnings = pictures.warnings()
+    if charts:
+        warnings += (f"{charts} 个图表未收录；需要其中的数据，请放入表格",)
+    if unread:
+        warnings += (f"{'、'.join(dict.fromkeys(unread))}已损坏，未收录；请用 Word 打开、另存后再添加",)
+    return ParsedFile(settled, "docx", title, {}, (), warnings)
 
 
 def _open(path: Path) -> Any:
@@ -107,17 +111,21 @@ def _levels(document: Any) -> dict[str, int]:
     return levels
 
 
-def _part(document: Any, name: str) -> Any | None:
-    """The root of a part beside the text, such as numbering.xml."""
+def _part(document: Any, name: str, unread: list[str]) -> Any | None:
+    """The root of a part beside the text, such as numbering.xml; None where there is none, or a damaged one."""
     for relation in document.part.rels.values():
         if relation.reltype.endswith(f"/{name}") and not relation.is_external:
-            return etree.fromstring(relation.target_part.blob, etree.XMLParser(resolve_entities=False, huge_tree=True))
+            parser = etree.XMLParser(resolve_entities=False, huge_tree=True)
+            try:
+                return etree.fromstring(relation.target_part.blob, parser)
+            except etree.XMLSyntaxError:  # the text is whole
+                unread.append(_PARTS[name])
     return None
 
 
-def _notes(document: Any, kind: str) -> dict[tuple[str, str], str]:
+def _notes(document: Any, kind: str, unread: list[str]) -> dict[tuple[str, str], str]:
     """Reference tag and number → what the note says."""
-    root = _part(document, f"{kind}s")
+    root = _part(document, f"{kind}s", unread)
     found: dict[tuple[str, str], str] = {}
     for note in root.iterfind(_W + kind) if root is not None else ():
         text = "\n".join(filter(None, (_text(one).strip() for one in note.iter(_W + "p"))))
@@ -140,17 +148,18 @@ def _blocks(element: Any, reading: _Reading, before: list[Block]) -> Iterator[Bl
     marks = ((mark.tag, mark.get(_W + "id", "")) for mark in element.iter(*_NOTE_MARKS))
     yield from (Paragraph(f"注：{reading.notes[mark]}") for mark in marks if mark in reading.notes)
     for relation in diagrams_in(element):
-        if text := _diagram(_picture(reading.document, relation)):
+        if text := _diagram(_picture(reading.document, relation), reading.unread):
             yield Paragraph(text)
     for blip in element.iter(_BLIP):
         yield from reading.pictures.read(_picture(reading.document, blip.get(_EMBED)))
 
 
-def _diagram(data: bytes) -> str:
+def _diagram(data: bytes, unread: list[str]) -> str:
     try:
         return diagram_text(data) if data else ""
-    except etree.XMLSyntaxError as failure:
-        raise Unreadable("Word 文档的图示已损坏", hint="请用 Word 打开后另存") from failure
+    except etree.XMLSyntaxError:
+        unread.append("图示")
+        return ""
 
 
 def _picture(document: Any, relation: str | None) -> bytes:
