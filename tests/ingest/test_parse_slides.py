@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,22 @@ def test_a_chart_with_an_error_for_a_value_keeps_the_others(tmp_path: Path) -> N
     (table,) = (one.table for one in file.blocks if isinstance(one, TableBlock))
     assert table.texts == (("一季度", "12.5"), ("二季度", ""), ("三季度", ""))
     assert file.warnings == ()
+
+
+def test_the_days_of_a_chart_are_days(tmp_path: Path) -> None:
+    from pptx import Presentation
+    from pptx.chart.data import CategoryChartData
+    from pptx.enum.chart import XL_CHART_TYPE
+
+    show = Presentation()
+    slide = show.slides.add_slide(show.slide_layouts[5])
+    data: Any = CategoryChartData()
+    data.categories = [date(2024, 1, 31), date(2024, 2, 29)]
+    data.add_series("销售额", (12.5, 18))
+    slide.shapes.add_chart(XL_CHART_TYPE.LINE, 0, 0, 999_999, 999_999, data)
+    show.save(str(tmp_path / "a.pptx"))
+    (table,) = (one.table for one in parse(tmp_path / "a.pptx", LIMITS).blocks if isinstance(one, TableBlock))
+    assert table.texts == (("2024-01-31", "12.5"), ("2024-02-29", "18"))
 
 
 def diagram(slide: Any, data: str) -> None:

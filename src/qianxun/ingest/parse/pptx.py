@@ -152,12 +152,29 @@ def _drawing(shape: Any, page: int, title: str, limits: ParseLimits) -> Iterator
         if not 0 < len(plot.categories) * len(columns) <= limits.cells:
             raise ValueError("no categories, or too many")
         rows = [["类别", *(name for name, _ in columns)]]
-        rows += [[str(label), *(held.get(at, "") for _, held in columns)] for at, label in enumerate(plot.categories)]
+        rows += [[label, *(held.get(at, "") for _, held in columns)] for at, label in enumerate(_labels(plot))]
         grid = place(
             (r, c, Cell(clean(text), header=r == 0)) for r, row in enumerate(rows) for c, text in enumerate(row)
         )
         table = read_table(grid, title=named or title, header_rows=1)
         yield TableBlock(table, page) if table is not None else Paragraph(as_text(grid), page)
+
+
+def _labels(plot: Any) -> list[str]:
+    """What the values belong to; days as days, which a chart keeps as Excel's numbers."""
+    from openpyxl.styles.numbers import is_date_format
+
+    code = plot._element.findtext(f"{_C}ser/{_C}cat//{_C}formatCode")
+    return [_day(str(label)) if is_date_format(code) else str(label) for label in plot.categories]
+
+
+def _day(text: str) -> str:
+    from openpyxl.utils.datetime import from_excel
+
+    try:
+        return str(from_excel(float(text))).removesuffix(" 00:00:00")
+    except (ValueError, OverflowError):
+        return text
 
 
 def _figures(series: Any) -> dict[int, str]:
