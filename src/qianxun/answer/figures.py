@@ -117,11 +117,13 @@ _DATE: Final = re.compile(
     rf"|(?<![\d{_HAN}.,])(?P<d5>{_DAY})[日号](?![均常内])"
 )
 _QUARTER: Final = re.compile(r"第?(?P<q>[一二三四1-4])季度?|(?<![a-z0-9])q(?P<q2>[1-4])(?![a-z0-9])")
+# 八成五 is 85%, but 八成一线员工 are 80% of them: nothing that it could belong to comes behind it.
+_HUNDREDTHS: Final = r"(?P<more>[一二三四五六七八九](?=[\s，。；、,.;：:！？!?)）”|的]|左右|以[上下]|\Z))?"
 _PARTS: Final = re.compile(
     rf"(?P<whole>百|千|万)分之(?P<share>{_ARABIC}|[{_HAN}]+(?:点[{_HAN}]+)?)"
     rf"|(?P<below>[{_HAN_DIGIT}十]+|\d+)分之(?P<above>[{_HAN_DIGIT}十]+|\d+)"
     rf"|(?P<percent>{_ARABIC})\s?(?:%|个?百分点)|(?P<mille>{_ARABIC})\s?‰"
-    rf"|(?P<tenths>[{_HAN_DIGIT}]|\d)成(?![立为员本功绩交就分都长熟果])(?P<half>半)?(?P<more>[一二三四五六七八九](?![{_HAN}个名种家点]))?|(?P<halved>一半)"
+    rf"|(?P<tenths>[{_HAN_DIGIT}]|\d)成(?![立为员本功绩交就分都长熟果])(?P<half>半)?{_HUNDREDTHS}|(?P<halved>一半)"
 )
 _CODE: Final = re.compile(
     r"(?<![a-z0-9])[a-z]+(?:[-/]?\d+(?:[.-]\d+)*[a-z]*)+(?![a-z0-9])|(?<![\d.])\d+(?:\.\d+){2,}(?![\d])"
