@@ -93,11 +93,8 @@ def search(
     start = session.start + (f" --config {quoted(str(session.config))}" if session.config else "")
     if as_json:
         print_json(_explained_json(start, request, described(base, answer, doc or ()), told))
-    elif why is not None and told is not None and told.chunk is not None and not explain:
-        show_why(out(), told.chunk, request.command(start, told.chunk))
-        show_degraded(answer.degraded)
     else:
-        _show_all(start, request, base, answer, told)
+        _tell(start, request, base, answer, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +138,15 @@ def _weights(given: str) -> dict[str, float]:
             say(f"看不懂权重 {given!r}", f"These weights cannot be read: {given!r}"),
             hint=say("写成 vector=.7,keyword=.3", "Write them as vector=.7,keyword=.3"),
         ) from error
+
+
+def _tell(start: str, request: Request, base: KnowledgeBase, answer: Recall, told: Explained | None) -> None:
+    """What was found; only why a chunk was (not), where nothing but that was asked for."""
+    if request.why is not None and told is not None and told.chunk is not None and not request.explain:
+        show_why(out(), told.chunk, request.command(start, told.chunk))
+        show_degraded(answer.degraded)
+    else:
+        _show_all(start, request, base, answer, told)
 
 
 def _show_all(start: str, request: Request, base: KnowledgeBase, answer: Recall, told: Explained | None) -> None:
