@@ -13,7 +13,18 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "qianxun"
 # Top to bottom. The parts of one row are siblings.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("types", "errors", "graph_types", "answer_types"),
-    ("ports", "chinese", "tokens", "thinking", "homophones", "synonyms", "table_types", "migrating", "patience"),
+    (
+        "ports",
+        "chinese",
+        "tokens",
+        "thinking",
+        "homophones",
+        "synonyms",
+        "table_types",
+        "migrating",
+        "patience",
+        "filters",
+    ),
     (
         "ingest",
         "records",
@@ -36,7 +47,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine",),
     ("blocking", "shared_engine"),
     ("service",),
-    ("client",),  # speaks the service's language: its shapes and filters
+    ("client",),  # speaks the service's language: its shapes
     ("workflow", "integrations", "console", "cli"),
 )
 LAYER_OF = {part: depth for depth, row in enumerate(LAYERS) for part in row}

@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qianxun.filters import FIELDS
 from qianxun.service.asked import Search
-from qianxun.service.filters import FIELDS
 from qianxun.service.retrieval import FoundTold, Retrieved
 from qianxun.service.shapes import read_recall, retrieval_body, written_recall
 from qianxun.types import EVERYTHING, Document, Eq, In, Not, Or, Range

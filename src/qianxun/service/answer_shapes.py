@@ -21,8 +21,8 @@ from qianxun.answer_types import (
     Token,
     TraceStep,
 )
+from qianxun.filters import written_filters
 from qianxun.graph_types import Community, Entity, GraphContext, Relation
-from qianxun.service.filters import written_filters
 from qianxun.service.shapes import read_degraded, read_steps, written_degraded, written_metadata, written_steps
 from qianxun.types import EVERYTHING, Filter
 

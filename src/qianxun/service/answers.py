@@ -36,8 +36,8 @@ from qianxun.errors import (
     Unauthorized,
     UnsupportedFile,
 )
+from qianxun.filters import BadFilterField
 from qianxun.records.disk import is_disk_full
-from qianxun.service.filters import BadFilterField
 
 T = TypeVar("T")
 

@@ -21,11 +21,11 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from qianxun.errors import BadFilter, BadInput, BadQuery
+from qianxun.filters import CONDITION_LIMIT, FIELDS, TEXT_LIMIT, VALUE_LIMIT, read_filters
 from qianxun.pipelines.asking import QUERY_LIMIT
 from qianxun.pipelines.options import TOP_K_LIMIT
 from qianxun.service.answers import WrongField
 from qianxun.service.context import GREATEST
-from qianxun.service.filters import CONDITION_LIMIT, FIELDS, TEXT_LIMIT, VALUE_LIMIT, read_filters
 from qianxun.service.shapes import NO_RERANK, rerank_name
 from qianxun.types import EVERYTHING
 
@@ -181,7 +181,7 @@ class Filters(RootModel[dict[str, Any]]):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """The grammar of `qianxun.service.filters`; what is too deep or too much in all it cannot say."""
+        """The grammar of `qianxun.filters`; what is too deep or too much in all it cannot say."""
         inner = {"$ref": "#/components/schemas/Filters"}  # where an OpenAPI document keeps it
         several = {"type": "array", "items": inner, "maxItems": CONDITION_LIMIT}
         return {

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qianxun.answer.table_shapes import CitedCell, TableAnswer
+from qianxun.filters import written_filters
 from qianxun.pipelines.layered import MOST_CITED, Cited, LayeredRecall, LayeredResult, LayerRun, TableShown
-from qianxun.service.filters import written_filters
 from qianxun.service.shapes import (
     read_chunk,
     read_degraded,

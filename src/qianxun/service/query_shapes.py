@@ -16,11 +16,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from qianxun.filters import read_filters
 from qianxun.pipelines.multimodal import LONGEST_CAPTION, MOST_ITEMS
 from qianxun.pipelines.options import TOP_K_LIMIT
 from qianxun.service.answer_shapes import AUTO
 from qianxun.service.asked import DOC_IDS_LIMIT, Asked, DocId, Filters, Number, QueryText
-from qianxun.service.filters import read_filters
 from qianxun.service.retrieval import DegradedTold, StepTold
 from qianxun.types import EVERYTHING, In, all_of
 

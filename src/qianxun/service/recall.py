@@ -7,12 +7,12 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field, StrictBool
 
+from qianxun.filters import read_filters
 from qianxun.pipelines.layered import MOST_CITED
 from qianxun.pipelines.options import TOP_K_LIMIT
 from qianxun.service.answers import Answer, answered, problems
 from qianxun.service.asked import Asked, Filters, Number, QueryText
 from qianxun.service.context import BaseId, TenantEngine, trace_id, turn
-from qianxun.service.filters import read_filters
 from qianxun.service.layered_shapes import written_layered
 from qianxun.service.retrieval import DegradedTold, GenerationTold, Placed
 from qianxun.types import EVERYTHING, Filter

@@ -1,6 +1,6 @@
 """The engine's values as JSON, and back: one home for what goes over the wire, used by the service and its client.
 
-Plain dictionaries, no framework: the client needs nothing of the service but this page and `filters`.
+Plain dictionaries, no framework: the client needs nothing of the service but this page.
 A chunk's key does not travel; what is read back has key 0.
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from qianxun.filters import read_filters, written_filters
 from qianxun.pipelines.explanation import Explained, Explanation, Sum, Vote
 from qianxun.records.logs import Feedback, LogEntry, told_zero
 from qianxun.records.user_models import UserModel
-from qianxun.service.filters import read_filters, written_filters
 from qianxun.types import (
     EVERYTHING,
     ArmScore,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qianxun.errors import BadFilter
-from qianxun.service.filters import (
+from qianxun.filters import (
     CONDITION_LIMIT,
     DEPTH_LIMIT,
     NAME_LIMIT,
