@@ -512,15 +512,19 @@ class Engine:
         where: Filter = EVERYTHING,
         history: Sequence[Any] = (),
         multimodal_content: Sequence[Mapping[str, Any]] = (),
+        checked: bool = False,
         trace_id: str = "",
     ) -> AsyncGenerator[AnswerEvent, None]:
         """`ask` as it comes: `SourcesFound`, `Token`, `SentenceCited`, and at the end `Done` or `Failed`.
 
-        Whoever stops listening (``aclose``, or a task that is cancelled) ends the model's call.
+        With ``checked`` words come a sentence at a time, once it has been held against its sources: none is told that
+        `Done` is without, for those who cannot take words back. Whoever stops listening (``aclose``, or a task that is
+        cancelled) ends the model's call.
         """
         from qianxun.pipelines.answer import answer_stream
 
-        answering = await self.answering(knowledge_base, top_k=top_k, where=where)
+        drawn_on = await self.answering(knowledge_base, top_k=top_k, where=where)
+        answering = replace(drawn_on, only_checked=checked)
         with self._using(answering.base):
             events = answer_stream(
                 answering,

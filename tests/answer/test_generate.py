@@ -109,6 +109,64 @@ def test_a_stream_ends_in_the_answer_that_is_given_whole(size: int) -> None:
     assert done.answer == AnswerGenerator(Says(REPLY)).generate("问", CONTEXT)
 
 
+TABLED = "| 项目 | 数值 |\n| --- | --- |\n| 营业收入 | 5亿元 |\n| 利润 | 9亿元 |\n\n以上为年报数据。[1]"
+REPLIES = (
+    REPLY,
+    "\n开头没有引用。\n\n糖尿病的主要症状是多饮、多尿、多食。[2] 收入增长12%。[1]\n\n\n公司营业收入为5亿元。[1]\n",
+    "第一句，收入增长99%。\n公司营业收入为5亿元[1]。",
+    "收入增长12%。",  # nothing of it stays: the passages' own sentences answer
+    "资料中没有找到相关内容。",
+    TABLED,
+    f"公司营业收入为5亿元[1]。\n\n{TABLED}\n公司利润为9亿元。[1]",
+    "- 公司营业收入为5亿元[1]\n  - 同比增长12%\n  - 同比增长10%\n",
+    "",
+)
+
+
+@pytest.mark.parametrize("reply", REPLIES)
+@pytest.mark.parametrize("size", [1, 4, 1000])
+def test_a_checked_stream_tells_the_answer_and_nothing_that_does_not_stay(reply: str, size: int) -> None:
+    events = list(AnswerGenerator(Says(reply, size), only_checked=True).stream("公司的营业收入是多少？", CONTEXT))
+    last = events[-1]
+    assert isinstance(last, Done)
+    assert last.answer == AnswerGenerator(Says(reply)).generate("公司的营业收入是多少？", CONTEXT)
+    came = "".join(each.text for each in events if isinstance(each, Token))
+    assert came == last.answer.answer
+    cited = [each for each in events if isinstance(each, SentenceCited)]
+    assert tuple(each.citation for each in cited if each.citation.numbers) == last.answer.citations
+    assert [source for each in cited for source in each.sources] == list(last.answer.sources)
+
+
+def test_a_checked_stream_tells_a_sentence_as_soon_as_it_is_sure() -> None:
+    """Only what is cited is: before, the whole reply may yet be given up."""
+    told = AnswerGenerator(Says("开头没有引用。" + REPLY, 1), only_checked=True).stream("糖尿病的症状？", CONTEXT)
+    tokens = [each.text for each in told if isinstance(each, Token)]
+    assert tokens == ["开头没有引用。糖尿病的主要症状是多饮、多尿、多食。[1]", "\n公司营业收入为5亿元。[2]"]
+
+
+def test_a_checked_stream_without_sources_tells_whole_sentences() -> None:
+    generator = AnswerGenerator(Says("你好！有什么可以帮你？ ", 2), only_checked=True)
+    *tokens, done = [each for each in generator.stream_direct("你好") if not isinstance(each, SourcesFound)]
+    assert tokens == [Token("你好！"), Token("有什么可以帮你？")]
+    assert done == Done(AnswerGenerator(Says("你好！有什么可以帮你？")).direct("你好"))
+
+
+def test_thoughts_that_a_checked_stream_has_told_are_told_to_be_none() -> None:
+    reply = f"公司营业收入为5亿元。[1]\n</think>\n{REPLY}"
+    events = list(AnswerGenerator(Says(reply, 3), only_checked=True).stream("糖尿病的症状？", CONTEXT))
+    cited = [each for each in events if isinstance(each, SentenceCited)]
+    unsaid = next(each for each in cited if each.flags and each.flags[0].kind == "dropped")
+    before = "".join(each.text for each in events[: events.index(unsaid)] if isinstance(each, Token))
+    assert (before, unsaid.citation.end) == ("公司营业收入为5亿元。[1]", len(before))
+    last = events[-1]
+    assert last == Done(AnswerGenerator(Says(reply)).generate("糖尿病的症状？", CONTEXT))
+    came = "".join(each.text for each in events if isinstance(each, Token))
+    assert isinstance(last, Done)
+    assert came == before + last.answer.answer
+    at = cited[-1].citation
+    assert came[at.start : at.end] == "公司营业收入为5亿元。"
+
+
 THOUGHTS = "先看资料[1]：收入增长了，可以说增长20%。[1]\n</think>\n\n"
 
 

@@ -51,10 +51,12 @@ _HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 class AnswerGenerator:
     """Answers a question from passages. Blocking: an event loop calls it in a thread.
 
-    Without ``llm`` an answer is made of the passages' own sentences, each cited.
+    Without ``llm`` an answer is made of the passages' own sentences, each cited. With ``only_checked`` a stream tells a
+    sentence when it has been held against its passages, and none that will not stay: for those who cannot take it back.
     """
 
     llm: ChatModel | None = None
+    only_checked: bool = False
 
     def generate(
         self, query: str, context: Given, *, history: Sequence[Message] = (), images: Sequence[str] = ()
@@ -90,7 +92,7 @@ class AnswerGenerator:
         if self.llm is None or not given.passages:
             yield from as_events(self._extracted(query, given))
             return
-        draft = _Draft(given, query)
+        draft = _Draft(given, query, only_checked=self.only_checked)
         messages = answer_messages(query, given, history, images)
         try:
             yield from draft.read(_pieces(self.llm, messages, stop))
@@ -100,7 +102,8 @@ class AnswerGenerator:
                 partial = replace(self._extracted(query, given), is_partial=True)
             yield Failed(error.word, str(error), _degraded(partial, error))
             return
-        yield Done(self._finished(query, given, draft))
+        answer = self._finished(query, given, draft)
+        yield from as_events(answer) if draft.is_untold else [Done(answer)]
 
     def direct(
         self,
@@ -137,7 +140,7 @@ class AnswerGenerator:
         if self.llm is None:
             yield from as_events(_without_model())
             return
-        draft = _Draft(AnswerContext(), query, is_direct=True)
+        draft = _Draft(AnswerContext(), query, is_direct=True, only_checked=self.only_checked)
         try:
             yield from draft.read(_pieces(self.llm, direct_messages(query, history, images), stop))
         except ModelError as error:
@@ -228,17 +231,25 @@ def as_events(answer: Answer) -> Iterator[AnswerEvent]:
 class _Draft:
     """A model's reply while it is read: what was shown, and what may stay."""
 
-    def __init__(self, given: AnswerContext, query: str, *, is_direct: bool = False) -> None:
+    def __init__(
+        self, given: AnswerContext, query: str, *, is_direct: bool = False, only_checked: bool = False
+    ) -> None:
         self._passages = given.passages
         self._given = frozenset(each.number for each in given.passages)
         self._query = query
         self._spoken_of = "\n".join((query, *(each.text for each in given.passages)))
-        self._is_direct = is_direct
+        self._is_direct, self._only_checked = is_direct, only_checked
+        self._told = self._unsaid_told = 0  # characters that were told of what is written; of thoughts before it
         self._reader, self._blocks = CitationReader(self._given), BlockReader()
         self._shown = Written()
         self.written = Written()
         self.is_begun = False
         self.is_cut = False  # it is longer than anybody reads
+
+    @property
+    def is_untold(self) -> bool:
+        """Nothing of it was sure enough to be told."""
+        return self._only_checked and not self._told
 
     def read(self, pieces: Iterator[str]) -> Iterator[AnswerEvent]:
         """What is to be shown, piece by piece. A model that fails in the midst is told after what came before it."""
@@ -267,23 +278,25 @@ class _Draft:
         yield from self._closed()
         shown = self._shown.text
         flag = Flag("dropped", shown.strip()[:_SHOWN_THOUGHTS], "模型作答之前的思考，不是回答，已去掉")
-        yield SentenceCited(Citation(0, len(shown), ()), (flag,), ())
+        came = self._unsaid_told + self._told if self._only_checked else len(shown)
+        yield SentenceCited(Citation(0, came, ()), (flag,), ())
         self._reader, self._blocks = CitationReader(self._given), BlockReader()
         self.written, self.is_begun = Written(flags=[flag]), False
+        self._unsaid_told, self._told = self._unsaid_told + self._told, 0
 
     def _events(self, readings: Iterator[Reading]) -> Iterator[AnswerEvent]:
         for reading in readings:
             self.is_begun = True
-            yield from self._told(self._blocks.feed(reading))
+            yield from self._told_blocks(self._blocks.feed(reading))
 
     def _closed(self) -> Iterator[AnswerEvent]:
         yield from self._events(self._reader.close())
-        yield from self._told(self._blocks.close())
+        yield from self._told_blocks(self._blocks.close())
 
-    def _told(self, blocks: Iterator[Block]) -> Iterator[AnswerEvent]:
+    def _told_blocks(self, blocks: Iterator[Block]) -> Iterator[AnswerEvent]:
         for block in blocks:
             if isinstance(block, Said):
-                yield Token(block.text)
+                yield from self._showing(block.text)
             elif isinstance(block, Table):
                 yield from self._tabled(block)
             elif isinstance(block, Item):
@@ -302,29 +315,46 @@ class _Draft:
         rows = [self._judged(row.ended, table.shared, row.read_as) for row in table.rows]
         is_kept = all(each.is_kept for each in heads) and (not rows or any(each.is_kept for each in rows))
         for ended, judged in zip(table.head, heads, strict=True):
-            yield Token(ended.text)
+            yield from self._showing(ended.text)
             own = judged.passages if ended.numbers else ()
             flags = tuple(each for each in judged.flags if each.kind != "uncited")
             yield from self._ended(ended, Judged(own, flags, is_kept))
         for row, judged in zip(table.rows, rows, strict=True):
-            yield Token(row.ended.text)
+            yield from self._showing(row.ended.text)
             yield from self._ended(row.ended, judged if is_kept else replace(judged, is_kept=False))
 
     def _ended(self, ended: Ended, judged: Judged) -> Iterator[AnswerEvent]:
         numbers, fresh = self.written.number(judged.passages) if judged.is_kept else ((), ())
-        if numbers:
-            yield Token(marks(numbers))
-        citation = self._shown.add(ended.text, numbers, ended.space)
+        shown, kept = self._shown.add(ended.text, numbers, ended.space), self._kept(ended, judged, numbers)
+        yield from self._showing(marks(numbers))
+        yield from self._settled()
+        stands, before = (kept, self._unsaid_told) if self._only_checked else (shown, 0)
         if numbers or judged.flags:
-            yield SentenceCited(Citation(citation.start, citation.end, numbers), judged.flags, fresh)
-        if ended.space:
-            yield Token(ended.space)
+            yield SentenceCited(Citation(before + stands.start, before + stands.end, numbers), judged.flags, fresh)
+        yield from self._showing(ended.space)
+
+    def _kept(self, ended: Ended, judged: Judged, numbers: Sequence[int]) -> Citation:
+        """Writes the sentence down, or leaves it out; answers where it stands, or would stand."""
         self.written.flags.extend(judged.flags)
         if judged.is_kept:
-            self.written.add(ended.text, numbers, ended.space)
-        else:
-            self.written.leave_out(ended.space)
-            self.written.flags.append(Flag("dropped", ended.text.strip(), "没有资料证实，已从答案中去掉"))
+            return self.written.add(ended.text, numbers, ended.space)
+        self.written.leave_out(ended.space)
+        self.written.flags.append(Flag("dropped", ended.text.strip(), "没有资料证实，已从答案中去掉"))
+        return Citation(len(self.written.text), len(self.written.text), ())
+
+    def _showing(self, text: str) -> Iterator[AnswerEvent]:
+        """What comes is shown as it comes, unless only what is checked is told."""
+        if text and not self._only_checked:
+            yield Token(text)
+
+    def _settled(self) -> Iterator[AnswerEvent]:
+        """What of the answer is sure by now: before its first citation, all of it may yet be given up."""
+        if not self._only_checked or not (self.written.citations or self._is_direct):
+            return
+        text = self.written.text.rstrip()
+        if len(text) > self._told:
+            yield Token(text[self._told :])
+            self._told = len(text)
 
 
 def _once(reply: str) -> Iterator[str]:

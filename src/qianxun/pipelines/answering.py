@@ -45,6 +45,7 @@ class Answering:
     tables: Tables | None = None
     parsers: ParserPool | None = None  # of pictures and tables that come with a question
     note: Note = _unnoted  # of a question that has its answer
+    only_checked: bool = False  # a stream tells a sentence when it has been checked, and none that will not stay
     step_seconds: float = 20.0  # for a model's part in analysing, grading and refining
 
 

@@ -166,7 +166,7 @@ class Writing:
 async def writing_of(answering: Answering, state: AnswerState) -> Writing:
     model, failed = (None, ()) if state.table is not None else await writer(answering.base)
     context = AnswerContext() if state.is_direct else context_of(state)
-    return Writing(answering.base, state, AnswerGenerator(model), context, failed)
+    return Writing(answering.base, state, AnswerGenerator(model, answering.only_checked), context, failed)
 
 
 def _unwritten(state: AnswerState, otherwise: str, in_english: str) -> str:
