@@ -39,6 +39,13 @@ class Asking:
         return made.id
 
 
+def word_of(answer: httpx.Response) -> str:
+    """The stable word of an error, in whatever door's form it is told."""
+    error = answer.json()["error"]
+    word: str = error["code"] if isinstance(error, dict) else error
+    return word
+
+
 @asynccontextmanager
 async def asking(folder: Path, told: Mapping[str, Any] | None = None) -> AsyncIterator[Asking]:
     """``told`` are settings by their dotted names."""

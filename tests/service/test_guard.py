@@ -12,6 +12,7 @@ import pytest
 
 from qianxun.records.keys import Scope
 from qianxun.service.guard import Guard, _Held, is_loopback
+from tests.service.asking import word_of
 from tests.service.served import BASES, MODEL, Served, issue, revoke, serving, until
 
 OPEN = ("/healthz", "/readyz")
@@ -63,7 +64,7 @@ def test_once_there_is_a_key_every_route_but_health_wants_one(tmp_path: Path) ->
                     assert answer.status_code in (200, 405), (method, path, answer.text)
                 else:
                     assert answer.status_code == 401, (method, path, headers, answer.text)
-                    assert answer.json()["error"] == "unauthorized"
+                    assert word_of(answer) == "unauthorized"
                     assert answer.headers["www-authenticate"] == "Bearer"
         assert len(asked) > 20
         for headers in (bearer(key), {"x-api-key": key}, {"authorization": f"bearer  {key}"}):

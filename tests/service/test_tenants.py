@@ -25,7 +25,7 @@ from qianxun.records.counters import allocate
 from qianxun.records.schema import Base
 from qianxun.service.answers import answered, problem
 from qianxun.service.context import TenantEngine, service_of
-from tests.service.asking import MODEL, Asking, asking
+from tests.service.asking import MODEL, Asking, asking, word_of
 from tests.service.operations import Operation, operations
 from tests.service.served import issue, revoke
 from tests.service.vendor import vendor
@@ -381,7 +381,7 @@ def test_nobody_gets_in_without_a_key_that_is_valid_now(tmp_path: Path) -> None:
                 if operation.path in OPEN:
                     assert answer.status_code == 200
                     continue
-                assert (answer.status_code, answer.json()["error"]) == (401, "unauthorized"), (str(operation), headers)
+                assert (answer.status_code, word_of(answer)) == (401, "unauthorized"), (str(operation), headers)
                 assert answer.headers["www-authenticate"] == "Bearer"
                 assert {401, 403} <= operation.statuses, str(operation)
         assert {name: await rows(made.asked.engine, tenant) for name, tenant in made.tenants.items()} == held
@@ -401,7 +401,7 @@ def test_a_read_key_reads_and_does_nothing_else(tmp_path: Path) -> None:
                 assert answer.status_code == 200, (str(operation), answer.text)
             else:
                 answer = await knock(made, operation, headers)
-                assert (answer.status_code, answer.json()["error"]) == (403, "forbidden"), str(operation)
+                assert (answer.status_code, word_of(answer)) == (403, "forbidden"), str(operation)
         now = await rows(made.asked.engine, jia)
         assert {name: kept for name, kept in now.items() if "log" not in name} == {
             name: kept for name, kept in held.items() if "log" not in name

@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 from sqlalchemy.exc import InterfaceError, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
+from starlette.types import Receive, Scope, Send
 
 from qianxun.errors import (
     AlreadyThere,
@@ -38,6 +39,7 @@ from qianxun.errors import (
 )
 from qianxun.filters import BadFilterField
 from qianxun.records.disk import is_disk_full
+from qianxun.service.door_forms import FieldProblem, Problem, Said, formed
 
 T = TypeVar("T")
 
@@ -45,24 +47,6 @@ RETRY_SECONDS: Final = 1
 FIELDS: Final = 20  # of one body that are told
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 LONGEST: Final = 200  # characters of a caller's own text in an answer
-
-
-class FieldProblem(BaseModel):
-    """One field that is not as it should be."""
-
-    field: str = Field(examples=["retrieval_config.top_k"])
-    reason: str = Field(examples=["应不大于 100"])
-
-
-class Problem(BaseModel):
-    """An error. ``error`` is stable and meant for programs, ``msg`` for people."""
-
-    code: int = Field(description="HTTP 状态码", examples=[404])
-    msg: str = Field(examples=["没有编号为 7 的知识库　用 GET /v1/knowledge-bases 查看已有的知识库"])
-    data: None = None
-    error: str = Field(description="机器可读、不会改变的词", examples=["not_found"])
-    fields: list[FieldProblem] | None = Field(default=None, description="只在 422 时有：哪些字段不对，为什么")
-    trace_id: str | None = Field(default=None, description="只在 500 时有：凭它在日志里找到原因")
 
 
 class Answer(BaseModel, Generic[T]):
@@ -135,12 +119,15 @@ WORDS: Final = {
 EVERYWHERE: Final = (401, 403, 500, 503)
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What a route's documentation says of these error statuses and of those that every route may answer."""
+def problems(*statuses: int, form: type[Said] = Problem) -> dict[int | str, dict[str, Any]]:
+    """What a route's documentation says of these error statuses and of those that every route may answer.
+
+    ``form`` is that of the door that the route belongs to (`qianxun.service.door_forms`).
+    """
     with_body = (408,) if 413 in statuses else ()
     told = sorted({*statuses, *with_body, *EVERYWHERE})
     found: dict[int | str, dict[str, Any]] = {
-        status: {"model": Problem, "description": DESCRIPTIONS[status]} for status in told
+        status: {"model": form, "description": DESCRIPTIONS[status]} for status in told
     }
     found[503]["headers"] = {"Retry-After": {"description": "几秒后再试", "schema": {"type": "integer"}}}
     return found
@@ -164,6 +151,19 @@ STATUSES: Final[tuple[tuple[type[QianxunError] | tuple[type[QianxunError], ...],
 )
 
 
+class Told(Response):
+    """An error on its way out, in the form of the door that was asked."""
+
+    def __init__(self, content: dict[str, Any], status: int, headers: Mapping[str, str]) -> None:
+        super().__init__(encoded(content), status, headers, "application/json")
+        self.content = content
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.body = encoded(formed(self.content, scope["path"], dict(scope["headers"])))
+        self.headers["content-length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
+
+
 def status_of(error: QianxunError) -> int:
     return next((status for kinds, status in STATUSES if isinstance(error, kinds)), 500)
 
@@ -177,7 +177,7 @@ def problem(
     fields: Sequence[FieldProblem] = (),
     english: bool = False,
     **more: str,
-) -> Response:
+) -> Told:
     """An error as every route tells it. In English the kind of error comes first; the details are the engine's own."""
     word = word or WORDS.get(status, "error")
     told = f"{message}　{hint}" if hint else message
@@ -190,21 +190,26 @@ def problem(
         headers["Retry-After"] = str(RETRY_SECONDS)
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return as_json(content, status, headers)
+    return Told(content, status, headers)
 
 
 def speaks_english(request: Request) -> bool:
-    return request.headers.get("accept-language", "").lower().startswith("en")
+    return english_wanted(request.scope)
+
+
+def english_wanted(scope: Scope) -> bool:
+    headers: dict[bytes, bytes] = dict(scope["headers"])
+    return headers.get(b"accept-language", b"").lower().startswith(b"en")
 
 
 def failure(error: Exception, trace_id: str, *, english: bool = False) -> dict[str, Any]:
     """What is said of the error of an answer that is on its way already."""
-    told = of_error(error, english=english) if isinstance(error, QianxunError) else unforeseen(error, trace_id)
-    said = json.loads(bytes(told.body))
+    told = of_error(error, english=english) if isinstance(error, QianxunError) else unforeseen(error, trace_id, english)
+    said = told.content
     return {"error": said["error"], "msg": said["msg"], "trace_id": trace_id}
 
 
-def of_error(error: QianxunError, *, english: bool = False) -> Response:
+def of_error(error: QianxunError, *, english: bool = False) -> Told:
     fields = []
     if isinstance(error, WrongField | BadFilterField):
         fields = [FieldProblem(field=error.field, reason=error.reason)]
@@ -244,13 +249,14 @@ def _allowed(request: Request) -> list[str]:
     return ["GET", "HEAD", *found[1:]] if found[:1] == ["GET"] else found  # the guard has HEAD answered as GET is
 
 
-def unforeseen(error: Exception, trace_id: str) -> Response:
+def unforeseen(error: Exception, trace_id: str, english: bool = False) -> Told:
     """The answer to what nobody raised on purpose: no detail but where to look."""
     if is_disk_full(error):
-        return problem(507, "磁盘已满，没有写入任何内容", hint="腾出空间后重试；检索照常可用")
+        return problem(507, "磁盘已满，没有写入任何内容", hint="腾出空间后重试；检索照常可用", english=english)
     if isinstance(error, OperationalError | InterfaceError):
-        return problem(503, "数据库暂时不可用", "records_unavailable", hint="稍后重试")
-    return problem(500, "服务内部出错", hint="请把 trace_id 告诉管理员，凭它查日志", trace_id=trace_id)
+        return problem(503, "数据库暂时不可用", "records_unavailable", hint="稍后重试", english=english)
+    hint = "请把 trace_id 告诉管理员，凭它查日志"
+    return problem(500, "服务内部出错", hint=hint, english=english, trace_id=trace_id)
 
 
 # ── fields ───────────────────────────────────────────────────────────────────────────────────────
@@ -300,7 +306,7 @@ REASONS: Final = {
 }
 
 
-def wrong_fields(errors: Sequence[ErrorDetails | Mapping[str, Any]], *, english: bool = False) -> Response:
+def wrong_fields(errors: Sequence[ErrorDetails | Mapping[str, Any]], *, english: bool = False) -> Told:
     fields = [FieldProblem(field=_field(each), reason=_reason(each, english)) for each in errors[:FIELDS]]
     message = "；".join(f"{each.field}：{each.reason}" if each.field else each.reason for each in fields[:3])
     more = f"，等 {len(errors)} 处" if len(errors) > 3 else ""

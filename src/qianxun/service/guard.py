@@ -22,7 +22,7 @@ from qianxun.errors import Forbidden, QianxunError, Unauthorized
 from qianxun.ingest.limits import MIB
 from qianxun.records import keys
 from qianxun.records.bases import LOCAL_TENANT
-from qianxun.service.answers import of_error, problem, unforeseen
+from qianxun.service.answers import english_wanted, of_error, problem, unforeseen
 from qianxun.service.context import Service
 from qianxun.service.lookups import Lookups
 
@@ -63,13 +63,13 @@ class Guard:
             with _as_get(scope) as asked:
                 await self._bounded(asked, headers, receive, answer)
         except QianxunError as error:  # of this page: the routes have told theirs
-            english = headers.get(b"accept-language", b"").lower().startswith(b"en")
-            await of_error(error, english=english)(scope, receive, answer)
+            await of_error(error, english=english_wanted(scope))(scope, receive, answer)
         except Exception as error:  # the outer door: told without detail, its place in the log
             log.exception("unforeseen")
             if answer.has_begun:
                 raise
-            await unforeseen(error, scope["state"].get("trace_id", ""))(scope, receive, answer)
+            told = unforeseen(error, scope["state"].get("trace_id", ""), english_wanted(scope))
+            await told(scope, receive, answer)
 
     # ── who ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -112,7 +112,7 @@ class Guard:
         else:
             body = _Body(receive, self.body_bytes, self.held)
         if told.isdigit() and int(told) > body.most:
-            await body.too_large()(scope, receive, send)
+            await body.too_large(english_wanted(scope))(scope, receive, send)
             return
         try:
             await self.app(scope, body, send)
@@ -156,8 +156,8 @@ class _Body:
                 raise HTTPException(413, self._said())
         return message
 
-    def too_large(self) -> ASGIApp:
-        return problem(413, self._said())
+    def too_large(self, english: bool) -> ASGIApp:
+        return problem(413, self._said(), english=english)
 
     def let_go(self) -> None:
         if self._held is not None:

@@ -13,8 +13,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from qianxun.errors import NotFound, Overloaded, RecordsUnavailable
 from qianxun.records import bases
-from qianxun.service.answers import DESCRIPTIONS, Answer, Problem, answered, problem
+from qianxun.service.answers import DESCRIPTIONS, Answer, answered, problem
 from qianxun.service.context import Service, service_of
+from qianxun.service.door_forms import Problem
 from qianxun.types import KnowledgeBase
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qianxun.pipelines.steps import new_trace_id
-from qianxun.service.answers import unforeseen
+from qianxun.service.answers import english_wanted, unforeseen
 from qianxun.service.metrics import OTHER, Metrics
 from qianxun.service.spans import OpenSpan, Spans
 from qianxun.service.trace_ids import parent_of, within_trace
@@ -44,7 +44,8 @@ class Traced:
                     exchange.is_cut = True
                     raise
                 log.exception("unforeseen")
-                await unforeseen(error, exchange.trace_id)(scope, receive, exchange.send)
+                told = unforeseen(error, exchange.trace_id, english_wanted(scope))
+                await told(scope, receive, exchange.send)
             finally:
                 self._metrics.in_flight.dec()
                 self._tell(scope, exchange, span)
