@@ -12,6 +12,7 @@ create others: `QIANXUN_TEST_POSTGRES_URL=postgresql://user:password@host/postgr
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import uuid
@@ -64,6 +65,12 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
+
+
+def pytest_collection_finish() -> None:
+    """What stays until the end is not looked through again each time that the collector runs: an eighth of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
