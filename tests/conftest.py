@@ -8,6 +8,8 @@ create others: `QIANXUN_TEST_POSTGRES_URL=postgresql://user:password@host/postgr
 `records_url` is a database for records of either kind: a test that asks for it runs on SQLite and on PostgreSQL.
 
 `postgres_server` is a server of the test's own, which it may stop and start again.
+
+What the tests write lies in memory where the machine lends some (see `lent_memory`).
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -30,6 +34,7 @@ from qianxun.testing.postgres import (
     shared_server,
     unavailable,
 )
+from tests import lent_memory
 from tests.integration.emptied import empty
 from tests.patience import be_patient
 
@@ -58,6 +63,13 @@ LONG = (
 )
 
 
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    if config.option.basetemp is None and lent_memory.is_there():  # a worker is given a folder in that of the run
+        until_the_end = ExitStack()
+        config.option.basetemp = str(until_the_end.enter_context(lent_memory.lent_folder()))
+        config.add_cleanup(until_the_end.close)
+
+
 @pytest.hookimpl(trylast=True)  # after hypothesis has read its options
 def pytest_configure() -> None:
     be_patient()  # before any test is read: a test takes over the defaults of that moment
@@ -71,6 +83,14 @@ def pytest_collection_finish() -> None:
     """What stays until the end is not looked through again each time that the collector runs: an eighth of the time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Iterator[Path]:
+    """Gone with the test where it lies in memory: there is less of that."""
+    yield tmp_path
+    if tmp_path.is_relative_to(lent_memory.LENT):
+        shutil.rmtree(tmp_path, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
