@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,9 @@ from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import EVERYTHING, NOTHING, Eq, Query, Ranking, Recall
 from tests.pipelines.asked import FakeRerank, HungEmbedding, Opened, near_ties
 
-SECONDS = 0.5  # the arms' deadline in these tests
-PATIENT = 20.0  # what no answer may take, on a busy machine too
-SEARCH = Search(arm_seconds=SECONDS, rerank_seconds=SECONDS, rewrite_seconds=SECONDS, cache_entries=0)
+PATIENT = 60.0  # what nothing that is well takes, on a busy machine too
+DEADLINES = (0.25, 2.0, 15.0, PATIENT)  # of arms of which one never answers
+SEARCH = Search(arm_seconds=PATIENT, rerank_seconds=PATIENT, rewrite_seconds=PATIENT, cache_entries=0)
 QUERY = "住院的报销比例"
 
 Answer = Callable[[Query, int], Awaitable[Any]]
@@ -55,8 +56,20 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
 
 @pytest.fixture(autouse=True)
 def whole(shelf: Opened) -> Iterator[None]:
+    OVER.clear()
     yield
+    OVER.set()
     shelf.run(shelf.engine.base(shelf.kb)).arms = None
+    within(shelf, PATIENT)
+
+
+OVER = threading.Event()  # the test is: what hangs is let go
+
+
+def within(held: Opened, seconds: float) -> None:
+    """The deadline of the arms from now on."""
+    told = held.engine.settings
+    held.engine.settings = replace(told, search=replace(told.search, arm_seconds=seconds))
 
 
 def with_bad(shelf: Opened, *bad: Bad) -> None:
@@ -72,8 +85,20 @@ def with_bad(shelf: Opened, *bad: Bad) -> None:
 def timely(shelf: Opened, query: str = QUERY, **options: Any) -> Recall:
     started = time.monotonic()
     recall = shelf.ask(query, **options)
-    assert time.monotonic() - started < PATIENT
+    assert time.monotonic() - started < 2 * PATIENT
     return recall
+
+
+def without(shelf: Opened, late: str, **options: Any) -> Recall:
+    """A search in which one arm never answers: that one alone is late. The others have the shortest of the deadlines
+    within which they answer on this machine, at this moment."""
+    for seconds in DEADLINES:
+        within(shelf, seconds)
+        with suppress(RecallFailed):
+            recall = timely(shelf, **options)
+            if [each.part for each in recall.degraded] == [late]:
+                return recall
+    raise AssertionError("another arm is late, too, however long it is waited for")
 
 
 def raising(error: BaseException) -> Answer:
@@ -96,8 +121,7 @@ async def hanging(query: Query, limit: int) -> Any:
 
 async def stubborn(query: Query, limit: int) -> Any:
     """Will not be cancelled; ends by itself some time after the test."""
-    until = asyncio.get_running_loop().time() + 4 * SECONDS
-    while asyncio.get_running_loop().time() < until:
+    while not OVER.is_set():
         try:
             await asyncio.sleep(0.05)
         except asyncio.CancelledError:
@@ -117,7 +141,7 @@ class Stuck:
     is_here: bool = True
 
     async def search(self, query: Query, limit: int) -> Any:
-        time.sleep(3 * SECONDS)  # noqa: ASYNC251 - that is the point
+        OVER.wait(3 * PATIENT)
         return Ranking.of([])
 
 
@@ -130,8 +154,8 @@ BAD: dict[str, tuple[Answer, str]] = {
     "unusable": (raising(IndexUnusable("索引坏了")), "索引坏了"),
     "any error": (raising(ZeroDivisionError("除以零")), "ZeroDivisionError: 除以零"),
     "cancels itself": (raising(asyncio.CancelledError()), "中途停下"),
-    "hangs": (hanging, "0.5 秒内没有答复"),
-    "will not be cancelled": (stubborn, "0.5 秒内没有答复"),
+    "hangs": (hanging, " 秒内没有答复"),
+    "will not be cancelled": (stubborn, " 秒内没有答复"),
     "nan": (giving(ints(1, 2), np.array([0.5, np.nan])), "非数"),
     "inf": (giving(ints(1), np.array([np.inf])), "非数"),
     "above one": (giving(ints(1), np.array([1.5])), "不在 0 到 1 之间"),
@@ -153,7 +177,7 @@ BAD: dict[str, tuple[Answer, str]] = {
 def test_a_bad_arm_is_named_and_the_others_answer(shelf: Opened, name: str, case: str) -> None:
     answer, reason = BAD[case]
     with_bad(shelf, Bad(name, answer))
-    recall = timely(shelf)
+    recall = without(shelf, name) if answer in (hanging, stubborn) else timely(shelf)
     assert [each.part for each in recall.degraded] == [name]
     assert reason in recall.degraded[0].reason
     assert recall.found[0].chunk.text.startswith("住院的报销比例")
@@ -213,8 +237,13 @@ def test_when_every_arm_fails_each_is_named(shelf: Opened) -> None:
         Bad("keyword", raising(RetrieverUnavailable("甲坏了"))),
         Bad("qa", hanging),
     )
-    with pytest.raises(RecallFailed, match=r"vector：甲坏了；keyword：甲坏了；qa：0.5 秒内没有答复"):
-        shelf.ask(QUERY)
+    for seconds in DEADLINES:
+        within(shelf, seconds)
+        with pytest.raises(RecallFailed) as told:
+            shelf.ask(QUERY)
+        if "vector：甲坏了" in str(told.value):  # in time: even an arm that fails waits for the vector of the query
+            break
+    assert f"vector：甲坏了；keyword：甲坏了；qa：{seconds:g} 秒内没有答复" in str(told.value)
 
 
 def test_no_arm_for_a_mode_is_a_clear_failure(shelf: Opened) -> None:
@@ -243,6 +272,13 @@ class Scripted(HashEmbedding):
         return self.said
 
 
+@pytest.fixture(scope="module")
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Opened, Scripted]]:
+    model = Scripted()
+    with Opened(tmp_path_factory.mktemp("scripted"), near_ties()[:10], model, search=SEARCH) as held:
+        yield held, model
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -260,17 +296,17 @@ class Scripted(HashEmbedding):
     ids=["short", "table", "nan", "inf", "none", "text", "unavailable", "error", "timeout", "stop"],
 )
 @pytest.mark.parametrize("is_quick", [False, True])
-def test_a_bad_vector_of_the_query_costs_its_arms_and_is_told_once(tmp_path: Path, said: Any, is_quick: bool) -> None:
-    model = Scripted()
-    model.is_quick = is_quick
-    with Opened(tmp_path, near_ties()[:10], model, search=SEARCH) as held:
-        model.said = said
-        recall = timely(held)
-        assert recall.found
-        assert [each.part for each in recall.degraded] == ["vector"]
-        assert str(said) in recall.degraded[0].reason or not isinstance(said, Exception)
-        with pytest.raises(RecallFailed, match="vector"):
-            held.ask(QUERY, mode="vector")
+def test_a_bad_vector_of_the_query_costs_its_arms_and_is_told_once(
+    scripted: tuple[Opened, Scripted], said: Any, is_quick: bool
+) -> None:
+    held, model = scripted
+    model.said, model.is_quick = said, is_quick
+    recall = timely(held)
+    assert recall.found
+    assert [each.part for each in recall.degraded] == ["vector"]
+    assert str(said) in recall.degraded[0].reason or not isinstance(said, Exception)
+    with pytest.raises(RecallFailed, match="vector"):
+        held.ask(QUERY, mode="vector")
 
 
 class Late(HashEmbedding):
@@ -304,23 +340,22 @@ def test_a_model_that_hangs_for_ever_starves_nobody(tmp_path: Path) -> None:
     other = FakeRerank("other", 0.3)
     with Opened(tmp_path, near_ties()[:10], model, other, search=SEARCH) as held:
         for _ in range(12):
-            recall = timely(held, rerank="other")
+            recall = without(held, "vector", rerank="other")  # the reranker has threads of its own
             assert recall.found[0].source == "keyword"
-            assert [each.part for each in recall.degraded] == ["vector"]  # the reranker has threads of its own
             assert recall.found[0].rerank is not None
         assert model.calls <= 8  # after that nobody asks it, and nobody waits for it
         model.hangs = False
         model.released.set()
-        deadline = time.monotonic() + PATIENT
-        while timely(held).degraded and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert timely(held).degraded == ()
+        within(held, PATIENT)
+        _until(lambda: not timely(held).degraded)
 
 
 def test_an_engine_closes_while_a_model_hangs(tmp_path: Path) -> None:
     model = HungEmbedding()
     with Opened(tmp_path, near_ties()[:3], model, search=SEARCH) as held:
-        assert timely(held).degraded
+        within(held, DEADLINES[0])
+        with suppress(RecallFailed):  # should a busy machine be late with the words, too
+            assert timely(held).degraded
         started = time.monotonic()
     assert time.monotonic() - started < PATIENT
     model.released.set()
@@ -328,7 +363,10 @@ def test_an_engine_closes_while_a_model_hangs(tmp_path: Path) -> None:
 
 PROGRAM = """
 import asyncio, sys, threading
+from contextlib import suppress
+from dataclasses import replace
 from qianxun.engine import Engine
+from qianxun.errors import RecallFailed
 from qianxun.settings import Search, Settings
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import Document
@@ -338,13 +376,20 @@ class Hung(HashEmbedding):
         threading.Event().wait()
 
 async def main():
-    told = Settings(data=sys.argv[1], search=Search(arm_seconds=0.3))
+    told = Settings(data=sys.argv[1])
     async with Engine.open(settings=told, models={"fake-64": Hung()}) as engine:
         kb = await engine.create_knowledge_base("医保", model="fake-64")
         await engine.add_documents(kb.id, [Document("d", "住院的报销比例")])
         for _ in range(3):
-            recall = await engine.retrieve(kb.id, "报销比例")
-            print(recall.found[0].chunk.doc_id, recall.degraded[0].part)
+            found = []
+            for seconds in (0.3, 3.0, 30.0):  # should a busy machine be late with the words, too
+                engine.settings = replace(told, search=Search(arm_seconds=seconds))
+                with suppress(RecallFailed):
+                    recall = await engine.retrieve(kb.id, "报销比例")
+                    found = recall.found
+                if found:
+                    break
+            print(found[0].chunk.doc_id, recall.degraded[0].part)
 
 asyncio.run(main())
 """
@@ -352,39 +397,44 @@ asyncio.run(main())
 
 def test_a_hung_model_does_not_keep_the_process_alive(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, timeout=600, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "d vector\n" * 3, "")
 
 
-@pytest.mark.parametrize(
-    ("act", "reason"),
-    [
-        (lambda passages: [0.5], "10 个分数"),
-        (lambda passages: [float("nan")] * len(passages), "非数"),
-        (lambda passages: [2.0] * len(passages), "不在 0 到 1"),
-        (lambda passages: ["高"] * len(passages), "TypeError"),
-        (lambda passages: None, "TypeError"),
-        (lambda passages: 1 / 0, "ZeroDivisionError"),
-        (lambda passages: threading.Event().wait(3 * SECONDS), "0.5 秒内没有重排完"),
-    ],
-)
-def test_a_bad_reranker_leaves_the_fused_order(tmp_path: Path, act: Any, reason: str) -> None:
-    with Opened(tmp_path, near_ties()[:10], FakeRerank("bad", 0.3, act), search=SEARCH) as held:
-        recall = timely(held, rerank="bad")
-        assert [each.part for each in recall.degraded] == ["rerank"]
-        assert reason in recall.degraded[0].reason
-        assert [(each.chunk.key, each.score) for each in recall.found] == [
-            (each.chunk.key, each.score) for each in timely(held).found
-        ]
+RERANKERS: dict[str, tuple[Any, float, str]] = {  # what it does, its share, what is said of that
+    "too few": (lambda passages: [0.5], 0.3, "10 个分数"),
+    "nan": (lambda passages: [float("nan")] * len(passages), 0.3, "非数"),
+    "above one": (lambda passages: [2.0] * len(passages), 0.3, "不在 0 到 1"),
+    "text": (lambda passages: ["高"] * len(passages), 0.3, "TypeError"),
+    "nothing": (lambda passages: None, 0.3, "TypeError"),
+    "any error": (lambda passages: 1 / 0, 0.3, "ZeroDivisionError"),
+    "hangs": (lambda passages: OVER.wait(3 * PATIENT), 0.3, "0.1 秒内没有重排完"),
+    "no share": (None, 0.0, "share"),
+    "a share below zero": (None, -1.0, "share"),
+    "a share above one": (None, 1.5, "share"),
+    "a share that is no number": (None, float("nan"), "share"),
+}
 
 
-@pytest.mark.parametrize("share", [0.0, -1.0, 1.5, float("nan")])
-def test_a_reranker_with_an_impossible_share_leaves_the_fused_order(tmp_path: Path, share: float) -> None:
-    with Opened(tmp_path, near_ties()[:5], FakeRerank("bad", share), search=SEARCH) as held:
-        recall = timely(held, rerank="bad")
-        assert recall.found
-        assert "share" in recall.degraded[0].reason
+@pytest.fixture(scope="module")
+def rereading(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    bad = [FakeRerank(name, share, act) for name, (act, share, _) in RERANKERS.items()]
+    with Opened(tmp_path_factory.mktemp("rereading"), near_ties()[:10], *bad, search=SEARCH) as held:
+        yield held
+
+
+@pytest.mark.parametrize("name", RERANKERS)
+def test_a_bad_reranker_leaves_the_fused_order(rereading: Opened, name: str) -> None:
+    told = rereading.engine.settings
+    seconds = 0.1 if name == "hangs" else PATIENT
+    rereading.engine.settings = replace(told, search=replace(told.search, rerank_seconds=seconds))
+    recall = timely(rereading, rerank=name)
+    assert [each.part for each in recall.degraded] == ["rerank"]
+    assert RERANKERS[name][2] in recall.degraded[0].reason
+    assert [(each.chunk.key, each.score) for each in recall.found] == [
+        (each.chunk.key, each.score) for each in timely(rereading).found
+    ]
 
 
 # ── threads ──────────────────────────────────────────────────────────────────────────────────────
@@ -495,9 +545,10 @@ def test_sound_refuses_what_it_must() -> None:
 @pytest.mark.parametrize("name", ["vector", "keyword", "qa"])
 def test_an_arm_that_blocks_its_thread_keeps_no_other_from_answering(shelf: Opened, name: str) -> None:
     with_bad(shelf, Stuck(name))  # type: ignore[arg-type]
-    recall = timely(shelf)
+    recall = without(shelf, name)
     assert recall.found
-    assert [(each.part, each.reason) for each in recall.degraded] == [(name, f"{SECONDS:g} 秒内没有答复")]
+    seconds = shelf.engine.settings.search.arm_seconds
+    assert [(each.part, each.reason) for each in recall.degraded] == [(name, f"{seconds:g} 秒内没有答复")]
 
 
 @pytest.mark.parametrize("asked", [[], [(3, 0.8), (9, 0.2)]], ids=["no questions", "questions"])
@@ -614,10 +665,11 @@ def test_what_may_take_its_time_is_given_to_a_thread(
     assert threading.get_ident() not in asked_in
 
 
-def test_searches_on_the_spot_take_turns(tmp_path: Path) -> None:
+def test_searches_on_the_spot_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One task that asks again and again, without ever waiting for anything, keeps nobody else from asking."""
     model = Watched()
     model.is_quick = True
+    monkeypatch.setattr("qianxun.pipelines.listening.QUICK_SECONDS", 60.0)  # none is given to a thread
     turns: list[str] = []
 
     async def asking(held: Opened, name: str) -> None:
@@ -640,5 +692,5 @@ def test_arms_of_ones_own_are_never_asked_on_the_spot(shelf: Opened) -> None:
     serving = shelf.run(shelf.engine.base(shelf.kb)).serving
     serving.arm_times = KNOWN_AS_QUICK.copy()
     with_bad(shelf, Stuck("keyword"))  # type: ignore[arg-type]
-    assert [each.part for each in timely(shelf).degraded] == ["keyword"]
+    without(shelf, "keyword")
     assert serving.arm_times["keyword", False].seconds == float("inf")
