@@ -21,7 +21,7 @@ from qianxun.filters import (
     read_filters,
     written_filters,
 )
-from qianxun.types import EVERYTHING, And, Attributes, Eq, Filter, In, Not, Or, Range, matches
+from qianxun.types import EVERYTHING, And, Attributes, Eq, Filter, In, Not, Or, Range, Spelled, matches
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,8 @@ from qianxun.types import EVERYTHING, And, Attributes, Eq, Filter, In, Not, Or, 
         ({"metadata.公开": True}, Eq("metadata.公开", True)),
         ({"metadata.年份": {"ge": 2020, "lt": 2024}}, Range("metadata.年份", ge=2020, lt=2024)),
         ({"metadata.日期": {"gte": "2020-01-01"}}, Range("metadata.日期", ge="2020-01-01")),
+        ({"metadata.标题": {"contains": "报销"}}, Spelled("metadata.标题", contains="报销")),
+        ({"tags": {"starts": "住", "ends": "院"}}, Spelled("tags", starts="住", ends="院")),
         ({"user_id": "u", "tags": "重要"}, And((Eq("user_id", "u"), Eq("tags", "重要")))),
         ({"or": [{"tags": "a"}, {"not": {"tags": "b"}}]}, Or((Eq("tags", "a"), Not(Eq("tags", "b"))))),
         ({"or": []}, Or(())),
@@ -44,6 +46,30 @@ from qianxun.types import EVERYTHING, And, Attributes, Eq, Filter, In, Not, Or, 
 )
 def test_what_a_request_writes_is_what_is_asked(written: Any, read: Filter) -> None:
     assert read_filters(written) == read
+
+
+@pytest.mark.parametrize(
+    ("spelled", "values", "passes"),
+    [
+        (Spelled("tags", starts="住院"), ["住院报销"], True),
+        (Spelled("tags", starts="院"), ["住院"], False),
+        (Spelled("tags", contains="院"), ["门诊", "住院报销"], True),
+        (Spelled("tags", ends="报销"), ["住院报销"], True),
+        (Spelled("tags", ends="住院"), ["住院报销"], False),
+        (Spelled("tags", starts="门", ends="院"), ["门诊", "住院"], False),  # of one and the same value
+        (Spelled("tags", contains="A"), ["a"], False),
+        (Spelled("tags"), [""], True),
+        (Spelled("tags"), [], False),
+        (Spelled("metadata.n"), [1, True, 2.5], False),
+        (Spelled("metadata.n", contains="1"), [1], False),
+        (Spelled("metadata.n", contains="1"), [1, "21"], True),
+    ],
+)
+def test_what_a_spelling_lets_through(spelled: Spelled, values: list[Any], passes: bool) -> None:
+    held = (
+        Attributes("d", tags=tuple(values)) if spelled.field == "tags" else Attributes("d", metadata={"n": (*values,)})
+    )
+    assert matches(spelled, held) is passes
 
 
 def deep(levels: int) -> dict[str, Any]:
@@ -67,6 +93,10 @@ def deep(levels: int) -> dict[str, Any]:
         ({"metadata.n": {"ge": True}}, "filters.metadata.n.ge"),
         ({"metadata.n": {"ge": None}}, "filters.metadata.n.ge"),
         ({"metadata.n": {}}, "filters.metadata.n"),
+        ({"metadata.n": {"contains": 1}}, "filters.metadata.n.contains"),
+        ({"metadata.n": {"contains": None}}, "filters.metadata.n.contains"),
+        ({"metadata.n": {"contains": "x", "ge": "a"}}, "filters.metadata.n.ge"),
+        ({"metadata.n": {"ends": "x" * (TEXT_LIMIT + 1)}}, "filters.metadata.n.ends"),
         ({"metadata.n": 2**63}, "filters.metadata.n"),
         ({"metadata.n": 10**400}, "filters.metadata.n"),
         ({"metadata.n": float("nan")}, "filters.metadata.n"),
@@ -117,7 +147,10 @@ NAMES = st.sampled_from(["user_id", "content_type", "tags", "metadata.n", "metad
 SCALARS = st.one_of(st.sampled_from(["a", "b", "1"]), st.integers(-2, 2), st.booleans(), st.sampled_from([0.5, 1.0]))
 ORDERED = st.one_of(st.sampled_from(["a", "b"]), st.integers(-2, 2), st.just(0.5))
 RANGES = st.dictionaries(st.sampled_from(["ge", "gt", "le", "lt"]), ORDERED, min_size=1)
-CONDITIONS = st.dictionaries(NAMES, st.one_of(SCALARS, st.lists(SCALARS, max_size=3), RANGES), max_size=2)
+SPELLINGS = st.dictionaries(
+    st.sampled_from(["starts", "contains", "ends"]), st.sampled_from(["", "a", "b", "1"]), min_size=1
+)
+CONDITIONS = st.dictionaries(NAMES, st.one_of(SCALARS, st.lists(SCALARS, max_size=3), RANGES, SPELLINGS), max_size=2)
 FILTERS = st.recursive(
     CONDITIONS,
     lambda inner: st.fixed_dictionaries(
@@ -155,7 +188,8 @@ def _meant(name: str, value: Any, attributes: Attributes) -> bool:
         return not meant(value, attributes)
     held = attributes.values(name)
     if isinstance(value, dict):
-        return any(_within(value, each) for each in held)
+        is_spelling = bool({"starts", "contains", "ends"} & set(value))
+        return any(_spelled(value, each) if is_spelling else _within(value, each) for each in held)
     wanted = value if isinstance(value, list) else [value]
     return any(_same(each, one) for each in held for one in wanted)
 
@@ -164,6 +198,13 @@ def _same(left: Any, right: Any) -> bool:
     """As JSON has it: true is not 1, "1" is not 1, 1.0 is."""
     kinds = [bool if isinstance(each, bool) else str if isinstance(each, str) else float for each in (left, right)]
     return kinds[0] is kinds[1] and left == right
+
+
+def _spelled(parts: dict[str, str], value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    start, end = parts.get("starts", ""), parts.get("ends", "")
+    return value[: len(start)] == start and value[len(value) - len(end) :] == end and parts.get("contains", "") in value
 
 
 def _within(bounds: dict[str, Any], value: Any) -> bool:

@@ -1,9 +1,10 @@
 """Filters as a request writes them, and as the engine takes them: a bounded tree of typed conditions, nothing else.
 
     {"content_type": ["chapter", "table"], "metadata.年份": {"ge": 2020, "lt": 2024}}      both must hold
-    {"or": [{"tags": "重要"}, {"not": {"user_id": "u7"}}]}
+    {"or": [{"tags": "重要"}, {"not": {"user_id": "u7"}}], "metadata.标题": {"contains": "报销"}}
 
-A value asks for equality, a list for one of its values (an empty one lets nothing through), an object for a range.
+A value asks for equality, a list for one of its values (an empty one lets nothing through), an object for a range or
+for how a text starts, goes on and ends.
 ``and``, ``or`` and ``not`` may stand at any depth. What a filter means is said by `qianxun.types.matches`.
 """
 
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from qianxun.errors import BadFilter
-from qianxun.types import EVERYTHING, And, Eq, Everything, Filter, In, Not, Or, Range, Scalar, all_of
+from qianxun.types import EVERYTHING, And, Eq, Everything, Filter, In, Not, Or, Range, Scalar, Spelled, all_of
 
 FIELDS: Final = ("doc_id", "user_id", "project_id", "content_type", "kind", "tags")
 METADATA: Final = "metadata."
@@ -27,6 +28,7 @@ BOUNDS: Final[Mapping[str, Literal["ge", "gt", "le", "lt"]]] = {
     "lte": "le",
     "lt": "lt",
 }
+SPELLINGS: Final = ("starts", "contains", "ends")
 DEPTH_LIMIT: Final = 8
 CONDITION_LIMIT: Final = 100
 VALUE_LIMIT: Final = 1000  # of all conditions together
@@ -92,7 +94,8 @@ class _Reader:
 
     def _condition(self, name: str, value: Any, at: str) -> Filter:
         if isinstance(value, Mapping):
-            return self._range(name, value, at)
+            is_spelling = any(written in SPELLINGS for written in value)
+            return self._spelled(name, value, at) if is_spelling else self._range(name, value, at)
         if isinstance(value, list):
             return In(name, tuple(self._scalar(each, f"{at}[{place}]") for place, each in enumerate(value)))
         return Eq(name, self._scalar(value, at))
@@ -101,7 +104,9 @@ class _Reader:
         bounds: dict[str, Any] = {}
         for written, bound in value.items():
             if written not in BOUNDS:
-                raise BadFilterField(f"{at}.{written}", "没有这个界限", hint="可用：ge、gt、le、lt")
+                raise BadFilterField(
+                    f"{at}.{written}", "没有这个界限", hint="可用：ge、gt、le、lt，或 starts、contains、ends"
+                )
             if BOUNDS[written] in bounds:
                 raise BadFilterField(f"{at}.{written}", "同一个界限写了两次", hint="只留一个")
             read = self._scalar(bound, f"{at}.{written}")
@@ -111,6 +116,18 @@ class _Reader:
         if not bounds:
             raise BadFilterField(at, "没有界限", hint='例如 {"ge": 2020, "lt": 2024}')
         return Range(name, **bounds)
+
+    def _spelled(self, name: str, value: Mapping[str, Any], at: str) -> Spelled:
+        parts: dict[str, str] = {}
+        for written, part in value.items():
+            if written not in SPELLINGS:
+                hint = "可用：starts、contains、ends；界限另写一个条件，用 and 连起来"
+                raise BadFilterField(f"{at}.{written}", "不能与 starts、contains、ends 写在一起", hint=hint)
+            read = self._scalar(part, f"{at}.{written}")
+            if not isinstance(read, str):
+                raise BadFilterField(f"{at}.{written}", "应为文字", hint="数字请用界限：ge、gt、le、lt")
+            parts[written] = read
+        return Spelled(name, **parts)
 
     def _scalar(self, value: Any, at: str) -> Scalar:
         self.values += 1
@@ -161,6 +178,8 @@ def written_filters(where: Filter) -> dict[str, Any]:
             return {name: list(values)}
         case Range():
             return {where.field: dict(where.bounds())}
+        case Spelled():
+            return {where.field: dict(where.parts()) or {"contains": ""}}
         case And(parts):
             return _together([written_filters(part) for part in parts])
         case Or(parts):

@@ -267,6 +267,22 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
+class Spelled:
+    """Some text among the field's values starts, goes on and ends so, letter by letter. "" asks for any text."""
+
+    field: str
+    starts: str = ""
+    contains: str = ""
+    ends: str = ""
+
+    def parts(self) -> Iterator[tuple[str, str]]:
+        for name in ("starts", "contains", "ends"):
+            part: str = getattr(self, name)
+            if part:
+                yield name, part
+
+
+@dataclass(frozen=True, slots=True)
 class And:
     parts: tuple[Filter, ...]
 
@@ -281,7 +297,7 @@ class Not:
     part: Filter
 
 
-Filter: TypeAlias = Everything | Eq | In | Range | And | Or | Not
+Filter: TypeAlias = Everything | Eq | In | Range | Spelled | And | Or | Not
 EVERYTHING = Everything()
 
 
@@ -305,6 +321,8 @@ def matches(where: Filter, attributes: Attributes) -> bool:
             return any(_is_among(held, values) for held in attributes.values(name))
         case Range():
             return any(_within(where, held) for held in attributes.values(where.field))
+        case Spelled():
+            return any(_is_spelled(where, held) for held in attributes.values(where.field))
         case And(parts):
             return all(matches(part, attributes) for part in parts)
         case Or(parts):
@@ -322,6 +340,11 @@ def _within(where: Range, value: Scalar) -> bool:
     if isinstance(value, bool):
         return False
     return all(_holds(name, value, bound) for name, bound in where.bounds())
+
+
+def _is_spelled(where: Spelled, value: Scalar) -> bool:
+    is_so = isinstance(value, str) and value.startswith(where.starts) and value.endswith(where.ends)
+    return is_so and where.contains in str(value)
 
 
 def _holds(name: str, value: str | int | float, bound: str | int | float) -> bool:

@@ -19,7 +19,7 @@ from qianxun.pipelines.explanation import Explained
 from qianxun.pipelines.layered import LayeredRecall
 from qianxun.records.logs import Feedback
 from qianxun.testing.fake_embedding import HashEmbedding
-from qianxun.types import And, Document, Eq, In, KnowledgeBase, Not, Or, QAPair, Range, Recall
+from qianxun.types import And, Document, Eq, In, KnowledgeBase, Not, Or, QAPair, Range, Recall, Spelled
 from tests.service.served import MODEL, serving
 
 LIBRARY = (
@@ -65,6 +65,7 @@ FILTERS = (
     Eq("user_id", "u1"),
     In("tags", ("采购", "没有")),
     Range("metadata.年份", ge=2025, lt=2027.5),
+    Or((Spelled("metadata.部门", contains="保"), Not(Spelled("doc_id", starts="a", ends="z")))),
     And((Not(Eq("content_type", "table")), Or((Eq("metadata.公开", True), Eq("metadata.地区", "上海"))))),
 )
 OPTIONS: tuple[dict[str, Any], ...] = (

@@ -22,6 +22,7 @@ from qianxun.types import (
     Or,
     Range,
     Recall,
+    Spelled,
     StepTime,
 )
 
@@ -87,6 +88,7 @@ leaves: st.SearchStrategy[Filter] = st.one_of(
     st.builds(Eq, texts, scalars),
     st.builds(In, texts, st.lists(scalars, max_size=3).map(tuple)),
     st.builds(Range, texts, bounds, bounds, bounds, bounds),
+    st.builds(Spelled, texts, texts, texts, texts),
 )
 
 

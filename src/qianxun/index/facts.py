@@ -1,21 +1,21 @@
 """What filters ask about: one fact per value of a chunk's attributes, kept as columns.
 
 A fact is found by the hash of its field and value, so equality is one pass over an array of integers whatever the
-field; ranges decode the distinct values of their field and let `qianxun.types.matches` judge them.
+field; ranges and spellings decode the distinct values of their field and let `qianxun.types.matches` judge them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.errors import BadFilter
-from qianxun.types import And, Attributes, Eq, Everything, Filter, In, Not, Or, Range, Scalar, matches
+from qianxun.types import And, Attributes, Eq, Everything, Filter, In, Not, Or, Range, Scalar, Spelled, matches
 
 FACT = np.dtype([("fact", "<u8"), ("field", "<u8"), ("start", "<u8"), ("owner", "<u4"), ("size", "<u4")])
 PLAIN = ("doc_id", "user_id", "project_id", "content_type", "kind")
@@ -103,7 +103,7 @@ def _canonical(value: Scalar) -> str:
 def check_filter(where: Filter) -> None:
     """Raises BadFilter for a field that does not exist, wherever in the tree it stands."""
     match where:
-        case Eq(name) | In(name) | Range(name):
+        case Eq(name) | In(name) | Range(name) | Spelled(name):
             if name not in PLAIN and name != "tags" and not name.startswith("metadata."):
                 known = "、".join((*PLAIN, "tags", "metadata.<字段>"))
                 raise BadFilter(f"没有可过滤的字段：{name!r}", hint=f"可用字段：{known}")
@@ -125,8 +125,8 @@ def passing(where: Filter, facts: Facts, owners: int) -> Mask:
             return _holding(facts, owners, name, (value,))
         case In(name, values):
             return _holding(facts, owners, name, values)
-        case Range():
-            return _within(where, facts, owners)
+        case Range() | Spelled():
+            return _judged(where, facts, owners)
         case And(parts):
             return _combined(np.logical_and, (passing(part, facts, owners) for part in parts), owners, True)
         case Or(parts):
@@ -156,11 +156,11 @@ def _owners_of(facts: Facts, owners: int, wanted: NDArray[np.uint64]) -> Mask:
     return mask
 
 
-def _within(where: Range, facts: Facts, owners: int) -> Mask:
+def _judged(where: Range | Spelled, facts: Facts, owners: int) -> Mask:
     places = np.flatnonzero(facts.field == np.uint64(hash_text(where.field)))
     distinct, first = np.unique(facts.fact[places], return_index=True)
     heap = facts.values() if len(first) else b""
-    bare = Range("metadata.v", where.ge, where.gt, where.le, where.lt)
+    bare = replace(where, field="metadata.v")
     kept = np.zeros(len(distinct), dtype=bool)
     for at, place in enumerate(places[first].tolist()):
         start = int(facts.start[place])

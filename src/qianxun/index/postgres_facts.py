@@ -19,10 +19,15 @@ from numpy.typing import NDArray
 from qianxun.index.facts import hash_fact, hash_text, pairs
 from qianxun.index.postgres_server import Packed, Tx, bigints
 from qianxun.index.postgres_tables import Tables
-from qianxun.types import And, Attributes, Eq, Everything, Filter, In, Not, Or, Range, Scalar
+from qianxun.types import And, Attributes, Eq, Everything, Filter, In, Not, Or, Range, Scalar, Spelled
 
 Owners = NDArray[np.int64]
 OPERATORS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+SPELLINGS: Final = {
+    "starts": "substring(f.string FROM 1 FOR octet_length({part})) = {part}",
+    "contains": "position({part} IN f.string) > 0",
+    "ends": "substring(f.string FROM greatest(octet_length(f.string) - octet_length({part}), 0) + 1) = {part}",
+}
 COLUMNS: Final = "owner, field, fact, number, string"
 
 
@@ -105,6 +110,8 @@ def _condition(where: Filter, tables: Tables, values: dict[str, Any]) -> str:
             return _holding(name, wanted, tables, values)
         case Range():
             return _within(where, tables, values)
+        case Spelled():
+            return _spelled(where, tables, values)
         case And(parts):
             return _joined(" AND ", "(true)", parts, tables, values)
         case Or(parts):
@@ -138,6 +145,14 @@ def _within(where: Range, tables: Tables, values: dict[str, Any]) -> str:
             conditions.append(f"f.number {OPERATORS[name]} {_bound(values, _decimal(bound))}::numeric")
     if not bounds:
         conditions.append("(f.number IS NOT NULL OR f.string IS NOT NULL)")  # neither true nor false is in any range
+    return f"(o.owner IN (SELECT f.owner FROM {tables.facts} f WHERE {' AND '.join(conditions)}))"
+
+
+def _spelled(where: Spelled, tables: Tables, values: dict[str, Any]) -> str:
+    """Bytes are compared: in UTF-8 none of a character's are found within another's."""
+    conditions = [f"f.field = {_bound(values, signed(hash_text(where.field)))}", "f.string IS NOT NULL"]
+    for name, part in where.parts():
+        conditions.append(SPELLINGS[name].format(part=f"{_bound(values, _bytes(part))}::bytea"))
     return f"(o.owner IN (SELECT f.owner FROM {tables.facts} f WHERE {' AND '.join(conditions)}))"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from qianxun.types import EVERYTHING, And, Eq, Everything, Filter, In, Not, Or, Range
+from qianxun.types import EVERYTHING, And, Eq, Everything, Filter, In, Not, Or, Range, Spelled
 
 # The keyword arguments of `Engine.retrieve`.
 ARGUMENTS = ("top_k", "mode", "threshold", "where", "doc_ids", "fusion", "weights", "rerank", "fuzzy")
@@ -41,7 +41,7 @@ def layered_arguments(params: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (str, int, float)):
         return value
-    if isinstance(value, (Everything, Eq, In, Range, And, Or, Not)):
+    if isinstance(value, (Everything, Eq, In, Range, Spelled, And, Or, Not)):
         return written_filter(value)
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
@@ -60,6 +60,8 @@ def written_filter(where: Filter) -> dict[str, Any]:
             return {"op": "in", "field": name, "values": list(values)}
         case Range():
             return {"op": "range", "field": where.field, **dict(where.bounds())}
+        case Spelled():
+            return {"op": "spelled", "field": where.field, **dict(where.parts())}
         case And(parts):
             return {"op": "and", "parts": [written_filter(part) for part in parts]}
         case Or(parts):
@@ -79,6 +81,8 @@ def read_filter(written: Mapping[str, Any]) -> Filter:
             return In(written["field"], tuple(written["values"]))
         case "range":
             return Range(written["field"], **{name: written.get(name) for name in ("ge", "gt", "le", "lt")})
+        case "spelled":
+            return Spelled(written["field"], **{name: written.get(name, "") for name in ("starts", "contains", "ends")})
         case "and":
             return And(tuple(read_filter(part) for part in written["parts"]))
         case "or":

@@ -8,9 +8,10 @@ from typing import Any
 from qianxun.pipelines.explanation import Explanation
 from qianxun.pipelines.options import RecallOptions
 from qianxun.rank.tiers import FUZZY, STRICT
-from qianxun.types import And, Chunk, Eq, Everything, Filter, In, Not, Or, Range
+from qianxun.types import And, Chunk, Eq, Everything, Filter, In, Not, Or, Range, Spelled
 
 SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+SPELT = {"starts": "开头是", "contains": "含有", "ends": "结尾是"}
 
 
 def told_filter(where: Filter) -> str:
@@ -23,6 +24,8 @@ def told_filter(where: Filter) -> str:
             return f"{name} ∈ {{{'、'.join(map(str, values))}}}"
         case Range():
             return "、".join(f"{where.field} {SIGNS[name]} {bound}" for name, bound in where.bounds()) or where.field
+        case Spelled():
+            return "、".join(f"{where.field} {SPELT[name]}“{part}”" for name, part in where.parts()) or where.field
         case And(parts):
             return "（" + " 且 ".join(map(told_filter, parts)) + "）"
         case Or(parts):

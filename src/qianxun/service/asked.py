@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from qianxun.errors import BadFilter, BadInput, BadQuery
-from qianxun.filters import CONDITION_LIMIT, FIELDS, TEXT_LIMIT, VALUE_LIMIT, read_filters
+from qianxun.filters import CONDITION_LIMIT, FIELDS, SPELLINGS, TEXT_LIMIT, VALUE_LIMIT, read_filters
 from qianxun.pipelines.asking import QUERY_LIMIT
 from qianxun.pipelines.options import TOP_K_LIMIT
 from qianxun.service.answers import WrongField
@@ -165,6 +165,12 @@ CONDITION: Final[dict[str, Any]] = {
             "additionalProperties": False,
             "minProperties": 1,
         },
+        {
+            "type": "object",
+            "properties": {name: {"type": "string", "maxLength": TEXT_LIMIT} for name in SPELLINGS},
+            "additionalProperties": False,
+            "minProperties": 1,
+        },
     ]
 }
 
@@ -173,6 +179,7 @@ class Filters(RootModel[dict[str, Any]]):
     """过滤条件，同一层的都要满足。
 
     `{字段: 值}` 等于；`{字段: [值…]}` 是其中之一；`{字段: {ge, gt, le, lt}}` 范围；
+    `{字段: {starts, contains, ends}}` 文字的开头、其中、结尾，逐字比较；
     `and`、`or` 带条件的列表，`not` 带一个条件。
     字段：doc_id、user_id、project_id、content_type、kind（text 或 table）、tags、metadata.<字段>。
     文字与数字不相等（"2024" 不是 2024）；文字的范围逐字比较，日期要与放入时写成同一种形式，如 2024-05-01。

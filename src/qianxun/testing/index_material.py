@@ -22,6 +22,7 @@ from qianxun.types import (
     Range,
     Ranking,
     Scalar,
+    Spelled,
     Vector,
     VectorField,
 )
@@ -93,10 +94,12 @@ def filters() -> st.SearchStrategy[Filter]:
     bounds = st.one_of(
         st.none(), st.integers(2019, 2025), st.floats(allow_nan=False), st.sampled_from(("", "人", "甲", "z", "1"))
     )
+    parts = st.one_of(st.just(""), st.sampled_from((*HOSTILE, "财", "部", "三", "务", "a", "cha", "er", "1", "\u0301")))
     leaves: st.SearchStrategy[Filter] = st.one_of(
         st.builds(Eq, fields, scalars),
         st.builds(In, fields, st.lists(scalars, max_size=4).map(tuple)),
         st.builds(Range, fields, bounds, bounds, bounds, bounds),
+        st.builds(Spelled, fields, parts, parts, parts),
     )
     return st.recursive(
         leaves,
