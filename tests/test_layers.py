@@ -75,7 +75,9 @@ DRIVERS = {
     "neo4j": {"integrations/neo4j.py"},
     "psycopg": {"index/postgres_server.py"},
     "langgraph": {"workflow/graph_builder.py", "workflow/query_workflow.py"},
-    "langchain_core": {"workflow"},
+    "langchain_core": {"workflow", "integrations/langchain.py"},
+    "llama_index": {"integrations/llamaindex.py"},
+    "llama_index_instrumentation": {"integrations/llamaindex.py"},
 }
 
 

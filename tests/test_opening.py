@@ -36,6 +36,8 @@ NOT_FOR_SEARCH = {
     "rich": "the command line",
     "fastapi": "the service",
     "opentelemetry": "the service",
+    "langchain_core": "LangChain",
+    "llama_index": "LlamaIndex",
     "qianxun.answer.generate": "answers",
     "qianxun.answer.table_answer": "answers",
     "qianxun.graph.extract": "the graph",

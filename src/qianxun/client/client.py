@@ -21,6 +21,7 @@ from qianxun.client.reading import (
     read_bases,
     read_document,
     read_documents,
+    read_logs,
     read_readiness,
     read_sent,
     read_statistics,
@@ -30,6 +31,7 @@ from qianxun.client.uploads import send_documents, send_files, sent_file
 from qianxun.client.writing import both, segment, traced, written_document
 from qianxun.errors import BadQuery, NotFound, ServiceUnavailable
 from qianxun.pipelines.explanation import Explained
+from qianxun.pipelines.hooks import nothing
 from qianxun.pipelines.ingest import Labels, Report, Watch
 from qianxun.pipelines.layered import LayeredRecall
 from qianxun.pipelines.options import FusionName, Mode
@@ -44,10 +46,6 @@ T = TypeVar("T")
 BASES = "v1/knowledge-bases"
 LOGS = "v1/retrieval-logs"
 PAGE = 500
-
-
-def _unwatched(_: Any) -> None:
-    return None
 
 
 class Client:
@@ -66,7 +64,12 @@ class Client:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._patience = patience or Patience()
+        self._told: dict[str, Any] = {"key": key, "patience": self._patience, "transport": transport}
         self._connection = Connection(url, key, self._patience, transport)
+
+    def twin(self) -> Client:
+        """Another client of the same service, with connections of its own: for another event loop."""
+        return Client(self.url, **self._told)
 
     async def __aenter__(self) -> Self:
         return self
@@ -135,7 +138,7 @@ class Client:
         return await self._change(knowledge_base, {"name": name})
 
     async def configure(
-        self, knowledge_base: int, changes: Mapping[str, Any], *, watch: Callable[[int], None] = _unwatched
+        self, knowledge_base: int, changes: Mapping[str, Any], *, watch: Callable[[int], None] = nothing
     ) -> KnowledgeBase:
         """As `Engine.configure`; ``watch`` is told of an index that was made anew once it is."""
         told = await self._change(knowledge_base, {"config": dict(changes)})
@@ -163,7 +166,7 @@ class Client:
         paths: Sequence[str | Path],
         *,
         labels: Labels | None = None,
-        watch: Watch = _unwatched,
+        watch: Watch = nothing,
     ) -> Report:
         """Files and folders of this machine in; searchable when it returns. Unchanged files are passed over.
 
@@ -359,7 +362,7 @@ class Client:
             asked = min(PAGE, limit - len(found))
             told = narrowed | {"limit": asked, "before": found[-1].id if found else before}
             params = {name: str(value) for name, value in told.items() if value is not None}
-            page, following = await self._ask(Request("GET", LOGS, params=params), _logs)
+            page, following = await self._ask(Request("GET", LOGS, params=params), read_logs)
             found += page
             if following is None:
                 break
@@ -392,8 +395,3 @@ def _document(knowledge_base: int, doc_id: str) -> str:
 
 def _search(path: str, body: Mapping[str, Any], trace_id: str = "") -> Request:
     return Request("POST", path, body, headers=traced(trace_id), repeatable=True, mistake=BadQuery.word)
-
-
-def _logs(data: Any) -> tuple[list[LogEntry], int | None]:
-    """A page, and where the next begins: a service may give fewer than were asked for."""
-    return [read_log(each) for each in data["list"]], data["next"]

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from qianxun.records.logs import LogEntry
+from qianxun.service.shapes import read_log
 from qianxun.types import Accepted, DocumentState, KnowledgeBase
 
 Read = Mapping[str, Any]
@@ -85,3 +87,8 @@ def read_documents(data: Read) -> list[DocumentState]:
 
 def read_readiness(data: Read) -> Readiness:
     return Readiness(data["queue_depth"], data["unusable"])
+
+
+def read_logs(data: Read) -> tuple[list[LogEntry], int | None]:
+    """A page, and where the next begins: a service may give fewer than were asked for."""
+    return [read_log(each) for each in data["list"]], data["next"]

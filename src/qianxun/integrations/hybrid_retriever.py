@@ -58,7 +58,7 @@ class HybridRetriever:
         *,
         graph_id: GraphId | None = None,
     ) -> None:
-        self._rag = rag if isinstance(rag, BlockingEngine) else _here(rag)
+        self._rag = rag if isinstance(rag, BlockingEngine) else here(rag)
         self._engine = rag.engine if isinstance(rag, BlockingEngine) else rag
         self._adapter = neo4j_adapter
         self._surroundings = None if neo4j_adapter is None else MirroredSurroundings(neo4j_adapter)
@@ -224,7 +224,7 @@ class HybridRetriever:
         return await (work if self._rag is None else self._rag.join(work))
 
 
-def _here(engine: Engine) -> BlockingEngine | None:
+def here(engine: Engine) -> BlockingEngine | None:
     """The engine on the loop that is running, where one is."""
     try:
         return BlockingEngine(engine, asyncio.get_running_loop())

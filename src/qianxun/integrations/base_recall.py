@@ -1,0 +1,93 @@
+"""What retrievers of other frameworks ask of a knowledge base, and what they tell of each chunk."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypedDict
+
+from qianxun.client import Client
+from qianxun.engine import Engine
+from qianxun.errors import BadInput
+from qianxun.filters import read_filters
+from qianxun.integrations.hybrid_retriever import base_of
+from qianxun.integrations.reach import Asking
+from qianxun.pipelines.options import FusionName, Mode
+from qianxun.service.shapes import written_degraded, written_metadata
+from qianxun.types import Filter, Found, Recall
+
+log = logging.getLogger(__name__)
+
+Where: TypeAlias = Filter | Mapping[str, Any]  # a filter, or one as requests to the service write it
+OF_DOCUMENT: Final = "metadata."  # … as filters call what a document says of itself
+
+
+class RetrieveOptions(TypedDict, total=False):
+    """The options of `Engine.retrieve`, which has their defaults; None leaves the choice to it."""
+
+    top_k: int | None
+    mode: Mode | None
+    threshold: float | None
+    where: Where | None
+    doc_ids: Sequence[str] | None
+    fusion: FusionName | None
+    weights: Mapping[str, float] | None
+    rerank: str | None
+    fuzzy: bool | None
+    trace_id: str | None
+
+
+OPTIONS: Final = tuple(RetrieveOptions.__annotations__)
+
+
+def recalling(knowledge_base: str | int, query: str, options: Mapping[str, Any]) -> Asking[Recall]:
+    """Asks the base of that name or number. Raises BadInput for an option that there is not, BadFilter for a filter.
+
+    A name is looked up for every query: another base may have it by then.
+    """
+    chosen = {name: value for name, value in options.items() if value is not None}
+    if unknown := sorted(chosen.keys() - set(OPTIONS)):
+        raise BadInput(f"检索没有选项 {'、'.join(unknown)}", hint=f"可用：{'、'.join(OPTIONS)}")
+    if "where" in chosen:
+        chosen["where"] = read_where(chosen["where"])
+
+    async def ask(engine: Engine | Client) -> Recall:
+        named = knowledge_base
+        recall = await engine.retrieve(
+            named if isinstance(named, int) else (await base_of(engine, named)).id, query, **chosen
+        )
+        if recall.degraded:
+            told = "; ".join(f"{each.part}: {each.reason}" for each in recall.degraded)
+            log.warning("recall %s went on without a part of it: %s", recall.trace_id, told)
+        return recall
+
+    return ask
+
+
+def read_where(where: Where | None) -> Filter | None:
+    return read_filters(where) if isinstance(where, Mapping) else where
+
+
+def chunk_metadata(recall: Recall, found: Found) -> dict[str, Any]:
+    """Where a chunk stands and how it was found, and what its document says of itself: JSON, the same names always.
+
+    What of the latter would take the place of the former is called ``metadata.<name>``, as filters call it.
+    """
+    own = {
+        "doc_id": found.chunk.doc_id,
+        "doc_name": found.chunk.doc_name,
+        "chunk_id": found.chunk.chunk_id,
+        "score": found.score,
+        "source": found.source,
+        "tier": found.tier,
+        "page": found.chunk.page,
+        "headings": list(found.chunk.headings),
+        "trace_id": recall.trace_id,
+        "degraded": written_degraded(recall.degraded),
+    }
+    of_document = written_metadata(found.chunk.attributes.metadata)
+    return own | {_named_beside(own, name): value for name, value in of_document.items()}
+
+
+def _named_beside(own: Mapping[str, Any], name: str) -> str:
+    return f"{OF_DOCUMENT}{name}" if name in own or name.startswith(OF_DOCUMENT) else name
