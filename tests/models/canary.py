@@ -50,7 +50,7 @@ def _listen(listener: socket.socket, bird: Canary) -> None:
         except OSError:  # shut down
             return
         with line:
-            line.settimeout(5)
+            line.settimeout(60)
             bird.asked.append(b"")
             try:
                 bird.asked[-1] = whole_request(line)

@@ -111,7 +111,7 @@ class ChatService:
         """Settings by their dotted names, with which this is the language model of every base."""
         return {"chat.base_url": self.url, "chat.model": "qwen", "chat.api_key": self.key}
 
-    def wait(self, holds: Callable[[ChatService], bool], seconds: float = 20.0) -> None:
+    def wait(self, holds: Callable[[ChatService], bool], seconds: float = 60.0) -> None:
         """Until it is so. Raises AssertionError when it never comes to that."""
         ends = time.monotonic() + seconds
         while not holds(self):

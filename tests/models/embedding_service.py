@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,17 +28,25 @@ class Service:
     asked: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     released: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, asked: dict[str, Any], headers: dict[str, str]) -> Answer:
+        """Whose turn it is."""
+        with self.lock:
+            self.headers.append(headers)
+            self.asked.append(asked)
+            return self.answers[min(len(self.asked), len(self.answers)) - 1]
 
 
 class Exchange(BaseHTTPRequestHandler):
     service: Service
+    asked: dict[str, Any]  # here: another request may have come meanwhile
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
-        self.service.asked.append(json.loads(body) | {"path": self.path})
-        self.service.headers.append({name.lower(): value for name, value in self.headers.items()})
-        turn = min(len(self.service.asked), len(self.service.answers)) - 1
-        self.service.answers[turn](self)
+        self.asked = json.loads(body) | {"path": self.path}
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.service.take(self.asked, headers)(self)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Silent."""
@@ -51,7 +60,7 @@ class Exchange(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def rows(self) -> list[list[float]]:
-        vectors = HashEmbedding(DIMENSION).embed_passages(self.service.asked[-1]["input"])
+        vectors = HashEmbedding(DIMENSION).embed_passages(self.asked["input"])
         return [[float(value) for value in row * 3] for row in vectors]  # not of unit length, as some services answer
 
 
@@ -71,7 +80,7 @@ def overlap(query: str, passage: str) -> float:
 
 def ranked_results(exchange: Exchange) -> list[dict[str, Any]]:
     """Best first, as rerank services answer."""
-    asked = exchange.service.asked[-1]
+    asked = exchange.asked
     scores = [overlap(asked["query"], passage) for passage in asked["documents"]]
     order = sorted(range(len(scores)), key=lambda place: -scores[place])
     return [{"index": place, "relevance_score": scores[place]} for place in order]
@@ -118,6 +127,14 @@ def serving(*answers: Answer) -> Iterator[Service]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def unheard() -> Iterator[str]:
+    """The address of a port that is taken, and at which nobody listens: who comes is refused."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
 
 
 def expected(texts: list[str]) -> np.ndarray[Any, Any]:

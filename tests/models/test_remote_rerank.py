@@ -135,9 +135,9 @@ def test_stop_ends_the_waiting() -> None:
 
 def test_stop_ends_the_wait_for_a_reply() -> None:
     def silent(exchange: Exchange) -> None:
-        exchange.service.released.wait(20)
+        exchange.service.released.wait(60)
 
-    with remote(silent, timeout_seconds=20.0) as (model, service, _):
+    with remote(silent, timeout_seconds=60.0) as (model, service, _):
         with pytest.raises(ModelUnavailable, match="时限"):
             model.score(QUERY, PASSAGES, lambda: bool(service.asked))
         assert not service.released.is_set()

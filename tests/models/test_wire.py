@@ -30,7 +30,7 @@ PUBLIC = "93.184.215.14"
 
 
 def ask(base_url: str, reach: Reach, resolve: Callable[[str, int], Sequence[str]], **changes: Any) -> bytes:
-    settings: dict[str, Any] = {"attempts": 1, "timeout_seconds": 3.0} | changes
+    settings: dict[str, Any] = {"attempts": 1, "timeout_seconds": 60.0} | changes
     service = ModelService(Endpoint(base_url, "m", reach=reach, **settings), resolve=resolve)
     try:
         return service.ask("embeddings", {"input": ["医保"]}, 1 << 20)
@@ -255,11 +255,13 @@ def test_a_certificate_that_no_authority_signed_is_refused(certificate: Path) ->
 def raw(talk: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]:
     """A server of one connection that says what it likes."""
     listener = socket.create_server(("127.0.0.1", 0))
-    listener.settimeout(10)
     over = threading.Event()
 
     def serve() -> None:
-        line, _ = listener.accept()
+        try:
+            line, _ = listener.accept()
+        except OSError:  # shut down: whoever was to come had no time left for it
+            return
         with line:
             try:
                 talk(line, over)
@@ -272,6 +274,7 @@ def raw(talk: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
     finally:
         over.set()
+        listener.shutdown(socket.SHUT_RDWR)
         thread.join()
         listener.close()
 
@@ -280,7 +283,7 @@ def drips(first: bytes, drop: bytes) -> Callable[[socket.socket, threading.Event
     def talk(line: socket.socket, over: threading.Event) -> None:
         whole_request(line)
         line.sendall(first)
-        for _ in range(200):  # ten seconds, if it is let
+        for _ in range(1200):  # a minute, if it is let
             if over.wait(0.05):
                 return
             line.sendall(drop)
@@ -306,16 +309,16 @@ DRIPPING = {
 def test_nothing_that_drips_outlasts_the_timeout(part: str) -> None:
     talk = DRIPPING[part]
     with raw(talk) as url, pytest.raises(ModelUnavailable, match=r"超时|不是 HTTP"):
-        ask(url, Reach.anywhere(), no_names, timeout_seconds=0.5)
+        ask(url, Reach.anywhere(), no_names, timeout_seconds=0.2)
     assert not hasattr(talk, "finished")
 
 
 def test_a_service_that_never_reads_is_out_of_time() -> None:
     def deaf(line: socket.socket, over: threading.Event) -> None:
-        over.wait(20)
+        over.wait(60)
 
     with raw(deaf) as url:
-        service = ModelService(Endpoint(url, "m", attempts=1, timeout_seconds=0.5))
+        service = ModelService(Endpoint(url, "m", attempts=1, timeout_seconds=0.2))
         with pytest.raises(ModelUnavailable, match="超时"):
             service.ask("embeddings", {"input": "医" * 20_000_000}, 100)
         service.close()
@@ -323,20 +326,20 @@ def test_a_service_that_never_reads_is_out_of_time() -> None:
 
 def test_a_handshake_that_never_ends_is_out_of_time() -> None:
     def silent(line: socket.socket, over: threading.Event) -> None:
-        for _ in range(200):
+        for _ in range(1200):
             if over.wait(0.05):
                 return
             line.sendall(b"\x16")
 
     with raw(silent) as url, pytest.raises(ModelUnavailable, match=r"超时|SSL"):
-        ask(url.replace("http:", "https:"), Reach.anywhere(), no_names, timeout_seconds=0.5)
+        ask(url.replace("http:", "https:"), Reach.anywhere(), no_names, timeout_seconds=0.2)
 
 
 def test_a_resolver_that_does_not_answer_is_out_of_time() -> None:
     over = threading.Event()
 
     def slow(host: str, port: int) -> Sequence[str]:
-        over.wait(20)
+        over.wait(60)
         return ["127.0.0.1"]
 
     with pytest.raises(ModelUnavailable, match="超时"):
@@ -348,7 +351,7 @@ def test_a_resolver_that_does_not_answer_is_out_of_time() -> None:
 def test_a_request_that_names_no_moment_has_no_time(bird: Canary) -> None:
     with pytest.raises(httpcore.ConnectTimeout):
         Wire(Reach.anywhere()).connect_tcp("127.0.0.1", bird.port)
-    stream = Wire(Reach.anywhere()).connect_tcp("127.0.0.1", bird.port, Moment(time.monotonic() + 5))
+    stream = Wire(Reach.anywhere()).connect_tcp("127.0.0.1", bird.port, Moment(time.monotonic() + 60))
     with pytest.raises(httpcore.WriteTimeout):
         stream.write(b"x")
     with pytest.raises(httpcore.ReadTimeout):
