@@ -188,6 +188,23 @@ def test_what_utf8_cannot_say_json_still_does() -> None:
     assert json.loads(bytes(as_json({"a": float("nan"), "b": [0.85, 1]}).body)) == {"a": None, "b": [0.85, 1]}
 
 
+def test_two_applications_of_one_process_know_nothing_of_each_other(tmp_path: Path) -> None:
+    async def whole() -> None:
+        async with asking(tmp_path / "a") as one, asking(tmp_path / "b") as other:
+            await one.base(name="医保")
+            one.app.get("/planted")(_nothing)
+            told = [(await each.http.get(BASES)).json()["data"]["total"] for each in (one, other)]
+            assert told == [1, 0]
+            assert [(await each.http.get("/planted")).status_code for each in (one, other)] == [200, 404]
+            assert "/planted" in one.app.openapi()["paths"].keys() - other.app.openapi()["paths"].keys()
+
+    asyncio.run(whole())
+
+
+async def _nothing() -> None:
+    return None
+
+
 # ── the document ─────────────────────────────────────────────────────────────────────────────────
 
 

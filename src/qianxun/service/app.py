@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -88,12 +89,19 @@ def create_app(engine: Engine, settings: Settings, spans: Spans | None = None) -
         app.add_exception_handler(raised, answers.told)
     for left in (ClientLeft, ClientDisconnect):
         app.add_exception_handler(left, _nobody)
-    # They are looked through in this order for every request: what is asked most stands first.
-    for part in (retrieval, recall, query, health, bases, documents, explain, events, logs, models, pages):
-        app.include_router(part.routes())
+    for router in _routers():
+        app.include_router(router)
     app.add_middleware(Guard, service=service)
     watch(app, engine, spans)  # last, and so before the guard: it sees what that turns away
     return app
+
+
+@cache
+def _routers() -> tuple[APIRouter, ...]:
+    """The routes know their application by the request alone: made once, they serve every one of this process."""
+    # They are looked through in this order for every request: what is asked most stands first.
+    parts = (retrieval, recall, query, health, bases, documents, explain, events, logs, models, pages)
+    return tuple(part.routes() for part in parts)
 
 
 def _recalls(settings: Settings) -> Turns:
