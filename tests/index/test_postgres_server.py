@@ -162,11 +162,13 @@ def test_searches_go_on_while_one_index_after_another_takes_its_place(index_url:
                 answers += 1
 
         searching = [asyncio.create_task(search()) for _ in range(3)]
-        for _ in range(5):
-            await (await begun(create(index_url, schema=schema))).close()
+        rebuilt = 0
+        async with asyncio.timeout(300):
+            while rebuilt < 5 or answers <= 5:
+                await (await begun(create(index_url, schema=schema))).close()
+                rebuilt += 1
         done.set()
         await asyncio.gather(*searching)
-        assert answers > 5
         await index.close()
 
     run(story)
@@ -200,7 +202,7 @@ def test_closed_indexes_hold_no_connections(index_url: str, schema: str) -> None
     run(story)
     with connected(index_url) as connection:
         held = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()"
-        give_up = time.monotonic() + 10  # a connection takes its time to end
+        give_up = time.monotonic() + 60  # a connection takes its time to end
         while connection.execute(held, ["qianxun index"]).fetchone() != (0,):
             assert time.monotonic() < give_up
             time.sleep(0.02)
@@ -295,15 +297,15 @@ def test_a_session_that_says_nothing_at_all_is_given_up(
     is_writing: bool, index_url: str, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hangs, and its own time limit does not come either: neither a search nor a batch waits for it for ever."""
-    monkeypatch.setattr("qianxun.patience.GRACE_SECONDS", 0.1)
-    monkeypatch.setattr("qianxun.index.postgres_server.READ_SECONDS", 0.4)
+    monkeypatch.setattr("qianxun.patience.GRACE_SECONDS", -0.5)
+    monkeypatch.setattr("qianxun.index.postgres_server.READ_SECONDS", 1.5)
 
     async def story() -> None:
         index = await begun(create(index_url, schema=schema))
         session = await index._server.read(lambda tx: tx.rows("SELECT pg_backend_pid()")[0][0])
         os.kill(session, signal.SIGSTOP)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 if is_writing:
                     await index.apply(IndexBatch(2, (), (entry(9, 9),)))
                 assert (9 in keys_of(await index.match(WORDS, 10))) == is_writing
@@ -315,8 +317,8 @@ def test_a_session_that_says_nothing_at_all_is_given_up(
 
 
 def test_a_batch_may_take_longer_than_a_search(index_url: str, schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qianxun.patience.GRACE_SECONDS", 0.1)
-    monkeypatch.setattr("qianxun.index.postgres_server.READ_SECONDS", 0.4)
+    monkeypatch.setattr("qianxun.patience.GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("qianxun.index.postgres_server.READ_SECONDS", 1.0)
 
     async def story() -> None:
         index = await begun(create(index_url, schema=schema))
@@ -324,7 +326,7 @@ def test_a_batch_may_take_longer_than_a_search(index_url: str, schema: str, monk
 
         def slow(tx: Tx) -> None:
             started.append(1)
-            tx.run("SELECT pg_sleep(0.8)")
+            tx.run("SELECT pg_sleep(1.2)")
 
         await index._server.write(slow)
         assert len(started) == 1

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -207,18 +208,16 @@ def test_an_address_that_cannot_be_one_is_refused_at_once(uri: str) -> None:
 
 
 def test_a_server_that_comes_back_is_used_again(server: BoltServer) -> None:
-    with Wire(server.port) as wire, Neo4jAdapter(wire.uri, server.auth, pause_seconds=0.3) as adapter:
+    with Wire(server.port) as wire, Neo4jAdapter(wire.uri, server.auth, pause_seconds=600) as adapter:
         assert "ArcadeDB" in adapter.check()
         adapter.mirror("wire", CHAIN, TIES)
         wire.cut()
         with pytest.raises(ServiceUnavailable, match="没能回答"):
             adapter.neighbourhood("wire", ["糖尿病"])
-        started = time.monotonic()
-        with pytest.raises(ServiceUnavailable, match="秒后再试"):
-            adapter.neighbourhood("wire", ["糖尿病"])
-        assert time.monotonic() - started < 0.25  # it was not asked
         wire.mend()
-        time.sleep(0.35)
+        with pytest.raises(ServiceUnavailable, match="秒后再试"):
+            adapter.neighbourhood("wire", ["糖尿病"])  # it was not asked
+        adapter._breaker._clock = lambda: time.monotonic() + 601
         assert len(adapter.neighbourhood("wire", ["糖尿病"]).entities) == 2
         assert adapter.mirror("wire", CHAIN, TIES).is_unchanged
 
@@ -226,7 +225,7 @@ def test_a_server_that_comes_back_is_used_again(server: BoltServer) -> None:
 def test_a_server_that_hangs_is_waited_for_so_long_and_not_longer(server: BoltServer, driver: Any) -> None:
     with (
         Wire(server.port) as wire,
-        Neo4jAdapter(wire.uri, server.auth, pause_seconds=0.05, answer_seconds=5.0) as adapter,
+        Neo4jAdapter(wire.uri, server.auth, pause_seconds=0.05, answer_seconds=60.0) as adapter,
     ):
         adapter.mirror("held", CHAIN, TIES)
         adapter._answer_seconds = 0.2  # to prepare a server that has only just started takes longer
@@ -234,7 +233,7 @@ def test_a_server_that_hangs_is_waited_for_so_long_and_not_longer(server: BoltSe
         with pytest.raises(ServiceUnavailable, match="没有答复") as told:
             adapter.mirror("held", CHAIN[:2], TIES[:1])
         assert "请检查" in told.value.hint
-        adapter._answer_seconds = 5.0
+        adapter._answer_seconds = 60.0
         wire.mend()
         time.sleep(0.1)
         adapter.mirror("held", CHAIN[:2], TIES[:1])  # what was left behind does not come in its way
@@ -250,13 +249,13 @@ def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
 def test_a_server_ends_with_its_user_however_that_ends() -> None:
     code = (
         "import sys, time\nfrom qianxun.testing.bolt import bolt_server\n"
-        "with bolt_server() as s:\n    print(s.port, flush=True); time.sleep(60)"
+        "with bolt_server() as s:\n    print(s.port, flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as user:
         assert user.stdout is not None
         port = int(user.stdout.readline())
         os.kill(user.pid, signal.SIGKILL)
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 60
     while (listening := _listens(port)) and time.monotonic() < give_up:
         time.sleep(0.05)
     assert not listening
@@ -397,9 +396,11 @@ def test_a_server_that_is_away_is_told_and_the_base_answers_by_itself(tmp_path: 
 
 
 def test_a_question_does_not_wait_for_a_server_that_hangs(tmp_path: Path) -> None:
+    is_over = threading.Event()
+
     class Hanging:
         def mirror(self, *_: Any) -> Mirrored:
-            time.sleep(1.0)
+            is_over.wait(60)
             return Mirrored()
 
         def neighbourhood(self, *_: Any, **__: Any) -> Any:
@@ -409,6 +410,7 @@ def test_a_question_does_not_wait_for_a_server_that_hangs(tmp_path: Path) -> Non
         async with Engine.open(tmp_path, background=False) as engine:
             kb = await base_with(engine, MEDICINE)
             found = await local(engine, kb, MirroredSurroundings(Hanging(), seconds=0.1))
+            is_over.set()
             assert ["没有答复" in reason for reason in told(found)] == [True]
             assert len(found.found) == 3
 

@@ -77,7 +77,7 @@ async def _says_so(service: Served, base: int) -> None:
         assert (status, told["error"]) == (503, "records_unavailable"), told
         assert "数据库" in told["msg"]
     assert (await service.http.get("/healthz")).status_code == 200
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 60
 
 
 async def _answer(request: Any) -> tuple[int, Any]:
@@ -98,7 +98,7 @@ def test_connections_that_die_under_searches_and_writes_lose_nothing(
             is_over = asyncio.Event()
 
             async def write(worker: int) -> None:
-                for number in range(12):
+                for number in range(10):
                     doc_id = f"w{worker}-{number}"
                     answer = await service.add(base, doc_id, f"{doc_id} 住院费用报销比例。")
                     statuses.append(answer.status_code)
@@ -110,9 +110,12 @@ def test_connections_that_die_under_searches_and_writes_lose_nothing(
                     statuses.append((await ask(service, base, "住院费用"))[0])
 
             async def kill() -> None:
+                known = 0
                 while not is_over.is_set():
-                    await asyncio.sleep(0.15)
-                    await asyncio.to_thread(end_sessions, migrated_postgres_url)
+                    await asyncio.sleep(0.05)
+                    if len(acknowledged) > known:  # however slow the machine is, some come through between two
+                        known = len(acknowledged)
+                        await asyncio.to_thread(end_sessions, migrated_postgres_url)
 
             beside = [asyncio.create_task(each()) for each in (search, kill)]
             await asyncio.gather(write(0), write(1))

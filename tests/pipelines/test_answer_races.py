@@ -104,7 +104,7 @@ def deleting(at: Asking, *doc_ids: str) -> Callable[[], None]:
 
     def act() -> None:
         if left:
-            asyncio.run_coroutine_threadsafe(at.engine.delete_document(at.kb, left.pop(0)), at.loop).result(10)
+            asyncio.run_coroutine_threadsafe(at.engine.delete_document(at.kb, left.pop(0)), at.loop).result(60)
 
     return act
 
@@ -141,7 +141,7 @@ def test_where_sources_go_again_and_again_nothing_is_said(writing: Asking, model
             await writing.engine.delete_document(writing.kb, f"late{model.written - 1}")
             await writing.engine.add_documents(writing.kb, [again])
 
-        asyncio.run_coroutine_threadsafe(all_that_stand(), writing.loop).result(20)
+        asyncio.run_coroutine_threadsafe(all_that_stand(), writing.loop).result(60)
 
     model.act = act
     answer = writing.answer(SYMPTOMS)
@@ -153,7 +153,7 @@ def test_where_sources_go_again_and_again_nothing_is_said(writing: Asking, model
 def test_a_base_that_goes_while_a_model_writes_is_gone_and_its_answer_with_it(writing: Asking, model: Acting) -> None:
     def act() -> None:
         gone = writing.engine.delete_knowledge_base(writing.kb)
-        asyncio.run_coroutine_threadsafe(gone, writing.loop).result(10)
+        asyncio.run_coroutine_threadsafe(gone, writing.loop).result(60)
 
     model.act = act
     heard: list[Any] = []

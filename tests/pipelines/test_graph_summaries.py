@@ -15,6 +15,7 @@ from qianxun.errors import NotFound
 from qianxun.graph_types import Community
 from qianxun.pipelines.graph_reading import read_with_model
 from qianxun.pipelines.graph_summaries import SummariesProgress, communities, summaries_cost, summarise_communities
+from qianxun.pipelines.graph_tending import _look_at
 from qianxun.types import Document, Eq
 from tests.models.chat_service import ChatService, Reply, Request, chat_service
 from tests.pipelines.opened import doc
@@ -45,6 +46,29 @@ def asked_for_summaries(service: ChatService) -> int:
 
 def told(found: Sequence[Community]) -> dict[str, str]:
     return {each.title: each.origin for each in found}
+
+
+def test_what_comes_into_an_empty_base_is_written_of_without_a_pause(tmp_path: Path) -> None:
+    """The pause between two goes is for summaries that change: to have looked at an empty base is none."""
+
+    async def story(service: ChatService) -> None:
+        async with reading_engine(tmp_path, service) as (engine, kb):
+            base = await engine.base(kb)
+            for _ in range(3):
+                await _look_at(base)
+            await engine.add_documents(kb, stories(1))
+            await engine.graph(kb)
+            for _ in range(3):
+                await _look_at(base)
+            assert asked_for_summaries(service) == 1
+            await engine.add_documents(kb, stories(2))
+            await engine.graph(kb)
+            for _ in range(3):
+                await _look_at(base)
+            assert asked_for_summaries(service) == 1  # now there is a pause
+
+    with chat_service(writes_well) as service:
+        asyncio.run(story(service))
 
 
 def test_a_model_writes_of_each_community_once_and_of_changed_ones_again(tmp_path: Path) -> None:

@@ -295,7 +295,7 @@ def test_what_is_written_behind_is_read_behind(tmp_path: Path, monkeypatch: pyte
         async with opened(tmp_path, model="none", background=True) as (engine, kb):
             await engine.add_documents(kb, [doc("甲", "鲁迅出生于绍兴。")], wait=False)
             base = await engine.base(kb)
-            for _ in range(500):
+            for _ in range(1500):
                 if await base.records.read(lambda tx: facts.origins(tx, kb)):
                     return
                 await asyncio.sleep(0.04)
@@ -318,7 +318,7 @@ def test_a_graph_that_is_in_use_is_made_anew_before_it_is_asked_for_again(
             assert not len(held.whole)  # nobody uses it
             assert len((await engine.graph(kb)).communities) == 1
             await engine.add_documents(kb, [doc("乙", "老舍出生于北京。")])
-            for _ in range(500):
+            for _ in range(1500):
                 if "老舍" in {each.name for each in held.whole.entities} and "communities" in vars(held.whole):
                     return
                 await asyncio.sleep(0.04)

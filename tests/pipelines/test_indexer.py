@@ -23,12 +23,14 @@ def test_it_ends_even_when_it_is_woken_in_the_same_moment(turns: int, tmp_path: 
             raise AssertionError("there is none")
 
         indexer = asyncio.create_task(keep_indexing(records, woken, work))
-        await asyncio.sleep(0.3)  # it sleeps by now
+        async with asyncio.timeout(60):
+            while not woken._waiters:  # noqa: ASYNC110  # nobody tells that it sleeps
+                await asyncio.sleep(0.005)
         woken.set()
         for _ in range(turns):
             await asyncio.sleep(0)
         indexer.cancel()
-        done, _ = await asyncio.wait([indexer], timeout=20)
+        done, _ = await asyncio.wait([indexer], timeout=60)
         assert indexer in done
         records.close()
 

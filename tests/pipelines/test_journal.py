@@ -144,7 +144,7 @@ def test_closing_waits_for_a_write_that_is_under_way_but_for_no_pause(
         journal.note(KnowledgeBase(KB, "库"), answer("二"), PARAMS)
         closing = asyncio.create_task(journal.close())
         loop.call_later(0.05, may_go_on.set)
-        await asyncio.wait([closing], timeout=10.0)
+        await asyncio.wait([closing], timeout=60.0)
         assert closing.done()
 
     asyncio.run(work())
@@ -156,7 +156,7 @@ def test_notes_are_written_without_being_asked(records: Records) -> None:
         journal = Journal(records, pause_seconds=0.01)
         for query in ("一", "二"):
             journal.note(KnowledgeBase(KB, "库"), answer(query), PARAMS)
-            for _ in range(1000):
+            for _ in range(6000):
                 if query in queries(records):
                     break
                 await asyncio.sleep(0.01)
@@ -194,7 +194,7 @@ def test_what_is_noted_while_the_log_is_written_waits_for_the_next_time(
         await done.wait()
         await journal.close()
 
-    loop.run_until_complete(asyncio.wait_for(work(), 30.0))
+    loop.run_until_complete(asyncio.wait_for(work(), 60.0))
     loop.close()
     assert written == [1, 10, 10, 10]
     assert len(queries(records)) == 31

@@ -332,9 +332,13 @@ def test_however_often_a_base_is_written_to_it_is_not_learnt_all_the_time(
 
     async def story(engine: Engine, kb: int) -> None:
         base = await engine.base(kb)
+        async with asyncio.timeout(60):
+            while not gone:
+                base.terms.note_write()
+                await asyncio.sleep(0.01)
         for _ in range(20):
             base.terms.note_write()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.005)
         assert gone == [kb]
 
     told(tmp_path, story, background=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,9 @@ LIBRARY = [
     Document("公园", "城市公园的花卉养护记录。"),
 ]
 QUERY = "生娃给钱吗"
-SEARCH = Search(rewrite_seconds=0.5, rerank_seconds=0.5)
-PATIENT = 20.0
+PATIENT = 60.0  # what nothing that is well takes, on a busy machine too
+SEARCH = Search(rewrite_seconds=PATIENT, rerank_seconds=PATIENT)
+IMPATIENT = Search(rewrite_seconds=0.1)  # with a model that never answers
 
 
 def opened(folder: Path, *models: Any, name: str = "改写", **more: Any) -> Opened:
@@ -97,7 +97,6 @@ def failing(error: BaseException) -> Callable[[], Any]:
     [
         (failing(ModelUnavailable("服务连不上")), "服务连不上"),
         (failing(RuntimeError("显存不足")), "RuntimeError: 显存不足"),
-        (lambda: threading.Event().wait(1.5), "0.5 秒内没有答复"),
         ("我不知道", "不是 JSON"),
         ('{"queries": "x"}', "不是 JSON"),
         ('["好", 3]', "字符串数组"),
@@ -108,19 +107,27 @@ def failing(error: BaseException) -> Callable[[], Any]:
 )
 def test_a_bad_rewriting_leaves_the_question_as_it_was(tmp_path: Path, reply: Any, reason: str) -> None:
     with opened(tmp_path, chat(reply), search=SEARCH) as held:
-        started = time.monotonic()
         recall = held.ask("职工工资", mode="fulltext")
-        assert time.monotonic() - started < PATIENT
         assert recall.queries == ("职工工资",)
         assert recall.found[0].chunk.doc_id == "生育"
         assert [each.part for each in recall.degraded] == ["rewrite"]
         assert reason in recall.degraded[0].reason
 
 
+def test_a_rewriting_that_does_not_come_leaves_the_question_as_it_was(tmp_path: Path) -> None:
+    gate = threading.Event()
+    with opened(tmp_path, chat(gate.wait), search=IMPATIENT) as held:
+        recall = held.ask("职工工资", mode="fulltext")
+        gate.set()
+    assert recall.queries == ("职工工资",)
+    assert recall.found[0].chunk.doc_id == "生育"
+    assert [(each.part, "0.1 秒内没有答复" in each.reason) for each in recall.degraded] == [("rewrite", True)]
+
+
 def test_a_language_model_that_hangs_takes_no_thread_from_others(tmp_path: Path) -> None:
     gate = threading.Event()
     config = {"rewrite_model": "改写"}
-    with Opened(tmp_path, near_ties()[:5], chat(gate.wait), search=SEARCH, config=config) as held:
+    with Opened(tmp_path, near_ties()[:5], chat(gate.wait), search=IMPATIENT, config=config) as held:
         for _ in range(10):
             recall = held.ask("住院报销比例")
             assert [each.part for each in recall.degraded] == ["rewrite"]

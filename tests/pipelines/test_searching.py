@@ -165,11 +165,19 @@ def flood(rows: int) -> Document:
 def test_an_arm_that_was_late_is_not_waited_for_again(tmp_path: Path) -> None:
     """Neither to a greater depth, for the sake of other tables than the large one, nor in other words."""
     model = HungEmbedding()
-    held = Opened(tmp_path, [*documents(), flood(6000)], model, search=Search(arm_seconds=0.5))
+    held = Opened(tmp_path, [*documents(), flood(6000)], model)
+    told = held.engine.settings
+
+    def found(search: Callable[..., Awaitable[LayeredRecall]], seconds: float) -> LayeredRecall:
+        model.calls = 0
+        held.engine.settings = replace(told, search=Search(arm_seconds=seconds))
+        return held.run(cast(Any, search(held.engine, held.kb, "三级医院的住院费用怎么报销")))
+
     try:
         for search in (Engine.search_texts, Engine.search_tables):
-            model.calls = 0
-            recall = held.run(search(held.engine, held.kb, "三级医院的住院费用怎么报销"))
+            recall = found(search, 0.5)
+            for seconds in (5.0, 50.0):  # should a busy machine be late with the words, too
+                recall = recall if recall.results else found(search, seconds)
             assert recall.results
             assert model.calls == 1
             assert "vector" in {each.part for each in recall.degraded}

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -108,7 +107,7 @@ def test_without_the_lock_of_writers_they_do_clash(migrated_postgres_url: str, m
     monkeypatch.setattr("qianxun.records.database.lock_writers", lambda connection: None)
     several = [Records.open(migrated_postgres_url) for _ in range(2)]
     kb = create_base(several[0])
-    both_have_read, read = threading.Barrier(2, timeout=10), documents.heads
+    both_have_read, read = threading.Barrier(2, timeout=60), documents.heads
 
     def heads(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[str, Head]:
         found = read(tx, knowledge_base, doc_ids)
@@ -219,21 +218,17 @@ def test_a_connection_that_dies_within_a_transaction_undoes_it(records: Records,
 
 
 def test_a_statement_has_its_time(migrated_postgres_url: str) -> None:
-    records = Records.open(migrated_postgres_url, Reach(statement_seconds=0.1))
-    started = time.monotonic()
+    records = Records(connect(migrated_postgres_url, Reach(statement_seconds=0.1)))
     with pytest.raises(RecordsUnavailable, match="时间"), records.reading() as tx:
-        tx.execute(text("SELECT pg_sleep(30)"))
-    assert time.monotonic() - started < 20
+        tx.execute(text("SELECT pg_sleep(60)"))
     with records.writing() as tx:  # writers have more: to remove a large base takes a while
         tx.execute(text("SELECT pg_sleep(0.3)"))
     records.close()
 
 
 def test_a_writer_that_waits_too_long_for_another_is_told_so(migrated_postgres_url: str) -> None:
-    holding, waiting = (
-        Records.open(migrated_postgres_url),
-        Records.open(migrated_postgres_url, Reach(statement_seconds=0.1)),
-    )
+    holding = Records.open(migrated_postgres_url)
+    waiting = Records(connect(migrated_postgres_url, Reach(statement_seconds=0.2)))
     with holding.writing() as tx:
         bases.create(tx, "一", tenant="甲")
         with pytest.raises(RecordsUnavailable, match="时间"):
@@ -406,17 +401,20 @@ def test_a_server_that_says_nothing_at_all_is_given_up(
     migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It accepted the statement and hangs: its own time limit does not come either."""
-    monkeypatch.setattr("qianxun.patience.GRACE_SECONDS", 0.2)
-    records = Records.open(migrated_postgres_url, Reach(statement_seconds=0.3))
+    records = Records.open(migrated_postgres_url, Reach(statement_seconds=1.0))
     with records.glancing() as tx:
         session = tx.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        kind: Any = type(tx.connection.dbapi_connection)
+    monkeypatch.setattr(kind, "patience", 0.3)
     os.kill(session, signal.SIGSTOP)
     try:
         with pytest.raises(RecordsUnavailable, match="没有任何答复"):
             names(records)
+        monkeypatch.undo()  # a busy machine may need more
         assert names(records) == []  # another session is as good as ever
+        monkeypatch.setattr(kind, "patience", 0.6)
         with records.writing() as tx:  # writers have more time
-            tx.execute(text("SELECT pg_sleep(0.8)"))
+            tx.execute(text("SELECT pg_sleep(1.2)"))
     finally:
         os.kill(session, signal.SIGCONT)
         records.close()

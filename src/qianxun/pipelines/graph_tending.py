@@ -51,6 +51,8 @@ async def _tend(base: OpenBase) -> None:
         done = await summarise_communities(base, _logged(base))
         if done.was_cut_off:
             base.reader.owe_summaries()
+        elif not done.written and not done.known and not done.failed:
+            base.reader.summarise_again_after(0.0)  # of a base that has just been made: what comes next need not wait
 
 
 def _logged(base: OpenBase) -> Callable[[SummariesProgress], None]:
