@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from qianxun.engine import Engine
 from qianxun.service.app import create_app
+from qianxun.service.door_forms import DOORS
 from qianxun.settings import Settings, load
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import Document
@@ -44,6 +45,13 @@ def word_of(answer: httpx.Response) -> str:
     error = answer.json()["error"]
     word: str = error["code"] if isinstance(error, dict) else error
     return word
+
+
+def code_of(path: str, status: int, content: Any) -> int:
+    """The status that an answer tells of itself; of another program's door only its errors do."""
+    is_door = any(path == door or path.startswith(f"{door}/") for door in DOORS)
+    code: int = status if is_door and status < 400 else content["code"]
+    return code
 
 
 @asynccontextmanager

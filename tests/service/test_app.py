@@ -36,6 +36,7 @@ from qianxun.errors import (
     Unreadable,
     UnsupportedFile,
 )
+from qianxun.service import door_forms
 from qianxun.service.answers import WrongField, as_json, status_of
 from tests.service.asking import Asking, asking
 
@@ -214,6 +215,13 @@ def _operations(api: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]
             yield path, method, operation
 
 
+def _form(path: str) -> str:
+    """The shape of a route's errors: that of its door."""
+    shapes = {door_forms.dify: "DifyProblem", door_forms.rerank: "RerankProblem", door_forms.openai: "OpenAIProblem"}
+    forms = [form for door, form in door_forms.DOORS.items() if path == door or path.startswith(f"{door}/")]
+    return shapes[forms[0]] if forms else "Problem"
+
+
 def test_every_route_is_documented_with_its_errors(tmp_path: Path) -> None:
     async def story(asked: Asking) -> None:
         api = (await asked.http.get("/openapi.json")).json()
@@ -235,7 +243,7 @@ def test_every_route_is_documented_with_its_errors(tmp_path: Path) -> None:
             for status, answer in answers.items():
                 if int(status) >= 400:
                     schema = answer["content"]["application/json"]["schema"]
-                    assert schema == {"$ref": "#/components/schemas/Problem"}, (where, status)
+                    assert schema == {"$ref": f"#/components/schemas/{_form(path)}"}, (where, status)
                 assert answer["description"], (where, status)
         assert len(seen) >= 20
 

@@ -25,6 +25,7 @@ FORMS: Mapping[str, type[Said]] = {
     "/v1/vector_stores/1001/search": OpenAIProblem,
     "/v1/retrieval/1001": Problem,
     "/v1/modelsx": Problem,
+    "/retrieval/": Problem,  # an address that there is not, and no knowledge that there is not
 }
 SAID = {"code": 422, "msg": "top_k：应不大于 100", "data": None, "error": "validation"}
 FIELDS = [{"field": "top_k", "reason": "应不大于 100"}]

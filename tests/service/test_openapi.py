@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 
 from qianxun.service.answers import Answer, answered
 from qianxun.service.bases import Deleted
-from tests.service.asking import Asking
+from tests.service.asking import Asking, code_of
 from tests.service.operations import Operation, operations
 from tests.service.survey import Known, Survey, brief, inhabited, survey
 
@@ -180,16 +180,18 @@ class Misfits:
     def look(self, operation: Operation, asked: str, answer: Any) -> None:
         self.seen[answer.status_code] += 1
         is_promised = answer.status_code in operation.statuses and answer.status_code < 500
-        if not is_promised or _code(answer) != answer.status_code:
+        if not is_promised or _code(operation, answer) != answer.status_code:
             self.found.append(f"{operation} · {asked}: {answer.status_code} {answer.text[:300]}")
 
 
-def _code(answer: Any) -> int:
+ENDS = re.compile(r"event: (done|error)\ndata: .*\n\n$|data: \[DONE\]\n\n$")
+
+
+def _code(operation: Operation, answer: Any) -> int:
     """What an answer says of itself; events say it by their end."""
     if answer.headers["content-type"].startswith("text/event-stream"):
-        return 200 if re.search(r"event: (done|error)\ndata: .*\n\n$", answer.text) else 0
-    code: int = answer.json()["code"]
-    return code
+        return 200 if ENDS.search(answer.text) else 0
+    return code_of(operation.path, answer.status_code, answer.json())
 
 
 def _values(known: Known) -> dict[str, Any]:

@@ -33,11 +33,11 @@ from tests.service.vendor import vendor
 TENANTS = ("jia", "yi", "bing")
 BASES = "/v1/knowledge-bases"
 OPEN = {"/healthz", "/readyz"}  # for whoever asks
-READING = re.compile(r"/v1/(retrieval|recall|query|explain)/")  # with POST
+READING = re.compile(r"/v1/(retrieval|recall|query|explain)/|/retrieval$")  # with POST
 
 # What a parameter or a field of a body names. "" names nothing that belongs to anybody.
 KINDS: Mapping[str, str] = {
-    **dict.fromkeys(("knowledge_base_id",), "base"),
+    **dict.fromkeys(("knowledge_base_id", "knowledge_id"), "base"),
     **dict.fromkeys(("doc_id", "document_id", "doc_ids"), "document"),
     **dict.fromkeys(("chunk_id", "chunk_ids"), "chunk"),
     "log_id": "log",
@@ -52,7 +52,7 @@ PLAIN = {
     "top_k", "filters", "name", "kind", "config", "content_type", "project_id", "tags", "metadata", "content", "format",
     "source", "pairs", "type", "event_id", "generation", "rating", "comment", "config_name", "base_url", "model_name",
     "answer", "api_key", "model_dim", "max_tokens", "temperature", "top_p", "timeout", "status", "is_default", "mode",
-    "stream", "history", "multimodal_content",
+    "stream", "history", "multimodal_content", "retrieval_setting", "metadata_condition",
 }  # fmt: skip
 # Ids that are named in free text inside a field.
 WITHIN: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {

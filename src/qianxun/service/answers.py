@@ -296,6 +296,7 @@ REASONS: Final = {
     "blank": "不能为空，写出要找的内容",
     "number": "应为数字",
     "metadata_value": "应为文字（至多 1 万字）、数字、真假，或它们的列表（至多 1000 项）",
+    "condition_value": "应为文字（至多 1024 字）、64 位之内的数字、真假，或它们的列表（至多 1000 项）",
     "model_id": "应为模型的编号（正整数）或名称，如 maxsim",
     "visible": "应为可见的字符，首尾没有空格",
     "local_path": "接口不读服务器上的文件：图片写在 img_base64 里，表格写在 table_data 里",

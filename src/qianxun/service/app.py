@@ -17,6 +17,7 @@ from qianxun.errors import QianxunError
 from qianxun.service import (
     answers,
     bases,
+    dify,
     documents,
     events,
     explain,
@@ -54,6 +55,12 @@ KEYS: Final = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "qianxun keys create 签发的密钥：qx_…"},
     "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "同一个密钥，另一种写法"},
 }
+
+
+# They are looked through in this order for every request: what is asked most stands first.
+PARTS: Final = (
+    retrieval, recall, query, dify, health, bases, documents, explain, events, logs, models, pages,
+)  # fmt: skip
 
 
 class Application(FastAPI):
@@ -99,9 +106,7 @@ def create_app(engine: Engine, settings: Settings, spans: Spans | None = None) -
 @cache
 def _routers() -> tuple[APIRouter, ...]:
     """The routes know their application by the request alone: made once, they serve every one of this process."""
-    # They are looked through in this order for every request: what is asked most stands first.
-    parts = (retrieval, recall, query, health, bases, documents, explain, events, logs, models, pages)
-    return tuple(part.routes() for part in parts)
+    return tuple(part.routes() for part in PARTS)
 
 
 def _recalls(settings: Settings) -> Turns:

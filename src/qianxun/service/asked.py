@@ -66,6 +66,12 @@ class Asked(BaseModel):
         return {name: value for name, value in told.items() if value is not None or name not in optional}
 
 
+class AskedElsewhere(Asked):
+    """A request in another program's protocol: its clients send fields that mean nothing here, and they are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
 def _a_number(value: Any) -> Any:
     """ "5" and true are no numbers, whatever Python makes of them."""
     if isinstance(value, str | bool):

@@ -108,7 +108,6 @@ def _has_key(headers: Headers) -> bool:
     return (kind.lower() == b"bearer" and bool(key.strip())) or bool(headers.get(b"x-api-key"))
 
 
-# An address and all below it.
 DOORS: Final[Mapping[str, Form]] = {
     "/retrieval": dify,
     "/v1/rerank": rerank,
@@ -117,11 +116,10 @@ DOORS: Final[Mapping[str, Form]] = {
     "/v1/models": openai,
     "/v1/vector_stores": openai,
 }
+WITH_ALL_BELOW: Final = ("/v1/models", "/v1/vector_stores")
 
 
 def formed(content: Content, path: str, headers: Headers) -> Content:
     """The error, told in our own form, in that of the door that ``path`` belongs to; our own where that is none."""
-    for door, form in DOORS.items():
-        if path == door or path.startswith(f"{door}/"):
-            return form(content, headers)
-    return content
+    above = next((door for door in WITH_ALL_BELOW if path.startswith(f"{door}/")), path)
+    return DOORS[above](content, headers) if above in DOORS else content

@@ -30,7 +30,10 @@ log = logging.getLogger(__name__)
 
 OPEN: Final = frozenset({"/healthz", "/readyz"})  # for whoever asks
 # What a read key may ask for with POST; with GET it may ask for everything.
-READING: Final = ("/v1/retrieval/", "/v1/recall/", "/v1/query/", "/v1/explain/")
+READING: Final = (
+    "/v1/retrieval/", "/v1/recall/", "/v1/query/", "/v1/explain/",
+    "/retrieval",
+)  # fmt: skip
 UPLOADED: Final = re.compile(r"/v1/knowledge-bases/[^/]+/documents(/.*)?", re.DOTALL)
 FORM_BYTES: Final = MIB  # that a form may have beside its file
 STALLED_SECONDS: Final = 30.0  # without a byte of a body that was announced
