@@ -46,6 +46,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("example_search",),
     ("engine",),
     ("blocking", "shared_engine"),
+    ("mcp",),
     ("service",),
     ("client",),  # speaks the service's language: its shapes
     ("workflow", "integrations", "console", "cli"),
@@ -74,6 +75,8 @@ DRIVERS = {
     "graspologic_native": {"graph/communities.py"},
     "neo4j": {"integrations/neo4j.py"},
     "psycopg": {"index/postgres_server.py"},
+    "mcp": {"mcp/server.py"},
+    "mcp_types": set(),  # `mcp` has all of it
     "langgraph": {"workflow/graph_builder.py", "workflow/query_workflow.py"},
     "langchain_core": {"workflow", "integrations/langchain.py"},
     "llama_index": {"integrations/llamaindex.py"},

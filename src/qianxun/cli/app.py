@@ -19,6 +19,7 @@ from qianxun.cli.graph import app as graph
 from qianxun.cli.keys import app as keys
 from qianxun.cli.layered import tables, texts
 from qianxun.cli.logs import logs, replay
+from qianxun.cli.mcp import mcp
 from qianxun.cli.migrate import migrate
 from qianxun.cli.models import app as models
 from qianxun.cli.search import search
@@ -125,6 +126,7 @@ for command in (
     migrate,
     copy,
     serve,
+    mcp,
 ):
     app.command()(command)
 app.command("eval")(evaluate)

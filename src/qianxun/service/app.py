@@ -23,6 +23,7 @@ from qianxun.service import (
     explain,
     health,
     logs,
+    mcp,
     models,
     pages,
     query,
@@ -59,7 +60,7 @@ KEYS: Final = {
 
 # They are looked through in this order for every request: what is asked most stands first.
 PARTS: Final = (
-    retrieval, recall, query, dify, health, bases, documents, explain, events, logs, models, pages,
+    retrieval, recall, query, dify, health, bases, documents, explain, events, logs, models, mcp, pages,
 )  # fmt: skip
 
 

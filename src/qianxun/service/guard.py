@@ -33,6 +33,7 @@ OPEN: Final = frozenset({"/healthz", "/readyz"})  # for whoever asks
 READING: Final = (
     "/v1/retrieval/", "/v1/recall/", "/v1/query/", "/v1/explain/",
     "/retrieval",
+    "/mcp",
 )  # fmt: skip
 UPLOADED: Final = re.compile(r"/v1/knowledge-bases/[^/]+/documents(/.*)?", re.DOTALL)
 FORM_BYTES: Final = MIB  # that a form may have beside its file

@@ -17,7 +17,7 @@ from qianxun.service.trace_ids import trace_id
 
 OWN: Final = "qianxun"  # silenced by the command line, which tells people what they need in its own words
 # They tell whole addresses, or what nobody asked; and of its requests the service tells itself.
-QUIET: Final = ("httpx", "httpcore", "uvicorn.access", "alembic", "faiss.loader")
+QUIET: Final = ("httpx", "httpcore", "uvicorn.access", "alembic", "faiss.loader", "mcp")
 
 _KEY: Final = re.compile(r"\b(qx_|sk-)[\w-]{8,}|(?<=[Bb]earer )[\w.~+/=-]{8,}", re.ASCII)
 # Left as they are by JSON, but ends of lines to some readers, or orders to a terminal.

@@ -1,0 +1,57 @@
+"""One question to several knowledge bases: scores mean the same in all of them, so that the best are the best."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from qianxun.errors import BadInput, QianxunError
+from qianxun.mcp.collection import Collection
+from qianxun.types import Degraded, Found, KnowledgeBase, Recall
+
+AT_ONCE: Final = 4  # bases that one question is put to side by side
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    base: KnowledgeBase
+    found: Found
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What all of the bases say, best first; and which of them could not answer, in whole or in part."""
+
+    passages: tuple[Passage, ...]
+    degraded: tuple[tuple[KnowledgeBase, Degraded], ...]
+
+
+async def ask_all(collection: Collection, bases: Sequence[KnowledgeBase], query: str, **options: Any) -> Heard:
+    """Raises what is wrong with the question; and where no base can answer, why the first cannot."""
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def ask(base: KnowledgeBase) -> Recall:
+        async with turns:
+            return await collection.library.retrieve(base.id, query, trace_id=collection.trace_id, **options)
+
+    said = await asyncio.gather(*map(ask, bases), return_exceptions=True)
+    failed = [each for each in said if isinstance(each, BaseException)]
+    for error in failed:
+        if len(failed) == len(bases) or isinstance(error, BadInput) or not isinstance(error, QianxunError):
+            raise error
+    return _heard(bases, said)
+
+
+def _heard(bases: Sequence[KnowledgeBase], said: Sequence[Recall | BaseException]) -> Heard:
+    passages: list[Passage] = []
+    degraded: list[tuple[KnowledgeBase, Degraded]] = []
+    for base, answer in zip(bases, said, strict=True):
+        if isinstance(answer, BaseException):
+            degraded.append((base, Degraded("knowledge_base", str(answer))))
+        else:
+            passages += [Passage(base, found) for found in answer.found]
+            degraded += [(base, each) for each in answer.degraded]
+    passages.sort(key=lambda each: -each.found.score)  # stable: among equals as each base has them
+    return Heard(tuple(passages), tuple(degraded))
