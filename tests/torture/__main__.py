@@ -8,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.pipelines.novels import NOVELS, indexed
 from tests.torture.ledger import Ledger
 from tests.torture.rounds import torture
 
@@ -21,6 +22,7 @@ def main() -> None:
     asked.add_argument("--survey", type=int, default=0, help="so many random requests to each operation of the service")
     asked.add_argument("--siege", type=int, default=0, help="so many writes by each of 16 writers, beside 16 readers")
     asked.add_argument("--cuts", type=int, default=0, help="cut off so many streamed answers, each in another way")
+    asked.add_argument("--novels", action="store_true", help="index ten long novels and look at the memory")
     asked.add_argument("--seed", type=int, default=1)
     told = asked.parse_args()
     if told.rounds:
@@ -33,6 +35,8 @@ def main() -> None:
         _besiege(told.siege, told.seed)
     if told.cuts:
         _cut(told.cuts, told.seed)
+    if told.novels:
+        _read_novels()
 
 
 def _kill(rounds: int, seed: int) -> None:
@@ -102,6 +106,22 @@ def _cut(rounds: int, seed: int) -> None:
     )
     if cuts.wrong:
         sys.exit(1)
+
+
+def _read_novels() -> None:
+    novels = sorted(NOVELS.glob("*.txt"))
+    if not novels:
+        sys.stdout.write(f"no novels in {NOVELS}: skipped\n")
+        return
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="qianxun-torture-") as folder:
+        told = indexed(Path(folder), novels)
+    sys.stdout.write(
+        f"{told.added} novels, {told.chunks} chunks, {told.peak_megabytes} MB, {time.monotonic() - started:.0f} s\n"
+    )
+    is_well = told.added == len(novels) and told.chunks > 15_000 and told.is_clean and "水浒传.txt" in told.names
+    if not is_well or told.peak_megabytes >= 1024:
+        sys.exit(f"not as it should be: {told}")
 
 
 if __name__ == "__main__":
