@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,9 +30,36 @@ async def new_index(folder: Path) -> None:
     await index.close()
 
 
-def start(folder: Path, batches: int, die_at: str = "never") -> subprocess.Popen[str]:
-    command = [sys.executable, str(SCRIPT), str(folder), str(batches), die_at]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+class Writers:
+    """One after another, from a process that has loaded everything."""
+
+    def __init__(self, bearing: subprocess.Popen[str]) -> None:
+        assert bearing.stdin is not None
+        assert bearing.stdout is not None
+        self._orders, self._said = bearing.stdin, bearing.stdout
+
+    def start(self, folder: Path, batches: int, die_at: str = "never") -> int:
+        """Answers its process."""
+        self._orders.write(json.dumps([str(folder), batches, die_at]) + "\n")
+        self._orders.flush()
+        return int(self.line())
+
+    def line(self) -> str:
+        return self._said.readline().strip()
+
+    def rest(self) -> tuple[list[int], int]:
+        """What it acknowledges until its end, and its code."""
+        acknowledged = []
+        while not (line := self.line()).startswith("ended"):
+            acknowledged.append(int(line))
+        return acknowledged, int(line.split()[1])
+
+
+@pytest.fixture(scope="module")
+def writers() -> Iterator[Writers]:
+    command = [sys.executable, str(SCRIPT)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as bearing:
+        yield Writers(bearing)
 
 
 async def assert_whole(folder: Path, acknowledged: int) -> int:
@@ -60,33 +90,33 @@ PLACES = (
 )  # fmt: skip
 
 
-def test_killed_at_chosen_steps(tmp_path: Path) -> None:
+def test_killed_at_chosen_steps(tmp_path: Path, writers: Writers) -> None:
     """One after the other in the same folder, so that each also recovers from the death before it."""
     asyncio.run(new_index(tmp_path))
     watermark, deaths = 0, set()
     for place, following in zip(PLACES, (*PLACES[1:], ""), strict=True):
-        process = start(tmp_path, 4, place)
-        printed = process.communicate(timeout=60)[0].split()
-        assert process.returncode in (0, -signal.SIGKILL)
-        if process.returncode:
+        writers.start(tmp_path, 4, place)
+        acknowledged, code = writers.rest()
+        assert code in (0, -signal.SIGKILL)
+        if code:
             deaths.add(place)
-        watermark = int(printed[-1]) if printed else watermark
+        watermark = acknowledged[-1] if acknowledged else watermark
         if following != "truncate:1":  # that one is to die while it clears up after this one
             watermark = asyncio.run(assert_whole(tmp_path, watermark))
     assert deaths >= {"save_state:1", "accept:1", "save_state:2", "append:3", "view:1", "copy_vectors:1", "truncate:1"}
 
 
-def test_killed_at_random_moments(tmp_path: Path) -> None:
+def test_killed_at_random_moments(tmp_path: Path, writers: Writers) -> None:
     asyncio.run(new_index(tmp_path))
     chance, watermark = random.Random(12), 0
     for _ in range(4):
-        process = start(tmp_path, 10_000)
-        assert process.stdout is not None
-        printed = [process.stdout.readline()]
+        process = writers.start(tmp_path, 10_000)
+        first = int(writers.line())
         time.sleep(chance.random() * 0.3)
-        process.kill()
-        printed += process.communicate(timeout=60)[0].split("\n")
-        acknowledged = max(int(line) for line in printed if line.strip())
+        os.kill(process, signal.SIGKILL)
+        later, code = writers.rest()
+        assert code == -signal.SIGKILL
+        acknowledged = max([first, *later])
         assert acknowledged > watermark
         watermark = asyncio.run(assert_whole(tmp_path, acknowledged))
 

@@ -1,8 +1,8 @@
-"""A process that applies batches until it is killed, by others or by itself at a chosen step inside the index.
+"""Processes that apply batches until they are killed, by others or by themselves at a chosen step inside the index.
 
-    python writer.py FOLDER BATCHES DIE_AT
-
-It prints the number of every batch that was acknowledged. ``DIE_AT`` is ``never``, a number or a function of the index
+``python writer.py`` loads everything once and then forks a writer for every line of its input, a JSON list of folder,
+batches and where to die. A writer prints its process and the number of every batch that was acknowledged; once it has
+ended, "ended" and its code are printed. Where to die is ``never``, a number or a function of the index
 and a number (``save_state:2``). A bare number counts all calls that code of the index makes, Python's and C's alike:
 every system call, commit and rename lies between two of them.
 """
@@ -10,13 +10,15 @@ every system call, commit and rename lies between two of them.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
 import threading
+import traceback
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import qianxun.index
 from qianxun.index.embedded import create
@@ -71,12 +73,35 @@ async def write(folder: Path, batches: int) -> None:
     start = await index.watermark()
     for number in range(start + 1, start + 1 + batches):
         await index.apply(batch(number))
-        sys.stdout.write(f"{number}\n")
-        sys.stdout.flush()
+        _say(f"{number}")
     await index.close()
 
 
+def _say(line: str) -> None:
+    os.write(sys.stdout.fileno(), line.encode() + b"\n")
+
+
+def main() -> None:
+    while line := sys.stdin.readline():
+        folder, batches, place = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            _live(Path(folder), batches, place)
+        _, status = os.waitpid(pid, 0)
+        _say(f"ended {os.waitstatus_to_exitcode(status)}")
+
+
+def _live(folder: Path, batches: int, place: str) -> NoReturn:
+    _say(f"{os.getpid()}")
+    try:
+        if place != "never":
+            die_at(place)
+        asyncio.run(write(folder, batches))
+    except BaseException:  # the outer door of a forked child: it must never return into its parent's loop
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
 if __name__ == "__main__":
-    if sys.argv[3] != "never":
-        die_at(sys.argv[3])
-    asyncio.run(write(Path(sys.argv[1]), int(sys.argv[2])))
+    main()

@@ -15,7 +15,7 @@ from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import Document, Eq, Recall
 from tests.shared import DATA, needs_data
 
-PASSAGES, QUESTIONS = 300, 40
+PASSAGES, QUESTIONS = 200, 24
 MODEL = HashEmbedding(128)
 TIED = 1e-6
 

@@ -164,7 +164,7 @@ def test_the_score_contract_with_a_real_model(tmp_path: Path) -> None:
 
 
 def test_searches_under_writes_and_a_rebuild_see_one_state_each(tmp_path: Path) -> None:
-    """Two dozen at once, while documents change version, some go, and the index is made anew."""
+    """A dozen at once, while documents change version, some go, and the index is made anew."""
 
     async def story() -> None:
         told = Settings(data=str(tmp_path), search=Search(arm_seconds=120.0))  # busy machines are not what is tried
@@ -199,7 +199,7 @@ def test_searches_under_writes_and_a_rebuild_see_one_state_each(tmp_path: Path) 
             async with asyncio.TaskGroup() as group:
                 group.create_task(write())
                 group.create_task(engine.rebuild(kb))
-                for number in range(24):
+                for number in range(12):
                     group.create_task(search(number))
 
     asyncio.run(story())

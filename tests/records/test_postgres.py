@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ from qianxun.records.database import connect, open_database
 from qianxun.records.documents import Head
 from qianxun.records.postgres import Reach
 from qianxun.records.schema import Base, Counter
-from qianxun.testing.postgres import WITH_PASSWORD, Server, create_database
+from qianxun.testing.postgres import WITH_PASSWORD, Server, create_database, drop_database
 from qianxun.types import Document, Submission
 from tests.integration.emptied import end_sessions
 
@@ -314,12 +315,18 @@ except MissingExtra as error:
     assert "s3cret" not in done.stdout + done.stderr
 
 
-def test_a_database_that_cannot_hold_every_text_is_refused(postgres_server: Server) -> None:
-    engine = connect(postgres_server.url).execution_options(isolation_level="AUTOCOMMIT")
+def test_a_database_that_cannot_hold_every_text_is_refused(postgres_maintenance_url: str) -> None:
+    engine = connect(postgres_maintenance_url).execution_options(isolation_level="AUTOCOMMIT")
+    name = f"ascii_{uuid.uuid4().hex}"
     with engine.connect() as connection:
-        connection.exec_driver_sql("CREATE DATABASE ascii ENCODING 'SQL_ASCII' TEMPLATE template0")
-    with pytest.raises(BadSettings, match="SQL_ASCII"):
-        Records.open(make_url(postgres_server.url).set(database="ascii").render_as_string(hide_password=False))
+        connection.exec_driver_sql(f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' TEMPLATE template0")
+    url = make_url(postgres_maintenance_url).set(database=name).render_as_string(hide_password=False)
+    try:
+        with pytest.raises(BadSettings, match="SQL_ASCII"):
+            Records.open(url)
+    finally:
+        drop_database(postgres_maintenance_url, url)
+        engine.dispose()
 
 
 def test_an_error_does_not_quote_the_row_at_fault(records: Records) -> None:

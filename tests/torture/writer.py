@@ -72,8 +72,8 @@ def main() -> None:
         folder, seed, mixture, fault = json.loads(line)
         pid = os.fork()
         if pid == 0:
+            _say(json.dumps(["born", os.getpid()]).encode() + b"\n")  # before anything else that it says
             _live(folder, seed, {"mixture": MIXTURE, "rebuilding": REBUILDING}[mixture], fault)
-        _say(json.dumps(["born", pid]).encode() + b"\n")
         _, status = os.waitpid(pid, 0)
         _say(json.dumps(["ended", os.waitstatus_to_exitcode(status)]).encode() + b"\n")
 
