@@ -54,7 +54,7 @@ def test_a_client_that_starts_it_finds_and_reads(handbook: Run, tmp_path: Path) 
             assert wrong.is_error
 
     assert handbook("kb", "create", "别的").code == 0
-    asyncio.run(asyncio.wait_for(story(), 120))
+    asyncio.run(asyncio.wait_for(story(), 300))
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def test_stdout_holds_the_protocol_alone_the_folder_is_owned_and_ctrl_c_ends_it(
         assert str(process.pid) in refused.err
         assert "--url" in refused.err
         process.send_signal(signal.SIGINT)  # while it waits for a line that never comes
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
         assert (process.returncode, out, err) == (0, "", "")
     assert handbook("kb", "list").code == 0
 

@@ -19,6 +19,7 @@ IDS = (
     "100%",
     "a b",
     "a\nb",
+    " a ",
     "😀",
     "qianxun://7/8",
 )
@@ -36,7 +37,7 @@ def test_slashes_and_underscores_belong_to_the_document() -> None:
     assert read_id("1001/制度/2024/差旅.md") == Place(1001, "制度/2024/差旅.md")
     assert read_id("1001/c_7_x_1") == Place(1001, "c_7_x_1")
     assert read_id("c_1001_c_7_x_1_3") == Place(1001, "c_7_x_1", 3)
-    assert read_id(" 1001/手册.md\n") == Place(1001, "手册.md")
+    assert read_id(" 1001/手册.md") == Place(1001, "手册.md")
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,7 @@ def test_what_is_not_of_the_protocol_is_refused_as_it_says(tmp_path: Path) -> No
         await told(406, -32600, await post(at, asked, accept="text/html"))
         await told(200, -32602, await post(at, call("没有的工具")))
         await told(200, -32601, await post(at, {**asked, "method": "resources/list"}))
+        assert (await at.http.post("/mcp/", json=call("list_knowledge_bases"), headers=ACCEPT)).status_code == 200
         for method in ("GET", "DELETE", "PUT"):
             answer = await at.http.request(method, "/mcp", headers=ACCEPT)
             assert (answer.status_code, answer.headers["allow"]) == (405, "POST")

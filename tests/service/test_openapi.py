@@ -20,7 +20,7 @@ from tests.service.asking import Asking, code_of
 from tests.service.operations import Operation, operations
 from tests.service.survey import Known, Survey, brief, inhabited, survey
 
-PAGES = {"/openapi.json", "/docs", "/mcp"}  # that describe the others, or themselves
+PAGES = {"/openapi.json", "/docs", "/mcp", "/mcp/"}  # that describe the others, or themselves
 
 
 def run(folder: Path, story: Callable[[Asking, Known], Awaitable[None]]) -> None:

@@ -56,7 +56,7 @@ class SearchAsked(BaseModel):
 class FetchAsked(BaseModel):
     id: str = Field(
         min_length=1,
-        max_length=1000,
+        max_length=4000,
         description="search 结果里的 id（整份文档），或 retrieve 结果里的 id（那一段及其上下文）"
         " · an id from search (whole document) or retrieve (passage with its surroundings)",
         examples=["1001/手册.md", "c_1001_手册.md_3"],

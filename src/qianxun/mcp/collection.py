@@ -60,13 +60,10 @@ class Collection:
         raise NotFound(f"没有名为或编号为“{told[:SHOWN]}”的知识库", hint=hint)
 
     async def chosen(self, named: str | int | None) -> list[KnowledgeBase]:
-        """The one that is named, or else all of them. Raises NotFound where there is none."""
+        """The one that is named, or else all of them. Raises NotFound where it is not there."""
         if named is not None and str(named).strip():
             return [await self.base(named)]
-        held = await self.bases()
-        if not held:
-            raise NotFound("还没有任何知识库", hint="先建一个：qianxun kb create NAME，再用 qianxun add 放入文件")
-        return held
+        return await self.bases()
 
     def url(self, knowledge_base: int, chunk: Chunk) -> str:
         """Where to read on: at the document's own source, or else where this library tells of it."""

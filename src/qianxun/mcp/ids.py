@@ -40,7 +40,7 @@ def document_id(knowledge_base: int, doc_id: str) -> str:
 
 def read_id(written: str) -> Place:
     """Of a document, also as `local_address` writes it, or of a chunk. Raises BadInput for anything else."""
-    told = written.strip()
+    told = written.lstrip()
     if told.startswith(SCHEME):
         told = unquote(told.removeprefix(SCHEME))
     if found := _DOCUMENT.fullmatch(told):

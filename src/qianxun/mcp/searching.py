@@ -12,6 +12,9 @@ from qianxun.mcp.collection import Collection
 from qianxun.types import Degraded, Found, KnowledgeBase, Recall
 
 AT_ONCE: Final = 4  # bases that one question is put to side by side
+NOTHING_HELD: Final = Degraded(
+    "knowledge_base", "还没有任何知识库　先建一个：qianxun kb create NAME，再用 qianxun add 放入文件"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +28,13 @@ class Heard:
     """What all of the bases say, best first; and which of them could not answer, in whole or in part."""
 
     passages: tuple[Passage, ...]
-    degraded: tuple[tuple[KnowledgeBase, Degraded], ...]
+    degraded: tuple[tuple[str, Degraded], ...]  # by the name of the base
 
 
 async def ask_all(collection: Collection, bases: Sequence[KnowledgeBase], query: str, **options: Any) -> Heard:
     """Raises what is wrong with the question; and where no base can answer, why the first cannot."""
+    if not bases:
+        return Heard((), (("", NOTHING_HELD),))
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def ask(base: KnowledgeBase) -> Recall:
@@ -46,12 +51,12 @@ async def ask_all(collection: Collection, bases: Sequence[KnowledgeBase], query:
 
 def _heard(bases: Sequence[KnowledgeBase], said: Sequence[Recall | BaseException]) -> Heard:
     passages: list[Passage] = []
-    degraded: list[tuple[KnowledgeBase, Degraded]] = []
+    degraded: list[tuple[str, Degraded]] = []
     for base, answer in zip(bases, said, strict=True):
         if isinstance(answer, BaseException):
-            degraded.append((base, Degraded("knowledge_base", str(answer))))
+            degraded.append((base.name, Degraded("knowledge_base", str(answer))))
         else:
             passages += [Passage(base, found) for found in answer.found]
-            degraded += [(base, each) for each in answer.degraded]
+            degraded += [(base.name, each) for each in answer.degraded]
     passages.sort(key=lambda each: -each.found.score)  # stable: among equals as each base has them
     return Heard(tuple(passages), tuple(degraded))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ class Wire:
 @contextmanager
 def own_wire() -> Iterator[Wire]:
     """Within the block whatever this process prints goes to stderr, and whatever it or a child of it reads is empty."""
+    sys.stdout.flush()
     wire = Wire(os.dup(STDIN), os.dup(STDOUT))
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
@@ -39,6 +41,7 @@ def own_wire() -> Iterator[Wire]:
         yield wire
     finally:
         os.close(nothing)
+        sys.stdout.flush()  # what was printed and waits there goes where the rest went
         os.dup2(wire.incoming, STDIN)
         os.dup2(wire.outgoing, STDOUT)
         # `wire` stays open: a thread may still wait at it, and its number must not become another file's.

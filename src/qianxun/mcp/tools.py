@@ -84,7 +84,7 @@ def _passage(collection: Collection, told: Passage) -> Told:
 
 def _degraded(heard: Heard) -> Told:
     """Said aloud where something could not answer, and not at all where nothing failed."""
-    told = [{"knowledge_base": base.name, "part": each.part, "reason": each.reason} for base, each in heard.degraded]
+    told = [{"knowledge_base": name, "part": each.part, "reason": each.reason} for name, each in heard.degraded]
     return {"degraded": told} if told else {}
 
 

@@ -39,7 +39,8 @@ def routes() -> APIRouter:
     """In no OpenAPI document: the protocol tells of its tools itself. It wants no other method than this one, since
     there is neither a stream to listen to nor a session to end."""
     router = APIRouter()
-    router.post(PATH, include_in_schema=False)(answer)
+    for path in (PATH, f"{PATH}/"):  # many programs are given addresses with a slash at the end
+        router.post(path, include_in_schema=False)(answer)
     return router
 
 
