@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeAlias
+from typing import Any, Final, Protocol, Self
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -32,8 +32,6 @@ HEADERS: Final = {
     "cache-control": "no-transform",  # no-store is the guard's
     "x-accel-buffering": "no",  # nginx and its like would hold it back until the end
 }
-
-Written: TypeAlias = tuple[str, dict[str, Any]]  # an event's name and data
 
 
 class Listening:
@@ -73,11 +71,12 @@ class Listening:
 
 
 class Telling(Protocol):
-    """How one answer is told, and what is noted of it."""
+    """How one answer is told, in bytes of an event stream, and what is noted of it."""
 
-    def event(self, event: AnswerEvent) -> Written: ...
+    def event(self, event: AnswerEvent) -> bytes:
+        """Nothing where this door says nothing of such an event."""
 
-    def failure(self, error: Exception) -> Written: ...
+    def failure(self, error: Exception) -> bytes: ...
 
     def left(self) -> None:
         """Nobody listens any more."""
@@ -131,7 +130,8 @@ class EventStream(Response):
         last: AnswerEvent | None = None
         async with aclosing(self._events) as events:
             async for event in events:
-                await send(_part(ALIVE if event is None else _encoded(self._telling.event(event))))
+                if told := ALIVE if event is None else self._telling.event(event):
+                    await send(_part(told))
                 last = event or last
         if not isinstance(last, Done | Failed):
             raise RuntimeError("the events of an answer ended without an end")
@@ -139,7 +139,7 @@ class EventStream(Response):
     async def _send_failure(self, send: Send, error: Exception) -> None:
         try:
             async with asyncio.timeout(LAST_SECONDS):
-                await send(_part(_encoded(self._telling.failure(error))))
+                await send(_part(self._telling.failure(error)))
         except TimeoutError:
             raise error from None  # it does not read: only a cut connection ends this
 
@@ -162,7 +162,7 @@ def _part(body: bytes) -> dict[str, Any]:
     return {"type": "http.response.body", "body": body, "more_body": True}
 
 
-def _encoded(told: Written) -> bytes:
-    """JSON has no line ends of its own, so that an event is one line of data."""
-    name, data = told
-    return b"event: " + name.encode() + b"\ndata: " + encoded(data) + b"\n\n"
+def encoded_event(name: str, data: dict[str, Any]) -> bytes:
+    """Without a name, an event of data alone. JSON has no line ends of its own, so that it is one line."""
+    head = b"event: " + name.encode() + b"\n" if name else b""
+    return head + b"data: " + encoded(data) + b"\n\n"

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Request, Response
 
-from qianxun.answer_types import Answer as GivenAnswer
-from qianxun.answer_types import AnswerEvent, Done, Failed, Token
-from qianxun.errors import QianxunError
+from qianxun.answer_types import AnswerEvent
+from qianxun.service.answer_notes import AnswerNotes
 from qianxun.service.answer_shapes import written_answer, written_event
-from qianxun.service.answers import Answer, answered, failure, problems, speaks_english, status_of
+from qianxun.service.answers import Answer, answered, failure, problems, speaks_english
 from qianxun.service.context import BaseId, TenantEngine, answer_turn, trace_id
-from qianxun.service.event_stream import Written, begun
-from qianxun.service.metrics import AnswerTime
+from qianxun.service.event_stream import begun, encoded_event
 from qianxun.service.query_shapes import Answered, Question
-from qianxun.service.turns import ClientLeft
 
 PICTURE: Final = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTvJ8gAAAABJRU5ErkJggg=="
@@ -113,66 +107,34 @@ async def query(
     以它为准；或 `error`：断了、失败或超时，`answer` 是到那时为止的部分，没有则为空。
     没有内容时每 10 秒一行注释，表示还在做。客户端断开，模型的调用随即停止。
     """
-    telling = Telling(request, knowledge_base_id, body.mode or "mix")
+    notes = AnswerNotes(request, body.mode or "mix")
     options = {**body.options(), "trace_id": trace_id(request)}
-    with telling.watched():
+    with notes.watched():
         if body.stream:
             events = engine.ask_stream(knowledge_base_id, body.query, **options)
-            return await begun(answer_turn(request), events, telling)
+            return await begun(answer_turn(request), events, Telling(notes, knowledge_base_id))
         async with answer_turn(request):
             answer = await engine.ask(knowledge_base_id, body.query, **options)
-    telling.note(answer, "partial" if answer.is_partial else "done")
+    notes.given(answer)
     return answered(written_answer(knowledge_base_id, answer))
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Telling:
-    """One answer on its way out: told as events, noted for the metrics and the request's line in the log."""
+    """One answer on its way out, as events."""
 
-    request: Request
+    notes: AnswerNotes
     knowledge_base: int
-    mode: str  # that was asked for
-    started: float = field(default_factory=time.perf_counter)
-    first_word: float | None = None  # seconds until it
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Notes what ends before anything of the answer is told; a request that was wrong is no answer that failed."""
-        try:
-            yield
-        except ClientLeft:
-            self.left()
-            raise
-        except QianxunError as error:
-            if status_of(error) >= 500:
-                self.note(None, "failed")
-            raise
+    def event(self, event: AnswerEvent) -> bytes:
+        self.notes.came(event)
+        return encoded_event(*written_event(self.knowledge_base, event))
 
-    def event(self, event: AnswerEvent) -> Written:
-        match event:
-            case Token() if self.first_word is None:
-                self.first_word = time.perf_counter() - self.started
-            case Done(answer):
-                self.note(answer, "partial" if answer.is_partial else "done")
-            case Failed(answer=answer):
-                self.note(answer, "failed")
-        return written_event(self.knowledge_base, event)
-
-    def failure(self, error: Exception) -> Written:
-        self.note(None, "failed")
-        told = failure(error, trace_id(self.request), english=speaks_english(self.request))
-        return "error", {**told, "answer": None}
+    def failure(self, error: Exception) -> bytes:
+        self.notes.failed()
+        request = self.notes.request
+        told = failure(error, trace_id(request), english=speaks_english(request))
+        return encoded_event("error", {**told, "answer": None})
 
     def left(self) -> None:
-        self.note(None, "left")
-
-    def note(self, answer: GivenAnswer | None, outcome: str) -> None:
-        """No text of anybody: words from closed sets, and times."""
-        asked: Callable[[AnswerTime], None] = self.request.app.state.asked
-        asked(AnswerTime(self.mode, outcome, time.perf_counter() - self.started, answer, self.first_word))
-        about: dict[str, object] = {"mode": answer.mode if answer else self.mode, "outcome": outcome}
-        if answer is not None:
-            about |= {"form": answer.form, "sources": len(answer.sources)}
-        if self.first_word is not None:
-            about["first_word_ms"] = round(self.first_word * 1e3, 2)
-        self.request.state.about = about
+        self.notes.left()
