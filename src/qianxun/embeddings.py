@@ -75,6 +75,15 @@ class Embeddings:
             _check_operator(registry.tenant)
         return self._of_settings(name) or self._of_cards(name, is_wanted=bool(asked))
 
+    def offered(self) -> tuple[str, ...]:
+        """The names of what is at hand for every tenant: brought, of the settings, or a card's with files here."""
+        vectors = self._settings.vectorization
+        brought = (name for name, model in self._brought.items() if hasattr(model, "embed_passages"))
+        named = (vectors.model,) if vectors.base_url or vectors.model.startswith(SENTENCE_PREFIX) else ()
+        folders = model_folders(self._settings)
+        here = (known.name for known in CARDS if find_local(known, folders) is not None)
+        return tuple(dict.fromkeys((*brought, *named, *here)))
+
     def _of_settings(self, name: str) -> tuple[str, int] | None:
         vectors = self._settings.vectorization
         if name.startswith(SENTENCE_PREFIX):

@@ -149,7 +149,7 @@ def survey(
 
 def brief(document: Mapping[str, Any]) -> dict[str, Any]:
     """The document without what is asked twice: fields of a filter that are all alike, a search to be
-    explained, and what a question has in common with a search."""
+    explained, what a question has in common with a search, and a chat with a question."""
     made = copy.deepcopy(dict(document))
     schemas = made["components"]["schemas"]
     alike: dict[str, str] = {}
@@ -160,6 +160,8 @@ def brief(document: Mapping[str, Any]) -> dict[str, Any]:
         del schemas["Why"]["properties"][name]
     for name in ("filters", "doc_ids"):
         del schemas["Question"]["properties"][name]
+    for name in ("filters", "doc_ids", "mode", "top_k"):
+        del schemas["ChatRequest"]["properties"][name]
     return made
 
 
@@ -214,5 +216,8 @@ async def _settle(asked: Asking, url: str) -> Known:
         "path.user_id": ["u1"],
         "path.id": models,
         "body.knowledge_id": [str(base), "医保"],
+        "path.model": ["医保", MODEL],
+        "body.model": ["医保", str(base), MODEL],
+        "path.vector_store_id": [str(base), "医保"],
         "path.log_id": [log["id"] for log in logs],
     }

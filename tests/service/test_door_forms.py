@@ -68,8 +68,9 @@ def test_every_door_has_a_form_and_what_lies_beside_it_has_ours() -> None:
 
 
 def test_openai_is_told_which_field_is_wrong_and_whose_fault_it_is() -> None:
-    wrong = formed({**SAID, "fields": FIELDS}, "/v1/embeddings", {})["error"]
-    assert wrong == {
+    told = formed({**SAID, "fields": FIELDS}, "/v1/embeddings", {})
+    assert told["code"] == 400  # its clients raise BadRequestError for that alone
+    assert told["error"] == {
         "message": SAID["msg"],
         "type": "invalid_request_error",
         "param": "top_k",

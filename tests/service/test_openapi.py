@@ -142,15 +142,12 @@ SEGMENTS = (
 
 
 def _changed(operation: Operation) -> Iterator[tuple[str, bytes]]:
-    """The right bodies with one value after another taken by a wrong one, wherever it stands."""
-    for example in operation.bodies:
-        for place in _places(example):
-            for name, value in VALUES.items():
-                yield f"{'.'.join(map(str, place))} = {name}", _with(example, place, value)
-    for name in operation.fields:
-        if "." not in name:
-            for kind, value in VALUES.items():
-                yield f"{name} = {kind}", _with({**operation.body(), name: None}, (name,), value)
+    """The right bodies with one value after another taken by a wrong one, in every place, each place once."""
+    bodies = {(name,): {**operation.body(), name: None} for name in operation.fields if "." not in name}
+    bodies |= {place: example for example in reversed(operation.bodies) for place in _places(example)}
+    for place, body in bodies.items():
+        for name, value in VALUES.items():
+            yield f"{'.'.join(map(str, place))} = {name}", _with(body, place, value)
 
 
 def _places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

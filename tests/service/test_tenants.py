@@ -33,7 +33,9 @@ from tests.service.vendor import vendor
 TENANTS = ("jia", "yi", "bing")
 BASES = "/v1/knowledge-bases"
 OPEN = {"/healthz", "/readyz"}  # for whoever asks
-READING = re.compile(r"/v1/(retrieval|recall|query|explain)/|/retrieval$")  # with POST
+READING = re.compile(  # with POST
+    r"/v1/((retrieval|recall|query|explain|vector_stores)/|chat/completions$|embeddings$)|/retrieval$"
+)
 
 # What a parameter or a field of a body names. "" names nothing that belongs to anybody.
 KINDS: Mapping[str, str] = {
@@ -45,6 +47,7 @@ KINDS: Mapping[str, str] = {
     "id": "model",
     "retrieval_config.hybrid_strategy.rerank_model_id": "model",
     "embedding_model": "model_name",
+    **dict.fromkeys(("model", "vector_store_id"), "store"),
     "user_id": "user",
 }
 PLAIN = {
@@ -52,14 +55,23 @@ PLAIN = {
     "top_k", "filters", "name", "kind", "config", "content_type", "project_id", "tags", "metadata", "content", "format",
     "source", "pairs", "type", "event_id", "generation", "rating", "comment", "config_name", "base_url", "model_name",
     "answer", "api_key", "model_dim", "max_tokens", "temperature", "top_p", "timeout", "status", "is_default", "mode",
-    "stream", "history", "multimodal_content", "retrieval_setting", "metadata_condition",
+    "stream", "history", "multimodal_content", "messages", "stream_options", "n", "response_format", "tool_choice",
+    "input", "encoding_format", "dimensions", "input_type", "max_num_results", "ranking_options", "rewrite_query",
+    "retrieval_setting", "metadata_condition",
 }  # fmt: skip
 # Ids that are named in free text inside a field.
 WITHIN: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "config": lambda own: {"rewrite_model": own["model_name"], "search": {"rerank": own["model_name"]}},
     "filters": lambda own: {"or": [{"doc_id": own["document"]}, {"metadata.of": own["document"]}]},
 }
-MUST_BE_THERE = ("base", "document", "log", "model")  # or it is a 404, where it stands in an address
+# … where the same field is written in another program's way.
+WITHIN_AT: Mapping[tuple[str, str], Callable[[Mapping[str, Any]], Any]] = {
+    ("/v1/vector_stores/{vector_store_id}/search", "filters"): lambda own: {
+        "type": "or",
+        "filters": [{"type": "eq", "key": key, "value": own["document"]} for key in ("doc_id", "of")],
+    },
+}
+MUST_BE_THERE = ("base", "store", "document", "log", "model")  # or it is a 404, where it stands in an address
 
 
 @dataclass(frozen=True)
@@ -125,6 +137,7 @@ async def _settle(asked: Asking, name: str, url: str) -> Tenant:
     log = (await asked.http.get("/v1/retrieval-logs", headers=own)).json()["data"]["list"][0]["id"]
     things = {
         "base": base,
+        "store": str(base),  # as other programs name it
         "document": f"doc-{name}",
         "chunk": f"c_{base}_doc-{name}_0",
         "log": log,
@@ -141,6 +154,7 @@ def never(asker: Tenant, owner: Tenant) -> dict[str, Any]:
     pair = f"never-{asker.name}-{owner.name}"
     return {
         "base": 999_999,
+        "store": "999999",
         "document": f"doc-{pair}",
         "chunk": f"c_999999_doc-{pair}_0",
         "log": 999_999,
@@ -209,7 +223,8 @@ def request(
         elif where == "query":
             query[name] = other[kind]
         else:
-            _put(body, name, WITHIN[name](other) if kind == "within" else other[kind])
+            within = WITHIN_AT.get((operation.path, name), WITHIN.get(name))
+            _put(body, name, within(other) if kind == "within" and within else other[kind])
     return Request(operation.method, operation.url(path), query, body)
 
 
@@ -224,7 +239,7 @@ def _put(body: Any, name: str, value: Any) -> None:
 
 # What differs from one request to the next that is answered well, whoever asks.
 CHANGING = re.compile(
-    r'"(seconds|time_cost_ms|trace_id|created_at|updated_at|generation|id|doc_id|records|index)":("[^"]*"|[\d.e-]+)'
+    r'"(seconds|time_cost_ms|trace_id|created|created_at|updated_at|generation|id|doc_id|records|index)":("[^"]*"|[\d.e-]+)'
     r"|name-\d+"
 )
 

@@ -159,7 +159,8 @@ class Told(Response):
         self.content = content
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.body = encoded(formed(self.content, scope["path"], dict(scope["headers"])))
+        told = formed(self.content, scope["path"], dict(scope["headers"]))
+        self.body, self.status_code = encoded(told), told["code"]
         self.headers["content-length"] = str(len(self.body))
         await super().__call__(scope, receive, send)
 
@@ -204,9 +205,13 @@ def english_wanted(scope: Scope) -> bool:
 
 def failure(error: Exception, trace_id: str, *, english: bool = False) -> dict[str, Any]:
     """What is said of the error of an answer that is on its way already."""
-    told = of_error(error, english=english) if isinstance(error, QianxunError) else unforeseen(error, trace_id, english)
-    said = told.content
+    said = failed(error, trace_id, english=english).content
     return {"error": said["error"], "msg": said["msg"], "trace_id": trace_id}
+
+
+def failed(error: Exception, trace_id: str, *, english: bool = False) -> Told:
+    """An error whether or not somebody raised it on purpose."""
+    return of_error(error, english=english) if isinstance(error, QianxunError) else unforeseen(error, trace_id, english)
 
 
 def of_error(error: QianxunError, *, english: bool = False) -> Told:
@@ -303,6 +308,7 @@ REASONS: Final = {
     "one_of": "应当只给 {expected} 中的一个",
     "table_data": "应为 Markdown、CSV、HTML 的文字，或行的列表（都是键值对，或都是列表）",
     "union_tag_invalid": "type 应为 {expected_tags}",
+    "token_ids": "应为文字，不是 token 的编号：LangChain 的 OpenAIEmbeddings 请设 check_embedding_ctx_length=False",
     "union_tag_not_found": "缺少 type：image 或 table",
 }
 

@@ -25,10 +25,14 @@ from qianxun.service import (
     logs,
     mcp,
     models,
+    openai_chat,
+    openai_embeddings,
+    openai_models,
     pages,
     query,
     recall,
     retrieval,
+    vector_stores,
 )
 from qianxun.service.context import Service
 from qianxun.service.guard import OPEN, Guard
@@ -60,7 +64,8 @@ KEYS: Final = {
 
 # They are looked through in this order for every request: what is asked most stands first.
 PARTS: Final = (
-    retrieval, recall, query, dify, health, bases, documents, explain, events, logs, models, mcp, pages,
+    retrieval, recall, query, dify, vector_stores, openai_chat, openai_embeddings, health, bases, documents, explain,
+    events, logs, models, openai_models, mcp, pages,
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 Whoever answers an error (a route, the routing, the guard, the outermost layer) says it in our own form; the response
 takes on its way out the form that belongs to the path that was asked for. Every form holds all of our own but the
-word ``error``, whose place is an object in OpenAI's.
+word ``error``, whose place is an object in OpenAI's. ``code`` is the status that is answered.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ def rerank(content: Content, _headers: Headers) -> Content:
 
 
 def openai(content: Content, _headers: Headers) -> Content:
-    return {**content, "error": openai_error(content)}
+    """Its clients know one status for whatever is wrong with a request."""
+    code = 400 if content["code"] in (415, 422) else content["code"]
+    return {**content, "code": code, "error": openai_error(content)}
 
 
 def openai_error(content: Content) -> Content:
