@@ -1,0 +1,96 @@
+"""A service on loopback in a thread of its own, for clients that block and clients that await; one for many tests."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import openai
+
+from qianxun.ports import EmbeddingModel
+from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.types import Document, KnowledgeBase
+from tests.service.served import MODEL, Served, issue, serving
+
+Result = TypeVar("Result")
+
+
+@dataclass
+class Doors:
+    """The service, and OpenAI's own clients of it."""
+
+    served: Served
+    loop: asyncio.AbstractEventLoop
+    keys: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """On the service's loop, from this thread."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+
+    def key(self, tenant: str = "local", scope: Any = "read") -> str:
+        if (tenant, scope) not in self.keys:
+            self.keys[tenant, scope] = issue(self.served.engine, tenant, scope)[1]
+        return self.keys[tenant, scope]
+
+    @property
+    def url(self) -> str:
+        return f"{self.served.url}/v1"
+
+    @contextmanager
+    def client(self, tenant: str = "local", key: str | None = None) -> Iterator[openai.OpenAI]:
+        told = self.key(tenant) if key is None else key
+        with openai.OpenAI(base_url=self.url, api_key=told, max_retries=0, timeout=60) as made:
+            yield made
+
+    def awaited(self, story: Callable[[openai.AsyncOpenAI], Coroutine[Any, Any, Result]]) -> Result:
+        """The same with the client that awaits, on a loop of this thread."""
+
+        async def told() -> Result:
+            async with openai.AsyncOpenAI(base_url=self.url, api_key=self.key(), max_retries=0, timeout=60) as made:
+                return await story(made)
+
+        return asyncio.run(told())
+
+    def base(self, name: str, *documents: Document, tenant: str = "local", model: str = MODEL) -> KnowledgeBase:
+        async def made() -> KnowledgeBase:
+            engine = self.served.engine.of(tenant)
+            base = await engine.create_knowledge_base(name, model=model)
+            await engine.add_documents(base.id, documents)
+            return base
+
+        return self.run(made())
+
+
+@contextmanager
+def doors(folder: Path, told: Mapping[str, Any] | None = None, *models: EmbeddingModel) -> Iterator[Doors]:
+    """``told`` are settings by their dotted names."""
+    ready: list[Doors] = []
+    opened, closing = threading.Event(), asyncio.Event()
+
+    async def served() -> None:
+        async with serving(folder, told, *(models or (HashEmbedding(),))) as made:
+            ready.append(Doors(made, asyncio.get_running_loop()))
+            opened.set()
+            await closing.wait()
+
+    def run() -> None:
+        try:
+            asyncio.run(served())
+        finally:
+            opened.set()  # also where it came to nothing
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert opened.wait(60), "the service did not open"
+        assert ready, "the service failed"
+        yield ready[0]
+    finally:
+        if ready:
+            ready[0].loop.call_soon_threadsafe(closing.set)
+        thread.join()
