@@ -19,6 +19,7 @@ from qianxun.service import (
     bases,
     dify,
     documents,
+    door_forms,
     events,
     explain,
     health,
@@ -80,6 +81,9 @@ class Application(FastAPI):
             for path in OPEN & api["paths"].keys():
                 for operation in api["paths"][path].values():
                     operation["security"] = []
+            for path in (path for path in api["paths"] if door_forms.form_of(path) is door_forms.openai):
+                for operation in api["paths"][path].values():
+                    operation["responses"].pop("422", None)  # FastAPI documents it where there is anything to check
         return self.openapi_schema or {}
 
 

@@ -121,7 +121,12 @@ DOORS: Final[Mapping[str, Form]] = {
 WITH_ALL_BELOW: Final = ("/v1/models", "/v1/vector_stores")
 
 
+def form_of(path: str) -> Form | None:
+    """That of the door that ``path`` belongs to; None where it is our own."""
+    return DOORS.get(next((door for door in WITH_ALL_BELOW if path.startswith(f"{door}/")), path))
+
+
 def formed(content: Content, path: str, headers: Headers) -> Content:
     """The error, told in our own form, in that of the door that ``path`` belongs to; our own where that is none."""
-    above = next((door for door in WITH_ALL_BELOW if path.startswith(f"{door}/")), path)
-    return DOORS[above](content, headers) if above in DOORS else content
+    form = form_of(path)
+    return content if form is None else form(content, headers)

@@ -71,7 +71,7 @@ def routes() -> APIRouter:
         response_model=ChatCompletion,
         responses={
             200: {"description": "答案；stream 为 true 时是事件流", "content": {"text/event-stream": events}},
-            **problems(400, 404, 413, form=OpenAIProblem),
+            **problems(400, 404, 413, 422, form=OpenAIProblem),
         },
     )(complete)
     return router

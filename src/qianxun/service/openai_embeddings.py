@@ -105,7 +105,7 @@ def routes() -> APIRouter:
         "/v1/embeddings",
         summary="文字变为向量",
         response_model=EmbeddingList,
-        responses=problems(400, 404, 413, form=OpenAIProblem),
+        responses=problems(400, 404, 413, 422, form=OpenAIProblem),
     )(create)
     return router
 

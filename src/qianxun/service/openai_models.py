@@ -62,7 +62,7 @@ def routes() -> APIRouter:
         "/v1/models/{model:path}",
         summary="查看一个知识库或嵌入模型",
         response_model=ModelTold,
-        responses=problems(400, 404, form=OpenAIProblem),
+        responses=problems(400, 404, 422, form=OpenAIProblem),
     )(told)
     return router
 

@@ -148,7 +148,7 @@ def routes() -> APIRouter:
         "/v1/vector_stores/{vector_store_id:path}/search",
         summary="检索知识库",
         response_model=StorePage,
-        responses=problems(400, 404, 413, form=OpenAIProblem),
+        responses=problems(400, 404, 413, 422, form=OpenAIProblem),
     )(search)
     return router
 
