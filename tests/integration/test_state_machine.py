@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
@@ -40,6 +42,11 @@ class OnPostgres(Interleavings):
 def machine(url: str, index: str = "embedded") -> type[OnPostgres]:
     arguments = {"records.url": url, "index.backend": index}
     return type("OnPostgres", (OnPostgres,), {"url": url, "arguments": arguments, "steps": 0, "ended": 0})
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Interleavings, "place", tmp_path)
 
 
 @pytest.mark.parametrize("index", ["embedded", "postgres"])

@@ -11,6 +11,7 @@ import logging
 import tempfile
 from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -69,13 +70,14 @@ spoilt = st.sampled_from(["", "", "", "", *POISON])
 
 class Interleavings(RuleBasedStateMachine):
     arguments: ClassVar[Mapping[str, Any]] = {}  # settings beside the data folder
+    place: ClassVar[Path | None] = None  # where the data folders lie; None: where the system has such
     steps = 0  # over all runs of this class: the rules executed, invariants not counted
 
     def __init__(self) -> None:
         super().__init__()
         logging.getLogger("qianxun").setLevel(logging.CRITICAL)  # failures are part of the game
         self.loop = asyncio.new_event_loop()
-        self.folder = tempfile.TemporaryDirectory(prefix="qianxun-")
+        self.folder = tempfile.TemporaryDirectory(prefix="qianxun-", dir=self.place)
         self.weather = Weather(poison=set(POISON))
         self.models = {name: MoodyEmbedding(int(name.removeprefix("fake-")), self.weather) for name in MODELS}
         self.plain = PlainModel(self.weather)
