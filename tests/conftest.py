@@ -101,14 +101,20 @@ def _heard_log() -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_maintenance_url() -> Iterator[str]:
+def server_place(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """Where servers keep their folders, the same for all workers of a run; None: where the system has such."""
+    return lent_memory.LENT if tmp_path_factory.getbasetemp().is_relative_to(lent_memory.LENT) else None
+
+
+@pytest.fixture(scope="session")
+def postgres_maintenance_url(server_place: Path | None) -> Iterator[str]:
     """The database from which others are created; a test wants `postgres_url`."""
     if POSTGRES_URL:
         yield POSTGRES_URL
         return
     if reason := unavailable():
         pytest.skip(reason)
-    with shared_server(RUN) as server:
+    with shared_server(RUN, server_place) as server:
         yield server.url
 
 
@@ -144,8 +150,8 @@ def records_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def postgres_server() -> Iterator[Server]:
+def postgres_server(server_place: Path | None) -> Iterator[Server]:
     if reason := unavailable():
         pytest.skip(reason)
-    with own_server() as server:
+    with own_server(server_place) as server:
         yield server

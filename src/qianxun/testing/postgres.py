@@ -56,6 +56,7 @@ listen_addresses = ''
 fsync = off                        # what was committed survives a crash of the server, not one of the machine
 full_page_writes = off
 shared_buffers = 64MB
+max_wal_size = 128MB               # its folder may lie in memory
 max_connections = 200
 dynamic_shared_memory_type = mmap  # a container's /dev/shm is too small for an index built in parallel
 timezone = 'Asia/Shanghai'         # not UTC: a moment without its zone would be read wrongly, and a test would see it
@@ -125,12 +126,15 @@ def unavailable() -> str:
 
 
 @contextmanager
-def shared_server(run: str) -> Iterator[Server]:
-    """The server of a test run: started by the first who asks, stopped when the last has left or died."""
+def shared_server(run: str, place: Path | None = None) -> Iterator[Server]:
+    """The server of a test run: started by the first who asks, stopped when the last has left or died.
+
+    Its folder lies in ``place``, where that will do: a file system in memory makes it faster still.
+    """
     if reason := unavailable():
         raise NoPostgres(reason)
-    sweep()
-    folder = _place() / (PREFIX + hashlib.sha256(run.encode()).hexdigest()[:12])
+    sweep(place)
+    folder = _place(place) / (PREFIX + hashlib.sha256(run.encode()).hexdigest()[:12])
     users = _join(folder)
     try:
         _see_that_it_runs(folder)
@@ -140,9 +144,9 @@ def shared_server(run: str) -> Iterator[Server]:
 
 
 @contextmanager
-def own_server() -> Iterator[Server]:
+def own_server(place: Path | None = None) -> Iterator[Server]:
     """A server for one test, which may do with it what it likes."""
-    with shared_server(uuid.uuid4().hex) as server:
+    with shared_server(uuid.uuid4().hex, place) as server:
         yield server
 
 
@@ -165,9 +169,9 @@ def with_driver(url: str) -> str:
     return make_url(url).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
 
 
-def sweep() -> None:
+def sweep(place: Path | None = None) -> None:
     """Clears away what a killed run left: folders that neither a user nor a guard holds."""
-    for folder in _place().glob(f"{PREFIX}*"):
+    for folder in _place(place).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # somebody else clears it at this moment
             if time.time() - folder.stat().st_mtime > SETTLING_SECONDS and _is_left(folder):
                 _remove(folder)
@@ -244,9 +248,9 @@ def _start_guard(folder: Path) -> None:
     guarding.returncode = 0  # it outlives us on purpose: nobody is to warn of a child that still runs
 
 
-def _place() -> Path:
+def _place(wanted: Path | None = None) -> Path:
     """Where folders lie: short enough a name for a socket, and `nobody` can enter it."""
-    for candidate in (Path(tempfile.gettempdir()).resolve(), Path("/tmp")):
+    for candidate in (*([wanted] if wanted is not None else []), Path(tempfile.gettempdir()).resolve(), Path("/tmp")):
         is_short = len(os.fsencode(candidate / (PREFIX + "0" * 12) / SOCKET)) <= LONGEST_SOCKET
         if is_short and (os.geteuid() != 0 or _is_open_to_all(candidate)):
             return candidate
