@@ -99,9 +99,11 @@ def test_what_is_wrong_is_told_to_the_model_with_what_to_do(tmp_path: Path) -> N
     wrong: Mapping[str, tuple[str, dict[str, Any], str]] = {
         "no such base": ("retrieve", {"query": "x", "knowledge_base": "无"}, "已有：医保"),
         "no id": ("fetch", {"id": "手册"}, "search 结果里的 id"),
-        "no argument": ("fetch", {}, "可用的参数：id、start"),
-        "too many": ("retrieve", {"query": "x", "top_k": 101}, "top_k"),
-        "no such mode": ("retrieve", {"query": "x", "mode": "magic"}, "mode"),
+        "no argument": ("fetch", {}, "id：缺少这个参数　可用的参数：id、start"),
+        "too many": ("retrieve", {"query": "x", "top_k": 101}, "top_k：应不大于 100"),
+        "no such mode": ("retrieve", {"query": "x", "mode": "magic"}, "mode：应为 'hybrid', 'vector' or 'fulltext'"),
+        "no object": ("retrieve", {"query": "x", "filters": "{}"}, "filters：应为对象"),
+        "no text": ("search", {"query": 7}, "query：应为文字"),
         "blank": ("search", {"query": " "}, "写出要找的内容"),
         "a filter": ("retrieve", {"query": "x", "filters": {"作者": 1}}, "filters.作者"),
     }

@@ -153,13 +153,37 @@ class Tool:
         try:
             return dict(self.asked.model_validate(told))
         except ValidationError as error:
-            wrong = "；".join(f"{_place(each['loc'])}：{each['msg']}" for each in error.errors()[:3])
+            wrong = "；".join(f"{name}：{reason}" for name, reason in _reasons(error).items())
             known = "、".join(self.asked.model_fields)
             raise BadInput(f"{self.name} 的参数不对：{wrong}", hint=f"可用的参数：{known}") from error
 
 
-def _place(parts: tuple[int | str, ...]) -> str:
-    return ".".join(str(part)[:80] for part in parts)
+# What pydantic says in English, by its type of error.
+REASONS: Final = {
+    "missing": "缺少这个参数",
+    "string_type": "应为文字",
+    "string_unicode": "含有不成对的代理字符",
+    "string_too_short": "不能为空",
+    "string_too_long": "最多 {max_length} 个字符",
+    "int_type": "应为整数",
+    "int_parsing": "应为整数",
+    "int_from_float": "应为整数",
+    "float_type": "应为数字",
+    "float_parsing": "应为数字",
+    "greater_than_equal": "应不小于 {ge}",
+    "less_than_equal": "应不大于 {le}",
+    "literal_error": "应为 {expected}",
+    "dict_type": "应为对象",
+}
+
+
+def _reasons(error: ValidationError) -> dict[str, str]:
+    """By argument; of one that might be several things, why it is not the first of them."""
+    found: dict[str, str] = {}
+    for each in error.errors(include_url=False, include_input=False):
+        said = REASONS[each["type"]].format(**each.get("ctx", {})) if each["type"] in REASONS else each["msg"]
+        found.setdefault(str(each["loc"][0]), said)
+    return found
 
 
 TOOLS: Final[Mapping[str, Tool]] = {
