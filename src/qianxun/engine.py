@@ -254,20 +254,23 @@ class Engine:
         path: Path,
         *,
         name: str,
+        source: str = "",
         doc_id: str = "",
         labels: Labels | None = None,
         wait: bool = True,
     ) -> Accepted:
         """One uploaded file, known by its ``name``, parsed in a child process. Raises Refused, saying why.
 
-        Without a ``doc_id`` the same name replaces what the same user uploaded under it to the same project. With
-        ``wait`` it is searchable when this returns, without it durable.
+        ``source`` says where it came from. Without a ``doc_id`` the same name replaces what the same user uploaded
+        under it to the same project. With ``wait`` it is searchable when this returns, without it durable.
         """
         from qianxun.pipelines.ingest import Labels, take_file
 
         base = await self.base(knowledge_base)
         with self._using(base):
-            taken = await take_file(base, path, self.parsers, labels or Labels(), name=name, doc_id=doc_id, wait=wait)
+            taken = await take_file(
+                base, path, self.parsers, labels or Labels(), name=name, source=source, doc_id=doc_id, wait=wait
+            )
             if not wait:
                 self.wake()
             return taken

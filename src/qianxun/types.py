@@ -683,3 +683,4 @@ class DocumentState:
     project_id: str
     chunks: int
     updated_at: str
+    source: str = ""  # where it came from: a path, a URL; a service tells it to those who may write

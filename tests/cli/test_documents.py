@@ -73,6 +73,47 @@ def test_a_deleted_document_is_gone_at_once(handbook: Run) -> None:
     assert "kb show 手册" in again.err
 
 
+def test_a_base_follows_a_folder(handbook: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "资料"
+    folder.mkdir()
+    for name in ("琥珀.txt", "翡翠.txt", "玛瑙.txt"):
+        (folder / name).write_text(f"{name} 说的是宝石。", "utf-8")
+    assert handbook("add", folder, "--kb", "手册").code == 0
+    (folder / "琥珀.txt").unlink()
+    (folder / "翡翠.txt").rename(folder / "翠玉.txt")
+    plain = handbook("add", folder, "--kb", "手册", "--json").json
+    assert "removed" not in plain
+    told = handbook("add", folder, "--kb", "手册", "--sync", "--json")
+    assert told.code == 0
+    assert set(told.json) == {*plain, "removed", "removed_documents", "kept"}
+    assert (told.json["added"], told.json["unchanged"], told.json["removed"], told.json["kept"]) == (0, 2, 2, [])
+    gone = {Path(each["path"]).name for each in told.json["removed_documents"]}
+    assert gone == {"琥珀.txt", "翡翠.txt"}
+    found = handbook("search", "宝石", "--kb", "手册", "--json").json["chunks"]
+    assert {each["doc_name"] for each in found} & {"琥珀.txt", "翡翠.txt", "翠玉.txt"} == {"翠玉.txt"}
+
+
+def test_a_folder_without_files_is_not_followed_without_a_word(handbook: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "盘"
+    folder.mkdir()
+    (folder / "琥珀.txt").write_text("琥珀是宝石。", "utf-8")
+    assert handbook("add", folder, "--kb", "手册").code == 0
+    (folder / "琥珀.txt").unlink()
+    kept = handbook("add", folder, "--kb", "手册", "--sync")
+    assert kept.code == 1
+    assert "--yes" in kept.out + kept.err
+    assert "1 个文档没有移除" in kept.out
+    told = handbook("add", folder, "--kb", "手册", "--sync", "--json")
+    assert (told.code, told.json["kept"]) == (1, [{"path": str(folder), "documents": 1}])
+    folder.rmdir()
+    assert "没有文件夹" in handbook("add", folder, "--kb", "手册", "--sync").err
+    gone = handbook("add", folder, "--kb", "手册", "--sync", "--yes")
+    assert gone.code == 0
+    assert "移除 1 个文档" in gone.out
+    assert "琥珀.txt" in gone.out
+    assert handbook("add", folder, "--kb", "手册", "--yes").code == 2
+
+
 def test_metadata_is_read_as_json_where_it_is_json() -> None:
     read = metadata_of(["年份=2024", "公开=true", "比例=0.5", '编号="007"', "名称=甲=乙", "空="])
     assert read == {"年份": 2024, "公开": True, "比例": 0.5, "编号": "007", "名称": "甲=乙", "空": ""}

@@ -257,6 +257,21 @@ def test_a_service_that_goes_away_during_an_add_leaves_word_of_what_is_safe(
     assert "已放入 1 个文件" in failed.err
 
 
+def test_a_base_follows_a_folder_through_the_service(run: Run, url: str, tmp_path: Path) -> None:
+    folder = tmp_path / "资料"
+    (folder / "子").mkdir(parents=True)
+    for name in ("琥珀.txt", "子/翡翠.txt", "子/玛瑙.txt"):
+        (folder / name).write_text(f"{name} 说的是宝石。", "utf-8")
+    run("--url", url, "kb", "create", "宝石")
+    assert run("--url", url, "add", folder, "--kb", "宝石").code == 0
+    (folder / "琥珀.txt").unlink()
+    (folder / "子").rename(folder / "新")
+    told = run("--url", url, "add", folder, "--kb", "宝石", "--sync", "--json")
+    assert (told.code, told.json["added"], told.json["removed"]) == (0, 2, 3)
+    found = run("--url", url, "search", "宝石", "--kb", "宝石", "--json").json["chunks"]
+    assert sorted(each["doc_name"] for each in found) == ["玛瑙.txt", "翡翠.txt"]
+
+
 def test_the_key_opens_and_is_never_shown(run: Run, served: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """The last test of this module: from here on the service wants a key."""
     url, data = served

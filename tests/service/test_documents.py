@@ -276,9 +276,11 @@ def test_a_file_is_taken_in_with_what_is_said_beside_it(tmp_path: Path) -> None:
         same = {"file": ("手册.md", b"# \xe6\x96\xb0\n\n" + TEXT.encode())}
         again = (await served.http.post(documents, files=same, data=said)).json()["data"]
         assert (again["doc_id"], again["outcome"]) == (data["doc_id"], "updated")
-        named = await served.http.put(f"{documents}/mine", files=file, data={"name": "别名", "tags": "a,b"})
+        said = {"name": "别名", "tags": "a,b", "source": "/srv/资料/手册.md"}
+        named = await served.http.put(f"{documents}/mine", files=file, data=said)
         assert named.status_code == 201
-        assert (await served.http.get(f"{documents}/mine")).json()["data"]["name"] == "别名"
+        held = {each["name"]: each["source"] for each in (await served.http.get(documents)).json()["data"]["documents"]}
+        assert held == {"手册.md": "手册.md", "别名": "/srv/资料/手册.md"}
 
     run(tmp_path, story)
     assert not list((tmp_path / "uploads").iterdir())

@@ -88,7 +88,8 @@ def test_a_revoked_key_opens_nothing_from_the_next_request_on_even_if_it_was_the
 def test_a_read_key_searches_and_looks_and_does_nothing_else(tmp_path: Path) -> None:
     async def story(served: Served) -> None:
         base = await served.base()
-        await served.add(base, "a", "住院费用报销比例为85%。")
+        await served.add(base, "a", "住院费用报销比例为85%。", source="/srv/资料/a.md")
+        assert (await served.http.get(f"{BASES}/{base}/documents/a")).json()["data"]["source"] == "/srv/资料/a.md"
         api = (await served.http.get("/openapi.json")).json()["paths"]
         _, key = issue(served.engine, scope="read")
         allowed: tuple[str, ...] = ("/v1/retrieval/", "/v1/recall/", "/v1/explain/", "/v1/query/", "/retrieval")
@@ -99,7 +100,9 @@ def test_a_read_key_searches_and_looks_and_does_nothing_else(tmp_path: Path) -> 
             assert (answer.status_code != 403) is may, (method, path, answer.text)
         found = await served.http.post(f"/v1/retrieval/{base}", headers=bearer(key), json={"query": "住院报销"})
         assert found.json()["data"]["doc_ids"] == ["a"]
-        assert (await served.http.get(f"{BASES}/{base}/documents/a", headers=bearer(key))).status_code == 200
+        one = (await served.http.get(f"{BASES}/{base}/documents/a", headers=bearer(key))).json()["data"]
+        listed = (await served.http.get(f"{BASES}/{base}/documents", headers=bearer(key))).json()["data"]
+        assert [one, *listed["documents"]] == [{**one, "doc_id": "a", "source": ""}] * 2
 
     run(tmp_path, story)
 

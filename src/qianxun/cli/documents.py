@@ -26,10 +26,12 @@ from qianxun.cli.session import (
     session_of,
     with_library,
 )
+from qianxun.cli.syncing import Syncing, described_dropped, show_dropped
 from qianxun.cli.voice import Stopped, note, out, print_json, say
 from qianxun.errors import BadInput, NotFound, ServiceUnavailable
 
 if TYPE_CHECKING:
+    from qianxun.pipelines.gone_files import Dropped
     from qianxun.pipelines.ingest import Labels, Report
     from qianxun.types import MetadataValue
 
@@ -43,27 +45,49 @@ def add(
     content_type: Annotated[str, typer.Option("--type", metavar="T", help="内容类型 · the content type")] = "",
     tag: Annotated[list[str] | None, typer.Option(metavar="X", help="标签，可多次 · a tag, repeatable")] = None,
     meta: Annotated[list[str] | None, typer.Option(metavar="K=V", help="元数据，可多次 · metadata, repeatable")] = None,
+    sync: Annotated[
+        bool, typer.Option("--sync", help="移除这些目录里已删除的文件的文档 · drop documents whose files are gone")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="目录空了或大半不见了也移除 · even of a folder that is gone or empty")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> int:
     """放入文件与目录；没有变化的文件会跳过 · take in files and folders; unchanged ones are passed over"""
     from qianxun.pipelines.ingest import Labels
 
     labels = Labels(user, project, content_type, tuple(tag or ()), metadata_of(meta or ()))
+    if yes and not sync:
+        raise BadInput(
+            say("--yes 要与 --sync 一起用", "--yes goes with --sync"),
+            hint=say("要移除已删除的文件的文档，加上 --sync", "Add --sync to drop documents whose files are gone"),
+        )
+    syncing = Syncing(tuple(paths), sure=yes) if sync else None
     started = time.perf_counter()
-    report = _take(session_of(context), kb, paths, labels, quiet=as_json)
+    report, dropped = _take(session_of(context), kb, paths, labels, syncing, quiet=as_json)
     seconds = time.perf_counter() - started
     if as_json:
-        print_json(described(report, seconds))
+        print_json(described(report, seconds) | (described_dropped(dropped) if dropped else {}))
     else:
         show_report(report, seconds)
-    return 1 if report.refused or report.waiting else 0
+        if dropped:
+            show_dropped(dropped)
+    return 1 if report.refused or report.waiting or (dropped and dropped.doubts) else 0
 
 
-def _take(session: Session, kb: str, paths: Sequence[Path], labels: Labels, *, quiet: bool) -> Report:
+def _take(
+    session: Session, kb: str, paths: Sequence[Path], labels: Labels, syncing: Syncing | None, *, quiet: bool
+) -> tuple[Report, Dropped | None]:
     with bars() as shown:
         progress = AddProgress(None if quiet else shown, silent=quiet)
+
+        async def work(library: Library) -> tuple[Report, Dropped | None]:
+            there = syncing.check() if syncing else paths
+            report = await take(library, session.start, kb, there, labels, progress)
+            return report, await syncing.drop(library, session.start, kb) if syncing else None
+
         try:
-            return with_library(session, lambda library: take(library, session.start, kb, paths, labels, progress))
+            return with_library(session, work)
         except KeyboardInterrupt:
             if shown is not None:
                 shown.stop()

@@ -172,10 +172,8 @@ class Client:
 
         A file is known by its path, as it is to an engine: the same path on another machine is the same document.
         """
-        longest = self._patience.work_seconds
-        return await send_files(
-            self, knowledge_base, [Path(path) for path in paths], labels or Labels(), watch, longest
-        )
+        files, said = [Path(path) for path in paths], labels or Labels()
+        return await send_files(self, knowledge_base, files, said, watch, self._patience.work_seconds)
 
     async def add_file(
         self,
@@ -183,20 +181,23 @@ class Client:
         path: Path,
         *,
         name: str,
+        source: str = "",
         doc_id: str = "",
         labels: Labels | None = None,
         wait: bool = True,
     ) -> Accepted:
         """One file in, read piece by piece. Raises a kind of Refused for one that cannot be taken in."""
-        sent = await self.send_file(knowledge_base, path, name=name, doc_id=doc_id, labels=labels, wait=wait)
+        sent = await self.send_file(
+            knowledge_base, path, name=name, source=source, doc_id=doc_id, labels=labels, wait=wait
+        )
         return sent.accepted
 
     async def send_file(
-        self, knowledge_base: int, path: Path, *, name: str, doc_id: str, labels: Labels | None, wait: bool
+        self, knowledge_base: int, path: Path, *, name: str, source: str, doc_id: str, labels: Labels | None, wait: bool
     ) -> Sent:
         """As `add_file`; and whether it is searchable when this returns."""
-        documents = f"{BASES}/{knowledge_base}/documents"
-        request = sent_file(documents, path, name=name, doc_id=doc_id, labels=labels or Labels(), wait=wait)
+        to, said = f"{BASES}/{knowledge_base}/documents", labels or Labels()
+        request = sent_file(to, path, name=name, source=source, doc_id=doc_id, labels=said, wait=wait)
         return await self._ask(request, read_sent)
 
     async def add_documents(

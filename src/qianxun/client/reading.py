@@ -78,6 +78,7 @@ def read_document(data: Read) -> DocumentState:
         project_id=data["project_id"],
         chunks=data["chunks"],
         updated_at=data["updated_at"],
+        source=data["source"],
     )
 
 

@@ -22,6 +22,7 @@ from qianxun.client.writing import segment, written_labels
 from qianxun.errors import BadInput, MissingExtra, NotFound, Refused, Unreadable
 from qianxun.ingest.sources import Refusal, Source, discover
 from qianxun.pipelines.ingest import Labels, Report, Step, Watch
+from qianxun.service.shapes import SOURCE_LIMIT
 from qianxun.types import Accepted, Document, DocumentState
 
 AT_ONCE = 4  # enough that the service parses one file while another is on its way
@@ -37,15 +38,17 @@ R = TypeVar("R")
 
 class Receiver(Protocol):
     async def send_file(
-        self, knowledge_base: int, path: Path, *, name: str, doc_id: str, labels: Labels, wait: bool
+        self, knowledge_base: int, path: Path, *, name: str, source: str, doc_id: str, labels: Labels, wait: bool
     ) -> Sent: ...
     async def send_document(self, knowledge_base: int, document: Document, *, wait: bool) -> Sent: ...
     async def document(self, knowledge_base: int, doc_id: str) -> DocumentState: ...
 
 
-def sent_file(documents: str, path: Path, *, name: str, doc_id: str, labels: Labels, wait: bool) -> Request:
+def sent_file(
+    documents: str, path: Path, *, name: str, source: str, doc_id: str, labels: Labels, wait: bool
+) -> Request:
     """The request that sends a file; opened, and checked to be there, when it is sent."""
-    told = {"name": name, **written_labels(labels)}
+    told = {"name": name, **({"source": source} if source else {}), **written_labels(labels)}
     try:
         name.encode()
     except UnicodeEncodeError as error:
@@ -169,13 +172,20 @@ async def _in_order(
 
 async def _send(receiver: Receiver, knowledge_base: int, labels: Labels, source: Source) -> Sent | Refusal:
     """Sent without waiting for the index, which takes many files at once in little more time than one."""
-    name, doc_id = source.name, source.id
+    name, doc_id, path = source.name, source.id, source.path
     try:
         return await receiver.send_file(
-            knowledge_base, source.path, name=name, doc_id=doc_id, labels=labels, wait=False
+            knowledge_base, path, name=name, source=_told(path), doc_id=doc_id, labels=labels, wait=False
         )
     except (Refused, MissingExtra, BadInput) as error:
         return Refusal(source.path, str(error))
+
+
+def _told(path: Path) -> str:
+    """The path as it was written here; nothing of one that cannot be told: too long, or no text at all."""
+    told = str(path)
+    is_text = not any("\ud800" <= sign <= "\udfff" for sign in told)
+    return told if is_text and len(told) <= SOURCE_LIMIT else ""
 
 
 async def _settled(receiver: Receiver, knowledge_base: int, sent: Sent, deadline: float) -> DocumentState | None:

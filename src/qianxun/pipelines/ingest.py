@@ -236,23 +236,32 @@ def _document(source: Source, parsed: ParsedFile, labels: Labels) -> Document:
 
 
 async def take_file(
-    base: OpenBase, path: Path, parsers: ParserPool, labels: Labels, *, name: str, doc_id: str = "", wait: bool = True
+    base: OpenBase,
+    path: Path,
+    parsers: ParserPool,
+    labels: Labels,
+    *,
+    name: str,
+    source: str = "",
+    doc_id: str = "",
+    wait: bool = True,
 ) -> Accepted:
     """One file that lies at ``path`` and that people know by its ``name``. Raises Refused, MissingExtra, BadInput.
 
-    Without a ``doc_id`` the same name of the same owner is the same document, which the file replaces.
+    ``source`` says where it was before it came here. Without a ``doc_id`` the same name of the same owner is the same
+    document, which the file replaces.
     """
-    source = await asyncio.to_thread(_uploaded, path, name, doc_id or upload_id(name, labels))
-    mark = fingerprint(base, source.fingerprint, name, PARSER_VERSION, labels)
-    known = await asyncio.to_thread(_head, base, source.id)
+    file = await asyncio.to_thread(_uploaded, path, name, doc_id or upload_id(name, labels))
+    mark = fingerprint(base, file.fingerprint, name, PARSER_VERSION, labels)
+    known = await asyncio.to_thread(_head, base, file.id)
     if known is not None and known.status == "indexed" and known.fingerprint == mark:
-        return Accepted(source.id, known.key, known.generation, "unchanged")
+        return Accepted(file.id, known.key, known.generation, "unchanged")
     with TemporaryDirectory(prefix="qianxun-") as folder:
         # Parsers go by the name: its extension says what to try, its stem what an unnamed table is called.
         link = Path(folder) / _file_name(name)
-        link.symlink_to(source.path)
-        document, _ = await _read_file(replace(source, path=link), parsers, labels)
-    offered = Submission(replace(document, source=name), mark)
+        link.symlink_to(file.path)
+        document, _ = await _read_file(replace(file, path=link), parsers, labels)
+    offered = Submission(replace(document, source=source or name), mark)
     (accepted,) = await (_take(base, _one(offered), _unwatched) if wait else accept(base, [offered]))
     return accepted
 

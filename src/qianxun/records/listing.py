@@ -35,7 +35,13 @@ def _states() -> Any:
         .scalar_subquery()
         .label("chunks")
     )
-    shown = (VersionRow.name, VersionRow.content_type, VersionRow.user_id, VersionRow.project_id)
+    shown = (
+        VersionRow.name,
+        VersionRow.content_type,
+        VersionRow.user_id,
+        VersionRow.project_id,
+        VersionRow.source,
+    )
     return select(DocumentRow.__table__, *shown, chunks).join(VersionRow, version)
 
 
@@ -118,6 +124,7 @@ def _state(row: Row[Any], unseen: Collection[int]) -> DocumentState:
         project_id=row.project_id,
         chunks=row.chunks,
         updated_at=row.updated_at.isoformat(timespec="seconds"),
+        source=row.source,
     )
 
 

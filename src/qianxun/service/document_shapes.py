@@ -21,6 +21,7 @@ from qianxun.pipelines.ingest import Labels
 from qianxun.service.asked import Asked
 from qianxun.service.context import DOC_ID_LIMIT, GREATEST
 from qianxun.service.retrieval import ChunkTold
+from qianxun.service.shapes import SOURCE_LIMIT
 from qianxun.types import ContentFormat, MetadataValue
 
 # ── asked ────────────────────────────────────────────────────────────────────────────────────────
@@ -92,7 +93,7 @@ class NewDocument(Said):
     name: str = Field(max_length=512, description="显示给人看的名称", examples=["报销须知"])
     content: str = Field(min_length=1, description="正文", examples=["住院费用报销比例为85%。"])
     format: ContentFormat = "text"
-    source: str = Field(default="", max_length=2_000, description="从哪里来")
+    source: str = Field(default="", max_length=SOURCE_LIMIT, description="从哪里来")
     pairs: list[Pair] = Field(default=[], max_length=1_000, description="随文档给出的问答")
 
 
@@ -108,6 +109,7 @@ class SaidOfFile(Said):
     """What a form says beside its file."""
 
     name: str = Field(default="", max_length=512, description="不填则为文件名")
+    source: str = Field(default="", max_length=SOURCE_LIMIT, description="从哪里来，例如原来的路径；不填则为名称")
 
 
 # ── told ─────────────────────────────────────────────────────────────────────────────────────────
@@ -143,6 +145,7 @@ class DocumentTold(BaseModel):
     project_id: str
     chunks: int
     updated_at: str
+    source: str = Field(description="从哪里来：路径、网址；可写的密钥才看得到，别的是空的")
 
 
 class DocumentPage(BaseModel):

@@ -128,6 +128,7 @@ async def replace(
 
 async def listed(
     knowledge_base_id: BaseId,
+    request: Request,
     engine: TenantEngine,
     limit: Annotated[int, Query(ge=1, le=1000, description="最多几个")] = PAGE,
     after: Annotated[str, Query(max_length=DOC_ID_LIMIT, description="从这个编号之后开始")] = "",
@@ -137,14 +138,14 @@ async def listed(
     return answered(
         {
             "total": sum(counts.get(status, 0) for status in ("pending", "indexed", "retrying", "quarantined")),
-            "documents": [written(each) for each in page[:limit]],
+            "documents": [written(each, request) for each in page[:limit]],
             "next": page[limit - 1].doc_id if len(page) > limit else None,
         }
     )
 
 
-async def told(knowledge_base_id: BaseId, doc_id: DocId, engine: TenantEngine) -> Response:
-    return answered(written(await engine.document(knowledge_base_id, doc_id)))
+async def told(knowledge_base_id: BaseId, doc_id: DocId, request: Request, engine: TenantEngine) -> Response:
+    return answered(written(await engine.document(knowledge_base_id, doc_id), request))
 
 
 async def chunks(
@@ -224,6 +225,7 @@ async def _take_file(engine: Engine, knowledge_base: int, request: Request, doc_
                     knowledge_base,
                     form.path,
                     name=said.name or form.file_name,
+                    source=said.source,
                     doc_id=chosen,
                     labels=said.labels(),
                     wait=wait,
@@ -271,5 +273,7 @@ async def _became(engine: Engine, knowledge_base: int, accepted: Accepted) -> di
     return {**about, "status": state.status, "chunks": state.chunks, "reason": state.reason}
 
 
-def written(state: DocumentState) -> dict[str, Any]:
-    return {name: getattr(state, name) for name in DocumentTold.model_fields}
+def written(state: DocumentState, request: Request) -> dict[str, Any]:
+    """A path tells of the machine that it is of: nobody who may only read is told it."""
+    told = {name: getattr(state, name) for name in DocumentTold.model_fields}
+    return told if request.state.access == "write" else {**told, "source": ""}

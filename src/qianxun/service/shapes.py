@@ -27,6 +27,7 @@ from qianxun.types import (
     StepTime,
 )
 
+SOURCE_LIMIT: Final = 2_000  # characters that say where a document came from
 USER_MODEL: Final = "user-model:"
 NO_RERANK: Final = "none"
 
