@@ -7,11 +7,12 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import openpyxl
 
+MIB = 1024 * 1024
 SECRET = "绝密内容不可外泄"
 _TYPES = '<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>'
 _SHEET = '<?xml version="1.0"?><worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">'
@@ -40,13 +41,37 @@ def _with_sheet(path: Path, sheet: bytes) -> Path:
     return _package(path, members | {"xl/worksheets/sheet1.xml": sheet})
 
 
+def _blown(path: Path, name: str, pieces: Sequence[tuple[bytes, int]]) -> Path:
+    """A sound archive with a member that is each piece, so many times. Only one of each is packed: it is all the same
+    to whoever unpacks them, and half a gigabyte takes seconds."""
+    packed, size, checksum = b"", 0, 0
+    for piece, times in pieces:
+        packer = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
+        packed += (packer.compress(piece) + packer.flush(zlib.Z_FULL_FLUSH)) * times
+        size += len(piece) * times
+        for _ in range(times):
+            checksum = zlib.crc32(piece, checksum)
+    packed += zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS).flush()
+    member = zipfile.ZipInfo(name)
+    member.compress_type, member.CRC, member.file_size, member.compress_size = 8, checksum, size, len(packed)
+    with zipfile.ZipFile(_package(path, {"[Content_Types].xml": _TYPES}), "a") as archive:
+        assert archive.fp is not None
+        archive.fp.seek(member_at := archive.start_dir)
+        archive.fp.write(member.FileHeader() + packed)
+        member.header_offset, archive.start_dir = member_at, archive.fp.tell()
+        archive.filelist.append(member)
+        archive.NameToInfo[name] = member
+        archive.comment = b""  # so that the list of members is written anew
+    return path
+
+
 def zip_bomb_xlsx(folder: Path) -> Path:
-    return _package(folder / "bomb.xlsx", {"[Content_Types].xml": _TYPES, "xl/media/x.bin": bytes(610 * 1024 * 1024)})
+    return _blown(folder / "bomb.xlsx", "xl/media/x.bin", [(bytes(MIB), 610)])
 
 
 def huge_part_docx(folder: Path) -> Path:
-    content = b"<w:document>" + b" " * (257 * 1024 * 1024) + b"</w:document>"
-    return _package(folder / "bomb.docx", {"[Content_Types].xml": _TYPES, "word/document.xml": content})
+    content = [(b"<w:document>", 1), (b" " * MIB, 257), (b"</w:document>", 1)]
+    return _blown(folder / "bomb.docx", "word/document.xml", content)
 
 
 def billion_laughs_docx(folder: Path) -> Path:

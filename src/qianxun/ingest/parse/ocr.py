@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import warnings
 from dataclasses import dataclass
 from functools import cache
@@ -126,6 +127,9 @@ def engine() -> Any:
         from rapidocr import RapidOCR
     except ImportError as missing:
         raise MissingExtra("rapidocr", "ocr") from missing
-    loaded = RapidOCR()
+    # Two files are read side by side unless told otherwise: threads for all processors in each of them spend as much
+    # again on waiting for one another (measured: 10.3 seconds of two busy processors instead of 5.3).
+    threads = max(1, (os.cpu_count() or 1) // 2)
+    loaded = RapidOCR(params={"EngineConfig.onnxruntime.intra_op_num_threads": threads})
     logging.getLogger("RapidOCR").setLevel(logging.ERROR)
     return loaded
