@@ -164,11 +164,11 @@ def test_what_is_not_there_is_declined(books: dict[int, Book], seed: int) -> Non
             assert not answer.sure, (question, answer, written.layout)
 
 
-def test_twenty_thousand_rows_of_a_file(tmp_path: Path) -> None:
-    (written,) = make_workbook(tmp_path / "大.xlsx", 7, rows=20_000)
+def test_five_thousand_rows_of_a_file(tmp_path: Path) -> None:
+    (written,) = make_workbook(tmp_path / "大.xlsx", 7, rows=5_000)
     book = Book(parse_in_child(tmp_path / "大.xlsx", ParseLimits()), [written])
     number, table = book.table_of(written)
-    assert len(table.rows) == 20_000 + (written.layout.total != "none")
+    assert len(table.rows) == 5_000 + (written.layout.total != "none")
     held = [at for at, row in enumerate(written.rows) if row.city == "上海"]
     counted = book.ask(f"上海有几家{written.label}")
     assert counted.values == (len(held),)
@@ -176,5 +176,5 @@ def test_twenty_thousand_rows_of_a_file(tmp_path: Path) -> None:
     year = "2024年" if "/" in written.columns[3] else ""
     summed = book.ask(f"上海{written.label}{year}销售额的总和是多少")
     assert Decimal(str(summed.values[0])) == sum((written.rows[at].sales for at in held), Decimal(0))
-    last = written.rows[19_999]
+    last = written.rows[4_999]
     assert book.ask(f"{last.name}在哪个城市").text == last.city

@@ -107,8 +107,12 @@ def flow(rows: Sequence[Sequence[Cell]], most_cells: int) -> Grid:
             wide = min(max(cell.col_span, 1), _WIDEST_SPAN)
             if len(taken) + tall * wide > most_cells:
                 raise TooLarge(f"表格超过 {most_cells} 个单元格", hint="请拆分表格，或调大 cells 上限")
-            taken.update((r + i, c + j) for i in range(tall) for j in range(wide))
-            placed.append((r, c, replace(cell, row_span=tall, col_span=wide)))
+            if cell.row_span == cell.col_span == 1:  # as nearly all of them are
+                taken.add((r, c))
+                placed.append((r, c, cell))
+            else:
+                taken.update((r + i, c + j) for i in range(tall) for j in range(wide))
+                placed.append((r, c, replace(cell, row_span=tall, col_span=wide)))
             c += wide
     return place(placed)
 
