@@ -113,13 +113,16 @@ async def calls(engine: Any, base: int, texts: list[str], clients: int, seconds:
 
     async def go_on() -> None:
         nonlocal last
-        while (asked := time.perf_counter()) < began + seconds and (text := next(turns, None)) is not None:
+        while (text := next(turns, None)) is not None:
+            asked = time.perf_counter()
             recall = await engine.retrieve(base, text)
             last = answered = time.perf_counter()
             if recall.degraded:
                 others[200] = others.get(200, 0) + 1
             else:
                 waits.append(answered - asked)
+            if answered >= began + seconds:
+                return
 
     await asyncio.gather(*(go_on() for _ in range(clients)))
     engine.hooks.recalled = watching

@@ -21,7 +21,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -242,7 +242,7 @@ def verdicts(told: dict[str, Any], entries: Sequence[Entry]) -> list[tuple[str, 
             continue
         if "failed" in mine:
             said.append((f"{entry.name}: not measured: {mine['failed']}", False))
-        elif entry is BARE:
+        elif entry.module == BARE.module:
             said.append((f"ours / bare = {1 / mine['ratio']:.2f}, at most 1.5", mine["ratio"] >= entry.at_least))
         else:
             held = mine["ratio"] >= entry.at_least
@@ -300,6 +300,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=100_000, help="passages")
     parser.add_argument("--passes", type=int, default=5, help="turns; at least 3 for a figure to quote")
+    parser.add_argument("--per-pass", type=int, default=BARE.per_pass, help="questions put to the bare calls in a pass")
     parser.add_argument("--real", type=int, default=REAL, help="passages embedded with the model")
     parser.add_argument("--only", nargs="*", help="names of peers, each in all its forms; none: only bare calls")
     parser.add_argument("--cache", type=Path, default=CACHE)
@@ -307,7 +308,8 @@ def main() -> int:
     if not SCALE.exists():
         print(f"no passages to measure with: {SCALE.name} is not beside this checkout", file=sys.stderr)
         return 2
-    entries = (BARE, *(entry for entry in PEERS if given.only is None or entry.module in given.only))
+    bare = replace(BARE, per_pass=given.per_pass)
+    entries = (bare, *(entry for entry in PEERS if given.only is None or entry.module in given.only))
     told = measure(entries, given.count, given.passes, given.cache, given.real)
     said = verdicts(told, entries)
     told["verdicts"], told["judged"] = dict(said), given.count >= TARGETS_FROM

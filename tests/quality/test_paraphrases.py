@@ -22,6 +22,7 @@ from tests.shared import DATA, MODELS, needs_data, needs_model
 PARAPHRASES = Path(__file__).with_name("paraphrases.jsonl")
 LAY_QUESTIONS = Path(__file__).with_name("lay_questions.jsonl")
 DISTRACTORS = 200  # paragraphs of CMRC2018 beside the other passages; embedding them is nearly all of the test's time
+BEGINNING = 100  # characters of each: as long as the passages, and as hard to tell from them as the whole
 GOAL = 0.85
 
 Mode = Literal["vector", "fulltext", "hybrid"]
@@ -57,7 +58,7 @@ def test_a_query_shares_no_word_with_its_passage(file: Path) -> None:
 def distractors(count: int) -> list[Document]:
     lines = (DATA / "beir" / "cmrc2018" / "corpus.jsonl").read_text(encoding="utf-8").strip().split("\n")
     random.Random(20261116).shuffle(lines)
-    return [Document(entry["_id"], entry["text"]) for entry in map(json.loads, lines[:count])]
+    return [Document(entry["_id"], entry["text"][:BEGINNING]) for entry in map(json.loads, lines[:count])]
 
 
 async def hits(folder: Path, file: Path, modes: tuple[Mode, ...], count: int = DISTRACTORS) -> dict[str, float]:
@@ -82,5 +83,5 @@ async def hits(folder: Path, file: Path, modes: tuple[Mode, ...], count: int = D
 @needs_model
 @needs_data
 def test_hybrid_finds_what_shares_no_word(tmp_path: Path) -> None:
-    shares = asyncio.run(hits(tmp_path, PARAPHRASES, ("vector", "hybrid")))
+    shares = asyncio.run(hits(tmp_path, PARAPHRASES, ("hybrid",)))
     assert shares["hybrid"] >= GOAL, shares
