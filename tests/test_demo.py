@@ -3,40 +3,56 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from qianxun.cli import main
 from qianxun.cli.demo import TRIES
 from qianxun.samples import LIBRARY
 from tests.shared import MODELS, needs_model
 
 PROGRAM = (sys.executable, "-c", "import sys; from qianxun.cli import main; sys.exit(main())")
+Demo = Callable[..., dict[str, Any]]
 
 
-def demo(folder: Path, *options: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("QIANXUN_")}
-    home = {"QIANXUN_VECTORIZATION_MODEL_HOME": str(folder / "models"), "COLUMNS": "100"}
-    return subprocess.run(
-        [*PROGRAM, "demo", "--data", str(folder / "data"), *options],
-        cwd=folder,
-        env={**plain, **home, **settings},
-        capture_output=True,
-        text=True,
-    )
+@pytest.fixture
+def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Demo]:
+    """`qianxun demo --json` under these settings, in this process: one of its own loads for longer than it runs."""
+    root, own = logging.getLogger(), logging.getLogger("qianxun")
+    kept = root.handlers[:], root.level, own.level
+    monkeypatch.chdir(tmp_path)
+
+    def told(**settings: str) -> dict[str, Any]:
+        for name in [name for name in os.environ if name.startswith("QIANXUN_")]:
+            monkeypatch.delenv(name)
+        for name, value in surroundings(tmp_path, settings).items():
+            monkeypatch.setenv(name, value)
+        capsys.readouterr()
+        code = main(["demo", "--data", str(tmp_path / "data"), "--json"])
+        shown = capsys.readouterr()
+        assert code == 0, shown.err
+        document: dict[str, Any] = json.loads(shown.out)
+        return document
+
+    yield told
+    root.handlers[:], root.level, own.level = kept
+    logging.Logger.manager._clear_cache()  # type: ignore[attr-defined]
 
 
-def read(told: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    assert told.returncode == 0, told.stderr
-    document: dict[str, Any] = json.loads(told.stdout)
-    return document
+def surroundings(folder: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    return {"QIANXUN_VECTORIZATION_MODEL_HOME": str(folder / "models"), "COLUMNS": "100", **settings}
 
 
 @needs_model
-def test_every_search_finds_what_it_is_meant_to_show(tmp_path: Path) -> None:
-    told = read(demo(tmp_path, "--json", QIANXUN_VECTORIZATION_MODEL_FOLDERS=str(MODELS)))
+def test_every_search_finds_what_it_is_meant_to_show(demo: Demo) -> None:
+    told = demo(QIANXUN_VECTORIZATION_MODEL_FOLDERS=str(MODELS))
     assert told["embedding_model"] == "bge-small-zh-v1.5"
     assert told["refused"] == []
     assert told["added"] == len(list(LIBRARY.iterdir()))
@@ -60,14 +76,21 @@ def test_every_search_finds_what_it_is_meant_to_show(tmp_path: Path) -> None:
     assert (unknown["form"], unknown["sources"]) == ("declined", [])
     assert told["examples"]["added"] >= 60
     assert "立刻拨打 120" in told["examples"]["found"][0]["content"]
-    again = read(demo(tmp_path, "--json", QIANXUN_VECTORIZATION_MODEL_FOLDERS=str(MODELS)))
+    again = demo(QIANXUN_VECTORIZATION_MODEL_FOLDERS=str(MODELS))
     assert (again["added"], again["unchanged"]) == (0, told["added"])
     assert (again["examples"]["added"], again["examples"]["found"]) == (0, told["examples"]["found"])
 
 
 def test_without_a_model_the_demo_says_so_and_goes_on(tmp_path: Path) -> None:
     # Nobody has pinned this model's hashes: it is refused before any source is asked, network or none.
-    told = demo(tmp_path, QIANXUN_VECTORIZATION_MODEL="bge-m3")
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("QIANXUN_")}
+    told = subprocess.run(
+        [*PROGRAM, "demo", "--data", str(tmp_path / "data")],
+        cwd=tmp_path,
+        env={**plain, **surroundings(tmp_path, {"QIANXUN_VECTORIZATION_MODEL": "bge-m3"})},
+        capture_output=True,
+        text=True,
+    )
     assert told.returncode == 0, told.stderr
     assert "零模型模式" in told.stdout
     assert "原文里没有这些词" in told.stdout
@@ -81,9 +104,9 @@ def test_without_a_model_the_demo_says_so_and_goes_on(tmp_path: Path) -> None:
 
 
 @needs_model
-def test_a_demo_without_a_model_changes_over_when_there_is_one(tmp_path: Path) -> None:
-    first = read(demo(tmp_path, "--json", QIANXUN_VECTORIZATION_MODEL="none"))
+def test_a_demo_without_a_model_changes_over_when_there_is_one(demo: Demo) -> None:
+    first = demo(QIANXUN_VECTORIZATION_MODEL="none")
     assert first["embedding_model"] == ""
-    second = read(demo(tmp_path, "--json", QIANXUN_VECTORIZATION_MODEL_FOLDERS=str(MODELS)))
+    second = demo(QIANXUN_VECTORIZATION_MODEL_FOLDERS=str(MODELS))
     assert second["embedding_model"] == "bge-small-zh-v1.5"
     assert second["searches"][0]["chunks"][0]["doc_name"] == "青禾科技员工手册.md"
