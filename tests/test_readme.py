@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import logging
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from qianxun.cli import main
 from tests.service.served import running
 from tests.shared import MODELS
 
@@ -45,34 +50,38 @@ def prepare(folder: Path) -> None:
         (folder / "评测集" / name).write_text(content, "utf-8")
 
 
-# All commands in one process: each by itself would spend most of its time on imports.
-COMMANDS = """
-import contextlib, io, json, sys
-from qianxun.cli import main
-told = []
-for words in json.load(sys.stdin):
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(words)
-    told.append([code, out.getvalue(), err.getvalue()])
-print(json.dumps(told))
-"""
+def run_commands(commands: list[list[str]]) -> dict[str, str]:
+    """What each command printed, by its first word; all of them must succeed.
 
-
-def run_commands(folder: Path, commands: list[list[str]]) -> dict[str, str]:
-    """What each command printed, by its first word; all of them must succeed."""
-    told = ran(folder, COMMANDS, json.dumps(commands))
+    In this process: each in one of its own would spend most of its time on imports.
+    """
     shown: dict[str, str] = {}
-    for words, (code, out, err) in zip(commands, json.loads(told), strict=True):
-        assert code == 0, f"{words}\n{out}\n{err}"
-        shown[words[0]] = shown.get(words[0], "") + out
+    for words in commands:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(words)
+        assert code == 0, f"{words}\n{out.getvalue()}\n{err.getvalue()}"
+        shown[words[0]] = shown.get(words[0], "") + out.getvalue()
     return shown
 
 
-def ran(folder: Path, program: str, told: str = "") -> str:
+@pytest.fixture
+def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder in which somebody works who follows the README."""
+    prepare(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+    root, own = logging.getLogger(), logging.getLogger("qianxun")
+    kept = root.handlers[:], root.level, own.level
+    yield tmp_path
+    root.handlers[:], root.level, own.level = kept
+    logging.Logger.manager._clear_cache()  # type: ignore[attr-defined]
+
+
+def ran(folder: Path, program: str) -> str:
     run = subprocess.run(
         [sys.executable, "-c", program],
-        input=told,
         cwd=folder,
         env=environment(),
         capture_output=True,
@@ -83,15 +92,14 @@ def ran(folder: Path, program: str, told: str = "") -> str:
     return run.stdout
 
 
-def test_every_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare(tmp_path)
+def test_every_command_runs(at_home: Path) -> None:
     first, *commands = [shlex.split(line) for block in blocks("bash") for line in block.splitlines() if line]
     assert first == ["make", "demo"]  # tests/test_demo.py runs what it runs
     assert {program for program, *_ in commands} == {"qianxun"}
     # Examples are compared by their vectors: without a model their commands say so, and fail.
     asked = [words for _, *words in commands if MODELS.is_dir() or words[0] != "examples"]
     at = asked.index(["serve"])
-    shown = run_commands(tmp_path, asked[:at])
+    shown = run_commands(asked[:at])
     assert "85%" in shown["search"]
     assert "85%" in shown["ask"]
     assert "[1] 手册.md" in shown["ask"]
@@ -99,10 +107,8 @@ def test_every_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "住院" in shown["texts"]
     assert "逐字节相同" in shown["replay"]
     assert "nDCG@10" in shown["eval"]
-    for name, value in environment().items():
-        monkeypatch.setenv(name, value)
-    with running(tmp_path / "qianxun-data") as service:
-        check_service(tmp_path, service.url, asked[at + 1 :])
+    with running(at_home / "qianxun-data") as service:
+        check_service(at_home, service.url, asked[at + 1 :])
 
 
 def check_service(folder: Path, url: str, asked: list[list[str]]) -> None:
@@ -115,7 +121,7 @@ def check_service(folder: Path, url: str, asked: list[list[str]]) -> None:
         assert "85%" in query
     _, program = blocks("python")
     assert "60%" in ran(folder, program.replace(ADDRESS, url))
-    shown = run_commands(folder, [[word.replace(ADDRESS, url) for word in words] for words in asked])
+    shown = run_commands([[word.replace(ADDRESS, url) for word in words] for words in asked])
     assert "85%" in shown["--url"]
     assert shown["keys"].startswith("qx_")
 
