@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from qianxun.errors import ModelUnavailable, NotFound
-from qianxun.models import RERANK_CARDS, ChatEndpoint, MaxSim, RerankEndpoint, open_cross_encoder
+from qianxun.models import RERANK_CARDS, ChatEndpoint, MaxSim, RerankEndpoint, find_local, open_cross_encoder
 from qianxun.models.reach import Reach
 from qianxun.pipelines.configuring import MODEL_KEYS, flat
 from qianxun.pipelines.model_registry import CHATTING, DEFAULT, Registry, is_ref
@@ -58,6 +58,17 @@ class Shelf:
             return self._kept(("card", name), lambda: open_cross_encoder(name, folders=self._folders))
         known = "、".join([MAXSIM, *self._brought, *filter(None, [told.model]), *(card.name for card in RERANK_CARDS)])
         raise NotFound(f"没有名为“{name}”的重排模型", hint=f"可用：{known}")
+
+    def knows_rerank(self, name: str) -> bool:
+        """Whether a name means one of these, be its files here or not."""
+        return name in self.rerankers() or any(name in (card.name, *card.aliases) for card in RERANK_CARDS)
+
+    def rerankers(self) -> tuple[str, ...]:
+        """The names of what is at hand for every tenant: brought, of the settings, or a card's with files here."""
+        brought = (name for name, model in self._brought.items() if hasattr(model, "score"))
+        named = (self._settings.rerank.model,) if self._settings.rerank.base_url else ()
+        here = (card.name for card in RERANK_CARDS if find_local(card, self._folders) is not None)
+        return tuple(dict.fromkeys((MAXSIM, *brought, *named, *here)))
 
     def chat(self, name: str, kind: ChatKind = "chat") -> ChatModel:
         """The settings know one endpoint for every kind."""

@@ -217,7 +217,7 @@ async def _settle(asked: Asking, url: str) -> Known:
         "path.id": models,
         "body.knowledge_id": [str(base), "医保"],
         "path.model": ["医保", MODEL],
-        "body.model": ["医保", str(base), MODEL],
+        "body.model": ["医保", str(base), MODEL, f"user-model:{models[0]}"],
         "path.vector_store_id": [str(base), "医保"],
         "path.log_id": [log["id"] for log in logs],
     }

@@ -93,7 +93,7 @@ def test_a_read_key_searches_and_looks_and_does_nothing_else(tmp_path: Path) -> 
         api = (await served.http.get("/openapi.json")).json()["paths"]
         _, key = issue(served.engine, scope="read")
         allowed: tuple[str, ...] = ("/v1/retrieval/", "/v1/recall/", "/v1/explain/", "/v1/query/", "/retrieval")
-        allowed += ("/v1/chat/completions", "/v1/embeddings", "/v1/vector_stores/")
+        allowed += ("/v1/chat/completions", "/v1/embeddings", "/v1/vector_stores/", "/v1/rerank")
         for method, path in addresses(api):
             answer = await served.http.request(method, path, headers=bearer(key), json={})
             may = method == "GET" or path.startswith(allowed)

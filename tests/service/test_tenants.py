@@ -34,7 +34,7 @@ TENANTS = ("jia", "yi", "bing")
 BASES = "/v1/knowledge-bases"
 OPEN = {"/healthz", "/readyz"}  # for whoever asks
 READING = re.compile(  # with POST
-    r"/v1/((retrieval|recall|query|explain|vector_stores)/|chat/completions$|embeddings$)|/retrieval$"
+    r"/v1/((retrieval|recall|query|explain|vector_stores)/|chat/completions$|embeddings$|rerank$)|/retrieval$"
 )
 
 # What a parameter or a field of a body names. "" names nothing that belongs to anybody.
@@ -50,6 +50,8 @@ KINDS: Mapping[str, str] = {
     **dict.fromkeys(("model", "vector_store_id"), "store"),
     "user_id": "user",
 }
+# … of one route.
+KINDS_AT: Mapping[tuple[str, str], str] = {("/v1/rerank", "model"): "model"}
 PLAIN = {
     "after", "before", "limit", "zero", "slow_ms", "wait", "model_type", "query", "retrieval_mode", "retrieval_config",
     "top_k", "filters", "name", "kind", "config", "content_type", "project_id", "tags", "metadata", "content", "format",
@@ -57,7 +59,7 @@ PLAIN = {
     "answer", "api_key", "model_dim", "max_tokens", "temperature", "top_p", "timeout", "status", "is_default", "mode",
     "stream", "history", "multimodal_content", "messages", "stream_options", "n", "response_format", "tool_choice",
     "input", "encoding_format", "dimensions", "input_type", "max_num_results", "ranking_options", "rewrite_query",
-    "retrieval_setting", "metadata_condition",
+    "retrieval_setting", "metadata_condition", "documents", "top_n", "return_documents",
 }  # fmt: skip
 # Ids that are named in free text inside a field.
 WITHIN: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -184,8 +186,8 @@ def ids(operation: Operation) -> dict[str, str]:
             assert name in KINDS, f"{operation}: say in KINDS or PLAIN what its parameter {name} is"
             found[f"{place}:{name}"] = KINDS[name]
     for name in operation.fields:
-        if name in KINDS:
-            found[f"body:{name}"] = KINDS[name]
+        if kind := _kind(operation, name):
+            found[f"body:{name}"] = kind
             continue
         outermost, *inner = name.split(".")
         assert outermost in PLAIN, f"{operation}: say in KINDS or PLAIN what its field {name} is"
@@ -194,6 +196,10 @@ def ids(operation: Operation) -> dict[str, str]:
         elif outermost not in WITHIN and inner:
             assert not name.endswith(("_id", "_ids")), f"{operation}: say in KINDS what its field {name} is"
     return found
+
+
+def _kind(operation: Operation, field: str) -> str:
+    return KINDS_AT.get((operation.path, field), KINDS.get(field, ""))
 
 
 @dataclass(frozen=True)
@@ -211,8 +217,9 @@ def request(
     path = {name: own[KINDS[name]] for name in operation.in_path if name in KINDS}
     path |= {"model_type": "rerank"} | ({"user_id": "7"} if "user_id" in operation.in_path else {})
     body = operation.body() if operation.has_body else None
-    for name in set(body or ()) & set(KINDS):
-        _put(body, name, own[KINDS[name]])
+    for name in body or ():
+        if kind := _kind(operation, name):
+            _put(body, name, own[kind])
     for name in set(body or ()) & {"name", "event_id"}:
         body[name] = f"name-{number}"
     query = {}
@@ -413,7 +420,9 @@ def test_a_read_key_reads_and_does_nothing_else(tmp_path: Path) -> None:
             if operation.method == "GET" or (operation.method == "POST" and READING.match(operation.path)):
                 asked = request(operation, {}, jia.things, {}, 0)
                 answer = await made.asked.http.request(asked.method, asked.url, json=asked.body, headers=headers)
-                assert answer.status_code == 200, (str(operation), answer.text)
+                # The service of the tenant's model has no such address: a rerank comes as far as that.
+                wanted = 503 if operation.path == "/v1/rerank" else 200
+                assert answer.status_code == wanted, (str(operation), answer.text)
             else:
                 answer = await knock(made, operation, headers)
                 assert (answer.status_code, word_of(answer)) == (403, "forbidden"), str(operation)

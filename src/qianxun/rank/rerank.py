@@ -29,16 +29,18 @@ def reranked(fused: Sequence[Found], scores: Sequence[float], share: float) -> l
     """
     if not 0.0 < share <= 1.0:
         raise BadInput(f"share 须在 (0, 1] 之内，而不是 {share}", hint="请改正重排模型的设置")
-    _check(scores, len(fused))
+    checked_scores(scores, len(fused))
     combined = [_combined(each, float(score), share) for each, score in zip(fused, scores, strict=True)]
     return sorted(combined, key=_best_first)
 
 
-def _check(scores: Sequence[float], count: int) -> None:
+def checked_scores(scores: Sequence[float], count: int) -> list[float]:
+    """What a model said of so many passages. Raises BadModelReply where it cannot be."""
     if len(scores) != count:
         raise BadModelReply(f"重排应给出 {count} 个分数，实际给出 {len(scores)} 个", hint="请检查重排模型")
     if not all(0.0 <= score <= 1.0 for score in scores):
         raise BadModelReply("重排的分数含有非数，或不在 0 到 1 之间", hint="请检查重排模型")
+    return list(scores)
 
 
 def _combined(found: Found, score: float, share: float) -> Found:
@@ -93,7 +95,7 @@ class RerankCache:
         missing = {chunk.key: chunk.text for chunk in chunks if chunk.key not in known}
         if missing:
             said = model.score(query, list(missing.values()), stop)
-            _check(said, len(missing))
+            checked_scores(said, len(missing))
             self.put(model.name, query, list(missing), said)
             known.update(zip(missing, said, strict=True))
         return [known[key] for key in keys]

@@ -32,6 +32,7 @@ from qianxun.service import (
     pages,
     query,
     recall,
+    rerank,
     retrieval,
     vector_stores,
 )
@@ -65,8 +66,8 @@ KEYS: Final = {
 
 # They are looked through in this order for every request: what is asked most stands first.
 PARTS: Final = (
-    retrieval, recall, query, dify, vector_stores, openai_chat, openai_embeddings, health, bases, documents, explain,
-    events, logs, models, openai_models, mcp, pages,
+    retrieval, recall, query, dify, rerank, vector_stores, openai_chat, openai_embeddings, health, bases, documents,
+    explain, events, logs, models, openai_models, mcp, pages,
 )  # fmt: skip
 
 

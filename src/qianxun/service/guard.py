@@ -32,7 +32,7 @@ OPEN: Final = frozenset({"/healthz", "/readyz"})  # for whoever asks
 # What a read key may ask for with POST; with GET it may ask for everything.
 READING: Final = (
     "/v1/retrieval/", "/v1/recall/", "/v1/query/", "/v1/explain/",
-    "/retrieval", "/v1/chat/completions", "/v1/embeddings", "/v1/vector_stores/",
+    "/retrieval", "/v1/rerank", "/v1/chat/completions", "/v1/embeddings", "/v1/vector_stores/",
     "/mcp",
 )  # fmt: skip
 UPLOADED: Final = re.compile(r"/v1/knowledge-bases/[^/]+/documents(/.*)?", re.DOTALL)
