@@ -30,7 +30,7 @@ class Doors:
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """On the service's loop, from this thread."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(120)
 
     def key(self, tenant: str = "local", scope: Any = "read") -> str:
         if (tenant, scope) not in self.keys:
@@ -87,7 +87,7 @@ def doors(folder: Path, told: Mapping[str, Any] | None = None, *models: Embeddin
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        assert opened.wait(60), "the service did not open"
+        assert opened.wait(120), "the service did not open"
         assert ready, "the service failed"
         yield ready[0]
     finally:
