@@ -167,6 +167,13 @@ def test_a_mode_and_what_may_be_used_are_extra_fields(at: Asking) -> None:
         assert answer.model_extra["sources"] == []
 
 
+def test_an_annotation_leads_to_where_the_document_says_that_it_is_from(at: Asking) -> None:
+    about = {"url": "javascript:alert(1)", "source_url": "https://example.com/手册"}
+    at.doors.base("网页", Document("网页", MANUAL, metadata=about))
+    (told, *_) = at.ask(model="网页").choices[0].message.annotations or ()
+    assert (told.url_citation.title, told.url_citation.url) == ("网页", "https://example.com/手册")
+
+
 # ── as it comes ──────────────────────────────────────────────────────────────────────────────────
 
 

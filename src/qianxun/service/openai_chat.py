@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
-from urllib.parse import quote
 
 from fastapi import APIRouter, Body, Request, Response
 
-from qianxun.answer_types import Answer, AnswerEvent, Done, Failed, SourcesFound, Token
+from qianxun.answer_types import Answer, AnswerEvent, Done, Failed, Source, SourcesFound, Token
+from qianxun.mcp.ids import own_url, service_address
 from qianxun.service.answer_notes import AnswerNotes
 from qianxun.service.answer_shapes import written_sources
 from qianxun.service.answers import as_json, failed, problem, problems, speaks_english
@@ -139,14 +139,16 @@ class Writing:
             for number in citation.numbers:
                 end, source = start + len(f"[{number}]"), sources[number]
                 if not source.chunk_id.startswith("q_"):
-                    title, url = source.doc_name or source.doc_id, self._address(source.doc_id)
+                    title, url = source.doc_name or source.doc_id, self._address(source)
                     place = {"start_index": start, "end_index": end, "title": title, "url": url}
                     found.append({"type": "url_citation", "url_citation": place})
                 start = end
         return found
 
-    def _address(self, doc_id: str) -> str:
-        return f"{self.request.base_url}v1/knowledge-bases/{self.base.id}/documents/{quote(doc_id, safe='')}"
+    def _address(self, source: Source) -> str:
+        """Where the document says that it is from, else where this service tells of it."""
+        told = own_url(source.metadata.get("document", {}))
+        return told or service_address(str(self.request.base_url))(self.base.id, source.doc_id)
 
     def _chunk(self, told: Mapping[str, Any]) -> bytes:
         usage = {"usage": None} if self.asked.stream_options.include_usage else {}

@@ -150,7 +150,7 @@ class UrlCitation(BaseModel):
     start_index: int
     end_index: int
     title: str = Field(examples=["医保手册.pdf"])
-    url: str = Field(description="这个服务里文档的地址，要密钥")
+    url: str = Field(description="文档元数据里的 url 或 source_url；没有则是这个服务里文档的地址，要密钥")
 
 
 class Annotation(BaseModel):
