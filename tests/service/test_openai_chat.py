@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,6 +24,7 @@ from tests.models.chat_service import Answers, ChatService, Reply, Request, chat
 from tests.service.openai_doors import Doors, doors
 from tests.service.questions import ANSWER, MANUAL, QUESTION, writing
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "connecting.md"
 ASKED = [{"role": "user", "content": QUESTION}]
 
 
@@ -275,6 +277,20 @@ def test_a_model_that_fails_before_a_word_leaves_the_sources_own_sentences(at: A
     assert [each["part"] for each in answer.model_extra["degraded"]] == ["model"]
     with pytest.raises(openai.APIError):
         at.stream()
+
+
+def test_the_program_on_the_page_runs(at: Asking, capsys: pytest.CaptureFixture[str]) -> None:
+    (section,) = re.findall(r"^## OpenAI 兼容接口\n(.*?)(?=^## )", PAGE.read_text("utf-8"), re.S | re.M)
+    (program,) = re.findall(r"```python\n(.*?)```", section, re.S)
+    program = program.replace("http://127.0.0.1:8000", at.doors.served.url).replace("qx_…", at.doors.key())
+    told: dict[str, Any] = {}
+    exec(compile(program, PAGE.name, "exec"), told)
+    told["client"].close()
+    said = capsys.readouterr().out
+    assert said.count("报销比例为85%。[1]") == 2
+    assert "医保手册.md 职工住院费用" in said
+    assert len(told["vectors"].data) == 2
+    assert [each.file_id for each in told["page"]] == ["手册"]
 
 
 # ── refused ──────────────────────────────────────────────────────────────────────────────────────
