@@ -149,8 +149,8 @@ def test_a_call_under_way_ends_with_the_block(tmp_path: Path) -> None:
     with open_blocking(tmp_path, background=False) as rag:
         thread = threading.Thread(target=wait, args=(rag,))
         thread.start()
-        assert begun.wait(10)
-    thread.join(10)
+        assert begun.wait(60)
+    thread.join(60)
     assert [type(each) for each in told] == [BadInput]
 
 
@@ -172,7 +172,7 @@ def test_calls_while_the_engine_closes_end_one_way_or_the_other(tmp_path: Path) 
         while len(told) < 20:
             threading.Event().wait(0.001)
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert not any(thread.is_alive() for thread in threads)  # nobody waits for ever
     assert sum(isinstance(each, BadInput) for each in told) == 4
 
@@ -228,4 +228,4 @@ def test_whoever_stops_reading_closes_the_stream(tmp_path: Path) -> None:
         items = rag.iterate(endless())
         assert next(items) == 1
         items.close()
-        assert stopped.wait(10)
+        assert stopped.wait(60)

@@ -372,13 +372,22 @@ def test_the_indexer_serves_all_tenants_and_one_that_hangs_delays_nobody(tmp_pat
                     assert (await engine.of(tenant).document(held[tenant], "d")).status == "indexed"
             finally:
                 gated.gate.set()
-            await _until_waiting(engine, 0)
+            await _until(lambda: len(heard) == len(held))  # a moment after nothing waits any more
+            assert await engine.queue_depth() == 0
         assert {(each.knowledge_base, each.documents, each.failed) for each in heard} == {
             (kb, 1, 0) for kb in held.values()
         }
         assert all(each.seconds > 0.0 for each in heard)
 
     asyncio.run(story())
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    for _ in range(6_000):
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came to that")
 
 
 async def _until_waiting(engine: Engine, count: int) -> None:

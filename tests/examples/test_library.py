@@ -92,7 +92,7 @@ def test_a_long_import_keeps_no_writer_of_the_records_waiting(postgres_url: str,
                 connection.execute(text("SELECT 1"))
                 timeout = connection.execute(text("SHOW statement_timeout")).scalar()
                 assert timeout == "0"  # an index over many examples takes longer than a statement of the records may
-                await asyncio.wait_for(engine.create_knowledge_base("手册", model="none"), 20)
+                await asyncio.wait_for(engine.create_knowledge_base("手册", model="none"), 120)
 
     asyncio.run(work())
 

@@ -1,4 +1,4 @@
-"""At 20,000 examples: the index is used, and finds nearly all of what comparing everything would find.
+"""At 10,000 examples: the index is used, and finds nearly all of what comparing everything would find.
 
 Short vectors keep it quick; `python -m benchmarks.examples` measures the same with real ones.
 """
@@ -21,7 +21,7 @@ from qianxun.testing.postgres import create_database, drop_database
 from qianxun.types import Vectors
 from tests.examples.libraries import clustered, opened
 
-ROWS = 20_000
+ROWS = 10_000
 DIMENSION = 48
 RARE = ExampleFilter(tags=("少见",))
 TABLE = "gd2502_qa_examples"
