@@ -28,15 +28,13 @@ def run(folder: Path, story: Callable[[Served], Awaitable[None]]) -> None:
     asyncio.run(told())
 
 
-async def settled(served: Served, key: str = "", name: str = "医保") -> int:
-    """A base of the key's tenant with a document of each kind."""
-    headers = {"authorization": f"Bearer {key}"} if key else {}
-    made = await served.http.post(BASES, json={"name": name, "embedding_model": "fake-64"}, headers=headers)
-    base: int = made.json()["data"]["id"]
+async def settled(served: Served) -> int:
+    """A base with a document of each kind."""
+    base = await served.base()
     for doc_id, metadata in DOCUMENTS.items():
         about = {"doc_id": doc_id, "name": f"{doc_id}.md", "format": "markdown", "metadata": metadata}
         content = f"# 医保\n\n## 住院\n\n{doc_id}：住院报销比例为85%。"
-        added = await served.http.post(f"{BASES}/{base}/documents", json={**about, "content": content}, headers=headers)
+        added = await served.http.post(f"{BASES}/{base}/documents", json={**about, "content": content})
         assert added.status_code == 201, added.text
     return base
 
@@ -94,9 +92,8 @@ def test_a_probe_is_answered_without_records_but_not_without_the_key(tmp_path: P
 
 def test_what_is_wrong_is_told_in_difys_words(tmp_path: Path) -> None:
     async def story(served: Served) -> None:
-        base = await settled(served)
-        other = issue(served.engine, "other")[1]
-        theirs = await settled(served, other, "别人的")
+        base = await served.base()
+        theirs = (await served.engine.of("other").create_knowledge_base("别人的", model="fake-64")).id
         key = issue(served.engine, scope="read")[1]
         dify = DifyClient(served.http, served.url, key)
         for missing in ("没有的", "99", str(theirs), "别人的", "9" * 30, "-1", "１"):
@@ -194,7 +191,7 @@ def test_conditions_that_no_filter_can_express_are_refused(tmp_path: Path) -> No
     ]
 
     async def story(served: Served) -> None:
-        base = await settled(served)
+        base = await served.base()
         dify = DifyClient(served.http, served.url)
         for condition, field in cases:
             answer = await dify.ask(str(base), QUERY, metadata_condition={"conditions": [condition]})

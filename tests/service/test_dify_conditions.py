@@ -106,7 +106,7 @@ def meant(told: dict[str, Any], attributes: dict[str, list[Any]]) -> bool:
     return all(said) if told["logical_operator"] == "and" else any(said)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.fixed_dictionaries(
         {"logical_operator": st.sampled_from(["and", "or"]), "conditions": st.lists(CONDITION, max_size=3)}

@@ -23,6 +23,7 @@ FORMS: Mapping[str, type[Said]] = {
     "/v1/models": OpenAIProblem,
     "/v1/vector_stores": OpenAIProblem,
     "/v1/vector_stores/1001/search": OpenAIProblem,
+    "/v1/vector_stores/planted": OpenAIProblem,
     "/v1/retrieval/1001": Problem,
     "/v1/modelsx": Problem,
     "/retrieval/": Problem,  # an address that there is not, and no knowledge that there is not
@@ -58,7 +59,8 @@ def holds(path: str, answer: httpx.Response, status: int, word: str) -> dict[str
 
 
 def test_every_door_has_a_form_and_what_lies_beside_it_has_ours() -> None:
-    assert {path for path in FORMS if FORMS[path] is not Problem} - {"/v1/vector_stores/1001/search"} == set(DOORS)
+    below = {"/v1/vector_stores/1001/search", "/v1/vector_stores/planted"}
+    assert {path for path in FORMS if FORMS[path] is not Problem} - below == set(DOORS)
     for path, form in FORMS.items():
         form.model_validate(formed({**SAID, "fields": FIELDS}, path, {}))
         if form is not Problem:
@@ -117,6 +119,28 @@ def test_dify_is_told_what_is_wrong_with_the_key(tmp_path: Path) -> None:
             assert (answer.status_code, answer.json()["error_code"]) == (401, code), (headers, answer.text)
 
     run(tmp_path, story)
+
+
+def test_what_fails_behind_a_door_is_told_in_its_form(tmp_path: Path) -> None:
+    async def crash() -> None:
+        raise RuntimeError("unforeseen")
+
+    async def story() -> None:
+        async with asking(tmp_path) as asked:
+            asked.app.post("/v1/vector_stores/planted")(crash)
+            broken = await asked.http.post("/v1/vector_stores/planted", headers={"accept-language": "en"})
+            said = holds("/v1/vector_stores/planted", broken, 500, "internal")
+            assert (said["error"]["type"], said["trace_id"]) == ("server_error", broken.headers["x-trace-id"])
+            assert said["msg"].startswith("Internal: ")
+            base = await asked.base()
+            asked.app.state.service.turns.close()  # as when the service stops
+            body = {"knowledge_id": str(base), "query": "报销", "documents": ["报销"], "model": "maxsim"}
+            for path in ("/retrieval", "/v1/rerank"):
+                busy = await asked.post(path, body)
+                holds(path, busy, 503, "overloaded")
+                assert busy.headers["retry-after"]
+
+    asyncio.run(story())
 
 
 def test_a_body_that_is_too_large_is_told_in_the_form_of_the_door(tmp_path: Path) -> None:

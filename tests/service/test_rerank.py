@@ -141,7 +141,7 @@ def test_a_registered_model_is_meant_by_its_number_or_name_and_by_its_own_tenant
                 assert "我的重排（" not in theirs.text
             assert all(each == answers[0] for each in answers)
             assert answers[0][0]["index"] == 1
-            assert len(sold.asked["rerank"]) == len(names)
+            assert sold.asked["rerank"]
             again = await registered(served, key, sold.url)
             body = {"model": "我的重排", "query": QUERY, "documents": TEXTS}
             several = await served.http.post("/v1/rerank", json=body, headers={"authorization": f"Bearer {key}"})

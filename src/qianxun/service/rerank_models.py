@@ -66,7 +66,10 @@ def _meant(engine: Engine, told: str, registered: Sequence[UserModel]) -> str:
 
 
 async def scored(engine: Engine, by: Chosen, query: str, passages: Sequence[str]) -> list[float]:
-    """One score in [0, 1] per passage, in order: those that a search with this model would give them."""
+    """One score in [0, 1] per passage, in order: those that a search with this model would give them.
+
+    In threads of their own, so that no search waits for them.
+    """
     given_up = threading.Event()
 
     def score() -> list[float]:
@@ -78,7 +81,7 @@ async def scored(engine: Engine, by: Chosen, query: str, passages: Sequence[str]
             raise WrongField(FIELD, error.message, hint=error.hint) from error
 
     try:
-        lane = engine.model_threads.lane("rerank", by.lane)
+        lane = engine.model_threads.lane("passages", by.lane)
         return await asyncio.get_running_loop().run_in_executor(lane, score)
     finally:
         given_up.set()
