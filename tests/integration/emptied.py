@@ -13,7 +13,7 @@ from qianxun.testing.postgres import with_driver
 OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
 PAUSE = 0.005  # seconds; pg_terminate_backend would wait for one after another, and look ten times a second
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def empty(url: str) -> None:

@@ -290,7 +290,7 @@ def test_the_indexer_in_the_background_retries_by_itself(tmp_path: Path, monkeyp
             while not await found(engine, kb, "报销"):  # noqa: ASYNC110  # nobody tells when the background is done
                 await asyncio.sleep(0.02)
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    asyncio.run(asyncio.wait_for(story(), 180))
 
 
 @pytest.mark.parametrize(

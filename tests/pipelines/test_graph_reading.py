@@ -150,7 +150,7 @@ def test_after_kill_9_only_what_is_missing_is_asked_for(tmp_path: Path) -> None:
         asyncio.run(filled(service))
         child = subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path), service.url])
         try:
-            service.wait(lambda told: len(told.requests) == answered + AT_ONCE, seconds=60)
+            service.wait(lambda told: len(told.requests) == answered + AT_ONCE, seconds=180)
         finally:
             child.send_signal(signal.SIGKILL)
             child.wait()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from qianxun.engine import Engine
 from qianxun.errors import BadFilter, BadQuery, ModelUnavailable, NotFound, RecallFailed
-from qianxun.pipelines import joining
+from qianxun.pipelines import joining, recall
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.options import Mode
 from qianxun.types import And, Eq, Filter, In, Not, Or, Range, Recall, Vector
@@ -151,6 +151,30 @@ def test_a_version_replaced_between_the_index_and_the_records_is_looked_for_agai
             await engine.add_documents(kb, [doc("d", "新版的报销比例")])
             gate.set()
             assert await searching == {"d": "新版的报销比例"}
+
+    asyncio.run(story())
+
+
+def test_what_the_index_lets_go_of_while_a_search_wonders_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A delete is of record at once, and reaches the index in the moment in which a search that found the document
+    there asks whether anything still waits for it."""
+
+    async def story() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            await engine.add_documents(kb, [doc("旧", "旧版的报销比例"), doc("新", "新版的报销比例")])
+            loop, honest = asyncio.get_running_loop(), recall.strangers
+
+            def drained(*given: Any) -> Any:
+                asyncio.run_coroutine_threadsafe(engine.drain(kb), loop).result(60)
+                return honest(*given)
+
+            monkeypatch.setattr(recall, "strangers", drained)
+            await (await engine.events(kb)).handle_document_deleted({"document_id": "旧"})
+            answer = await engine.retrieve(kb, "报销比例")
+            assert [each.chunk.doc_id for each in answer.found] == ["新"]
+            assert answer.degraded == ()
 
     asyncio.run(story())
 

@@ -170,13 +170,13 @@ def test_searches_under_writes_and_a_rebuild_see_one_state_each(tmp_path: Path) 
         told = Settings(data=str(tmp_path), search=Search(arm_seconds=120.0))  # busy machines are not what is tried
         async with Engine.open(settings=told, models={"fake-64": HashEmbedding()}) as engine:
             kb = (await engine.create_knowledge_base("医保", model="fake-64")).id
-            await engine.add_documents(kb, [_version(number, 0) for number in range(20)])
+            await engine.add_documents(kb, [_version(number, 0) for number in range(12)])
             gone: set[str] = set()
             stopped = asyncio.Event()
 
             async def write() -> None:
                 for turn in range(1, 6):
-                    await engine.add_documents(kb, [_version(number, turn) for number in range(turn, 20, 3)])
+                    await engine.add_documents(kb, [_version(number, turn) for number in range(turn, 12, 3)])
                     await engine.delete_document(kb, f"d{turn}")
                     gone.add(f"d{turn}")
                 stopped.set()

@@ -184,11 +184,12 @@ async def trace(
             break
         depth *= 4
         arms = tuple(heard.rankings)  # who failed or was late would be so again
+    unknown = await asyncio.to_thread(strangers, base, pool) if pool.dropped else []
+    # Asked last: where nothing waited for the index a moment ago, and it has not moved since, it has nothing left to
+    # take. The other way round, what it took between the two questions was told as damage.
     has_moved = serving is not base.serving or generation.index != await serving.index.watermark()
     found = newest_only(judged)
-    degraded = [*asked.degraded, *told, *order.degraded]
-    if pool.dropped and not has_moved:
-        degraded += await asyncio.to_thread(strangers, base, pool)
+    degraded = [*asked.degraded, *told, *order.degraded, *([] if has_moved else unknown)]
     return Traced(
         options=options,
         asked=asked,
