@@ -8,10 +8,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 
 from qianxun.cli import main
 
@@ -30,6 +32,9 @@ class Outcome:
 
 Run = Callable[..., Outcome]
 
+# A process builds its commands once, and runs one of them. To build them takes longer than most commands do.
+built_once = cache(typer.main.get_command)
+
 
 @pytest.fixture(autouse=True)
 def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -38,6 +43,7 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     monkeypatch.setenv("QIANXUN_VECTORIZATION_MODEL", "none")
     monkeypatch.setenv("QIANXUN_VECTORIZATION_MODEL_HOME", str(tmp_path / "models"))
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(typer.main, "get_command", built_once)
     monkeypatch.chdir(tmp_path)
     root, own = logging.getLogger(), logging.getLogger("qianxun")
     kept = root.handlers[:], root.level, own.level

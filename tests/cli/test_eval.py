@@ -244,10 +244,10 @@ def test_the_missing_library_is_named_before_anything_is_built(
 
 @pytest.fixture(scope="module")
 def finance(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first 240 documents of a public set, with the queries that they answer."""
+    """The first 120 documents of a public set, with the queries that they answer."""
     whole, folder = DATA / "beir" / "rageval_zh_fin", tmp_path_factory.mktemp("eval") / "finance"
     folder.mkdir()
-    kept = load(whole).documents[:240]
+    kept = load(whole).documents[:120]
     names = {document.id for document in kept}
     _lines(folder / "corpus.jsonl", [{"_id": document.id, "text": document.content} for document in kept])
     shutil.copy(whole / "queries.jsonl", folder)
@@ -310,5 +310,5 @@ def test_a_calibration_brings_scores_nearer_to_the_truth(run: Run, finance: Path
     assert found["candidates"] >= 1000
     assert found["ece"]["after"] < found["ece"]["before"]
     assert found["held_out_ece"]["after"] < found["held_out_ece"]["before"]
-    shown = run("--data", indexed, "eval", finance, "--calibrate", "--limit", "100").out
+    shown = run("--data", indexed, "eval", finance, "--calibrate", "--limit", "30").out
     assert "calibration_midpoint" in shown

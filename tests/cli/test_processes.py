@@ -10,7 +10,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Run
+from tests.cli.test_examples import name_model
+from tests.models.embedding_service import Exchange, Service, serving, well
 
 OWNER = """
 import sys, time
@@ -20,7 +24,7 @@ with owned(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """
-FILES = 1500  # enough that a quick machine is still at work when the signal comes
+FILES = 100
 QIANXUN = (sys.executable, "-c", "import sys; from qianxun.cli import main; sys.exit(main())")
 
 
@@ -45,19 +49,22 @@ def test_a_folder_in_use_names_its_owner_and_doctor_still_works(handbook: Run, t
     assert handbook("search", "发票", "--kb", "手册").code == 0
 
 
-def test_after_ctrl_c_the_same_command_goes_on(run: Run, tmp_path: Path) -> None:
+def test_after_ctrl_c_the_same_command_goes_on(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = tmp_path / "很多"
     files.mkdir()
     for number in range(FILES):
-        (files / f"{number:04}.txt").write_text(f"第 {number} 号文件。" + "琥珀、青铜与瓷器。" * 300, "utf-8")
-    assert run("kb", "create", "库").code == 0
-    stopped = _interrupted_add(tmp_path)
-    assert stopped.returncode == 130, stopped.stderr
-    assert "继续" in stopped.stderr
-    assert "add 很多 --kb 库" in stopped.stderr
-    assert "Traceback" not in stopped.stderr
-    assert run("verify", "--json").json["clean"] is True
-    told = run("add", "很多", "--kb", "库", "--json")
+        (files / f"{number:04}.txt").write_text(f"第 {number} 号文件。" + "琥珀、青铜与瓷器。" * 100, "utf-8")
+    with serving(well, _hangs) as service:
+        name_model(monkeypatch, service.url)
+        assert run("kb", "create", "库").code == 0
+        stopped = _interrupted_add(tmp_path, service)
+        assert stopped.returncode == 130, stopped.stderr
+        assert "继续" in stopped.stderr
+        assert "add 很多 --kb 库" in stopped.stderr
+        assert "Traceback" not in stopped.stderr
+        assert run("verify", "--json").json["clean"] is True
+        service.answers[:] = [well]
+        told = run("add", "很多", "--kb", "库", "--json")
     assert told.code == 0
     assert told.json["added"] + told.json["unchanged"] == FILES
     assert told.json["added"] > 0
@@ -66,8 +73,12 @@ def test_after_ctrl_c_the_same_command_goes_on(run: Run, tmp_path: Path) -> None
     assert verdict["knowledge_bases"][0]["documents"] == FILES
 
 
-def _interrupted_add(folder: Path) -> subprocess.CompletedProcess[str]:
-    """A real `add`, sent what a terminal sends on Ctrl-C once its work is under way."""
+def _hangs(exchange: Exchange) -> None:
+    exchange.service.released.wait(300)
+
+
+def _interrupted_add(folder: Path, service: Service) -> subprocess.CompletedProcess[str]:
+    """A real `add`, sent what a terminal sends on Ctrl-C once its work is under way: it waits for the second batch."""
     process = subprocess.Popen(
         [*QIANXUN, "add", "很多", "--kb", "库"],
         cwd=folder,
@@ -76,21 +87,12 @@ def _interrupted_add(folder: Path) -> subprocess.CompletedProcess[str]:
         text=True,
         start_new_session=True,
     )
-    owner = folder / "qianxun-data" / "lock"
-    deadline = time.monotonic() + 60
-    while _owner(owner) != process.pid and time.monotonic() < deadline:
+    while len(service.asked) < 2:
+        assert process.poll() is None, process.communicate()
         time.sleep(0.02)
-    time.sleep(0.2)
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
-def _owner(lock: Path) -> int | None:
-    try:
-        return int(json.loads(lock.read_text("utf-8"))["pid"])
-    except (ValueError, OSError):
-        return None
 
 
 def test_json_of_a_real_process_is_one_document_and_nothing_else(run: Run, tmp_path: Path) -> None:

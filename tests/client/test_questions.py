@@ -28,7 +28,7 @@ from tests.service.watched import TRACE
 def told(folder: Path, story: Callable[[Asking, Client], Awaitable[None]], answers: Answers | None = None) -> None:
     async def run() -> None:
         async with asking(folder, answers or writing(ANSWER)) as at, Client(at.served.url) as client:
-            await asyncio.wait_for(story(at, client), 60)
+            await asyncio.wait_for(story(at, client), 300)
 
     asyncio.run(run())
 

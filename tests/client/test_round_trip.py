@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import product
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,12 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 )
 
 
+def half(*each: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Every other combination: each value meets half of the others."""
+    places = product(*(range(len(values)) for values in each))
+    return [tuple(map(getitem, each, chosen)) for chosen in places if sum(chosen) % 2 == 0]
+
+
 class LongFirst:
     """A reranker that is easily told from having none."""
 
@@ -138,13 +145,13 @@ def said(explained: Explained) -> Explained:
 def test_a_search_is_the_same_through_the_service(tmp_path: Path, mode: Any) -> None:
     async def work() -> None:
         async with both(tmp_path) as here:
-            found = 0
-            for query, options in product(QUERIES, OPTIONS):
+            found, asked = 0, half(QUERIES, OPTIONS)
+            for query, options in asked:
                 by_client = await here.client.retrieve(here.base.id, query, mode=mode, **options)
                 by_engine = await here.engine.retrieve(here.base.id, query, mode=mode, **options)
                 assert told(by_client) == told(by_engine), (query, options)
                 found += len(by_client.found)
-            assert found > len(QUERIES) * len(OPTIONS)
+            assert found > len(asked)
 
     asyncio.run(work())
 
@@ -190,7 +197,7 @@ def test_a_layered_recall_is_the_same_through_the_service(tmp_path: Path) -> Non
         async with both(tmp_path, **loose) as here:
             asked: tuple[dict[str, Any], ...] = ({}, {"top_k": 1}, {"where": FILTERS[3]}, {"where": FILTERS[1]})
             answers: list[LayeredRecall] = []
-            for query, options in product((*QUERIES, "升降书桌的单价", "有几种品名"), asked):
+            for query, options in half((*QUERIES, "升降书桌的单价", "有几种品名"), asked):
                 prose = await here.client.search_texts(here.base.id, query, **options)
                 assert climbed(prose) == climbed(await here.engine.search_texts(here.base.id, query, **options))
                 tables = await here.client.search_tables(here.base.id, query, **options)
@@ -220,7 +227,7 @@ def test_an_explanation_is_the_same_through_the_service(tmp_path: Path) -> None:
                 {"threshold": 0.99},
                 {"where": FILTERS[3], "fuzzy": False},
             )
-            for query, chunk_id, options in product(QUERIES[::3], chunk_ids[::2], asked):
+            for query, chunk_id, options in half(QUERIES[::3], chunk_ids[::2], asked):
                 by_client = await here.client.explain(here.base.id, query, chunk_id, **options)
                 by_engine = await here.engine.explain(here.base.id, query, chunk_id, **options)
                 assert said(by_client) == said(by_engine), (query, chunk_id, options)

@@ -21,6 +21,7 @@ from qianxun.models.chat import RemoteChat
 from qianxun.ports import StreamingChatModel
 from qianxun.types import Message
 from tests.models.chat_service import Answers, ChatService, Reply, Request, chat_service
+from tests.models.clock import Clock, turned_by_hand
 
 KEY = "sk-stream-0123456789"
 ASKED = [Message("system", "按资料回答"), Message("user", "住院报销多少？")]
@@ -311,15 +312,13 @@ def test_a_reply_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
 # ── time ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Pace:
-    """The clock of the client, which the service turns on by ``step`` after each piece that was heard."""
+class Pace(Clock):
+    """Turned on by the service, by ``step`` after each piece that was heard."""
 
     def __init__(self, step: float) -> None:
-        self.now, self.step = 1000.0, step
+        super().__init__()
+        self.step = step
         self.heard = threading.Semaphore(0)
-
-    def monotonic(self) -> float:
-        return self.now
 
     def pieces(self, told: Iterable[str]) -> Iterator[str]:
         for piece in told:
@@ -343,10 +342,9 @@ class Pace:
 
 @pytest.fixture
 def pace(monkeypatch: pytest.MonkeyPatch) -> Pace:
-    """Two thirds of the patience go by with each piece. What really passes does not count."""
+    """Two thirds of the patience go by with each piece."""
     clock = Pace(40.0)
-    for name in ("http", "wire", "streamed"):
-        monkeypatch.setattr(f"qianxun.models.{name}.time", clock)
+    turned_by_hand(monkeypatch, clock)
     return clock
 
 

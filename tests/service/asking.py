@@ -17,8 +17,7 @@ from qianxun.service.door_forms import DOORS
 from qianxun.settings import Settings, load
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import Document
-
-MODEL = "fake-64"
+from tests.service.served import MODEL, PATIENT
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def code_of(path: str, status: int, content: Any) -> int:
 @asynccontextmanager
 async def asking(folder: Path, told: Mapping[str, Any] | None = None) -> AsyncIterator[Asking]:
     """``told`` are settings by their dotted names."""
-    settings: Settings = load(environment={}, arguments={"data": str(folder), **(told or {})}, folder=folder)
+    settings: Settings = load(environment={}, arguments={"data": str(folder), **PATIENT, **(told or {})}, folder=folder)
     async with Engine.open(settings=settings, models={MODEL: HashEmbedding()}) as engine:
         app = create_app(engine, settings)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)

@@ -64,6 +64,7 @@ class Siege:
     seed: int
     ledger: Ledger = field(default_factory=Ledger)
     is_over: bool = False
+    judged: int = 0  # so many answers to readers are waited for
 
     async def run(self, writers: int, readers: int) -> Ledger:
         reading = [asyncio.create_task(self._reader(number)) for number in range(readers)]
@@ -88,7 +89,7 @@ class Siege:
 
     async def _reader(self, number: int) -> None:
         chance = random.Random(f"{self.seed}/reader/{number}")
-        while not self.is_over:
+        while not self.is_over or self.ledger.by_readers < self.judged:
             if not self.ledger.promises:
                 await asyncio.sleep(0.001)
                 continue

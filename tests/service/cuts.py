@@ -13,7 +13,7 @@ from tests.models.chat_service import PIECE, Reply, Request
 from tests.service.questions import ANSWER, Asking
 
 PIECES = len(ANSWER) // PIECE  # of the answer: after any of them it may break off
-LATEST_SECONDS = 30.0  # a stream that has no end by then hangs
+LATEST_SECONDS = 120.0  # a stream that has no end by then hangs
 BROKEN: tuple[Callable[[int], Reply], ...] = (
     lambda at: Reply(ANSWER, cut_after=at),  # the connection closes
     lambda at: Reply(ANSWER, is_done=False),  # the stream ends, but never says so

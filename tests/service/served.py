@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +20,14 @@ from qianxun.ports import EmbeddingModel
 from qianxun.records import keys
 from qianxun.service.app import create_app
 from qianxun.service.serving import Server, bound, url_of
+from qianxun.service.turns import WATCHED_AFTER
 from qianxun.settings import load
 from qianxun.testing.fake_embedding import HashEmbedding
 
 MODEL = "fake-64"
 BASES = "/v1/knowledge-bases"
+PATIENT = {"search.arm_seconds": 100.0, "search.rerank_seconds": 100.0, "search.rewrite_seconds": 100.0}
+"""Settings with which no part of a search is late because the machine is busy."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Served:
             await writer.drain()
             await asyncio.sleep(pause)
         try:
-            return await asyncio.wait_for(reader.read(), 30)
+            return await asyncio.wait_for(reader.read(), 120)
         finally:
             writer.close()
 
@@ -70,7 +74,7 @@ async def serving(
     folder: Path, told: Mapping[str, Any] | None = None, *models: EmbeddingModel, key: str = ""
 ) -> AsyncIterator[Served]:
     """``told`` are settings by their dotted names."""
-    settings = load(environment={}, arguments={"data": str(folder), **(told or {})}, folder=folder)
+    settings = load(environment={}, arguments={"data": str(folder), **PATIENT, **(told or {})}, folder=folder)
     held = {each.name: each for each in models or (HashEmbedding(),)}
     async with Engine.open(settings=settings, models=held) as engine:
         app = create_app(engine, settings)
@@ -90,11 +94,26 @@ async def serving(
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(6000):
-        if holds():
-            return
+    ends = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < ends, "it never came to that"
         await asyncio.sleep(0.005)
-    raise AssertionError("it never came to that")
+
+
+async def until_told(ask: Callable[[], Awaitable[object]], wanted: object) -> None:
+    """Asks again until that is the answer."""
+    ends = time.monotonic() + 120
+    while (told := await ask()) != wanted:
+        assert time.monotonic() < ends, told
+        await asyncio.sleep(0.02)
+
+
+async def later(seconds: float) -> None:
+    """So much time passes at once for whatever waits in this loop, once that has begun to wait."""
+    await asyncio.sleep(2 * WATCHED_AFTER)  # the watcher of a request among them
+    loop = asyncio.get_running_loop()
+    clock = loop.time
+    loop.time = lambda: clock() + seconds  # type: ignore[method-assign]
 
 
 def issue(engine: Engine, tenant: str = "local", scope: keys.Scope = "write") -> tuple[int, str]:

@@ -149,7 +149,7 @@ def survey(
 
 def brief(document: Mapping[str, Any]) -> dict[str, Any]:
     """The document without what is asked twice: fields of a filter that are all alike, a search to be
-    explained, what a question has in common with a search, and a chat with a question."""
+    explained, what a question or a layered recall has in common with a search, and a chat with a question."""
     made = copy.deepcopy(dict(document))
     schemas = made["components"]["schemas"]
     alike: dict[str, str] = {}
@@ -162,6 +162,8 @@ def brief(document: Mapping[str, Any]) -> dict[str, Any]:
         del schemas["Question"]["properties"][name]
     for name in ("filters", "doc_ids", "mode", "top_k"):
         del schemas["ChatRequest"]["properties"][name]
+    for layered in ("TextsAsked", "TablesAsked"):
+        del schemas[layered]["properties"]["filters"]
     return made
 
 

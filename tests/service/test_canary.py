@@ -161,7 +161,7 @@ def echoing(status: int, words: str) -> Mood:
 
 
 def new_model(sold: Vendor, kind: str, key: Any) -> dict[str, Any]:
-    about = {"config_name": kind, "base_url": sold.url, "model_name": kind, "model_type": kind, "timeout": 5}
+    about = {"config_name": kind, "base_url": sold.url, "model_name": kind, "model_type": kind, "timeout": 60}
     return {**about, "api_key": key, **({"model_dim": DIMENSION} if kind == "embedding" else {})}
 
 

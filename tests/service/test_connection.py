@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from qianxun.service import connection, guard
-from tests.service.served import BASES, Served, serving
+from tests.service.served import BASES, Served, serving, until
 
 
 def run(folder: Path, story: Callable[[Served], Awaitable[None]]) -> None:
@@ -17,7 +18,7 @@ def run(folder: Path, story: Callable[[Served], Awaitable[None]]) -> None:
         async with serving(folder) as served:
             await story(served)
 
-    asyncio.run(asyncio.wait_for(whole(), 60))
+    asyncio.run(asyncio.wait_for(whole(), 300))
 
 
 async def flood(served: Served, start: bytes, more: bytes, most: int) -> tuple[int, bytes]:
@@ -33,7 +34,7 @@ async def flood(served: Served, start: bytes, more: bytes, most: int) -> tuple[i
     except ConnectionError:
         pass
     try:
-        return sent, await asyncio.wait_for(reader.read(), 20)
+        return sent, await asyncio.wait_for(reader.read(), 120)
     except (ConnectionError, TimeoutError) as error:
         return sent, type(error).__name__.encode()
     finally:
@@ -82,13 +83,20 @@ def test_a_large_head_that_ends_and_many_requests_on_one_connection_are_answered
 def test_who_does_not_say_what_he_wants_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
-    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
-
     async def story(served: Served) -> None:
+        served.server.config.timeout_keep_alive = 1
+        monkeypatch.setattr(connection, "HEAD_SECONDS", 60.0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        await until(lambda: len(served.server.server_state.connections) == 1)  # it has a minute for its first head
+        monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
         assert await served.raw(said) == b""
-        first = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-        back = await served.raw(first, said, pause=0.05)  # on a connection that was well-behaved before
-        assert back.count(b"HTTP/1.1") == 1
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
+        (length,) = re.findall(rb"content-length: (\d+)", head)
+        assert (head[:12], len(await reader.readexactly(int(length)))) == (b"HTTP/1.1 200", int(length))
+        writer.write(said)  # on a connection that was well-behaved before
+        assert await asyncio.wait_for(reader.read(), 120) == b""
+        writer.close()
 
     run(tmp_path, story)
 

@@ -133,7 +133,7 @@ def test_who_may_not_do_it_is_told_before_the_body_is_asked_for(tmp_path: Path) 
         head += "Content-Length: 5000000\r\nExpect: 100-continue\r\n"
         for told, status in (("", 401), (keys["read"], 403), (keys["write"], 100)):
             said = f"{head}X-API-Key: {told}\r\n\r\n"
-            back = await asyncio.wait_for(_answer_to(served, said.encode()), 20)
+            back = await asyncio.wait_for(_answer_to(served, said.encode()), 120)
             assert back.startswith(f"HTTP/1.1 {status}".encode()), back
 
     run(tmp_path, story)

@@ -12,6 +12,7 @@ import pytest
 
 from qianxun.service.models import ModelTold, TrialTold
 from qianxun.service.shapes import read_model
+from tests.models.embedding_service import unheard
 from tests.service.asking import Asking, asking
 from tests.service.vendor import (
     DIMENSION,
@@ -289,7 +290,7 @@ def test_a_trial_says_what_is_wrong(tmp_path: Path) -> None:
             async with asking(tmp_path, {"outbound.allow": [sold.address]}) as at:
                 paths = {}
                 for kind in ("embedding", "rerank", "chat"):
-                    made = await registered(at, kind, base_url=sold.url, timeout=1)
+                    made = await registered(at, kind, base_url=sold.url, timeout=60)
                     paths[kind] = f"/user/api/7/{made['id']}/test"
                     told = (await at.http.post(paths[kind])).json()["data"]
                     assert (told["ok"], told["reason"]) == (True, ""), told
@@ -297,6 +298,8 @@ def test_a_trial_says_what_is_wrong(tmp_path: Path) -> None:
                     assert set(told) == set(TrialTold.model_fields)
                 for kind, mood, word in TRIALS:
                     sold.moods = dict.fromkeys(TRADES, mood)
+                    patience = {"timeout": 1 if word == "超时" else 60}
+                    await at.http.patch(paths[kind].removesuffix("/test"), json=patience)
                     response = await at.http.post(paths[kind])
                     told = response.json()["data"]
                     assert (response.status_code, told["ok"]) == (200, False), word
@@ -308,12 +311,11 @@ def test_a_trial_says_what_is_wrong(tmp_path: Path) -> None:
 
 def test_a_trial_of_a_service_that_is_not_there(tmp_path: Path) -> None:
     async def run() -> None:
-        with vendor() as sold:
-            address, url = sold.address, sold.url
-        async with asking(tmp_path, {"outbound.allow": [address]}) as at:
-            made = await registered(at, "chat", base_url=url, timeout=1)
-            told = (await at.http.post(f"/user/api/7/{made['id']}/test")).json()["data"]
-            assert told["ok"] is False
-            assert told["reason"]
+        with unheard() as url:
+            async with asking(tmp_path, {"outbound.allow": ["127.0.0.1"]}) as at:
+                made = await registered(at, "chat", base_url=url, timeout=60)
+                told = (await at.http.post(f"/user/api/7/{made['id']}/test")).json()["data"]
+                assert told["ok"] is False
+                assert told["reason"]
 
     asyncio.run(run())

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
+from qianxun.models.http import ModelService
 from tests.service.asking import Asking, asking
 from tests.service.test_models import KEY, registered
 from tests.service.vendor import (
@@ -34,7 +38,20 @@ DOCUMENTS = {
     "materials": "报销需要身份证、医保卡、发票和费用清单。",
 }
 QUERY = "住院能报销多少钱"
-PATIENCE = {"search.arm_seconds": 1.0, "search.rerank_seconds": 1.0, "search.rewrite_seconds": 1.0}
+PARTS: dict[Trade, str] = {"embeddings": "vector", "chat/completions": "rewrite", "rerank": "rerank"}
+# What is to hang may do so for a moment. Words are found in a moment, too, but not on every machine at every time:
+# whoever needs them beside vectors that hang asks again. All else has all the time that it may need.
+IMPATIENT: dict[Trade, dict[str, float]] = {
+    "embeddings": {"search.arm_seconds": 1.0},
+    "chat/completions": {"search.rewrite_seconds": 0.2},
+    "rerank": {"search.rerank_seconds": 0.2},
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails is asked again at once."""
+    monkeypatch.setattr(ModelService, "_wait", lambda *_: 0.0)
 
 
 class Customer:
@@ -72,9 +89,12 @@ class Customer:
         for number in self.models.values():
             await self.at.http.patch(f"/user/api/7/{number}", json={"config_name": "又一次"})
 
-    async def is_well_again(self) -> bool:
-        """Whether a search is whole before long: on a busy machine one may be late for a reason of its own."""
-        return any([not (await self.search())["degraded"] for _ in range(3)])
+    async def search_until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """A search that is as it should be before long: on a busy machine one may be late for a reason of its own."""
+        for _ in range(10):
+            if holds(data := await self.search()):
+                return data
+        raise AssertionError(data)
 
     async def search(self, **body: Any) -> dict[str, Any]:
         response = await self.at.post(f"/v1/retrieval/{self.base}", {"query": QUERY, **body})
@@ -133,7 +153,6 @@ def test_a_model_of_another_trade_is_the_requests_wrong_field(tmp_path: Path) ->
 
 # What all three models do at once.
 FAULTS: dict[str, Mood] = {
-    "slow": slow(20),
     "failing": failing(500),
     "revoked": refusing,
     "hangs up": gone,
@@ -147,41 +166,55 @@ FAULTS: dict[str, Mood] = {
 def test_a_search_answers_whatever_its_models_do(tmp_path: Path) -> None:
     async def run() -> None:
         with vendor(KEY) as sold:
-            async with asking(tmp_path, {"outbound.allow": [sold.address], **PATIENCE}) as at:
+            async with asking(tmp_path, {"outbound.allow": [sold.address]}) as at:
                 customer = Customer(at, sold)
                 await customer.settle()
                 for name, mood in FAULTS.items():
                     sold.moods = dict.fromkeys(TRADES, mood)
-                    data = await customer.search()
-                    told = reasons(data)
-                    assert {"vector", "rewrite", "rerank"} <= set(told), (name, told)
-                    assert all(told.values()), name
-                    assert data["chunks"][0]["doc_id"] == "inpatient", name
-                    assert data["queries"] == [QUERY], name
-                    assert data["chunks"][0]["rerank_score"] is None, name
+                    _is_plain(await customer.search(), name)
                     await customer.forgive()
-                assert await customer.is_well_again()
+                assert not (await customer.search())["degraded"]
 
     asyncio.run(run())
 
 
-PARTS: dict[Trade, str] = {"embeddings": "vector", "chat/completions": "rewrite", "rerank": "rerank"}
-
-
-def test_one_that_hangs_takes_only_its_own_part(tmp_path: Path) -> None:
+def test_a_search_answers_though_all_its_models_are_slow(tmp_path: Path) -> None:
     async def run() -> None:
-        patience = dict.fromkeys(PATIENCE, 3.0)  # the two that are well must never be late
+        impatient = {name: seconds for each in IMPATIENT.values() for name, seconds in each.items()}
         with vendor(KEY) as sold:
-            async with asking(tmp_path, {"outbound.allow": [sold.address], **patience}) as at:
+            async with asking(tmp_path, {"outbound.allow": [sold.address], **impatient}) as at:
                 customer = Customer(at, sold)
                 await customer.settle()
-                for trade, part in PARTS.items():
-                    sold.become(trade, hanging)
-                    data = await customer.search()
-                    assert part in reasons(data)
-                    assert not set(reasons(data)) & (set(PARTS.values()) - {part})
-                    assert data["chunks"][0]["doc_id"] == "inpatient"
-                    await customer.forgive()
+                sold.moods = dict.fromkeys(TRADES, slow(100))
+                _is_plain(await customer.search_until(lambda data: bool(data["chunks"])), "slow")
+                await customer.forgive()
+                await customer.search_until(lambda data: not data["degraded"])
+
+    asyncio.run(run())
+
+
+def _is_plain(data: dict[str, Any], name: str) -> None:
+    """Found by words alone, and it says so."""
+    told = reasons(data)
+    assert {"vector", "rewrite", "rerank"} <= set(told), (name, told)
+    assert all(told.values()), name
+    assert data["chunks"][0]["doc_id"] == "inpatient", name
+    assert data["queries"] == [QUERY], name
+    assert data["chunks"][0]["rerank_score"] is None, name
+
+
+@pytest.mark.parametrize("trade", TRADES)
+def test_one_that_hangs_takes_only_its_own_part(tmp_path: Path, trade: Trade) -> None:
+    async def run() -> None:
+        with vendor(KEY) as sold:
+            async with asking(tmp_path, {"outbound.allow": [sold.address], **IMPATIENT[trade]}) as at:
+                customer = Customer(at, sold)
+                await customer.settle()
+                sold.become(trade, hanging)
+                data = await customer.search_until(lambda data: bool(data["chunks"]))
+                assert PARTS[trade] in reasons(data)
+                assert not set(reasons(data)) & (set(PARTS.values()) - {PARTS[trade]})
+                assert data["chunks"][0]["doc_id"] == "inpatient"
 
     asyncio.run(run())
 
@@ -204,7 +237,7 @@ def test_every_search_answers_while_models_and_documents_change(tmp_path: Path) 
 
     async def run() -> None:
         with vendor(KEY) as sold:
-            async with asking(tmp_path, {"outbound.allow": [sold.address], **PATIENCE}) as at:
+            async with asking(tmp_path, {"outbound.allow": [sold.address]}) as at:
                 customer = Customer(at, sold)
                 await customer.settle()
                 is_over = asyncio.Event()

@@ -72,7 +72,7 @@ def run(folder: Path, allow: list[str], story: Callable[[Asking], Awaitable[None
 
 
 def model(kind: str, base_url: str) -> dict[str, Any]:
-    about = {"config_name": kind, "base_url": base_url, "model_name": kind, "model_type": kind, "timeout": 2}
+    about = {"config_name": kind, "base_url": base_url, "model_name": kind, "model_type": kind, "timeout": 60}
     return {**about, "api_key": "sk-0123456789abcdef", "model_dim": 8 if kind == "embedding" else 0}
 
 

@@ -147,15 +147,15 @@ def test_told_to_stop_it_finishes_what_it_accepted_and_takes_nothing_new(tmp_pat
             assert all(each.json()["data"]["doc_ids"] == ["a"] for each in answers)
             await served.running
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    asyncio.run(asyncio.wait_for(story(), 300))
 
 
 def test_what_does_not_end_is_cut_off_after_a_while(tmp_path: Path) -> None:
     async def story() -> float:
         model = GatedQueries()
-        opening = threading.Timer(20.0, model.gate.set)  # the thread itself cannot be cut off
+        opening = threading.Timer(100.0, model.gate.set)  # the thread itself cannot be cut off
         loop = asyncio.get_running_loop()
-        async with serving(tmp_path, {"service.close_seconds": 1, "service.request_seconds": 30}, model) as served:
+        async with serving(tmp_path, {"service.close_seconds": 1, "service.request_seconds": 100}, model) as served:
             base = await served.base()
             await served.add(base, "a", "住院费用报销比例为85%。")
             stuck = asyncio.create_task(search(served, base))
@@ -170,7 +170,7 @@ def test_what_does_not_end_is_cut_off_after_a_while(tmp_path: Path) -> None:
             opening.cancel()
         return took
 
-    assert asyncio.run(asyncio.wait_for(story(), 60)) < 15
+    assert asyncio.run(asyncio.wait_for(story(), 300)) < 60
 
 
 def _listens(served: Served) -> bool:

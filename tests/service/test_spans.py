@@ -332,9 +332,15 @@ def test_they_reach_a_collector_under_the_name_that_is_set(monkeypatch: pytest.M
 
 def test_a_service_that_is_stopped_has_sent_its_last_span_and_logged_nothing_but_lines(tmp_path: Path) -> None:
     with collecting() as collector:
-        environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
+        environment = {
+            **os.environ,
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "60",
+        }
         with running(tmp_path, environment=environment) as service:
-            told = httpx.get(f"{service.url}/healthz", headers={"traceparent": TRACEPARENT}, trust_env=False)
+            told = httpx.get(
+                f"{service.url}/healthz", headers={"traceparent": TRACEPARENT}, trust_env=False, timeout=60
+            )
             service.process.send_signal(signal.SIGTERM)
             _, logged = service.process.communicate(timeout=60)
     assert (told.status_code, service.process.returncode) == (200, 0)
@@ -349,7 +355,7 @@ def test_a_collector_that_is_away_costs_the_service_nothing_but_a_line(tmp_path:
         endpoint = f"http://127.0.0.1:{nobody.getsockname()[1]}"
         environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}
         with running(tmp_path, environment=environment) as service:
-            told = httpx.get(f"{service.url}/healthz", trust_env=False)
+            told = httpx.get(f"{service.url}/healthz", trust_env=False, timeout=60)
             service.process.send_signal(signal.SIGTERM)
             _, logged = service.process.communicate(timeout=60)
     assert (told.status_code, service.process.returncode) == (200, 0)

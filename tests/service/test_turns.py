@@ -32,7 +32,7 @@ class Caller:
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(story(), 60))
+    asyncio.run(asyncio.wait_for(story(), 300))
 
 
 def test_so_many_run_so_many_wait_and_the_next_is_refused_at_once() -> None:
@@ -45,7 +45,7 @@ def test_so_many_run_so_many_wait_and_the_next_is_refused_at_once() -> None:
                 await go.wait()
 
         accepted = [asyncio.create_task(work(name)) for name in range(4)]
-        await asyncio.sleep(0.01)
+        await until(lambda: turns.waiting == 2)
         assert (turns.running, turns.waiting, order) == (2, 2, [0, 1])
         with pytest.raises(Overloaded):
             await work(4)
@@ -110,8 +110,8 @@ def test_a_client_that_leaves_takes_its_work_along_also_from_the_queue() -> None
                 stopped.append(caller)
 
         tasks = [asyncio.create_task(work(caller)) for caller in (first, second)]
-        await asyncio.sleep(0.1)
-        assert (turns.running, turns.waiting) == (1, 1)
+        await until(lambda: turns.waiting == 1)
+        assert turns.running == 1
         second.has_left.set()
         await tasks[1]
         assert (turns.running, turns.waiting, stopped) == (1, 0, [second])
@@ -199,7 +199,7 @@ class GatedQueries(HashEmbedding):
 
     def embed_query(self, text: str) -> Vector:
         self.asked += 1
-        assert self.gate.wait(60), "nobody opened the gate"
+        assert self.gate.wait(120), "nobody opened the gate"
         return super().embed_query(text)
 
 
