@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import httpx
 import openai
 
 from qianxun.ports import EmbeddingModel
@@ -18,6 +20,7 @@ from qianxun.types import Document, KnowledgeBase
 from tests.service.served import MODEL, Served, issue, serving
 
 Result = TypeVar("Result")
+ALONE = {"connection": "close"}  # a connection that lies idle is closed in the moment in which it is used again
 
 
 @dataclass
@@ -27,6 +30,7 @@ class Doors:
     served: Served
     loop: asyncio.AbstractEventLoop
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
+    clients: dict[str, openai.OpenAI] = field(default_factory=dict)  # by key: to make one takes longer than to ask
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """On the service's loop, from this thread."""
@@ -41,11 +45,24 @@ class Doors:
     def url(self) -> str:
         return f"{self.served.url}/v1"
 
-    @contextmanager
-    def client(self, tenant: str = "local", key: str | None = None) -> Iterator[openai.OpenAI]:
+    def client(self, tenant: str = "local", key: str | None = None) -> openai.OpenAI:
         told = self.key(tenant) if key is None else key
-        with openai.OpenAI(base_url=self.url, api_key=told, max_retries=0, timeout=60) as made:
-            yield made
+        if told not in self.clients:
+            about: dict[str, Any] = {"max_retries": 0, "timeout": 60, "default_headers": ALONE}
+            self.clients[told] = openai.OpenAI(base_url=self.url, api_key=told, **about)
+        return self.clients[told]
+
+    def plain(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        """As a client of nobody's protocol: ``path`` is below /v1, or an address."""
+        return self.http.request(method, path, json=body, headers={"authorization": f"Bearer {self.key()}"})
+
+    @cached_property
+    def http(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, headers=ALONE, timeout=60, trust_env=False, verify=False)
+
+    def close(self) -> None:
+        for each in (*self.clients.values(), self.http):
+            each.close()
 
     def awaited(self, story: Callable[[openai.AsyncOpenAI], Coroutine[Any, Any, Result]]) -> Result:
         """The same with the client that awaits, on a loop of this thread."""
@@ -92,5 +109,6 @@ def doors(folder: Path, told: Mapping[str, Any] | None = None, *models: Embeddin
         yield ready[0]
     finally:
         if ready:
+            ready[0].close()
             ready[0].loop.call_soon_threadsafe(closing.set)
         thread.join()

@@ -8,19 +8,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import openai
 import pytest
+from fastapi import Request
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from qianxun.answer_types import Answer
+from qianxun.errors import Overloaded
 from qianxun.records.user_models import NewModel
-from qianxun.service.openai_chat import CORRECTED, finish_reason
+from qianxun.service.answer_notes import AnswerNotes
+from qianxun.service.metrics import AnswerTime
+from qianxun.service.openai_chat import CORRECTED, Telling, Writing, finish_reason
 from qianxun.service.openai_chat_shapes import ChatRequest
-from qianxun.types import Document
-from tests.models.chat_service import Answers, ChatService, Reply, Request, chat_service
+from qianxun.types import Document, KnowledgeBase
+from tests.models.chat_service import Answers, ChatService, Reply, chat_service
+from tests.models.chat_service import Request as ModelRequest
 from tests.service.openai_doors import Doors, doors
 from tests.service.questions import ANSWER, MANUAL, QUESTION, writing
 
@@ -42,25 +48,22 @@ class Asking:
         self.begun = len(self.chat.requests)
 
     @property
-    def requests(self) -> list[Request]:
+    def requests(self) -> list[ModelRequest]:
         """What the model was asked since."""
         return self.chat.requests[self.begun :]
 
     def ask(self, messages: Sequence[Any] = ASKED, model: str = "医保", **more: Any) -> ChatCompletion:
-        with self.doors.client() as client:
-            answer: ChatCompletion = client.chat.completions.create(model=model, messages=list(messages), **more)
-            return answer
+        client = self.doors.client()
+        answer: ChatCompletion = client.chat.completions.create(model=model, messages=list(messages), **more)
+        return answer
 
     def stream(self, messages: Sequence[Any] = ASKED, model: str = "医保", **more: Any) -> list[ChatCompletionChunk]:
-        with self.doors.client() as client:
-            asked = {"model": model, "messages": list(messages), "stream": True, **more}
-            return list(client.chat.completions.create(**asked))
+        client = self.doors.client()
+        asked = {"model": model, "messages": list(messages), "stream": True, **more}
+        return list(client.chat.completions.create(**asked))
 
     def post(self, **body: Any) -> httpx.Response:
-        headers = {"authorization": f"Bearer {self.doors.key()}"}
-        asked = {"model": "医保", "messages": ASKED, **body}
-        url = f"{self.doors.url}/chat/completions"
-        return httpx.post(url, json=asked, headers=headers, timeout=60, trust_env=False)
+        return self.doors.plain("POST", "chat/completions", {"model": "医保", "messages": ASKED, **body})
 
 
 def served(folders: pytest.TempPathFactory, chat: ChatService) -> AbstractContextManager[Doors]:
@@ -121,11 +124,10 @@ def test_an_answer_is_a_completion_with_its_sources(at: Asking, model: str) -> N
     assert told["form"] == ("model" if model == "医保" else "extractive")
     assert answer.id == f"chatcmpl-{told['trace_id']}"
     number = choice.message.annotations[0].url_citation.url.split("/")[5]
-    headers = {"authorization": f"Bearer {at.doors.key()}"}
-    own = httpx.post(f"{at.doors.url}/query/{number}", json={"query": QUESTION}, headers=headers, trust_env=False)
+    own = at.doors.plain("POST", f"query/{number}", {"query": QUESTION})
     assert (content, told["sources"]) == (own.json()["data"]["answer"], own.json()["data"]["sources"])
     assert at.ask(model=number).model == model
-    found = httpx.get(choice.message.annotations[0].url_citation.url, headers=headers, trust_env=False)
+    found = at.doors.plain("GET", choice.message.annotations[0].url_citation.url)
     assert found.json()["data"]["doc_id"] == "手册"
 
 
@@ -247,7 +249,8 @@ def test_a_failure_midway_is_raised_by_the_client(at: Asking, reply: Reply) -> N
     at.says(reply)
     came: list[ChatCompletionChunk] = []
     asked: Any = {"model": "医保", "messages": ASKED, "stream": True}
-    with at.doors.client() as client, pytest.raises(openai.APIError) as raised:
+    client = at.doors.client()
+    with pytest.raises(openai.APIError) as raised:
         came.extend(client.chat.completions.create(**asked))
     assert "85%" in text(came)
     assert all(each.choices[0].finish_reason is None for each in came)
@@ -260,12 +263,31 @@ def test_a_failure_midway_is_raised_by_the_client(at: Asking, reply: Reply) -> N
     assert (last["code"], last["data"], last["msg"]) == (503, None, last["error"]["message"])
 
 
+@pytest.mark.parametrize(
+    ("error", "status", "word"),
+    [(Overloaded("服务正在停止", hint="稍后再问"), 503, "overloaded"), (RuntimeError("sk-secret"), 500, "internal")],
+)
+def test_whatever_ends_a_stream_is_told_in_openais_form(error: Exception, status: int, word: str) -> None:
+    noted: list[AnswerTime] = []
+    app = SimpleNamespace(state=SimpleNamespace(asked=noted.append))
+    request = Request({"type": "http", "app": app, "headers": [], "state": {"trace_id": "t1"}})
+    base = KnowledgeBase(1001, "医保")
+    asked = ChatRequest.model_validate({"model": "医保", "messages": ASKED})
+    told = Telling(AnswerNotes(request, "mix"), Writing(request, base, asked)).failure(error).decode()
+    assert told.endswith("\n\ndata: [DONE]\n\n")
+    said = json.loads(told.split("\n\n")[0].removeprefix("data: "))
+    assert (said["code"], said["error"]["code"], said["error"]["type"]) == (status, word, "server_error")
+    assert said["msg"] == said["error"]["message"]
+    assert "sk-secret" not in told
+    assert [each.outcome for each in noted] == ["failed"]
+
+
 def test_whoever_leaves_ends_the_models_call(at: Asking) -> None:
     at.says(Reply(ANSWER, hang_after=len(ANSWER) // 2 - 2))
-    with at.doors.client() as client:
-        asked: Any = {"model": "医保", "messages": ASKED, "stream": True}
-        with client.chat.completions.create(**asked) as chunks:
-            assert next(each for each in chunks if each.choices[0].delta.content)
+    client = at.doors.client()
+    asked: Any = {"model": "医保", "messages": ASKED, "stream": True}
+    with client.chat.completions.create(**asked) as chunks:
+        assert next(each for each in chunks if each.choices[0].delta.content)
     at.chat.wait(lambda chat: any(number >= at.begun for number in chat.left), 60)
 
 
@@ -320,7 +342,8 @@ WORDS = {"type": "text", "text": QUESTION}
 def test_what_cannot_be_answered_is_a_bad_request(at: Asking, body: dict[str, Any], param: str | None) -> None:
     for stream in (False, True):
         asked: Any = {"model": "医保", "messages": ASKED, "stream": stream}
-        with at.doors.client() as client, pytest.raises(openai.BadRequestError) as raised:
+        client = at.doors.client()
+        with pytest.raises(openai.BadRequestError) as raised:
             client.chat.completions.create(**asked, extra_body=body)
         assert (raised.value.param, raised.value.type) == (param, "invalid_request_error")
     assert at.requests == []
@@ -350,15 +373,17 @@ def test_a_base_that_is_not_there_is_not_found(at: Asking) -> None:
     for name in ("不在", "别人的"):
         for stream in (False, True):
             asked: Any = {"model": name, "messages": ASKED, "stream": stream}
-            with at.doors.client() as client, pytest.raises(openai.NotFoundError) as raised:
+            client = at.doors.client()
+            with pytest.raises(openai.NotFoundError) as raised:
                 client.chat.completions.create(**asked)
             assert raised.value.code == "not_found"
             said.append(raised.value.message.replace(name, "N"))
     assert len(set(said)) == 1
-    with at.doors.client("乙") as client:
-        asked = {"model": "别人的", "messages": ASKED}
-        assert "85%" in (client.chat.completions.create(**asked).choices[0].message.content or "")
-    with at.doors.client(key="qx_wrong") as client, pytest.raises(openai.AuthenticationError):
+    client = at.doors.client("乙")
+    asked = {"model": "别人的", "messages": ASKED}
+    assert "85%" in (client.chat.completions.create(**asked).choices[0].message.content or "")
+    client = at.doors.client(key="qx_wrong")
+    with pytest.raises(openai.AuthenticationError):
         client.chat.completions.create(**asked)
 
 
@@ -369,8 +394,7 @@ def test_an_answer_that_was_cut_says_so() -> None:
 
 def test_an_answer_is_counted_like_any_other(at: Asking) -> None:
     def counted() -> float:
-        headers = {"authorization": f"Bearer {at.doors.key()}"}
-        page = httpx.get(f"{at.doors.served.url}/metrics", headers=headers, trust_env=False).text
+        page = at.doors.plain("GET", f"{at.doors.served.url}/metrics").text
         found = re.findall(r'^rag_answers_total\{[^}]*outcome="done"[^}]*\} (\S+)', page, re.M)
         return sum(map(float, found))
 

@@ -6,7 +6,6 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import httpx
 import openai
 import pytest
 from hypothesis import given, settings
@@ -47,8 +46,8 @@ def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
 
 
 def found(at: Doors, **asked: Any) -> list[str]:
-    with at.client() as client:
-        return [each.file_id for each in client.vector_stores.search("医保/住院", **{"query": QUERY, **asked})]
+    client = at.client()
+    return [each.file_id for each in client.vector_stores.search("医保/住院", **{"query": QUERY, **asked})]
 
 
 # ── filters ──────────────────────────────────────────────────────────────────────────────────────
@@ -198,8 +197,8 @@ def test_a_filter_that_says_nothing_sensible_is_refused_by_its_place(told: Mappi
 
 
 def test_a_page_is_as_the_client_types_it(at: Doors) -> None:
-    with at.client() as client:
-        page = client.vector_stores.search("医保/住院", query=QUERY, max_num_results=3, rewrite_query=True)
+    client = at.client()
+    page = client.vector_stores.search("医保/住院", query=QUERY, max_num_results=3, rewrite_query=True)
     assert page.object == "vector_store.search_results.page"
     assert page.model_extra == {"search_query": [QUERY], "has_more": False, "next_page": None}
     assert [each.score for each in page.data] == sorted((each.score for each in page.data), reverse=True)
@@ -222,16 +221,15 @@ def test_a_page_is_as_the_client_types_it(at: Doors) -> None:
 
 
 def client_search(at: Doors, **asked: Any) -> Any:
-    with at.client() as client:
-        return client.vector_stores.search("医保/住院", **{"query": QUERY, **asked})
+    client = at.client()
+    return client.vector_stores.search("医保/住院", **{"query": QUERY, **asked})
 
 
 def test_the_scores_are_those_of_retrieval(at: Doors) -> None:
-    with at.client() as client:
-        number = client.models.retrieve("医保/住院").model_extra["knowledge_base_id"]  # type: ignore[index]
-        page = client.vector_stores.search(str(number), query=QUERY)
-    headers = {"authorization": f"Bearer {at.key()}"}
-    own = httpx.post(f"{at.url}/retrieval/{number}", json={"query": QUERY}, headers=headers, trust_env=False).json()
+    client = at.client()
+    number = client.models.retrieve("医保/住院").model_extra["knowledge_base_id"]  # type: ignore[index]
+    page = client.vector_stores.search(str(number), query=QUERY)
+    own = at.plain("POST", f"retrieval/{number}", {"query": QUERY}).json()
     assert [(each.file_id, each.score) for each in page.data] == [
         (each["doc_id"], each["score"]) for each in own["data"]["chunks"]
     ]
@@ -259,22 +257,23 @@ def test_a_client_that_awaits_searches_too(at: Doors) -> None:
 
 
 def test_errors_are_those_that_the_client_knows(at: Doors) -> None:
-    with at.client() as client:
-        for name in ("没有", "别人的", "999999"):
-            with pytest.raises(openai.NotFoundError) as missing:
-                client.vector_stores.search(name, query=QUERY)
-            assert missing.value.code == "not_found"
-        wrong: tuple[dict[str, Any], ...] = (
-            {"max_num_results": 51},
-            {"max_num_results": 0},
-            {"query": " "},
-            {"query": []},
-        )
-        wrong += ({"ranking_options": {"score_threshold": 2}}, {"filters": {"type": "like"}})
-        for asked in wrong:
-            with pytest.raises(openai.BadRequestError) as raised:
-                client.vector_stores.search("医保/住院", **{"query": QUERY, **asked})
-            assert raised.value.param is not None
-            assert raised.value.param.split(".")[0] in asked
-    with at.client(key="qx_wrong") as client, pytest.raises(openai.AuthenticationError):
+    client = at.client()
+    for name in ("没有", "别人的", "999999"):
+        with pytest.raises(openai.NotFoundError) as missing:
+            client.vector_stores.search(name, query=QUERY)
+        assert missing.value.code == "not_found"
+    wrong: tuple[dict[str, Any], ...] = (
+        {"max_num_results": 51},
+        {"max_num_results": 0},
+        {"query": " "},
+        {"query": []},
+    )
+    wrong += ({"ranking_options": {"score_threshold": 2}}, {"filters": {"type": "like"}})
+    for asked in wrong:
+        with pytest.raises(openai.BadRequestError) as raised:
+            client.vector_stores.search("医保/住院", **{"query": QUERY, **asked})
+        assert raised.value.param is not None
+        assert raised.value.param.split(".")[0] in asked
+    client = at.client(key="qx_wrong")
+    with pytest.raises(openai.AuthenticationError):
         client.vector_stores.search("医保/住院", query=QUERY)
