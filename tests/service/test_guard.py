@@ -57,8 +57,9 @@ def test_once_there_is_a_key_every_route_but_health_wants_one(tmp_path: Path) ->
             bearer("\xff"),
         ]
         asked = [*addresses(api), ("GET", "/docs"), ("GET", "/openapi.json"), ("GET", "/nowhere"), ("PUT", BASES)]
-        for method, path in asked:
-            for headers in wrong:
+        for at, (method, path) in enumerate(asked):
+            # Each with two of them, and some with all; in test_tenants every route meets every wrong key.
+            for headers in wrong if at % 10 == 0 else ({}, wrong[1 + at % (len(wrong) - 1)]):
                 encoded = {name: value.encode("latin-1") for name, value in headers.items()}
                 answer = await served.http.request(method, path, headers=encoded)
                 if path in OPEN:
