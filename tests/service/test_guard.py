@@ -182,7 +182,13 @@ FROM_HERE_OR_NOT = [
     ({"forwarded": "proto=http;for=10.0.0.5;by=127.0.0.1, for=127.0.0.1"}, 403),
     ({"forwarded": "for=unknown"}, 403),
     ({"x-forwarded-host": "evil.example"}, 200),
-    ({"authorization": "Bearer qx_unknown"}, 401),
+    # Whoever must send a key may send any; it makes nobody more than they are.
+    ({"authorization": "Bearer qx_unknown"}, 200),
+    ({"authorization": "Basic dTpw"}, 200),
+    ({"x-api-key": "sk-anything"}, 200),
+    ({"authorization": "Bearer qx_unknown", "host": "evil.example"}, 403),
+    ({"authorization": "Bearer qx_unknown", "origin": "http://evil.example"}, 403),
+    ({"x-api-key": "sk-anything", "x-forwarded-for": "8.8.8.8"}, 403),
 ]
 
 
@@ -207,8 +213,11 @@ def test_without_keys_another_machine_is_refused_whatever_it_says(tmp_path: Path
         async with httpx.AsyncClient(transport=httpx.ASGITransport(as_if), base_url="http://127.0.0.1") as http:
             answer = await http.get(BASES)
             assert (answer.status_code, answer.json()["error"]) == (403, "forbidden")
+            with_key = {"authorization": "Bearer qx_unknown"}
+            assert (await http.get(BASES, headers=with_key)).status_code == 403
             issue(served.engine)
             assert (await http.get(BASES)).status_code == 401
+            assert (await http.get(BASES, headers=with_key)).status_code == 401
 
     run(tmp_path, story)
 

@@ -83,17 +83,18 @@ class Guard:
         state["tenant"], state["access"] = "", ""
         if scope["path"] in OPEN:
             return
-        key = _key(headers)
-        if key is not None:
-            holder = await self.lookups.read(lambda tx: keys.find(tx, key))
-            if holder is None:
-                raise Unauthorized("密钥无效或已吊销", hint="用 qianxun keys create 签发新的密钥")
-            state["tenant"], state["access"] = holder.tenant, holder.scope
-        elif await self._wants_key():
-            raise Unauthorized("需要密钥", hint="写在请求头里：Authorization: Bearer qx_…（qianxun keys create 签发）")
-        else:
+        if not await self._wants_key():
+            # Whatever key was sent: clients of other services cannot ask without one, and it would open no more.
             _check_is_local(scope, headers)
             state["tenant"], state["access"] = LOCAL_TENANT, "write"
+            return
+        key = _key(headers)
+        if key is None:
+            raise Unauthorized("需要密钥", hint="写在请求头里：Authorization: Bearer qx_…（qianxun keys create 签发）")
+        holder = await self.lookups.read(lambda tx: keys.find(tx, key))
+        if holder is None:
+            raise Unauthorized("密钥无效或已吊销", hint="用 qianxun keys create 签发新的密钥")
+        state["tenant"], state["access"] = holder.tenant, holder.scope
         if state["access"] != "write" and not _is_reading(scope):
             raise Forbidden("这个密钥只能检索与查看", hint="换用可写的密钥：qianxun keys create --scope write")
 
