@@ -18,6 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "chinese",
         "tokens",
         "thinking",
+        "headings",
         "homophones",
         "synonyms",
         "table_types",

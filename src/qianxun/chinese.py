@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from qianxun.errors import BadInput
 from qianxun.types import Terms
 
-ANALYSIS_VERSION: Final = "zh-1"
-"""Changes whenever the same text would give other tokens: an index built by another version is rebuilt."""
+ANALYSIS_VERSION: Final = "zh-2"
+"""Changes whenever the same chunk would give other tokens: an index built by another version is rebuilt."""
 
 LEXICON: Final = Path(__file__).parent / "lexicon"
 """Tables that come with the package."""

@@ -18,7 +18,7 @@ from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import EVERYTHING, Attributes, Eq, Filter, IndexBatch, IndexEntry, IndexStamp, Query, Terms
 
 MODEL = HashEmbedding()
-STAMP = IndexStamp(MODEL.name, MODEL.dimension, "zh-1")
+STAMP = IndexStamp(MODEL.name, MODEL.dimension, "zh-2")
 Work = Callable[[Index], Awaitable[None]]
 
 

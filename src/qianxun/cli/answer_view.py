@@ -13,6 +13,7 @@ from rich.text import Text
 
 from qianxun.cli.drawing import PARTS, highlighted, milliseconds, named, padded, telling_rows
 from qianxun.cli.voice import note, print_folded, say
+from qianxun.headings import below_headings
 
 if TYPE_CHECKING:
     from qianxun.answer_types import Answer, Flag, Source, TraceStep
@@ -200,11 +201,8 @@ def _quotation(source: Source, cited: str) -> Text:
 
 def _without_headings(source: Source) -> str:
     """In one line; the line above shows the headings already."""
-    flat = " ".join(shown_text(source.text).plain.split())
-    rest = flat
-    for heading in source.metadata.get("headings") or ():
-        rest = rest.removeprefix(" ".join(str(heading).split())).lstrip()
-    return rest or flat
+    rest = below_headings(source.text, [str(each) for each in source.metadata.get("headings") or ()])
+    return " ".join(shown_text(rest).plain.split())
 
 
 # ── how it came about ────────────────────────────────────────────────────────────────────────────

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from qianxun.cli.voice import note, print_folded, say
+from qianxun.headings import below_headings
 
 if TYPE_CHECKING:
     from qianxun.types import Chunk, Degraded
@@ -122,7 +123,7 @@ def excerpt(chunk: Chunk, query: str) -> Text:
     words = telling_words(query)
     if chunk.kind == "table":
         return highlighted(telling_rows(chunk.text, query), words)
-    shown = " ".join(_without_heading(chunk).split())
+    shown = " ".join(below_headings(chunk.text, chunk.headings).split())  # the title line shows them already
     start, end = snippet(shown, spans(shown, words), SNIPPET)
     drawn = highlighted(shown[start:end], words)
     return Text("…" if start else "") + drawn + Text("…" if end < len(shown) else "")
@@ -135,14 +136,6 @@ def highlighted(text: str, words: Sequence[str]) -> Text:
     for start, end in spans(text, words):
         drawn.stylize("bold yellow", start, end)
     return drawn
-
-
-def _without_heading(chunk: Chunk) -> str:
-    """The title line shows the headings already."""
-    text = chunk.text.lstrip()
-    for heading in chunk.headings:
-        text = text.removeprefix(heading).lstrip()
-    return text or chunk.text
 
 
 def telling_rows(text: str, query: str) -> str:

@@ -23,6 +23,7 @@ import numpy as np
 
 from qianxun.chinese import index_grams
 from qianxun.errors import IndexUnusable, ModelError, ModelUnavailable, NotFound, RecordsUnavailable
+from qianxun.headings import under_headings
 from qianxun.pipelines.base import IndexTime, OpenBase, in_preparing_thread
 from qianxun.pipelines.collecting import paused_collection
 from qianxun.pipelines.prepare import embed, prepare
@@ -268,7 +269,7 @@ def with_vectors(base: OpenBase, model: EmbeddingModel | None, material: Sequenc
     lacking = [piece for piece in material if piece.vector is None or len(piece.vector) != model.dimension]
     if not lacking:
         return material
-    vectors = embed([piece.text for piece in lacking], model)
+    vectors = embed([under_headings(piece.text, piece.headings) for piece in lacking], model)
     with base.records.writing() as tx:
         for field, write in (("content", chunks.write_vectors), ("question", pairs.write_vectors)):
             own = [at for at, piece in enumerate(lacking) if piece.field == field]
@@ -291,7 +292,7 @@ def entries_of(base: OpenBase, material: Iterable[Material]) -> tuple[IndexEntry
 
 
 def _content_entry(base: OpenBase, piece: Material) -> IndexEntry:
-    text = searched_text(piece) if piece.questions else piece.text
+    text = searched_text(piece)
     return IndexEntry(
         key=piece.key,
         document=piece.document_key,
@@ -303,7 +304,8 @@ def _content_entry(base: OpenBase, piece: Material) -> IndexEntry:
 
 
 def searched_text(piece: Material) -> str:
-    """A chunk's text and, below it, the questions that do not stand in it: whoever asks in their words finds it.
+    """A chunk's text below its headings and, below it, the questions that do not stand in it: whoever asks in their
+    words finds it.
 
     Expansion by questions as in Nogueira et al. 2019 (doc2query), within a bound, so that a chunk with very many does
     not become a long text that nothing weighs much in.
@@ -312,7 +314,7 @@ def searched_text(piece: Material) -> str:
     for question in dict.fromkeys(piece.questions):
         if question not in piece.text and sum(map(len, added)) + len(question) <= ADDED_CHARACTERS:
             added.append(question)
-    return "\n".join((piece.text, *added))
+    return "\n".join((under_headings(piece.text, piece.headings), *added))
 
 
 def _question_entry(piece: Material) -> IndexEntry:

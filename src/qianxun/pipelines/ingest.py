@@ -470,6 +470,7 @@ def _material(document: Document, prepared: Prepared, accepted: Accepted) -> Seq
             piece.text,
             None if vectors is None else vectors[at],
             attributes[piece.kind],
+            headings=piece.headings,
         )
         for at, (key, piece) in enumerate(zip(accepted.chunk_keys, prepared.pieces, strict=True))
     ]

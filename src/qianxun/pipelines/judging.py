@@ -15,6 +15,7 @@ import numpy as np
 from qianxun.answer.highlight import highlights
 from qianxun.chinese import fold
 from qianxun.errors import ModelUnavailable, NotFound, QianxunError
+from qianxun.headings import under_headings
 from qianxun.pipelines.arms import Heard
 from qianxun.pipelines.asking import Asked, counted
 from qianxun.pipelines.base import OpenBase, Serving, in_model_thread
@@ -203,7 +204,7 @@ class Bench:
     def verdict(self, candidate: Found) -> Verdict:
         chunk = candidate.chunk
         folded = fold(chunk.text)
-        held = matched_in(folded, self.words)
+        held = matched_in(under_headings(folded, [fold(heading) for heading in chunk.headings]), self.words)
         covered = max((coverage([word for word in held if word in each], each) for each in self.weights), default=0.0)
         alike = max([self.unlike, *(each.score(chunk.key) for each in self.alike)]) if self.alike else None
         meets = bool(held) or "keyword" in candidate.arms or _is_near(candidate) or not self.grams.isdisjoint(folded)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from qianxun.chinese import Analyser
+from qianxun.headings import under_headings
 from qianxun.pipelines.base import OpenBase
 from qianxun.pipelines.evidence import Evidence
 from qianxun.pipelines.layered import LayeredRecall, LayeredResult
@@ -80,7 +81,7 @@ class _Layers:
             return rest
         let = dict(rest)
         for found in await evidence.first(evidence.fused.keys.tolist(), self.search_k):
-            credit = credited(expansions, found.chunk.text)
+            credit = credited(expansions, under_headings(found.chunk.text, found.chunk.headings))
             weight, key = expansions[credit.at].weight, found.chunk.key
             let_in = self._let(evidence, found, {"expansion": told(credit.related)})
             relevance = self._relevance(evidence, evidence.candidates.asked.queries[credit.at], found)
@@ -108,7 +109,8 @@ class _Layers:
         there is none, or by the share of its telling words that are there."""
         similarity = evidence.similarity(found.chunk.key)
         if similarity is None or is_short(asked.text):
-            similarity = _overlap(self.searching.base.analyser, asked.terms.words, found.chunk.text)
+            text = under_headings(found.chunk.text, found.chunk.headings)
+            similarity = _overlap(self.searching.base.analyser, asked.terms.words, text)
         return similarity if is_short(asked.text) else max(similarity, evidence.verdict(found).coverage)
 
     def _let(self, evidence: Evidence, found: Found, seen: Mapping[str, Any] | None = None) -> Let:

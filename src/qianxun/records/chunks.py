@@ -36,6 +36,7 @@ class Material(NamedTuple):
     attributes: Attributes
     field: VectorField = "content"
     questions: tuple[str, ...] = ()  # of a chunk, in the order of their keys
+    headings: tuple[str, ...] = ()  # that a chunk stands under
 
 
 def chunk_id(knowledge_base: int, doc_id: str, position: int) -> str:
@@ -141,6 +142,7 @@ _CHUNK = (
     ChunkRow.key, ChunkRow.generation, ChunkRow.position, ChunkRow.start, ChunkRow.end, ChunkRow.kind, ChunkRow.page,
     ChunkRow.headings, ChunkRow.text, VersionRow.name,
 )  # fmt: skip
+_ENTRY = (ChunkRow.key, ChunkRow.document_key, ChunkRow.text, ChunkRow.kind, ChunkRow.headings)
 _ATTRIBUTES = (
     DocumentRow.doc_id,
     VersionRow.user_id,
@@ -249,7 +251,7 @@ def with_questions(found: list[Material], asked: Sequence[Attached]) -> list[Mat
 
 def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> list[Material]:
     query = (
-        _joined(ChunkRow.key, ChunkRow.document_key, ChunkRow.text, ChunkRow.kind, VectorRow.vector, *_ATTRIBUTES)
+        _joined(*_ENTRY, VectorRow.vector, *_ATTRIBUTES)
         .outerjoin(VectorRow, (VectorRow.chunk_key == ChunkRow.key) & (VectorRow.model == model))
         .where(condition, ChunkRow.generation == DocumentRow.served)
         .order_by(ChunkRow.key)
@@ -263,7 +265,8 @@ def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> 
         if alike not in shared:
             shared[alike] = rows.attributes_of(row.doc_id, row, row.kind)
         vector = None if row.vector is None else np.frombuffer(row.vector, dtype=VECTOR_TYPE)
-        found.append(Material(row.key, row.document_key, row.text, vector, shared[alike]))
+        above = tuple(row.headings)
+        found.append(Material(row.key, row.document_key, row.text, vector, shared[alike], headings=above))
     return found
 
 

@@ -1,0 +1,87 @@
+"""A chunk is found by what it stands under, and shown as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qianxun.headings import LONGEST_ABOVE, below_headings, under_headings
+from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.types import Vectors
+from tests.pipelines.opened import doc, opened
+
+HANDBOOK = "# 住院待遇\n\n## 起付线\n\n{long}\n\n# 门诊待遇\n\n报销比例为六成。\n"
+LONG = "\n\n".join(f"第{number}档由参保人自行承担，超过的部分再按比例支付。" for number in range(1, 60))
+
+
+@pytest.mark.parametrize(
+    ("headings", "text", "searched"),
+    [
+        ((), "正文", "正文"),
+        (("住院",), "比例为 85%", "住院\n比例为 85%"),
+        (("住院", "（一）比例"), "（一）比例\n\n85%", "住院\n（一）比例\n\n85%"),
+        (("住院", "（一）比例"), "住院\n\n（一）比例\n\n85%", "住院\n\n（一）比例\n\n85%"),
+        (("长" * LONGEST_ABOVE, "内层"), "正文", "内层\n正文"),
+    ],
+)
+def test_what_a_chunk_does_not_begin_with_stands_above_it(headings: tuple[str, ...], text: str, searched: str) -> None:
+    assert under_headings(text, headings) == searched
+
+
+@given(st.text(), st.lists(st.text(max_size=90), max_size=5))
+def test_the_text_stays_whole_and_what_is_above_it_short(text: str, headings: list[str]) -> None:
+    searched = under_headings(text, headings)
+    assert searched.endswith(text)
+    assert len(searched) - len(text) <= LONGEST_ABOVE
+
+
+@pytest.mark.parametrize(
+    ("headings", "text", "shown"),
+    [
+        (("住院", "（一）比例"), "住院\n\n（一）比例\n\n85%", "85%"),
+        (("住院", "（一）比例"), "（一）比例\n\n85%", "85%"),
+        (("办法", "1"), "15 个工作日内办结。", "15 个工作日内办结。"),
+        (("第三条",), "第三条 起付线为三百元。", "第三条 起付线为三百元。"),
+        (("住院",), "住院", "住院"),
+        (("2024",), "2024年起执行。", "2024年起执行。"),
+    ],
+)
+def test_only_lines_that_are_headings_are_left_out_of_a_view(headings: tuple[str, ...], text: str, shown: str) -> None:
+    assert below_headings(text, headings) == shown
+
+
+class Listening(HashEmbedding):
+    """Remembers what it was given to read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[str] = []
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        self.read.extend(texts)
+        return super().embed_passages(texts)
+
+
+def test_a_chunk_is_found_by_a_heading_that_stands_chunks_above_it(tmp_path: Path) -> None:
+    model = Listening()
+
+    async def matching() -> list[tuple[str, tuple[str, ...]]]:
+        async with opened(tmp_path, model) as (engine, kb):
+            await engine.add_documents(kb, [doc("手册", HANDBOOK.format(long=LONG), format="markdown")])
+            answer = await engine.retrieve(kb, "起付线", mode="fulltext", top_k=50)
+            return [(each.chunk.text, each.matched) for each in answer.found]
+
+    first = asyncio.run(matching())
+    below = [text for text, matched in first if "起付线" not in text]
+    assert below, "only the chunk that holds the heading was found"
+    assert all("起付线" in "".join(matched) for _, matched in first)
+    assert all(f"住院待遇\n起付线\n{text}" in model.read for text in below)
+    # The same of an index that is made anew from the records.
+    shutil.rmtree(tmp_path / "index")
+    assert sorted(asyncio.run(matching())) == sorted(first)
