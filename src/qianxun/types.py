@@ -68,8 +68,12 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
+    """Text. ``opens`` is the number with which it begins a section of ``level``, where it has no line to itself."""
+
     text: str
     page: int | None = None
+    opens: str = ""
+    level: int = 0
 
 
 @dataclass(frozen=True, slots=True)

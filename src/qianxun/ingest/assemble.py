@@ -32,7 +32,10 @@ def assemble(parsed: ParsedFile) -> Text:
             pages.append(PageStart(start, block.page))
         if isinstance(block, Heading):
             marks.append(Mark(start, block.level, body))
-        elif not isinstance(block, Paragraph):
+        elif isinstance(block, Paragraph):
+            if block.opens:
+                marks.append(Mark(start, block.level, block.opens))
+        else:
             row_starts = tuple(start + row for row in rows)
             table = block.table if block.table.title else replace(block.table, title=parsed.title)
             tables.append(TableSpan(start, start + len(body), table, row_starts))

@@ -50,7 +50,7 @@ def _block(block: Block) -> list[Any]:
     if isinstance(block, Heading):
         return ["h", block.page, block.text, block.level]
     if isinstance(block, Paragraph):
-        return ["p", block.page, block.text]
+        return ["p", block.page, block.text, block.opens, block.level]
     table = block.table
     columns = [[column.name, column.path, column.kind, column.unit] for column in table.columns]
     held = [table.title, columns, table.rows, table.texts, table.source, table.notes]
@@ -64,7 +64,7 @@ def _read_block(held: list[Any]) -> Block:
     if kind == "h":
         return Heading(str(content), int(held[3]), page)
     if kind == "p":
-        return Paragraph(str(content), page)
+        return Paragraph(str(content), page, str(held[3]), int(held[4]))
     if kind != "t":
         raise ValueError(f"unknown block {kind!r}")
     title, columns, rows, texts, source, notes = content

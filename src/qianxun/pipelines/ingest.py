@@ -42,7 +42,7 @@ BATCH_CHARACTERS = 4_000_000  # … or so many characters, which must fit in mem
 BATCH_SECONDS = 3.0  # … or what was prepared in that time
 AHEAD = 8  # files parsed or waiting for a parser while the one before them is taken in
 NAME_BYTES, SUFFIX_BYTES = 180, 20  # of an uploaded file's name: every file system takes as much
-PARSER_VERSION = "3"  # part of a file's fingerprint: a better parser reads unchanged files again
+PARSER_VERSION = "4"  # part of a file's fingerprint: a better parser reads unchanged files again
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from lxml import etree
 
 from qianxun.errors import MissingExtra, Unreadable
 from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.numbered_headings import numbered_headings
 from qianxun.ingest.parse.diagram import diagram_text, diagrams_in
 from qianxun.ingest.parse.equation import EQUATIONS, linear
 from qianxun.ingest.parse.outline import heading_level, without_contents
@@ -71,7 +72,7 @@ def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda:
     for element in document.element.body:
         blocks.extend(_blocks(element, reading, blocks))
     title = (document.core_properties.title or "").strip()
-    settled = tuple(without_contents(blocks))
+    settled = without_contents(blocks)
     title = title or next((block.text for block in settled if isinstance(block, Heading)), "")
     charts = sum(1 for _ in document.element.body.iter(_CHART))
     warnings = pictures.warnings()
@@ -79,7 +80,7 @@ def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda:
         warnings += (f"{charts} 个图表未收录；需要其中的数据，请放入表格",)
     if unread:
         warnings += (f"{'、'.join(dict.fromkeys(unread))}已损坏，未收录；请用 Word 打开、另存后再添加",)
-    return ParsedFile(settled, "docx", title, {}, (), warnings)
+    return ParsedFile(tuple(numbered_headings(settled)), "docx", title, {}, (), warnings)
 
 
 def _open(path: Path) -> Any:

@@ -12,6 +12,7 @@ from lxml import etree, html
 
 from qianxun.errors import TooLarge, Unreadable
 from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.numbered_headings import numbered_headings
 from qianxun.ingest.parse.raised import raised
 from qianxun.ingest.parse.text import read
 from qianxun.ingest.tables import Cell, as_text, clean, flow, read_table
@@ -54,7 +55,7 @@ def parse_text(text: str, limits: ParseLimits) -> ParsedFile:
     blocks = tuple(_Reader(limits).read(root))
     if not title or sum(isinstance(b, Heading) and b.level == 1 for b in blocks) == 1:
         title = next((b.text for b in blocks if isinstance(b, Heading) and b.level == 1), title)
-    return ParsedFile(blocks, "html", title)
+    return ParsedFile(tuple(numbered_headings(blocks)), "html", title)
 
 
 def read_fragment(text: str, limits: ParseLimits) -> list[Block]:

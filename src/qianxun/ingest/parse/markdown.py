@@ -11,6 +11,7 @@ from typing import Final
 from markdown_it.token import Token
 
 from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.numbered_headings import numbered_headings
 from qianxun.ingest.parse.html import read_fragment
 from qianxun.ingest.parse.raised import raised
 from qianxun.ingest.parse.text import read
@@ -45,7 +46,7 @@ def parse_text(text: str, limits: ParseLimits) -> ParsedFile:
     if found and not any(isinstance(block, Heading) and block.level == 1 for block in blocks):
         blocks = (Heading(found.group(1), 1), *blocks)
     title = found.group(1) if found else next((b.text for b in blocks if isinstance(b, Heading)), "")
-    return ParsedFile(blocks, "markdown", title)
+    return ParsedFile(tuple(numbered_headings(blocks, only_articles=True)), "markdown", title)
 
 
 def _tokens(body: str) -> list[Token]:

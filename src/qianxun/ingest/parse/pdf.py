@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from qianxun.errors import MissingExtra, TooLarge, Unreadable
 from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.numbered_headings import numbered_headings
 from qianxun.ingest.parse.outline import heading_level
 from qianxun.ingest.parse.pdf_tables import RuledTable, Tables
 from qianxun.ingest.parse.reflow import reflow
@@ -51,7 +52,7 @@ def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda:
     _join_tables(pages, running)
     blocks = [block for page in pages for block in _blocks(page, running, headings)]
     metadata = {"pages": len(pages), "ocr_pages": sum(bool(page.recognised) for page in pages)}
-    return ParsedFile(tuple(blocks), "pdf", _title(information, path), metadata, (), tuple(notes))
+    return ParsedFile(tuple(numbered_headings(blocks)), "pdf", _title(information, path), metadata, (), tuple(notes))
 
 
 def _open(path: Path) -> Any:

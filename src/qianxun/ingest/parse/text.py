@@ -7,6 +7,7 @@ from pathlib import Path
 
 from qianxun.errors import Unreadable
 from qianxun.ingest.limits import ParseLimits
+from qianxun.ingest.numbered_headings import numbered_headings
 from qianxun.ingest.parse.encoding import Decoded, decode
 from qianxun.ingest.parse.outline import outlined
 from qianxun.ingest.pipes import pipe_tables
@@ -21,7 +22,9 @@ def parse(path: Path, limits: ParseLimits) -> ParsedFile:
     title = ""
     if isinstance(first, Heading | Paragraph) and "\n" not in first.text and len(first.text) <= 40:
         title = " ".join(first.text.split())
-    return ParsedFile(tuple(blocks), "txt", title, {"encoding": decoded.encoding}, (), decoded.warnings)
+    return ParsedFile(
+        tuple(numbered_headings(blocks)), "txt", title, {"encoding": decoded.encoding}, (), decoded.warnings
+    )
 
 
 def _blocks(lines: Sequence[str], name: str) -> list[Block]:

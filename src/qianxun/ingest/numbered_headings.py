@@ -1,0 +1,290 @@
+"""Headings that nobody styled: 一、适用范围, （二）申报材料, 3. 报销比例, 1.2.3 …, 附件1 on lines of their own; 第三条.
+
+Certain rather than eager. Numbered lines are read as runs (一、二、三 …), each inside the run that was open when it
+began. A run holds headings if most of its lines read like titles and have text below them: items of a list, a table of
+contents and numbered sentences stay text. Articles of a law need only follow each other. Nothing is lost, changed or
+moved.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+from qianxun.types import Block, Heading, Paragraph, TableBlock
+
+_OPENS: Final = re.compile(r"\s{0,8}[一二三四五六七八九十（(附第\d]")  # most lines do not
+_NUMBERED: Final = re.compile(
+    r"\s{0,8}(?P<label>(?P<counted>[一二三四五六七八九十]{1,3})\s?(?=[、．.])"
+    r"|[（(]\s?(?P<bracketed>[一二三四五六七八九十]{1,3})\s?[)）]"
+    r"|(?P<outlined>\d{1,2}(?:[.．]\d{1,2}){1,3})(?![.．]?\d)"
+    r"|(?P<listed>\d{1,2})(?=[、．.]\D|\s))"
+    r"(?P<sign>[、．.]?\s{0,8})(?P<title>\S.*)"
+)
+_ATTACHED: Final = re.compile(
+    r"\s{0,8}(?P<label>附[件录]\s?(?:[一二三四五六七八九十\d]{1,2}|[A-Z])?)(?:\s?[:：]|\s|$).*"
+)
+_ARTICLE: Final = re.compile(  # 第三条本办法… begins an article, 第三条规定的… a sentence
+    r"\s{0,8}(?P<label>第\s?(?P<number>[零一二三四五六七八九十百千]{1,9}|\d{1,4})\s?条(?:之[一二三四五六七八九十])?)"
+    r"(?![规款项的所、和或至，,及与中第之])(?P<title>.*)"
+)
+_SENTENCE: Final = re.compile(r"[。；;！!]|[.、，,和与及或—-]$|[，,](?!.{0,60}[？?]$)")  # a question may have clauses
+_CONTENTS: Final = re.compile(r"(?:[.…·]{2,}|[\s∣])\s?\d{1,4}$|[|｜]|\.{4,}|…{2,}")  # page numbers, rows of a table
+_AMOUNT: Final = re.compile(r"[%％‰°万亿元角分倍个名人次年月日天岁克米吨升寸里亩度号点时]|[a-zA-Z]{1,3}\b")
+_LED: Final = re.compile(r"[:：]\s{0,4}$")
+_WIDEST: Final = 80  # columns, of which a Chinese character takes two
+_WIDEST_LED: Final = 32  # of a line that leads on with a colon: 联系方式：, but not 有下列情形之一的，不予报销：
+_FEWEST: Final = 2
+_MOST: Final = 0.6
+_IN_ORDER: Final = 0.8  # of the articles: some lines only speak of one
+_FEWEST_ARTICLES: Final = 3
+_BELOW: Final = {"counted": 10, "bracketed": 24, "outlined": 24, "listed": 30, "attached": 24}  # characters, at least
+_TABLE: Final = 60  # characters that a table below a heading stands for
+_UNBROKEN: Final = 20  # characters: where no line of a paragraph is longer, none was broken at a margin
+_BROKEN: Final = 0.75
+_ONES: Final = {sign: value for value, sign in enumerate("零一二三四五六七八九")}
+_UNITS: Final = {"十": 10, "百": 100, "千": 1000}
+
+Place: TypeAlias = tuple[int, int]  # block, line
+Kind: TypeAlias = tuple[str, ...]  # how a line is numbered, with the numbers above its own: 1.2.3 is the third of 1.2
+
+
+_ATTACHMENT: Final[Kind] = ("attached",)
+_LAW: Final[Kind] = ("article",)
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A numbered line: where it stands among the lines, and among the characters."""
+
+    place: Place
+    start: int
+    end: int
+    kind: Kind
+    number: int
+    label: str
+    is_title: bool
+
+    def follows(self, other: _Item) -> bool:
+        return self.number == other.number + 1 or (self.number == other.number and "之" in self.label)
+
+
+@dataclass(slots=True)
+class _Run:
+    """Lines that are numbered one after the other, inside the run that was open when it began."""
+
+    within: _Run | None
+    items: list[_Item] = field(default_factory=list)
+    end: int = 0  # of what stands below its last line
+
+    @property
+    def kind(self) -> Kind:
+        return self.items[0].kind
+
+    def goes_on_with(self, item: _Item) -> bool:
+        return self.kind == item.kind != _ATTACHMENT and item.follows(self.items[-1])
+
+    def ends_at(self, first: _Item) -> bool:
+        """Whether the first line of another run, of the same kind or of a kind that stands above it, ends this one."""
+        if first.kind[0] == "outlined":
+            return self.kind[0] == "outlined" and len(self.kind) >= len(first.kind)
+        return first.kind in (self.kind, _ATTACHMENT)
+
+    def above(self) -> Iterator[_Run]:
+        run = self.within
+        while run is not None:
+            yield run
+            run = run.within
+
+
+def numbered_headings(blocks: Sequence[Block], *, only_articles: bool = False) -> list[Block]:
+    """The blocks, with hand-made headings known as such, below all headings that were known before.
+
+    ``only_articles`` is for formats whose writers mark their headings, but not 第三条.
+    """
+    runs = [run for run in _runs(_stretches(blocks)) if run.kind == _LAW or not only_articles]
+    with_headings = {id(run) for pool in _pools(runs) if _holds_headings(pool) for run in pool}
+    if not with_headings:
+        return list(blocks)
+    deepest = max((block.level for block in blocks if isinstance(block, Heading)), default=0)
+    found = {
+        item.place: (item, deepest + 1 + sum(id(above) in with_headings for above in run.above()))
+        for run in runs
+        if id(run) in with_headings
+        for item in run.items
+    }
+    touched = {block for block, _ in found}
+    return [
+        part
+        for at, block in enumerate(blocks)
+        for part in (_divided(block, at, found) if at in touched and isinstance(block, Paragraph) else (block,))
+    ]
+
+
+# ── lines ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _stretches(blocks: Sequence[Block]) -> Iterator[tuple[list[_Item], int]]:
+    """The numbered lines between one known heading and the next, and how many characters there are up to there."""
+    items: list[_Item] = []
+    passed = 0
+    for at, block in enumerate(blocks):
+        if isinstance(block, TableBlock):
+            passed += _TABLE
+        elif isinstance(block, Heading):
+            yield items, passed
+            items = []
+        else:
+            items += _items(block.text, at, passed)
+            passed += len(block.text)
+    yield items, passed
+
+
+def _items(text: str, block: int, passed: int) -> Iterator[_Item]:
+    lines = text.split("\n")
+    longest = max(map(len, lines))
+    for at, line in enumerate(lines):
+        if _OPENS.match(line):
+            is_broken = at + 1 < len(lines) and longest > _UNBROKEN and len(line) >= longest * _BROKEN
+            item = _item(line, (block, at), passed, not is_broken)
+            if item is not None:
+                yield item
+        passed += len(line) + 1
+
+
+def _item(line: str, place: Place, start: int, is_whole: bool) -> _Item | None:
+    read = _numbered(line)
+    if read is None:
+        return None
+    kind, number, label = read
+    return _Item(place, start, start + len(line), kind, number, label, is_whole and _is_title(line))
+
+
+def _numbered(line: str) -> tuple[Kind, int, str] | None:
+    """How a line is numbered, its number, and the number as it stands there."""
+    if found := _ARTICLE.fullmatch(line):
+        number = found["number"]
+        return _LAW, int(number) if number.isascii() else _counted(number), "".join(found["label"].split())
+    if found := _ATTACHED.fullmatch(line):
+        return _ATTACHMENT, 1, found["label"].strip()
+    found = _NUMBERED.fullmatch(line)
+    if found is None or (found["outlined"] and not found["sign"] and _AMOUNT.match(found["title"])):
+        return None
+    kind, number = _style(found)
+    return kind, number, found["label"].strip()
+
+
+def _style(found: re.Match[str]) -> tuple[Kind, int]:
+    for style in ("counted", "bracketed"):
+        if found[style]:
+            return (style,), _counted(found[style])
+    if found["listed"]:
+        return ("listed", found["sign"][:1].strip()), int(found["listed"])  # 1、 and 1. are not numbered together
+    *above, number = re.split("[.．]", found["outlined"])
+    return ("outlined", *above), int(number)
+
+
+def _counted(signs: str) -> int:
+    """一千零四十七 → 1047."""
+    total = ones = 0
+    for sign in signs:
+        if sign in _UNITS:
+            total += (ones or 1) * _UNITS[sign]
+            ones = 0
+        else:
+            ones = _ONES[sign]
+    return total + ones
+
+
+def _is_title(line: str) -> bool:
+    """Whether a numbered line reads like a title: short, no sentence, no line of a table of contents."""
+    kept = line.strip()
+    width = len(kept) + sum(sign >= "\u2e80" for sign in kept[:_WIDEST])
+    led = _LED.search(kept)
+    if width > (_WIDEST_LED if led else _WIDEST) or _CONTENTS.search(kept):
+        return False
+    return _SENTENCE.search(kept) is None
+
+
+# ── runs ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _runs(stretches: Iterable[tuple[list[_Item], int]]) -> list[_Run]:
+    runs: list[_Run] = []
+    for items, end in stretches:
+        opened: list[_Run] = []
+        for item in items:
+            going_on = next((depth for depth, run in enumerate(opened) if run.goes_on_with(item)), None)
+            if going_on is not None:
+                _close(opened, going_on + 1, item.start)
+            elif item.number == 1 or item.kind == _LAW:  # its articles go on in the next chapter
+                _close(
+                    opened, next((at for at, run in enumerate(opened) if run.ends_at(item)), len(opened)), item.start
+                )
+                opened.append(_Run(opened[-1] if opened else None))
+                runs.append(opened[-1])
+            else:
+                continue  # a number that nothing leads up to
+            opened[-1].items.append(item)
+        _close(opened, 0, end)
+    return runs
+
+
+def _close(opened: list[_Run], depth: int, at: int) -> None:
+    for run in opened[depth:]:
+        run.end = at
+    del opened[depth:]
+
+
+def _pools(runs: Sequence[_Run]) -> list[list[_Run]]:
+    """The runs that are judged together: all of 1.1, 1.2 … 2.1 …, of which many are short, and all articles; others
+    one by one."""
+    pools: dict[tuple[str, int], list[_Run]] = {}
+    for at, run in enumerate(runs):
+        together = (run.kind[0], len(run.kind)) if run.kind[0] in ("outlined", "article") else ("", at)
+        pools.setdefault(together, []).append(run)
+    return list(pools.values())
+
+
+def _holds_headings(pool: Sequence[_Run]) -> bool:
+    """Whether most of the lines read like titles, and most of those that are followed by another have text below."""
+    items = [item for run in pool for item in run.items]
+    kind = items[0].kind[0]
+    if kind == "article":
+        in_order = sum(later.follows(item) for item, later in pairwise(items))
+        return len(items) >= _FEWEST_ARTICLES and in_order >= _IN_ORDER * (len(items) - 1)
+    if len(items) < (1 if kind == "attached" else _FEWEST):
+        return False
+    below = [later.start - item.end for run in pool for item, later in pairwise(run.items)]
+    below = below or [run.end - run.items[-1].end for run in pool]
+    titles = sum(item.is_title for item in items)
+    return titles >= _MOST * len(items) and sum(each >= _BELOW[kind] for each in below) >= _MOST * len(below)
+
+
+# ── blocks ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _divided(block: Paragraph, at: int, found: Mapping[Place, tuple[_Item, int]]) -> Iterator[Block]:
+    """A paragraph at its headings. A sentence that is numbered among headings opens a section by its number alone."""
+    kept = Paragraph("", block.page, block.opens, block.level)
+    lines: list[str] = []
+    for number, line in enumerate(block.text.split("\n")):
+        if (at, number) in found:
+            yield from _filled(kept, lines)
+            item, level = found[at, number]
+            lines = [] if item.is_title else [line]
+            kept = Paragraph("", block.page) if item.is_title else Paragraph("", block.page, item.label, level)
+            if item.is_title:
+                yield Heading(" ".join(line.split()), level, block.page)
+        else:
+            lines.append(line)
+    yield from _filled(kept, lines)
+
+
+def _filled(paragraph: Paragraph, lines: Sequence[str]) -> Iterator[Paragraph]:
+    text = "\n".join(lines)
+    if text.strip():
+        yield replace(paragraph, text=text)
