@@ -45,8 +45,9 @@ demo: $(VENV)/.core
 serve: $(VENV)/.service
 	@$(BIN)/qianxun --data $(DEMO_DATA) serve
 
+# What is compiled is kept, even where the environment says otherwise: the tests start hundreds of processes.
 test: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
