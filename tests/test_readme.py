@@ -45,6 +45,8 @@ def environment() -> dict[str, str]:
 def prepare(folder: Path) -> None:
     (folder / "手册.md").write_text(HANDBOOK, "utf-8")
     (folder / "报销比例.csv").write_text(RATES, "utf-8")
+    (folder / "制度").mkdir()
+    (folder / "制度" / "考勤.md").write_text("# 考勤\n\n迟到三次记旷工半天。\n", "utf-8")
     (folder / "评测集").mkdir()
     for name, content in LABELLED.items():
         (folder / "评测集" / name).write_text(content, "utf-8")
@@ -113,12 +115,13 @@ def test_every_command_runs(at_home: Path) -> None:
 
 def check_service(folder: Path, url: str, asked: list[list[str]]) -> None:
     """What the README does with a service, done with this one."""
-    (requests,) = blocks("sh")
     if shutil.which("curl"):
-        retrieval, query = (_curled(line.replace(ADDRESS, url)) for line in requests.splitlines())
+        requests = [line for block in blocks("sh") for line in block.splitlines()]
+        retrieval, query, chat = (_curled(line.replace(ADDRESS, url)) for line in requests)
         assert "85%" in json.loads(retrieval)["data"]["chunks"][0]["content"]
         assert [line for line in query.splitlines() if line.startswith("event: ")][-1] == "event: done"
         assert "85%" in query
+        assert "85%" in json.loads(chat)["choices"][0]["message"]["content"]
     _, program = blocks("python")
     assert "60%" in ran(folder, program.replace(ADDRESS, url))
     shown = run_commands([[word.replace(ADDRESS, url) for word in words] for words in asked])
