@@ -47,6 +47,7 @@ BENCHMARKS = (
     ),
     Benchmark("benchmarks.graph_build", (), ("--limit", "500", "--rounds", "1"), ("ratio",), at_most=3.0),
     Benchmark("benchmarks.service", (), ("--count", "3000", "--passes", "1", "--seconds", "1")),
+    Benchmark("benchmarks.doors", (), ("--count", "3000", "--questions", "60"), ("doors", "MCP", "ratio"), at_most=2.5),
     Benchmark("benchmarks.examples", (), ("--rows", "2000", "--asked", "20")),
     Benchmark(
         "benchmarks.side_by_side",

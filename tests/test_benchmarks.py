@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from benchmarks import embedding, recall, service, side_by_side
+from benchmarks import doors, embedding, recall, service, side_by_side
 from benchmarks.__main__ import BENCHMARKS, Benchmark, judge
 from benchmarks.__main__ import run as run_benchmark
 from benchmarks.load import Client, begun_at
@@ -93,6 +93,26 @@ def test_the_service_is_measured_beside_its_own_engine_in_the_same_run(kept: Pat
     written = (kept / "built-300" / "service.log").read_text(encoding="utf-8").splitlines()
     asked = [line for line in map(json.loads, written) if line["message"] == "request"]
     assert {(line["route"], line["status"]) for line in asked} == {("/v1/retrieval/{knowledge_base_id}", 200)}
+
+
+@needs_data
+@needs_model
+def test_every_door_is_measured_beside_the_service_itself_and_names_the_same_chunks(kept: Path) -> None:
+    sample = ["--count", "300", "--real", "8", "--questions", "12"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.doors", *sample, "--cache", str(kept)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=240,
+    )
+    told = json.loads(done.stdout)
+    assert told["questions"] == 6
+    assert list(told["doors"]) == ["/v1/retrieval", "Dify", "vector store", "MCP"]
+    assert all(door["ratio"] > 0 for door in told["doors"].values())
+    with pytest.raises(SystemExit, match="Dify and /v1/retrieval answer differently"):
+        doors.check("住院", {"/v1/retrieval": [("甲", 0.5)], "Dify": [("甲", 0.4)]})
 
 
 def _levels(**http: float) -> dict[int, dict[str, float]]:
