@@ -126,6 +126,23 @@ def test_what_is_wrong_is_told_in_difys_words(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+def test_a_field_that_might_be_several_things_is_told_once_by_its_name(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        cases: list[tuple[dict[str, Any], str, str]] = [
+            ({"knowledge_id": True}, "knowledge_id", "应为文字"),
+            ({"knowledge_id": "长" * 201}, "knowledge_id", "最多 200 个字符"),
+            ({"metadata_condition": {"conditions": [{"name": [], "comparison_operator": "is"}]}},
+             "metadata_condition.conditions.0.name", "应为文字"),
+        ]  # fmt: skip
+        for body, field, reason in cases:
+            answer = await served.http.post("/retrieval", json={"knowledge_id": "x", "query": QUERY, **body})
+            told = answer.json()
+            assert (answer.status_code, told["fields"]) == (422, [{"field": field, "reason": reason}])
+            assert told["error_msg"] == f"{field}：{reason}"
+
+    run(tmp_path, story)
+
+
 def test_top_k_and_the_threshold_are_those_of_a_retrieval(tmp_path: Path) -> None:
     async def story(served: Served) -> None:
         base = await settled(served)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
+import pytest
 
 from qianxun.models import RerankEndpoint
 from qianxun.models.remote_rerank import RemoteRerank
 from qianxun.ports import never
-from qianxun.service.rerank import DOCUMENT_LIMIT, DOCUMENTS_LIMIT
+from qianxun.service import rerank
+from qianxun.service.rerank import DOCUMENT_LIMIT, DOCUMENTS_LIMIT, Reranking
 from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.tokens import tokens
 from qianxun.types import Vectors
 from tests.service.asking import word_of
 from tests.service.served import BASES, Served, issue, serving
@@ -205,6 +209,42 @@ def test_a_service_that_fails_is_no_fault_of_the_request(tmp_path: Path) -> None
         run(tmp_path, story, outbound__allow=[sold.address])
 
 
+def test_an_empty_text_is_worth_nothing_however_it_is_given(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        for empty in ("", {"text": ""}, {"text": "", "title": "住院"}):
+            answer = await reranked(served, model="maxsim", documents=[empty, TEXTS[1]])
+            assert answer.status_code == 200, answer.text
+            best, last = answer.json()["results"]
+            assert (best["index"], last["index"]) == (1, 0)
+            assert (last["relevance_score"], last["document"]) == (0, {"text": ""})
+
+    run(tmp_path, story)
+
+
+def test_whoever_sends_megabytes_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dozen of them held the event loop for seconds while they were looked through and their tokens counted."""
+    seen: list[int] = []
+
+    def counted(text: str) -> int:
+        seen.append(threading.get_ident())
+        return tokens(text)
+
+    def read(asked: Reranking) -> list[str]:
+        seen.append(threading.get_ident())
+        return texts(asked)
+
+    texts = Reranking.texts
+    monkeypatch.setattr(rerank, "tokens", counted)
+    monkeypatch.setattr(Reranking, "texts", read)
+
+    async def story(served: Served) -> None:
+        assert (await reranked(served, model="short-first")).status_code == 200
+        assert len(seen) == 2 + len(TEXTS)
+        assert threading.get_ident() not in seen  # the loop's own
+
+    run(tmp_path, story)
+
+
 def test_what_is_asked_is_bounded(tmp_path: Path) -> None:
     async def story(served: Served) -> None:
         wrong: list[tuple[dict[str, Any], str]] = [
@@ -220,7 +260,7 @@ def test_what_is_asked_is_bounded(tmp_path: Path) -> None:
         for body, field in wrong:
             answer = await reranked(served, model="short-first", **body)
             assert answer.status_code == 422, (field, answer.text)
-            assert answer.json()["fields"][0]["field"].startswith(field), answer.text
+            assert [each["field"] for each in answer.json()["fields"]] == [field], answer.text
         fits = await reranked(served, model="short-first", documents=["x"] * DOCUMENTS_LIMIT, top_n=3)
         assert [each["index"] for each in fits.json()["results"]] == [0, 1, 2]
         assert (await served.http.get("/v1/rerank")).json()["detail"]

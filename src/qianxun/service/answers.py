@@ -314,14 +314,23 @@ REASONS: Final = {
 
 
 def wrong_fields(errors: Sequence[ErrorDetails | Mapping[str, Any]], *, english: bool = False) -> Told:
-    fields = [FieldProblem(field=_field(each), reason=_reason(each, english)) for each in errors[:FIELDS]]
+    """Of a field that might be several things, why it is not the first of them."""
+    first: dict[str, ErrorDetails | Mapping[str, Any]] = {}
+    for each in errors:
+        first.setdefault(_field(each), each)
+    found = list(first.items())[:FIELDS]
+    fields = [FieldProblem(field=field, reason=_reason(each, english)) for field, each in found]
     message = "；".join(f"{each.field}：{each.reason}" if each.field else each.reason for each in fields[:3])
-    more = f"，等 {len(errors)} 处" if len(errors) > 3 else ""
+    more = f"，等 {len(first)} 处" if len(first) > 3 else ""
     return problem(422, message + more, fields=fields, english=english)
 
 
+# What stands in a place between the names of fields: which of several types was tried there.
+TRIED: Final = re.compile(r"constrained-(str|int|float)|(list|dict)\[[a-z,\-\[\]]+\]")
+
+
 def _field(error: Mapping[str, Any]) -> str:
-    place = [str(part) for part in error["loc"]]
+    place = [str(part) for part in error["loc"] if not TRIED.fullmatch(str(part))]
     if error["type"] == "json_invalid":
         return "body"
     if place and place[0] in ("body", "query", "path", "header"):

@@ -2,12 +2,14 @@
 
 A document that has no value for a field satisfies no condition on it but ``empty``, not even ``is not``. Conditions on
 how something is written look at texts; those of order compare numbers with numbers and texts with texts, letter by
-letter; a number written as a text ("2024") means both. A condition without a value is as good as not there.
+letter; a number written as a text ("2024") means both, and where it is measured (= ≠ > < ≥ ≤) however it is written
+("99.90"). A condition without a value is as good as not there.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -29,15 +31,15 @@ Operator: TypeAlias = Literal[
 ]  # fmt: skip
 # What one means where several are known.
 MEANT: Final[Mapping[str, str]] = {
-    "=": "is", "≠": "is not", "!=": "is not", "null": "empty", "not null": "not empty", "after": ">", "before": "<",
-    ">=": "≥", "<=": "≤",
+    "!=": "≠", "null": "empty", "not null": "not empty", "after": ">", "before": "<", ">=": "≥", "<=": "≤",
 }  # fmt: skip
-DENIALS: Final[Mapping[str, str]] = {"is not": "is", "not in": "in", "not contains": "contains"}
+DENIALS: Final[Mapping[str, str]] = {"is not": "is", "≠": "=", "not in": "in", "not contains": "contains"}
 ORDERS: Final[Mapping[str, str]] = {">": "gt", "<": "lt", "≥": "ge", "≤": "le"}
 SPELLINGS: Final[Mapping[str, str]] = {"contains": "contains", "start with": "starts", "end with": "ends"}
 # Of several names in one condition these must hold for each, the others for one.
 OF_EACH: Final = frozenset((*DENIALS, "empty"))
 OWN_NAMES: Final = {"document_id": "doc_id", **{name: name for name in FIELDS}}
+DECIMAL: Final = re.compile(r"[+-]?\d+(\.\d+)?")
 UNKNOWN_HERE: Final = frozenset(("document_name", "doc_name"))  # no filter sees them
 
 # ── asked ────────────────────────────────────────────────────────────────────────────────────────
@@ -82,7 +84,10 @@ class Condition(AskedElsewhere):
 
 
 class MetadataCondition(AskedElsewhere):
-    """没有这个字段的文档，除 empty 外一概不符合。文字逐字比较，分大小写；"2024" 既是文字也是数字。"""
+    """没有这个字段的文档，除 empty 外一概不符合。文字逐字比较，分大小写；"2024" 既是文字也是数字。
+
+    所有的条件合起来至多 100 个字段、1000 个值；一个条件有几个字段，它的值就按几份计。
+    """
 
     logical_operator: Literal["and", "or"] = "and"
     conditions: list[Condition] = Field(default=[], max_length=CONDITION_LIMIT)
@@ -104,10 +109,15 @@ def where_of(told: MetadataCondition | None) -> Filter:
 
 
 def _check_size(conditions: Sequence[Condition]) -> None:
-    names = sum(len(each.name) if isinstance(each.name, list) else 1 for each in conditions)
-    values = [one for each in conditions for one in (each.value if isinstance(each.value, list) else [each.value])]
-    characters = sum(len(one) for one in values if isinstance(one, str))
-    if names > CONDITION_LIMIT or len(values) > VALUE_LIMIT or characters > TEXTS_LIMIT:
+    """Every name of a condition is asked for all of its values: they count once for each."""
+    names = values = characters = 0
+    for each in conditions:
+        several = len(each.name) if isinstance(each.name, list) else 1
+        told = each.value if isinstance(each.value, list) else [each.value]
+        names += several
+        values += several * len(told)
+        characters += several * sum(len(one) for one in told if isinstance(one, str))
+    if names > CONDITION_LIMIT or values > VALUE_LIMIT or characters > TEXTS_LIMIT:
         most = f"{CONDITION_LIMIT} 个字段、{VALUE_LIMIT} 个值、{TEXTS_LIMIT} 个字符"
         raise WrongField(AT, f"所有的条件合起来超过 {most}", hint="减少条件")
 
@@ -141,11 +151,13 @@ def _judged(field: str, operator: str, value: Any, at: str) -> Filter:
     if operator == "not empty":
         return _filled(field)
     if operator == "in":
-        return In(field, tuple(dict.fromkeys(alike for one in _several(value) for alike in _alike(one))))
+        return In(field, tuple(alike for one in _several(value) for alike in _alike(one)))
     if isinstance(value, list):
         raise WrongField(at, "这种比较要一个值，而不是列表", hint="几个值用 in 或 not in")
     if operator == "is":
         return In(field, _alike(value))
+    if operator == "=":
+        return In(field, (*_alike(value), *_measured(value)))
     if operator in SPELLINGS:
         return Spelled(field, **{SPELLINGS[operator]: _text(value)})
     return _order(field, ORDERS[operator], value, at)
@@ -167,9 +179,7 @@ def _some_number(field: str) -> Filter:
 def _order(field: str, bound: str, value: Any, at: str) -> Filter:
     if isinstance(value, bool):
         raise WrongField(at, "真假不能比大小", hint="用 is")
-    number = _number(value) if isinstance(value, str) else None
-    of_value = Range(field, **{bound: value})
-    return of_value if number is None else Or((of_value, Range(field, **{bound: number})))
+    return Or(tuple(Range(field, **{bound: each}) for each in (value, *_measured(value))))
 
 
 def _several(value: Any) -> Sequence[Scalar]:
@@ -202,3 +212,13 @@ def _number(text: str) -> int | float | None:
         return None
     is_so = math.isfinite(number) and abs(number) <= LARGEST and _text(number) == text
     return number if is_so else None
+
+
+def _measured(value: Scalar) -> tuple[int | float, ...]:
+    """The number that a text means where numbers are compared, however it is written: 99.9 also as "99.90"."""
+    if not isinstance(value, str):
+        return ()
+    number = _number(value)
+    if number is None and DECIMAL.fullmatch(value.strip()):
+        number = float(value)
+    return (number,) if number is not None and abs(number) <= LARGEST else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Request, Response
@@ -53,10 +54,14 @@ def _text(document: str | dict[str, Any], at: str) -> str:
     if not isinstance(text, str):
         lines = (f"{name}: {value}" for name, value in document.items() if isinstance(value, str | int | float))
         text = "\n".join(lines)
-    if not text or len(text) > DOCUMENT_LIMIT:
-        raise WrongField(at, f"应有 1 到 {DOCUMENT_LIMIT} 个字符的文字", hint="写成文字，或带 text 的对象")
-    if any("\ud800" <= sign <= "\udfff" for sign in text):
-        raise WrongField(at, "含有不成对的代理字符", hint="去掉它们")
+        if not text:
+            raise WrongField(at, "里面没有文字", hint="写成文字，或带 text 的对象")
+    if len(text) > DOCUMENT_LIMIT:
+        raise WrongField(at, f"最多 {DOCUMENT_LIMIT} 个字符", hint="分成几段")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise WrongField(at, "含有不成对的代理字符", hint="去掉它们") from None
     return text
 
 
@@ -132,16 +137,17 @@ async def rerank(
     request: Request, engine: TenantEngine, body: Annotated[Reranking, Body(openapi_examples=EXAMPLES)]
 ) -> Response:
     """Cohere 与 Jina 的形式；分数与检索时同一个模型给出的相同。"""
-    texts = body.texts()
     async with turn(request):
+        texts = await asyncio.to_thread(body.texts)  # megabytes may be read here, and others want to be served
         scores = await scored(engine, await chosen(engine, str(body.model)), body.query, texts)
+        used = await asyncio.to_thread(lambda: sum(map(tokens, (body.query, *texts))))
     best = sorted(range(len(texts)), key=lambda place: (-scores[place], place))[: body.top_n]
     return as_json(
         {
             "id": trace_id(request),
             "model": str(body.model),
             "results": [_result(place, scores[place], texts[place], body.return_documents) for place in best],
-            "usage": {"total_tokens": tokens(body.query) + sum(map(tokens, texts))},
+            "usage": {"total_tokens": used},
             "meta": {"api_version": {"version": "1"}},
         }
     )
