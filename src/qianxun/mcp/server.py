@@ -7,16 +7,18 @@ import logging
 from collections.abc import AsyncIterable, Callable
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from pydantic import ValidationError
 
 from mcp import MCPError, types
 from qianxun.errors import QianxunError
 from qianxun.mcp.catalog import ABOUT, TOOLS, Tool
 from qianxun.mcp.collection import Collection
+from qianxun.mcp.conversation import Conversation, Writer
 
 log = logging.getLogger(__name__)
 
@@ -107,16 +109,20 @@ async def answer_http(server: ToolServer, scope: Any, receive: Any, send: Any, *
 # ── over stdio ───────────────────────────────────────────────────────────────────────────────────
 
 
-class Writer(Protocol):
-    async def write(self, text: str) -> None: ...
-    async def flush(self) -> None: ...
-
-
 async def answer_stdio(server: ToolServer, lines: AsyncIterable[str], out: Writer) -> None:
-    """Answers what comes line by line until there are no more lines, or nobody reads the answers."""
-    given: Any = lines, out  # the SDK says that it wants files, and wants no more of them than this
+    """Answers what comes line by line until all of it is answered, or nobody reads the answers."""
+    conversation = Conversation(lines, out, _is_message)
+    given: Any = conversation.lines(), conversation  # the SDK says that it wants files, and uses no more of them
     try:
         async with stdio_server(*given) as (read, write):
             await server.run(read, write, server.create_initialization_options())
     except* BrokenPipeError:
         log.info("nobody reads the answers any more")
+
+
+def _is_message(line: str) -> bool:
+    try:
+        types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValidationError:
+        return False
+    return True
