@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import Any, TextIO
 
 import httpx
 from fastapi import FastAPI
@@ -134,12 +135,19 @@ class Running:
 
     process: subprocess.Popen[str]
     url: str
+    log: TextIO
 
     def stop(self, signal: int) -> tuple[int, str]:
         """(exit code, what it wrote) after this signal."""
-        self.process.send_signal(signal)
-        told, logged = self.process.communicate(timeout=60)
+        told, logged = self.end(signal)
         return self.process.returncode, told + logged
+
+    def end(self, signal: int) -> tuple[str, str]:
+        """(what it said, what it logged) until this signal was its end."""
+        self.process.send_signal(signal)
+        told, _ = self.process.communicate(timeout=60)
+        self.log.seek(0)
+        return told, self.log.read()
 
 
 @contextmanager
@@ -155,17 +163,24 @@ def running(folder: Path, *arguments: str, environment: Mapping[str, str] | None
         "0",
         *arguments,
     ]
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, encoding="utf-8", env=environment)
+    # What it logs goes to a file: a pipe that nobody reads is full after some hundred requests, and then it waits.
+    with TemporaryFile("w+", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, encoding="utf-8", env=environment
+        )
+        try:
+            yield _started(process, log)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+
+def _started(process: subprocess.Popen[str], log: TextIO) -> Running:
     assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            if "http://" in line and line.startswith("千寻"):
-                url = next(word for word in line.split() if word.startswith("http://"))
-                yield Running(process, url)
-                return
-        raise AssertionError(f"it ended with {process.wait()}")
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+    for line in process.stdout:
+        if "http://" in line and line.startswith("千寻"):
+            return Running(process, next(word for word in line.split() if word.startswith("http://")), log)
+    code = process.wait()
+    log.seek(0)
+    raise AssertionError(f"it ended with {code}: {log.read()}")

@@ -341,8 +341,7 @@ def test_a_service_that_is_stopped_has_sent_its_last_span_and_logged_nothing_but
             told = httpx.get(
                 f"{service.url}/healthz", headers={"traceparent": TRACEPARENT}, trust_env=False, timeout=60
             )
-            service.process.send_signal(signal.SIGTERM)
-            _, logged = service.process.communicate(timeout=60)
+            _, logged = service.end(signal.SIGTERM)
     assert (told.status_code, service.process.returncode) == (200, 0)
     assert _sent(collector) == ("qianxun", ["GET /healthz"])
     lines = [json.loads(line) for line in logged.splitlines()]
@@ -356,8 +355,7 @@ def test_a_collector_that_is_away_costs_the_service_nothing_but_a_line(tmp_path:
         environment = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}
         with running(tmp_path, environment=environment) as service:
             told = httpx.get(f"{service.url}/healthz", trust_env=False, timeout=60)
-            service.process.send_signal(signal.SIGTERM)
-            _, logged = service.process.communicate(timeout=60)
+            _, logged = service.end(signal.SIGTERM)
     assert (told.status_code, service.process.returncode) == (200, 0)
     assert "opentelemetry" in {json.loads(line)["logger"].split(".")[0] for line in logged.splitlines()}
 
