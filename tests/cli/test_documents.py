@@ -114,6 +114,24 @@ def test_a_folder_without_files_is_not_followed_without_a_word(handbook: Run, tm
     assert handbook("add", folder, "--kb", "手册", "--yes").code == 2
 
 
+def test_a_folder_is_followed_for_its_owner_and_from_where_its_files_were_added(
+    handbook: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, data = tmp_path / "资料", Path("qianxun-data").absolute()
+    (folder / "子").mkdir(parents=True)
+    for name in ("琥珀.txt", "子/翡翠.txt"):
+        (folder / name).write_text(f"{name} 说的是宝石。", "utf-8")
+    monkeypatch.chdir(folder / "子")
+    assert handbook("--data", data, "add", ".", "--kb", "手册", "--user", "张").code == 0
+    monkeypatch.chdir(tmp_path)
+    assert handbook("--data", data, "add", "资料", "--kb", "手册", "--user", "张").code == 0
+    (folder / "子" / "翡翠.txt").unlink()
+    other = handbook("--data", data, "add", "资料", "--kb", "手册", "--sync", "--user", "李", "--json")
+    assert (other.code, other.json["removed"], other.json["kept"]) == (0, 0, [])
+    own = handbook("--data", data, "add", "资料", "--kb", "手册", "--sync", "--user", "张", "--json")
+    assert [each["path"] for each in own.json["removed_documents"]] == [str(folder / "子" / "翡翠.txt")]
+
+
 def test_metadata_is_read_as_json_where_it_is_json() -> None:
     read = metadata_of(["年份=2024", "公开=true", "比例=0.5", '编号="007"', "名称=甲=乙", "空="])
     assert read == {"年份": 2024, "公开": True, "比例": 0.5, "编号": "007", "名称": "甲=乙", "空": ""}

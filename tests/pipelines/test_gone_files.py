@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -14,7 +14,9 @@ import pytest
 from qianxun.blocking import BlockingEngine, open_blocking
 from qianxun.errors import BadInput
 from qianxun.ingest.sources import document_id
-from qianxun.pipelines.gone_files import FEW, Doubt, Dropped, drop_gone, is_gone, path_below
+from qianxun.pipelines import gone_files
+from qianxun.pipelines.gone_files import FEW, Doubt, Dropped, drop_gone, gone_ids, is_gone, path_below
+from qianxun.pipelines.ingest import Labels
 from qianxun.types import Document
 
 
@@ -41,8 +43,13 @@ class Followed:
         self.write(*names)
         assert not self.rag.add(self.base, [self.folder]).refused
 
-    def drop(self, *others: Path, sure: bool = False) -> Dropped:
-        return self.rag.run(drop_gone(self.rag.engine, self.base, others or [self.folder], sure=sure))
+    def drop(self, *others: Path, user: str = "", among: Collection[str] | None = None, sure: bool = False) -> Dropped:
+        told = gone_files.Followed(others or [self.folder], user_id=user)
+        return self.rag.run(drop_gone(self.rag.engine, self.base, told, among=among, sure=sure))
+
+    @property
+    def gone(self) -> frozenset[str]:
+        return self.rag.run(gone_ids(self.rag.engine, self.base, gone_files.Followed([self.folder])))
 
     @property
     def held(self) -> set[str]:
@@ -171,6 +178,77 @@ def test_a_folder_is_known_however_it_is_written(followed: Followed, monkeypatch
     for name in ("甲.txt", "丙.txt"):
         (followed.folder / "子" / name).unlink()
     assert names(followed.drop(followed.folder / "子" / ".." / "子")) == ["丙.txt", "甲.txt"]
+
+
+def test_a_folder_is_followed_wherever_its_files_were_added_from(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed.write("子/甲.txt", "乙.txt")
+    monkeypatch.chdir(followed.folder / "子")
+    followed.rag.add(followed.base, ["."])
+    monkeypatch.chdir("/")
+    followed.add()
+    (followed.folder / "子" / "甲.txt").unlink()
+    assert names(followed.drop()) == ["甲.txt"]
+
+
+def test_a_folder_that_is_named_itself_is_doubted_by_itself(followed: Followed) -> None:
+    inner = followed.folder / "盘"
+    followed.add(*(f"盘/{number}.txt" for number in range(3)), *(f"{number}.txt" for number in range(9)))
+    shutil.rmtree(inner)
+    inner.mkdir()
+    (followed.folder / "0.txt").unlink()
+    for folders in ((followed.folder, inner), (inner, followed.folder, followed.folder)):
+        dropped = followed.drop(*folders)
+        assert dropped.doubts == (Doubt(inner, 3, 3, True),)
+    assert followed.held == {"0.txt", "1.txt", "2.txt", *(f"{number}.txt" for number in range(1, 9))}
+    assert len(followed.rag.documents(followed.base)) == 11
+
+
+def test_what_a_program_left_is_no_file_of_the_folder(followed: Followed) -> None:
+    followed.add("甲.txt")
+    (followed.folder / "甲.txt").unlink()
+    followed.write("Thumbs.db", ".stfolder/标记", "~$甲.docx")
+    assert followed.drop().doubts == (Doubt(followed.folder, 1, 1, True),)
+
+
+def test_what_goes_away_after_the_first_look_stays_until_the_next(followed: Followed) -> None:
+    followed.add("甲.txt", "乙.txt", "丙.txt")
+    (followed.folder / "甲.txt").unlink()
+    before = followed.gone
+    (followed.folder / "乙.txt").rename(followed.folder / "新乙.txt")
+    assert names(followed.drop(among=before)) == ["甲.txt"]
+    assert followed.held == {"乙.txt", "丙.txt"}
+    before = followed.gone
+    followed.write("乙.txt")  # back in time
+    assert followed.drop(among=before) == Dropped()
+
+
+def test_the_documents_of_another_owner_stay(followed: Followed) -> None:
+    followed.add("甲.txt", "乙.txt")
+    followed.write("丙.txt")
+    followed.rag.add(followed.base, [followed.folder / "丙.txt"], labels=Labels(user_id="张"))
+    for name in ("甲.txt", "丙.txt"):
+        (followed.folder / name).unlink()
+    assert followed.drop(user="李") == Dropped()
+    assert names(followed.drop(user="张")) == ["丙.txt"]
+    assert names(followed.drop()) == ["甲.txt"]
+
+
+def test_a_way_back_out_of_a_link_is_not_followed(followed: Followed, tmp_path: Path) -> None:
+    """`link/../资料` is another folder than its name without the dots, by which documents are known."""
+    followed.add("甲.txt", "乙.txt")
+    (followed.folder / "甲.txt").unlink()
+    elsewhere = tmp_path / "别处"
+    (elsewhere / "深").mkdir(parents=True)
+    (elsewhere / followed.folder.name).mkdir()
+    (elsewhere / followed.folder.name / "丁.txt").write_text("丁", "utf-8")
+    (tmp_path / "链").symlink_to(elsewhere / "深")
+    with pytest.raises(BadInput, match=r"\.\. 跟在链接之后"):
+        followed.drop(tmp_path / "链" / ".." / followed.folder.name, sure=True)
+    assert followed.held == {"甲.txt", "乙.txt"}
+    (tmp_path / "同").symlink_to(followed.folder)
+    assert followed.drop(tmp_path / "同") == Dropped()  # a link is a name like another
 
 
 @pytest.mark.parametrize(

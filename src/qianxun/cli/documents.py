@@ -62,7 +62,7 @@ def add(
             say("--yes 要与 --sync 一起用", "--yes goes with --sync"),
             hint=say("要移除已删除的文件的文档，加上 --sync", "Add --sync to drop documents whose files are gone"),
         )
-    syncing = Syncing(tuple(paths), sure=yes) if sync else None
+    syncing = Syncing(tuple(paths), labels, sure=yes) if sync else None
     started = time.perf_counter()
     report, dropped = _take(session_of(context), kb, paths, labels, syncing, quiet=as_json)
     seconds = time.perf_counter() - started
@@ -82,9 +82,12 @@ def _take(
         progress = AddProgress(None if quiet else shown, silent=quiet)
 
         async def work(library: Library) -> tuple[Report, Dropped | None]:
-            there = syncing.check() if syncing else paths
-            report = await take(library, session.start, kb, there, labels, progress)
-            return report, await syncing.drop(library, session.start, kb) if syncing else None
+            async def taken(there: Sequence[Path]) -> Report:
+                return await take(library, session.start, kb, there, labels, progress)
+
+            if syncing:
+                return await syncing.around(library, session.start, kb, taken)
+            return await taken(paths), None
 
         try:
             return with_library(session, work)

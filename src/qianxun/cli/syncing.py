@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,29 +15,33 @@ from qianxun.cli.voice import note, out, say
 
 if TYPE_CHECKING:
     from qianxun.pipelines.gone_files import Doubt, Dropped
+    from qianxun.pipelines.ingest import Labels, Report
 
 SHOWN = 20  # documents that were removed, of which people are told one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Syncing:
-    """The folders that a base is to follow; ``sure``: also where they are gone or empty."""
+    """The folders that a base is to follow, as far as they are this owner's; ``sure``: also where they are gone or
+    empty."""
 
     folders: tuple[Path, ...]
+    labels: Labels
     sure: bool
 
-    def check(self) -> Sequence[Path]:
-        """Those that are there. Raises BadInput before anything is done."""
-        from qianxun.pipelines.gone_files import check_folders
+    async def around(
+        self, library: Library, start: str, kb: str, take: Callable[[Sequence[Path]], Awaitable[Report]]
+    ) -> tuple[Report, Dropped]:
+        """Takes in the folders that are there; what was gone before and still is goes. Raises BadInput before that."""
+        from qianxun.pipelines.gone_files import Followed, check_folders, drop_gone, gone_ids
 
-        check_folders(self.folders, sure=self.sure)
-        return [folder for folder in self.folders if folder.exists()]
-
-    async def drop(self, library: Library, start: str, kb: str) -> Dropped:
-        from qianxun.pipelines.gone_files import drop_gone
-
+        await asyncio.to_thread(check_folders, self.folders, sure=self.sure)
+        there = [folder for folder in self.folders if folder.exists()]
         base = await find_base(library, kb, start)
-        return await drop_gone(library, base.id, self.folders, sure=self.sure)
+        followed = Followed(self.folders, self.labels.user_id, self.labels.project_id)
+        gone = await gone_ids(library, base.id, followed)
+        report = await take(there)
+        return report, await drop_gone(library, base.id, followed, among=gone, sure=self.sure)
 
 
 def described_dropped(dropped: Dropped) -> dict[str, object]:

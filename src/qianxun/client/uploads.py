@@ -182,8 +182,8 @@ async def _send(receiver: Receiver, knowledge_base: int, labels: Labels, source:
 
 
 def _told(path: Path) -> str:
-    """The path as it was written here; nothing of one that cannot be told: too long, or no text at all."""
-    told = str(path)
+    """The path here; nothing of one that cannot be told: too long, or no text at all."""
+    told = os.path.abspath(path)
     is_text = not any("\ud800" <= sign <= "\udfff" for sign in told)
     return told if is_text and len(told) <= SOURCE_LIMIT else ""
 

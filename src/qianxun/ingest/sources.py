@@ -68,8 +68,13 @@ def _below(folder: Path, seen: set[Path]) -> Iterator[Source | Refusal]:
             yield from _file(path, seen)
 
 
+def is_hidden(name: str) -> bool:
+    """A file or folder that is not taken in unless it is named itself: hidden, or left there by a program."""
+    return name.startswith((".", "~$")) or name in _JUNK
+
+
 def _kept_out(path: Path, root: Path) -> str:
-    if path.name.startswith((".", "~$")) or path.name in _JUNK:
+    if is_hidden(path.name):
         return "隐藏文件或临时文件，已跳过"
     if not path.is_symlink():
         return ""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from qianxun.errors import BadInput
-from qianxun.ingest.sources import document_id
+from qianxun.ingest.sources import document_id, is_hidden
 from qianxun.types import DocumentState
 
 PAGE: Final = 500
@@ -53,6 +53,18 @@ class Dropped:
     doubts: tuple[Doubt, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The folders whose files a base has, as far as they are one owner's; of anybody where none is said."""
+
+    folders: Sequence[Path]
+    user_id: str = ""
+    project_id: str = ""
+
+    def has(self, state: DocumentState) -> bool:
+        return self.user_id in ("", state.user_id) and self.project_id in ("", state.project_id)
+
+
 def check_folders(paths: Sequence[Path], *, sure: bool = False) -> None:
     """Raises BadInput for what is no folder that can be read. ``sure``: one that is not there has been removed."""
     for path in paths:
@@ -67,19 +79,42 @@ def check_folders(paths: Sequence[Path], *, sure: bool = False) -> None:
         except OSError as error:
             reason = f"读不了文件夹 {path}（{type(error).__name__}），什么也没有移除"
             raise BadInput(reason, hint="检查权限，或磁盘是否正常") from error
+        _check_name(path)
 
 
-async def drop_gone(library: Documents, knowledge_base: int, folders: Sequence[Path], *, sure: bool = False) -> Dropped:
+def _check_name(path: Path) -> None:
+    """Documents are known by the path without its ``..``, which after a link leads elsewhere."""
+    if (real := os.path.realpath(path)) != os.path.realpath(os.path.abspath(path)):
+        raise BadInput(f"{path} 里的 .. 跟在链接之后，说不清是哪个文件夹，什么也没有移除", hint=f"写成 {real}")
+
+
+async def gone_ids(library: Documents, knowledge_base: int, followed: Followed) -> frozenset[str]:
+    """The documents that came from files below the folders and whose files are not there now."""
+    found = await _known(library, knowledge_base, followed)
+    gone = await asyncio.to_thread(lambda: [_gone(known) for known in found.values()])
+    return frozenset(each.doc_id for of_folder in gone for each in of_folder)
+
+
+async def drop_gone(
+    library: Documents,
+    knowledge_base: int,
+    followed: Followed,
+    *,
+    among: Collection[str] | None = None,
+    sure: bool = False,
+) -> Dropped:
     """Deletes the documents that came from files below the folders and whose files are no longer there.
 
     A file that is there, whether it can be read or not, is not gone. Where a folder has no file left, or most of its
-    documents would go, they stay, unless the caller is ``sure``. Raises BadInput as `check_folders` does.
+    documents would go, they stay, unless the caller is ``sure``. ``among``: none but these, which were gone before
+    (`gone_ids`): a file that is moved, or a disk that goes away, meanwhile costs nothing. Raises BadInput as
+    `check_folders` does.
     """
-    await asyncio.to_thread(check_folders, folders, sure=sure)
+    await asyncio.to_thread(check_folders, followed.folders, sure=sure)
     removed: list[FileDocument] = []
     doubts: list[Doubt] = []
-    for root, known in (await _known(library, knowledge_base, _absolute(folders))).items():
-        gone = await asyncio.to_thread(_gone, known)
+    for root, known in (await _known(library, knowledge_base, followed)).items():
+        gone = await asyncio.to_thread(_gone, [each for each in known if among is None or each.doc_id in among])
         doubt = None if sure or not gone else await asyncio.to_thread(_doubt, root, len(gone), len(known))
         if doubt is not None:
             doubts.append(doubt)
@@ -89,17 +124,19 @@ async def drop_gone(library: Documents, knowledge_base: int, folders: Sequence[P
     return Dropped(tuple(sorted(removed, key=lambda each: each.path)), tuple(doubts))
 
 
-def _absolute(folders: Sequence[Path]) -> list[Path]:
-    return [Path(os.path.abspath(folder)) for folder in folders]
+def _roots(folders: Sequence[Path]) -> list[Path]:
+    """Each once, a folder within another before it: one that was named itself is judged by itself."""
+    roots = {Path(os.path.abspath(folder)): None for folder in folders}
+    return sorted(roots, key=lambda root: -len(root.parts))
 
 
-async def _known(library: Documents, knowledge_base: int, roots: Sequence[Path]) -> dict[Path, list[FileDocument]]:
+async def _known(library: Documents, knowledge_base: int, followed: Followed) -> dict[Path, list[FileDocument]]:
     """The documents of each folder, whether their files are there or not."""
-    known: dict[Path, list[FileDocument]] = {root: [] for root in roots}
+    known: dict[Path, list[FileDocument]] = {root: [] for root in _roots(followed.folders)}
     after: str | None = ""
     while after is not None:
         page = await library.documents(knowledge_base, limit=PAGE, after=after)
-        await asyncio.to_thread(_sort, page, known)
+        await asyncio.to_thread(_sort, [state for state in page if followed.has(state)], known)
         after = page[-1].doc_id if len(page) == PAGE else None
     return known
 
@@ -153,12 +190,16 @@ def is_gone(path: Path) -> bool:
 
 
 def _doubt(folder: Path, gone: int, known: int) -> Doubt | None:
-    is_empty = not any(_has_file(names) for _, _, names in os.walk(folder))
+    is_empty = not _has_file(folder)
     if is_empty or gone > max(FEW, MOST * known):
         return Doubt(folder, gone, known, is_empty)
     return None
 
 
-def _has_file(names: Sequence[str]) -> bool:
+def _has_file(folder: Path) -> bool:
     """Hidden ones do not count: they may lie where a disk is to be mounted."""
-    return any(not name.startswith(".") for name in names)
+    for _, folders, names in os.walk(folder):
+        if not all(map(is_hidden, names)):
+            return True
+        folders[:] = [name for name in folders if not is_hidden(name)]
+    return False

@@ -228,7 +228,7 @@ def _document(source: Source, parsed: ParsedFile, labels: Labels) -> Document:
         metadata=held_metadata({"format": parsed.format, **title, **parsed.metadata, **labels.metadata}),
         structure=text,
         pairs=parsed.pairs,
-        source=str(source.path),
+        source=os.path.abspath(source.path),
     )
 
 
