@@ -165,6 +165,21 @@ def test_a_filter_may_be_written_as_in_a_request(held: Library, retriever: Qianx
         QianxunRetriever(rag=retriever.rag, knowledge_base="医保", where={"年份": 2024})
 
 
+@pytest.mark.parametrize("where", ["", "x", [], ["x"], 0, Eq])
+def test_what_is_no_filter_is_refused_and_never_left_out(retriever: QianxunRetriever, where: Any) -> None:
+    with pytest.raises(BadFilter, match="应为对象"):
+        QianxunRetriever(rag=retriever.rag, knowledge_base="医保", where=where)
+    with pytest.raises(BadFilter, match="应为对象"):
+        retriever.invoke(QUESTION, where=where)
+
+
+def test_one_document_is_not_named_by_its_characters(retriever: QianxunRetriever) -> None:
+    with pytest.raises(BadInput, match=r"doc_ids=\['手册'\]"):
+        retriever.invoke(QUESTION, doc_ids="手册")
+    with pytest.raises(ValidationError, match="doc_ids"):
+        QianxunRetriever(rag=retriever.rag, knowledge_base="医保", doc_ids="手册")
+
+
 def test_options_that_there_are_not_are_refused(held: Library, retriever: QianxunRetriever) -> None:
     with pytest.raises(ValidationError, match="topk"):
         QianxunRetriever(rag=held.rag, knowledge_base="医保", topk=5)  # type: ignore[call-arg]

@@ -121,6 +121,10 @@ def test_what_cannot_be_asked_is_an_error_and_not_an_empty_list(rag: reach.Rag) 
         QianxunRetriever(rag, "医保", similarity_top_k=3)  # type: ignore[call-arg]
     with pytest.raises(BadFilter, match="没有可过滤的字段"):
         QianxunRetriever(rag, "医保", where={"年份": 2024})
+    with pytest.raises(BadFilter, match="应为对象"):
+        QianxunRetriever(rag, "医保", where=["年份"])  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="写成列表"):
+        QianxunRetriever(rag, "医保", doc_ids="手册")
     with pytest.raises(BadQuery):
         QianxunRetriever(rag, "医保").retrieve(" ")
     for unknown in ("没有的库", 987654):

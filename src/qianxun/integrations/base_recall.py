@@ -48,6 +48,8 @@ def recalling(knowledge_base: str | int, query: str, options: Mapping[str, Any])
     chosen = {name: value for name, value in options.items() if value is not None}
     if unknown := sorted(chosen.keys() - set(OPTIONS)):
         raise BadInput(f"检索没有选项 {'、'.join(unknown)}", hint=f"可用：{'、'.join(OPTIONS)}")
+    if isinstance(named := chosen.get("doc_ids"), str):  # which would be a document for each of its characters
+        raise BadInput(f"doc_ids 是一段文字：{named[:40]}", hint=f"写成列表：doc_ids=[{named[:40]!r}]")
     if "where" in chosen:
         chosen["where"] = read_where(chosen["where"])
 
@@ -65,7 +67,8 @@ def recalling(knowledge_base: str | int, query: str, options: Mapping[str, Any])
 
 
 def read_where(where: Where | None) -> Filter | None:
-    return read_filters(where) if isinstance(where, Mapping) else where
+    """Raises BadFilter for what is no filter, so that none is passed on."""
+    return where if where is None or isinstance(where, Filter) else read_filters(where)
 
 
 def chunk_metadata(recall: Recall, found: Found) -> dict[str, Any]:
