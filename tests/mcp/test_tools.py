@@ -95,6 +95,29 @@ def test_a_search_in_some_bases_knows_of_no_other(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+def test_a_question_that_names_a_document_is_answered_from_that_document_alone(tmp_path: Path) -> None:
+    async def story(engine: Engine) -> None:
+        one = await base(engine, "制度", markdown("差旅.md", TRAVEL))
+        two = await base(engine, "旧制度", markdown("旧差旅.md", TRAVEL))
+        three = await base(engine, "别的", markdown("x.md", TRAVEL))
+        mine, old, other = f"{one.id}/差旅.md", f"{two.id}/旧差旅.md", f"{three.id}/x.md"
+        everywhere = ["制度", "旧制度", "别的"]
+        cases: list[tuple[str, set[str], list[str]]] = [  # what is found, and which bases say that a name is none
+            ("@差旅 住宿", {mine}, []),
+            ("@差旅 与 ＠旧差旅 住宿", {mine, old}, []),
+            ("@差旅 与 @没有的 住宿", {mine}, everywhere),
+            ("@没有的 住宿", {mine, old, other}, everywhere),
+            ("住宿 zhang@example.com", {mine, old, other}, []),
+        ]
+        for question, found, unknown in cases:
+            told = await tools.search(Collection(engine), question)
+            assert set(ids(told)) == found, question
+            names = [each["knowledge_base"] for each in told["degraded"] if each["part"] == "document"]
+            assert names == unknown, question
+
+    run(tmp_path, story)
+
+
 def test_what_cannot_be_asked_is_said_once_and_not_by_every_base(tmp_path: Path) -> None:
     async def story(engine: Engine) -> None:
         held = Collection(engine)
@@ -250,7 +273,7 @@ def test_a_passage_is_read_among_its_neighbours(tmp_path: Path) -> None:
 
 def test_what_is_deleted_cannot_be_read_and_what_changed_is_read_as_it_is_now(tmp_path: Path) -> None:
     async def story(engine: Engine) -> None:
-        made = await base(engine, "制度", markdown("差旅.md", TRAVEL), markdown("假期.md", LEAVE))
+        made = await base(engine, "制度", markdown("差旅.md", TRAVEL))
         held = Collection(engine)
         last = (await engine.chunks(made.id, "差旅.md"))[-1]
         await engine.add_documents(made.id, [markdown("差旅.md", "住宿每晚 500 元。")])

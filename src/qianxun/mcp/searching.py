@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from qianxun.errors import BadInput, QianxunError
@@ -12,6 +12,7 @@ from qianxun.mcp.collection import Collection
 from qianxun.types import Degraded, Found, KnowledgeBase, Recall
 
 AT_ONCE: Final = 4  # bases that one question is put to side by side
+NAMED: Final = "document"  # the part of a recall that looks for the documents that a question names
 NOTHING_HELD: Final = Degraded(
     "knowledge_base", "还没有任何知识库　先建一个：qianxun kb create NAME，再用 qianxun add 放入文件"
 )
@@ -46,7 +47,28 @@ async def ask_all(collection: Collection, bases: Sequence[KnowledgeBase], query:
     for error in failed:
         if len(failed) == len(bases) or isinstance(error, BadInput) or not isinstance(error, QianxunError):
             raise error
-    return _heard(bases, said)
+    return _heard(bases, _where_named(query, said))
+
+
+def _where_named(query: str, said: Sequence[Recall | BaseException]) -> list[Recall | BaseException]:
+    """A question that names documents (@文档名) is put to where they are: a base that has none of them has searched
+    for the name as if it were words, and is left out where another one has it."""
+    marks = query.count("@") + query.count("＠")
+    unknown = [_unknown_names(each) for each in said if isinstance(each, Recall)]
+    if not marks or all(len(names) >= marks for names in unknown):
+        return list(said)
+    nowhere = frozenset.intersection(*map(frozenset, unknown))
+    return [_of_named(each, marks, nowhere) if isinstance(each, Recall) else each for each in said]
+
+
+def _of_named(recall: Recall, marks: int, nowhere: frozenset[Degraded]) -> Recall:
+    kept = tuple(each for each in recall.degraded if each.part != NAMED or each in nowhere)
+    knows_none = len(_unknown_names(recall)) >= marks
+    return replace(recall, found=() if knows_none else recall.found, degraded=kept)
+
+
+def _unknown_names(recall: Recall) -> list[Degraded]:
+    return [each for each in recall.degraded if each.part == NAMED]
 
 
 def _heard(bases: Sequence[KnowledgeBase], said: Sequence[Recall | BaseException]) -> Heard:
