@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.graph_types import Community, Entity, GraphContext, Relation
-from qianxun.tokens import Budget, context_tokens, fitted, tokens
+from qianxun.tokens import COUNTED, Budget, context_tokens, fitted, tokens, tokens_of_all
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,11 @@ def test_what_a_context_keeps_is_the_beginning_of_its_lists_and_relations_keep_t
         assert context_tokens(kept) <= budget
         assert kept.entities == entities[: len(kept.entities)]
         assert {each.target for each in kept.relations} <= {each.id for each in kept.entities}
+
+
+def test_many_texts_are_counted_as_each_is_and_beyond_a_bound_by_their_length() -> None:
+    few = ["住院 85%", "", "hello\nworld"]
+    assert tokens_of_all(few) == sum(map(tokens, few))
+    assert tokens_of_all([]) == tokens_of_all(["", ""]) == 0
+    assert tokens_of_all(["长" * COUNTED, "长" * 7, "长" * COUNTED]) == 2 * COUNTED + 7
+    assert tokens_of_all(["abcd" * COUNTED]) == COUNTED

@@ -159,6 +159,11 @@ class SentenceCited:
     flags: tuple[Flag, ...] = ()
     sources: tuple[Source, ...] = ()
 
+    @property
+    def is_unsaid(self) -> bool:
+        """It is of no sentence: all that came so far were the model's thoughts, and the answer begins after them."""
+        return any(flag.kind == "dropped" for flag in self.flags)
+
 
 @dataclass(frozen=True, slots=True)
 class Done:

@@ -11,6 +11,7 @@ from qianxun.graph_types import Community, Entity, GraphContext, Relation
 
 Item = TypeVar("Item")
 
+COUNTED: Final = 50_000  # characters of many texts: some ten milliseconds
 _LETTERS_PER_TOKEN: Final = 4
 _DIGITS_PER_TOKEN: Final = 3
 _SIGNS: Final = 8  # tokens around the names of a line: its marks, brackets, arrow and end
@@ -30,6 +31,18 @@ def tokens(text: str) -> int:
     signs = len(text) - sum(map(len, runs))
     beyond = 0 if text.isascii() else len(_BEYOND.findall(text))  # what is left there is bytes
     return signs + beyond + sum(map(_cost, runs))
+
+
+def tokens_of_all(texts: Iterable[str]) -> int:
+    """About the same of many texts, in a time that has a bound: what comes after the first of them is taken to cost
+    as much for its length."""
+    counted = total = length = 0
+    for text in texts:
+        length += len(text)
+        if counted < COUNTED:
+            part = text[: COUNTED - counted]
+            counted, total = counted + len(part), total + tokens(part)
+    return total if length == counted else round(total * length / counted)
 
 
 def _cost(run: str) -> int:

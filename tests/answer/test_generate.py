@@ -144,6 +144,18 @@ def test_a_checked_stream_tells_a_sentence_as_soon_as_it_is_sure() -> None:
     assert tokens == ["开头没有引用。糖尿病的主要症状是多饮、多尿、多食。[1]", "\n公司营业收入为5亿元。[2]"]
 
 
+@pytest.mark.parametrize("told", ["", "公司营业收入为5亿元。[1]"])
+def test_a_checked_stream_that_breaks_off_tells_no_half_sentence(told: str) -> None:
+    """The whole may have said that it is not so. Where nothing was told, the passages' own sentences answer."""
+    said = f"{told}糖尿病的主要症状是多饮[2]"
+    model = Says(f"{said}，此说有误。", 1, fails_after=len(said))
+    *events, last = AnswerGenerator(model, only_checked=True).stream("糖尿病的症状？", CONTEXT)
+    assert isinstance(last, Failed)
+    assert "".join(each.text for each in events if isinstance(each, Token)) == told
+    assert (last.answer.form, last.answer.is_partial) == ("model" if told else "extractive", True)
+    assert last.answer.answer == (told or "糖尿病的主要症状是多饮、多尿、多食和体重下降。[1]")
+
+
 def test_a_checked_stream_without_sources_tells_whole_sentences() -> None:
     generator = AnswerGenerator(Says("你好！有什么可以帮你？ ", 2), only_checked=True)
     *tokens, done = [each for each in generator.stream_direct("你好") if not isinstance(each, SourcesFound)]

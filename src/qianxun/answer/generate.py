@@ -98,7 +98,7 @@ class AnswerGenerator:
             yield from draft.read(_pieces(self.llm, messages, stop))
         except ModelError as error:
             partial = draft.written.answer("model", is_partial=True)
-            if not draft.is_begun:
+            if not draft.is_begun or draft.is_untold:
                 partial = replace(self._extracted(query, given), is_partial=True)
             yield Failed(error.word, str(error), _degraded(partial, error))
             return
@@ -267,7 +267,8 @@ class _Draft:
                     self.is_cut = True
                     break
         except ModelError:
-            yield from self._closed()
+            if not self._only_checked:  # half a sentence may say the opposite of the whole
+                yield from self._closed()
             raise
         finally:
             _close(pieces)

@@ -308,6 +308,7 @@ REASONS: Final = {
     "one_of": "应当只给 {expected} 中的一个",
     "table_data": "应为 Markdown、CSV、HTML 的文字，或行的列表（都是键值对，或都是列表）",
     "union_tag_invalid": "type 应为 {expected_tags}",
+    "parts": "所有消息的内容合起来最多 {most} 段",
     "token_ids": "应为文字，不是 token 的编号：LangChain 的 OpenAIEmbeddings 请设 check_embedding_ctx_length=False",
     "union_tag_not_found": "缺少 type：image 或 table",
 }

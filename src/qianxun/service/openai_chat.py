@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Request, Response
 
-from qianxun.answer_types import Answer, AnswerEvent, Done, Failed, Source, SourcesFound, Token
+from qianxun.answer_types import Answer, AnswerEvent, Done, Failed, SentenceCited, Source, SourcesFound, Token
 from qianxun.mcp.ids import own_url, service_address
 from qianxun.service.answer_notes import AnswerNotes
 from qianxun.service.answer_shapes import written_sources
@@ -26,6 +26,7 @@ from qianxun.tokens import tokens
 from qianxun.types import KnowledgeBase
 
 CORRECTED: Final = "\n\n（更正：以上与核对之后的回答不同，以下为准。）\n\n"
+INSTEAD: Final = ("extractive", "declined")  # of a model that fails before a word: what the sources say themselves
 ENDED: Final = b"data: [DONE]\n\n"
 EXAMPLES: Final[dict[str, Any]] = {
     "plain": {
@@ -83,7 +84,8 @@ async def complete(
     """与 `/v1/query` 相同的回答，OpenAI 的形式：`choices[0].message.content` 里的 [1]、[2] 对应 `sources`。
 
     `stream` 为 true 时，一句核对过才给，给了的不会收回；最后一块有 `finish_reason`、`sources`，然后是 `[DONE]`。
-    中途失败，最后是 `{"error": …}`。图片写成 data: 地址放在最后一条 user 消息里，别的地址不会去取。
+    模型一句还没有给就失败，改由资料的原句作答，写在 `degraded` 里；给过之后失败，最后是 `{"error": …}`。
+    图片写成 data: 地址放在最后一条 user 消息里，别的地址不会去取。
     """
     question, told = body.asked()
     options = {**told, "trace_id": trace_id(request)}
@@ -185,6 +187,7 @@ class Telling:
     notes: AnswerNotes
     writing: Writing
     came: str = ""  # of the answer
+    before: int = 0  # characters of what was told and is no part of it, with the word that says so
 
     def event(self, event: AnswerEvent) -> bytes:
         self.notes.came(event)
@@ -194,8 +197,12 @@ class Telling:
             case Token(text):
                 self.came += text
                 return self.writing.chunk({"content": text})
+            case SentenceCited() if event.is_unsaid and self.came:
+                return self._corrected()
             case Done(answer):
                 return b"".join(self._end(answer))
+            case Failed(answer=answer) if answer.form in INSTEAD and not (self.came or self.before):
+                return b"".join(self._end(replace(answer, is_partial=False)))
             case Failed():
                 return self._error(problem(503, event.message, event.error).content)
         return b""  # marks come with the words
@@ -210,17 +217,21 @@ class Telling:
 
     def _end(self, answer: Answer) -> Iterator[bytes]:
         writing, text = self.writing, answer.answer
-        before = 0
-        if not text.startswith(self.came):  # its sources went meanwhile, or it began with a model's thoughts
-            before = len(self.came + CORRECTED)
-            yield writing.chunk({"content": CORRECTED + text})
-        elif rest := text[len(self.came) :]:
+        if not text.startswith(self.came):  # its sources went meanwhile
+            yield self._corrected()
+        if rest := text[len(self.came) :]:
             yield writing.chunk({"content": rest})
-        delta = {"annotations": writing.annotations(answer, before)}
+        delta = {"annotations": writing.annotations(answer, self.before)}
         yield writing.chunk(delta, finish_reason(answer), **about(answer))
         if writing.asked.stream_options.include_usage:
             yield writing.usage_chunk(answer)
         yield ENDED
+
+    def _corrected(self) -> bytes:
+        """What came is not the answer: that begins here."""
+        self.before += len(self.came + CORRECTED)
+        self.came = ""
+        return self.writing.chunk({"content": CORRECTED})
 
     def _error(self, said: dict[str, Any]) -> bytes:
         return encoded_event("", openai_form(said, {})) + ENDED

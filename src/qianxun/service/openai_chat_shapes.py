@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from qianxun.filters import read_filters
+from qianxun.pipelines.asking import QUERY_LIMIT
 from qianxun.pipelines.multimodal import MOST_ITEMS
 from qianxun.pipelines.options import TOP_K_LIMIT
 from qianxun.service.answer_shapes import AUTO
@@ -15,11 +17,12 @@ from qianxun.service.asked import DOC_IDS_LIMIT, AskedElsewhere, DocId, Filters,
 from qianxun.service.openai_models import NAME_LENGTH
 from qianxun.service.query_shapes import SourceTold
 from qianxun.service.retrieval import DegradedTold
-from qianxun.tokens import tokens
+from qianxun.tokens import tokens_of_all
 from qianxun.types import EVERYTHING, In, all_of
 
 MESSAGES_LIMIT: Final = 1000
 PARTS_LIMIT: Final = 100
+ALL_PARTS_LIMIT: Final = 2000  # of all messages: each is looked at while nobody else is
 
 # ── asked ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -74,13 +77,21 @@ class ResponseFormat(AskedElsewhere):
     type: Literal["text"] = Field(description="只有 text：答案里有出处的标记，不能是 JSON")
 
 
+def _messages(value: Any) -> Any:
+    if isinstance(value, list):
+        contents = (each.get("content") for each in value if isinstance(each, dict))
+        if sum(len(each) for each in contents if isinstance(each, list)) > ALL_PARTS_LIMIT:
+            raise PydanticCustomError("parts", "at most {most} parts in all", {"most": ALL_PARTS_LIMIT})
+    return value
+
+
 class ChatRequest(AskedElsewhere):
     """没有列出的字段（temperature、max_tokens、tools 等）不起作用。"""
 
     model: str = Field(
         min_length=1, max_length=NAME_LENGTH, description="知识库的名称或编号，见 GET /v1/models", examples=["医保"]
     )
-    messages: list[ChatMessage] = Field(
+    messages: Annotated[list[ChatMessage], BeforeValidator(_messages)] = Field(
         min_length=1,
         max_length=MESSAGES_LIMIT,
         description="最后一条 user 是问题，它之前的 user 与 assistant 是对话历史；system 等不采用，出处不能由它关掉",
@@ -105,11 +116,10 @@ class ChatRequest(AskedElsewhere):
         if at < 0:
             raise WrongField("messages", "没有 user 消息", hint="把问题写在最后一条 user 消息里")
         question = self.messages[at]
-        if not question.text.strip():
-            raise WrongField(f"messages.{at}.content", "没有文字", hint="写出要问的；图片随文字一起")
+        asked = _question(question.text.strip(), f"messages.{at}.content")
         where = read_filters(self.filters.root) if self.filters is not None else EVERYTHING
         only = In("doc_id", tuple(self.doc_ids)) if self.doc_ids else EVERYTHING
-        return question.text, {
+        return asked, {
             "mode": None if self.mode == AUTO else self.mode,
             "top_k": self.top_k,
             "where": all_of(where, only),
@@ -120,7 +130,16 @@ class ChatRequest(AskedElsewhere):
     @property
     def tokens(self) -> int:
         """An estimate of what the conversation costs; what is looked up for it is not counted."""
-        return sum(tokens(each.text) for each in self.messages)
+        return tokens_of_all(each.text for each in self.messages)
+
+
+def _question(text: str, at: str) -> str:
+    if not text:
+        raise WrongField(at, "没有文字", hint="写出要问的；图片随文字一起")
+    if len(text) > QUERY_LIMIT:  # a part of it would be another question
+        reason = f"问题有 {len(text)} 个字符，超过上限 {QUERY_LIMIT}"
+        raise WrongField(at, reason, hint="把问题写短；成段的资料请先放入知识库，再就它提问")
+    return text
 
 
 def _images(message: ChatMessage, at: str) -> list[dict[str, str]]:

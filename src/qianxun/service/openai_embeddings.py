@@ -22,7 +22,7 @@ from qianxun.service.asked import AskedElsewhere, Number
 from qianxun.service.context import TenantEngine, turn
 from qianxun.service.door_forms import OpenAIProblem
 from qianxun.service.openai_models import NAME_LENGTH, TAG, embedder
-from qianxun.tokens import tokens
+from qianxun.tokens import tokens_of_all
 from qianxun.types import Vectors
 
 TEXTS_LIMIT: Final = 2048  # as OpenAI has it
@@ -138,7 +138,7 @@ def _of_queries(texts: Sequence[str], model: EmbeddingModel) -> Vectors:
 
 
 def _written(rows: Vectors, model: str, body: EmbeddingRequest) -> dict[str, Any]:
-    used = sum(map(tokens, body.input))
+    used = tokens_of_all(body.input)
     return {
         "object": "list",
         "data": [
