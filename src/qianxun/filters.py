@@ -168,7 +168,8 @@ def _is_unicode(text: str) -> bool:
 
 
 def written_filters(where: Filter) -> dict[str, Any]:
-    """The filter as a request writes it: `read_filters` of this lets through the same."""
+    """The filter as a request writes it: `read_filters` of this lets through the same. Raises BadFilter for what is
+    none: left out, it would let everything through."""
     match where:
         case Everything():
             return {}
@@ -186,6 +187,13 @@ def written_filters(where: Filter) -> dict[str, Any]:
             return {"or": [written_filters(part) for part in parts]}
         case Not(part):
             return {"not": written_filters(part)}
+        case _:
+            raise not_a_filter(where)
+
+
+def not_a_filter(where: object) -> BadFilter:
+    hint = "程序里写 Eq(…)、In(…) 等，或 read_filters(…)；请求里的写法只用于请求"
+    return BadFilter(f"where 是 {type(where).__name__}，不是过滤条件", hint=hint)
 
 
 def _together(parts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pytest
 
 from qianxun.client import Client
 from qianxun.engine import Engine
-from qianxun.errors import BadInput, BadQuery, NotFound
+from qianxun.errors import BadFilter, BadInput, BadQuery, NotFound
 from qianxun.pipelines.explanation import Explained
 from qianxun.pipelines.layered import LayeredRecall
 from qianxun.records.logs import Feedback
@@ -340,6 +340,25 @@ def test_events_have_the_same_effect_through_the_service(tmp_path: Path) -> None
             assert (gone.result, gone.generation) == ("accepted", 4)
             with pytest.raises(NotFound):
                 await here.client.events(9999)
+
+    asyncio.run(work())
+
+
+def test_what_is_no_filter_is_refused_and_never_left_out(tmp_path: Path) -> None:
+    unread: Any = {"user_id": "别人"}  # as a request writes it
+
+    async def work() -> None:
+        async with both(tmp_path) as here:
+            asked = [
+                here.client.retrieve(here.base.id, "住院", where=unread),
+                here.client.retrieve(here.base.id, "住院", where=Not(unread)),
+                here.client.search_texts(here.base.id, "住院", where=unread),
+                here.engine.retrieve(here.base.id, "住院", where=unread),
+                here.engine.search_texts(here.base.id, "住院", where=unread),
+            ]
+            for told in await asyncio.gather(*asked, return_exceptions=True):
+                assert isinstance(told, BadFilter)
+                assert "不是过滤条件" in str(told)
 
     asyncio.run(work())
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from qianxun.errors import BadQuery
+from qianxun.filters import not_a_filter
 from qianxun.rank.fuse import FUSIONS
 from qianxun.types import EVERYTHING, Filter
 
@@ -38,7 +39,7 @@ class RecallOptions:
 
 
 def check(options: RecallOptions) -> None:
-    """Raises BadQuery. The values may come from a configuration: of what type they are is asked too."""
+    """Raises BadQuery, or BadFilter. The values may come from a configuration: of what type they are is asked too."""
     if not isinstance(options.mode, str) or options.mode not in ARMS:
         raise BadQuery(f"没有检索模式 {options.mode}", hint="可用：hybrid、vector、fulltext")
     if not isinstance(options.fusion, str) or options.fusion not in FUSIONS:
@@ -55,6 +56,8 @@ def check(options: RecallOptions) -> None:
     _check_weights(options.weights)
     if not all(isinstance(doc_id, str) for doc_id in options.doc_ids):
         raise BadQuery(f"doc_ids 为 {options.doc_ids!r}", hint="应为文档编号的列表")
+    if not isinstance(options.where, Filter):
+        raise not_a_filter(options.where)
 
 
 def _check_weights(weights: Any) -> None:
