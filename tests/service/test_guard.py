@@ -108,6 +108,19 @@ def test_a_read_key_searches_and_looks_and_does_nothing_else(tmp_path: Path) -> 
     run(tmp_path, story)
 
 
+def test_a_read_key_is_told_that_there_is_nothing_at_an_address_and_not_to_get_a_write_key(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        keys = [bearer(issue(served.engine, scope=scope)[1]) for scope in SCOPES]
+        for path in ("/chat/completions", "/v1/responses", "/v1//chat/completions", "/v1/chat/completions/", "/"):
+            read, write = [await served.http.post(path, headers=each, json={}) for each in keys]
+            assert (read.status_code, read.json()) == (write.status_code, write.json())
+            assert read.json()["code"] in (404, 405)
+            assert ("应以 /v1 结尾" in read.json()["msg"]) is (path == "/chat/completions")
+        assert (await served.http.post(BASES, headers=keys[0], json={})).status_code == 403
+
+    run(tmp_path, story)
+
+
 def test_a_key_sees_its_own_tenant_alone(tmp_path: Path) -> None:
     async def story(served: Served) -> None:
         of = {tenant: bearer(issue(served.engine, tenant)[1]) for tenant in ("甲", "乙")}

@@ -39,7 +39,7 @@ from qianxun.errors import (
 )
 from qianxun.filters import BadFilterField
 from qianxun.records.disk import is_disk_full
-from qianxun.service.door_forms import FieldProblem, Problem, Said, formed
+from qianxun.service.door_forms import FieldProblem, Problem, Said, form_of, formed
 
 T = TypeVar("T")
 
@@ -229,21 +229,33 @@ async def told(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError | ValidationError):
         return wrong_fields(error.errors(), english=english)
     if isinstance(error, HTTPException):
-        answer = problem(error.status_code, _said(error), english=english)
+        answer = problem(error.status_code, _said(error, request.scope["path"]), english=english)
         if error.status_code == 405:
             answer.headers["Allow"] = ", ".join(_allowed(request))
         return answer
     raise error
 
 
-def _said(error: HTTPException) -> str:
+def _said(error: HTTPException, path: str) -> str:
     """Routing and the reading of bodies say no more than their status in English."""
     known = {
         400: "请求体读不了　应为 UTF-8 的 JSON",
-        404: "没有这个地址，见 /docs",
+        404: no_address(path),
         405: "这个地址没有这种方法，见 /docs",
     }
     return known.get(error.status_code, error.detail)
+
+
+def no_address(path: str) -> str:
+    """Clients add the rest of an address to what they were told: where that lacks its /v1, it is said."""
+    if form_of(f"/v1{path}") is None:
+        return "没有这个地址，见 /docs"
+    return "没有这个地址　客户端里填的地址应以 /v1 结尾，见 /docs"
+
+
+def is_address(scope: Scope) -> bool:
+    """Whether there is anything there, by whichever method."""
+    return any(route.matches(scope)[0] is not Match.NONE for route in scope["app"].router.routes)
 
 
 def _allowed(request: Request) -> list[str]:

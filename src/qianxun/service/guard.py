@@ -18,11 +18,11 @@ from typing import Final
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from qianxun.errors import Forbidden, QianxunError, Unauthorized
+from qianxun.errors import Forbidden, NotFound, QianxunError, Unauthorized
 from qianxun.ingest.limits import MIB
 from qianxun.records import keys
 from qianxun.records.bases import LOCAL_TENANT
-from qianxun.service.answers import english_wanted, of_error, problem, unforeseen
+from qianxun.service.answers import english_wanted, is_address, no_address, of_error, problem, unforeseen
 from qianxun.service.context import Service
 from qianxun.service.lookups import Lookups
 
@@ -96,6 +96,8 @@ class Guard:
             raise Unauthorized("密钥无效或已吊销", hint="用 qianxun keys create 签发新的密钥")
         state["tenant"], state["access"] = holder.tenant, holder.scope
         if state["access"] != "write" and not _is_reading(scope):
+            if not is_address(scope):  # with another key it would be none, either
+                raise NotFound(no_address(scope["path"]))
             raise Forbidden("这个密钥只能检索与查看", hint="换用可写的密钥：qianxun keys create --scope write")
 
     async def _wants_key(self) -> bool:
