@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import httpx
 import numpy as np
 import pytest
 
+from qianxun.errors import ModelUnavailable
 from qianxun.models import RerankEndpoint
 from qianxun.models.remote_rerank import RemoteRerank
 from qianxun.ports import never
@@ -47,6 +49,24 @@ class ShortFirst:
 
     def score(self, query: str, passages: Sequence[str], stop: Callable[[], bool] = never) -> list[float]:
         return [1.0 / (1 + len(passage)) for passage in passages]
+
+
+class Patient:
+    """A reranker that reads until it is told to stop."""
+
+    name = "patient"
+    share = 1.0
+    dimension = 0
+
+    def __init__(self) -> None:
+        self.has_begun, self.has_stopped = threading.Event(), threading.Event()
+
+    def score(self, query: str, passages: Sequence[str], stop: Callable[[], bool] = never) -> list[float]:
+        self.has_begun.set()
+        while not stop():
+            time.sleep(0.01)
+        self.has_stopped.set()
+        raise ModelUnavailable("没有做完")
 
 
 def run(folder: Path, story: Callable[[Served], Awaitable[None]], **told: Any) -> None:
@@ -243,6 +263,19 @@ def test_whoever_sends_megabytes_keeps_nobody_waiting(tmp_path: Path, monkeypatc
         assert threading.get_ident() not in seen  # the loop's own
 
     run(tmp_path, story)
+
+
+def test_whoever_leaves_takes_the_models_work_along(tmp_path: Path) -> None:
+    async def story() -> None:
+        model = Patient()
+        brought: list[Any] = [LetterEmbedding(), model]
+        async with serving(tmp_path, {"vectorization.model": "fake-64"}, *brought) as served:
+            asking = asyncio.create_task(reranked(served, model="patient"))
+            assert await asyncio.to_thread(model.has_begun.wait, 60)
+            asking.cancel()  # and with it goes its connection
+            assert await asyncio.to_thread(model.has_stopped.wait, 60)
+
+    asyncio.run(story())
 
 
 def test_what_is_asked_is_bounded(tmp_path: Path) -> None:
