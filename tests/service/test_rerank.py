@@ -17,10 +17,8 @@ from qianxun.errors import ModelUnavailable
 from qianxun.models import RerankEndpoint
 from qianxun.models.remote_rerank import RemoteRerank
 from qianxun.ports import never
-from qianxun.service import rerank
 from qianxun.service.rerank import DOCUMENT_LIMIT, DOCUMENTS_LIMIT, Reranking
 from qianxun.testing.fake_embedding import HashEmbedding
-from qianxun.tokens import tokens
 from qianxun.types import Vectors
 from tests.service.asking import word_of
 from tests.service.served import BASES, Served, issue, serving
@@ -242,24 +240,19 @@ def test_an_empty_text_is_worth_nothing_however_it_is_given(tmp_path: Path) -> N
 
 
 def test_whoever_sends_megabytes_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dozen of them held the event loop for seconds while they were looked through and their tokens counted."""
+    """A dozen of them held the event loop for seconds while they were looked through."""
     seen: list[int] = []
-
-    def counted(text: str) -> int:
-        seen.append(threading.get_ident())
-        return tokens(text)
 
     def read(asked: Reranking) -> list[str]:
         seen.append(threading.get_ident())
         return texts(asked)
 
     texts = Reranking.texts
-    monkeypatch.setattr(rerank, "tokens", counted)
     monkeypatch.setattr(Reranking, "texts", read)
 
     async def story(served: Served) -> None:
         assert (await reranked(served, model="short-first")).status_code == 200
-        assert len(seen) == 2 + len(TEXTS)
+        assert len(seen) == 1
         assert threading.get_ident() not in seen  # the loop's own
 
     run(tmp_path, story)

@@ -13,7 +13,7 @@ from qianxun.service.asked import DOC_ID_LIMIT, AskedElsewhere, Number, QueryTex
 from qianxun.service.context import GREATEST, TenantEngine, trace_id, turn
 from qianxun.service.door_forms import RerankProblem
 from qianxun.service.rerank_models import chosen, scored
-from qianxun.tokens import tokens
+from qianxun.tokens import tokens_of_all
 
 DOCUMENTS_LIMIT: Final = 1000
 DOCUMENT_LIMIT: Final = 32_000  # characters of one
@@ -140,14 +140,13 @@ async def rerank(
     async with turn(request):
         texts = await asyncio.to_thread(body.texts)  # megabytes may be read here, and others want to be served
         scores = await scored(engine, await chosen(engine, str(body.model)), body.query, texts)
-        used = await asyncio.to_thread(lambda: sum(map(tokens, (body.query, *texts))))
     best = sorted(range(len(texts)), key=lambda place: (-scores[place], place))[: body.top_n]
     return as_json(
         {
             "id": trace_id(request),
             "model": str(body.model),
             "results": [_result(place, scores[place], texts[place], body.return_documents) for place in best],
-            "usage": {"total_tokens": used},
+            "usage": {"total_tokens": tokens_of_all((body.query, *texts))},
             "meta": {"api_version": {"version": "1"}},
         }
     )
