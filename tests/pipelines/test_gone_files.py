@@ -12,12 +12,13 @@ from uuid import uuid4
 import pytest
 
 from qianxun.blocking import BlockingEngine, open_blocking
-from qianxun.errors import BadInput
+from qianxun.errors import BadInput, ModelUnavailable
 from qianxun.ingest.sources import document_id
 from qianxun.pipelines import gone_files
 from qianxun.pipelines.gone_files import FEW, Doubt, Dropped, drop_gone, gone_ids, is_gone, path_below
 from qianxun.pipelines.ingest import Labels
 from qianxun.types import Document
+from tests.pipelines.opened import FailingEmbedding
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +136,7 @@ def test_an_empty_folder_is_doubted_unless_the_caller_is_sure(followed: Followed
     shutil.rmtree(followed.folder)
     (followed.folder / "子").mkdir(parents=True)
     (followed.folder / ".not_mounted").touch()
-    assert followed.drop() == Dropped((), (Doubt(followed.folder, 2, 2, True),))
+    assert followed.drop() == Dropped((), (Doubt(followed.folder, 2, 2, "empty"),))
     assert followed.held == {"甲.txt", "乙.txt"}
     assert names(followed.drop(sure=True)) == ["乙.txt", "甲.txt"]
 
@@ -155,7 +156,7 @@ def test_most_of_a_folder_is_doubted_few_documents_are_not(followed: Followed, t
     followed.add(*(f"盘/{number}.txt" for number in range(FEW + 1)), "甲.txt")
     shutil.move(followed.folder / "盘", tmp_path / "盘")
     (followed.folder / "盘").mkdir()
-    assert followed.drop().doubts == (Doubt(followed.folder, FEW + 1, FEW + 2, False),)
+    assert followed.drop().doubts == (Doubt(followed.folder, FEW + 1, FEW + 2, "most"),)
     followed.write("盘/0.txt")
     assert len(followed.drop().removed) == FEW
 
@@ -200,7 +201,7 @@ def test_a_folder_that_is_named_itself_is_doubted_by_itself(followed: Followed) 
     (followed.folder / "0.txt").unlink()
     for folders in ((followed.folder, inner), (inner, followed.folder, followed.folder)):
         dropped = followed.drop(*folders)
-        assert dropped.doubts == (Doubt(inner, 3, 3, True),)
+        assert dropped.doubts == (Doubt(inner, 3, 3, "empty"),)
     assert followed.held == {"0.txt", "1.txt", "2.txt", *(f"{number}.txt" for number in range(1, 9))}
     assert len(followed.rag.documents(followed.base)) == 11
 
@@ -209,7 +210,7 @@ def test_what_a_program_left_is_no_file_of_the_folder(followed: Followed) -> Non
     followed.add("甲.txt")
     (followed.folder / "甲.txt").unlink()
     followed.write("Thumbs.db", ".stfolder/标记", "~$甲.docx")
-    assert followed.drop().doubts == (Doubt(followed.folder, 1, 1, True),)
+    assert followed.drop().doubts == (Doubt(followed.folder, 1, 1, "empty"),)
 
 
 def test_what_goes_away_after_the_first_look_stays_until_the_next(followed: Followed) -> None:
@@ -222,6 +223,23 @@ def test_what_goes_away_after_the_first_look_stays_until_the_next(followed: Foll
     before = followed.gone
     followed.write("乙.txt")  # back in time
     assert followed.drop(among=before) == Dropped()
+
+
+def test_a_renamed_file_is_found_by_its_old_name_until_it_can_be_by_the_new(tmp_path: Path) -> None:
+    model = FailingEmbedding("琥珀", None)
+    with open_blocking(tmp_path / "data", background=False, models={model.name: model}) as rag:
+        followed = Followed(rag, rag.create_knowledge_base("库", model=model.name).id, tmp_path / "资料")
+        followed.add("甲.txt", "乙.txt")
+        (followed.folder / "甲.txt").rename(followed.folder / "新甲.txt")
+        model.error = ModelUnavailable("嵌入服务停了", hint="稍后再试")
+        followed.add()
+        assert followed.drop().doubts == (Doubt(followed.folder, 1, 3, "waiting"),)
+        found = rag.retrieve(followed.base, "琥珀", mode="fulltext").found
+        assert {each.chunk.doc_name for each in found} == {"甲.txt", "乙.txt"}
+        model.error = None
+        (followed.folder / "新甲.txt").write_text("改过的琥珀", "utf-8")  # which is not put off, as another try is
+        followed.add()
+        assert names(followed.drop()) == ["甲.txt"]
 
 
 def test_the_documents_of_another_owner_stay(followed: Followed) -> None:

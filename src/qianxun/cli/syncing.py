@@ -55,19 +55,17 @@ def described_dropped(dropped: Dropped) -> dict[str, object]:
 def show_dropped(dropped: Dropped) -> None:
     console = out()
     count = len(dropped.removed)
-    console.print(
-        say(
-            f"[green]✓[/] 移除 {count} 个文档：文件已不在",
-            f"[green]✓[/] {count} documents removed: their files are gone",
-        )
-    )
+    gone = (f"移除 {count} 个文档：文件已不在", f"{count} documents removed: their files are gone")
+    console.print(f"[green]✓[/] {say(*(gone if count else ('没有移除文档', 'No document removed')))}")
     for each in dropped.removed[:SHOWN]:
         console.print(f"  - {escape(str(each.path))}", soft_wrap=True)
     if count > SHOWN:
         console.print(say(f"  … 共 {count} 个", f"  … {count} in all"))
     for doubt in dropped.doubts:
         console.print(f"[yellow]![/] {escape(_why_kept(doubt))}", soft_wrap=True)
-    if dropped.doubts:
+    if any(doubt.why == "waiting" for doubt in dropped.doubts):
+        note(say("新的可以检索之后，再运行一次。", "Run it again when the new ones can be found."))
+    if any(doubt.why != "waiting" for doubt in dropped.doubts):
         note(
             say(
                 "磁盘是不是没有挂上？确实删掉了的话，加上 --yes 再运行一次。",
@@ -77,12 +75,20 @@ def show_dropped(dropped: Dropped) -> None:
 
 
 def _why_kept(doubt: Doubt) -> str:
-    if doubt.is_empty:
-        return say(
-            f"{doubt.folder} 里一个文件也没有：从它放入的 {doubt.gone} 个文档没有移除",
-            f"There is no file in {doubt.folder}: {doubt.gone} documents that came from it were kept",
-        )
-    return say(
-        f"{doubt.folder} 的 {doubt.known} 个文档里有 {doubt.gone} 个的文件不在了：太多，没有移除",
-        f"Of {doubt.known} documents of {doubt.folder} the files of {doubt.gone} are gone: too many, they were kept",
-    )
+    folder, gone, known = doubt.folder, doubt.gone, doubt.known
+    match doubt.why:
+        case "empty":
+            return say(
+                f"{folder} 里一个文件也没有：从它放入的 {gone} 个文档没有移除",
+                f"There is no file in {folder}: {gone} documents that came from it were kept",
+            )
+        case "most":
+            return say(
+                f"{folder} 的 {known} 个文档里有 {gone} 个的文件不在了：太多，没有移除",
+                f"Of {known} documents of {folder} the files of {gone} are gone: too many, they were kept",
+            )
+        case "waiting":
+            return say(
+                f"{folder} 有新放入的文档还不能检索，也许就是改了名的：文件不在了的 {gone} 个先不移除",
+                f"New documents of {folder}, maybe renamed ones, cannot be found yet: {gone} of files that are gone stay",
+            )

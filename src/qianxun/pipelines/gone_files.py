@@ -12,7 +12,7 @@ import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol, TypeAlias
 
 from qianxun.errors import BadInput
 from qianxun.ingest.sources import document_id, is_hidden
@@ -21,6 +21,7 @@ from qianxun.types import DocumentState
 PAGE: Final = 500
 AT_ONCE: Final = 16  # deletions: the index takes them together, in less than half the time
 FEW: Final = 10  # documents: so many may go without a question
+WAITING: Final = ("pending", "retrying")
 MOST: Final = 0.5  # … of a folder's documents: more, and a disk may not be mounted
 
 
@@ -31,10 +32,16 @@ class Documents(Protocol):
     async def delete_document(self, knowledge_base: int, doc_id: str) -> bool: ...
 
 
+# Why documents are kept: the folder holds no file at all; most of its documents would go; or some of its new ones
+# cannot be found yet, which may be the same files by another name.
+Why: TypeAlias = Literal["empty", "most", "waiting"]
+
+
 @dataclass(frozen=True, slots=True)
 class FileDocument:
     doc_id: str
     path: Path
+    is_searchable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,7 @@ class Doubt:
     folder: Path
     gone: int
     known: int  # documents of the folder
-    is_empty: bool  # it holds no file at all
+    why: Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +112,19 @@ async def drop_gone(
 ) -> Dropped:
     """Deletes the documents that came from files below the folders and whose files are no longer there.
 
-    A file that is there, whether it can be read or not, is not gone. Where a folder has no file left, or most of its
-    documents would go, they stay, unless the caller is ``sure``. ``among``: none but these, which were gone before
-    (`gone_ids`): a file that is moved, or a disk that goes away, meanwhile costs nothing. Raises BadInput as
-    `check_folders` does.
+    A file that is there, whether it can be read or not, is not gone. Where a folder has no file left, most of its
+    documents would go, or a new one cannot be found yet, they stay, unless the caller is ``sure``. ``among``: none but
+    these, which were gone before (`gone_ids`): a file that is moved, or a disk that goes away, meanwhile costs nothing.
+    Raises BadInput as `check_folders` does.
     """
     await asyncio.to_thread(check_folders, followed.folders, sure=sure)
     removed: list[FileDocument] = []
     doubts: list[Doubt] = []
     for root, known in (await _known(library, knowledge_base, followed)).items():
         gone = await asyncio.to_thread(_gone, [each for each in known if among is None or each.doc_id in among])
-        doubt = None if sure or not gone else await asyncio.to_thread(_doubt, root, len(gone), len(known))
-        if doubt is not None:
-            doubts.append(doubt)
+        why = None if sure or not gone else await asyncio.to_thread(_why_kept, root, gone, known)
+        if why is not None:
+            doubts.append(Doubt(root, len(gone), len(known), why))
             continue
         for start in range(0, len(gone), AT_ONCE):
             removed += await _delete(library, knowledge_base, gone[start : start + AT_ONCE])
@@ -156,7 +163,7 @@ def _sort(page: Sequence[DocumentState], known: dict[Path, list[FileDocument]]) 
     for state in page:
         for root, of_root in known.items():
             if (path := path_below(root, state.doc_id, state.source)) is not None:
-                of_root.append(FileDocument(state.doc_id, path))
+                of_root.append(FileDocument(state.doc_id, path, state.status not in WAITING or state.served > 0))
                 break
 
 
@@ -189,11 +196,13 @@ def is_gone(path: Path) -> bool:
     return False
 
 
-def _doubt(folder: Path, gone: int, known: int) -> Doubt | None:
-    is_empty = not _has_file(folder)
-    if is_empty or gone > max(FEW, MOST * known):
-        return Doubt(folder, gone, known, is_empty)
-    return None
+def _why_kept(folder: Path, gone: Sequence[FileDocument], known: Sequence[FileDocument]) -> Why | None:
+    if not _has_file(folder):
+        return "empty"
+    if len(gone) > max(FEW, MOST * len(known)):
+        return "most"
+    left = {each.doc_id for each in gone}
+    return None if all(each.is_searchable or each.doc_id in left for each in known) else "waiting"
 
 
 def _has_file(folder: Path) -> bool:
