@@ -104,7 +104,7 @@ def test_a_folder_without_files_is_not_followed_without_a_word(handbook: Run, tm
     assert "--yes" in kept.out + kept.err
     assert "1 个文档没有移除" in kept.out
     told = handbook("add", folder, "--kb", "手册", "--sync", "--json")
-    assert (told.code, told.json["kept"]) == (1, [{"path": str(folder), "documents": 1}])
+    assert (told.code, told.json["kept"]) == (1, [{"path": str(folder), "documents": 1, "why": "empty"}])
     folder.rmdir()
     assert "没有文件夹" in handbook("add", folder, "--kb", "手册", "--sync").err
     gone = handbook("add", folder, "--kb", "手册", "--sync", "--yes")

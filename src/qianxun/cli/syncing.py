@@ -48,7 +48,7 @@ def described_dropped(dropped: Dropped) -> dict[str, object]:
     return {
         "removed": len(dropped.removed),
         "removed_documents": [{"doc_id": each.doc_id, "path": str(each.path)} for each in dropped.removed],
-        "kept": [{"path": str(each.folder), "documents": each.gone} for each in dropped.doubts],
+        "kept": [{"path": str(each.folder), "documents": each.gone, "why": each.why} for each in dropped.doubts],
     }
 
 
@@ -90,5 +90,5 @@ def _why_kept(doubt: Doubt) -> str:
         case "waiting":
             return say(
                 f"{folder} 有新放入的文档还不能检索，也许就是改了名的：文件不在了的 {gone} 个先不移除",
-                f"New documents of {folder}, maybe renamed ones, cannot be found yet: {gone} of files that are gone stay",
+                f"New documents of {folder}, maybe renamed, cannot be found yet: {gone} of files that are gone stay",
             )

@@ -21,8 +21,8 @@ from qianxun.types import DocumentState
 PAGE: Final = 500
 AT_ONCE: Final = 16  # deletions: the index takes them together, in less than half the time
 FEW: Final = 10  # documents: so many may go without a question
-WAITING: Final = ("pending", "retrying")
 MOST: Final = 0.5  # … of a folder's documents: more, and a disk may not be mounted
+WAITING: Final = ("pending", "retrying")
 
 
 class Documents(Protocol):
