@@ -290,6 +290,9 @@ def test_what_is_asked_is_bounded(tmp_path: Path) -> None:
         fits = await reranked(served, model="short-first", documents=["x"] * DOCUMENTS_LIMIT, top_n=3)
         assert [each["index"] for each in fits.json()["results"]] == [0, 1, 2]
         assert (await served.http.get("/v1/rerank")).json()["detail"]
+        body = {"model": "short-first", "query": " ", "documents": TEXTS}
+        blank = await served.http.post("/v1/rerank", json=body, headers={"accept-language": "en"})
+        assert blank.json()["message"] == "Validation: query：Should say what to look for"
         assert (await served.http.get(BASES)).status_code == 200
 
     run(tmp_path, story)

@@ -46,6 +46,7 @@ T = TypeVar("T")
 RETRY_SECONDS: Final = 1
 FIELDS: Final = 20  # of one body that are told
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+BLANK: Final = "Should say what to look for"  # where a pattern is all that was said
 LONGEST: Final = 200  # characters of a caller's own text in an answer
 
 
@@ -369,6 +370,8 @@ def _reason(error: Mapping[str, Any], english: bool) -> str:
     if error["type"] == "json_invalid":
         return _where_json_ends(error, english)
     is_blank = error["type"] == "string_pattern_mismatch" and error["ctx"]["pattern"] == r"\S"
+    if is_blank and english:
+        return BLANK
     known = REASONS.get("blank" if is_blank else error["type"])
     if known is None or english:
         return said[:LONGEST]
