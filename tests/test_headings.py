@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qianxun.answer_types import QueryMode
 from qianxun.headings import LONGEST_ABOVE, below_headings, under_headings
 from qianxun.testing.fake_embedding import HashEmbedding
-from qianxun.types import Vectors
+from qianxun.types import Found, Vectors
 from tests.pipelines.opened import doc, opened
 
 HANDBOOK = "# 住院待遇\n\n## 起付线\n\n{long}\n\n# 门诊待遇\n\n报销比例为六成。\n"
@@ -28,6 +29,9 @@ LONG = "\n\n".join(f"第{number}档由参保人自行承担，超过的部分再
         (("住院", "（一）比例"), "（一）比例\n\n85%", "住院\n（一）比例\n\n85%"),
         (("住院", "（一）比例"), "住院\n\n（一）比例\n\n85%", "住院\n\n（一）比例\n\n85%"),
         (("长" * LONGEST_ABOVE, "内层"), "正文", "内层\n正文"),
+        (("采购", "三、验收"), "采购人应当付款。", "采购\n三、验收\n采购人应当付款。"),
+        (("办法", "三", "（一）住院"), "三百元以下的部分。", "办法\n三\n（一）住院\n三百元以下的部分。"),
+        (("住院", "", "比例"), "住院\n\n比例\n\n85%", "住院\n\n比例\n\n85%"),
     ],
 )
 def test_what_a_chunk_does_not_begin_with_stands_above_it(headings: tuple[str, ...], text: str, searched: str) -> None:
@@ -85,3 +89,31 @@ def test_a_chunk_is_found_by_a_heading_that_stands_chunks_above_it(tmp_path: Pat
     # The same of an index that is made anew from the records.
     shutil.rmtree(tmp_path / "index")
     assert sorted(asyncio.run(matching())) == sorted(first)
+
+
+@pytest.mark.parametrize("mode", ["naive", "local", "global", "mix"])
+def test_every_query_mode_tells_the_same_matched_words(tmp_path: Path, mode: QueryMode) -> None:
+    async def gathered() -> tuple[Found, ...]:
+        async with opened(tmp_path) as (engine, kb):
+            await engine.add_documents(kb, [doc("手册", HANDBOOK.format(long=LONG), format="markdown")])
+            return (await engine.gather(kb, "起付线", mode=mode, top_k=50)).found
+
+    below = [each for each in asyncio.run(gathered()) if "起付线" in each.chunk.headings]
+    assert any("起付线" not in each.chunk.text for each in below)
+    assert all("起付线" in "".join(each.matched) for each in below)
+
+
+def test_a_word_of_the_heading_hides_no_place_in_the_text(tmp_path: Path) -> None:
+    """Single characters are shown where no longer word stands in the text."""
+
+    async def found() -> tuple[Found, ...]:
+        async with opened(tmp_path) as (engine, kb):
+            text = HANDBOOK.format(long=LONG.replace("承担", "承担，药"))
+            await engine.add_documents(kb, [doc("手册", text, format="markdown")])
+            return (await engine.retrieve(kb, "起付线 药", mode="fulltext", top_k=50)).found
+
+    below = [each for each in asyncio.run(found()) if "起付线" not in each.chunk.text and "药" in each.chunk.text]
+    assert below
+    for each in below:
+        assert any("药" in shown for shown in each.highlights)
+        assert all(shown in each.chunk.text for shown in each.highlights)

@@ -31,12 +31,25 @@ def below_headings(text: str, headings: Sequence[str]) -> str:
 
 
 def _above(text: str, headings: Sequence[str]) -> list[str]:
-    held = next((at for at, heading in enumerate(headings) if heading and text.startswith(heading)), len(headings))
+    named = [heading for heading in headings if heading]
+    held = next((at for at in range(len(named)) if _begins_with(text, named[at:])), len(named))
     kept: list[str] = []
     room = LONGEST_ABOVE
-    for heading in reversed(headings[:held]):
+    for heading in reversed(named[:held]):
         room -= len(heading) + 1
         if room < 0:
             break
         kept.append(heading)
-    return [heading for heading in reversed(kept) if heading]
+    return kept[::-1]
+
+
+def _begins_with(text: str, headings: Sequence[str]) -> bool:
+    """Whether all of these stand at its top, one after the other: 采购人应当付款 does not begin with 采购 and 验收."""
+    at = 0
+    for heading in headings:
+        if not text.startswith(heading, at):
+            return False
+        at += len(heading)
+        while text[at : at + 1].isspace():
+            at += 1
+    return True

@@ -86,6 +86,12 @@ def test_a_contract_has_titled_articles() -> None:
     assert outline(text) == [(1, "第一条 合同标的"), (1, "第二条 付款方式"), (1, "第三条 违约责任")]
 
 
+@pytest.mark.parametrize("one", ["１", "1", "一"])
+def test_articles_are_numbered_in_any_digits(one: str) -> None:
+    text = read(f"第{one}条 本办法适用于本市。", "第２条 费用由基金支付。", "第3条 本办法自发布之日起施行。")
+    assert [mark.title for mark in text.marks] == [f"第{'1' if one == '１' else one}条", "第2条", "第3条"]
+
+
 def test_an_attachment_begins_anew() -> None:
     text = read("一、适用范围", BODY, "二、比例", BODY, "附件1：报销标准", "一、住院", BODY, "二、门诊", BODY)
     assert outline(text) == [
@@ -124,6 +130,10 @@ def test_hand_made_headings_stand_below_the_ones_that_were_known() -> None:
             ["第三条规定的情形", BODY, "第四条规定的情形", BODY, "第五条的情形", BODY], id="articles spoken of"
         ),
         pytest.param(["第九条 甲。", "第二条 乙。", "第五条 丙。", "第一条 丁。"], id="articles out of order"),
+        pytest.param(
+            ["第一条路通往山顶。", BODY, "第二条路通往河边。", BODY, "第三条道路封闭。", BODY], id="ways, not articles"
+        ),
+        pytest.param(["1 年度报告", BODY, "2 年度报告", BODY, "3 年度报告", BODY], id="feet of pages"),
         pytest.param(["附件1：标准.pdf", "附件2：申请表.pdf", "附件3：说明.pdf"], id="a list of attachments"),
         pytest.param(["| 一、收入 | 3 |", BODY, "| 二、支出 | 4 |", BODY], id="rows"),
     ],
@@ -144,10 +154,12 @@ def test_a_line_that_was_broken_at_the_margin_is_half_a_sentence() -> None:
 
 LIKELY = (
     "一、范围", "二、比例", "三、本办法自发布之日起施行。", "（一）住院", "（二）门诊", "1. 材料", "2. 流程",
-    "1.1 目的", "1.2 依据", "第一条 总则", "第二条 本法适用于本市。", "第三条规定的", "附件1：表", "附件",
-    " 十、 其他 ", "1", "（", BODY, "",
+    "1.1 目的", "1.2 依据", "第１条 甲。", "第一条 总则", "第二条 本法适用于本市。", "第三条规定的", "附件1：表",
+    "附件", " 十、 其他 ", "1", "（", BODY, "",
 )  # fmt: skip
-LINES = st.one_of(st.sampled_from(LIKELY), st.text(alphabet="一二三十、（）.1第条之附件：。 住院\u3000", max_size=12))
+LINES = st.one_of(
+    st.sampled_from(LIKELY), st.text(alphabet="一二三十、（）.1１２٣²第条之附件：。 住院\u3000", max_size=12)
+)
 BLOCKS = st.lists(
     st.one_of(
         st.lists(LINES, min_size=1, max_size=8).map(lambda lines: Paragraph("\n".join(lines), 1)),

@@ -34,7 +34,7 @@ def assemble(parsed: ParsedFile) -> Text:
             marks.append(Mark(start, block.level, body))
         elif isinstance(block, Paragraph):
             if block.opens:
-                marks.append(Mark(start, block.level, block.opens))
+                marks.append(Mark(start, block.level, normalise(block.opens)))
         else:
             row_starts = tuple(start + row for row in rows)
             table = block.table if block.table.title else replace(block.table, title=parsed.title)

@@ -2,8 +2,8 @@
 
 Certain rather than eager. Numbered lines are read as runs (一、二、三 …), each inside the run that was open when it
 began. A run holds headings if most of its lines read like titles and have text below them: items of a list, a table of
-contents and numbered sentences stay text. Articles of a law need only follow each other. Nothing is lost, changed or
-moved.
+contents, running heads and numbered sentences stay text. Articles of a law need only follow each other. Nothing is
+lost, changed or moved.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _NUMBERED: Final = re.compile(
 _ATTACHED: Final = re.compile(
     r"\s{0,8}(?P<label>附[件录]\s?(?:[一二三四五六七八九十\d]{1,2}|[A-Z])?)(?:\s?[:：]|\s|$).*"
 )
-_ARTICLE: Final = re.compile(  # 第三条本办法… begins an article, 第三条规定的… a sentence
+_ARTICLE: Final = re.compile(  # 第三条本办法… begins an article, 第三条规定的… and 第三条路… a sentence
     r"\s{0,8}(?P<label>第\s?(?P<number>[零一二三四五六七八九十百千]{1,9}|\d{1,4})\s?条(?:之[一二三四五六七八九十])?)"
-    r"(?![规款项的所、和或至，,及与中第之])(?P<title>.*)"
+    r"(?!道?路|消息|新闻|短信|建议|理由|[规款项的所、和或至，,及与中第之])(?P<title>.*)"
 )
 _SENTENCE: Final = re.compile(r"[。；;！!]|[.、，,和与及或—-]$|[，,](?!.{0,60}[？?]$)")  # a question may have clauses
 _CONTENTS: Final = re.compile(r"(?:[.…·]{2,}|[\s∣])\s?\d{1,4}$|[|｜]|\.{4,}|…{2,}")  # page numbers, rows of a table
@@ -66,6 +66,7 @@ class _Item:
     kind: Kind
     number: int
     label: str
+    title: str
     is_title: bool
 
     def follows(self, other: _Item) -> bool:
@@ -160,14 +161,15 @@ def _item(line: str, place: Place, start: int, is_whole: bool) -> _Item | None:
     if read is None:
         return None
     kind, number, label = read
-    return _Item(place, start, start + len(line), kind, number, label, is_whole and _is_title(line))
+    title = line.strip().removeprefix(label)
+    return _Item(place, start, start + len(line), kind, number, label, title, is_whole and _is_title(line))
 
 
 def _numbered(line: str) -> tuple[Kind, int, str] | None:
     """How a line is numbered, its number, and the number as it stands there."""
     if found := _ARTICLE.fullmatch(line):
         number = found["number"]
-        return _LAW, int(number) if number.isascii() else _counted(number), "".join(found["label"].split())
+        return _LAW, int(number) if number.isdecimal() else _counted(number), "".join(found["label"].split())
     if found := _ATTACHED.fullmatch(line):
         return _ATTACHMENT, 1, found["label"].strip()
     found = _NUMBERED.fullmatch(line)
@@ -250,7 +252,8 @@ def _pools(runs: Sequence[_Run]) -> list[list[_Run]]:
 
 
 def _holds_headings(pool: Sequence[_Run]) -> bool:
-    """Whether most of the lines read like titles, and most of those that are followed by another have text below."""
+    """Whether most of the lines read like titles, and most of those that are followed by another have text below, and
+    it says something else: 1 年度报告, 2 年度报告 stand at the foot of pages."""
     items = [item for run in pool for item in run.items]
     kind = items[0].kind[0]
     if kind == "article":
@@ -258,7 +261,10 @@ def _holds_headings(pool: Sequence[_Run]) -> bool:
         return len(items) >= _FEWEST_ARTICLES and in_order >= _IN_ORDER * (len(items) - 1)
     if len(items) < (1 if kind == "attached" else _FEWEST):
         return False
-    below = [later.start - item.end for run in pool for item, later in pairwise(run.items)]
+    followed = [pair for run in pool for pair in pairwise(run.items)]
+    if sum(item.title != later.title for item, later in followed) < _MOST * len(followed):
+        return False
+    below = [later.start - item.end for item, later in followed]
     below = below or [run.end - run.items[-1].end for run in pool]
     titles = sum(item.is_title for item in items)
     return titles >= _MOST * len(items) and sum(each >= _BELOW[kind] for each in below) >= _MOST * len(below)

@@ -15,7 +15,6 @@ import numpy as np
 from qianxun.answer.highlight import highlights
 from qianxun.chinese import fold
 from qianxun.errors import ModelUnavailable, NotFound, QianxunError
-from qianxun.headings import under_headings
 from qianxun.pipelines.arms import Heard
 from qianxun.pipelines.asking import Asked, counted
 from qianxun.pipelines.base import OpenBase, Serving, in_model_thread
@@ -25,7 +24,7 @@ from qianxun.pipelines.options import RecallOptions
 from qianxun.pipelines.steps import Steps
 from qianxun.rank.calibrate import Curve, clipped
 from qianxun.rank.rerank import reranked
-from qianxun.rank.tiers import coverage, matched_in, rarity, tier_of
+from qianxun.rank.tiers import coverage, matched_in, matched_under, rarity, tier_of
 from qianxun.types import Degraded, Found, Ranking, Tier
 
 log = logging.getLogger(__name__)
@@ -204,7 +203,7 @@ class Bench:
     def verdict(self, candidate: Found) -> Verdict:
         chunk = candidate.chunk
         folded = fold(chunk.text)
-        held = matched_in(under_headings(folded, [fold(heading) for heading in chunk.headings]), self.words)
+        held = matched_under(folded, chunk.headings, self.words)
         covered = max((coverage([word for word in held if word in each], each) for each in self.weights), default=0.0)
         alike = max([self.unlike, *(each.score(chunk.key) for each in self.alike)]) if self.alike else None
         meets = bool(held) or "keyword" in candidate.arms or _is_near(candidate) or not self.grams.isdisjoint(folded)
@@ -223,7 +222,7 @@ class Bench:
             verdict.coverage,
             candidate.fused,
             candidate.rerank,
-            highlights(candidate.chunk.text, verdict.matched, folded=verdict.folded),
+            highlights(candidate.chunk.text, matched_in(verdict.folded, verdict.matched), folded=verdict.folded),
         )
 
 

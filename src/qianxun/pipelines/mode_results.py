@@ -12,7 +12,7 @@ from qianxun.answer.highlight import highlights
 from qianxun.chinese import fold
 from qianxun.pipelines.asking import Asked
 from qianxun.pipelines.base import OpenBase, read
-from qianxun.rank.tiers import matched_in
+from qianxun.rank.tiers import matched_in, matched_under
 from qianxun.records import chunks
 from qianxun.types import ArmScore, Chunk, Found, Hit, Keys, Ranking, matches
 
@@ -74,6 +74,6 @@ class Results:
             return replace(recalled, score=score, source=source, arms={**recalled.arms, **arms})
         words = tuple(dict.fromkeys(word for query in self._asked.own for word in query.terms.words))
         folded = fold(chunk.text)
-        held = matched_in(folded, words)
-        shown = highlights(chunk.text, held, folded=folded)
+        held = matched_under(folded, chunk.headings, words)
+        shown = highlights(chunk.text, matched_in(folded, held), folded=folded)
         return Found(chunk, score, "graph" if rank else FILL, arms, matched=held, fused=score, highlights=shown)

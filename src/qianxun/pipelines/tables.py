@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from qianxun.answer.table_answer import OutOfTime, answer_from_tables
 from qianxun.answer.table_shapes import AskedTable, TableAnswer
+from qianxun.headings import under_headings
 from qianxun.pipelines.base import OpenBase, read
 from qianxun.pipelines.evidence import UNRELATED
 from qianxun.pipelines.found_tables import LOOKED_AT, FoundTables, TableCandidate, expansions_asked, found_tables
@@ -103,7 +104,8 @@ class _Layers:
         tables = await found_tables(self.searching.base, evidence, expansions_asked(expansions, evidence), self.weight)
         let = dict(rest)
         for key, candidate in tables.candidates.items():
-            credit = credited(expansions, candidate.found.chunk.text)
+            chunk = candidate.found.chunk
+            credit = credited(expansions, under_headings(chunk.text, chunk.headings))
             score = expansions[credit.at].weight * tables.score(key, self._fits(tables, key))
             if credit.stands or self._is_let_in(score, layer):
                 score = max(score, rest[key].score if key in rest else 0.0)

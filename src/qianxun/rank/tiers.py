@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from qianxun.chinese import fold, stands_in
+from qianxun.headings import under_headings
 from qianxun.types import TermCounts, Tier
 
 STRICT = 0.7  # a similarity above it, and …
@@ -41,6 +42,11 @@ def matched(text: str, words: Iterable[str]) -> tuple[str, ...]:
 def matched_in(folded: str, words: Iterable[str]) -> tuple[str, ...]:
     """`matched`, where the text has been folded already."""
     return tuple(word for word in words if stands_in(word, folded))
+
+
+def matched_under(folded: str, headings: Iterable[str], words: Iterable[str]) -> tuple[str, ...]:
+    """The words that stand in a chunk as it is searched: in its text, which has been folded, or in a heading above."""
+    return matched_in(under_headings(folded, [fold(heading) for heading in headings]), words)
 
 
 def coverage(held: Sequence[str], weights: Mapping[str, float]) -> float:
