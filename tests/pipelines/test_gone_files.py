@@ -265,6 +265,10 @@ def test_a_way_back_out_of_a_link_is_not_followed(followed: Followed, tmp_path: 
     with pytest.raises(BadInput, match=r"\.\. 跟在链接之后"):
         followed.drop(tmp_path / "链" / ".." / followed.folder.name, sure=True)
     assert followed.held == {"甲.txt", "乙.txt"}
+    (followed.folder / "丁.txt").write_text("不是丁", "utf-8")
+    assert not followed.rag.add(followed.base, [tmp_path / "链" / ".." / followed.folder.name]).refused
+    (taken,) = (each for each in followed.rag.documents(followed.base) if each.name == "丁.txt")
+    assert [each.text for each in followed.rag.chunks(followed.base, taken.doc_id)] == ["丁"]
     (tmp_path / "同").symlink_to(followed.folder)
     assert followed.drop(tmp_path / "同") == Dropped()  # a link is a name like another
 

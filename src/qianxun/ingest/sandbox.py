@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import stat
 import sys
@@ -242,7 +241,8 @@ def parse_in_child(path: Path, limits: ParseLimits) -> ParsedFile:
 
 
 def _absolute(path: Path) -> Path:
-    return Path(os.path.abspath(path))  # the child stands in another folder; links stay as they are
+    """For the child, which stands in another folder. A ``..`` stays: after a link it leads to another file."""
+    return path.absolute()
 
 
 def _check_file(path: Path, limits: ParseLimits) -> None:
