@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import openai
@@ -12,7 +15,7 @@ import pytest
 from qianxun.records.user_models import NewModel
 from qianxun.service.openai_embeddings import TEXTS_LIMIT
 from qianxun.testing.fake_embedding import HashEmbedding
-from qianxun.types import Vector
+from qianxun.types import Document, Vector, Vectors
 from tests.service.openai_doors import Doors, doors
 from tests.service.served import MODEL
 from tests.service.vendor import DIMENSION, vendor
@@ -113,6 +116,36 @@ def test_many_texts_are_embedded_in_their_order(at: Doors) -> None:
     client = at.client()
     answer = client.embeddings.create(model=MODEL, input=texts)
     assert np.allclose([each.embedding for each in answer.data], rows(HashEmbedding(), texts), atol=1e-6)
+
+
+class Held(HashEmbedding):
+    """A model that is at a text until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__(32, "held")
+        self.is_at_it, self.is_let_go = threading.Event(), threading.Event()
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        if "很多" in texts:
+            self.is_at_it.set()
+            assert self.is_let_go.wait(120)
+        return super().embed_passages(texts)
+
+
+def test_who_embeds_much_keeps_no_search_waiting(tmp_path: Path) -> None:
+    held = Held()
+    told = {"service.recalls_at_once": 1, "service.recalls_waiting": 0}
+    with doors(tmp_path, told, held) as here, ThreadPoolExecutor(1) as beside:
+        here.base("医保", Document("a", "住院费用报销比例为85%。"), model=held.name)
+        here.key()
+        embedding = beside.submit(here.client().embeddings.create, model="医保", input="很多")
+        try:
+            assert held.is_at_it.wait(120)
+            found = here.plain("POST", "vector_stores/医保/search", {"query": "住院报销"})
+            assert [each["file_id"] for each in found.json()["data"]] == ["a"], found.text
+        finally:
+            held.is_let_go.set()
+        assert len(embedding.result(120).data) == 1
 
 
 def test_a_registered_model_embeds_for_its_tenant_alone(at: Doors) -> None:

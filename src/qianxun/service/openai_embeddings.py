@@ -19,7 +19,7 @@ from qianxun.pipelines.prepare import EMBED_SLICE, embed
 from qianxun.ports import EmbeddingModel
 from qianxun.service.answers import WrongField, as_json, problems
 from qianxun.service.asked import AskedElsewhere, Number
-from qianxun.service.context import TenantEngine, turn
+from qianxun.service.context import TenantEngine, answer_turn
 from qianxun.service.door_forms import OpenAIProblem
 from qianxun.service.openai_models import NAME_LENGTH, TAG, embedder
 from qianxun.tokens import tokens_of_all
@@ -114,7 +114,7 @@ async def create(
     request: Request, engine: TenantEngine, body: Annotated[EmbeddingRequest, Body(openapi_examples=EXAMPLES)]
 ) -> Response:
     """与引擎放入文档、检索时所用的向量相同。长过模型上限的文字按模型的办法截断。"""
-    async with turn(request):
+    async with answer_turn(request):  # which may take as long as an answer, and keeps no search waiting
         chosen = await embedder(engine, body.model)
         if body.dimensions not in (None, chosen.model.dimension):
             reason = f"模型 {chosen.name} 的维度是 {chosen.model.dimension}，不能改"
