@@ -8,22 +8,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import openai
 import pytest
-from fastapi import Request
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from qianxun.errors import Overloaded
 from qianxun.records.user_models import NewModel
-from qianxun.service.answer_notes import AnswerNotes
-from qianxun.service.metrics import AnswerTime
-from qianxun.service.openai_chat import CORRECTED, Telling, Writing
-from qianxun.service.openai_chat_shapes import ChatRequest
-from qianxun.types import Document, KnowledgeBase
+from qianxun.service.openai_chat import CORRECTED
+from qianxun.types import Document
 from tests.models.chat_service import Answers, ChatService, Reply, chat_service
 from tests.models.chat_service import Request as ModelRequest
 from tests.service.openai_doors import Doors, doors
@@ -262,25 +256,6 @@ def test_a_failure_midway_is_raised_by_the_client(at: Asking, reply: Reply) -> N
     assert (last["code"], last["data"], last["msg"]) == (503, None, last["error"]["message"])
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "word"),
-    [(Overloaded("服务正在停止", hint="稍后再问"), 503, "overloaded"), (RuntimeError("sk-secret"), 500, "internal")],
-)
-def test_whatever_ends_a_stream_is_told_in_openais_form(error: Exception, status: int, word: str) -> None:
-    noted: list[AnswerTime] = []
-    app = SimpleNamespace(state=SimpleNamespace(asked=noted.append))
-    request = Request({"type": "http", "app": app, "headers": [], "state": {"trace_id": "t1"}})
-    base = KnowledgeBase(1001, "医保")
-    asked = ChatRequest.model_validate({"model": "医保", "messages": ASKED})
-    told = Telling(AnswerNotes(request, "mix"), Writing(request, base, asked)).failure(error).decode()
-    assert told.endswith("\n\ndata: [DONE]\n\n")
-    said = json.loads(told.split("\n\n")[0].removeprefix("data: "))
-    assert (said["code"], said["error"]["code"], said["error"]["type"]) == (status, word, "server_error")
-    assert said["msg"] == said["error"]["message"]
-    assert "sk-secret" not in told
-    assert [each.outcome for each in noted] == ["failed"]
-
-
 def test_whoever_leaves_ends_the_models_call(at: Asking) -> None:
     at.says(Reply(ANSWER, hang_after=len(ANSWER) // 2 - 2))
     client = at.doors.client()
@@ -335,6 +310,7 @@ WORDS = {"type": "text", "text": QUESTION}
         ({"messages": [{"role": "robot", "content": "你好"}]}, "messages.0.role"),
         ({"messages": [{"role": "user", "content": [WORDS, PICTURE]}]}, "messages.0.content.1.image_url.url"),
         ({"messages": [{"role": "user", "content": [WORDS, {"type": "input_audio"}]}]}, "messages.0.content.1.type"),
+        ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "messages.0.content.0.type"),
         ({"n": 2}, "n"),
         ({"response_format": {"type": "json_object"}}, "response_format.type"),
         ({"tool_choice": "required", "tools": []}, "tool_choice"),

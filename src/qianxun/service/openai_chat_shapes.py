@@ -116,6 +116,7 @@ class ChatRequest(AskedElsewhere):
         if at < 0:
             raise WrongField("messages", "没有 user 消息", hint="把问题写在最后一条 user 消息里")
         question = self.messages[at]
+        images = _images(question, f"messages.{at}.content")
         asked = _question(question.text.strip(), f"messages.{at}.content")
         where = read_filters(self.filters.root) if self.filters is not None else EVERYTHING
         only = In("doc_id", tuple(self.doc_ids)) if self.doc_ids else EVERYTHING
@@ -124,7 +125,7 @@ class ChatRequest(AskedElsewhere):
             "top_k": self.top_k,
             "where": all_of(where, only),
             "history": [{"role": each.role, "content": each.text} for each in self.messages[:at]],
-            "multimodal_content": _images(question, f"messages.{at}.content"),
+            "multimodal_content": images,
         }
 
     @property
