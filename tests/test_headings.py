@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from qianxun.answer_types import QueryMode
 from qianxun.headings import LONGEST_ABOVE, below_headings, under_headings
+from qianxun.pipelines import ingest
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import Found, Vectors
 from tests.pipelines.opened import doc, opened
@@ -117,3 +118,18 @@ def test_a_word_of_the_heading_hides_no_place_in_the_text(tmp_path: Path) -> Non
     for each in below:
         assert any("药" in shown for shown in each.highlights)
         assert all(shown in each.chunk.text for shown in each.highlights)
+
+
+def test_a_text_with_headings_is_read_again_by_a_better_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only then do its vectors know of the headings. A plain text has nothing new to be found in it."""
+    given = [doc("手册", HANDBOOK.format(long=LONG), format="markdown"), doc("便条", "今日有雨，记得带伞。")]
+
+    async def taken() -> list[list[str]]:
+        async with opened(tmp_path) as (engine, kb):
+            outcomes = []
+            for version in ("3", "4", "4"):
+                monkeypatch.setattr(ingest, "PARSER_VERSION", version)
+                outcomes.append([each.outcome for each in await engine.add_documents(kb, given)])
+            return outcomes
+
+    assert asyncio.run(taken()) == [["created", "created"], ["updated", "unchanged"], ["unchanged", "unchanged"]]

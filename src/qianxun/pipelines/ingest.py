@@ -42,7 +42,7 @@ BATCH_CHARACTERS = 4_000_000  # … or so many characters, which must fit in mem
 BATCH_SECONDS = 3.0  # … or what was prepared in that time
 AHEAD = 8  # files parsed or waiting for a parser while the one before them is taken in
 NAME_BYTES, SUFFIX_BYTES = 180, 20  # of an uploaded file's name: every file system takes as much
-PARSER_VERSION = "4"  # part of a file's fingerprint: a better parser reads unchanged files again
+PARSER_VERSION = "4"  # part of a fingerprint: unchanged files, and texts with headings, are read again by a better one
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +312,9 @@ def submission(base: OpenBase, document: Document, generation: int | None = None
         if document.format != "text" or text.tables or text.content != document.content:
             document = replace(document, content=text.content, structure=text)
     labels = Labels(document.user_id, document.project_id, document.content_type, document.tags, document.metadata)
-    mark = fingerprint(base, document.content, document.name, document.format, labels, document.pairs)
+    has_headings = document.structure is not None and bool(document.structure.marks)
+    reading = f"{document.format}/{PARSER_VERSION}" if has_headings else document.format
+    mark = fingerprint(base, document.content, document.name, reading, labels, document.pairs)
     return Submission(document, mark, generation)
 
 
