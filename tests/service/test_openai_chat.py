@@ -280,6 +280,16 @@ def test_a_model_that_fails_before_a_word_leaves_the_sources_own_sentences(at: A
         assert (told["form"], [each["part"] for each in told["degraded"]]) == ("extractive", ["model"])
 
 
+def test_a_greeting_is_answered_without_the_model_too(at: Asking) -> None:
+    """As it is where the answer is given whole; half a sentence of the model's is not told."""
+    hello = [{"role": "user", "content": "你好"}]
+    at.says(Reply(raw=b"<html>"))
+    whole = at.ask(hello).choices[0].message.content
+    for reply in (Reply(raw=b"<html>"), Reply("你好，我", cut_after=1)):
+        at.says(reply)
+        assert text(at.stream(hello)) == whole
+
+
 def test_the_program_on_the_page_runs(at: Asking, capsys: pytest.CaptureFixture[str]) -> None:
     (section,) = re.findall(r"^## OpenAI 兼容接口\n(.*?)(?=^## )", PAGE.read_text("utf-8"), re.S | re.M)
     (program,) = re.findall(r"```python\n(.*?)```", section, re.S)

@@ -145,7 +145,7 @@ class AnswerGenerator:
             yield from draft.read(_pieces(self.llm, direct_messages(query, history, images), stop))
         except ModelError as error:
             partial = draft.written.answer("direct", is_partial=True)
-            if not draft.is_begun:
+            if not draft.is_begun or draft.is_untold:
                 partial = Answer(instead, form="direct", is_partial=True)
             yield Failed(error.word, str(error), _degraded(partial, error))
             return

@@ -26,7 +26,6 @@ from qianxun.tokens import tokens
 from qianxun.types import KnowledgeBase
 
 CORRECTED: Final = "\n\n（更正：以上与核对之后的回答不同，以下为准。）\n\n"
-INSTEAD: Final = ("extractive", "declined")  # of a model that fails before a word: what the sources say themselves
 ENDED: Final = b"data: [DONE]\n\n"
 EXAMPLES: Final[dict[str, Any]] = {
     "plain": {
@@ -201,7 +200,7 @@ class Telling:
                 return self._corrected()
             case Done(answer):
                 return b"".join(self._end(answer))
-            case Failed(answer=answer) if answer.form in INSTEAD and not (self.came or self.before):
+            case Failed(answer=answer) if not (self.came or self.before):  # what is said instead of the model
                 return b"".join(self._end(replace(answer, is_partial=False)))
             case Failed():
                 return self._error(problem(503, event.message, event.error).content)
