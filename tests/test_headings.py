@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.answer_types import QueryMode
-from qianxun.headings import LONGEST_ABOVE, below_headings, under_headings
+from qianxun.headings import LONGEST_ABOVE, LONGEST_READ, below_headings, read_under_headings, under_headings
 from qianxun.pipelines import ingest
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.types import Found, Vectors
@@ -44,6 +44,28 @@ def test_the_text_stays_whole_and_what_is_above_it_short(text: str, headings: li
     searched = under_headings(text, headings)
     assert searched.endswith(text)
     assert len(searched) - len(text) <= LONGEST_ABOVE
+
+
+@given(st.text(max_size=700), st.lists(st.text(max_size=90), max_size=5))
+def test_a_model_is_given_no_more_than_it_reads(text: str, headings: list[str]) -> None:
+    read = read_under_headings(text, headings)
+    assert len(read) <= max(len(text), LONGEST_READ)
+    assert under_headings(text, headings).endswith(read) or len(read) == max(len(text), LONGEST_READ)
+
+
+@pytest.mark.parametrize(
+    ("size", "headings", "read"),
+    [
+        (40, ("住院待遇", "一、比例"), "住院待遇\n一、比例\n" + "字" * 40),
+        (500, ("题" * 60, "一、比例"), "一、比例\n" + "字" * 500),
+        (500, ("总" * 20, "住院待遇"), "总" * 20 + "\n住院待遇\n" + "字" * 484),
+        (800, ("住院待遇",), "住院待遇\n" + "字" * 795),
+    ],
+)
+def test_headings_take_no_more_from_a_full_chunk_than_the_next_repeats(
+    size: int, headings: tuple[str, ...], read: str
+) -> None:
+    assert read_under_headings("字" * size, headings) == read
 
 
 @pytest.mark.parametrize(
@@ -90,6 +112,20 @@ def test_a_chunk_is_found_by_a_heading_that_stands_chunks_above_it(tmp_path: Pat
     # The same of an index that is made anew from the records.
     shutil.rmtree(tmp_path / "index")
     assert sorted(asyncio.run(matching())) == sorted(first)
+
+
+def test_a_model_that_refuses_more_than_512_tokens_gets_less(tmp_path: Path) -> None:
+    model = Listening()
+
+    async def take() -> None:
+        async with opened(tmp_path, model) as (engine, kb):
+            text = HANDBOOK.replace("住院待遇", f"住院待遇{'及其' * 40}").format(long=LONG)
+            await engine.add_documents(kb, [doc("手册", text, format="markdown")])
+            await engine.rebuild(kb)
+
+    asyncio.run(take())
+    assert any(text.startswith("起付线\n第") for text in model.read), "a full chunk has room for the inner heading"
+    assert max(map(len, model.read)) <= LONGEST_READ
 
 
 @pytest.mark.parametrize("mode", ["naive", "local", "global", "mix"])

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-LONGEST_ABOVE: Final = 160  # characters: more would leave too little of a chunk to a model that reads 512 tokens
+LONGEST_ABOVE: Final = 160  # characters
+LONGEST_READ: Final = 510  # characters, never more than 512 tokens: services whose model reads so many refuse more
+LEAST_ABOVE: Final = 50  # characters: what a model is spared for them, the next chunk repeats (`chunk_overlap`)
 
 
 def under_headings(text: str, headings: Sequence[str]) -> str:
@@ -13,8 +15,17 @@ def under_headings(text: str, headings: Sequence[str]) -> str:
 
     What is shown is the text alone. Of headings that are too long together the innermost stay.
     """
-    above = _above(text, headings)
-    return "\n".join((*above, text)) if above else text
+    return "\n".join((*_above(text, headings, LONGEST_ABOVE), text))
+
+
+def read_under_headings(text: str, headings: Sequence[str]) -> str:
+    """The same for a model, which reads only so much: longer than `LONGEST_READ` only where the text itself is.
+
+    Above a chunk that is nearly full there is room for the innermost headings alone, and they cost it its end.
+    """
+    longest = max(len(text), LONGEST_READ)
+    above = _above(text, headings, min(LONGEST_ABOVE, max(LEAST_ABOVE, longest - len(text))))
+    return "\n".join((*above, text))[:longest]
 
 
 def below_headings(text: str, headings: Sequence[str]) -> str:
@@ -30,11 +41,10 @@ def below_headings(text: str, headings: Sequence[str]) -> str:
     return rest or text
 
 
-def _above(text: str, headings: Sequence[str]) -> list[str]:
+def _above(text: str, headings: Sequence[str], room: int) -> list[str]:
     named = [heading for heading in headings if heading]
     held = next((at for at in range(len(named)) if _begins_with(text, named[at:])), len(named))
     kept: list[str] = []
-    room = LONGEST_ABOVE
     for heading in reversed(named[:held]):
         room -= len(heading) + 1
         if room < 0:

@@ -23,7 +23,7 @@ import numpy as np
 
 from qianxun.chinese import index_grams
 from qianxun.errors import IndexUnusable, ModelError, ModelUnavailable, NotFound, RecordsUnavailable
-from qianxun.headings import under_headings
+from qianxun.headings import read_under_headings, under_headings
 from qianxun.pipelines.base import IndexTime, OpenBase, in_preparing_thread
 from qianxun.pipelines.collecting import paused_collection
 from qianxun.pipelines.prepare import embed, prepare
@@ -269,7 +269,7 @@ def with_vectors(base: OpenBase, model: EmbeddingModel | None, material: Sequenc
     lacking = [piece for piece in material if piece.vector is None or len(piece.vector) != model.dimension]
     if not lacking:
         return material
-    vectors = embed([under_headings(piece.text, piece.headings) for piece in lacking], model)
+    vectors = embed([read_under_headings(piece.text, piece.headings) for piece in lacking], model)
     with base.records.writing() as tx:
         for field, write in (("content", chunks.write_vectors), ("question", pairs.write_vectors)):
             own = [at for at, piece in enumerate(lacking) if piece.field == field]

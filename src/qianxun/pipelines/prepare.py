@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from qianxun.headings import under_headings
+from qianxun.headings import read_under_headings
 from qianxun.ingest.boundaries import meaning_cuts
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.questions import attach
@@ -45,7 +45,7 @@ def prepare(
         asked = [given + made for given, made in zip(asked, _made(pieces, ask), strict=True)]
     if model is None:
         return [Prepared(found, None, questions=questions) for found, questions in zip(pieces, asked, strict=True)]
-    texts = [under_headings(piece.text, piece.headings) for found in pieces for piece in found]
+    texts = [read_under_headings(piece.text, piece.headings) for found in pieces for piece in found]
     first_question = len(texts)
     texts.extend(each.pair.question for questions in asked for each in questions)
     on_cut(len(texts))

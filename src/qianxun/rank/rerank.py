@@ -12,7 +12,7 @@ from hashlib import md5
 from typing import TypeAlias
 
 from qianxun.errors import BadInput, BadModelReply
-from qianxun.headings import under_headings
+from qianxun.headings import read_under_headings
 from qianxun.ports import RerankModel, never
 from qianxun.rank.diversify import NEAR_DUPLICATE, diversified
 from qianxun.rank.freshness import FRESHNESS, HALF_LIFE_DAYS, refreshed
@@ -93,7 +93,9 @@ class RerankCache:
         known = {
             key: score for key, score in zip(keys, self.get(model.name, query, keys), strict=True) if score is not None
         }
-        missing = {chunk.key: under_headings(chunk.text, chunk.headings) for chunk in chunks if chunk.key not in known}
+        missing = {
+            chunk.key: read_under_headings(chunk.text, chunk.headings) for chunk in chunks if chunk.key not in known
+        }
         if missing:
             said = model.score(query, list(missing.values()), stop)
             checked_scores(said, len(missing))
