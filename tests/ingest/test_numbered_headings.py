@@ -41,10 +41,29 @@ def test_numbering_by_hand_has_a_hierarchy() -> None:
         "2.退休人员", BODY, "（二）申报材料", BODY, "三、门诊", BODY,
     )  # fmt: skip
     assert outline(text) == [
-        (1, "一、适用范围"), (1, "二、住院"), (2, "（一）报销比例"), (3, "1.在职人员"), (3, "2.退休人员"),
-        (2, "（二）申报材料"), (1, "三、门诊"),
+        (1, "关于医疗保险的通知"), (2, "一、适用范围"), (2, "二、住院"), (3, "（一）报销比例"), (4, "1.在职人员"),
+        (4, "2.退休人员"), (3, "（二）申报材料"), (2, "三、门诊"),
     ]  # fmt: skip
-    assert [piece.headings for piece in ChunkSplitter().pieces(text)][3] == ("二、住院", "（一）报销比例", "1.在职人员")
+    assert [piece.headings for piece in ChunkSplitter().pieces(text)][2] == (
+        "关于医疗保险的通知", "二、住院", "（一）报销比例", "1.在职人员"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("first", ["各有关单位：", "现将有关事项通知如下。", "1.1 目的", "二、其他"])
+def test_not_every_first_line_is_a_title(first: str) -> None:
+    assert outline(read(first, "一、范围", BODY, "二、比例", BODY)) == [(1, "一、范围"), (1, "二、比例")]
+
+
+def test_a_title_stands_above_chapters_but_not_beside_a_title_that_was_known() -> None:
+    articles = [Paragraph(f"第{number}条 {BODY}") for number in "一二三"]
+    chapters: list[Block] = [Paragraph("云溪市物业管理条例"), Heading("第一章 总则", 2), *articles]
+    assert outline(assemble(ParsedFile(tuple(numbered_headings(chapters)), "txt")))[:3] == [
+        (1, "云溪市物业管理条例"), (2, "第一章 总则"), (3, "第一条"),
+    ]  # fmt: skip
+    known: list[Block] = [Paragraph("首页"), Heading("云溪市物业管理条例", 1), *articles]
+    assert outline(assemble(ParsedFile(tuple(numbered_headings(known)), "html")))[:2] == [
+        (1, "云溪市物业管理条例"), (2, "第一条"),
+    ]  # fmt: skip
 
 
 def test_numbers_with_points_nest_by_their_parts() -> None:
@@ -186,7 +205,7 @@ def test_no_text_is_lost_changed_or_moved(blocks: list[Block], only_articles: bo
 # ── in files ─────────────────────────────────────────────────────────────────────────────────────
 
 FLAT = ("通知", "一、适用范围", BODY, "二、住院", "（一）比例", BODY, "（二）材料", BODY)
-KNOWN = ["一、适用范围", "二、住院", "（一）比例", "（二）材料"]
+KNOWN = ["通知", "一、适用范围", "二、住院", "（一）比例", "（二）材料"]
 
 
 def titles(path: Path) -> list[str]:

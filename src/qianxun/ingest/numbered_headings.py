@@ -37,6 +37,7 @@ _AMOUNT: Final = re.compile(r"[%％‰°万亿元角分倍个名人次年月日�
 _LED: Final = re.compile(r"[:：]\s{0,4}$")
 _WIDEST: Final = 80  # columns, of which a Chinese character takes two
 _WIDEST_LED: Final = 32  # of a line that leads on with a colon: 联系方式：, but not 有下列情形之一的，不予报销：
+_TOP: Final = 1  # level of a title
 _FEWEST: Final = 2
 _MOST: Final = 0.6
 _IN_ORDER: Final = 0.8  # of the articles: some lines only speak of one
@@ -104,25 +105,42 @@ class _Run:
 def numbered_headings(blocks: Sequence[Block], *, only_articles: bool = False) -> list[Block]:
     """The blocks, with hand-made headings known as such, below all headings that were known before.
 
+    A title that nobody styled stands above all of them: without it no section would say what it is about.
     ``only_articles`` is for formats whose writers mark their headings, but not 第三条.
     """
     runs = [run for run in _runs(_stretches(blocks)) if run.kind == _LAW or not only_articles]
     with_headings = {id(run) for pool in _pools(runs) if _holds_headings(pool) for run in pool}
     if not with_headings:
         return list(blocks)
-    deepest = max((block.level for block in blocks if isinstance(block, Heading)), default=0)
+    title = None if only_articles else _title(blocks)
+    known = [block.level for block in blocks if isinstance(block, Heading)]
+    deepest = max(known, default=0 if title is None else _TOP)
     found = {
         item.place: (item, deepest + 1 + sum(id(above) in with_headings for above in run.above()))
         for run in runs
         if id(run) in with_headings
         for item in run.items
     }
+    if title is not None:
+        found.setdefault(title.place, (title, _TOP))
     touched = {block for block, _ in found}
     return [
         part
         for at, block in enumerate(blocks)
         for part in (_divided(block, at, found) if at in touched and isinstance(block, Paragraph) else (block,))
     ]
+
+
+def _title(blocks: Sequence[Block]) -> _Item | None:
+    """The first line, where it reads like a title and no heading is as high as one."""
+    first = blocks[0]
+    if not isinstance(first, Paragraph) or any(isinstance(each, Heading) and each.level <= _TOP for each in blocks):
+        return None
+    lines = first.text.split("\n")
+    line = lines[0]
+    if _is_broken(lines, 0, max(map(len, lines))) or _numbered(line) or _LED.search(line) or not _is_title(line):
+        return None
+    return _Item((0, 0), 0, len(line), ("title",), 0, "", line, True)
 
 
 # ── lines ────────────────────────────────────────────────────────────────────────────────────────
@@ -149,11 +167,15 @@ def _items(text: str, block: int, passed: int) -> Iterator[_Item]:
     longest = max(map(len, lines))
     for at, line in enumerate(lines):
         if _OPENS.match(line):
-            is_broken = at + 1 < len(lines) and longest > _UNBROKEN and len(line) >= longest * _BROKEN
-            item = _item(line, (block, at), passed, not is_broken)
+            item = _item(line, (block, at), passed, not _is_broken(lines, at, longest))
             if item is not None:
                 yield item
         passed += len(line) + 1
+
+
+def _is_broken(lines: Sequence[str], at: int, longest: int) -> bool:
+    """Whether a line goes on in the next: it is about as long as the longest."""
+    return at + 1 < len(lines) and longest > _UNBROKEN and len(lines[at]) >= longest * _BROKEN
 
 
 def _item(line: str, place: Place, start: int, is_whole: bool) -> _Item | None:
