@@ -31,16 +31,15 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("kept")
 
 
+def ran(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A benchmark as people run it; it must succeed."""
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=240)
+
+
 @needs_data
 def test_ingest_is_measured_against_its_bare_parts() -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "benchmarks.ingest", "--limit", "600"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+    run = ran("benchmarks.ingest", "--limit", "600")
     told = json.loads(run.stdout)
     assert told["passages"] == 600
     assert told["chunks"] >= 600
@@ -53,14 +52,7 @@ def test_ingest_is_measured_against_its_bare_parts() -> None:
 def test_the_pipeline_is_measured_beside_the_bare_calls_on_the_same_questions(kept: Path) -> None:
     sample = ["--count", "400", "--passes", "1", "--per-pass", "20", "--real", "8"]
     arguments = [*sample, "--cache", str(kept), "--only"]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.side_by_side", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=240,
-    )
+    done = ran("benchmarks.side_by_side", *arguments)
     told = json.loads(done.stdout)
     assert (told["passages"], told["really_embedded"]) == (400, 8)
     assert told["bare"]["questions"] == 20
@@ -76,14 +68,7 @@ def test_the_pipeline_is_measured_beside_the_bare_calls_on_the_same_questions(ke
 def test_the_service_is_measured_beside_its_own_engine_in_the_same_run(kept: Path) -> None:
     # No second is too short: every client asks at least one question, however slow the machine is.
     sample = ["--count", "300", "--real", "8", "--questions", "12", "--passes", "1", "--seconds", "0"]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.service", *sample, "--cache", str(kept)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=240,
-    )
+    done = ran("benchmarks.service", *sample, "--cache", str(kept))
     told = json.loads(done.stdout)
     assert list(told["levels"]) == list(told["with_cache"]) == ["1", "8", "32", "256"]
     assert all(level["ratio"] > 0 for level in told["levels"].values())
@@ -99,14 +84,7 @@ def test_the_service_is_measured_beside_its_own_engine_in_the_same_run(kept: Pat
 @needs_model
 def test_every_door_is_measured_beside_the_service_itself_and_names_the_same_chunks(kept: Path) -> None:
     sample = ["--count", "300", "--real", "8", "--questions", "12"]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.doors", *sample, "--cache", str(kept)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=240,
-    )
+    done = ran("benchmarks.doors", *sample, "--cache", str(kept))
     told = json.loads(done.stdout)
     assert told["questions"] == 6
     assert list(told["doors"]) == ["/v1/retrieval", "Dify", "vector store", "MCP"]
