@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from qianxun.chinese import grams
+from qianxun.text.chinese import grams
 
 Making = Literal["answerable", "removed", "year", "subject", "aspect"]
 MAKINGS: tuple[Making, ...] = ("answerable", "removed", "year", "subject", "aspect")

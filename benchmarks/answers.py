@@ -21,17 +21,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.answer_cases import MAKINGS, Asked, Library, cases
-from qianxun.answer.citations import CitationReader, Ended
-from qianxun.answer.figures import figures
 from qianxun.answer.generate import AnswerGenerator
-from qianxun.answer.grounding import Evidence, stands
-from qianxun.answer.sentence_check import judge
-from qianxun.answer_types import QUERY_MODES, Answer, Passage, QueryMode
-from qianxun.cli.evaluation_index import home, model_of, ready
-from qianxun.engine import Engine
+from qianxun.answer.verify.citations import CitationReader, Ended
+from qianxun.answer.verify.grounding import Evidence, stands
+from qianxun.answer.verify.sentence_check import judge
+from qianxun.core.answer_types import QUERY_MODES, Answer, Passage, QueryMode
+from qianxun.core.types import EVERYTHING, Found, In, Not
+from qianxun.doors.cli.commands.evaluation_index import home, model_of, ready
+from qianxun.engine.engine import Engine
+from qianxun.engine.settings import load as load_settings
 from qianxun.evaluation.dataset import load as load_set
-from qianxun.settings import load as load_settings
-from qianxun.types import EVERYTHING, Found, In, Not
+from qianxun.text.figures import figures
 
 SET = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "beir" / "rageval_zh_fin"
 MODELS = SET.parents[2] / "models"

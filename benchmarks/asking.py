@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.passages import SHARED
 from qianxun import Document, Engine, Settings
-from qianxun.settings import Search
+from qianxun.engine.settings import Search
 
 CMRC = SHARED / "data" / "beir" / "cmrc2018"
 ROUNDS = 3  # the best of them counts: others use the machine too

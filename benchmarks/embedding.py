@@ -25,8 +25,8 @@ import numpy as np
 import onnxruntime
 
 from qianxun.models import card
-from qianxun.models.local import LocalEmbedding
-from qianxun.models.onnx import _cores, _padded
+from qianxun.models.local.embedding import LocalEmbedding
+from qianxun.models.local.onnx import _cores, _padded
 
 LIMIT = 1.1
 Feed = dict[str, Any]

@@ -34,16 +34,16 @@ from sqlalchemy import text
 
 from benchmarks.passages import MODEL, passages
 from benchmarks.peers.material import embedded, questions, spread
-from qianxun.examples.pgvector_search import asked_for, nearest_statement, settings_statement
+from qianxun.core.types import Vector, Vectors
+from qianxun.doors.workflow.nodes.retrieval_node import make_retrieval_node
 from qianxun.examples.rows import ExampleFilter
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES, vector_text
-from qianxun.examples.search import ExampleLibrary, SearchSettings
+from qianxun.examples.search.library import ExampleLibrary, SearchSettings
+from qianxun.examples.search.pgvector import asked_for, nearest_statement, settings_statement
 from qianxun.examples.store import ExampleStore
-from qianxun.models.local import LocalEmbedding
-from qianxun.records.database import connect
+from qianxun.models.local.embedding import LocalEmbedding
+from qianxun.records.database.open import connect
 from qianxun.testing.postgres import create_database, drop_database, shared_server
-from qianxun.types import Vector, Vectors
-from qianxun.workflow.nodes.retrieval_node import make_retrieval_node
 
 CACHE = Path(__file__).resolve().parents[1] / ".bench-cache"
 REAL = 10_000

@@ -21,11 +21,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from qianxun.engine import Engine
+from qianxun.core.types import Document
+from qianxun.engine.engine import Engine
 from qianxun.evaluation.dataset import load
-from qianxun.pipelines.graphing import graph_of, read_unread
+from qianxun.graph.build import graph_of, read_unread
 from qianxun.records import graph as facts
-from qianxun.types import Document
 
 TARGET = 3.0
 SET = Path("../shared/data/beir/cmrc2018")

@@ -19,18 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from qianxun.answer_types import QUERY_MODES, QueryMode
-from qianxun.cli.evaluation_index import home, model_of, ready
-from qianxun.engine import Engine
+from qianxun.core.answer_types import QUERY_MODES, QueryMode
+from qianxun.doors.cli.commands.evaluation_index import home, model_of, ready
+from qianxun.engine.engine import Engine
+from qianxun.engine.settings import Settings
+from qianxun.engine.settings import load as settings_of
 from qianxun.evaluation.dataset import Dataset, limited, load
 from qianxun.evaluation.experiment import Run, randomisation_test, run
 from qianxun.evaluation.metrics import HIT, NDCG, RECALL
-from qianxun.graph.local import around
-from qianxun.graph.network import KnowledgeGraph, derived
-from qianxun.graph.question import read_question
-from qianxun.pipelines.modes import gather
-from qianxun.settings import Settings
-from qianxun.settings import load as settings_of
+from qianxun.graph.modes import gather
+from qianxun.graph.network.local_search import around
+from qianxun.graph.network.network import KnowledgeGraph, derived
+from qianxun.question.graph_terms import read_question
 
 SETS = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "beir"
 PLAIN = "plain"  # the base's own search, hybrid
@@ -95,7 +95,7 @@ async def measured(settings: Settings, dataset: Dataset, modes: Sequence[QueryMo
 
 
 def base_options(settings: Settings) -> Any:
-    from qianxun.pipelines.options import search_options
+    from qianxun.core.options import search_options
 
     return search_options(settings.search, {}, {"top_k": DEPTH})
 

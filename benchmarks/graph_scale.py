@@ -21,9 +21,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from qianxun.engine import Engine
-from qianxun.pipelines.graphing import graph_of, read_unread
-from qianxun.types import Document, Eq
+from qianxun.core.types import Document, Eq
+from qianxun.engine.engine import Engine
+from qianxun.graph.build import graph_of, read_unread
 
 SET = Path("../shared/data/zh_scale_200k.jsonl.xz")
 QUESTION = "特斯拉在上海的工厂生产什么"

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qianxun import Document, Engine
-from qianxun.cli.evaluate import OPTIONS
+from qianxun.core.types import Chunk, Text
+from qianxun.doors.cli.commands.evaluate import OPTIONS
+from qianxun.engine.settings import load
 from qianxun.ingest.assemble import assemble
-from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.parse import parse
-from qianxun.settings import load
-from qianxun.types import Chunk, Text
+from qianxun.ingest.sandbox.limits import ParseLimits
 
 INGEST = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "ingest"
 QUESTIONS = Path(__file__).with_name("headings_questions.jsonl")

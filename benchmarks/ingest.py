@@ -28,8 +28,8 @@ import tantivy
 
 from benchmarks.passages import SCALE, passages
 from qianxun import Document, Engine
-from qianxun.chinese import Analyser, index_grams
-from qianxun.types import Vector, Vectors
+from qianxun.core.types import Vector, Vectors
+from qianxun.text.chinese import Analyser, index_grams
 
 DIMENSION = 512
 BATCH = 5_000  # rows in one commit, as in the pipeline

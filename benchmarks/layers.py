@@ -17,20 +17,20 @@ from typing import Any
 
 import numpy as np
 
-from qianxun.cli.evaluation_index import home, model_of, ready
-from qianxun.engine import Engine
+from qianxun.core.layered_types import LayeredRecall
+from qianxun.core.options import search_options
+from qianxun.core.types import Eq
+from qianxun.doors.cli.commands.evaluation_index import home, model_of, ready
+from qianxun.engine.engine import Engine
+from qianxun.engine.settings import Settings
+from qianxun.engine.settings import load as settings_of
 from qianxun.evaluation.calibration import expected_calibration_error, fit
 from qianxun.evaluation.dataset import Dataset, limited, load
 from qianxun.evaluation.experiment import run
-from qianxun.pipelines.found_tables import found_tables
-from qianxun.pipelines.layered import LayeredRecall
-from qianxun.pipelines.options import search_options
-from qianxun.pipelines.recall import asked_for, weighed
-from qianxun.pipelines.searching import Searching
-from qianxun.recall.table import ask
-from qianxun.settings import Settings
-from qianxun.settings import load as settings_of
-from qianxun.types import Eq
+from qianxun.retrieve.layered.found_tables import found_tables
+from qianxun.retrieve.layered.search import Searching
+from qianxun.retrieve.layered.table_fit import ask
+from qianxun.retrieve.run import asked_for, weighed
 
 SETS = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "beir"
 TABLES = ("imtqa", "dusql_tables_train")

@@ -27,20 +27,20 @@ import numpy as np
 from benchmarks.passages import MODEL, passages
 from benchmarks.peers.material import embedded, questions, spread
 from benchmarks.postgres_keywords import alternatives
-from qianxun.chinese import analyse_query, index_grams, index_words
-from qianxun.index import embedded as folder_index
-from qianxun.index import postgres as server_index
-from qianxun.index import postgres_match as matching
-from qianxun.index import postgres_vectors as near
-from qianxun.index.postgres import PostgresIndex
-from qianxun.index.postgres_postings import GRAMS, WORDS
-from qianxun.index.postgres_server import Server as Connections
-from qianxun.index.postgres_server import Tx
-from qianxun.index.postgres_tables import State, Tables
-from qianxun.models.local import LocalEmbedding
-from qianxun.ports import Index
+from qianxun.core.ports import Index
+from qianxun.core.types import EVERYTHING, Attributes, Eq, Filter, IndexBatch, IndexEntry, IndexStamp, Terms, Vectors
+from qianxun.index.embedded import index as folder_index
+from qianxun.index.postgres import index as server_index
+from qianxun.index.postgres import match as matching
+from qianxun.index.postgres import vectors as near
+from qianxun.index.postgres.index import PostgresIndex
+from qianxun.index.postgres.postings import GRAMS, WORDS
+from qianxun.index.postgres.server import Server as Connections
+from qianxun.index.postgres.server import Tx
+from qianxun.index.postgres.tables import State, Tables
+from qianxun.models.local.embedding import LocalEmbedding
 from qianxun.testing.postgres import create_database, own_server
-from qianxun.types import EVERYTHING, Attributes, Eq, Filter, IndexBatch, IndexEntry, IndexStamp, Terms, Vectors
+from qianxun.text.chinese import analyse_query, index_grams, index_words
 
 DEPTH = 200  # candidates per arm, as a search asks for them
 BATCH = 2_000

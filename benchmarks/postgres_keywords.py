@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from qianxun.chinese import index_grams, index_words
-from qianxun.index.keywords import K1
-from qianxun.index.postgres_match import B
-from qianxun.index.postgres_postings import GRAMS, NORMS, WORDS, counted, term_hash
-from qianxun.index.postgres_server import Server, Tx, bigints
-from qianxun.types import Terms
+from qianxun.core.types import Terms
+from qianxun.index.embedded.keywords import K1
+from qianxun.index.postgres.match import B
+from qianxun.index.postgres.postings import GRAMS, NORMS, WORDS, counted, term_hash
+from qianxun.index.postgres.server import Server, Tx, bigints
+from qianxun.text.chinese import index_grams, index_words
 
 SCHEMA = "bench_others"
 GRAM_WEIGHT = 0.5

@@ -14,11 +14,11 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from qianxun.engine import Engine
-from qianxun.settings import load
+from qianxun.core.types import Document
+from qianxun.engine.engine import Engine
+from qianxun.engine.settings import load
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.testing.postgres import create_database, own_server
-from qianxun.types import Document
 
 DOCUMENTS, SINGLE, SEARCHES, ROUNDS = 300, 8, 24, 20
 WORDS = (

@@ -22,10 +22,10 @@ import numpy as np
 
 from benchmarks.passages import MODEL, passages
 from benchmarks.peers.material import embedded, questions, spread
-from qianxun.chinese import analyse_query, index_grams, index_words
-from qianxun.index.embedded import EmbeddedIndex, create
-from qianxun.models.local import LocalEmbedding
-from qianxun.types import EVERYTHING, Attributes, IndexBatch, IndexEntry, IndexStamp, Terms, Vectors
+from qianxun.core.types import EVERYTHING, Attributes, IndexBatch, IndexEntry, IndexStamp, Terms, Vectors
+from qianxun.index.embedded.index import EmbeddedIndex, create
+from qianxun.models.local.embedding import LocalEmbedding
+from qianxun.text.chinese import analyse_query, index_grams, index_words
 
 DEPTH = 200  # candidates per arm
 BATCH = 5_000

@@ -21,18 +21,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from qianxun.engine import Engine
+from qianxun.bases.base import OpenBase
+from qianxun.core.types import Document, Query
+from qianxun.engine.engine import Engine
 from qianxun.evaluation import dataset
 from qianxun.evaluation.metrics import means, measure
-from qianxun.pipelines import related_terms
-from qianxun.pipelines.base import OpenBase
-from qianxun.pipelines.related_terms import expanded
-from qianxun.recall.expansion import Expansion
-from qianxun.recall.keyword import KeywordRetriever
-from qianxun.recall.neighbours import Nearness
 from qianxun.records import chunks
-from qianxun.synonyms import NO_SYNONYMS
-from qianxun.types import Document, Query
+from qianxun.retrieve.arms.keyword import KeywordRetriever
+from qianxun.retrieve.terms import related as related_terms
+from qianxun.retrieve.terms.neighbours import Nearness
+from qianxun.retrieve.terms.related import expanded
+from qianxun.text.expansion import Expansion
+from qianxun.text.synonyms import NO_SYNONYMS
 
 DEPTH = 30
 SEED = 20261116

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qianxun.answer.table_answer import answer_from_tables
-from qianxun.answer.table_match import plain
-from qianxun.answer.table_shapes import AskedTable, TableAnswer
-from qianxun.ingest.limits import ParseLimits
+from qianxun.answer.tables.answer import answer_from_tables
+from qianxun.answer.tables.match import plain
+from qianxun.core.table_answer_types import AskedTable, TableAnswer
+from qianxun.core.types import Table, TableBlock
 from qianxun.ingest.parse import parse
-from qianxun.ingest.tables import Cell, flow, place, read_table
-from qianxun.types import Table, TableBlock
+from qianxun.ingest.sandbox.limits import ParseLimits
+from qianxun.ingest.tables.grid import Cell, flow, place, read_table
 
 MOST_CELLS = 2_000_000
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.table_answers import Case, affairs, is_right, pages
-from qianxun.engine import Engine
-from qianxun.settings import load
+from qianxun.engine.engine import Engine
+from qianxun.engine.settings import load
 
 SETS: dict[str, tuple[str, Callable[[Path], Iterator[Case]]]] = {"pages": ("*.html", pages), "csv": ("*.csv", affairs)}
 

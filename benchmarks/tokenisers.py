@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from benchmarks.passages import passages
-from qianxun import chinese
+from qianxun.text import chinese
 
 Cut: TypeAlias = Callable[[str], list[str]]
 ROUNDS = 3

@@ -25,12 +25,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from qianxun.index.codes import FEW
-from qianxun.index.columns import Column
-from qianxun.index.extents import State, load_state, save_state
-from qianxun.index.store import Store
-from qianxun.index.vectors import nearest
-from qianxun.types import EVERYTHING, Attributes, Eq, Filter, IndexEntry, IndexStamp, Vectors
+from qianxun.core.types import EVERYTHING, Attributes, Eq, Filter, IndexEntry, IndexStamp, Vectors
+from qianxun.index.embedded.codes import FEW
+from qianxun.index.embedded.columns import Column
+from qianxun.index.embedded.extents import State, load_state, save_state
+from qianxun.index.embedded.store import Store
+from qianxun.index.embedded.vectors import nearest
 
 DIMENSION = 512
 BATCH = 5_000

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.records.database import open_database, sqlite_url
+from qianxun.records.database.open import open_database, sqlite_url
 from qianxun.testing.postgres import (
     Server,
     create_database,
@@ -44,22 +44,22 @@ RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
 
 # Files of few tests that take long: begun first, so that no worker is left alone with one of them at the end.
 LONG = (
-    "service/test_openapi.py",
-    "pipelines/test_novels.py",
+    "http/test_openapi.py",
+    "indexing/test_novels.py",
     "test_benchmarks.py",
     "torture/test_kill.py",
-    "pipelines/test_score_contract.py",
+    "retrieve/test_score_contract.py",
     "quality/test_paraphrases.py",
     "ingest/test_parse_sweep.py",
     "answer/test_table_generated_files.py",
     "integration/test_kill.py",
     "integration/test_same_ranking.py",
-    "service/test_canary.py",
+    "http/test_canary.py",
     "ingest/test_parse_images.py",
     "test_readme.py",
     "test_demo.py",
-    "service/test_models_used.py",
-    "service/test_spans.py",
+    "http/test_models_used.py",
+    "http/test_spans.py",
 )
 
 

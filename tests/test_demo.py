@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from qianxun.cli import main
-from qianxun.cli.demo import TRIES
+from qianxun.doors.cli import main
+from qianxun.doors.cli.commands.demo import TRIES
 from qianxun.samples import LIBRARY
 from tests.shared import MODELS, needs_model
 
-PROGRAM = (sys.executable, "-c", "import sys; from qianxun.cli import main; sys.exit(main())")
+PROGRAM = (sys.executable, "-c", "import sys; from qianxun.doors.cli import main; sys.exit(main())")
 Demo = Callable[..., dict[str, Any]]
 
 

@@ -10,78 +10,69 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "qianxun"
 
-# Top to bottom. The parts of one row are siblings.
+# Top to bottom. The parts of one row are siblings. A dotted part is a folder that stands apart from its package.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("types", "errors", "graph_types", "answer_types"),
-    (
-        "ports",
-        "chinese",
-        "tokens",
-        "thinking",
-        "headings",
-        "homophones",
-        "synonyms",
-        "table_types",
-        "migrating",
-        "patience",
-        "filters",
-    ),
+    ("core",),
+    ("text",),
+    ("question",),
+    ("records",),
     (
         "ingest",
-        "records",
         "index",
-        "cache",
-        "recall",
-        "rank",
-        "graph",
-        "answer",
         "models",
+        "rank",
+        "graph.extract",
+        "answer.tables",
         "evaluation",
         "testing",
         "examples",
     ),
-    ("pipelines",),
-    ("settings", "registry", "folder"),
-    ("shelf", "embeddings", "storage", "indexes"),
-    ("example_library",),
-    ("example_search",),
+    ("graph.network",),
+    ("bases",),
+    ("retrieve",),
+    ("graph",),
+    ("indexing",),
+    ("answer",),
+    ("jobs",),
     ("engine",),
-    ("blocking", "shared_engine"),
-    ("mcp",),
-    ("service",),
-    ("client",),  # speaks the service's language: its shapes
-    ("workflow", "integrations", "console", "cli"),
+    ("doors.mcp",),
+    ("doors.http",),
+    ("doors.client",),
+    ("doors.workflow", "doors.frameworks", "doors.cli"),
 )
 LAYER_OF = {part: depth for depth, row in enumerate(LAYERS) for part in row}
 
+# What breaks the rules today, a line each: the list only ever gets shorter.
+DEBT = set((Path(__file__).parent / "layer_debt.txt").read_text("utf-8").splitlines())
+
 # A driver is imported in one place only.
 DRIVERS = {
-    "tantivy": {"index/keywords.py"},
-    "faiss": {"index/vectors.py"},
-    "onnxruntime": {"models/onnx.py"},
-    "tokenizers": {"models/onnx.py"},
-    "httpcore": {"models/http.py", "models/wire.py"},
-    "httpx": {"models/sources.py", "client"},
-    "sentence_transformers": {"models/sentence.py"},
-    "rapidocr": {"ingest/parse/ocr.py"},
+    "tantivy": {"index/embedded/keywords.py"},
+    "faiss": {"index/embedded/vectors.py"},
+    "onnxruntime": {"models/local/onnx.py"},
+    "tokenizers": {"models/local/onnx.py"},
+    "httpcore": {"models/remote/http.py", "models/remote/pinned_transport.py"},
+    "httpx": {"models/local/download_sources.py", "doors/client"},
+    "sentence_transformers": {"models/local/sentence_transformers.py"},
+    "rapidocr": {"ingest/parse/pages/ocr.py"},
     "ir_measures": {"evaluation/metrics.py"},
     "pypinyin": set(),  # by tests alone: what is needed of it is in lexicon/sounds.txt
-    "typer": {"cli"},
-    "fastapi": {"service"},
-    "starlette": {"service"},
-    "uvicorn": {"service"},
-    "prometheus_client": {"service/metrics.py"},
-    "opentelemetry": {"service/spans.py"},
+    "typer": {"doors/cli"},
+    "fastapi": {"doors/http"},
+    "starlette": {"doors/http"},
+    "uvicorn": {"doors/http"},
+    "prometheus_client": {"doors/http/middleware/metrics.py"},
+    "opentelemetry": {"doors/http/middleware/spans.py"},
     "cryptography": {"records/sealing.py"},
-    "graspologic_native": {"graph/communities.py"},
-    "neo4j": {"integrations/neo4j.py"},
-    "psycopg": {"index/postgres_server.py"},
-    "mcp": {"mcp/server.py"},
+    "graspologic_native": {"graph/network/communities.py"},
+    "neo4j": {"doors/frameworks/neo4j.py"},
+    "psycopg": {"index/postgres/server.py"},
+    "mcp": {"doors/mcp/server.py"},
     "mcp_types": set(),  # `mcp` has all of it
-    "langgraph": {"workflow/graph_builder.py", "workflow/query_workflow.py"},
-    "langchain_core": {"workflow", "integrations/langchain.py"},
-    "llama_index": {"integrations/llamaindex.py"},
-    "llama_index_instrumentation": {"integrations/llamaindex.py"},
+    "langgraph": {"doors/workflow/graph_builder.py", "doors/workflow/query_workflow.py"},
+    "langchain_core": {"doors/workflow", "doors/frameworks/langchain.py"},
+    "llama_index": {"doors/frameworks/llamaindex.py"},
+    "llama_index_instrumentation": {"doors/frameworks/llamaindex.py"},
 }
 
 
@@ -89,8 +80,14 @@ def _modules() -> list[Path]:
     return sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 
-def _part(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+def _name(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _part(name: str) -> str | None:
+    """The part of the table that a module belongs to, by its name below the package: the longest that fits."""
+    fitting = [part for part in LAYER_OF if name == part or name.startswith(f"{part}.")]
+    return max(fitting, key=len, default=None)
 
 
 @cache
@@ -107,7 +104,9 @@ def _imported(path: Path) -> set[str]:
 
 
 def _own(path: Path) -> set[str]:
-    return {name.split(".")[1] for name in _imported(path) if name.startswith("qianxun.")}
+    """The parts that a module imports."""
+    names = {name.removeprefix("qianxun.") for name in _imported(path) if name.startswith("qianxun.")}
+    return {part for name in names if (part := _part(name)) is not None}
 
 
 def violations(edges: dict[str, set[str]]) -> list[str]:
@@ -117,28 +116,41 @@ def violations(edges: dict[str, set[str]]) -> list[str]:
         for other in sorted(imported - {part}):
             if LAYER_OF[other] > LAYER_OF[part]:
                 found.append(f"{part} imports {other}, which is below it")
-            elif LAYER_OF[other] == LAYER_OF[part] and LAYER_OF[part] >= 2:
+            elif LAYER_OF[other] == LAYER_OF[part]:
                 found.append(f"{part} imports its sibling {other}")
     return found
 
 
-def test_every_part_has_a_layer() -> None:
-    assert {_part(path) for path in _modules()} - {"samples"} <= set(LAYER_OF)
+def test_every_module_has_a_layer() -> None:
+    names = {_name(path) for path in _modules()}
+    assert [name for name in names if _part(name) is None and name not in ("samples", "doors")] == []
 
 
 def test_layers_import_only_what_is_above_them() -> None:
     edges: dict[str, set[str]] = {}
     for path in _modules():
-        edges.setdefault(_part(path), set()).update(_own(path) & set(LAYER_OF))
-    assert violations(edges) == []
+        if (part := _part(_name(path))) is not None:
+            edges.setdefault(part, set()).update(_own(path))
+    assert set(violations(edges)) <= DEBT
+
+
+def test_doors_see_the_engine_and_core_only() -> None:
+    seen = {
+        f"{_name(path)} imports {part}"
+        for path in _modules()
+        if _name(path).startswith("doors")
+        for part in _own(path)
+        if part not in ("core", "engine") and not part.startswith("doors.")
+    }
+    assert seen <= DEBT
 
 
 @pytest.mark.parametrize(
     ("edges", "expected"),
     [
-        ({"ingest": {"records"}}, ["ingest imports its sibling records"]),
+        ({"ingest": {"index"}}, ["ingest imports its sibling index"]),
         ({"records": {"engine"}}, ["records imports engine, which is below it"]),
-        ({"pipelines": {"records", "types"}}, []),
+        ({"retrieve": {"records", "core"}}, []),
     ],
 )
 def test_the_table_catches_a_planted_violation(edges: dict[str, set[str]], expected: list[str]) -> None:
@@ -184,4 +196,4 @@ def test_the_environment_is_read_by_settings_alone() -> None:
         for path in _modules()
         if "os.environ" in (text := path.read_text(encoding="utf-8")) or "getenv" in text
     }
-    assert readers <= {"settings.py"}
+    assert readers <= {"engine/settings.py"}

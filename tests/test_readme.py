@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.cli import main
-from tests.service.served import running
+from qianxun.doors.cli import main
+from tests.http.served import running
 from tests.shared import MODELS
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from qianxun import Document, Engine
-from qianxun.errors import (
+from qianxun.bases.base import IndexTime
+from qianxun.core.errors import (
     AlreadyThere,
     BadInput,
     Forbidden,
@@ -23,17 +24,16 @@ from qianxun.errors import (
     Unreadable,
     UnsupportedFile,
 )
-from qianxun.ingest.limits import MIB
-from qianxun.pipelines.base import IndexTime
-from qianxun.pipelines.ingest import Labels
+from qianxun.core.types import Accepted
+from qianxun.engine.settings import load
+from qianxun.indexing.add import Labels
+from qianxun.ingest.sandbox.limits import MIB
 from qianxun.records import Records, bases, listing
 from qianxun.records.bases import LOCAL_TENANT
 from qianxun.records.logs import Feedback
 from qianxun.records.tenancy import BaseRecords
-from qianxun.settings import load
 from qianxun.testing.fake_embedding import HashEmbedding
-from qianxun.types import Accepted
-from tests.pipelines.opened import GatedEmbedding
+from tests.indexing.opened import GatedEmbedding
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "qianxun"
 TENANTS = ("甲方", "乙方", "丙方")
@@ -311,15 +311,15 @@ def test_without_that_door_a_stranger_would_see_everything(tmp_path: Path, monke
 
 # Transactions that are about no one base, or look for their tenant themselves.
 OPEN_TO_ALL = {
-    "engine.py",  # bases and logs, by tenant
-    "example_library.py",  # the example library, which is one for all tenants
-    "pipelines/indexer.py",  # which bases have work
-    "pipelines/journal.py",  # the log of all
-    "pipelines/model_registry.py",  # registered models, by tenant
-    "cli/keys.py",
-    "service/guard.py",  # keys
-    "service/health.py",
-    "service/serving.py",
+    "engine/engine.py",  # bases and logs, by tenant
+    "engine/example_library.py",  # the example library, which is one for all tenants
+    "jobs/background.py",  # which bases have work
+    "retrieve/search_log.py",  # the log of all
+    "models/registry/registry.py",  # registered models, by tenant
+    "doors/cli/commands/keys.py",
+    "doors/http/middleware/guard.py",  # keys
+    "doors/http/native/health.py",
+    "doors/http/serve.py",
 }
 
 

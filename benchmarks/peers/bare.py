@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.harness import Answer, Contender, Material, Question, main
-from qianxun.chinese import analyse_query
-from qianxun.index import codes, keywords
-from qianxun.index.embedded import Options
-from qianxun.pipelines.recall import DEPTH
+from qianxun.index.embedded import codes, keywords
+from qianxun.index.embedded.index import Options
+from qianxun.retrieve.run import DEPTH
+from qianxun.text.chinese import analyse_query
 
 
 def build(material: Material, folder: Path) -> None:

@@ -61,7 +61,7 @@ def prepare(cache: Path, count: int, asked: int, real: int = REAL) -> tuple[Mate
     """The material for ``count`` passages, and how many of its vectors come from the model."""
     import rjieba
 
-    from qianxun.models.local import LocalEmbedding
+    from qianxun.models.local.embedding import LocalEmbedding
 
     cache.mkdir(parents=True, exist_ok=True)
     model = LocalEmbedding(MODEL.name, MODEL)

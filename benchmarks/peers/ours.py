@@ -82,8 +82,8 @@ def open_(material: Material, folder: Path) -> Answer:
 
 # What opening and asking import. Without rjieba, whose package would read its dictionary here: ours counts as opening.
 MODULES = (
-    "qianxun.engine",
-    "qianxun.index.embedded",
+    "qianxun.engine.engine",
+    "qianxun.index.embedded.index",
     "faiss",
     "tantivy",
     "opencc",

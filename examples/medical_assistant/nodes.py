@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from qianxun.chinese import STOP_WORDS, words
+from qianxun.doors.workflow.graph_builder import FlowState
 from qianxun.examples.formatting import format_for_prompt
-from qianxun.workflow.graph_builder import FlowState
+from qianxun.text.chinese import STOP_WORDS, words
 
 POLITE = re.compile(r"^(你好|您好|请问|麻烦|医生)[，,、。！!\s]*|[，,\s]*(谢谢|拜托)[了啦你您]*[。！!]*$")
 

@@ -18,14 +18,14 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 from nodes import prompt_assembly, query_understanding
 
-from qianxun.errors import ModelError
-from qianxun.example_search import open_library
+from qianxun.core.errors import ModelError
+from qianxun.doors.workflow.graph_builder import GraphBuilder
+from qianxun.doors.workflow.nodes.retrieval_node import make_retrieval_node
+from qianxun.engine.example_search import open_library
+from qianxun.engine.settings import load
 from qianxun.examples.importing import import_file
-from qianxun.examples.search import ExampleLibrary
+from qianxun.examples.search.library import ExampleLibrary
 from qianxun.samples import EXAMPLES
-from qianxun.settings import load
-from qianxun.workflow.graph_builder import GraphBuilder
-from qianxun.workflow.nodes.retrieval_node import make_retrieval_node
 
 HERE = Path(__file__).resolve().parent
 

@@ -7,28 +7,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from qianxun.answer.generate import AnswerGenerator
-    from qianxun.blocking import open_blocking
-    from qianxun.client import Client
-    from qianxun.engine import Engine
-    from qianxun.errors import QianxunError
-    from qianxun.example_library import import_from_excel
-    from qianxun.example_search import multi_table_search, search_in_table, search_with_fallback, vector_db_search
+    from qianxun.core.errors import QianxunError
+    from qianxun.core.types import Document
+    from qianxun.doors.client import Client
+    from qianxun.doors.frameworks.hybrid_retriever import HybridRetriever
+    from qianxun.doors.frameworks.rag_anything import RAGAnythingAdapter
+    from qianxun.doors.workflow.graph_builder import GraphBuilder
+    from qianxun.doors.workflow.nodes.retrieval_node import make_retrieval_node, retrieval_node
+    from qianxun.doors.workflow.query_workflow import create_query_workflow
+    from qianxun.engine.blocking import open_blocking
+    from qianxun.engine.engine import Engine
+    from qianxun.engine.example_library import import_from_excel
+    from qianxun.engine.example_search import (
+        multi_table_search,
+        search_in_table,
+        search_with_fallback,
+        vector_db_search,
+    )
+    from qianxun.engine.settings import Settings
     from qianxun.examples.formatting import format_for_prompt, format_retrieved_examples
-    from qianxun.examples.ranking import merge_and_rank_results, quality_filter
-    from qianxun.examples.search import ExampleLibrary
-    from qianxun.graph.context import assemble_graph_context
-    from qianxun.integrations.hybrid_retriever import HybridRetriever
-    from qianxun.integrations.rag_anything import RAGAnythingAdapter
-    from qianxun.pipelines.events import RAGIndexEventHandler
-    from qianxun.pipelines.hybrid_search import HybridSearchEngine
-    from qianxun.pipelines.ingest import Labels
-    from qianxun.pipelines.knowledge_base import KnowledgeBaseManager
+    from qianxun.examples.search.library import ExampleLibrary
+    from qianxun.examples.search.ranking import merge_and_rank_results, quality_filter
+    from qianxun.graph.network.context import assemble_graph_context
+    from qianxun.indexing.add import Labels
+    from qianxun.indexing.events import RAGIndexEventHandler
+    from qianxun.indexing.knowledge_base import KnowledgeBaseManager
     from qianxun.rank.rerank import Reranker, ResultRanker, rank_results
-    from qianxun.settings import Settings
-    from qianxun.types import Document
-    from qianxun.workflow.graph_builder import GraphBuilder
-    from qianxun.workflow.nodes.retrieval_node import make_retrieval_node, retrieval_node
-    from qianxun.workflow.query_workflow import create_query_workflow
+    from qianxun.retrieve.hybrid_search import HybridSearchEngine
 
 __all__ = [
     "AnswerGenerator",
@@ -67,36 +72,36 @@ __all__ = [
 # Looked up on first use: a parser child and `--help` need none of the engine.
 _HOMES = {
     "AnswerGenerator": "qianxun.answer.generate",
-    "Client": "qianxun.client",
-    "Document": "qianxun.types",
-    "Engine": "qianxun.engine",
-    "ExampleLibrary": "qianxun.examples.search",
-    "GraphBuilder": "qianxun.workflow.graph_builder",
-    "HybridRetriever": "qianxun.integrations.hybrid_retriever",
-    "HybridSearchEngine": "qianxun.pipelines.hybrid_search",
-    "KnowledgeBaseManager": "qianxun.pipelines.knowledge_base",
-    "Labels": "qianxun.pipelines.ingest",
-    "QianxunError": "qianxun.errors",
-    "RAGAnythingAdapter": "qianxun.integrations.rag_anything",
-    "RAGIndexEventHandler": "qianxun.pipelines.events",
+    "Client": "qianxun.doors.client",
+    "Document": "qianxun.core.types",
+    "Engine": "qianxun.engine.engine",
+    "ExampleLibrary": "qianxun.examples.search.library",
+    "GraphBuilder": "qianxun.doors.workflow.graph_builder",
+    "HybridRetriever": "qianxun.doors.frameworks.hybrid_retriever",
+    "HybridSearchEngine": "qianxun.retrieve.hybrid_search",
+    "KnowledgeBaseManager": "qianxun.indexing.knowledge_base",
+    "Labels": "qianxun.indexing.add",
+    "QianxunError": "qianxun.core.errors",
+    "RAGAnythingAdapter": "qianxun.doors.frameworks.rag_anything",
+    "RAGIndexEventHandler": "qianxun.indexing.events",
     "Reranker": "qianxun.rank.rerank",
     "ResultRanker": "qianxun.rank.rerank",
-    "Settings": "qianxun.settings",
-    "assemble_graph_context": "qianxun.graph.context",
-    "create_query_workflow": "qianxun.workflow.query_workflow",
+    "Settings": "qianxun.engine.settings",
+    "assemble_graph_context": "qianxun.graph.network.context",
+    "create_query_workflow": "qianxun.doors.workflow.query_workflow",
     "format_for_prompt": "qianxun.examples.formatting",
     "format_retrieved_examples": "qianxun.examples.formatting",
-    "import_from_excel": "qianxun.example_library",
-    "make_retrieval_node": "qianxun.workflow.nodes.retrieval_node",
-    "merge_and_rank_results": "qianxun.examples.ranking",
-    "multi_table_search": "qianxun.example_search",
-    "open_blocking": "qianxun.blocking",
-    "quality_filter": "qianxun.examples.ranking",
+    "import_from_excel": "qianxun.engine.example_library",
+    "make_retrieval_node": "qianxun.doors.workflow.nodes.retrieval_node",
+    "merge_and_rank_results": "qianxun.examples.search.ranking",
+    "multi_table_search": "qianxun.engine.example_search",
+    "open_blocking": "qianxun.engine.blocking",
+    "quality_filter": "qianxun.examples.search.ranking",
     "rank_results": "qianxun.rank.rerank",
-    "retrieval_node": "qianxun.workflow.nodes.retrieval_node",
-    "search_in_table": "qianxun.example_search",
-    "search_with_fallback": "qianxun.example_search",
-    "vector_db_search": "qianxun.example_search",
+    "retrieval_node": "qianxun.doors.workflow.nodes.retrieval_node",
+    "search_in_table": "qianxun.engine.example_search",
+    "search_with_fallback": "qianxun.engine.example_search",
+    "vector_db_search": "qianxun.engine.example_search",
 }
 
 

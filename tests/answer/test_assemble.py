@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from qianxun.answer.assemble import assemble, passage
 from qianxun.answer.prompt import answer_messages
-from qianxun.answer_types import AnswerContext, Passage
-from qianxun.errors import BadInput
-from qianxun.graph_types import Community, Entity, GraphContext, Relation
-from qianxun.tokens import context_tokens, tokens
-from qianxun.types import ArmScore, Attributes, Chunk, ChunkKind, Found
+from qianxun.core.answer_types import AnswerContext, Passage
+from qianxun.core.errors import BadInput
+from qianxun.core.graph_types import Community, Entity, GraphContext, Relation
+from qianxun.core.types import ArmScore, Attributes, Chunk, ChunkKind, Found
+from qianxun.text.tokens import context_tokens, tokens
 
 CONTENT = "糖尿病是慢性病。它的症状是多饮、多尿。并发症可以预防！治疗要听医生的。饮食须清淡，不可多糖。"
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from qianxun.answer.generate import AnswerGenerator
-from qianxun.answer_types import Answer, Done, SentenceCited, Token
-from qianxun.ports import never
-from qianxun.types import Message
+from qianxun.core.answer_types import Answer, Done, SentenceCited, Token
+from qianxun.core.ports import never
+from qianxun.core.types import Message
 
 CONTEXT = (
     {"text": "门诊报销比例为60%，住院报销比例为85%。急诊报销比例为70%。", "doc_name": "手册"},

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.answer.citations import CitationReader, Ended, Said
+from qianxun.answer.verify.citations import CitationReader, Ended, Said
 
 REPLY = (
     "营业收入为5亿元[1]。净利润为1.5亿元。[2][9]\n\n- 第一，“去吗？”，他说[1]。\n- 详见 [官网](http://evil.test)【2】\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from qianxun.answer.generate import AnswerGenerator
-from qianxun.answer_types import Passage
+from qianxun.core.answer_types import Passage
 
 REPORTS = tuple(
     Passage(number, f"d{number}", name, f"c{number}", text, score=0.9)

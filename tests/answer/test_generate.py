@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qianxun.answer.generate import AnswerGenerator
-from qianxun.answer_types import Answer, AnswerContext, Done, Failed, Passage, SentenceCited, SourcesFound, Token
-from qianxun.errors import BadInput, ModelUnavailable
-from qianxun.ports import never
-from qianxun.types import Message
+from qianxun.core.answer_types import Answer, AnswerContext, Done, Failed, Passage, SentenceCited, SourcesFound, Token
+from qianxun.core.errors import BadInput, ModelUnavailable
+from qianxun.core.ports import never
+from qianxun.core.types import Message
 
 CONTEXT = (
     {"text": "2018年1月，公司营业收入为5亿元，同比增长10%。", "doc_name": "年报", "chunk_id": "c1", "score": 0.9},

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from qianxun.answer import sentence_check
-from qianxun.answer.citations import Ended
-from qianxun.answer.figures import figures
-from qianxun.answer.grounding import Evidence, unsupported
-from qianxun.answer.sentence_check import judge
-from qianxun.answer_types import Passage
+from qianxun.answer.verify import sentence_check
+from qianxun.answer.verify.citations import Ended
+from qianxun.answer.verify.grounding import Evidence, unsupported
+from qianxun.answer.verify.sentence_check import judge
+from qianxun.core.answer_types import Passage
+from qianxun.text.figures import figures
 
 
 def _wrong(sentence: str, *texts: str, asked: str = "") -> list[str]:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from qianxun.answer.generate import AnswerGenerator
-from qianxun.answer_types import Answer, Done, Passage, Token
-from qianxun.ports import never
-from qianxun.types import Message
+from qianxun.core.answer_types import Answer, Done, Passage, Token
+from qianxun.core.ports import never
+from qianxun.core.types import Message
 
 TRUE = "心率正常范围为60至100次/分。"
 LINKS = (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from qianxun.answer.plain_text import Mark, TextReader, Words, quotable, without_links
+from qianxun.answer.verify.plain_text import Mark, TextReader, Words, quotable, without_links
 from tests.linear import is_linear
 
 HOSTILE = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qianxun.answer.generate import AnswerGenerator
-from qianxun.answer_types import Passage
+from qianxun.core.answer_types import Passage
 
 CONTRACTS = """台账
 | 合同编号 | 客户名称 | 签订日期 | 到期日 | 合同金额（万元） | 销售经理 |

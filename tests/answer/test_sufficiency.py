@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qianxun.answer.generate import AnswerGenerator
-from qianxun.answer_types import Passage
+from qianxun.core.answer_types import Passage
 
 
 def _passages(*texts: tuple[str, str]) -> tuple[Passage, ...]:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qianxun.answer.table_answer import OutOfTime, answer_from_tables
-from qianxun.answer.table_shapes import AskedTable, CitedCell, TableAnswer
-from qianxun.ingest.tables import Cell, flow, read_table
-from qianxun.types import Table
+from qianxun.answer.tables.answer import OutOfTime, answer_from_tables
+from qianxun.core.table_answer_types import AskedTable, CitedCell, TableAnswer
+from qianxun.core.types import Table
+from qianxun.ingest.tables.grid import Cell, flow, read_table
 
 
 def table(title: str, *lines: str) -> Table:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from qianxun.answer.table_answer import answer_from_tables
-from qianxun.answer.table_shapes import AskedTable
-from qianxun.types import Column, Table
+from qianxun.answer.tables.answer import answer_from_tables
+from qianxun.core.table_answer_types import AskedTable
+from qianxun.core.types import Column, Table
 from tests.linear import is_linear
 
 COLUMNS = (Column("name", ("name",)), Column("type", ("type",)), Column("有效期", ("有效期",), "date"))

@@ -7,12 +7,12 @@ from importlib.resources import as_file, files
 
 import pytest
 
-from qianxun.answer.table_answer import answer_from_tables
-from qianxun.answer.table_shapes import AskedTable, CitedCell, TableAnswer
-from qianxun.ingest.limits import ParseLimits
+from qianxun.answer.tables.answer import answer_from_tables
+from qianxun.core.table_answer_types import AskedTable, CitedCell, TableAnswer
+from qianxun.core.types import Table, TableBlock
 from qianxun.ingest.parse import parse
-from qianxun.ingest.tables import Cell, flow, read_table
-from qianxun.types import Table, TableBlock
+from qianxun.ingest.sandbox.limits import ParseLimits
+from qianxun.ingest.tables.grid import Cell, flow, read_table
 
 PRICES, OUTPATIENT, HOSPITAL, SALES = "办公用品价目表.csv", "门诊报销比例.csv", "云溪市医保问答.html", "分区销售.xlsx"
 

@@ -8,10 +8,10 @@ from decimal import Decimal
 
 import pytest
 
-from qianxun.answer.table_answer import answer_from_tables
-from qianxun.answer.table_shapes import AskedTable, CitedCell, TableAnswer
-from qianxun.ingest.tables import Cell, flow, read_table
-from qianxun.types import Table
+from qianxun.answer.tables.answer import answer_from_tables
+from qianxun.core.table_answer_types import AskedTable, CitedCell, TableAnswer
+from qianxun.core.types import Table
+from qianxun.ingest.tables.grid import Cell, flow, read_table
 
 CITIES = ("北京", "上海", "广州", "深圳", "杭州", "成都")
 GRADES = ("一级", "二级", "三级")

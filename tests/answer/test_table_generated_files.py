@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.answer.table_answer import answer_from_tables
-from qianxun.answer.table_shapes import AskedTable, TableAnswer
-from qianxun.ingest.limits import ParseLimits
-from qianxun.ingest.sandbox import ParserPool, parse_in_child
-from qianxun.types import ParsedFile, Table, TableBlock
+from qianxun.answer.tables.answer import answer_from_tables
+from qianxun.core.table_answer_types import AskedTable, TableAnswer
+from qianxun.core.types import ParsedFile, Table, TableBlock
+from qianxun.ingest.sandbox.limits import ParseLimits
+from qianxun.ingest.sandbox.pool import ParserPool, parse_in_child
 from tests.answer.workbooks import Written, make_workbook
 
 SEEDS = range(10)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from qianxun.cli import main
+from qianxun.doors.cli import main
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.cli import answer_view
-from qianxun.pipelines.answer_state import QUESTION_KINDS
-from qianxun.service.metrics import FORMS
+from qianxun.answer.state import QUESTION_KINDS
+from qianxun.doors.cli.views import answer as answer_view
+from qianxun.doors.http.middleware.metrics import FORMS
 from tests.cli.conftest import Outcome, Run
+from tests.http.questions import writing
 from tests.models.chat_service import ChatService, Reply, chat_service
-from tests.service.questions import writing
 
 ASKED = ("出差住宿每晚不超过多少元", "--kb", "手册")
 WRITTEN = "出差住宿每晚不超过380元，凭发票报销[1]。"

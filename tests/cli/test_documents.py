@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.cli.documents import metadata_of
-from qianxun.errors import BadInput
+from qianxun.core.errors import BadInput
+from qianxun.doors.cli.commands.documents import metadata_of
 from tests.cli.conftest import Run
 
 

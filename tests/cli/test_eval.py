@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from qianxun.cli.evaluation_index import home, model_of, ready
-from qianxun.engine import Engine
+from qianxun.doors.cli.commands.evaluation_index import home, model_of, ready
+from qianxun.engine.engine import Engine
+from qianxun.engine.settings import load as load_settings
 from qianxun.evaluation.dataset import Dataset, load
-from qianxun.pipelines.ingest import take
-from qianxun.settings import load as load_settings
+from qianxun.indexing.add import take
 from tests.cli.conftest import Run
 from tests.shared import DATA, MODELS, needs_data, needs_model
 
@@ -282,7 +282,7 @@ def with_model(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("a passage was embedded again")
 
-    monkeypatch.setattr("qianxun.models.lazy.LazyEmbedding.embed_passages", refuse)
+    monkeypatch.setattr("qianxun.models.local.lazy.LazyEmbedding.embed_passages", refuse)
 
 
 @needs_data

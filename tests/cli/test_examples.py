@@ -15,7 +15,7 @@ from typing import Any
 import openpyxl
 import pytest
 
-from qianxun.folder import owned
+from qianxun.engine.folder_lock import owned
 from qianxun.samples import EXAMPLES
 from tests.cli.conftest import Run
 from tests.models.embedding_service import DIMENSION, Exchange, Service, serving, status, well
@@ -23,7 +23,7 @@ from tests.shared import MODELS, needs_model
 
 ASKED = "高血压能喝酒吗"
 ALIKE = f"{ASKED} 最好不喝。"  # to a model that knows form alone
-MAIN = "import sys; from qianxun.cli import main; sys.exit(main())"
+MAIN = "import sys; from qianxun.doors.cli import main; sys.exit(main())"
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.cli import main
+from qianxun.doors.cli import main
 from tests.cli.conftest import Run
+from tests.graph.reading_model import reads_well
 from tests.models.chat_service import ChatService, Reply, Request, chat_service
-from tests.pipelines.reading_model import reads_well
 
 
 def answers(request: Request) -> str | Reply:

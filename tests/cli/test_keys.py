@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.folder import owned
+from qianxun.engine.folder_lock import owned
 from qianxun.records import Records, keys
-from qianxun.records.database import sqlite_url
+from qianxun.records.database.open import sqlite_url
 from tests.cli.conftest import Run
 from tests.models.embedding_service import DIMENSION, serving, status, well
 
 KEY = "sk-canary-0123456789abcdef"
-MAIN = "import sys; from qianxun.cli import main; sys.exit(main())"
+MAIN = "import sys; from qianxun.doors.cli import main; sys.exit(main())"
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from dataclasses import replace
 from rich.cells import cell_len
 from rich.console import Console
 
-from qianxun.cli.layered_view import CITED as ROWS_TOLD
-from qianxun.cli.layered_view import show
-from qianxun.pipelines.layered import Cited, LayeredRecall, TableShown
-from qianxun.types import Column
-from tests.pipelines.layered_recalls import ANSWER, DECLINED, TABLES, TEXTS
+from qianxun.core.layered_types import Cited, LayeredRecall, TableShown
+from qianxun.core.types import Column
+from qianxun.doors.cli.views.layered import CITED as ROWS_TOLD
+from qianxun.doors.cli.views.layered import show
+from tests.layered.recalls import ANSWER, DECLINED, TABLES, TEXTS
 
 
 def drawn(recall: LayeredRecall, width: int = 80, *, explain: bool = False) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from qianxun.cli.logs import changes
-from qianxun.engine import Engine
-from qianxun.pipelines.journal import Journal
-from qianxun.pipelines.replaying import replaying
+from qianxun.doors.cli.commands.logs import changes
+from qianxun.engine.engine import Engine
+from qianxun.retrieve.replay import replaying
+from qianxun.retrieve.search_log import Journal
 from tests.cli.conftest import Run
 
 PARAMS: dict[str, Any] = {

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from mcp.types import CallToolResult, TextContent
 
-import qianxun.mcp
+import qianxun.doors.mcp
 from mcp import Client, StdioServerParameters
 from tests.cli.conftest import Run
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "connecting.md"
-QIANXUN = (sys.executable, "-c", "import sys; from qianxun.cli import main; sys.exit(main())")
+QIANXUN = (sys.executable, "-c", "import sys; from qianxun.doors.cli import main; sys.exit(main())")
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
 
@@ -120,7 +120,7 @@ def test_what_cannot_be_opened_is_said_on_stderr(run: Run, handbook: Run, tmp_pa
 
 
 def test_without_the_extra_it_says_what_to_install(handbook: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qianxun.mcp, "find_spec", lambda _: None)
+    monkeypatch.setattr(qianxun.doors.mcp, "find_spec", lambda _: None)
     told = handbook("mcp")
     assert (told.code, told.out) == (1, "")
     assert "pip install 'qianxun[mcp]'" in told.err

@@ -19,13 +19,13 @@ from tests.models.embedding_service import Exchange, Service, serving, well
 OWNER = """
 import sys, time
 from pathlib import Path
-from qianxun.folder import owned
+from qianxun.engine.folder_lock import owned
 with owned(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """
 FILES = 100
-QIANXUN = (sys.executable, "-c", "import sys; from qianxun.cli import main; sys.exit(main())")
+QIANXUN = (sys.executable, "-c", "import sys; from qianxun.doors.cli import main; sys.exit(main())")
 
 
 def test_a_folder_in_use_names_its_owner_and_doctor_still_works(handbook: Run, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
+from tests.http.questions import writing
 from tests.models.chat_service import chat_service
-from tests.service.questions import writing
 
 ASKED = ("ask", "出差住宿每晚不超过多少元", "--kb", "手册")
 

@@ -8,10 +8,10 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from qianxun.cli.drawing import bar
-from qianxun.cli.explain import STEPS, show_hit
-from qianxun.service.metrics import STAGES, TOTAL
-from qianxun.types import ArmScore, Attributes, Chunk, Found
+from qianxun.core.types import ArmScore, Attributes, Chunk, Found
+from qianxun.doors.cli.views.drawing import bar
+from qianxun.doors.cli.views.explain import STEPS, show_hit
+from qianxun.doors.http.middleware.metrics import STAGES, TOTAL
 from tests.cli.conftest import Run
 from tests.shared import MODELS, needs_model
 

@@ -13,16 +13,16 @@ import pytest
 import typer
 from rich.cells import cell_len
 
-from qianxun.cli.app import app
-from qianxun.cli.voice import _breaks
+from qianxun.doors.cli.app import app
+from qianxun.doors.cli.i18n import _breaks
 from tests.cli.conftest import Run
 
-HEAVY = ("numpy", "sqlalchemy", "faiss", "tantivy", "onnxruntime", "httpx", "opencc", "qianxun.engine")
+HEAVY = ("numpy", "sqlalchemy", "faiss", "tantivy", "onnxruntime", "httpx", "opencc", "qianxun.engine.engine")
 
 
 def test_help_imports_nothing_heavy() -> None:
     program = (
-        "import sys; from qianxun.cli import main; main(['--help']); main(['search', '--help']);"
+        "import sys; from qianxun.doors.cli import main; main(['--help']); main(['search', '--help']);"
         f"print('heavy:', sorted(set({HEAVY!r}) & set(sys.modules)))"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

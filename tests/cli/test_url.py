@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from qianxun.cli import main
-from qianxun.cli.documents import without_key
-from qianxun.client import Client
-from qianxun.errors import ServiceUnavailable
+from qianxun.core.errors import ServiceUnavailable
+from qianxun.doors.cli import main
+from qianxun.doors.cli.commands.documents import without_key
+from qianxun.doors.client import Client
 from tests.cli.conftest import Outcome, Run
-from tests.service.served import running
+from tests.http.served import running
 
 
 @pytest.fixture(scope="module")

@@ -21,10 +21,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from qianxun import errors
-from qianxun.client import Client, Patience
-from qianxun.errors import BadInput, BadQuery, NotFound, QianxunError, ServiceUnavailable, Unauthorized
-from qianxun.types import Document
+from qianxun.core import errors
+from qianxun.core.errors import BadInput, BadQuery, NotFound, QianxunError, ServiceUnavailable, Unauthorized
+from qianxun.core.types import Document
+from qianxun.doors.client import Client, Patience
 from tests.models.embedding_service import unheard
 
 QUICK = Patience(connect_seconds=60.0, answer_seconds=60.0, work_seconds=60.0, pause_seconds=0.01)
@@ -403,7 +403,7 @@ def test_a_trace_that_no_header_can_carry_is_refused(trace_id: str) -> None:
 
 
 def test_a_document_that_was_parsed_here_is_not_sent_as_text(tmp_path: Path) -> None:
-    from qianxun.types import Text
+    from qianxun.core.types import Text
 
     parsed = Document("a", "正文", structure=Text("正文"))
     assert isinstance(refused(work=lambda client: client.add_documents(1, [parsed])), BadInput)

@@ -15,14 +15,14 @@ import pytest
 from PIL import Image
 
 from qianxun import RAGAnythingAdapter, create_query_workflow
-from qianxun.answer_types import Answer, AnswerEvent, Done, Failed, SentenceCited, SourcesFound, Token
-from qianxun.client import Client, Patience
-from qianxun.errors import BadInput, BadQuery, NotFound, QianxunError, Refused, ServiceUnavailable, UnsupportedFile
-from qianxun.types import Eq
+from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, SentenceCited, SourcesFound, Token
+from qianxun.core.errors import BadInput, BadQuery, NotFound, QianxunError, Refused, ServiceUnavailable, UnsupportedFile
+from qianxun.core.types import Eq
+from qianxun.doors.client import Client, Patience
+from tests.http.questions import ANSWER, QUESTION, Asking, asking, writing
+from tests.http.served import until
+from tests.http.watched import TRACE
 from tests.models.chat_service import Answers, Reply
-from tests.service.questions import ANSWER, QUESTION, Asking, asking, writing
-from tests.service.served import until
-from tests.service.watched import TRACE
 
 
 def told(folder: Path, story: Callable[[Asking, Client], Awaitable[None]], answers: Answers | None = None) -> None:

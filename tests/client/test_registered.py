@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.client import Client
-from qianxun.errors import BadInput, NotFound
-from qianxun.pipelines.model_registry import NewModel
-from tests.service.served import Served, serving
+from qianxun.core.errors import BadInput, NotFound
+from qianxun.doors.client import Client
+from qianxun.models.registry.registry import NewModel
+from tests.http.served import Served, serving
 
 KEY = "sk-canary-0123456789abcdef"
 ALLOW = {"outbound.allow": "127.0.0.1"}

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from qianxun.client import Client
-from qianxun.engine import Engine
-from qianxun.errors import BadFilter, BadInput, BadQuery, NotFound
-from qianxun.pipelines.explanation import Explained
-from qianxun.pipelines.layered import LayeredRecall
+from qianxun.core.errors import BadFilter, BadInput, BadQuery, NotFound
+from qianxun.core.explanation import Explained
+from qianxun.core.layered_types import LayeredRecall
+from qianxun.core.types import And, Document, Eq, In, KnowledgeBase, Not, Or, QAPair, Range, Recall, Spelled
+from qianxun.doors.client import Client
+from qianxun.engine.engine import Engine
 from qianxun.records.logs import Feedback
 from qianxun.testing.fake_embedding import HashEmbedding
-from qianxun.types import And, Document, Eq, In, KnowledgeBase, Not, Or, QAPair, Range, Recall, Spelled
-from tests.service.served import MODEL, serving
+from tests.http.served import MODEL, serving
 
 LIBRARY = (
     Document(

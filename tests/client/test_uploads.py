@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from qianxun.client import Client, Patience
-from qianxun.client.connection import Connection, Request, Upload
-from qianxun.client.uploads import _opened as uploads_opened
-from qianxun.errors import Forbidden, ModelUnavailable, NotFound, Unauthorized, Unreadable, UnsupportedFile
+from qianxun.core.errors import Forbidden, ModelUnavailable, NotFound, Unauthorized, Unreadable, UnsupportedFile
+from qianxun.doors.client import Client, Patience
+from qianxun.doors.client.connection import Connection, Request, Upload
+from qianxun.doors.client.uploads import _opened as uploads_opened
+from qianxun.indexing.add import Labels, Report, Step
 from qianxun.ingest.sources import document_id
-from qianxun.pipelines.ingest import Labels, Report, Step
 from qianxun.testing.fake_embedding import HashEmbedding
+from tests.http.served import MODEL, issue, serving
 from tests.ingest.hostile import archive
-from tests.service.served import MODEL, issue, serving
 
 LABELS = Labels("u1", "p1", "manual", ("甲", "乙,丙"), {"年份": 2026, "公开": True, "地区": ("北京", "上海")})
 
@@ -281,7 +281,7 @@ def test_a_file_that_changes_on_its_way_is_refused(
         async with serving(tmp_path / "data") as served, Client(served.url) as client:
             base = await client.create_knowledge_base("手册", model="none")
             path.write_bytes(b"x" * 1_000_000)
-            monkeypatch.setattr("qianxun.client.uploads._opened", opened_and_changed)
+            monkeypatch.setattr("qianxun.doors.client.uploads._opened", opened_and_changed)
             (refusal,) = (await client.add(base.id, [path])).refused
             assert "上传时变了" in refusal.reason
             assert await client.documents(base.id) == []

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qianxun.errors import BadInput
+from qianxun.core.errors import BadInput
 from qianxun.evaluation.calibration import Candidate, Curve, calibrate, expected_calibration_error, fit
 from qianxun.rank.calibrate import Calibration
 

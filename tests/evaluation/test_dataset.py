@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.errors import BadInput
+from qianxun.core.errors import BadInput
 from qianxun.evaluation.dataset import content_of, corpus_fingerprint, limited, load
 from tests.shared import DATA, needs_data
 

@@ -11,7 +11,7 @@ from openpyxl import Workbook
 from sqlalchemy import Engine
 
 from qianxun.examples.store import ExampleStore
-from qianxun.records.database import connect
+from qianxun.records.database.open import connect
 from tests.examples.libraries import MODEL, database_url
 
 HEADING = ("user_input", "agent_response", "tags", "quality_grade", "notes")

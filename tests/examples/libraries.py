@@ -13,14 +13,14 @@ import pytest
 from sqlalchemy import Engine, insert
 from sqlalchemy.engine import make_url
 
+from qianxun.core.ports import EmbeddingModel
+from qianxun.core.types import Vector, Vectors
 from qianxun.examples.schema import embedded_text
-from qianxun.examples.search import PLAIN, ExampleLibrary, SearchSettings
+from qianxun.examples.search.library import PLAIN, ExampleLibrary, SearchSettings
 from qianxun.examples.store import ExampleStore
-from qianxun.ports import EmbeddingModel
-from qianxun.records.database import connect, sqlite_url
+from qianxun.records.database.open import connect, sqlite_url
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.testing.postgres import create_database, drop_database
-from qianxun.types import Vector, Vectors
 
 MODEL = HashEmbedding(64)
 

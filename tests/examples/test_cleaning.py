@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qianxun.examples.cleaning import (
+from qianxun.examples.files.cleaning import (
     LONGEST_TAG,
     MOST_CHARACTERS,
     MOST_TAGS,

@@ -12,24 +12,24 @@ import numpy as np
 import pytest
 from sqlalchemy import create_engine, inspect, text
 
-from qianxun.errors import BadInput, BadModelReply, ModelUnavailable, Unreadable
-from qianxun.example_library import (
+from qianxun.core.errors import BadInput, BadModelReply, ModelUnavailable, Unreadable
+from qianxun.core.types import Vectors
+from qianxun.engine.example_library import (
     import_from_excel,
     insert_greeting_examples,
     insert_qa_examples,
     insert_query_examples,
     insert_record_examples,
 )
-from qianxun.examples import keeping
+from qianxun.examples import insert as keeping
 from qianxun.examples.importing import Double, Rejected, import_file
-from qianxun.examples.keeping import Kept
+from qianxun.examples.insert import Kept
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES
 from qianxun.examples.store import ExampleStore
 from qianxun.examples.vectors import vectorize, vectorize_text
-from qianxun.records.database import for_writing
+from qianxun.records.database.open import for_writing
 from qianxun.samples import EXAMPLES
 from qianxun.testing.fake_embedding import HashEmbedding
-from qianxun.types import Vectors
 from tests.examples.conftest import Write, stored
 from tests.examples.libraries import MODEL
 

@@ -12,11 +12,11 @@ from typing import Any
 import openpyxl
 import pytest
 
-from qianxun.errors import NotFound, TooLarge, Unreadable, UnsupportedFile
-from qianxun.examples import excel
-from qianxun.examples.contents import category_of
-from qianxun.examples.excel import read_workbook
-from qianxun.examples.json_file import read_json
+from qianxun.core.errors import NotFound, TooLarge, Unreadable, UnsupportedFile
+from qianxun.examples.files import excel
+from qianxun.examples.files.contents import category_of
+from qianxun.examples.files.excel import read_workbook
+from qianxun.examples.files.json_file import read_json
 from tests.examples.conftest import HEADING, Write
 
 

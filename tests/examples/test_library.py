@@ -10,14 +10,14 @@ import pytest
 from sqlalchemy import text
 
 from qianxun import Engine
-from qianxun.errors import ModelUnavailable, RecordsUnavailable
-from qianxun.example_library import get_embedding_model, import_from_excel, open_examples
+from qianxun.core.errors import ModelUnavailable, RecordsUnavailable
+from qianxun.core.types import Document
+from qianxun.engine.example_library import get_embedding_model, import_from_excel, open_examples
+from qianxun.engine.settings import Settings, load
 from qianxun.examples.importing import import_file
-from qianxun.examples.search import ExampleLibrary
+from qianxun.examples.search.library import ExampleLibrary
 from qianxun.examples.store import ExampleStore
-from qianxun.settings import Settings, load
 from qianxun.testing.fake_embedding import HashEmbedding
-from qianxun.types import Document
 from tests.examples.conftest import Write, stored
 
 MODELS = {"形似": HashEmbedding(64, "形似")}

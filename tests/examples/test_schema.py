@@ -15,7 +15,7 @@ from sqlalchemy import Engine, inspect, text
 from sqlalchemy.exc import StatementError
 from sqlalchemy.orm import Session
 
-from qianxun.errors import BadSettings, ModelUnavailable
+from qianxun.core.errors import BadSettings, ModelUnavailable
 from qianxun.examples.schema import (
     DEFAULT_TABLE_NAMES,
     GreetingExample,
@@ -27,8 +27,8 @@ from qianxun.examples.schema import (
     vector_text,
 )
 from qianxun.examples.store import HEAD, MIGRATIONS, ExampleStore, downgrade, stamp_of, upgrade
-from qianxun.records.database import connect, sqlite_url
-from qianxun.records.postgres import Reach
+from qianxun.records.database.open import connect, sqlite_url
+from qianxun.records.database.postgres import Reach
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.examples.conftest import stored
 from tests.examples.libraries import MODEL, fill

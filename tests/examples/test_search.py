@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, text, update
 
-from qianxun.errors import BadQuery, BadSettings, ModelUnavailable, NotFound, RetrieverUnavailable
-from qianxun.examples.reembedding import reembed
+from qianxun.core.errors import BadQuery, BadSettings, ModelUnavailable, NotFound, RetrieverUnavailable
+from qianxun.core.types import Vector
+from qianxun.examples.reembed import reembed
 from qianxun.examples.rows import ExampleFilter
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES
-from qianxun.examples.search import RETRIEVAL_CONFIG, ExampleLibrary, SearchSettings
+from qianxun.examples.search.library import RETRIEVAL_CONFIG, ExampleLibrary, SearchSettings
 from qianxun.examples.store import ExampleStore
 from qianxun.testing.fake_embedding import HashEmbedding
-from qianxun.types import Vector
 from tests.examples.libraries import (
     EXAMPLES,
     FIRST_AXIS,

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from qianxun import example_search
-from qianxun.errors import BadSettings, ModelUnavailable
-from qianxun.example_library import get_embedding_model, open_examples
-from qianxun.example_search import (
+from qianxun.core.errors import BadSettings, ModelUnavailable
+from qianxun.doors.workflow.nodes.retrieval_node import retrieval_node
+from qianxun.engine import example_search
+from qianxun.engine.example_library import get_embedding_model, open_examples
+from qianxun.engine.example_search import (
     close_default_library,
     default_library,
     multi_table_search,
@@ -24,12 +25,11 @@ from qianxun.example_search import (
     search_with_fallback,
     vector_db_search,
 )
+from qianxun.engine.settings import load
 from qianxun.examples.importing import import_file
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES
-from qianxun.examples.search import ExampleLibrary
+from qianxun.examples.search.library import ExampleLibrary
 from qianxun.samples import EXAMPLES
-from qianxun.settings import load
-from qianxun.workflow.nodes.retrieval_node import retrieval_node
 from tests.shared import MODELS, needs_model
 
 WINE = "用户：高血压能喝酒吗？"
@@ -111,7 +111,7 @@ def test_it_is_opened_once_however_many_ask_at_first(settings_file: Path, monkey
 
 def test_nothing_is_opened_or_loaded_by_an_import(tmp_path: Path) -> None:
     asked = (
-        "import sys, threading, qianxun.workflow.graph_builder, qianxun.example_search;"
+        "import sys, threading, qianxun.doors.workflow.graph_builder, qianxun.engine.example_search;"
         "assert threading.active_count() == 1;"
         "print(*[name for name in ('langgraph', 'langchain_core', 'psycopg', 'onnxruntime') if name in sys.modules])"
     )

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from qianxun.examples.formatting import NO_EXAMPLES, format_for_prompt, format_retrieved_examples
-from qianxun.examples.intent import tables_for
-from qianxun.examples.kept_answers import KeptAnswers, key_of
-from qianxun.examples.keywords import KeywordIndex
-from qianxun.examples.ranking import merge_and_rank_results, quality_filter, valid_results
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES
+from qianxun.examples.search.cache import KeptAnswers, key_of
+from qianxun.examples.search.intent import tables_for
+from qianxun.examples.search.keywords import KeywordIndex
+from qianxun.examples.search.ranking import merge_and_rank_results, quality_filter, valid_results
 
 
 def result(similarity: Any, said: str = "", grade: str | None = None, **more: Any) -> dict[str, Any]:

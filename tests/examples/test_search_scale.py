@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from qianxun.examples.pgvector_search import asked_for, nearest_statement, settings_statement
+from qianxun.core.types import Vectors
 from qianxun.examples.rows import ExampleFilter
 from qianxun.examples.schema import vector_text
-from qianxun.examples.search import ExampleLibrary
+from qianxun.examples.search.library import ExampleLibrary
+from qianxun.examples.search.pgvector import asked_for, nearest_statement, settings_statement
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.testing.postgres import create_database, drop_database
-from qianxun.types import Vectors
 from tests.examples.libraries import clustered, opened
 
 ROWS = 10_000
@@ -110,7 +110,7 @@ def test_a_filtered_walk_through_the_index_reads_on_until_enough_pass(
 ) -> None:
     """Where the planner prefers the index even so, which a larger table would have it do."""
     walking = settings_statement() + ", set_config('enable_seqscan', 'off', true)"
-    monkeypatch.setattr("qianxun.examples.pgvector_search.settings_statement", lambda *_, **__: walking)
+    monkeypatch.setattr("qianxun.examples.search.pgvector.settings_statement", lambda *_, **__: walking)
     assert f"Index Scan using {TABLE}_embedding_idx" in explained(library, questions[0], RARE, walking)
     assert recall(library, vectors, questions, RARE, 100) >= 0.98
 

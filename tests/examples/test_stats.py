@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from qianxun.errors import BadInput, BadSettings, ModelUnavailable, NotFound
+from qianxun.core.errors import BadInput, BadSettings, ModelUnavailable, NotFound
 from qianxun.examples import statistics
 from qianxun.examples.importing import import_file
-from qianxun.examples.keeping import remove
-from qianxun.examples.reembedding import reembed
+from qianxun.examples.insert import remove
+from qianxun.examples.reembed import reembed
 from qianxun.examples.statistics import is_empty, library_statistics, near_pairs
 from qianxun.examples.store import ExampleStore, Stamp
-from qianxun.records.database import connect
+from qianxun.records.database.open import connect
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.examples.conftest import Write, stored
 from tests.examples.libraries import FIRST_AXIS, MODEL, Said, fill, insert_rows, lying_at

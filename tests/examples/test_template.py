@@ -8,12 +8,12 @@ from typing import Any
 import openpyxl
 import pytest
 
-from qianxun.examples.cleaning import LABELS, field_of
-from qianxun.examples.excel import GUIDE
+from qianxun.examples.files.cleaning import LABELS, field_of
+from qianxun.examples.files.excel import GUIDE
+from qianxun.examples.files.template import COLUMNS, write_template, write_workbook
 from qianxun.examples.importing import import_file
 from qianxun.examples.schema import CATEGORIES, GRADES
 from qianxun.examples.store import ExampleStore
-from qianxun.examples.template import COLUMNS, write_template, write_workbook
 
 
 @pytest.fixture(scope="module")

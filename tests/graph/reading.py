@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from qianxun.types import Message
+from qianxun.core.types import Message
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qianxun.graph_types import ChunkFacts, Facts, Mention, StatedAlias, Statement
+from qianxun.core.graph_types import ChunkFacts, Facts, Mention, StatedAlias, Statement
 
 PERSON, PLACE, TERM = "PERSON", "PLACE", "TERM"
 

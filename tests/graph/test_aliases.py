@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.errors import AlreadyThere, BadInput, BadModelReply, ModelUnavailable, NotFound
-from qianxun.graph.aliases import Decision, merge, propose, split
-from qianxun.graph.network import KnowledgeGraph, entity_id, graph_of_facts
-from qianxun.graph_types import Alias, ChunkFacts, Entity, Facts, Mention, Relation, StatedAlias, Statement
+from qianxun.core.errors import AlreadyThere, BadInput, BadModelReply, ModelUnavailable, NotFound
+from qianxun.core.graph_types import Alias, ChunkFacts, Entity, Facts, Mention, Relation, StatedAlias, Statement
+from qianxun.graph.network.aliases import Decision, merge, propose, split
+from qianxun.graph.network.network import KnowledgeGraph, entity_id, graph_of_facts
 from tests.graph.reading import Scripted
 
 NAMES = ["世界卫生组织", "世卫组织", "WHO", "卫生部", "糖尿病"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from qianxun.graph.columns import FactColumns, pairs_of
-from qianxun.graph.network import derived, graph_of_facts
-from qianxun.graph_types import Alias
+from qianxun.core.graph_types import Alias
+from qianxun.graph.network.columns import FactColumns, pairs_of
+from qianxun.graph.network.network import derived, graph_of_facts
 from tests.graph.telling import alias, prose, triple
 
 STAYING = [triple(1, "青松公司", "位于", "杭州"), alias(2, "世界卫生组织", "世卫组织"), prose(3, "鲁迅", "绍兴")]

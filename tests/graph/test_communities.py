@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.errors import BadInput
-from qianxun.graph.communities import Partition, community_id, components, merged, partition
-from qianxun.graph_types import Relation
+from qianxun.core.errors import BadInput
+from qianxun.core.graph_types import Relation
+from qianxun.graph.network.communities import Partition, community_id, components, merged, partition
 
 Edge = tuple[str, str, float]
 NAMES = ["李白", "杜甫", "静夜思", "春望", "唐朝", "长安", "糖尿病", "胰岛素", "二甲双胍", "血糖", "北京", "上海"]
@@ -128,7 +128,7 @@ def test_components_of_one_shape_are_run_once() -> None:
 
 def test_another_process_finds_the_same() -> None:
     told = (
-        "from qianxun.graph.communities import partition; import numpy as np; r = np.random.default_rng(3);"
+        "from qianxun.graph.network.communities import partition; import numpy as np; r = np.random.default_rng(3);"
         "e = r.integers(0, 400, (2, 1500));"
         "print(partition(400, e[0], e[1], r.random(1500), largest=30).labels.tolist())"
     )

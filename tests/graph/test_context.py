@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.errors import BadInput
-from qianxun.graph.context import assemble_graph_context
-from qianxun.graph_types import CO_OCCURRENCE, Community, Entity, GraphContext, Relation
-from qianxun.tokens import context_tokens
+from qianxun.core.errors import BadInput
+from qianxun.core.graph_types import CO_OCCURRENCE, Community, Entity, GraphContext, Relation
+from qianxun.graph.network.context import assemble_graph_context
+from qianxun.text.tokens import context_tokens
 
 DIABETES = Entity("e1", "糖尿病", "DISEASE", importance=0.8)
 INSULIN = Entity("e2", "胰岛素", "MEDICINE", importance=0.3)

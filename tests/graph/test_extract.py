@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.chinese import Analyser, fold
-from qianxun.graph.extract import read_facts, title_of
-from qianxun.graph_types import Facts
+from qianxun.core.graph_types import Facts
+from qianxun.graph.extract.chunk import read_facts, title_of
+from qianxun.text.chinese import Analyser, fold
 from tests.linear import is_linear
 from tests.shared import DATA, needs_data
 

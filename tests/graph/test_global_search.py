@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from qianxun.chinese import Analyser
-from qianxun.graph.global_search import central_themes, overview
-from qianxun.graph.network import KnowledgeGraph, graph_of_facts
-from qianxun.graph.question import read_question
+from qianxun.graph.network.global_search import central_themes, overview
+from qianxun.graph.network.network import KnowledgeGraph, graph_of_facts
+from qianxun.question.graph_terms import read_question
+from qianxun.text.chinese import Analyser
 from tests.graph.telling import triple
 
 ANALYSER = Analyser()

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.graph.columns import FactColumns
-from qianxun.graph.network import KnowledgeGraph, derived, entity_id, graph_of_facts
-from qianxun.graph_types import CO_OCCURRENCE, Alias, ChunkFacts, Evidence
+from qianxun.core.graph_types import CO_OCCURRENCE, Alias, ChunkFacts, Evidence
+from qianxun.graph.network.columns import FactColumns
+from qianxun.graph.network.network import KnowledgeGraph, derived, entity_id, graph_of_facts
 from tests.graph.telling import TERM, alias, prose, triple
 
 FACTS = [

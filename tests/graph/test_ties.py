@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.graph.ties import TOGETHER, distinct, standing_together, tied
+from qianxun.graph.network.ties import TOGETHER, distinct, standing_together, tied
 
 _SMALL = st.integers(0, 4)
 _ANY = st.integers(0, 2**40)  # three of these do not fit into one number

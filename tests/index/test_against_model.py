@@ -15,10 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qianxun.index.embedded import create
-from qianxun.ports import Index, IndexBackend
-from qianxun.testing.index_material import STAMP, keys_of, unit
-from qianxun.types import (
+from qianxun.core.ports import Index, IndexBackend
+from qianxun.core.types import (
     EVERYTHING,
     And,
     Attributes,
@@ -34,6 +32,8 @@ from qianxun.types import (
     VectorField,
     matches,
 )
+from qianxun.index.embedded.index import create
+from qianxun.testing.index_material import STAMP, keys_of, unit
 
 WORDS = [f"词{number}" for number in range(12)]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qianxun.errors import IndexUnusable
-from qianxun.index import codes
-from qianxun.index.embedded import create
-from qianxun.index.extents import STATE, sealed, unsealed
-from qianxun.ports import Index
+from qianxun.core.errors import IndexUnusable
+from qianxun.core.ports import Index
+from qianxun.core.types import Attributes, Eq, IndexBatch, IndexEntry, IndexStamp, Vectors
+from qianxun.index.embedded import codes
+from qianxun.index.embedded.extents import STATE, sealed, unsealed
+from qianxun.index.embedded.index import create
 from qianxun.testing.index_material import STAMP, keys_of, unit
-from qianxun.types import Attributes, Eq, IndexBatch, IndexEntry, IndexStamp, Vectors
 
 WIDE = IndexStamp(model="测试模型", dimension=64, analysis="1")
 ROWS = 6_000

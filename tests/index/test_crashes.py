@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from qianxun.core.types import Eq, IndexBatch, Range, Terms
 from qianxun.testing.index_material import STAMP, keys_of, unit
-from qianxun.types import Eq, IndexBatch, Range, Terms
 from tests.index import writer
 
 SCRIPT = Path(writer.__file__)
@@ -136,7 +136,7 @@ def test_a_build_that_was_cut_short_is_removed(tmp_path: Path) -> None:
 
 def test_a_batch_that_fails_midway_leaves_the_index_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk fills up between the commit of the keywords and the switch of the state."""
-    import qianxun.index.embedded as embedded
+    import qianxun.index.embedded.index as embedded
 
     async def fail_and_go_on() -> None:
         index = await writer.backend(tmp_path).open(1, STAMP)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.errors import IndexUnusable
-from qianxun.ports import Index
+from qianxun.core.errors import IndexUnusable
+from qianxun.core.ports import Index
+from qianxun.core.types import Eq, IndexBatch, Not, Range, Terms
 from qianxun.testing.index_material import STAMP, unit
-from qianxun.types import Eq, IndexBatch, Not, Range, Terms
 from tests.index import writer
 
 BATCHES = 16

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.index.embedded import EmbeddedIndex, create
-from qianxun.index.extents import State
-from qianxun.ports import IndexBackend
+from qianxun.core.ports import IndexBackend
+from qianxun.core.types import IndexBatch
+from qianxun.index.embedded.extents import State
+from qianxun.index.embedded.index import EmbeddedIndex, create
 from qianxun.testing.index_conformance import IndexConformance
 from qianxun.testing.index_material import STAMP, entry
-from qianxun.types import IndexBatch
 
 
 class TestExact(IndexConformance):

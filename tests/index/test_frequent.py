@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.index import keywords
-from qianxun.index.embedded import create
-from qianxun.ports import Index
+from qianxun.core.ports import Index
+from qianxun.core.types import Attributes, IndexBatch, IndexEntry, IndexStamp, Terms
+from qianxun.index.embedded import keywords
+from qianxun.index.embedded.index import create
 from qianxun.testing.index_material import keys_of
-from qianxun.types import Attributes, IndexBatch, IndexEntry, IndexStamp, Terms
 
 ABOUT = Attributes("文档")
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from qianxun.index.postgres import create
-from qianxun.ports import IndexBackend
+from qianxun.core.ports import IndexBackend
+from qianxun.index.postgres.index import create
 from qianxun.testing.index_conformance import IndexConformance
 from tests.index.test_against_model import Steps
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from qianxun import Document, Engine
-from qianxun.errors import RecallFailed, RetrieverUnavailable
-from qianxun.settings import Settings, load
+from qianxun.core.errors import RecallFailed, RetrieverUnavailable
+from qianxun.core.types import Eq
+from qianxun.engine.settings import Settings, load
 from qianxun.testing.postgres import Server
-from qianxun.types import Eq
 from tests.models.embedding_service import DIMENSION, serving, well
 
 DOCUMENTS = [

@@ -15,17 +15,17 @@ import numpy as np
 import psycopg
 import pytest
 
-from qianxun.errors import BadSettings, IndexUnusable, RetrieverUnavailable
-from qianxun.index import postgres_tables as tables
-from qianxun.index import postgres_vectors as near
-from qianxun.index.postgres import PostgresBackend, PostgresIndex, create
-from qianxun.index.postgres_server import Tx
-from qianxun.index.postgres_tables import State, Tables
-from qianxun.indexes import schema_for
-from qianxun.settings import load
+from qianxun.core.errors import BadSettings, IndexUnusable, RetrieverUnavailable
+from qianxun.core.types import Attributes, Eq, IndexBatch, IndexStamp, Not, Terms
+from qianxun.engine.index_backends import schema_for
+from qianxun.engine.settings import load
+from qianxun.index.postgres import tables
+from qianxun.index.postgres import vectors as near
+from qianxun.index.postgres.index import PostgresBackend, PostgresIndex, create
+from qianxun.index.postgres.server import Tx
+from qianxun.index.postgres.tables import State, Tables
 from qianxun.testing.index_material import STAMP, entry, keys_of, unit
 from qianxun.testing.postgres import Server
-from qianxun.types import Attributes, Eq, IndexBatch, IndexStamp, Not, Terms
 
 WORDS = Terms(("医保",))
 
@@ -297,8 +297,8 @@ def test_a_session_that_says_nothing_at_all_is_given_up(
     is_writing: bool, index_url: str, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hangs, and its own time limit does not come either: neither a search nor a batch waits for it for ever."""
-    monkeypatch.setattr("qianxun.patience.GRACE_SECONDS", -0.5)
-    monkeypatch.setattr("qianxun.index.postgres_server.READ_SECONDS", 1.5)
+    monkeypatch.setattr("qianxun.records.database.timeouts.GRACE_SECONDS", -0.5)
+    monkeypatch.setattr("qianxun.index.postgres.server.READ_SECONDS", 1.5)
 
     async def story() -> None:
         index = await begun(create(index_url, schema=schema))
@@ -317,8 +317,8 @@ def test_a_session_that_says_nothing_at_all_is_given_up(
 
 
 def test_a_batch_may_take_longer_than_a_search(index_url: str, schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qianxun.patience.GRACE_SECONDS", 0.0)
-    monkeypatch.setattr("qianxun.index.postgres_server.READ_SECONDS", 1.0)
+    monkeypatch.setattr("qianxun.records.database.timeouts.GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("qianxun.index.postgres.server.READ_SECONDS", 1.0)
 
     async def story() -> None:
         index = await begun(create(index_url, schema=schema))

@@ -11,11 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qianxun.chinese import analyse_query, index_grams, index_words
-from qianxun.index import embedded, keywords, postgres, postgres_check, postgres_postings
-from qianxun.ports import Index
+from qianxun.core.ports import Index
+from qianxun.core.types import Attributes, Eq, Filter, IndexBatch, IndexEntry, IndexStamp, Not, Ranking, Terms
+from qianxun.index.embedded import index as embedded
+from qianxun.index.embedded import keywords
+from qianxun.index.postgres import check as postgres_check
+from qianxun.index.postgres import index as postgres
+from qianxun.index.postgres import postings as postgres_postings
 from qianxun.testing.index_material import unit
-from qianxun.types import Attributes, Eq, Filter, IndexBatch, IndexEntry, IndexStamp, Not, Ranking, Terms
+from qianxun.text.chinese import analyse_query, index_grams, index_words
 from tests.shared import DATA, needs_data
 
 STAMP = IndexStamp("测试模型", 16, "1")

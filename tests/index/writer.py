@@ -21,10 +21,10 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import qianxun.index
-from qianxun.index.embedded import create
-from qianxun.ports import IndexBackend
+from qianxun.core.ports import IndexBackend
+from qianxun.core.types import Attributes, IndexBatch, IndexEntry
+from qianxun.index.embedded.index import create
 from qianxun.testing.index_material import STAMP, unit
-from qianxun.types import Attributes, IndexBatch, IndexEntry
 
 DOCUMENTS = 7
 INDEX_CODE = str(Path(qianxun.index.__path__[0]))

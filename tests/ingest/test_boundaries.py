@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.shared import BGE_SMALL, DATA, needs_data, needs_model
 
-from qianxun.errors import BadInput
+from qianxun.core.errors import BadInput
+from qianxun.core.types import Column, Table, TableSpan, Text, Vector, Vectors
 from qianxun.ingest.boundaries import meaning_cuts, sentences
 from qianxun.ingest.chunk import ChunkSplitter
-from qianxun.types import Column, Table, TableSpan, Text, Vector, Vectors
 
 TOPICS = {
     "医": "参保人员住院医疗费用由医保基金支付。",
@@ -109,7 +109,7 @@ def test_impossible_settings_are_refused(wrong: dict[str, int]) -> None:
 @needs_data
 @needs_model
 def test_the_real_model_finds_where_passages_were_joined() -> None:
-    from qianxun.models.local import LocalEmbedding
+    from qianxun.models.local.embedding import LocalEmbedding
 
     with (DATA / "beir" / "cmrc2018" / "corpus.jsonl").open(encoding="utf-8") as lines:
         passages = [json.loads(next(lines))["text"].replace("\n", "") for _ in range(60)]

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.linear import is_linear
 from tests.shared import DATA, needs_data
 
-from qianxun.errors import BadInput
+from qianxun.core.errors import BadInput
+from qianxun.core.types import Column, Mark, PageStart, Piece, Table, TableSpan, Text
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.preprocess import normalise
-from qianxun.types import Column, Mark, PageStart, Piece, Table, TableSpan, Text
 
 NOVELS = DATA / "ingest" / "novels"
 SIZES = st.integers(1, 60).flatmap(lambda size: st.tuples(st.just(size), st.integers(0, size - 1)))

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qianxun.core.types import Block, Heading, Mark, Paragraph, ParsedFile, Text
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.chunk import ChunkSplitter
-from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.numbered_headings import numbered_headings
 from qianxun.ingest.parse import parse
-from qianxun.types import Block, Heading, Mark, Paragraph, ParsedFile, Text
+from qianxun.ingest.sandbox.limits import ParseLimits
 
 BODY = "参保人员在定点医疗机构发生的费用，由基金按规定支付，超出的部分由个人承担。"
 

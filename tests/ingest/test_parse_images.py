@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from tests.shared import DATA, needs_data
 
+from qianxun.core.types import Paragraph, Table, TableBlock
 from qianxun.ingest.assemble import assemble
-from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.parse import parse
-from qianxun.types import Paragraph, Table, TableBlock
+from qianxun.ingest.sandbox.limits import ParseLimits
 
 pytest.importorskip("rapidocr")
 LIMITS = ParseLimits()

@@ -9,11 +9,11 @@ import openpyxl
 import pytest
 from tests.shared import DATA, needs_data
 
-from qianxun.errors import MissingExtra
+from qianxun.core.errors import MissingExtra
+from qianxun.core.types import Heading, Paragraph, ParsedFile, Table, TableBlock
 from qianxun.ingest.assemble import assemble
-from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.parse import parse
-from qianxun.types import Heading, Paragraph, ParsedFile, Table, TableBlock
+from qianxun.ingest.sandbox.limits import ParseLimits
 
 LIMITS = ParseLimits(ocr=False)
 OFFICE = DATA / "ingest/office_pdf"
@@ -199,7 +199,7 @@ def test_ruled_tables_of_a_pdf() -> None:
 
 @needs_data
 def test_a_scan_without_recognition_says_so() -> None:
-    from qianxun.errors import Unreadable
+    from qianxun.core.errors import Unreadable
 
     with pytest.raises(Unreadable, match="没有可收录的文字") as refused:
         parse(OFFICE / "mineru_small_ocr.pdf", LIMITS)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from qianxun.core.types import Heading, Paragraph, ParsedFile, TableBlock
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.chunk import ChunkSplitter
-from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.parse import parse
-from qianxun.ingest.serial import from_json, to_json
-from qianxun.types import Heading, Paragraph, ParsedFile, TableBlock
+from qianxun.ingest.sandbox.limits import ParseLimits
+from qianxun.ingest.sandbox.serial import from_json, to_json
 
 LIMITS = ParseLimits(ocr=False)
 _FONT = (

@@ -6,9 +6,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from qianxun.ingest.limits import ParseLimits
+from qianxun.core.types import Heading, TableBlock
 from qianxun.ingest.parse import parse
-from qianxun.types import Heading, TableBlock
+from qianxun.ingest.sandbox.limits import ParseLimits
 
 LIMITS = ParseLimits(ocr=False)
 _DIAGRAM = "http://schemas.openxmlformats.org/drawingml/2006/diagram"

@@ -11,12 +11,12 @@ from collections import Counter
 
 from tests.shared import DATA, needs_data
 
-from qianxun.errors import Refused, Unreadable, UnsupportedFile
+from qianxun.core.errors import Refused, Unreadable, UnsupportedFile
+from qianxun.core.types import ParsedFile
 from qianxun.ingest.assemble import assemble
-from qianxun.ingest.limits import ParseLimits
-from qianxun.ingest.sandbox import ParserPool
+from qianxun.ingest.sandbox.limits import ParseLimits
+from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.ingest.sources import Source, discover
-from qianxun.types import ParsedFile
 
 PICTURES = (".png", ".jpg", ".jpeg")
 

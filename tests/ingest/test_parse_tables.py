@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qianxun.core.types import Block, Column, Heading, Paragraph, ParsedFile, Table, TableBlock
 from qianxun.ingest.assemble import assemble
-from qianxun.ingest.cells import day, money, number, percent, read_column, unit_of
-from qianxun.ingest.parse.reflow import reflow
-from qianxun.ingest.tables import Cell, flow, read_table, render
-from qianxun.types import Block, Column, Heading, Paragraph, ParsedFile, Table, TableBlock
+from qianxun.ingest.parse.pages.reflow import reflow
+from qianxun.ingest.tables.cells import day, money, number, percent, read_column, unit_of
+from qianxun.ingest.tables.grid import Cell, flow, read_table, render
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from tests.shared import DATA, needs_data
 
-from qianxun.errors import Refused, TooLarge, Unreadable, UnsupportedFile
+from qianxun.core.errors import Refused, TooLarge, Unreadable, UnsupportedFile
+from qianxun.core.types import Heading, Paragraph, ParsedFile, QAPair, TableBlock
 from qianxun.ingest.assemble import assemble
-from qianxun.ingest.limits import ParseLimits
 from qianxun.ingest.parse import parse
 from qianxun.ingest.preprocess import TextPreprocessor
-from qianxun.types import Heading, Paragraph, ParsedFile, QAPair, TableBlock
+from qianxun.ingest.sandbox.limits import ParseLimits
 
 LIMITS = ParseLimits()
 INGEST = DATA / "ingest"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from qianxun.ingest.limits import ParseLimits
+from qianxun.core.types import Heading, Paragraph, TableBlock
 from qianxun.ingest.parse import parse
-from qianxun.ingest.parse.word_numbering import shown_number
-from qianxun.types import Heading, Paragraph, TableBlock
+from qianxun.ingest.parse.office.word_numbering import shown_number
+from qianxun.ingest.sandbox.limits import ParseLimits
 
 LIMITS = ParseLimits(ocr=False)
 _NAMESPACES = (

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.linear import is_linear
 from tests.shared import DATA, needs_data
 
-from qianxun.errors import BadInput
+from qianxun.core.errors import BadInput
+from qianxun.core.types import ContentFormat
 from qianxun.ingest.preprocess import TextPreprocessor, normalise
-from qianxun.types import ContentFormat
 
 UNEVEN = st.text(
     alphabet=" \t\r\n　\u200b\u200d\ufeff\x00ａＡ１aA1，。發票🏴👩🏽‍⚕️❤️\U000e0067\ud800\u2028\xa0", max_size=80

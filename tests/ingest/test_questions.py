@@ -9,9 +9,9 @@ from contextvars import ContextVar
 
 import pytest
 
-from qianxun.errors import BadModelReply, ModelError, ModelUnavailable
+from qianxun.core.errors import BadModelReply, ModelError, ModelUnavailable
+from qianxun.core.types import Message, Piece, QAPair
 from qianxun.ingest.questions import AT_ONCE, attach, make_questions, questions_of
-from qianxun.types import Message, Piece, QAPair
 
 
 def pieces(*texts: str) -> list[Piece]:

@@ -17,13 +17,13 @@ import pytest
 from tests.ingest.hostile import BENIGN, REFUSED, SECRET
 from tests.linear import is_linear
 
-from qianxun.errors import QianxunError, Refused, TooLarge, TooSlow, Unreadable
+from qianxun.core.errors import QianxunError, Refused, TooLarge, TooSlow, Unreadable
+from qianxun.core.types import Paragraph, ParsedFile
 from qianxun.ingest.assemble import assemble
-from qianxun.ingest.limits import MIB, ParseLimits
 from qianxun.ingest.parse import parse
-from qianxun.ingest.sandbox import ParserPool, parse_in_child
-from qianxun.ingest.serial import from_json, to_json
-from qianxun.types import Paragraph, ParsedFile
+from qianxun.ingest.sandbox.limits import MIB, ParseLimits
+from qianxun.ingest.sandbox.pool import ParserPool, parse_in_child
+from qianxun.ingest.sandbox.serial import from_json, to_json
 
 LIMITS = ParseLimits()
 GOOD = "医保报销比例：住院85%。"
@@ -222,8 +222,8 @@ def test_a_child_dies_with_a_killed_parent(tmp_path: Path) -> None:
     good = tmp_path / "good.txt"
     good.write_text(GOOD, "utf-8")
     script = (
-        "import asyncio, sys\nfrom pathlib import Path\nfrom qianxun.ingest.limits import ParseLimits\n"
-        "from qianxun.ingest.sandbox import ParserPool\n"
+        "import asyncio, sys\nfrom pathlib import Path\nfrom qianxun.ingest.sandbox.limits import ParseLimits\n"
+        "from qianxun.ingest.sandbox.pool import ParserPool\n"
         "async def main():\n    pool = ParserPool(1, ParseLimits())\n    await pool.parse(Path(sys.argv[1]))\n"
         "    sys.stdout.write(str(next(iter(pool._all)).pid) + '\\n')\n    sys.stdout.flush()\n"
         "    await asyncio.sleep(600)\nasyncio.run(main())\n"

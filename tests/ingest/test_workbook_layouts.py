@@ -11,13 +11,13 @@ import pytest
 import xlsxwriter
 from tests.linear import is_linear
 
-from qianxun.errors import Unreadable
-from qianxun.ingest.limits import ParseLimits
+from qianxun.core.errors import Unreadable
+from qianxun.core.types import ParsedFile, Table, TableBlock
 from qianxun.ingest.parse import parse
-from qianxun.ingest.parse.number_format import shown_number
-from qianxun.ingest.parse.sheet_regions import regions
-from qianxun.ingest.tables import Cell
-from qianxun.types import ParsedFile, Table, TableBlock
+from qianxun.ingest.parse.spreadsheet.number_format import shown_number
+from qianxun.ingest.parse.spreadsheet.sheet_regions import regions
+from qianxun.ingest.sandbox.limits import ParseLimits
+from qianxun.ingest.tables.grid import Cell
 
 Rows = Sequence[Sequence[object]]
 

@@ -13,10 +13,10 @@ import pytest
 import xlsxwriter
 
 from qianxun import Engine
-from qianxun.errors import Refused
-from qianxun.ingest.limits import MIB, ParseLimits
+from qianxun.core.errors import Refused
 from qianxun.ingest.parse import parse
-from qianxun.ingest.sandbox import parse_in_child
+from qianxun.ingest.sandbox.limits import MIB, ParseLimits
+from qianxun.ingest.sandbox.pool import parse_in_child
 
 LIMITS = ParseLimits()
 SHEET = "xl/worksheets/sheet2.xml"  # 明细, the second sheet

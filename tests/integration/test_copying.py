@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 from sqlalchemy import Table, insert, inspect, select, update
 
-from qianxun.cli import main
-from qianxun.engine import Engine
-from qianxun.errors import AlreadyThere, BadInput
-from qianxun.example_library import insert_greeting_examples, insert_qa_examples
+from qianxun.core.errors import AlreadyThere, BadInput
+from qianxun.core.graph_types import Alias
+from qianxun.core.types import Document, QAPair
+from qianxun.doors.cli import main
+from qianxun.engine.copy import OWN_COUNTERS, copy_records, count_rows
+from qianxun.engine.engine import Engine
+from qianxun.engine.example_library import insert_greeting_examples, insert_qa_examples
+from qianxun.engine.settings import Settings, load
 from qianxun.examples.schema import models
-from qianxun.graph_types import Alias
-from qianxun.pipelines.copying import OWN_COUNTERS, copy_records, count_rows
 from qianxun.records import Records, bases, graph, keys
-from qianxun.records.database import sqlite_url
+from qianxun.records.database.open import sqlite_url
 from qianxun.records.logs import Feedback
 from qianxun.records.schema import Base, ChunkRow, DocumentRow, TermRow, UserModelRow
 from qianxun.records.sealing import Sealing
 from qianxun.records.user_models import NewModel
-from qianxun.settings import Settings, load
 from qianxun.testing.fake_embedding import HashEmbedding
-from qianxun.types import Document, QAPair
 
 MODEL = HashEmbedding()
 MODELS = {MODEL.name: MODEL}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.engine import Engine
-from qianxun.errors import QianxunError, RetrieverUnavailable
-from qianxun.settings import Settings, load
+from qianxun.core.errors import QianxunError, RetrieverUnavailable
+from qianxun.engine.engine import Engine
+from qianxun.engine.settings import Settings, load
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
 

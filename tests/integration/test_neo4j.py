@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 
-from qianxun.engine import Engine
-from qianxun.errors import BadSettings, MissingExtra, ServiceUnavailable, Unauthorized
-from qianxun.graph.network import entity_id
-from qianxun.graph_types import Entity, Evidence, Relation
-from qianxun.integrations.graph_mirror import MirroredSurroundings, mirror, name_of
-from qianxun.integrations.neo4j import Mirrored, Neo4jAdapter
+from qianxun.core.errors import BadSettings, MissingExtra, ServiceUnavailable, Unauthorized
+from qianxun.core.graph_types import Entity, Evidence, Relation
+from qianxun.core.types import EVERYTHING, Document, Eq, Filter
+from qianxun.doors.frameworks.graph_mirror import MirroredSurroundings, mirror, name_of
+from qianxun.doors.frameworks.neo4j import Mirrored, Neo4jAdapter
+from qianxun.engine.engine import Engine
+from qianxun.graph.modes import ModeRecall
+from qianxun.graph.network.network import entity_id
 from qianxun.models.checks import sound_text
-from qianxun.pipelines.modes import ModeRecall
 from qianxun.testing.bolt import BoltServer, bolt_server, unavailable
-from qianxun.types import EVERYTHING, Document, Eq, Filter
+from tests.indexing.opened import doc
 from tests.integration.bolt_proxy import Wire
-from tests.pipelines.opened import doc
 
 neo4j = pytest.importorskip("neo4j")
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "there is one")

@@ -14,7 +14,11 @@ from typing import Any
 import pytest
 
 from tests import test_tenants
-from tests.pipelines import test_events, test_graph_keeper, test_graph_reading, test_graph_summaries, test_upkeep
+from tests.graph import test_base_summaries as test_graph_summaries
+from tests.graph import test_curate as test_graph_keeper
+from tests.graph import test_llm_build as test_graph_reading
+from tests.indexing import test_events
+from tests.indexing import test_maintenance as test_upkeep
 
 CHOSEN: tuple[Callable[..., None], ...] = (
     test_events.test_a_document_is_created_updated_and_deleted_by_events,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from qianxun.engine import Engine
-from qianxun.settings import load
+from qianxun.core.types import Document, Eq, Recall
+from qianxun.engine.engine import Engine
+from qianxun.engine.settings import load
 from qianxun.testing.fake_embedding import HashEmbedding
-from qianxun.types import Document, Eq, Recall
 from tests.shared import DATA, needs_data
 
 PASSAGES, QUESTIONS = 200, 24

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from qianxun.testing.postgres import Server, create_database
+from tests.http.served import BASES, Served, serving
 from tests.integration.emptied import end_sessions
-from tests.service.served import BASES, Served, serving
 
 
 async def ask(service: Served, base: int, query: str) -> tuple[int, Any]:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
 
-from qianxun.errors import RecordsUnavailable
-from qianxun.records import postgres
+from qianxun.core.errors import RecordsUnavailable
+from qianxun.records.database import postgres
+from tests.indexing.interleavings import Interleavings
 from tests.integration.emptied import empty, end_sessions
-from tests.pipelines.interleavings import Interleavings
 
 SAMPLE = settings(
     max_examples=4,

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from qianxun.mcp import conversation
-from qianxun.mcp.collection import Collection
-from qianxun.mcp.conversation import Conversation
-from qianxun.mcp.server import answer_stdio, create_server
-from qianxun.types import KnowledgeBase
+from qianxun.core.types import KnowledgeBase
+from qianxun.doors.mcp import conversation
+from qianxun.doors.mcp.collection import Collection
+from qianxun.doors.mcp.conversation import Conversation
+from qianxun.doors.mcp.server import answer_stdio, create_server
 
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 CALL = {"name": "list_knowledge_bases", "arguments": {}}

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from qianxun.errors import BadInput
-from qianxun.mcp.ids import Place, document_id, local_address, own_url, read_id, service_address
+from qianxun.core.errors import BadInput
+from qianxun.doors.mcp.ids import Place, document_id, local_address, own_url, read_id, service_address
 from qianxun.records.chunks import chunk_id
 
 IDS = (

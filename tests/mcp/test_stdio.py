@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.mcp.stdio import Answers, lines
+from qianxun.doors.mcp.stdio import Answers, lines
 
 STRAY = """
 import os, subprocess, sys
-from qianxun.mcp.stdio import own_wire
+from qianxun.doors.mcp.stdio import own_wire
 print("before")
 with own_wire() as wire:
     print("stray")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from qianxun.mcp.texts import AROUND, EXCERPT, excerpt, joined, surroundings, title
-from qianxun.types import Attributes, Chunk, Found
+from qianxun.core.types import Attributes, Chunk, Found
+from qianxun.doors.mcp.texts import AROUND, EXCERPT, excerpt, joined, surroundings, title
 
 
 def chunk(

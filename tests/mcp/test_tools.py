@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from qianxun.engine import Engine
-from qianxun.errors import BadFilter, BadInput, BadQuery, NotFound
-from qianxun.mcp import tools
-from qianxun.mcp.collection import Collection
-from qianxun.settings import load
-from qianxun.types import Document, KnowledgeBase
+from qianxun.core.errors import BadFilter, BadInput, BadQuery, NotFound
+from qianxun.core.types import Document, KnowledgeBase
+from qianxun.doors.mcp import tools
+from qianxun.doors.mcp.collection import Collection
+from qianxun.engine.engine import Engine
+from qianxun.engine.settings import load
 
 TRAVEL = "# 差旅\n\n## 住宿\n\n出差住宿每晚不超过 380 元，凭發票报销。\n\n## 交通\n\n高铁可乘二等座。\n"
 LEAVE = "# 假期\n\n## 年假\n\n年休假为 7 天，满五年的为 10 天。\n"

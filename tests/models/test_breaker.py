@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from qianxun.errors import BadInput, BadModelReply, ModelUnavailable
-from qianxun.models.breaker import Breaker, Outage, Paused
-from qianxun.models.endpoints import Endpoint
-from qianxun.models.http import ModelService
+from qianxun.core.errors import BadInput, BadModelReply, ModelUnavailable
+from qianxun.models.remote.breaker import Breaker, Outage, Paused
+from qianxun.models.remote.endpoints import Endpoint
+from qianxun.models.remote.http import ModelService
 from tests.models.embedding_service import Answer, Exchange, Service, body, serving, status, unheard, well
 
 
@@ -255,7 +255,7 @@ def test_a_probe_that_the_caller_stops_leaves_the_way_free(monkeypatch: pytest.M
         exchange.send(b" ", content_length="100")
         exchange.service.released.wait(60)
 
-    monkeypatch.setattr("qianxun.models.http.FAIR_SECONDS", 1000.0)  # however long it took until then
+    monkeypatch.setattr("qianxun.models.remote.http.FAIR_SECONDS", 1000.0)  # however long it took until then
     with asking(status(500), drip, well, outages=1) as (client, service, clock):
         unavailable(client)
         clock.now += 30
@@ -270,12 +270,12 @@ def test_a_service_that_is_too_slow_for_its_callers_again_and_again_is_left_alon
     def silent(exchange: Exchange) -> None:
         exchange.service.released.wait(60)
 
-    monkeypatch.setattr("qianxun.models.http.FAIR_SECONDS", 1000.0)
+    monkeypatch.setattr("qianxun.models.remote.http.FAIR_SECONDS", 1000.0)
     with asking(silent, outages=2) as (client, service, _):
         for number in (1, 2, 3):  # who allows it no time learns nothing of it
             with pytest.raises(ModelUnavailable, match="时限"):
                 client.ask("embeddings", {}, 100, lambda number=number: len(service.asked) == number)
-        monkeypatch.setattr("qianxun.models.http.FAIR_SECONDS", 0.0)
+        monkeypatch.setattr("qianxun.models.remote.http.FAIR_SECONDS", 0.0)
         for number in (4, 5):
             with pytest.raises(ModelUnavailable, match="时限"):
                 client.ask("embeddings", {}, 100, lambda number=number: len(service.asked) == number)

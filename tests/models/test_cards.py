@@ -4,7 +4,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from qianxun.errors import NotFound
+from qianxun.core.errors import NotFound
 from qianxun.models import CARDS, RERANK_CARDS, any_card, card, rerank_card
 from tests.shared import BGE_SMALL, needs_model
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from qianxun.errors import BadInput, BadModelReply, ModelUnavailable
+from qianxun.core.errors import BadInput, BadModelReply, ModelUnavailable
+from qianxun.core.ports import ChatModel
+from qianxun.core.types import Message
 from qianxun.models import ChatEndpoint
-from qianxun.models.chat import RemoteChat
-from qianxun.ports import ChatModel
-from qianxun.types import Message
+from qianxun.models.remote.chat import RemoteChat
 from tests.models.embedding_service import Answer, Service, body, says, serving, status
 
 KEY = "sk-chat-0123456789"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.errors import BadInput, BadModelReply, HashMismatch, ModelUnavailable
+from qianxun.core.errors import BadInput, BadModelReply, HashMismatch, ModelUnavailable
+from qianxun.core.ports import RerankModel
 from qianxun.models import pull
-from qianxun.models.cross_encoder import CrossEncoder, open_cross_encoder
-from qianxun.models.sources import LocalFolder
-from qianxun.ports import RerankModel
+from qianxun.models.local.cross_encoder import CrossEncoder, open_cross_encoder
+from qianxun.models.local.download_sources import LocalFolder
 from tests.models.tiny_cross_encoder import any_reranker, logit, write_cross_encoder
 
 QUERY = "住院报销"

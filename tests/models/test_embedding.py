@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from qianxun.errors import BadInput, BadModelReply
+from qianxun.core.errors import BadInput, BadModelReply
+from qianxun.core.types import Vector, Vectors
 from qianxun.models import EmbeddingEngine, RemoteEndpoint, open_embedding
-from qianxun.models.remote import RemoteEmbedding
+from qianxun.models.remote.embedding import RemoteEmbedding
 from qianxun.testing.fake_embedding import HashEmbedding
-from qianxun.types import Vector, Vectors
 from tests.models.embedding_service import DIMENSION, expected, serving, well
 from tests.shared import MODELS, needs_model
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qianxun.errors import BadInput, BadModelReply, ModelUnavailable
+from qianxun.core.errors import BadInput, BadModelReply, ModelUnavailable
+from qianxun.core.ports import RerankModel
 from qianxun.models import MaxSim
-from qianxun.models.lazy import LazyEmbedding
-from qianxun.models.local import LocalEmbedding
-from qianxun.models.maxsim import telling
-from qianxun.ports import RerankModel
+from qianxun.models.local.embedding import LocalEmbedding
+from qianxun.models.local.lazy import LazyEmbedding
+from qianxun.models.local.maxsim import telling
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.shared import BGE_SMALL, needs_model
 

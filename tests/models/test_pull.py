@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from qianxun.errors import BadInput, HashMismatch, ModelUnavailable
+from qianxun.core.errors import BadInput, HashMismatch, ModelUnavailable
 from qianxun.models import ModelCard, PullEvent, card, find_local, open_embedding, pull, standard_sources
 from qianxun.models.cards import ModelFile, PackageFolder
-from qianxun.models.sources import FetchFailed, Hub, LocalFolder, Package, unpack
+from qianxun.models.local.download_sources import FetchFailed, Hub, LocalFolder, Package, unpack
 from tests.shared import MODELS, needs_model
 
 CONTENT = {"tokenizer.json": b'{"version": "1.0"}', "onnx/model.onnx": bytes(range(256)) * 40}

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qianxun.errors import BadInput, BadModelReply, ModelUnavailable
-from qianxun.models.remote import RemoteEmbedding, RemoteEndpoint
+from qianxun.core.errors import BadInput, BadModelReply, ModelUnavailable
+from qianxun.models.remote.embedding import RemoteEmbedding, RemoteEndpoint
 from tests.models.embedding_service import (
     DIMENSION,
     Answer,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from qianxun.errors import BadInput, BadModelReply, ModelUnavailable
+from qianxun.core.errors import BadInput, BadModelReply, ModelUnavailable
 from qianxun.models import RerankEndpoint
-from qianxun.models.remote_rerank import RemoteRerank
+from qianxun.models.remote.rerank import RemoteRerank
 from tests.models.embedding_service import (
     Answer,
     Exchange,

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qianxun.answer_types import QueryMode
-from qianxun.engine import Engine
+from qianxun.core.answer_types import QueryMode
+from qianxun.engine.engine import Engine
 from qianxun.evaluation.dataset import Dataset, limited, load
 from qianxun.evaluation.metrics import NDCG, means, measure
 from tests.shared import DATA, needs_data

@@ -15,8 +15,8 @@ from typing import Literal
 import pytest
 
 from qianxun import Document, Engine
-from qianxun.chinese import Analyser
-from qianxun.settings import load
+from qianxun.engine.settings import load
+from qianxun.text.chinese import Analyser
 from tests.shared import DATA, MODELS, needs_data, needs_model
 
 PARAPHRASES = Path(__file__).with_name("paraphrases.jsonl")

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from qianxun import Document, Engine
-from qianxun.pipelines.base import OpenBase
-from qianxun.pipelines.related_terms import expanded
-from qianxun.types import Query
+from qianxun.bases.base import OpenBase
+from qianxun.core.types import Query
+from qianxun.retrieve.terms.related import expanded
 from tests.quality.test_paraphrases import LAY_QUESTIONS, PARAPHRASES, items
 
 FIRST = 5

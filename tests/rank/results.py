@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qianxun.types import Attributes, Chunk, Found, Metadata
+from qianxun.core.types import Attributes, Chunk, Found, Metadata
 
 
 def found(key: int, score: float, text: str = "", metadata: Metadata | None = None) -> Found:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qianxun.core.types import NOTHING, Ranking
 from qianxun.rank.fuse import FUSIONS, best_of, fitting_weights, joined, min_max, rrf, weighted
-from qianxun.types import NOTHING, Ranking
 
 VECTOR = Ranking.of([(1, 0.9), (2, 0.6), (3, 0.3)], 1.0)
 KEYWORD = Ranking.of([(3, 0.8), (4, 0.4)], 1.0)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qianxun.core.types import NOTHING, Ranking
 from qianxun.rank.mix import ABOVE, BEHIND, FLOOR, OUTSIDE, TRUST, either, mixed, scores_of, supported
-from qianxun.types import NOTHING, Ranking
 
 SEARCH = Ranking.of([(1, 0.8), (2, 0.4), (3, 0.1)])
 GRAPH = Ranking.of([(3, 1.0), (4, 0.5)])

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qianxun.errors import BadInput, BadModelReply
-from qianxun.ports import never
+from qianxun.core.errors import BadInput, BadModelReply
+from qianxun.core.ports import never
+from qianxun.core.types import Found
 from qianxun.rank.rerank import RerankCache, Reranker, ResultRanker, rank_results, reranked
-from qianxun.types import Found
 from tests.rank.results import found
 
 

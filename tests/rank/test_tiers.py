@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from qianxun.core.types import TermCounts, Tier
 from qianxun.rank.tiers import COVERED, FUZZY, STRICT, coverage, matched, rarity, tier_of
-from qianxun.types import TermCounts, Tier
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from qianxun.records import Records
-from qianxun.records.database import sqlite_url
-from qianxun.records.disk import is_disk_full, trouble
+from qianxun.records.database.disk_errors import is_disk_full, trouble
+from qianxun.records.database.open import sqlite_url
 
 
 def _failure(path: Path, statement: str, pragma: str) -> DBAPIError:

@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection
 
-from qianxun.errors import AlreadyThere, BadInput, NotFound
-from qianxun.records import Records, bases, chunks, documents, listing, outbox
-from qianxun.records.bases import LOCAL_TENANT
-from qianxun.records.counters import allocate
-from qianxun.types import (
+from qianxun.core.errors import AlreadyThere, BadInput, NotFound
+from qianxun.core.types import (
     Column,
     Document,
     Mark,
@@ -26,6 +23,9 @@ from qianxun.types import (
     TableSpan,
     Text,
 )
+from qianxun.records import Records, bases, chunks, documents, listing, outbox
+from qianxun.records.bases import LOCAL_TENANT
+from qianxun.records.database.counters import allocate
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def test_a_glance_that_outlives_the_database_keeps_nothing_open(records: Records
 
 
 def test_a_closed_database_leaves_no_file_open(tmp_path: Path) -> None:
-    from qianxun.records.database import migrate
+    from qianxun.records.database.open import migrate
 
     records = Records.open(f"sqlite:///{tmp_path / 'q.db'}")
     migrate(records.engine)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qianxun.errors import BadInput
-from qianxun.graph_types import NO_FACTS, Alias, Facts, Mention, StatedAlias, Statement
+from qianxun.core.errors import BadInput
+from qianxun.core.graph_types import NO_FACTS, Alias, Facts, Mention, StatedAlias, Statement
+from qianxun.core.types import Document, Piece, Prepared, Submission
 from qianxun.records import Records, bases, documents, graph
 from qianxun.records.bases import LOCAL_TENANT
-from qianxun.records.database import sqlite_url
+from qianxun.records.database.open import sqlite_url
 from qianxun.records.graph import Read, Summary
 from qianxun.records.packed_facts import packed, unpacked
-from qianxun.types import Document, Piece, Prepared, Submission
 
 FACTS = Facts(
     (Mention("鲁迅", "PERSON", 0, 2), Mention("绍兴", "PLACE", 5, 7)), (Statement("鲁迅", "绍兴", "出生地", 0, 7),)

@@ -12,9 +12,21 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from qianxun.errors import BadInput
+from qianxun.core.errors import BadInput
+from qianxun.core.types import (
+    Column,
+    Document,
+    Mark,
+    Piece,
+    Prepared,
+    QAPair,
+    Question,
+    Submission,
+    Table,
+    TableSpan,
+    Text,
+)
 from qianxun.records import Records, bases, documents
-from qianxun.types import Column, Document, Mark, Piece, Prepared, QAPair, Question, Submission, Table, TableSpan, Text
 
 NASTY = ["\x00", "\ud800", "\udfff"]
 odd = st.text(st.one_of(st.sampled_from("\\'\"%\x1a\x7f\ufffe医{}[]"), st.characters(exclude_categories=["Cs"])))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.errors import BadInput, NotFound
+from qianxun.core.errors import BadInput, NotFound
 from qianxun.records import Records, keys
 from tests.records.held import held
 

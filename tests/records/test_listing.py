@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from qianxun.engine import Engine
+from qianxun.core.types import Document
+from qianxun.engine.engine import Engine
 from qianxun.testing.fake_embedding import HashEmbedding
-from qianxun.types import Document
 
 
 def test_a_document_is_said_to_be_searchable_only_when_the_index_has_seen_it(

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, select
 
-from qianxun.errors import NotFound
+from qianxun.core.errors import NotFound
+from qianxun.core.types import Degraded, Document, Piece, Prepared, StepTime, Submission, Text
 from qianxun.records import Records, bases, documents, logs, outbox
 from qianxun.records.bases import LOCAL_TENANT
 from qianxun.records.logs import LogEntry
 from qianxun.records.schema import RetrievalLogRow
-from qianxun.types import Degraded, Document, Piece, Prepared, StepTime, Submission, Text
 from tests.patience import SLOW_OR_SHARED
 
 KB = 1001

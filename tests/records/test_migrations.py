@@ -15,7 +15,7 @@ from sqlalchemy import Engine, inspect
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.schema import CreateTable
 
-from qianxun.records.database import HEAD, MIGRATIONS, connect, downgrade, migrate, missing_revisions, sqlite_url
+from qianxun.records.database.open import HEAD, MIGRATIONS, connect, downgrade, migrate, missing_revisions, sqlite_url
 from qianxun.records.schema import Base
 
 

@@ -17,15 +17,15 @@ from sqlalchemy import Connection, insert, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
-from qianxun.errors import BadInput, BadSettings, FolderInUse, Overloaded, QianxunError, RecordsUnavailable
+from qianxun.core.errors import BadInput, BadSettings, FolderInUse, Overloaded, QianxunError, RecordsUnavailable
+from qianxun.core.types import Document, Submission
 from qianxun.records import Records, bases, documents, keys, listing
-from qianxun.records.bulk import COPIED_FROM, insert_rows
-from qianxun.records.database import connect, open_database
+from qianxun.records.database.bulk import COPIED_FROM, insert_rows
+from qianxun.records.database.open import connect, open_database
+from qianxun.records.database.postgres import Reach
 from qianxun.records.documents import Head
-from qianxun.records.postgres import Reach
 from qianxun.records.schema import Base, Counter
 from qianxun.testing.postgres import WITH_PASSWORD, Server, create_database, drop_database
-from qianxun.types import Document, Submission
 from tests.integration.emptied import end_sessions
 
 SECRET = "s3cret/p@ss:word"
@@ -105,7 +105,7 @@ def test_processes_that_write_the_same_document_at_once_take_turns(migrated_post
 
 def test_without_the_lock_of_writers_they_do_clash(migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of the test above."""
-    monkeypatch.setattr("qianxun.records.database.lock_writers", lambda connection: None)
+    monkeypatch.setattr("qianxun.records.database.open.lock_writers", lambda connection: None)
     several = [Records.open(migrated_postgres_url) for _ in range(2)]
     kb = create_base(several[0])
     both_have_read, read = threading.Barrier(2, timeout=60), documents.heads
@@ -151,7 +151,9 @@ def test_a_second_engine_is_told_who_works_on_the_database(migrated_postgres_url
 
 def test_an_owner_keeps_the_session_that_it_has(migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     records = Records.open(migrated_postgres_url, alone=True)
-    monkeypatch.setattr("qianxun.records.ownership._locked", lambda engine: pytest.fail("it has its lock already"))
+    monkeypatch.setattr(
+        "qianxun.records.database.ownership._locked", lambda engine: pytest.fail("it has its lock already")
+    )
     create_base(records, "一")
     create_base(records, "二")
     records.close()
@@ -303,7 +305,7 @@ def test_without_the_driver_the_extra_is_named() -> None:
     script = """
 import sys
 sys.modules["psycopg"] = None
-from qianxun.errors import MissingExtra
+from qianxun.core.errors import MissingExtra
 from qianxun.records import Records
 try:
     Records.open("postgresql://u:s3cret@h/d")

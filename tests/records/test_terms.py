@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, func, select
 
+from qianxun.core.types import Document, Piece, Prepared, Submission, Vectors
 from qianxun.records import Records, bases, documents, terms
 from qianxun.records.schema import TermRow
-from qianxun.types import Document, Piece, Prepared, Submission, Vectors
 
 TENANT = "local"
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from qianxun.errors import BadInput, BadSettings, MissingExtra, NotFound
+from qianxun.core.errors import BadInput, BadSettings, MissingExtra, NotFound
 from qianxun.records import Records, bases, user_models
 from qianxun.records.sealing import Sealing
 from qianxun.records.user_models import NewModel, SealedKey, UserModel, check_key, checked, masked
@@ -332,9 +332,9 @@ def test_without_cryptography_the_extra_is_named_and_the_rest_works(tmp_path: Pa
 import sys
 sys.modules["cryptography"] = None
 from pathlib import Path
-from qianxun.errors import MissingExtra
+from qianxun.core.errors import MissingExtra
 from qianxun.records.sealing import Sealing
-import qianxun.pipelines.model_registry
+import qianxun.models.registry.registry
 try:
     Sealing("", Path({str(tmp_path)!r}) / "secret.key").seal("k", ("a",))
 except MissingExtra as error:

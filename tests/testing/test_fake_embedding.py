@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from qianxun.ports import EmbeddingModel
+from qianxun.core.ports import EmbeddingModel
 from qianxun.testing.fake_embedding import HashEmbedding
 
 TEXTS = ["城镇职工医保住院报销比例", "职工医保的住院报销比例是多少", "发动机机油更换周期", "", "ＡＢＣ", "\ud800"]

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.pipelines.novels import NOVELS, indexed
+from tests.indexing.novels import NOVELS, indexed
 from tests.torture.ledger import Ledger
 from tests.torture.rounds import torture
 

@@ -13,10 +13,10 @@ from random import Random
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from qianxun.engine import Engine
-from qianxun.errors import QianxunError
+from qianxun.core.errors import QianxunError
+from qianxun.core.types import Text
+from qianxun.engine.engine import Engine
 from qianxun.ingest.chunk import ChunkSplitter
-from qianxun.types import Text
 from tests.torture.ledger import Ledger, Violation
 from tests.torture.script import content, models, token
 

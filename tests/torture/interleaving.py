@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.pipelines.interleavings import Interleavings
+from tests.indexing.interleavings import Interleavings
 
 RUNS_PER_SEED = 10
 STEPS_PER_RUN = 50

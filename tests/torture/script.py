@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import Literal, TypeAlias
 
+from qianxun.core.types import Document
 from qianxun.testing.fake_embedding import HashEmbedding
-from qianxun.types import Document
 
 Kind: TypeAlias = Literal["put", "accept", "delete", "drain", "rebuild"]
 BASE = "折磨"

@@ -1,15 +1,15 @@
-"""The proofs of `tests.service`, for as long as asked."""
+"""The proofs of `tests.http`, for as long as asked."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
-from tests.service.consistency import Ledger, Siege
-from tests.service.cuts import Cuts, cut, cutting
-from tests.service.questions import asking, writing
-from tests.service.served import serving
-from tests.service.survey import Survey, inhabited, survey
+from tests.http.consistency import Ledger, Siege
+from tests.http.cuts import Cuts, cut, cutting
+from tests.http.questions import asking, writing
+from tests.http.served import serving
+from tests.http.survey import Survey, inhabited, survey
 
 
 def surveyed(folder: Path, examples: int, seed: int) -> Survey:

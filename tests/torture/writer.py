@@ -17,8 +17,8 @@ from itertools import count
 from random import Random
 from typing import NoReturn
 
-from qianxun.chinese import Analyser
-from qianxun.engine import Engine
+from qianxun.engine.engine import Engine
+from qianxun.text.chinese import Analyser
 from tests.torture.planted import Fault, tear
 from tests.torture.script import BASE, MIXTURE, MODELS, REBUILDING, Kind, Operation, documents_of, draw, models
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from qianxun.errors import BadSettings, MissingExtra
-from qianxun.workflow.flow import Flow, FlowNode, flow_of, read_flow
-from qianxun.workflow.graph_builder import GraphBuilder
+from qianxun.core.errors import BadSettings, MissingExtra
+from qianxun.doors.workflow.flow import Flow, FlowNode, flow_of, read_flow
+from qianxun.doors.workflow.graph_builder import GraphBuilder
 
 
 def told(**changes: Any) -> dict[str, Any]:

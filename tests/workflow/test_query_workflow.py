@@ -14,17 +14,17 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from qianxun.engine import Engine
-from qianxun.errors import BadQuery, NotFound
-from qianxun.integrations.rag_anything import RAGAnythingAdapter
-from qianxun.pipelines import answer as steps
-from qianxun.pipelines.answer_state import AnswerState
-from qianxun.settings import load
-from qianxun.types import Document, Eq
-from qianxun.workflow.query_state import KNOWN, known, restored
-from qianxun.workflow.query_workflow import create_query_workflow
+from qianxun.answer import run as steps
+from qianxun.answer.state import AnswerState
+from qianxun.core.errors import BadQuery, NotFound
+from qianxun.core.types import Document, Eq
+from qianxun.doors.frameworks.rag_anything import RAGAnythingAdapter
+from qianxun.doors.workflow.query_state import KNOWN, known, restored
+from qianxun.doors.workflow.query_workflow import create_query_workflow
+from qianxun.engine.engine import Engine
+from qianxun.engine.settings import load
+from tests.answer.answers_base import DOCUMENTS
 from tests.models.chat_service import Reply, chat_service
-from tests.pipelines.answers_base import DOCUMENTS
 
 SYMPTOMS = "糖尿病的主要症状是什么？"
 QUESTION = {"query": SYMPTOMS, "graph_id": "医学"}

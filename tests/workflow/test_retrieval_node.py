@@ -21,17 +21,17 @@ from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel
 from sqlalchemy import text
 
-from qianxun.engine import Engine
-from qianxun.errors import RetrieverUnavailable
-from qianxun.example_search import close_default_library
-from qianxun.examples.search import ExampleLibrary, SearchSettings
+from qianxun.core.errors import RetrieverUnavailable
+from qianxun.core.types import Vector
+from qianxun.doors.workflow.nodes import retrieval_node as module
+from qianxun.doors.workflow.nodes.retrieval_node import RetrievalNode, make_retrieval_node, retrieval_node
+from qianxun.engine.engine import Engine
+from qianxun.engine.example_search import close_default_library
+from qianxun.engine.settings import Settings, load
+from qianxun.examples.search.library import ExampleLibrary, SearchSettings
 from qianxun.examples.store import ExampleStore
-from qianxun.settings import Settings, load
 from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.testing.postgres import Server, create_database
-from qianxun.types import Vector
-from qianxun.workflow.nodes import retrieval_node as module
-from qianxun.workflow.nodes.retrieval_node import RetrievalNode, make_retrieval_node, retrieval_node
 from tests.examples.libraries import EXAMPLES, MODEL, BrokenModel, fill, library_url, opened
 
 LOW = SearchSettings(similarity_threshold=0.2, min_results=0)

@@ -18,13 +18,13 @@ from qianxun import (
     create_query_workflow,
     open_blocking,
 )
-from qianxun.blocking import BlockingEngine
-from qianxun.engine import Engine
-from qianxun.graph_types import Entity, Relation
-from qianxun.models.chat import RemoteChat
-from qianxun.models.endpoints import ChatEndpoint
-from qianxun.settings import load
-from tests.integrations.material import filled
+from qianxun.core.graph_types import Entity, Relation
+from qianxun.engine.blocking import BlockingEngine
+from qianxun.engine.engine import Engine
+from qianxun.engine.settings import load
+from qianxun.models.remote.chat import RemoteChat
+from qianxun.models.remote.endpoints import ChatEndpoint
+from tests.frameworks.material import filled
 from tests.models.chat_service import Request, chat_service
 from tests.shared import needs_model
 

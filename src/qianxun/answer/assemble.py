@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from qianxun.answer_types import AnswerContext, Passage, StatedTie
-from qianxun.chinese import SENTENCE_END
-from qianxun.errors import BadInput
-from qianxun.graph_types import NO_CONTEXT, AskedTie, GraphContext, Span
-from qianxun.tokens import context_tokens, fitted, tokens
-from qianxun.types import Found
+from qianxun.core.answer_types import AnswerContext, Passage, StatedTie
+from qianxun.core.errors import BadInput
+from qianxun.core.graph_types import NO_CONTEXT, AskedTie, GraphContext, Span
+from qianxun.core.types import Found
+from qianxun.text.chinese import SENTENCE_END
+from qianxun.text.tokens import context_tokens, fitted, tokens
 
 BUDGET: Final = 8000  # tokens: ten chunks of the usual size and a graph fit (cmrc2018, mix: 5,300 at the most)
 _GRAPH: Final = 0.25  # of the budget, at the most: an answer is cited from passages

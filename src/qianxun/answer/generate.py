@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from qianxun.answer.blocks import Block, BlockReader, Item, Table
-from qianxun.answer.citations import CitationReader, Ended, Reading, Said
-from qianxun.answer.extractive import Quoted, extract, extract_each
-from qianxun.answer.given import Given, as_context
-from qianxun.answer.model_marks import model_marks
-from qianxun.answer.named_marks import named_marks
-from qianxun.answer.plain_text import quotable
+from qianxun.answer.draft import Written, marks, source_of
+from qianxun.answer.extractive.extractive import Quoted, extract, extract_each
+from qianxun.answer.extractive.sufficiency import Sufficiency, enough, read
+from qianxun.answer.passages import Given, as_context
 from qianxun.answer.prompt import NOT_FOUND, answer_messages, direct_messages
-from qianxun.answer.sentence_check import Judged, declines, judge
-from qianxun.answer.special_tokens import without_special_tokens
-from qianxun.answer.sufficiency import Sufficiency, enough, read
-from qianxun.answer.written import Written, marks, source_of
-from qianxun.answer_types import (
+from qianxun.answer.verify.blocks import Block, BlockReader, Item, Table
+from qianxun.answer.verify.citations import CitationReader, Ended, Reading, Said
+from qianxun.answer.verify.model_marks import model_marks
+from qianxun.answer.verify.named_marks import named_marks
+from qianxun.answer.verify.plain_text import quotable
+from qianxun.answer.verify.sentence_check import Judged, declines, judge
+from qianxun.answer.verify.special_tokens import without_special_tokens
+from qianxun.core.answer_types import (
     Answer,
     AnswerContext,
     AnswerEvent,
@@ -34,10 +34,10 @@ from qianxun.answer_types import (
     SourcesFound,
     Token,
 )
-from qianxun.errors import ModelError
-from qianxun.ports import ChatModel, never
-from qianxun.thinking import Unsaid, spoken, told_apart
-from qianxun.types import Degraded, Message
+from qianxun.core.errors import ModelError
+from qianxun.core.ports import ChatModel, never
+from qianxun.core.types import Degraded, Message
+from qianxun.models.reasoning import Unsaid, spoken, told_apart
 
 LONGEST_REPLY: Final = 100_000  # characters; what comes after is not read
 UNANSWERED: Final = "语言模型没能作答，也没有查阅资料。请稍后再试，或换一种检索方式（如 mix）。"

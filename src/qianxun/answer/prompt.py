@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from qianxun.answer.plain_text import without_links
-from qianxun.answer_types import AnswerContext, Passage
-from qianxun.graph_types import GraphContext
-from qianxun.types import Message
+from qianxun.answer.verify.plain_text import without_links
+from qianxun.core.answer_types import AnswerContext, Passage
+from qianxun.core.graph_types import GraphContext
+from qianxun.core.types import Message
 
 NOT_FOUND: Final = "资料中没有找到"
 PASSAGE_LIMIT: Final = 8000  # characters of one passage

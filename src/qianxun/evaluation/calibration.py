@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.errors import BadInput
+from qianxun.core.errors import BadInput
 
 Numbers: TypeAlias = NDArray[np.float64]
 Labels: TypeAlias = NDArray[np.bool_]

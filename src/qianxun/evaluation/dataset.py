@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from qianxun.errors import BadInput
-from qianxun.types import Document
+from qianxun.core.errors import BadInput
+from qianxun.core.types import Document
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 QRELS = ("qrels.tsv", "qrels/test.tsv")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from qianxun.errors import MissingExtra
+from qianxun.core.errors import MissingExtra
 
 NDCG, MRR, RECALL, DEEP_RECALL, HIT = "ndcg@10", "mrr@10", "recall@10", "recall@100", "hit@1"
 METRICS = (NDCG, MRR, RECALL, DEEP_RECALL, HIT)

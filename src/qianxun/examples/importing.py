@@ -12,17 +12,17 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session
 
-from qianxun.errors import BadInput
-from qianxun.examples.cleaning import BadExample, Draft, clean
-from qianxun.examples.contents import Contents, Row
-from qianxun.examples.excel import read_workbook
-from qianxun.examples.json_file import SUFFIXES as JSON
-from qianxun.examples.json_file import read_json
-from qianxun.examples.keeping import Kept, keep
+from qianxun.core.errors import BadInput
+from qianxun.core.ports import EmbeddingModel
+from qianxun.examples.files.cleaning import BadExample, Draft, clean
+from qianxun.examples.files.contents import Contents, Row
+from qianxun.examples.files.excel import read_workbook
+from qianxun.examples.files.json_file import SUFFIXES as JSON
+from qianxun.examples.files.json_file import read_json
+from qianxun.examples.insert import Kept, keep
 from qianxun.examples.schema import PREFIX
 from qianxun.examples.store import ExampleStore
 from qianxun.examples.vectors import Watch, unwatched
-from qianxun.ports import EmbeddingModel
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 from sqlalchemy import Column, Table
 from sqlalchemy.exc import DBAPIError
 
-from qianxun.errors import ModelUnavailable, RetrieverUnavailable
-from qianxun.examples.ranking import ExampleMetadata, FoundExample
+from qianxun.core.errors import ModelUnavailable, RetrieverUnavailable
 from qianxun.examples.schema import Embedding
+from qianxun.examples.search.ranking import ExampleMetadata, FoundExample
 from qianxun.examples.store import ExampleStore, Stamp, expect
 
 SHOWN: Final = ("id", "user_input", "agent_response", "tags", "quality_grade", "created_at", "updated_at")

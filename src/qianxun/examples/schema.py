@@ -33,8 +33,8 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, mapped_column, registry
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
-from qianxun.errors import BadSettings
-from qianxun.types import Vector
+from qianxun.core.errors import BadSettings
+from qianxun.core.types import Vector
 
 PREFIX: Final = "gd2502_"
 DIMENSION: Final = 768  # of m3e-base

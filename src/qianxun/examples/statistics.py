@@ -11,10 +11,10 @@ from typing import Final
 import numpy as np
 from sqlalchemy import Connection, Table, select
 
-from qianxun.errors import BadInput, NotFound
+from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.types import Vector, Vectors
 from qianxun.examples.schema import DEFAULT_GRADE, GRADES, models
 from qianxun.examples.store import ExampleStore, Stamp
-from qianxun.types import Vector, Vectors
 
 NEAR: Final = 0.95  # cosine from which two examples count as near-duplicates
 MOST_PAIRS: Final = 50

@@ -13,10 +13,10 @@ from alembic.config import Config
 from sqlalchemy import Connection, Engine, Table, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
-from qianxun import migrating
-from qianxun.errors import BadSettings, ModelUnavailable, QianxunError
+from qianxun.core.errors import BadSettings, ModelUnavailable, QianxunError
+from qianxun.core.ports import EmbeddingModel
 from qianxun.examples.schema import DIMENSION, PREFIX, ExampleModels, check_prefix, models, version_table
-from qianxun.ports import EmbeddingModel
+from qianxun.records.database import migrate as migrating
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 HEAD = "0001"

@@ -7,9 +7,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from qianxun.errors import BadModelReply
-from qianxun.ports import EmbeddingModel
-from qianxun.types import Vectors
+from qianxun.core.errors import BadModelReply
+from qianxun.core.ports import EmbeddingModel
+from qianxun.core.types import Vectors
 
 BATCH: Final = 64
 

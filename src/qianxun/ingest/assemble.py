@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from qianxun.core.types import Block, Heading, Mark, PageStart, Paragraph, ParsedFile, Table, TableSpan, Text
 from qianxun.ingest.preprocess import normalise
-from qianxun.ingest.tables import lines
-from qianxun.types import Block, Heading, Mark, PageStart, Paragraph, ParsedFile, Table, TableSpan, Text
+from qianxun.ingest.tables.grid import lines
 
 _GAP = "\n\n"
 _INDENTED = ("markdown", "html")  # formats whose paragraphs may be program code or nested lists

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from qianxun.errors import BadInput, Refused, TooLarge, Unreadable, UnsupportedFile
-from qianxun.ingest.limits import MIB
+from qianxun.core.errors import BadInput, Refused, TooLarge, Unreadable, UnsupportedFile
+from qianxun.ingest.sandbox.limits import MIB
 
 MOST_BYTES: Final = 20 * MIB
 PLACES: Final = ("img_path", "img_base64", "url")

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from qianxun.chinese import CLAUSE_END, SENTENCE_END
-from qianxun.errors import BadInput
-from qianxun.types import Mark, Piece, TableSpan, Text
+from qianxun.core.errors import BadInput
+from qianxun.core.types import Mark, Piece, TableSpan, Text
+from qianxun.text.chinese import CLAUSE_END, SENTENCE_END
 
 _SOLID: Final = re.compile(r"\S")
 _WORD_SIGNS: Final = frozenset("_./:%@+-,'’?=&#~")  # inside numbers, addresses, names

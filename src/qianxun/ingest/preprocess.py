@@ -1,7 +1,7 @@
 """Text as it came, made even: widths, spaces and line ends change, what a reader reads does not.
 
 Traditional Chinese stays traditional, punctuation keeps its width, units, signs and emoji stay: folding for search
-is the business of ``qianxun.chinese`` and never touches the text of record.
+is the business of ``qianxun.text.chinese`` and never touches the text of record.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from lxml import etree
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, reference
 
-from qianxun.errors import BadInput
-from qianxun.types import ContentFormat
+from qianxun.core.errors import BadInput
+from qianxun.core.types import ContentFormat
 
 # Spaces that only differ in width, and line ends of other systems.
 _SPACES: Final = "\t\xa0\u1680\u2000-\u200a\u202f\u205f\u3000"

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, Final
 
-from qianxun.chinese import grams
-from qianxun.errors import BadModelReply, ModelError, ModelUnavailable
-from qianxun.ports import ChatModel
-from qianxun.types import Message, Piece, QAPair, Question
+from qianxun.core.errors import BadModelReply, ModelError, ModelUnavailable
+from qianxun.core.ports import ChatModel
+from qianxun.core.types import Message, Piece, QAPair, Question
+from qianxun.text.chinese import grams
 
 # ── questions that came with the document ────────────────────────────────────────────────────────
 

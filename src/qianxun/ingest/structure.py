@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import accumulate
 
-from qianxun.errors import BadInput
+from qianxun.core.errors import BadInput
+from qianxun.core.types import ContentFormat, TableSpan, Text
 from qianxun.ingest.assemble import assemble
-from qianxun.ingest.limits import ParseLimits
-from qianxun.ingest.pipes import pipe_tables, title_from
 from qianxun.ingest.preprocess import normalise
-from qianxun.types import ContentFormat, TableSpan, Text
+from qianxun.ingest.sandbox.limits import ParseLimits
+from qianxun.ingest.tables.pipes import pipe_tables, title_from
 
 
 def read_structure(content: str, format: ContentFormat, limits: ParseLimits | None = None, name: str = "") -> Text:

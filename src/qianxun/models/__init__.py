@@ -1,13 +1,13 @@
 """Models: cards say what is known of them, `open_embedding` and its kin open one, `pull` fetches one's files."""
 
 from qianxun.models.cards import CARDS, EVERY_CARD, RERANK_CARDS, ModelCard, RerankCard, any_card, card, rerank_card
-from qianxun.models.cross_encoder import CrossEncoder, open_cross_encoder
 from qianxun.models.embedding import SENTENCE_PREFIX, EmbeddingEngine, open_embedding
-from qianxun.models.endpoints import ChatEndpoint, RemoteEndpoint, RerankEndpoint
-from qianxun.models.maxsim import MaxSim
-from qianxun.models.pull import PullEvent, pull, standard_sources
-from qianxun.models.reach import Reach, check_url
-from qianxun.models.weights import find_local
+from qianxun.models.local.cross_encoder import CrossEncoder, open_cross_encoder
+from qianxun.models.local.maxsim import MaxSim
+from qianxun.models.local.pull import PullEvent, pull, standard_sources
+from qianxun.models.local.weights import find_local
+from qianxun.models.remote.endpoints import ChatEndpoint, RemoteEndpoint, RerankEndpoint
+from qianxun.models.remote.url_policy import Reach, check_url
 
 __all__ = [
     "CARDS",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal, TypeAlias, TypeVar
 
-from qianxun.errors import NotFound
+from qianxun.core.errors import NotFound
 
 MEGABYTE = 1 << 20
 BGE_QUERY_PREFIX = "为这个句子生成表示以用于检索相关文章："

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.errors import BadModelReply
-from qianxun.types import Scores, Vectors
+from qianxun.core.errors import BadModelReply
+from qianxun.core.types import Scores, Vectors
 
 
 def sound_text(text: str) -> str:

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from qianxun.errors import BadInput, ModelUnavailable
+from qianxun.core.errors import BadInput, ModelUnavailable
+from qianxun.core.ports import EmbeddingModel
+from qianxun.core.types import Vector, Vectors
 from qianxun.models.cards import ModelCard, card
 from qianxun.models.checks import unit_rows
-from qianxun.models.endpoints import RemoteEndpoint
-from qianxun.models.local import LocalEmbedding
-from qianxun.models.sentence import SentenceEmbedding
-from qianxun.models.weights import find_local
-from qianxun.ports import EmbeddingModel
-from qianxun.types import Vector, Vectors
+from qianxun.models.local.embedding import LocalEmbedding
+from qianxun.models.local.sentence_transformers import SentenceEmbedding
+from qianxun.models.local.weights import find_local
+from qianxun.models.remote.endpoints import RemoteEndpoint
 
 SENTENCE_PREFIX = "sentence-transformers:"
 
@@ -29,7 +29,7 @@ def open_embedding(
     its files are nowhere, HashMismatch when they are not the right ones.
     """
     if isinstance(spec, RemoteEndpoint):
-        from qianxun.models.remote import RemoteEmbedding  # its HTTP client is slow to import
+        from qianxun.models.remote.embedding import RemoteEmbedding  # its HTTP client is slow to import
 
         return RemoteEmbedding(spec)
     if isinstance(spec, str) and spec.startswith(SENTENCE_PREFIX):

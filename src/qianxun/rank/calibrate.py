@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from qianxun.types import Scores
+from qianxun.core.types import Scores
 
 STEEPEST = 700.0  # as far as an exponent is a number
 EDGE = 1e-12

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.errors import BadInput
-from qianxun.types import Found
+from qianxun.core.errors import BadInput
+from qianxun.core.types import Found
 
 NEAR_DUPLICATE = 0.9
 GRAM = 5

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 
-from qianxun.errors import BadInput
-from qianxun.types import Found, Metadata, Scalar
+from qianxun.core.errors import BadInput
+from qianxun.core.types import Found, Metadata, Scalar
 
 FRESHNESS = 0.1
 HALF_LIFE_DAYS = 365.0

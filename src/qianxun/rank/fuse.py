@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from qianxun.types import NOTHING, Keys, Ranking, Scores
+from qianxun.core.types import NOTHING, Keys, Ranking, Scores
 
 RRF_K = 60
 

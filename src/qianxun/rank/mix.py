@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from qianxun.types import Keys, Ranking, Scores
+from qianxun.core.types import Keys, Ranking, Scores
 
 TRUST: Final = 0.8  # how much of the way to the top a graph can raise what a search scores
 ABOVE: Final = 1.25  # the top, beside the best that the search found

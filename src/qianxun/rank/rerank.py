@@ -11,12 +11,12 @@ from datetime import datetime
 from hashlib import md5
 from typing import TypeAlias
 
-from qianxun.errors import BadInput, BadModelReply
-from qianxun.headings import read_under_headings
-from qianxun.ports import RerankModel, never
+from qianxun.core.errors import BadInput, BadModelReply
+from qianxun.core.ports import RerankModel, never
+from qianxun.core.types import Chunk, Found
 from qianxun.rank.diversify import NEAR_DUPLICATE, diversified
 from qianxun.rank.freshness import FRESHNESS, HALF_LIFE_DAYS, refreshed
-from qianxun.types import Chunk, Found
+from qianxun.text.headings import read_under_headings
 
 CACHED_SCORES = 100_000
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from qianxun.chinese import fold, stands_in
-from qianxun.headings import under_headings
-from qianxun.types import TermCounts, Tier
+from qianxun.core.types import TermCounts, Tier
+from qianxun.text.chinese import fold, stands_in
+from qianxun.text.headings import under_headings
 
 STRICT = 0.7  # a similarity above it, and …
 COVERED = 0.5  # … more than this share of the query's words make a result strict

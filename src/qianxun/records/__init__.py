@@ -17,10 +17,10 @@ from typing import TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from qianxun.errors import Overloaded
-from qianxun.records.database import for_glancing, for_reading, for_writing, open_database
-from qianxun.records.ownership import Claim
-from qianxun.records.postgres import BACKEND, USUAL, Reach
+from qianxun.core.errors import Overloaded
+from qianxun.records.database.open import for_glancing, for_reading, for_writing, open_database
+from qianxun.records.database.ownership import Claim
+from qianxun.records.database.postgres import BACKEND, USUAL, Reach
 
 Result = TypeVar("Result")
 

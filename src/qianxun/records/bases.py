@@ -13,10 +13,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Dialect, Row, bindparam, delete, func, insert, select, update
 
-from qianxun.errors import AlreadyThere, BadInput, NotFound
+from qianxun.core.errors import AlreadyThere, BadInput, NotFound
+from qianxun.core.types import KnowledgeBase
 from qianxun.records import pairs
-from qianxun.records.compiled import Compiled, compiled
-from qianxun.records.counters import allocate, count_up
+from qianxun.records.database.compiled import Compiled, compiled
+from qianxun.records.database.counters import allocate, count_up
+from qianxun.records.database.slices import in_slices
+from qianxun.records.database.texts import is_storable, storable
 from qianxun.records.schema import (
     ChunkRow,
     Counter,
@@ -34,9 +37,6 @@ from qianxun.records.schema import (
     VectorRow,
     VersionRow,
 )
-from qianxun.records.slices import in_slices
-from qianxun.records.texts import is_storable, storable
-from qianxun.types import KnowledgeBase
 
 LOCAL_TENANT = "local"
 KINDS = ("documents", "examples")

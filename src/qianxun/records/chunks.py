@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from sqlalchemy import Connection, Dialect, bindparam, delete, func, select
 
+from qianxun.core.types import Attributes, Chunk, Keys, Prepared, Vector, VectorField
 from qianxun.records import graph, pairs, rows
-from qianxun.records.bulk import insert_rows
-from qianxun.records.compiled import Compiled, compiled
-from qianxun.records.counters import allocate
+from qianxun.records.database.bulk import insert_rows
+from qianxun.records.database.compiled import Compiled, compiled
+from qianxun.records.database.counters import allocate
+from qianxun.records.database.slices import in_slices
+from qianxun.records.database.texts import is_storable
 from qianxun.records.pairs import VECTOR_TYPE, Attached
 from qianxun.records.schema import ChunkRow, DocumentRow, GraphFactsRow, VectorRow, VersionRow
-from qianxun.records.slices import in_slices
-from qianxun.records.texts import is_storable
-from qianxun.types import Attributes, Chunk, Keys, Prepared, Vector, VectorField
 
 CHUNK = (
     "key", "knowledge_base_id", "document_key", "generation", "position", "start", "end", "kind", "page",

@@ -19,16 +19,16 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, update
 
-from qianxun.errors import BadInput, NotFound
+from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.types import Accepted, Document, Outcome, Prepared, Submission
 from qianxun.records import pairs, rows
-from qianxun.records.bulk import insert_rows
 from qianxun.records.chunks import remove_chunks, remove_older_chunks, write_chunks
-from qianxun.records.counters import CounterName, allocate
+from qianxun.records.database.bulk import insert_rows
+from qianxun.records.database.counters import CounterName, allocate
+from qianxun.records.database.slices import in_slices
+from qianxun.records.database.texts import is_endless, is_storable, storable
 from qianxun.records.outbox import append
 from qianxun.records.schema import ChunkRow, DocumentRow, KnowledgeBaseRow, PairRow, TableRow, VersionRow
-from qianxun.records.slices import in_slices
-from qianxun.records.texts import is_endless, is_storable, storable
-from qianxun.types import Accepted, Document, Outcome, Prepared, Submission
 
 ID_LIMIT = 255
 # Between two attempts at a document. A time beyond that was noted by a clock that was ahead, and has come.

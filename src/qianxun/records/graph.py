@@ -15,11 +15,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from sqlalchemy import Connection, Select, and_, delete, func, insert, or_, select
 
-from qianxun.errors import BadInput
-from qianxun.graph_types import Alias, ChunkFacts, Facts
+from qianxun.core.errors import BadInput
+from qianxun.core.graph_types import Alias, ChunkFacts, Facts
+from qianxun.core.types import Attributes, ChunkKind, Keys
 from qianxun.records.bases import generation, graph_revision
-from qianxun.records.bulk import insert_rows
-from qianxun.records.counters import count_up
+from qianxun.records.database.bulk import insert_rows
+from qianxun.records.database.counters import count_up
+from qianxun.records.database.slices import in_slices
+from qianxun.records.database.texts import is_storable, storable
 from qianxun.records.packed_facts import packed, unpacked
 from qianxun.records.rows import attributes_of
 from qianxun.records.schema import (
@@ -31,9 +34,6 @@ from qianxun.records.schema import (
     GraphSummaryRow,
     VersionRow,
 )
-from qianxun.records.slices import in_slices
-from qianxun.records.texts import is_storable, storable
-from qianxun.types import Attributes, ChunkKind, Keys
 
 FACTS: Final = ("chunk_key", "knowledge_base_id", "document_key", "revision", "origin", "digest", "facts")
 STATISTICAL: Final = "statistical:"  # how the origin begins of what no model has read

@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 from sqlalchemy import Connection, Dialect, Row, bindparam, func, insert, select, update
 
-from qianxun.errors import BadInput, NotFound
-from qianxun.records.compiled import Compiled, compiled
-from qianxun.records.counters import allocate
+from qianxun.core.errors import BadInput, NotFound
+from qianxun.records.database.compiled import Compiled, compiled
+from qianxun.records.database.counters import allocate
 from qianxun.records.schema import ApiKeyRow
 
 Scope: TypeAlias = Literal["read", "write"]

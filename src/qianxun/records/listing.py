@@ -7,13 +7,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
 
-from qianxun.errors import NotFound
+from qianxun.core.errors import NotFound
+from qianxun.core.types import Attributes, DocumentState
 from qianxun.records import rows
 from qianxun.records.chunks import chunk_id
+from qianxun.records.database.slices import in_slices
+from qianxun.records.database.texts import is_storable, storable
 from qianxun.records.schema import ChunkRow, DocumentRow, OutboxRow, TableRow, VersionRow
-from qianxun.records.slices import in_slices
-from qianxun.records.texts import is_storable, storable
-from qianxun.types import Attributes, DocumentState
 
 SHOWN = 80  # characters of an id in a message
 

@@ -11,13 +11,13 @@ from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import Connection, Row, delete, func, select, update
 
-from qianxun.errors import BadInput, NotFound
+from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.types import Degraded, StepTime
 from qianxun.records.bases import LOCAL_TENANT, is_key, require, tenants
-from qianxun.records.bulk import insert_rows
-from qianxun.records.counters import allocate
+from qianxun.records.database.bulk import insert_rows
+from qianxun.records.database.counters import allocate
+from qianxun.records.database.texts import is_storable, storable
 from qianxun.records.schema import RetrievalLogRow
-from qianxun.records.texts import is_storable, storable
-from qianxun.types import Degraded, StepTime
 
 QUERY_LIMIT = 2048
 SHORT_LIMITS = {"trace_id": 64, "mode": 16, "tier": 16}

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from qianxun.graph_types import Facts, Mention, StatedAlias, Statement
-from qianxun.records.texts import storable
+from qianxun.core.graph_types import Facts, Mention, StatedAlias, Statement
+from qianxun.records.database.texts import storable
 
 
 def packed(facts: Facts) -> str:

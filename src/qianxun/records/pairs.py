@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from sqlalchemy import Connection, delete, select
 
-from qianxun.records.bulk import insert_rows
-from qianxun.records.counters import allocate
+from qianxun.core.types import Keys, Prepared, QAPair, Vector
+from qianxun.records.database.bulk import insert_rows
+from qianxun.records.database.counters import allocate
+from qianxun.records.database.slices import in_slices
+from qianxun.records.database.texts import storable
 from qianxun.records.schema import DocumentRow, PairRow, PairVectorRow
-from qianxun.records.slices import in_slices
-from qianxun.records.texts import storable
-from qianxun.types import Keys, Prepared, QAPair, Vector
 
 GIVEN = "given"
 VECTOR_TYPE = np.dtype("<f4")

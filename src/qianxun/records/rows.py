@@ -8,8 +8,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from qianxun.records.texts import is_endless
-from qianxun.types import (
+from qianxun.core.types import (
     Attributes,
     ChunkKind,
     Column,
@@ -22,6 +21,7 @@ from qianxun.types import (
     TableSpan,
     Text,
 )
+from qianxun.records.database.texts import is_endless
 
 VERSION = (
     "name", "format", "content_type", "user_id", "project_id", "tags", "metadata", "source", "structure", "content",

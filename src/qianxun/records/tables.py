@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, and_, select
 
+from qianxun.core.types import Column, Table
 from qianxun.records import rows
+from qianxun.records.database.slices import in_slices
 from qianxun.records.schema import ChunkRow, TableRow
-from qianxun.records.slices import in_slices
-from qianxun.types import Column, Table
 
 
 class TableHead(NamedTuple):

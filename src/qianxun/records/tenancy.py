@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from qianxun.errors import NotFound
+from qianxun.core.errors import NotFound
 from qianxun.records import Records, bases
 
 Result = TypeVar("Result")

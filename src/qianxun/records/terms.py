@@ -11,11 +11,11 @@ from typing import Any, Final
 import numpy as np
 from sqlalchemy import Connection, Select, delete, func, select
 
-from qianxun.records.bulk import insert_rows
+from qianxun.core.types import Vectors
+from qianxun.records.database.bulk import insert_rows
+from qianxun.records.database.slices import in_slices
 from qianxun.records.pairs import VECTOR_TYPE
 from qianxun.records.schema import ChunkRow, DocumentRow, TermRow
-from qianxun.records.slices import in_slices
-from qianxun.types import Vectors
 
 LONGEST: Final = 64  # characters, as the column has it
 TERM: Final = ("knowledge_base_id", "model", "term", "vector")

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Dialect, bindparam, delete, func, insert, select, update
 
-from qianxun.errors import BadInput, NotFound
+from qianxun.core.errors import BadInput, NotFound
 from qianxun.records import bases
-from qianxun.records.compiled import Compiled, compiled
-from qianxun.records.counters import allocate
+from qianxun.records.database.compiled import Compiled, compiled
+from qianxun.records.database.counters import allocate
 from qianxun.records.schema import KnowledgeBaseRow, UserModelRow
 
 MODEL_TYPES: Final = ("embedding", "chat", "qa", "rewrite", "rerank", "vision")

@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from qianxun.types import Vector, Vectors
+from qianxun.core.types import Vector, Vectors
 
 
 class HashEmbedding:

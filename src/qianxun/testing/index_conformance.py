@@ -23,10 +23,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from qianxun.errors import BadFilter, BadModelReply, IndexUnusable, RetrieverUnavailable
-from qianxun.ports import Index, IndexBackend
-from qianxun.testing.index_material import DIMENSION, HOSTILE, STAMP, WORDLESS, entry, filters, keys_of, library, unit
-from qianxun.types import (
+from qianxun.core.errors import BadFilter, BadModelReply, IndexUnusable, RetrieverUnavailable
+from qianxun.core.ports import Index, IndexBackend
+from qianxun.core.types import (
     Attributes,
     Eq,
     Filter,
@@ -42,6 +41,7 @@ from qianxun.types import (
     Vector,
     matches,
 )
+from qianxun.testing.index_material import DIMENSION, HOSTILE, STAMP, WORDLESS, entry, filters, keys_of, library, unit
 
 T = TypeVar("T")
 

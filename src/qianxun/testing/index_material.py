@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from qianxun.types import (
+from qianxun.core.types import (
     And,
     Attributes,
     Eq,

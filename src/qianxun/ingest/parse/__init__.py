@@ -8,10 +8,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from qianxun.errors import Unreadable
-from qianxun.ingest.limits import ParseLimits
+from qianxun.core.errors import Unreadable
+from qianxun.core.types import ParsedFile
 from qianxun.ingest.parse.sniff import sniff
-from qianxun.types import ParsedFile
+from qianxun.ingest.sandbox.limits import ParseLimits
 
 __all__ = ["NEEDS_OCR_MEMORY", "parse"]
 
@@ -19,13 +19,13 @@ _MODULES: Final = {
     "txt": "text",
     "markdown": "markdown",
     "html": "html",
-    "csv": "csv",
+    "csv": "spreadsheet.csv",
     "json": "json",
-    "pdf": "pdf",
-    "docx": "docx",
-    "pptx": "pptx",
-    "xlsx": "xlsx",
-    "image": "image",
+    "pdf": "pages.pdf",
+    "docx": "office.docx",
+    "pptx": "office.pptx",
+    "xlsx": "spreadsheet.xlsx",
+    "image": "pages.image",
 }
 _PAGED: Final = ("pdf", "pptx", "docx")  # formats that report every finished page
 NEEDS_OCR_MEMORY: Final = ("pdf", "pptx", "docx", "image")

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from lxml import etree, html
 
-from qianxun.errors import TooLarge, Unreadable
-from qianxun.ingest.limits import ParseLimits
+from qianxun.core.errors import TooLarge, Unreadable
+from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, TableBlock
 from qianxun.ingest.numbered_headings import numbered_headings
 from qianxun.ingest.parse.raised import raised
 from qianxun.ingest.parse.text import read
-from qianxun.ingest.tables import Cell, as_text, clean, flow, read_table
-from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
+from qianxun.ingest.sandbox.limits import ParseLimits
+from qianxun.ingest.tables.grid import Cell, as_text, clean, flow, read_table
 
 _CHARSET: Final = re.compile(rb"""charset\s{0,4}=\s{0,4}["']?([A-Za-z0-9_\-]{2,20})""", re.IGNORECASE)
 # fmt: off

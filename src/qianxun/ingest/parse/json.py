@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from qianxun.errors import TooLarge, Unreadable
-from qianxun.ingest.limits import ParseLimits
+from qianxun.core.errors import TooLarge, Unreadable
+from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, QAPair, TableBlock
 from qianxun.ingest.parse.pairs import pairs_of
 from qianxun.ingest.parse.text import read
-from qianxun.ingest.tables import Cell, place, read_table
-from qianxun.types import Block, Heading, Paragraph, ParsedFile, QAPair, TableBlock
+from qianxun.ingest.sandbox.limits import ParseLimits
+from qianxun.ingest.tables.grid import Cell, place, read_table
 
 _MOST_COLUMNS: Final = 200
 _PROSE: Final = 200  # mean length from which a field is prose, not a cell

@@ -10,15 +10,15 @@ from typing import Final
 
 from markdown_it.token import Token
 
-from qianxun.ingest.limits import ParseLimits
+from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, TableBlock
 from qianxun.ingest.numbered_headings import numbered_headings
 from qianxun.ingest.parse.html import read_fragment
 from qianxun.ingest.parse.raised import raised
 from qianxun.ingest.parse.text import read
-from qianxun.ingest.pipes import pipe_tables
 from qianxun.ingest.preprocess import markdown_reader
-from qianxun.ingest.tables import Cell, as_text, clean, flow, read_table
-from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
+from qianxun.ingest.sandbox.limits import ParseLimits
+from qianxun.ingest.tables.grid import Cell, as_text, clean, flow, read_table
+from qianxun.ingest.tables.pipes import pipe_tables
 
 _FRONT_TITLE: Final = re.compile(r"^title:\s*[\"']?(.{1,200}?)[\"']?\s*$", re.MULTILINE)
 _TAG: Final = re.compile(r"<[^<>]{0,2000}>")

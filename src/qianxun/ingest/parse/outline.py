@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from qianxun.types import Block, Heading, Paragraph
+from qianxun.core.types import Block, Heading, Paragraph
 
 _NUMBERED: Final = re.compile(
     r"[\s　]{0,8}(?:[^\s。！？]{1,12}[\s　]{1,4})?第[\s　]?[〇零一二两三四五六七八九十百千\d]{1,7}[\s　]?"

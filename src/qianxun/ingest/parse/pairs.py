@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from qianxun.types import QAPair, Table
+from qianxun.core.types import QAPair, Table
 
 # What together makes the question, what makes the answer; the first row whose fields are all there counts.
 _FIELDS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from qianxun.errors import Unreadable, UnsupportedFile
+from qianxun.core.errors import Unreadable, UnsupportedFile
 from qianxun.ingest.parse.encoding import decode
 
 _HEAD: Final = 16_384

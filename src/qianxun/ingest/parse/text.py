@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from qianxun.errors import Unreadable
-from qianxun.ingest.limits import ParseLimits
+from qianxun.core.errors import Unreadable
+from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, TableBlock
 from qianxun.ingest.numbered_headings import numbered_headings
 from qianxun.ingest.parse.encoding import Decoded, decode
 from qianxun.ingest.parse.outline import outlined
-from qianxun.ingest.pipes import pipe_tables
-from qianxun.types import Block, Heading, Paragraph, ParsedFile, TableBlock
+from qianxun.ingest.sandbox.limits import ParseLimits
+from qianxun.ingest.tables.pipes import pipe_tables
 
 
 def parse(path: Path, limits: ParseLimits) -> ParsedFile:

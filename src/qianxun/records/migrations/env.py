@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from qianxun.records.postgres import schema_of
+from qianxun.records.database.postgres import schema_of
 from qianxun.records.schema import Base
 
 connection = context.config.attributes["connection"]

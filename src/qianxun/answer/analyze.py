@@ -1,0 +1,146 @@
+"""What a question is: how it stands by itself, its kind, the entities it names, how it is best looked up.
+
+Rules know the plain cases. A model is asked, where the base has one, for what they are unsure of: a question that
+leans on a conversation, one that compares or chains, a long one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any, Final
+
+from qianxun.answer.context import Answering
+from qianxun.answer.llm_step import asked_model, choice_of, list_of, text_of, writer
+from qianxun.answer.state import QUESTION_KINDS, Analysis, AnswerState, QuestionKind, Step
+from qianxun.core.answer_types import QUERY_MODES, QueryMode
+from qianxun.core.types import Degraded
+from qianxun.question.follow_ups import Name, Names, standing_alone
+from qianxun.question.kinds import is_about_everything, kind_of, without_courtesy, without_greeting
+from qianxun.text.expansion import comparable
+
+MOST_ENTITIES: Final = 8
+NAMED_IN: Final = 300  # characters of a text that names are looked for in
+LONGEST: Final = 500  # characters of a question that a model rewrote
+_LONG: Final = 60  # characters of a question that rules may misread
+_UNSURE: Final[tuple[QuestionKind, ...]] = ("comparison", "multi_hop")
+_GRAPHLESS: Final[tuple[QueryMode, ...]] = ("naive", "bypass")
+
+_TASK: Final = (
+    "你为一个知识库问答系统分析用户的问题。数据里 history 是之前的对话，query 是现在的问题。只输出一个 JSON 对象：\n"
+    '{"question": 补全指代与省略、可以独立理解的问题（不添加对话里没有的条件，不回答问题）,\n'
+    f' "kind": {"、".join(QUESTION_KINDS)} 之一,\n'
+    ' "entities": 问题里提到的实体名的数组,\n'
+    ' "strategy": naive（只按语义）、local（围绕具体实体）、global（全局概览）、hybrid（local 与 global）、'
+    "mix（图谱与全文一起）、bypass（寒暄，不需要查资料）之一}"
+)
+
+
+async def analysed(answering: Answering, state: AnswerState) -> tuple[Analysis, Step]:
+    """The analysis by a model where rules are unsure and there is one, else by rules."""
+    names, failed = await _names(answering, state)
+    by_rules = await asyncio.to_thread(_by_rules, answering, state, names)
+    if not _is_unsure(state, by_rules):
+        return by_rules, _step(by_rules, "rules", failed)
+    model, lacking = await writer(answering.base)
+    failed += lacking
+    if model is None:
+        return by_rules, _step(by_rules, "rules", failed)
+    data = {
+        "history": [{"role": turn.role, "content": turn.content[:1000]} for turn in state.history[-6:]],
+        "query": state.query,
+    }
+    told, broken = await asked_model(
+        answering.base, model, _TASK, data, _read, node="analyze_query", seconds=answering.step_seconds
+    )
+    if told is None:
+        return by_rules, _step(by_rules, "rules", failed + broken)
+    told = _looked_up(told, state)
+    return told, _step(told, f"model:{model.name}", failed)
+
+
+def _by_rules(answering: Answering, state: AnswerState, names: Names) -> Analysis:
+    query = without_courtesy(without_greeting(state.query))
+    kind = kind_of(query)
+    if kind == "greeting":
+        return Analysis(query, "greeting", (), "bypass")
+    question = standing_alone(query, state.history, names, answering.base.analyser)
+    kind = kind_of(question)
+    entities = tuple(dict.fromkeys(name.text for name in names(question)))[:MOST_ENTITIES]
+    is_broad = not entities and is_about_everything(question)
+    return Analysis(question, kind, entities, _strategy(kind, is_broad), is_broad)
+
+
+def _strategy(kind: QuestionKind, is_broad: bool) -> QueryMode:
+    """A question about everything wants the communities of the graph; all others the graph beside the base's own
+    search, which is at least as good as either."""
+    if kind == "greeting":
+        return "bypass"
+    return "global" if is_broad else "mix"
+
+
+def _is_unsure(state: AnswerState, analysis: Analysis) -> bool:
+    if analysis.kind == "greeting" or state.mode == "bypass":
+        return False
+    return bool(state.history) or analysis.kind in _UNSURE or len(state.query) > _LONG
+
+
+def _looked_up(told: Analysis, state: AnswerState) -> Analysis:
+    """A model may take a question for small talk only where the caller left the choice; and nothing else goes
+    unlooked up: a question could talk it into that."""
+    if told.kind == "greeting" and state.mode is None:
+        return replace(told, strategy="bypass")
+    kind: QuestionKind = "fact" if told.kind == "greeting" else told.kind
+    return replace(told, kind=kind, strategy="mix" if told.strategy == "bypass" else told.strategy)
+
+
+def _read(told: Mapping[str, Any]) -> Analysis:
+    kind: QuestionKind = choice_of(told, "kind", QUESTION_KINDS)
+    strategy: QueryMode = choice_of(told, "strategy", QUERY_MODES)
+    entities = list_of(told, "entities", str, 50)
+    named = tuple(dict.fromkeys(each.strip()[:100] for each in entities if each.strip()))[:MOST_ENTITIES]
+    question = text_of(told, "question", LONGEST)
+    return Analysis(question, kind, named, strategy, not named and is_about_everything(question))
+
+
+def _step(analysis: Analysis, form: str, degraded: tuple[Degraded, ...]) -> Step:
+    said = {
+        "question": analysis.question,
+        "kind": analysis.kind,
+        "complexity": "simple" if analysis.is_simple else "complex",
+        "entities": list(analysis.entities),
+        "strategy": analysis.strategy,
+    }
+    return Step(form, said, degraded)
+
+
+async def _names(answering: Answering, state: AnswerState) -> tuple[Names, tuple[Degraded, ...]]:
+    """Who finds the entities that a text names: the base's graph, as far as the asker may see it; nobody where the
+    caller wants no graph, or where it cannot be had, of which whoever searches it tells."""
+    if state.mode in _GRAPHLESS or answering.graph is None:
+        return _nobody, ()
+    graph, failed = await answering.graph()
+    if graph is None:
+        return _nobody, failed
+
+    @cache
+    def named(text: str) -> tuple[Name, ...]:
+        shown = comparable(text[:NAMED_IN])
+        found = sorted(
+            (match for match in graph.find(shown) if not match.is_within and match.end <= len(shown)),
+            key=lambda match: (match.start, -match.weight),
+        )
+        kept: list[Name] = []
+        for match in found:
+            if not kept or match.start >= kept[-1].end:
+                type_ = graph.entity_at(match.entity).type
+                kept.append(Name(shown[match.start : match.end], type_, match.start, match.end))
+        return tuple(kept)
+
+    return named, failed
+
+
+def _nobody(_: str) -> tuple[Name, ...]:
+    return ()

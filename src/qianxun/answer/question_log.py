@@ -1,0 +1,115 @@
+"""A question in the log of recalls: how it was asked, what was found, whether that answered it. Never the answer.
+
+One row to a question, however many wordings were searched for. Its mode is that of the query behind the door it came
+through, ``ask:mix`` or ``gather:mix``: `retrieve` has a ``hybrid`` of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from qianxun.answer.context import merged
+from qianxun.answer.state import AnswerState
+from qianxun.core.answer_types import Answer, QueryMode
+from qianxun.core.codec.recall_bytes import found_digest
+from qianxun.core.codec.search_params import read_filter, written_filter
+from qianxun.core.options import RecallOptions
+from qianxun.core.types import Found, KnowledgeBase, StepTime
+from qianxun.graph.modes import ModeRecall
+from qianxun.records.logs import LogEntry
+
+ASKED: Final = "ask:"
+GATHERED: Final = "gather:"
+
+
+def is_question(entry: LogEntry) -> bool:
+    return entry.mode.startswith((ASKED, GATHERED))
+
+
+def gathered_entry(
+    base: KnowledgeBase, options: RecallOptions, recall: ModeRecall, *, elsewhere: bool = False
+) -> LogEntry:
+    """``elsewhere``: a graph server that holds a copy had its say, too."""
+    params = {**_params(options, recall.mode), "answer": False, **({"surroundings": True} if elsewhere else {})}
+    return replace(
+        _entry(base, GATHERED, recall, params), is_zero=False if recall.mode == "bypass" else not recall.found
+    )
+
+
+def asked_entry(base: KnowledgeBase, options: RecallOptions, state: AnswerState, answer: Answer) -> LogEntry:
+    """``cited`` are the chunks that the answer names; the results are all that it could have named."""
+    told = {
+        "answer": True,
+        "form": answer.form,
+        "writer": state.trace[-1].form if state.trace else "rules",
+        "cited": [source.chunk_id for source in answer.sources if source.chunk_id],
+        "wordings": list(state.asked),
+        "attached": len(state.given),
+        **({"partial": True} if answer.is_partial else {}),
+    }
+    walked = tuple(StepTime(step.node, step.seconds) for step in state.trace)
+    recall = ModeRecall(
+        state.query,
+        answer.mode,
+        state.found,
+        degraded=answer.degraded,
+        steps=(*answer.steps, *walked),
+        seconds=answer.seconds,
+        trace_id=answer.trace_id,
+        generation=state.generation,
+    )
+    has_answer = answer.form == "direct" or bool(answer.sources)
+    entry = _entry(base, ASKED, recall, {**_params(options, answer.mode), **told})
+    return replace(entry, is_zero=answer.is_declined or not has_answer)
+
+
+async def found_again(entry: LogEntry, gather: Callable[..., Awaitable[ModeRecall]]) -> ModeRecall:
+    """What the wordings of a logged question find now, put together as then. ``gather`` takes a query and the other
+    arguments of `Engine.gather`."""
+    arguments = _arguments(entry.params)
+    wordings = entry.params.get("wordings", [entry.query])
+    recalls = [await gather(wording, **arguments) for wording in wordings]
+    found: tuple[Found, ...] = ()
+    for recall in recalls:
+        found = merged(found, recall.found, arguments["top_k"])
+    return ModeRecall(
+        entry.query,
+        arguments["mode"],
+        found,
+        degraded=tuple(dict.fromkeys(part for recall in recalls for part in recall.degraded)),
+        seconds=sum(recall.seconds for recall in recalls),
+        trace_id=recalls[0].trace_id if recalls else "",
+        generation=recalls[0].generation if recalls else entry.generation,
+    )
+
+
+def _entry(base: KnowledgeBase, door: str, recall: ModeRecall, params: Mapping[str, Any]) -> LogEntry:
+    best = sorted(recall.found, key=lambda each: (-each.score, each.chunk.key))
+    return LogEntry(
+        knowledge_base_id=base.id,
+        tenant=base.tenant,
+        query=recall.query,
+        params=params,
+        results=tuple((each.chunk.chunk_id, each.score) for each in best),
+        time_cost_ms=recall.seconds * 1000,
+        created_at=datetime.now(UTC),
+        mode=f"{door}{recall.mode}",
+        trace_id=recall.trace_id,
+        generation=recall.generation,
+        digest=found_digest(recall.query, recall.mode, recall.found),
+        steps=recall.steps,
+        degraded=recall.degraded,
+    )
+
+
+def _params(options: RecallOptions, mode: QueryMode) -> dict[str, Any]:
+    where, doc_ids = written_filter(options.where), list(options.doc_ids)
+    return {"mode": mode, "top_k": options.top_k, "where": where, "doc_ids": doc_ids}
+
+
+def _arguments(params: Mapping[str, Any]) -> dict[str, Any]:
+    where, doc_ids = read_filter(params["where"]), tuple(params["doc_ids"])
+    return {"mode": params["mode"], "top_k": params["top_k"], "where": where, "doc_ids": doc_ids}

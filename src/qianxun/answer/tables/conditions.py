@@ -1,0 +1,298 @@
+"""The conditions of a question: which rows it speaks of, by number, by date, by the words of cells."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+from qianxun.answer.tables.match import plain, span
+from qianxun.answer.tables.sheet import WORDS, Said, Sheet, runs
+from qianxun.answer.tables.words import AFTER, BEFORE, BETWEEN, DENYING, EXCEPT_AFTER
+from qianxun.core.table_answer_types import Comparison, Condition
+from qianxun.text.chinese import words
+from qianxun.text.quantities import Moment, Quantity, in_unit, moments, quantities
+
+_BEFORE: Final = tuple((sign, re.compile(f"(?:{words})[了到于在]?$")) for sign, words in BEFORE)
+_AFTER: Final = tuple((sign, re.compile(f"(?:之间|时)?(?:{words})")) for sign, words in AFTER)
+_RANGE_END: Final = re.compile("之间|以内|之内|区间|范围内?")
+_LOOSE: Final = re.compile(  # comparisons that must belong to a number
+    "|".join(words for sign, words in BEFORE if sign in (">", ">=", "<", "<="))
+    + "|达到|以上|以下|介于|之间|之前|以前|之后|以后|以内"
+)
+_SPOKEN_OF: Final = {"岁": "年龄|岁", "页": "页数", "平方米": "面积", "公斤": "重", "公里": "里程|距离", "张": "票|床"}
+_DATED: Final = re.compile(
+    r"(?P<event>.*?)(?:交易|订单|下单|销售|成交|发生|记账|入账|开票|统计|数据|报告|采集|填报|更新)?"
+    r"(?:日期|时间|年份|年度|年月|月份|年|月|日)(?:\([^()]*\))?"
+)
+_HAD: Final = re.compile(
+    "(?P<lacks>(?<!有)没有|没带|不带|不含|无)$|(?<![没只所国公私自])(?:配有|设有|带有|含有|具有|有|带)$"
+)
+_HAVING: Final = frozenset(["有", "是", "√", "✓", "✔", "y", "yes", "true", "支持"])
+_LACKING: Final = frozenset(["无", "否", "没有", "×", "✗", "✘", "n", "no", "false", "不支持"])
+_LONGEST_CATEGORY: Final = 12
+_CLAUSE: Final = re.compile("[,;。?!:]")
+
+
+class Unclear(Exception):
+    """A condition could be read in several ways, or in none; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A place in the question where a column is named."""
+
+    start: int
+    end: int
+    column: int
+
+
+def numeric_conditions(text: str, sheet: Sheet, named: Sequence[Named], closed: int) -> list[Condition]:
+    """Comparisons with numbers and dates. ``closed`` are characters that belong to names and cells of the table."""
+    said: list[Quantity | Moment] = [*quantities(text), *moments(text)]
+    numbers = [each for each in said if not span(each.start, each.end) & closed]
+    numbers.sort(key=lambda each: each.start)
+    found: list[Condition] = []
+    skip = -1
+    for at, number in enumerate(numbers):
+        if number.start < skip:
+            continue
+        after = numbers[at + 1] if at + 1 < len(numbers) else None
+        bounds, start, end, sign = _comparison(text, number, after)
+        if sign is None:
+            continue
+        if _is_label(sheet, text[number.start : end]):
+            closed |= span(start, end)
+            continue
+        found.append(_bind(text, sheet, named, bounds, (start, end), sign))
+        skip = end
+    read = closed
+    for condition in found:
+        read |= condition.mask
+    for loose in _LOOSE.finditer(text):
+        if not span(loose.start(), loose.end()) & read:
+            raise Unclear(f"“{loose.group()}”比较的不是一个数")
+    return found
+
+
+def _is_label(sheet: Sheet, phrase: str) -> bool:
+    """Whether a phrase with a number in it is what a row is called: 1年以内."""
+    worded = [c for c, column in enumerate(sheet.columns) if column.kind in WORDS]
+    return len(phrase) > 2 and any(cell.startswith(phrase) for c in worded for cell in sheet.plain_cells(c))
+
+
+def _comparison(
+    text: str, number: Quantity | Moment, after: Quantity | Moment | None
+) -> tuple[tuple[Quantity | Moment, ...], int, int, Comparison | None]:
+    if after is not None and BETWEEN.fullmatch(text[number.end : after.start]):
+        tail = _RANGE_END.match(text, after.end)
+        head = re.search("(?:介于|从|在)$", text[: number.start])
+        if tail or head:
+            start = head.start() if head else number.start
+            return (number, after), start, tail.end() if tail else after.end, "between"
+    before = next(((sign, hit) for sign, cue in _BEFORE if (hit := cue.search(text[: number.start]))), None)
+    behind = next(((sign, hit) for sign, cue in _AFTER if (hit := cue.match(text, number.end))), None)
+    if re.search("最[多少高低大小]$", text[: number.start]):
+        raise Unclear("“最多”“最少”后面直接跟数，意思不定")
+    weak = before is None or before[0] == "="
+    if behind is not None and weak:
+        start = before[1].start() if before else number.start
+        return (number,), start, behind[1].end(), _sign(behind[0])
+    if before is not None:
+        if behind is not None:
+            raise Unclear(f"“{number.written}”前后都有比较的词")
+        return (number,), before[1].start(), number.end, _sign(before[0])
+    if isinstance(number, Moment):
+        return (number,), number.start, number.end, "="
+    return (number,), number.start, number.end, None
+
+
+def _sign(sign: str) -> Comparison:
+    signs: dict[str, Comparison] = {">": ">", ">=": ">=", "<": "<", "<=": "<=", "=": "=", "!=": "!="}
+    return signs[sign]
+
+
+def _bind(
+    text: str,
+    sheet: Sheet,
+    named: Sequence[Named],
+    bounds: tuple[Quantity | Moment, ...],
+    place: tuple[int, int],
+    sign: Comparison,
+) -> Condition:
+    start, end = place
+    fits = [c for c in range(len(sheet.columns)) if _values(sheet, c, bounds) is not None]
+    before = [each for each in named if each.end <= start and each.column in fits]
+    column = max(before, key=lambda each: (each.end, each.end - each.start)).column if before else None
+    nearer = [each for each in named if each.end <= start and column is not None and each.start > _end(before, column)]
+    if column is None or (nearer and _CLAUSE.search(text[_end(before, column) : start])):
+        column = _only(text, sheet, named, fits, bounds, end) if column is None else column
+    if column is None:
+        raise Unclear(f"不知道“{text[start:end]}”说的是哪一列")
+    values = _values(sheet, column, bounds)
+    assert values is not None  # only columns that fit are chosen
+    return Condition(column, sign, values, _told(text[start:end], bounds[0], sign), span(start, end))
+
+
+def _told(said: str, bound: Quantity | Moment, sign: Comparison) -> str:
+    """A condition in the question's words; 2020年以后 may begin with 2020 or after it, so that it is told."""
+    is_open = isinstance(bound, Moment) and sign in ("<", ">")
+    return f"{said}（不含{bound.written}）" if is_open else said
+
+
+def _end(named: Sequence[Named], column: int) -> int:
+    return max(each.end for each in named if each.column == column)
+
+
+def _values(sheet: Sheet, column: int, bounds: Sequence[Quantity | Moment]) -> tuple[str | Decimal, ...] | None:
+    """The bounds as the column holds its values; None where they do not fit it."""
+    kind = sheet.columns[column].kind
+    found: list[str | Decimal] = []
+    for bound in bounds:
+        if isinstance(bound, Moment):
+            if kind == "date":
+                found.append(bound.iso)
+            elif len(bound.iso) == 4 and sheet.is_yearly(column):
+                found.append(Decimal(bound.iso))
+            else:
+                return None
+        else:
+            held = in_unit(bound, sheet.unit(column), kind == "percent") if sheet.is_measure(column) else None
+            if held is None:
+                return None
+            found.append(held)
+    return tuple(found)
+
+
+def _only(
+    text: str, sheet: Sheet, named: Sequence[Named], fits: Sequence[int], bounds: Sequence[Quantity | Moment], end: int
+) -> int | None:
+    """The one column that a number can speak of without naming it before: by its unit, as the only date, or as the
+    date named right behind it, at ``end``."""
+    if isinstance(bounds[0], Moment):
+        behind = {each.column for each in named if each.column in fits and each.start == end}
+        if len(behind) == 1:  # 2023年签订的, where there is also a day on which it ends
+            return behind.pop()
+        return fits[0] if len(fits) == 1 and _is_dated_by(text, sheet, named, fits[0]) else None
+    shares = [c for c in fits if sheet.columns[c].kind == "percent"]
+    money = [c for c in fits if sheet.columns[c].kind == "money"]
+    unit = bounds[-1].unit if isinstance(bounds[-1], Quantity) else ""
+    if unit == "%":
+        return shares[0] if len(shares) == 1 else None
+    if unit in ("元", "块", "块钱", "圆", "元人民币"):
+        return money[0] if len(money) == 1 else None
+    same = [c for c in fits if unit and (sheet.unit(c) == unit or _counts_in(sheet, c, unit))]
+    return same[0] if len(same) == 1 else None
+
+
+def _is_dated_by(text: str, sheet: Sheet, named: Sequence[Named], column: int) -> bool:
+    """Whether a date may mean this column: 2019年的销售额 is not the sales of those that opened (开业日期) in 2019."""
+    found = _DATED.fullmatch(plain(sheet.columns[column].path[-1] if sheet.columns[column].path else ""))
+    event = found["event"] if found else ""
+    return not event or any(each.column == column for each in named) or any(part in text for part in _pairs(event))
+
+
+def _pairs(word: str) -> list[str]:
+    return [word[at : at + 2] for at in range(max(len(word) - 1, 1))]
+
+
+def _counts_in(sheet: Sheet, column: int, unit: str) -> bool:
+    return unit in _SPOKEN_OF and bool(re.search(_SPOKEN_OF[unit], sheet.columns[column].name))
+
+
+# ── words of cells ───────────────────────────────────────────────────────────────────────────────
+
+
+def worded_conditions(text: str, said: Sequence[Said], named: Sequence[Named]) -> list[Condition]:
+    """Equality with cells that the question says: one column's several are alternatives, a denied one is excluded."""
+    by_place: dict[int, list[Said]] = defaultdict(list)
+    for each in said:
+        by_place[each.mask].append(each)
+    wanted: dict[tuple[int, bool], list[Said]] = defaultdict(list)
+    marks: dict[tuple[int, bool], int] = defaultdict(int)
+    for mask, group in by_place.items():
+        chosen = _one_column(text, group, named)
+        denied = denial(text, mask)
+        wanted[chosen.column, denied != 0].append(chosen)
+        marks[chosen.column, denied != 0] |= mask | denied
+    return [
+        Condition(
+            column,
+            ("not in" if denied else "in"),
+            tuple(each.text for each in group),
+            ("不是" if denied else "是") + "、".join(f"“{each.text}”" for each in group),
+            marks[column, denied],
+        )
+        for (column, denied), group in wanted.items()
+    ]
+
+
+def _one_column(text: str, group: Sequence[Said], named: Sequence[Named]) -> Said:
+    """The column meant by words that stand in several: the one named beside them, or any if the rows are the same."""
+    if len(group) == 1 or len({each.rows for each in group}) == 1:
+        return group[0]
+    start = runs(group[0].mask)[0][0]
+    beside = [each for each in group for name in named if name.column == each.column and 0 <= start - name.end <= 2]
+    if len(beside) == 1:
+        return beside[0]
+    raise Unclear(f"“{group[0].text}”在不止一列里出现")
+
+
+def denial(text: str, mask: int) -> int:
+    """The characters that deny a cell: 不是三级, 除了北京以外."""
+    start, end = runs(mask)[0]
+    found = 0
+    for hit in DENYING.finditer(text[:start]):
+        between = text[hit.end() : start]
+        if len(between) <= 2 and not _CLAUSE.search(between):
+            found |= span(hit.start(), hit.end())
+    after = EXCEPT_AFTER.match(text, end)
+    if after:
+        found |= span(after.start(), after.end())
+    return found
+
+
+def had_conditions(text: str, sheet: Sheet, named: Sequence[Named]) -> list[Condition]:
+    """有投影仪的会议室, where a column says 有 or 无 of each: one with the word in question. Raises Unclear where the
+    column says something else, or nothing, of some: whether they have it cannot be told."""
+    found = []
+    for each in named:
+        cue = _HAD.search(text[: each.start])
+        behind = text[each.end :].rstrip("?")
+        if cue is None or (behind and not behind.startswith("的")):
+            continue
+        held = set(sheet.plain_cells(each.column))
+        if not held <= _HAVING | _LACKING:
+            if not behind:  # 哪个部门有经理
+                continue
+            raise Unclear(f"“{cue.group()}{text[each.start : each.end]}”说的是哪些行，分不清")
+        wanted = _HAVING if cue["lacks"] is None else _LACKING
+        mask = span(*cue.span())
+        written = f"是“{'、'.join(sorted(held & wanted))}”"
+        found.append(Condition(each.column, "in", tuple(sorted(held & wanted)), written, mask))
+    return found
+
+
+def contained_conditions(text: str, sheet: Sheet, open_: int, label: int | None) -> list[Condition]:
+    """Words that are part of the cells of just one column: 三级 of 三级甲等, 三级乙等."""
+    found: list[Condition] = []
+    for word in dict.fromkeys(words(text)):
+        at = text.find(word)
+        if len(word) < 2 or at < 0 or span(at, at + len(word)) & ~open_:
+            continue
+        held = [c for c in range(len(sheet.columns)) if sheet.columns[c].kind in WORDS and _holds(sheet, c, word)]
+        if len(held) == 1 and held[0] != label and not any(word in other.written for other in found):
+            mask = span(at, at + len(word))
+            denied = denial(text, mask)
+            sign: Comparison = "not contains" if denied else "contains"
+            found.append(Condition(held[0], sign, (word,), f"{'不' * bool(denied)}含“{word}”", mask | denied))
+    return found
+
+
+def _holds(sheet: Sheet, column: int, word: str) -> bool:
+    """Whether short cells of a column begin or end with a word."""
+    cells = sheet.plain_cells(column)
+    return any(len(cell) <= _LONGEST_CATEGORY and (cell.startswith(word) or cell.endswith(word)) for cell in cells)

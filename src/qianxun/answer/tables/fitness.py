@@ -1,0 +1,188 @@
+"""Whether what was found is the kind of thing that was asked for: a price is no reason, one of four is no list."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Final
+
+from qianxun.answer.tables.match import Asked, match_column, plain, span
+from qianxun.answer.tables.run import Outcome, kept
+from qianxun.answer.tables.sheet import Sheet, runs
+from qianxun.answer.tables.words import BEGGING, UNSOLVED
+from qianxun.core.table_answer_types import Understood
+
+_WHY: Final = re.compile("为什么|为何|为啥|凭什么|凭啥|怎么回事|怎么会|怎么(?=[涨跌降升变这那])|何以")
+_REASON: Final = re.compile("原因|理由|事由|缘由|缘故|目的|依据|说明|reason", re.IGNORECASE)
+_WHETHER: Final = re.compile(
+    "(?P<word>[^\\W\\d])不(?P=word)(?!于)|有没有|有无|是否|能否|可否|合理|合适|值得|划算|要不要|该不该"
+)
+_TRUTH: Final = re.compile(
+    "[□√☑☐■✓✔×]*(?:是|否|有|无|没有|对|错|能|可以?|不(?:是|能|可以?|适用|存在|构成)?|适用|存在|构成|√|×|✓|✗|✔|✘|y|n|yes|no|true|false|[-—/])?"
+)
+_BUT_NOT: Final = re.compile("(?<=但)是不是")
+_HOW: Final = re.compile("怎么样|怎样|如何|怎么|咋")
+_KIND: Final = re.compile("(?:类型|种类|类别|性质)$")
+_BARE_UNIT: Final = re.compile(r"[A-Za-zμΩ°℃²³]+(?:/[A-Za-z²³]+)?")
+_WHERE: Final = re.compile("哪里|哪儿|在哪(?![家个所名位种些一天年月])|什么地方|何处")
+_PLACE: Final = re.compile("地|址|位置|所在|处|场|室|楼|address|location|place|区|[省市县国]$", re.IGNORECASE)
+_NUMBERED: Final = re.compile("多少钱|几块钱|什么时候|啥时候|何时|哪天|哪一天|几点|多久|几天|多长时间")
+_NUMERAL: Final = re.compile(
+    r"[\d一二两三四五六七八九十百千零半]|长期|永久|即时|实时|免费|全天|每[天日周月年]|当[天日]"
+)
+_WHO: Final = re.compile("谁|哪位")
+_ASKING: Final = re.compile("几|多少|哪|什么|各")
+_SHORT: Final = 12
+_ERROR: Final = re.compile(r"#(?:N/A|DIV/0!|VALUE!|REF!|NAME\?|NUM!|NULL!|SPILL!|CALC!|GETTING_DATA)", re.IGNORECASE)
+
+
+def misfit(asked: Asked, sheet: Sheet, read: Understood, outcome: Outcome, open_: int) -> str:
+    """Why the outcome is not the kind of answer that the question wants; empty if it is. ``open_`` are the characters
+    of the question that nothing explains."""
+    if wrong := broken(read, outcome):
+        return wrong
+    if _free(_WHY, asked.text, read.explained) and not _names(_REASON, sheet, read, outcome):
+        return "问的是为什么，表里没有原因"
+    if _asks_whether(asked.text, read.explained) and not all(_TRUTH.fullmatch(plain(text)) for text in outcome.shown):
+        return "问的是是不是、好不好，不是查什么"
+    if _asks_how(asked.text, read.explained, open_, outcome):
+        return "问的是怎么样、怎么做，不是查一个数"
+    if "多少" in asked.text and all(_BARE_UNIT.fullmatch(text.strip()) for text in outcome.shown):
+        return "查到的只有单位，没有数"
+    if read.plan.operation == "lookup" and not _are_numbers(outcome) and _asks_beyond(asked, sheet, read, open_):
+        return "问题最后问的，表里没有"
+    if wanted := _other_kind(asked.text, sheet, read, outcome):
+        return f"问的是{wanted}，查到的不是"
+    if len(outcome.shown) == 1 and (other := _other_column(asked, sheet, read)):
+        return f"“{other}”也可能是问的那一列"
+    if hidden := _hidden(asked, sheet, read, outcome):
+        return f"第 {hidden[0] + 1} 行起有空格，可能与上一行同属一组，列不全"
+    return ""
+
+
+def broken(read: Understood, outcome: Outcome) -> str:
+    """What Excel writes where it has no value answers nothing; in a list it stands for itself, beside the others."""
+    formula = next((text for text in outcome.shown if UNSOLVED.fullmatch(text)), None)
+    if formula is not None:
+        return f"单元格是公式（{formula}），没有保存计算结果；用 Excel 打开并保存一次，再添加"
+    wrong = [text for text in outcome.shown if _ERROR.fullmatch(text.strip())]
+    if wrong and (read.plan.operation == "lookup" or len(wrong) == len(outcome.shown)):
+        return f"单元格是错误值（{wrong[0]}），没有数"
+    return ""
+
+
+def _free(cue: re.Pattern[str], text: str, explained: int) -> bool:
+    """Whether a cue stands in a question outside of what the table's own names explain."""
+    return any(not span(*hit.span()) & explained for hit in cue.finditer(text))
+
+
+def _names(kind: re.Pattern[str], sheet: Sheet, read: Understood, outcome: Outcome) -> bool:
+    """Whether a column that is shown, or a short cell of its row, is called something of a kind."""
+    names = [sheet.columns[column].name for column in read.plan.outputs]
+    labels = [text for row in outcome.rows if row >= 0 for text in sheet.table.texts[row] if len(text) <= _SHORT]
+    return any(kind.search(name) for name in (*names, *labels))
+
+
+def _asks_whether(text: str, explained: int) -> bool:
+    polite = 0
+    for hit in (*BEGGING.finditer(text), *_BUT_NOT.finditer(text)):
+        polite |= span(*hit.span())
+    return _free(_WHETHER, text, explained | polite)
+
+
+def _asks_how(text: str, explained: int, open_: int, outcome: Outcome) -> bool:
+    """怎么安装, of which the table says nothing; or 怎么样, of which a number is no description."""
+    free = [hit for hit in _HOW.finditer(text) if not span(*hit.span()) & explained]
+    return bool(free) and (_are_numbers(outcome) or any(open_ >> hit.end() & 1 for hit in free))
+
+
+def _are_numbers(outcome: Outcome) -> bool:
+    return all(isinstance(value, int | float) for value in outcome.values)
+
+
+def _other_kind(text: str, sheet: Sheet, read: Understood, outcome: Outcome) -> str:
+    """What a question wants, where a cell is plainly something else: a place, a time or a price, a person."""
+    if _free(_WHERE, text, read.explained) and not _names(_PLACE, sheet, read, outcome):
+        return "在哪里"
+    if _NUMBERED.search(text) and not all(_NUMERAL.search(shown) for shown in outcome.shown):
+        return "时间或价钱"
+    if _free(_WHO, text, read.explained) and _are_numbers(outcome):
+        return "谁"
+    return ""
+
+
+def _asks_beyond(asked: Asked, sheet: Sheet, read: Understood, open_: int) -> bool:
+    """Whether what is asked for belongs to a noun that stands unexplained at the end: 供货商电话 is no 供货商, and
+    是什么级别的公园 asks for the level of a park, which need not be that of a place worth seeing. A noun after a kind
+    only says of what kind."""
+    named = 0
+    for column in read.plan.outputs:
+        named |= match_column(sheet.names[column], asked.text).mask
+    for start, end in runs(open_)[-1:]:
+        before = asked.text[:start].removesuffix("的")
+        of_a_name = bool(before) and named >> (len(before) - 1) & 1 and not _KIND.search(before)
+        asks = _ASKING.search(asked.text[start:end])  # 账龄几年了
+        if end - start > 1 and of_a_name and not asks and not asked.telling >> end:
+            return True
+    return False
+
+
+def _other_column(asked: Asked, sheet: Sheet, read: Understood) -> str:
+    """Another column that 哪些专业 may ask for, where a single cell is no list: 招生专业 and 教学环节专业."""
+    if len(read.plan.outputs) != 1:
+        return ""
+    (chosen,) = read.plan.outputs
+    noun = plain(sheet.columns[chosen].name)[-2:]
+    listed = re.search(
+        f"(?:哪些|哪几.?|有什么){re.escape(noun)}|{re.escape(noun)}都?(?:有|是|包括)?哪[些几]", asked.text
+    )
+    if listed is None or match_column(sheet.names[chosen], asked.text).verbatim:
+        return ""
+    others = [column.name for c, column in enumerate(sheet.columns) if c != chosen]
+    return next((name for name in others if plain(name).endswith(noun)), "")
+
+
+# ── rows of a group whose name is written once ───────────────────────────────────────────────────
+
+
+def _hidden(asked: Asked, sheet: Sheet, read: Understood, outcome: Outcome) -> list[int]:
+    """Rows that may belong to those found, the name of their group being written only in its first row."""
+    plan = read.plan
+    if plan.operation == "lookup":
+        return _hidden_beside(asked, sheet, plan.rows or (), plan.outputs)
+    grouping = [c for c in plan.conditions if c.comparison == "in" and _writes_once(sheet, c.column)]
+    if not grouping:
+        return []
+    others = kept(sheet, [condition for condition in plan.conditions if condition not in grouping])
+    blank = [row for row in others if all(not sheet.plain_cells(c.column)[row] for c in grouping)]
+    return [row for row in blank if _group_head(sheet, grouping[0].column, row) in outcome.rows]
+
+
+def _hidden_beside(asked: Asked, sheet: Sheet, rows: tuple[int, ...], outputs: tuple[int, ...]) -> list[int]:
+    found = []
+    for row in rows:
+        cells = [plain(text) for text in sheet.table.texts[row]]
+        said = [column for column, cell in enumerate(cells) if len(cell) > 1 and cell in asked.text]
+        after = row + 1
+        if not said or after >= len(sheet) or any(sheet.table.texts[after][column] for column in said):
+            continue
+        if any(sheet.table.texts[after][column] for column in outputs):
+            found.append(after)
+    return found
+
+
+def _writes_once(sheet: Sheet, column: int) -> bool:
+    """Whether a column looks as if it named a group in the first of its rows only: it stands on the left, begins with
+    a name, and never says the same name twice in turn."""
+    cells = sheet.plain_cells(column)
+    label = sheet.label
+    left = column == 0 or (label is not None and column < label)
+    twice = any(one == other != "" for one, other in pairwise(cells))
+    return left and bool(cells[0]) and "" in cells and not twice
+
+
+def _group_head(sheet: Sheet, column: int, row: int) -> int:
+    cells = sheet.plain_cells(column)
+    while row > 0 and not cells[row]:
+        row -= 1
+    return row

@@ -1,0 +1,384 @@
+"""Lookups: the row and the column a question names, and the cells where they meet."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Final
+
+from qianxun.answer.tables.everyday import Hint, everyday
+from qianxun.answer.tables.header_words import is_header
+from qianxun.answer.tables.match import Asked, Match, match, match_column, plain, size, together
+from qianxun.answer.tables.sheet import WORDS, Sheet, runs
+from qianxun.answer.tables.words import DECISIVE, IDENTIFYING
+from qianxun.core.table_answer_types import Plan, Understood, Unsure
+
+_MOST_FUZZY_ROWS: Final = 400
+_LEAST_SHARE: Final = 0.4
+_LONGEST_LABEL: Final = 60
+_UNSAID: Final = 0.5  # what an unsaid character of a name costs, against one of the question explained
+_JOINT: Final = re.compile("[和与及、]|以及|还有|跟")
+_SEVERAL: Final = re.compile("哪些|哪几|分别|各|都|列|所有|全部|和|与|及|或|、|每")
+_PERSON: Final = re.compile("姓名|名字|[人员]$|员工|学生|患者|客户|经理$")
+_PART_OF_NAME: Final = re.compile(
+    "(?![和与各占为对因受所下上在是的及跟同相里中共每若拿领挣赚当任做干归管])[\u4e00-\u9fff]"
+)
+_CALLED_FOR: Final = re.compile("(?:[我想要去再先就那但而查找问看求给发打]|查到|找到|联系)+")  # 查张三的月薪
+_DIRECTION: Final = re.compile("[东西南北]")
+_PART_OF_PERSON: Final = re.compile(  # also a surname of two characters
+    f"{_PART_OF_NAME.pattern}|欧阳|司马|上官|诸葛|夏侯|东方|皇甫|尉迟|公孙|慕容|令狐|轩辕|长孙|宇文|司徒|司空|端木|百里|东郭|南宫|西门|独孤|呼延|闻人|澹台|申屠|太史"
+)
+_UNIT_OF: Final = re.compile("[^的]{0,3}(?:[部组科处室店厂班队]|中心|办事处|分公司|子公司)")
+_WHEN: Final = re.compile("什么时候|何时|哪天|哪一天|哪年|哪一年|日期|时间")
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One row or column with how it was named."""
+
+    at: int
+    met: Match
+    home: int = -1  # for a row: the column its label stands in
+    told: frozenset[int] = frozenset()  # for a row: every column whose cell the question says itself
+
+    @property
+    def worth(self) -> float:
+        return size(self.met.mask) - _UNSAID * self.met.unsaid
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The rows or columns of a lookup. ``clear`` is False where others are named as well as these."""
+
+    picks: tuple[Pick, ...] = ()
+    more: tuple[Pick, ...] = ()  # named as well, in words of their own
+    clear: bool = True
+
+    def cut(self, several: bool) -> Chosen:
+        """With those named as well where the question asks for several; otherwise they make it unclear."""
+        if not self.more:
+            return self
+        return Chosen((*self.picks, *self.more), clear=self.clear) if several else replace(self, clear=False)
+
+    @property
+    def mask(self) -> int:
+        mask = 0
+        for pick in (*self.picks, *self.more):
+            mask |= pick.met.mask
+        return mask
+
+    @property
+    def worth(self) -> float:
+        return size(self.mask) - _UNSAID * max((pick.met.unsaid for pick in self.picks), default=0)
+
+    @property
+    def share(self) -> float:
+        return min((pick.met.share for pick in self.picks), default=1.0)
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        return tuple(sorted(pick.at for pick in self.picks))
+
+
+def look_up(asked: Asked, sheet: Sheet) -> Understood | Unsure:
+    """The cells where the named rows meet the named columns."""
+    rows, columns = _best_cross(asked.text, sheet)
+    several = bool(_SEVERAL.search(_without(asked.text, rows.mask | columns.mask)))
+    rows, columns = rows.cut(several), columns.cut(several)
+    if not rows.clear or not columns.clear:
+        which = "行" if not rows.clear else "列"
+        return Unsure(f"问题同样指向多{which}", rows.places[:10])
+    labels = [sheet.plain_cells(pick.home)[pick.at] for pick in rows.picks]
+    hint = everyday(_without(asked.text, rows.mask), sheet, rows.places, labels)
+    if columns.picks and (columns.share == 1.0 or hint is None or hint.targets != columns.places):
+        hint = None  # a column that is named is meant, unless everyday words mean the same: 怎么联系, 联系电话
+    targets = hint.targets if hint and rows.picks else _targets(asked.text, sheet, rows, columns)
+    if not targets:
+        return Unsure("没有认出要查的列", rows.places[:10])
+    if any(_is_told(sheet, pick, target) for target in targets for pick in rows.picks):
+        return Unsure("查到的就是问题里说的", rows.places[:10])  # 李娜负责哪个分公司 does not ask who is in charge
+    if sheet.is_wordy and any(sheet.label != target < pick.home for target in targets for pick in rows.picks):
+        return Unsure("名目在值的右边，不像一行一条的表", rows.places[:10])
+    apart = any(target != pick.home + 1 for target in targets for pick in rows.picks)
+    if sheet.is_form and apart and not _is_record(asked.text, sheet, rows, columns, hint):
+        return Unsure("名目和值不在一处", rows.places[:10])
+    chosen = rows.places or ((0,) if len(sheet) == 1 else ())
+    if not chosen:
+        return Unsure("没有认出要查的行")
+    if not several and _differ(sheet, chosen, targets):
+        return Unsure("符合的行不止一行", chosen[:10])
+    explained = rows.mask | columns.mask | (hint.mask if hint else 0)
+    for told in {column for pick in rows.picks for column in (pick.home, *pick.told)}:
+        explained |= match_column(sheet.names[told], asked.text).mask
+    if other := _another(asked, sheet, rows, explained):
+        return Unsure(f"表里没有“{other}”，只有相近的名称", rows.places[:10])
+    closeness = (rows.share * columns.share) ** 0.5
+    if hint or not columns.picks:
+        closeness = rows.share**0.5 * 0.9
+    strict = hint is not None and not columns.picks
+    return Understood(Plan("lookup", rows=chosen, outputs=targets), explained, closeness, strict)
+
+
+def _is_told(sheet: Sheet, pick: Pick, target: int) -> bool:
+    """Whether the question says the cell itself, and not only as part of the row's name: 成都 of 成都海能科技."""
+    return target in pick.told and sheet.plain_cells(target)[pick.at] not in sheet.plain_cells(pick.home)[pick.at]
+
+
+def _another(asked: Asked, sheet: Sheet, rows: Chosen, explained: int) -> str:
+    """The name in a question that only looks like that of a row: 南京分公司, where the table has 北京分公司; 李四光,
+    where it has 李四; 西北京分公司, 北京分公司二部."""
+    text = asked.text
+    open_ = runs(asked.unexplained(explained | sheet.about_in(text)))
+    before, after = {end: start for start, end in open_}, dict(open_)
+    for pick in rows.picks:
+        label = sheet.plain_cells(pick.home)[pick.at]
+        said = [(label.find(text[start:end]), start, end) for start, end in runs(match(label, text).mask)]
+        first, start, end = min(said, default=(0, 0, 0))
+        begin, stop = before.get(start, start), after.get(end, end)
+        begin = start if _CALLED_FOR.fullmatch(text[begin:start]) else begin
+        person = bool(_PERSON.search(sheet.columns[pick.home].name))
+        if begin < start and first > 0 and label[first - 1].isalpha():
+            return text[begin:end]
+        if first == 0 and (_PART_OF_PERSON if person else _DIRECTION).fullmatch(text[begin:start]):
+            return text[begin:end]
+        if _UNIT_OF.fullmatch(text[end:stop]) or (person and _PART_OF_NAME.fullmatch(text[end:stop])):
+            return text[start:stop]
+    return ""
+
+
+def _is_record(text: str, sheet: Sheet, rows: Chosen, columns: Chosen, hint: Hint | None) -> bool:
+    """Whether a table of words is asked as rows of one kind: by the whole name in its first column, and by the whole
+    name of another column (or everyday words for it) after that."""
+    if sheet.label != 0 or len(rows.picks) != 1 or not any(column.path for column in sheet.columns):
+        return False
+    pick = rows.picks[0]
+    names = hint.mask if hint else columns.mask
+    whole = pick.met.verbatim and (hint is not None or all(each.met.verbatim for each in columns.picks))
+    after = not names or runs(pick.met.mask)[-1][1] <= runs(names)[0][0]
+    return whole and pick.home == 0 and bool(names) and after and not _JOINT.search(_without(text, rows.mask | names))
+
+
+def _differ(sheet: Sheet, rows: Sequence[int], columns: Sequence[int]) -> bool:
+    return any(len({sheet.plain_cells(column)[row] for row in rows}) > 1 for column in columns)
+
+
+def _best_cross(text: str, sheet: Sheet) -> tuple[Chosen, Chosen]:
+    """Rows first or columns first, whichever explains more: 存货 may be a column, or the beginning of a label."""
+    rows = _rows(text, sheet)
+    homes = {pick.home for pick in rows.picks}
+    told = frozenset.intersection(*(pick.told for pick in rows.picks)) if rows.picks else frozenset()
+    columns = _columns(_without(text, rows.mask), sheet, homes, told)
+    other_columns = _columns(text, sheet, homes)
+    other_rows = _rows(_without(text, other_columns.mask), sheet)
+    if {pick.home for pick in other_rows.picks} & set(other_columns.places):
+        return rows, columns
+    if other_rows.worth + other_columns.worth > rows.worth + columns.worth:
+        return other_rows, other_columns
+    return rows, columns
+
+
+def _without(text: str, mask: int) -> str:
+    return "".join("\0" if mask >> at & 1 else mark for at, mark in enumerate(text))
+
+
+def _columns(text: str, sheet: Sheet, homes: Set[int], told: Set[int] = frozenset()) -> Chosen:
+    """Columns that are named; words that name the column of the labels are not left for others, and what the question
+    says itself it does not ask for."""
+    spent = 0
+    for home in homes:
+        spent |= match_column(sheet.names[home], text).mask
+    picks = [
+        Pick(c, met)
+        for c, name in enumerate(sheet.names)
+        if c not in homes and c not in told and _is_enough(met := match_column(name, text)) and met.mask & ~spent
+    ]
+    return _choose(picks, text)
+
+
+def _is_enough(met: Match) -> bool:
+    return met.said >= 2 and met.share >= _LEAST_SHARE and not DECISIVE.search(met.rest)
+
+
+def _rows(text: str, sheet: Sheet) -> Chosen:
+    met: dict[int, list[tuple[Match, int]]] = defaultdict(list)
+    for said in sheet.said(text):
+        for row in said.rows:
+            met[row].append((Match(said.mask, len(said.text), len(said.text), True), said.column))
+    if len(sheet) <= _MOST_FUZZY_ROWS:
+        _add_fuzzy(met, text, sheet)
+    about = match(sheet.about, text).mask
+    picks = [
+        Pick(
+            row,
+            together(each for each, _ in found),
+            max(found, key=lambda one: one[0].said)[1],
+            frozenset(column for each, column in found if each.verbatim),
+        )
+        for row, found in sorted(met.items())
+    ]
+    picks = [pick for pick in picks if pick.met.verbatim or pick.met.mask & ~about]
+    chosen = _choose(picks, text)
+    return replace(chosen, clear=False) if _contradict(picks, chosen, sheet) else chosen
+
+
+def _contradict(picks: Sequence[Pick], chosen: Chosen, sheet: Sheet) -> bool:
+    """财务部的张三, who is of another department: the name says another row than the department."""
+    if not any(map(sheet.is_measure, range(len(sheet.columns)))):
+        return False  # a form says names and values in turns, of one thing
+    homes = {pick.home for pick in chosen.picks}
+    others = [pick for pick in picks if pick.met.verbatim and not pick.met.mask & chosen.mask]
+    return any(
+        sheet.label in (pick.home, home) and pick.home != home and min(map(sheet.variety, (pick.home, home))) < 1.0
+        for pick in others
+        for home in homes
+    )
+
+
+def _add_fuzzy(met: dict[int, list[tuple[Match, int]]], text: str, sheet: Sheet) -> None:
+    for column in range(len(sheet.columns)):
+        if sheet.is_measure(column):  # labels stand on the left
+            break
+        if sheet.columns[column].kind not in WORDS:
+            continue
+        seen: dict[str, Match] = {}
+        for row, cell in enumerate(sheet.plain_cells(column)):
+            if not 2 <= len(cell) <= _LONGEST_LABEL or any(home == column for _, home in met.get(row, ())):
+                continue
+            if cell not in seen:
+                seen[cell] = match(cell, text)
+            if _is_enough(seen[cell]) and seen[cell].share >= 0.5:
+                met[row].append((seen[cell], column))
+
+
+def _choose(picks: Sequence[Pick], text: str) -> Chosen:
+    """The best and those named in the same words; others named in words of their own; and whether that is clear."""
+    if not picks:
+        return Chosen()
+    best = max(picks, key=lambda pick: (pick.worth, -pick.at))
+    same = [pick for pick in picks if _is_alike(pick, best)]
+    more: list[Pick] = []
+    ways: dict[tuple[int, int], Pick] = {}  # in which those are named; few, where there may be 50,000 rows
+    rivals = [pick for pick in picks if not _is_alike(pick, best)]
+    for pick in sorted(rivals, key=lambda each: (-each.worth, each.at)):
+        way = (pick.met.mask, pick.met.unsaid)
+        if pick.home == best.home and (way in ways or _is_also(pick, [best, *ways.values()], text)):
+            ways.setdefault(way, pick)
+            more.append(pick)
+    taken = best.met.mask
+    for pick in more:
+        taken |= pick.met.mask
+    also = {pick.at for pick in more}
+    left = [pick for pick in rivals if pick.at not in also]
+    close = any(pick.worth > best.worth - 1 and pick.met.mask & ~taken for pick in left)
+    return Chosen(tuple(same), tuple(more), clear=not close)
+
+
+def _is_alike(one: Pick, other: Pick) -> bool:
+    return one.met.mask == other.met.mask and one.met.unsaid == other.met.unsaid
+
+
+def _is_also(pick: Pick, chosen: Sequence[Pick], text: str) -> bool:
+    """Whether it is named beside those chosen: wholly, in words of its own, or joined to theirs: 期末和期初余额."""
+    taken = 0
+    for other in chosen:
+        taken |= other.met.mask
+    if pick.met.verbatim and not pick.met.mask & taken:
+        return True
+    own = runs(pick.met.mask & ~taken)
+    theirs = [one for other in chosen for one in runs(other.met.mask & ~pick.met.mask)]
+    joined = any(_JOINT.fullmatch(text[a[1] : b[0]]) for x in own for y in theirs for a, b in ((x, y), (y, x)))
+    return joined and pick.met.unsaid <= chosen[0].met.unsaid + 1
+
+
+def _targets(text: str, sheet: Sheet, rows: Chosen, columns: Chosen) -> tuple[int, ...]:
+    homes = {pick.home for pick in rows.picks}
+    named = [c for c in columns.places if c not in homes]
+    if named == [0] and (len(sheet.columns) == 2 or sheet.is_form or not _asks_for_a_name(text)):
+        return ()  # the first column names what the others hold
+    if named:
+        ties = len({pick.met.mask for pick in columns.picks}) < len(named)
+        return tuple(named) if not ties or re.search("分别|各|都|哪些", text) else ()
+    useful = [c for c, column in enumerate(sheet.columns) if c not in homes and not IDENTIFYING.search(column.name)]
+    if len(useful) == 1 and rows.picks and not columns.picks:
+        return tuple(useful)
+    measures = [c for c in useful if sheet.is_measure(c)]
+    if len(measures) == 1 and rows.picks and not columns.picks and "多少" in text:
+        return tuple(measures)
+    dated = [c for c in useful if sheet.columns[c].kind == "date"]
+    return tuple(dated) if len(dated) == 1 and rows.picks and _WHEN.search(text) else ()
+
+
+def _asks_for_a_name(text: str) -> bool:
+    return bool(re.search("哪|谁|什么|叫|名", text))
+
+
+# ── forms ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def look_up_pair(asked: Asked, sheet: Sheet) -> Understood | Unsure:
+    """A form says name, value, name, value: the value beside the name that the question says. Row -1 is the header."""
+    picks: dict[tuple[int, int], Pick] = {}
+    for row, cells in _lines(sheet):
+        for at, value_at in _pairs(cells):
+            met = match(plain(cells[at]).rstrip(":"), asked.text)
+            if met.said >= 2 and met.share >= 0.6:
+                picks[row, value_at] = Pick(row, met, value_at)
+    several = bool(_SEVERAL.search(asked.text))
+    chosen = _choose_pairs(list(picks.values()), several)
+    if not chosen.picks or not chosen.clear:
+        return Unsure("没有认出要查的名目")
+    if _names_another_column(asked.text, sheet, chosen):
+        return Unsure("名目和值不在一处")
+    places = tuple((pick.at, pick.home) for pick in chosen.picks)
+    explained = chosen.mask
+    for name in sheet.names:  # a form often says in its first line whose it is
+        found = match_column(name, asked.text)
+        explained |= found.mask if found.verbatim else 0
+    return Understood(Plan("lookup", against=places), explained, chosen.share)
+
+
+def _names_another_column(text: str, sheet: Sheet, chosen: Chosen) -> bool:
+    """Whether what is asked for stands in another column than beside the name that was said: 居住证办理找谁."""
+    lines = dict(_lines(sheet))
+    labels = [lines[pick.at][pick.home - 1] for pick in chosen.picks]
+    hint = everyday(_without(text, chosen.mask), sheet, [], labels)
+    beside = {pick.home for pick in chosen.picks}
+    return bool(hint and not beside & set(hint.targets))
+
+
+def _choose_pairs(picks: list[Pick], several: bool) -> Chosen:
+    if not picks:
+        return Chosen()
+    best = max(picks, key=lambda pick: pick.worth)
+    chosen = [best]
+    taken = best.met.mask
+    for pick in sorted(picks, key=lambda each: -each.worth):
+        if several and pick is not best and pick.met.verbatim and not pick.met.mask & taken:
+            chosen.append(pick)
+            taken |= pick.met.mask
+    close = any(pick not in chosen and pick.worth > best.worth - 1 for pick in picks)
+    return Chosen(tuple(chosen), (), clear=not close)
+
+
+def _lines(sheet: Sheet) -> Iterable[tuple[int, tuple[str, ...]]]:
+    if len(sheet) > _MOST_FUZZY_ROWS:
+        return
+    if sheet.is_form or len(sheet.columns) == 2:
+        yield -1, tuple(column.path[-1] if column.path else "" for column in sheet.columns)
+    if sheet.is_form and not _has_headers(sheet):
+        yield from enumerate(sheet.table.texts)
+
+
+def _has_headers(sheet: Sheet) -> bool:
+    """Whether columns where a form has its values are called as columns are: then its rows are of one kind."""
+    values = [plain(column.path[-1]) for column in sheet.columns[1::2] if column.path]
+    return len(values) > 1 and all(map(is_header, values))
+
+
+def _pairs(cells: Sequence[str]) -> Iterable[tuple[int, int]]:
+    """Names and values take turns in a line: a name in the first column, its value in the second."""
+    for at in range(0, len(cells) - 1, 2):
+        if cells[at].strip() and cells[at + 1].strip():
+            yield at, at + 1

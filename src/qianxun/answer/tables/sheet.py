@@ -1,0 +1,199 @@
+"""A table made ready for questions: plain cells, names, its label column, its rows of totals."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from qianxun.answer.tables.match import Name, match, name_of, places, plain, plain_all, span
+from qianxun.answer.tables.words import IDENTIFYING, NAMING, TOTAL_ROW, YEARLY
+from qianxun.core.table_answer_types import AskedTable
+from qianxun.core.types import CellValue, Column, Table
+
+NUMERIC: Final = ("number", "money", "percent")
+WORDS: Final = ("text", "category")
+_STATED_UNIT: Final = re.compile(  # not 编制单位：某某公司, nor 收款单位
+    r"(?<![\u4e00-\u9fff])(?:(?:金额|计量|货币|数量|计价)的?)?单位[:：]\s*(?:人民币)?\s*([^\s,，;；()（）]{1,8})"
+)
+# 员工数 under 单位：万元 is no money; 期末数, 预算数 and the like are.
+_COUNTED: Final = re.compile("(?:(?<![末初期年算行计额])数|数量|面积|年龄|里程|天|率|比|倍|名次|排名|得分)$")
+_LONGEST_LABEL: Final = 60
+_LONGEST_FORM: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A cell's text that stands in the question, and the rows that have it in that column."""
+
+    column: int
+    text: str
+    mask: int
+    rows: tuple[int, ...]
+
+
+class Sheet:
+    """One table, read once for a question."""
+
+    def __init__(self, asked: AskedTable) -> None:
+        self.id = asked.id
+        self.table: Table = asked.table
+        self.columns: tuple[Column, ...] = asked.table.columns
+        self.names: tuple[Name, ...] = tuple(map(name_of, asked.table.columns))
+        told = f"{asked.table.title} {asked.context} {asked.table.notes} {asked.table.source}"
+        self.about = plain(_STATED_UNIT.sub(" ", told))  # 万元 of a question belongs to its number
+        self._plain: dict[int, list[str]] = {}
+        self._rows_by_text: dict[int, Mapping[str, Sequence[int]]] = {}
+
+    def __len__(self) -> int:
+        return len(self.table.rows)
+
+    def about_in(self, text: str) -> int:
+        """The characters of a question that the table's title and surroundings explain."""
+        return match(self.about, text).mask
+
+    def plain_cells(self, column: int) -> list[str]:
+        if column not in self._plain:
+            self._plain[column] = plain_all([row[column] for row in self.table.texts]) if len(self) else []
+        return self._plain[column]
+
+    def values(self, column: int) -> list[CellValue]:
+        return [row[column] for row in self.table.rows]
+
+    def is_numeric(self, column: int) -> bool:
+        return self.columns[column].kind in NUMERIC
+
+    def is_measure(self, column: int) -> bool:
+        """Whether its numbers measure something: neither a running number nor a year."""
+        last = self.columns[column].name.split(" / ")[-1].strip()
+        return self.is_numeric(column) and not IDENTIFYING.search(last) and not self.is_yearly(column)
+
+    def is_yearly(self, column: int) -> bool:
+        """Whether its numbers are years."""
+        last = self.columns[column].name.split(" / ")[-1]
+        if self.columns[column].kind != "number" or not YEARLY.search(last):
+            return False
+        held = [value for value in self.values(column) if isinstance(value, int | float)]
+        return bool(held) and all(isinstance(value, int) and 1000 <= value <= 2200 for value in held)
+
+    def unit(self, column: int) -> str:
+        """The unit of a column: its own, or what the table says of all: 单位：万元."""
+        own = self.columns[column].unit
+        if own or not self.is_measure(column) or _COUNTED.search(self.columns[column].name):
+            return own
+        stated = _STATED_UNIT.search(f"{self.table.title} {self.table.notes} {self.table.source}")
+        return stated.group(1) if stated else ""
+
+    @cached_property
+    def label(self) -> int | None:
+        """The column that names its rows: words, mostly different ones, called a name if one is."""
+        texts = [c for c, column in enumerate(self.columns) if column.kind in WORDS and self._is_wordy(c)]
+        if not texts:
+            return None
+        named = [c for c in texts if NAMING.search(self.columns[c].name.split(" / ")[-1])]
+        different = [c for c in texts if self.variety(c) > 0.5]
+        return next(iter([c for c in named if c in different] or different or named or texts))
+
+    def _is_wordy(self, column: int) -> bool:
+        last = self.columns[column].name.split(" / ")[-1].strip()
+        filled = [cell for cell in self.plain_cells(column)[:200] if cell]
+        short = sum(len(cell) <= _LONGEST_LABEL for cell in filled)
+        return bool(filled) and short * 2 > len(filled) and not IDENTIFYING.search(last)
+
+    def variety(self, column: int) -> float:
+        """The share of its filled cells that no other repeats: 1 where each row has its own."""
+        filled = [cell for cell in self.plain_cells(column) if cell]
+        return len(set(filled)) / len(filled) if filled else 0.0
+
+    @cached_property
+    def totals(self) -> frozenset[int]:
+        """Rows that sum up others."""
+        texts = [c for c, column in enumerate(self.columns) if column.kind in WORDS][:3]
+        return frozenset(
+            r for c in texts for r, cell in enumerate(self.plain_cells(c)) if cell and TOTAL_ROW.fullmatch(cell)
+        )
+
+    @cached_property
+    def is_wordy(self) -> bool:
+        """Whether it is a small table of words alone, four columns or more: rows of one kind, or a form."""
+        words = all(column.kind in WORDS for column in self.columns)
+        return words and len(self.columns) >= 4 and len(self) <= _LONGEST_FORM
+
+    @cached_property
+    def is_form(self) -> bool:
+        """Whether it looks like names and values that take turns, not like rows of one kind: nothing to count there."""
+        if not any(column.path for column in self.columns):
+            return True
+        if not self.is_wordy:
+            return False
+        names = [cell for c in range(0, len(self.columns), 2) for cell in self.plain_cells(c) if cell]
+        return len(set(names)) == len(names)
+
+    def rows_by_text(self, column: int) -> Mapping[str, Sequence[int]]:
+        if column not in self._rows_by_text:
+            found: dict[str, list[int]] = defaultdict(list)
+            for row, cell in enumerate(self.plain_cells(column)):
+                if cell:
+                    found[cell].append(row)
+            self._rows_by_text[column] = found
+        return self._rows_by_text[column]
+
+    def is_worded(self, column: int) -> bool:
+        """Whether a question may say its cells word for word."""
+        kind = self.columns[column].kind
+        last = self.columns[column].name.split(" / ")[-1].strip()
+        return kind in WORDS or (kind == "number" and bool(IDENTIFYING.search(last)))
+
+    def said(self, text: str) -> list[Said]:
+        """Every cell that stands in a question, the longest at each place; the same words may stand in two columns."""
+        pieces = {text[start:end] for start in range(len(text)) for end in range(start + 1, len(text) + 1)}
+        found = []
+        for column in range(len(self.columns)):
+            if not self.is_worded(column):
+                continue
+            held = self.rows_by_text(column)
+            for piece in pieces.intersection(held):
+                if _says_enough(piece) and (mask := places(piece, text)):
+                    found.append(Said(column, piece, mask, tuple(held[piece])))
+        sexes = [each for each in found if len(each.text) == 1]
+        return longest([each for each in found if each not in sexes] if len(sexes) > 1 else found)
+
+
+def _says_enough(piece: str) -> bool:
+    return piece in ("男", "女") or (len(piece) >= 2 and any(mark.isalnum() for mark in piece))
+
+
+def runs(mask: int) -> list[tuple[int, int]]:
+    """The stretches of a mask."""
+    found: list[tuple[int, int]] = []
+    at = 0
+    while mask >> at:
+        if mask >> at & 1:
+            start = at
+            while mask >> at & 1:
+                at += 1
+            found.append((start, at))
+        else:
+            at += 1
+    return found
+
+
+def longest(found: Sequence[Said]) -> list[Said]:
+    """Without those places that lie within a longer one."""
+    spans = {(start, end) for each in found for start, end in runs(each.mask)}
+    outer = [one for one in spans if not any(o != one and o[0] <= one[0] and one[1] <= o[1] for o in spans)]
+    allowed = 0
+    kept = []
+    for start, end in outer:
+        allowed |= span(start, end)
+    for each in found:
+        own = [one for one in runs(each.mask) if one in outer]
+        if own:
+            mask = 0
+            for start, end in own:
+                mask |= span(start, end)
+            kept.append(Said(each.column, each.text, mask, each.rows))
+    return sorted(kept, key=lambda each: (each.mask & -each.mask, each.column))

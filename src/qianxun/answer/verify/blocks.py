@@ -1,0 +1,163 @@
+"""Tables and lists in a reply: a row or an item that cites nothing itself rests on what its table or list cites.
+
+A model cites a table in its header, in some of its rows, or in the line before or behind it; a list in the line that
+leads on to it. A table is told once it is over: only then is known what it cites.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from qianxun.answer.verify.citations import Ended, Reading, Said
+
+_CLOSING_BAR: Final = re.compile(r"[ \t]*\|[ \t]*\Z")
+_RULE: Final = re.compile(r"[\s|:\-]*-[\s|:\-]*")
+_ITEM: Final = re.compile(r"\s*(?:[-*+•·]\s|\d{1,2}[.、)）]|[（(]\d{1,2}[）)]|[①-⑳])")
+_LEADS_ON: Final = re.compile(r"[：:]\W*\Z")
+_HEADED_UNIT: Final = re.compile(r"[（(]\s*(?:单位[:：]?\s*)?([^（()）]{1,8})[)）]\s*\Z")
+_INDENTS: Final = (" ", "\t", "\u3000")
+_BARE_NUMBER: Final = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:\s*[-–~～至]\s*\d[\d,]*(?:\.\d+)?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``read_as``: what the row says, each value behind the name of its column."""
+
+    ended: Ended
+    read_as: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """``head``: the names of its columns and the rule below them, where it has any; ``shared``: all that it cites."""
+
+    head: tuple[Ended, ...]
+    rows: tuple[Row, ...]
+    shared: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A sentence of a list whose leading line cites ``shared``."""
+
+    ended: Ended
+    shared: tuple[int, ...]
+
+
+Block: TypeAlias = Reading | Table | Item
+
+
+class BlockReader:
+    """Takes what is read of a reply, and gives it with its tables whole and its items as such."""
+
+    def __init__(self) -> None:
+        self._rows: list[Ended] = []
+        self._behind: list[Reading] = []  # the sentence behind a table, which may say where that is from
+        self._line: list[int] = []  # what the line cites so far
+        self._led_by: tuple[int, ...] = ()  # what the line before cites
+        self._listed: tuple[int, ...] = ()  # what the line that leads on to this list cites
+        self._begins_line, self._is_indented = True, False
+        self._sentence = ""
+
+    def feed(self, reading: Reading) -> Iterator[Block]:
+        if isinstance(reading, Said):
+            yield from self._said(reading)
+        else:
+            yield from self._ended(reading)
+
+    def close(self) -> Iterator[Block]:
+        yield from self._released()
+
+    def _said(self, said: Said) -> Iterator[Block]:
+        is_first = not self._sentence.strip()
+        self._sentence += said.text
+        if is_row(self._sentence) or not self._sentence.strip():
+            return  # the next words tell
+        told = Said(self._sentence) if is_first else said
+        if self._rows and not self._cited():
+            self._behind.append(told)
+            return
+        yield from self._released()
+        yield told
+
+    def _ended(self, ended: Ended) -> Iterator[Block]:
+        sentence, self._sentence = self._sentence, ""
+        if sentence and not sentence.strip():
+            self._behind.append(Said(sentence))
+        if is_row(ended.text):
+            self._rows.append(_without_bar(ended))
+            self._begins_line, self._is_indented = True, False
+            if "\n\n" in ended.space and self._cited():
+                yield from self._released()
+            return
+        self._behind.append(ended)
+        yield from self._released(ended.numbers)
+
+    def _of_list(self, ended: Ended) -> Block:
+        if self._begins_line:
+            self._line.clear()
+            if not _ITEM.match(ended.text) and not self._is_indented:
+                self._listed = ()
+        listed = self._listed
+        self._line.extend(ended.numbers)
+        self._begins_line, self._is_indented = "\n" in ended.space, ended.space[-1:] in _INDENTS
+        if self._begins_line:
+            self._led_by = tuple(self._line)
+            if _LEADS_ON.search(ended.text):
+                self._listed = tuple(dict.fromkeys((*self._listed, *self._line)))
+        return Item(ended, listed) if listed and not ended.numbers else ended
+
+    def _cited(self) -> tuple[int, ...]:
+        own = (number for row in self._rows for number in row.numbers)
+        return tuple(dict.fromkeys((*self._led_by, *own)))
+
+    def _released(self, behind: Sequence[int] = ()) -> Iterator[Block]:
+        """The table, and the sentence behind it, which was held back with it."""
+        if self._rows:
+            yield _table(self._rows, self._cited() or tuple(behind))
+            self._rows, self._led_by, self._listed = [], (), ()
+        after, self._behind = self._behind, []
+        for reading in after:
+            yield reading if isinstance(reading, Said) else self._of_list(reading)
+
+
+def is_row(text: str) -> bool:
+    return text.lstrip().startswith("|")
+
+
+def _without_bar(row: Ended) -> Ended:
+    """Marks stand in the last cell: behind the last bar nobody would see them."""
+    found = _CLOSING_BAR.search(row.text)
+    if found is None or not row.text[: found.start()].strip():
+        return row
+    return replace(row, text=row.text[: found.start()], space=f"{found.group()}{row.space}")
+
+
+def _table(rows: Sequence[Ended], shared: tuple[int, ...]) -> Table:
+    has_head = len(rows) > 1 and _RULE.fullmatch(rows[1].text) is not None
+    head, body = (tuple(rows[:2]), rows[2:]) if has_head else ((), rows)
+    names = _cells(head[0].text) if head else []
+    told = [Row(each, _read(_cells(each.text), names, at)) for at, each in enumerate(body, start=1)]
+    return Table(head, tuple(told), shared)
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip().strip("|").split("|")]
+
+
+def _read(cells: Sequence[str], names: Sequence[str], at: int) -> str:
+    """预算（万元） above 500 is 预算（万元）500万元; a number that only counts the rows says nothing."""
+    told = []
+    of_row = _HEADED_UNIT.search(cells[0])  # 预算（万元） may stand before the numbers as well
+    for place, cell in enumerate(cells):
+        name = names[place] if place < len(names) else ""
+        if place == 0 and cell == str(at):
+            continue
+        unit = _HEADED_UNIT.search(name)
+        own = unit or (of_row if place else None)
+        measure = own[1] if own and _BARE_NUMBER.fullmatch(cell) else ""
+        told.append(f"{name[: unit.start()] if unit else name}{cell}{measure}")
+    return "，".join(filter(None, told))

@@ -1,0 +1,166 @@
+"""An open knowledge base: the parts that the pipelines work with, chosen by `engine`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from qianxun.bases.graph_cache import HeldGraph
+from qianxun.bases.graph_reader import GraphReader
+from qianxun.bases.known_terms import KnownTerms
+from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, Index, IndexBackend, Models, Retriever
+from qianxun.core.types import IndexStamp, KnowledgeBase
+from qianxun.ingest.chunk import ChunkSplitter
+from qianxun.models.registry.registry import is_registered
+from qianxun.models.threads import ModelThreads
+from qianxun.rank.calibrate import UNCALIBRATED, Curves
+from qianxun.rank.rerank import RerankCache
+from qianxun.records.tenancy import BaseRecords
+from qianxun.text.chinese import Analyser
+
+Result = TypeVar("Result")
+Arms: TypeAlias = "Callable[[OpenBase, Serving], Sequence[Retriever]]"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTime:
+    """One piece of index work that is done: changes of so many documents made ready and put into the index."""
+
+    knowledge_base: int
+    documents: int
+    seconds: float
+    failed: int = 0  # of the documents: they are tried again later, or quarantined
+
+
+def _unheard(_: IndexTime) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ArmTime:
+    """What an arm took when it was last asked, and of how many words and grams."""
+
+    seconds: float
+    terms: int
+
+
+@dataclass
+class Serving:
+    """An index and the model it was built by: a search takes both or neither."""
+
+    index: Index
+    model: EmbeddingModel | None
+    searches: int = 0  # under way right now
+    idle: asyncio.Event = field(default_factory=asyncio.Event)  # set once retired and given back by all
+    is_retired: bool = False
+    arm_times: dict[tuple[str, bool], ArmTime] = field(default_factory=dict)  # by name, and whether under a filter
+
+    @contextmanager
+    def lent(self) -> Iterator[Serving]:
+        self.searches += 1
+        try:
+            yield self
+        finally:
+            self.searches -= 1
+            if not self.searches:
+                self.idle.set()
+
+    async def retire(self) -> None:
+        """Closes the index once the last search has given it back."""
+        self.is_retired = True
+        while self.searches:
+            self.idle.clear()
+            await self.idle.wait()
+        await self.index.close()
+
+
+@dataclass
+class OpenBase:
+    """Not frozen: a rebuild puts another `Serving` in place under running searches."""
+
+    about: KnowledgeBase
+    records: BaseRecords  # as the base's tenant sees it
+    backend: IndexBackend
+    serving: Serving
+    splitter: ChunkSplitter
+    analyser: Analyser
+    by_meaning: bool = False  # chunk boundaries set by the embedding model
+    models: Models | None = None  # rerank and chat models, by name
+    curves: Curves = UNCALIBRATED
+    rerank_cache: RerankCache = field(default_factory=RerankCache)
+    terms: KnownTerms = field(default_factory=KnownTerms)  # words that belong together, as far as they are at hand
+    graph: HeldGraph = field(default_factory=HeldGraph)  # what was derived from the facts of its chunks
+    reader: GraphReader = field(default_factory=GraphReader)  # how a model gets on with reading them
+    model_threads: ModelThreads | None = None  # None: those of the event loop
+    arms: Arms | None = None  # None: the standard ones
+    indexed: Callable[[IndexTime], None] = _unheard  # told of each piece of index work
+    # One indexer at a time; searches do not take it.
+    indexing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    configuring: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def id(self) -> int:
+        return self.about.id
+
+    @property
+    def index(self) -> Index:
+        return self.serving.index
+
+    @property
+    def model(self) -> EmbeddingModel | None:
+        return self.serving.model
+
+    @property
+    def model_name(self) -> str:
+        return self.model.name if self.model else ""
+
+
+def stamp_for(about: KnowledgeBase, model: EmbeddingModel | None, analyser: Analyser) -> IndexStamp:
+    return IndexStamp(
+        model=model.name if model else "",
+        dimension=model.dimension if model else 0,
+        analysis=analyser.version,
+        origin=about.identity,
+    )
+
+
+async def read(base: OpenBase, work: Callable[..., Result], *arguments: Any) -> Result:
+    """``work(tx, base id, …)``, a short read of the records on the way of a search, in one statement."""
+
+    def reading() -> Result:
+        with base.records.glancing() as tx:
+            return work(tx, base.id, *arguments)
+
+    return reading() if base.records.is_here else await asyncio.to_thread(reading)
+
+
+async def in_model_thread(base: OpenBase, kind: str, model: str, work: Callable[..., Any], *arguments: Any) -> Any:
+    """Each kind of model, and each registered one, has threads of its own.
+
+    One that hangs takes none from others, the index or the records.
+    """
+    lane = None
+    if base.model_threads is not None:
+        whose = (base.about.tenant, base.about.config.get("user_id", ""), model)
+        lane = base.model_threads.lane(kind, repr(whose) if is_registered(model) else "")
+    return await asyncio.get_running_loop().run_in_executor(lane, work, *arguments)
+
+
+async def in_preparing_thread(base: OpenBase, work: Callable[..., Any], *arguments: Any) -> Any:
+    """For chunking, embedding and the making of questions, which may wait for a service as long as that likes."""
+    names = (base.model_name, str(base.about.config.get("qa_model") or ""))
+    return await in_model_thread(base, "prepare", next(filter(is_registered, names), ""), work, *arguments)
+
+
+def chat_model(base: OpenBase, kind: ChatKind = "chat") -> ChatModel | None:
+    """The model that this base, or else the settings, has for such work; None where neither names one.
+
+    Looked up for every request. Raises NotFound or ModelUnavailable where the one that is named cannot be had.
+    """
+    if base.models is None:
+        return None
+    named = str(base.about.config.get(f"{kind}_model") or "") or base.models.configured(kind)
+    return base.models.chat(named, kind) if named else None

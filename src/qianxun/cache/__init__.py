@@ -1,1 +1,0 @@
-"""Caches behind the `Cache` port."""

@@ -1,8 +1,0 @@
-"""A running service, used as an engine is: the same calls, the same values, the same errors."""
-
-from __future__ import annotations
-
-from qianxun.client.client import Client
-from qianxun.client.connection import Patience
-
-__all__ = ["Client", "Patience"]

@@ -1,0 +1,182 @@
+"""What an answer is made of: numbered passages in, sentences with marks and their sources out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from qianxun.core.graph_types import NO_CONTEXT, GraphContext
+from qianxun.core.types import Degraded, StepTime
+
+QueryMode: TypeAlias = Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
+QUERY_MODES: Final[tuple[QueryMode, ...]] = ("naive", "local", "global", "hybrid", "mix", "bypass")
+
+# ── what an answer rests on ──────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A piece of evidence as a question sees it. ``number`` is its mark: [1], [2] …
+
+    ``start`` and ``end`` are where ``text`` stands in the document's text of record; both 0 where it stands nowhere
+    (a table or picture that came with the question).
+    """
+
+    number: int
+    doc_id: str
+    doc_name: str
+    chunk_id: str
+    text: str
+    start: int = 0
+    end: int = 0
+    score: float = 0.0
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StatedTie:
+    """A question asks how these names are tied, or what is tied to the one: ``places`` (document's id, start, end in
+    its text of record) are where the passages state it."""
+
+    names: tuple[str, ...]  # folded
+    places: tuple[tuple[str, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerContext:
+    """Everything a generator may use, within a budget of tokens; the best passage first."""
+
+    passages: tuple[Passage, ...] = ()
+    graph: GraphContext = NO_CONTEXT
+    tokens: int = 0  # an estimate
+    left_out: int = 0  # passages that the budget had no room for
+    tie: StatedTie | None = None  # that the question asks for
+
+
+# ── answers ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a mark points at: ``text`` stands at ``start``–``end`` of the document's text of record."""
+
+    number: int
+    doc_id: str
+    doc_name: str
+    chunk_id: str
+    text: str
+    start: int
+    end: int
+    score: float
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A sentence of the answer, ``answer[start:end]``, rests on the sources with these numbers."""
+
+    start: int
+    end: int
+    numbers: tuple[int, ...]
+
+
+FlagKind: TypeAlias = Literal["unsupported_number", "unknown_citation", "uncited", "link_removed", "dropped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Something that a model said and that its sources do not bear out."""
+
+    kind: FlagKind
+    text: str
+    reason: str
+
+
+Form: TypeAlias = Literal["model", "extractive", "table", "declined", "direct"]
+"""Who made an answer; ``declined``: the sources do not say; ``direct``: nothing was looked up (bypass, small talk)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceStep:
+    """One step of the way to an answer and which form of it ran: by rules, or by the model of that name."""
+
+    node: str  # analyze_query | route_query | retrieve | grade_documents | refine_query | generate_answer
+    form: str  # rules | model:<name>
+    said: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    start: float = field(default=0.0, compare=False)  # by this process's `time.perf_counter`; 0: not known
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``"[1]" in answer or not sources``; every mark has its source, and every source its mark."""
+
+    answer: str
+    sources: tuple[Source, ...] = ()
+    citations: tuple[Citation, ...] = ()
+    form: Form = "extractive"
+    mode: QueryMode = "mix"
+    flags: tuple[Flag, ...] = ()
+    is_partial: bool = False  # the model was cut off
+    trace: tuple[TraceStep, ...] = ()
+    degraded: tuple[Degraded, ...] = ()
+    steps: tuple[StepTime, ...] = ()
+    context: GraphContext = NO_CONTEXT
+    trace_id: str = ""
+    seconds: float = 0.0
+    reason: str = ""  # why it is declined, where that is known
+
+    @property
+    def is_declined(self) -> bool:
+        return self.form == "declined"
+
+
+# ── the same, as it comes ────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesFound:
+    """First: what may be cited, the best first. None has been yet: their ``number`` is 0."""
+
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceCited:
+    """After a sentence is complete: what it rests on, and what is wrong with it.
+
+    The citation's places are those in the text that came so far; its marks come right before this, as a token.
+    ``sources`` are those which it is the first to cite: sources are numbered in the order in which they are cited.
+    """
+
+    citation: Citation
+    flags: tuple[Flag, ...] = ()
+    sources: tuple[Source, ...] = ()
+
+    @property
+    def is_unsaid(self) -> bool:
+        """It is of no sentence: all that came so far were the model's thoughts, and the answer begins after them."""
+        return any(flag.kind == "dropped" for flag in self.flags)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The model was cut off or failed: ``answer`` is what there was by then, and is partial."""
+
+    error: str  # a stable machine word
+    message: str  # and what to do next
+    answer: Answer
+
+
+AnswerEvent: TypeAlias = SourcesFound | Token | SentenceCited | Done | Failed

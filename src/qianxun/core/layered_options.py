@@ -1,0 +1,70 @@
+"""What the two layered engines may be told, in the settings and in a base's configuration: their keys and bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from qianxun.core.errors import BadQuery
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Section = TypeVar("Section", bound="DataclassInstance")
+
+ENGINES: Final = ("text_engine", "table_engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    least: float
+    most: float
+
+    def __str__(self) -> str:
+        return f"{self.least:g}–{self.most:g}"
+
+    def hold(self, value: float) -> bool:
+        return self.least <= value <= self.most  # NaN never does
+
+
+_SHARE: Final = Bounds(0, 1)
+_COMMON: Final[Mapping[str, Bounds | None]] = {
+    "enabled": None,
+    "max_results": Bounds(1, 100),
+    "similarity_threshold": _SHARE,
+    "search_k_multiplier": Bounds(1, 20),
+    "structure_weight": _SHARE,
+    "use_semantic_search": None,
+    "semantic_threshold": _SHARE,
+    "use_keyword_search": None,
+    "keyword_threshold": _SHARE,
+    "use_expansion_search": None,
+    "expansion_score": _SHARE,
+}
+_OF_TABLES_ALONE: Final = ("structure_weight", "use_semantic_search", "semantic_threshold")
+_OF_TEXTS_ALONE: Final = ("search_k_multiplier",)
+
+# Dotted key → its bounds; None: true or false.
+CHOICES: Final[Mapping[str, Bounds | None]] = {
+    f"{engine}.{key}": bounds
+    for engine, without in zip(ENGINES, (_OF_TABLES_ALONE, _OF_TEXTS_ALONE), strict=True)
+    for key, bounds in _COMMON.items()
+    if key not in without
+}
+
+
+def kind_of(name: str) -> str:
+    """How a base's configuration calls the values of this key."""
+    if CHOICES[name] is None:
+        return "true 或 false"
+    return "整数" if name.endswith(".max_results") else "数字"
+
+
+def of_base(section: Section, config: Mapping[str, Any], engine: str) -> Section:
+    """A section of the settings (``text_engine``, ``table_engine``) with what the base says otherwise."""
+    told = config.get(engine) or {}
+    known = {each.name for each in fields(section)}
+    if not isinstance(told, Mapping) or (set(told) - known):
+        raise BadQuery(f"知识库的 {engine} 配置 {told!r} 不对", hint=f"可用：{'、'.join(sorted(known))}")
+    return replace(section, **told)

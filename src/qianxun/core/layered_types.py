@@ -1,0 +1,103 @@
+"""What a layered recall gives: prose or tables, each with the layer that let it in and the reasons for its score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from qianxun.core.table_answer_types import CitedCell, TableAnswer
+from qianxun.core.types import Chunk, ChunkKind, Column, Degraded, Generation, Metadata, Table
+
+MOST_CITED: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class TableShown:
+    """A table among the results. However many chunks it was cut into, it is one result."""
+
+    id: str  # {doc_id}#{position}
+    title: str
+    type: str  # "" where none could be told
+    columns: tuple[Column, ...]
+    rows: int  # how many it has
+    shown: tuple[int, ...]  # those that ``content`` shows, counted from 0
+    source: str = ""
+    notes: str = ""
+    cells: tuple[tuple[str, ...], ...] = ()  # of the rows shown, as the author showed them
+
+
+@dataclass(frozen=True, slots=True)
+class LayeredResult:
+    """One result, in the names of the seed. ``doc`` is the chunk that matched best."""
+
+    doc: Chunk
+    score: float
+    strategy: str  # of its layer: vector, keyword, expansion, structure, semantic
+    layer: int  # the first that let it in, from 1
+    content: str
+    metadata: Metadata
+    doc_id: str
+    document_name: str
+    match_details: Mapping[str, Any]  # what each layer saw in it, as plain JSON values
+    table: TableShown | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRun:
+    """What one layer did."""
+
+    layer: int
+    strategy: str
+    ran: bool
+    reason: str = ""  # why it did not run, or what failed
+    count: int = 0  # results that no layer before it had let in
+    best: float = 0.0  # the best score among them
+    seconds: float = 0.0
+    start: float = field(default=0.0, compare=False)  # by `time.perf_counter`
+
+    @property
+    def failed(self) -> bool:
+        return self.ran and bool(self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """A cell that an answer rests on, as its author showed it. Row -1: a header."""
+
+    table: str
+    row: int
+    column: int
+    name: str  # of the column
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LayeredRecall:
+    """The answer of `search_texts` or `search_tables`, best first."""
+
+    query: str
+    kind: ChunkKind
+    results: tuple[LayeredResult, ...]
+    layers: tuple[LayerRun, ...]
+    degraded: tuple[Degraded, ...] = ()
+    answer: TableAnswer | None = None  # of tables: computed from their cells, or why it was not
+    cited: tuple[Cited, ...] = ()  # the first cells that the answer cites; a count cites every row
+    cells_total: int = 0  # how many it cites
+    wanted: int = 0  # results that the layers were to find
+    seconds: float = 0.0
+    trace_id: str = ""
+    generation: Generation | None = None  # the state it was answered from
+
+
+def cited_cells(answer: TableAnswer | None, tables: Mapping[str, Table]) -> tuple[Cited, ...]:
+    """The first cells that an answer cites, with what they say; ``tables`` by the id that the answer has for them."""
+    if answer is None:
+        return ()
+    return tuple(_cited(cell, tables[cell.table]) for cell in answer.cells[:MOST_CITED])
+
+
+def _cited(cell: CitedCell, table: Table) -> Cited:
+    column = table.columns[cell.column]
+    text = column.name if cell.row < 0 else table.texts[cell.row][cell.column]
+    return Cited(cell.table, cell.row, cell.column, column.name, text)

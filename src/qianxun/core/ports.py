@@ -1,0 +1,194 @@
+"""The protocols between the parts. Implementations live one to a file; ``engine`` wires them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from qianxun.core.types import (
+    EVERYTHING,
+    Filter,
+    IndexBatch,
+    IndexStamp,
+    Inventory,
+    Keys,
+    Message,
+    Query,
+    Ranking,
+    Recall,
+    Scores,
+    TermCounts,
+    Terms,
+    Vector,
+    VectorField,
+    Vectors,
+)
+
+ChatKind: TypeAlias = Literal["chat", "qa", "rewrite", "graph", "vision"]
+
+
+def never() -> bool:
+    return False
+
+
+class EmbeddingModel(Protocol):
+    """Text to unit vectors. Blocking: callers go through a worker thread.
+
+    One that has an attribute ``is_quick`` which is true promises that `embed_query` only looks a vector up, or takes
+    no longer than that: it is then called where it is needed, without a thread.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        """One row per text, in order. Raises ModelUnavailable or BadModelReply; never returns a wrong shape."""
+
+    def embed_query(self, text: str) -> Vector:
+        """The vector that finds passages for this query; models differ in their query prefix."""
+
+
+class RerankModel(Protocol):
+    """Reads a query and a passage together. Blocking: callers go through a worker thread."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def share(self) -> float:
+        """How much of the final score it decides, in (0, 1]; the fused score decides the rest."""
+
+    def score(self, query: str, passages: Sequence[str], stop: Callable[[], bool] = never) -> Sequence[float]:
+        """One score in [0, 1] per passage, in order. Raises ModelUnavailable or BadModelReply.
+
+        ``stop`` is asked between passages or batches; once it says yes, ModelUnavailable is raised.
+        """
+
+
+class ChatModel(Protocol):
+    """A language model that answers a list of messages. Blocking: callers go through a worker thread."""
+
+    @property
+    def name(self) -> str: ...
+
+    def complete(self, messages: Sequence[Message]) -> str:
+        """The reply's text. Raises ModelUnavailable or BadModelReply."""
+
+
+class StreamingChatModel(ChatModel, Protocol):
+    """A language model whose reply can be read while it comes."""
+
+    def stream(self, messages: Sequence[Message], stop: Callable[[], bool] = never) -> Iterator[str]:
+        """The reply's text in pieces, none of them empty, as they come.
+
+        Raises ModelUnavailable or BadModelReply, also in the midst: what came before is then a partial reply. ``stop``
+        is asked while waiting; once it says yes, the connection is closed and ModelUnavailable raised. So is the
+        connection when the iterator is closed.
+        """
+
+
+class Models(Protocol):
+    """Models by the name under which a base or a request knows them, looked up anew for every request."""
+
+    def rerank(self, name: str, embedding: EmbeddingModel | None) -> RerankModel:
+        """``maxsim`` compares the token vectors of ``embedding``. Raises NotFound or ModelUnavailable."""
+
+    def chat(self, name: str, kind: ChatKind = "chat") -> ChatModel:
+        """``kind`` is what it is for: a user may have a default for each. Raises NotFound or ModelUnavailable."""
+
+    def configured(self, kind: ChatKind = "chat") -> str:
+        """The name of the model that serves every base which names none itself; "" where there is none."""
+
+
+class Cache(Protocol):
+    """Answers under a key, for a while. A cache that cannot answer has nothing: it never fails a search."""
+
+    async def get(self, key: str) -> Recall | None: ...
+
+    async def put(self, key: str, answer: Recall, seconds: float) -> None: ...
+
+
+class Index(Protocol):
+    """Derived search structure of one knowledge base: keys, vectors and tokens; no text of record.
+
+    Whatever is asked of it raises IndexUnusable where it is damaged, and RetrieverUnavailable where it lives in a
+    server that cannot be reached: the first is mended by a rebuild, the second by waiting.
+    """
+
+    @property
+    def stamp(self) -> IndexStamp: ...
+
+    @property
+    def is_here(self) -> bool:
+        """Whether `nearest`, `match` and `cosines` wait for nothing but the processor: whoever awaits them is better
+        off the event loop, and may run several of them one after another in one thread (`Retriever`)."""
+
+    async def apply(self, batch: IndexBatch) -> None:
+        """Removes, then adds; all or nothing, durable when it returns, idempotent."""
+
+    async def nearest(
+        self, vector: Vector, limit: int, where: Filter = EVERYTHING, field: VectorField = "content"
+    ) -> Ranking:
+        """The nearest entries that pass ``where``; scores are cosines. Exact while the base is small."""
+
+    async def cosines(self, vector: Vector, keys: Keys) -> Scores:
+        """What `nearest` would say of these chunks, in their order; not a number for a chunk it has no vector of."""
+
+    async def likeness(self) -> float:
+        """The mean cosine between two different chunks, from an even sample: how little a cosine tells apart here.
+
+        A small base is taken to be as mixed as others are.
+        """
+
+    async def match(
+        self, terms: Terms, limit: int, where: Filter = EVERYTHING, require: Literal["all", "any"] = "any"
+    ) -> Ranking:
+        """BM25 over words and grams, with ``Ranking.ceiling`` set. ``require`` speaks of the words."""
+
+    async def count(self, terms: Terms) -> TermCounts:
+        """In how many content entries each term stands; the deleted may count until the index has merged."""
+
+    async def watermark(self) -> int:
+        """The last outbox sequence it holds; 0 for a new one."""
+
+    async def inventory(self) -> Inventory: ...
+
+    async def check(self) -> None:
+        """Reads everything it holds; raises IndexUnusable where a checksum or a count is wrong."""
+
+    async def close(self) -> None: ...
+
+
+class IndexBackend(Protocol):
+    """Where the indexes of a data folder live, and how one takes the place of another."""
+
+    async def open(self, knowledge_base: int, stamp: IndexStamp) -> Index:
+        """The current index. Raises IndexUnusable, with its reason, when missing, corrupt or of another stamp."""
+
+    async def build(self, knowledge_base: int, stamp: IndexStamp) -> Index:
+        """A new empty index beside the current one; nobody sees it before `switch`."""
+
+    async def switch(self, knowledge_base: int, built: Index) -> None:
+        """Makes ``built`` the current index, atomically and durably; what it replaces is removed."""
+
+    async def drop(self, knowledge_base: int) -> None: ...
+
+
+class Retriever(Protocol):
+    """One way of finding chunks; knows no other retriever.
+
+    One that has an attribute ``is_here`` which is true promises that its `search` never waits: it is then run to its
+    end in a worker thread, together with others of its kind. To hand work to a thread costs a tenth of a search.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    async def search(self, query: Query, limit: int) -> Ranking:
+        """At most ``limit`` hits, best first, scores in [0, 1]. Raises RetrieverUnavailable."""
+
+
+Fusion: TypeAlias = Callable[[Mapping[str, Ranking]], Ranking]

@@ -1,0 +1,136 @@
+"""The commands, put together; nothing heavy is imported before one of them runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qianxun.core.errors import BadInput
+from qianxun.doors.cli.commands.ask import ask
+from qianxun.doors.cli.commands.bases import app as bases
+from qianxun.doors.cli.commands.copy import copy
+from qianxun.doors.cli.commands.demo import demo
+from qianxun.doors.cli.commands.doctor import doctor
+from qianxun.doors.cli.commands.documents import add, delete
+from qianxun.doors.cli.commands.evaluate import evaluate
+from qianxun.doors.cli.commands.examples import app as examples
+from qianxun.doors.cli.commands.graph import app as graph
+from qianxun.doors.cli.commands.keys import app as keys
+from qianxun.doors.cli.commands.layered import tables, texts
+from qianxun.doors.cli.commands.logs import logs, replay
+from qianxun.doors.cli.commands.maintenance import rebuild, verify
+from qianxun.doors.cli.commands.mcp import mcp
+from qianxun.doors.cli.commands.migrate import migrate
+from qianxun.doors.cli.commands.models import app as models
+from qianxun.doors.cli.commands.search import search
+from qianxun.doors.cli.commands.serve import serve
+from qianxun.doors.cli.i18n import Language, out, say, speak
+from qianxun.doors.cli.session import Session, refuse_url
+
+app = typer.Typer(
+    name="qianxun",
+    help="千寻：中文优先的 RAG 召回引擎。 · Chinese-first recall for RAG.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+# These work on the data folder itself; those of the first row want it for themselves.
+ALONE = frozenset(("verify", "rebuild", "replay", "copy", "graph"))
+BESIDE = frozenset(("demo", "eval", "examples", "keys", "migrate", "serve"))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        out().print(f"qianxun {version('qianxun')}")
+        raise typer.Exit
+
+
+def _speak(language: Language) -> Language:
+    """Before a command is looked for: that there is none is said in this language, too."""
+    speak(language)
+    return language
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR", help="数据目录，默认 ./qianxun-data 或 QIANXUN_DATA · the data folder", show_default=False
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="设置文件（YAML/JSON） · the settings file")
+    ] = None,
+    lang: Annotated[
+        Language, typer.Option(callback=_speak, is_eager=True, help="说中文或英文 · the language of messages")
+    ] = Language.zh,
+    url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="改为连接运行中的服务 · talk to a running service", show_default=False),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            envvar="QIANXUN_KEY",
+            help="服务的密钥；写在环境变量里别人看不到 · the service's key, better in the variable",
+            show_default=False,
+        ),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="把日志与出错位置写到标准错误 · logs on stderr")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="版本号 · the version")
+    ] = False,
+) -> None:
+    context.obj = Session(data, config, verbose, _address(url, data), key or "")
+    if (command := context.invoked_subcommand) in ALONE | BESIDE:
+        refuse_url(context.obj, command, alone=command in ALONE)
+
+
+def _address(url: str | None, data: str | None) -> str:
+    """An empty address is a slip: the command would quietly work on another library than the one that was meant."""
+    if url is None:
+        return ""
+    if not url.strip():
+        raise BadInput(say("--url 是空的", "--url is empty"), hint=say("例如 --url http://127.0.0.1:8000", ""))
+    if data is not None:
+        raise BadInput(
+            say("--url 与 --data 只能给一个", "Give either --url or --data"),
+            hint=say("要服务里的，去掉 --data；要本机目录里的，去掉 --url", "Leave one of them out"),
+        )
+    return url.strip()
+
+
+app.add_typer(bases, name="kb")
+for command in (
+    add,
+    search,
+    ask,
+    texts,
+    tables,
+    delete,
+    verify,
+    rebuild,
+    doctor,
+    demo,
+    logs,
+    replay,
+    migrate,
+    copy,
+    serve,
+    mcp,
+):
+    app.command()(command)
+app.command("eval")(evaluate)
+app.add_typer(graph, name="graph")
+app.add_typer(examples, name="examples")
+app.add_typer(models, name="models")
+app.add_typer(keys, name="keys")

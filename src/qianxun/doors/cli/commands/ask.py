@@ -1,0 +1,201 @@
+"""`qianxun ask`: an answer with its sources, for people and as JSON, whole or as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from qianxun.doors.cli.filter_options import DocOption, ProjectOption, TagOption, TypeOption, UserOption, filter_of
+from qianxun.doors.cli.i18n import note, out, print_json, say
+from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
+from qianxun.doors.cli.views.answer import show_answer, show_end, show_reason, show_sources, show_trace, shown_text
+from qianxun.doors.cli.views.drawing import show_degraded
+from qianxun.doors.cli.views.explain import command_for
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from qianxun.core.answer_types import Answer, AnswerEvent
+    from qianxun.core.types import KnowledgeBase
+
+PARTIAL = 1  # the exit code of what was cut off
+
+
+class QueryMode(StrEnum):
+    naive = "naive"
+    local = "local"
+    glob = "global"
+    hybrid = "hybrid"
+    mix = "mix"
+    bypass = "bypass"
+    auto = "auto"
+
+
+ModeOption: TypeAlias = Annotated[
+    QueryMode,
+    typer.Option(
+        help="naive 向量；local 实体及近邻；global 社区；hybrid 前两者；mix 图谱与检索；bypass 不检索；"
+        "auto 看问题 · how to look things up"
+    ),
+]
+TopOption: TypeAlias = Annotated[
+    int | None, typer.Option("--top-k", "-k", metavar="N", help="最多用几块资料 · at most so many sources")
+]
+ImageOption: TypeAlias = Annotated[
+    list[Path] | None, typer.Option("--image", metavar="F", help="带上一张图片，可多次 · with a picture")
+]
+TableOption: TypeAlias = Annotated[
+    list[Path] | None, typer.Option("--table", metavar="F", help="带上一个表格文件，可多次 · with a table")
+]
+
+
+def ask(
+    context: typer.Context,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="问题 · the question")],
+    kb: BaseOption,
+    mode: ModeOption = QueryMode.mix,
+    stream: Annotated[bool, typer.Option("--stream", help="一边写一边显示 · show it as it comes")] = False,
+    top_k: TopOption = None,
+    image: ImageOption = None,
+    table: TableOption = None,
+    doc: DocOption = None,
+    user: UserOption = None,
+    project: ProjectOption = None,
+    content_type: TypeOption = None,
+    tag: TagOption = None,
+    explain: Annotated[bool, typer.Option("--explain", help="说出每一步怎样得来 · tell each step of the way")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """提问：答案的每一句注明出处 · ask, and get an answer that cites its sources
+
+    没有配置语言模型时，答案由资料的原句组成；资料里没有的，明说没有。
+
+    Without a language model the answer is made of the sources' own sentences; what they do not say, it says so.
+    """
+    options = {
+        "mode": None if mode is QueryMode.auto else mode.value,
+        "top_k": top_k,
+        "where": filter_of(user, project, content_type, tag, doc),
+        "multimodal_content": _attached(image or (), table or ()),
+    }
+    session = session_of(context)
+    request = Request(question, kb, options, explain, session.start)
+    if as_json:
+        from qianxun.core.codec.answers import written_answer
+
+        base, answer = with_library(session, lambda library: _asked(library, request))
+        print_json(written_answer(base.id, answer))
+    elif stream:
+        if with_library(session, lambda library: _streamed(library, request)):
+            raise typer.Exit(PARTIAL)
+    else:
+        answer, advice = with_library(session, lambda library: _advised(library, request))
+        show_answer(out(), answer)
+        _show_rest(out(), request, answer, advice)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for on the command line; ``options`` as `Engine.ask` takes them."""
+
+    question: str
+    kb: str
+    options: Mapping[str, Any]
+    explain: bool
+    start: str  # what suggested commands begin with
+
+
+def _attached(images: Sequence[Path], tables: Sequence[Path]) -> list[dict[str, Any]]:
+    return [
+        *({"type": "image", "img_path": str(path)} for path in images),
+        *({"type": "table", "table_path": str(path)} for path in tables),
+    ]
+
+
+async def _asked(library: Library, request: Request) -> tuple[KnowledgeBase, Answer]:
+    base = await find_base(library, request.kb, request.start)
+    return base, await library.ask(base.id, request.question, **request.options)
+
+
+async def _advised(library: Library, request: Request) -> tuple[Answer, str]:
+    base, answer = await _asked(library, request)
+    return answer, await _advice(library, request, base, answer)
+
+
+async def _streamed(library: Library, request: Request) -> bool:
+    """Shows the answer as it comes; whether it was cut off."""
+    from qianxun.core.answer_types import Done, Failed, Token
+
+    console = out()
+    base = await find_base(library, request.kb, request.start)
+    shown, last = "", None
+    async with aclosing(library.ask_stream(base.id, request.question, **request.options)) as events:
+        async for event in events:
+            _show_event(console, event)
+            shown += event.text if isinstance(event, Token) else ""
+            last = event
+    assert isinstance(last, Done | Failed), "an answer has an end"
+    if shown:
+        console.print()
+    if isinstance(last, Failed):
+        told = last.message or last.error
+        if shown:
+            note(say(f"✗ 答案到这里断了：{told}", f"✗ The answer was cut off: {told}"), "red")
+        else:
+            note(say(f"✗ 语言模型没能作答：{told}", f"✗ The language model did not answer: {told}"), "red")
+    _show_what_stands(console, shown, last.answer)
+    _show_rest(console, request, last.answer, await _advice(library, request, base, last.answer))
+    return isinstance(last, Failed)
+
+
+def _show_what_stands(console: Console, shown: str, answer: Answer) -> None:
+    """The answer once more, where it is another than was shown while it came: what nothing bears out is not in it."""
+    if "".join(answer.answer.split()) == "".join(shown.split()) or not answer.answer.strip():
+        return
+    if shown:
+        console.print()
+        console.print(say("以这里为准：", "What stands of it:"), style="bold")
+    show_answer(console, answer)
+
+
+def _show_event(console: Console, event: AnswerEvent) -> None:
+    from qianxun.core.answer_types import SourcesFound, Token
+
+    if isinstance(event, SourcesFound) and event.sources:
+        number = len(event.sources)
+        note(say(f"找到 {number} 块资料", f"{number} sources found"))
+    elif isinstance(event, Token):
+        console.print(shown_text(event.text), end="", soft_wrap=True)
+
+
+def _show_rest(console: Console, request: Request, answer: Answer, advice: str) -> None:
+    show_reason(console, answer)
+    show_sources(console, answer)
+    if advice:
+        console.print(advice, markup=False, soft_wrap=True)
+    if request.explain:
+        show_trace(console, answer)
+    show_degraded(answer.degraded)
+    show_end(console, answer)
+
+
+async def _advice(library: Library, request: Request, base: KnowledgeBase, answer: Answer) -> str:
+    """What to do where the sources do not say; "" where they do."""
+    if not answer.is_declined:
+        return ""
+    add = f"{request.start} add FILE --kb {quoted(base.name)}"
+    if not (await library.statistics(base.id))["chunks"]:
+        return say(f"这个知识库里还没有资料，先放进来：{add}", f"There is nothing in this base yet. First: {add}")
+    search = command_for(request.start, request.question, base.name, {})
+    tips = [
+        say(f"看看检索到了什么：{search}", f"see what is found: {search}"),
+        say(f"把说到它的文档放进来：{add}", f"add a document that tells: {add}"),
+        say("换个说法，或去掉过滤条件", "say it differently, or without the filters"),
+    ]
+    return say("可以试试：", "You could:") + "".join(f"\n  · {tip}" for tip in tips)

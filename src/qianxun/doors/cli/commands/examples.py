@@ -1,0 +1,233 @@
+"""`qianxun examples`: the example library. Opens the database alone, so it works beside a running service."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qianxun.core.errors import AlreadyThere, BadInput, NotFound
+from qianxun.doors.cli.i18n import Stopped, note, out, print_json, say
+from qianxun.doors.cli.progress import bars
+from qianxun.doors.cli.session import JsonFlag, called, has_records, program, quoted, session_of
+from qianxun.doors.cli.views.examples import (
+    described_statistics,
+    show_found,
+    show_import,
+    show_statistics,
+)
+
+if TYPE_CHECKING:
+    from qianxun.engine.settings import Settings
+    from qianxun.examples.store import ExampleStore
+    from qianxun.examples.vectors import Watch
+
+app = typer.Typer(help="示例库：四类对话示例 · the example library", no_args_is_help=True)
+
+
+@app.command("import", help="导入 .xlsx 或 .json；再次导入同一文件什么也不变 · import examples; twice changes nothing")
+def import_examples(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=".xlsx 或 .json")],
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="跳过填错的行，其余照收 · let the good rows in")] = False,
+    as_json: JsonFlag = False,
+) -> int:
+    from qianxun.examples.importing import import_file
+
+    with _library(session_of(context).settings(), may_create=True) as store, _progress(quiet=as_json) as watch:
+        report = import_file(file, store, skip_bad=skip_bad, watch=watch)
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        show_import(file, report)
+    return 1 if report.rejected else 0
+
+
+@app.command(help="写一个待填的工作簿，内有说明与示例行 · write a workbook to fill in, with a guide")
+def template(
+    file: Annotated[Path, typer.Argument(metavar="FILE.xlsx", help="写到哪里 · where to write it")],
+    force: Annotated[bool, typer.Option("--force", help="已有的文件也覆盖 · overwrite")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    from qianxun.examples.files.template import write_template
+
+    if file.suffix.lower() != ".xlsx":
+        raise BadInput(
+            say(
+                f"模板是 Excel 工作簿，{file.name} 的后缀不对", f"The template is a workbook; {file.name} is not .xlsx"
+            ),
+            hint=say(f"改成 {file.with_suffix('.xlsx')}", f"Write {file.with_suffix('.xlsx')}"),
+        )
+    if file.exists() and not force:
+        raise AlreadyThere(
+            say(f"已有文件 {file}", f"{file} is there already"),
+            hint=say("换个名字，或加 --force 覆盖它", "Choose another name, or overwrite it with --force"),
+        )
+    try:
+        write_template(file)
+    except OSError as error:
+        raise BadInput(
+            say(f"写不了 {file}：{error.strerror}", f"Cannot write {file}: {error.strerror}"),
+            hint=say("换一个可写的地方", "Choose another place"),
+        ) from error
+    if as_json:
+        print_json({"written": str(file)})
+        return
+    out().print(say(f"✓ 已写好 {file}", f"✓ Written: {file}"), markup=False, style="green")
+    start = f"{called()} examples import {quoted(str(file))}"
+    note(say(f"填好之后：{start}（说明在第一页）", f"Once it is filled in: {start}"))
+
+
+@app.command(help="找最像的示例 · the examples most like a question")
+def search(
+    context: typer.Context,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="用户的话 · what somebody says")],
+    keyword: Annotated[list[str] | None, typer.Option(metavar="W", help="关键词，可多次 · repeatable")] = None,
+    table: Annotated[
+        list[str] | None, typer.Option(metavar="T", help="只在这类里找（qa_examples 或 问答），可多次 · repeatable")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(metavar="N", help="最多几条 · at most")] = None,
+    threshold: Annotated[float | None, typer.Option(metavar="X", help="相似度下限 · least similarity")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    from qianxun.engine.example_search import open_library
+
+    settings = session_of(context).settings()
+    _expect_records(settings)
+    started = time.perf_counter()
+    with open_library(settings) as library:
+        told = library.settings
+        found = library.vector_db_search(
+            query,
+            keyword,
+            told.global_top_k if top_k is None else top_k,
+            told.similarity_threshold if threshold is None else threshold,
+            _categories(table),
+            min_results=told.min_results if threshold is None else 0,
+            top_k_per_table=told.top_k_per_table,
+        )
+    seconds = time.perf_counter() - started
+    if as_json:
+        print_json({"query": query, "time_cost_ms": round(seconds * 1000), "examples": found})
+    else:
+        show_found(program(settings), found, seconds)
+
+
+@app.command(help="数目、等级、标签与近似重复 · counts, grades, tags and near-duplicates")
+def stats(
+    context: typer.Context,
+    near: Annotated[
+        float, typer.Option(metavar="X", help="相似到多少算近似重复 · from which cosine two are near-duplicates")
+    ] = 0.95,
+    as_json: JsonFlag = False,
+) -> None:
+    from qianxun.examples.statistics import library_statistics
+
+    settings = session_of(context).settings()
+    _expect_records(settings)
+    with _library(settings) as store:
+        found = library_statistics(store, near)
+    if as_json:
+        print_json(described_statistics(found))
+    else:
+        show_statistics(program(settings), found)
+
+
+@app.command(help="换了模型以后，重算所有示例的向量 · embed every example anew, after a change of model")
+def reembed(context: typer.Context, as_json: JsonFlag = False) -> None:
+    from qianxun.examples.reembed import reembed as embed_anew
+
+    settings = session_of(context).settings()
+    _expect_records(settings)
+    with _library(settings) as store, _progress(quiet=as_json) as watch:
+        count, model = embed_anew(store, watch), store.model
+    if as_json:
+        print_json({"examples": count, "model": model.name, "dimension": model.dimension})
+        return
+    told = f"{model.name}（{model.dimension}）"
+    out().print(
+        say(f"✓ {count} 条示例已换用 {told}", f"✓ {count} examples now use {told}"), markup=False, style="green"
+    )
+
+
+@app.command(help="删去示例，编号见 search 与 stats · remove examples by their ids")
+def remove(
+    context: typer.Context,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="哪一类（qa_examples 或 问答） · the category")],
+    ids: Annotated[list[int], typer.Argument(metavar="ID...", help="编号 · ids")],
+    as_json: JsonFlag = False,
+) -> int:
+    from qianxun.examples.insert import remove as remove_examples
+
+    settings = session_of(context).settings()
+    _expect_records(settings)
+    category = _category(table)
+    with _library(settings) as store:
+        removed = remove_examples(store, category, ids)
+    missing = sorted(set(ids) - set(removed))
+    if as_json:
+        print_json({"removed": removed, "missing": missing})
+        return 1 if missing else 0
+    out().print(say(f"✓ 已删去 {len(removed)} 条", f"✓ Removed {len(removed)}"), markup=False, style="green")
+    if missing:
+        told = "、".join(map(str, missing))
+        note(say(f"没有这些编号：{told}", f"There is no such example: {told}"), style="yellow")
+    return 1 if missing else 0
+
+
+def _categories(given: Sequence[str] | None) -> list[str] | None:
+    return [_category(name) for name in given] if given else None
+
+
+def _category(name: str) -> str:
+    from qianxun.examples.files.contents import category_of, expected_names
+
+    if not (category := category_of(name)):
+        raise NotFound(
+            say(f"没有叫“{name}”的一类示例", f"There is no category “{name}”"),
+            hint=say(f"可用：{expected_names()}", f"There are: {expected_names()}"),
+        )
+    return category
+
+
+def _expect_records(settings: Settings) -> None:
+    if not has_records(settings):
+        raise NotFound(
+            say(f"数据目录 {settings.folder} 里还没有示例库", f"There is no example library in {settings.folder} yet"),
+            hint=say(
+                f"先运行 {program(settings)} examples import FILE.xlsx；数据若在别处，用 --data DIR 指明",
+                f"First run: {program(settings)} examples import FILE.xlsx; or say where it is with --data DIR",
+            ),
+        )
+
+
+@contextmanager
+def _library(settings: Settings, *, may_create: bool = False) -> Iterator[ExampleStore]:
+    from qianxun.engine.example_library import open_examples
+
+    if not may_create:
+        _expect_records(settings)
+    with open_examples(settings) as store:
+        yield store
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Watch]:
+    """A bar while vectors are made. What is stopped then has changed nothing."""
+    with bars() as shown:
+        task = shown.add_task(say("向量化", "embedding"), total=None, unit=say("条", "examples")) if shown else None
+
+        def watch(done: int, total: int) -> None:
+            if shown is not None and task is not None and not quiet:
+                shown.update(task, completed=done, total=total)
+
+        try:
+            yield watch
+        except KeyboardInterrupt:
+            if shown is not None:
+                shown.stop()
+            raise Stopped(say("已停下，示例库没有变化。", "Stopped; the library is as it was.")) from None

@@ -1,0 +1,168 @@
+"""`qianxun texts` and `qianxun tables`: layered recall, for people and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from qianxun.doors.cli.filter_options import DocOption, ProjectOption, TagOption, TypeOption, UserOption, filter_of
+from qianxun.doors.cli.i18n import out, print_json, say
+from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
+from qianxun.doors.cli.views.drawing import show_degraded
+from qianxun.doors.cli.views.explain import command_for
+from qianxun.doors.cli.views.layered import show
+
+if TYPE_CHECKING:
+    from qianxun.core.layered_types import LayeredRecall
+    from qianxun.core.types import ChunkKind, Filter, KnowledgeBase
+
+QueryArgument: TypeAlias = Annotated[str, typer.Argument(metavar="QUERY", help="要找的内容 · what to look for")]
+TopOption: TypeAlias = Annotated[
+    int | None, typer.Option("--top-k", "-k", metavar="N", help="最多几条 · at most so many", show_default=False)
+]
+ExplainFlag: TypeAlias = Annotated[
+    bool, typer.Option("--explain", help="每一层做了什么，每个结果为什么 · what each layer did, and why")
+]
+
+
+def texts(
+    context: typer.Context,
+    query: QueryArgument,
+    kb: BaseOption,
+    top_k: TopOption = None,
+    doc: DocOption = None,
+    user: UserOption = None,
+    project: ProjectOption = None,
+    content_type: TypeOption = None,
+    tag: TagOption = None,
+    explain: ExplainFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """分层找正文：向量 → 关键词 → 同义与相关词 · prose, in layers
+
+    前面的层没凑够目标的八成（七成），后面的层才运行。阈值与开关见设置 text_engine。
+
+    A layer runs where those before it found less than 80 % (70 %) of what is wanted. See text_engine in the settings.
+    """
+    where = filter_of(user, project, content_type, tag, doc)
+    _recalled(context, Request("text", query, kb, top_k, where, answer=False, explain=explain), as_json)
+
+
+def tables(
+    context: typer.Context,
+    query: QueryArgument,
+    kb: BaseOption,
+    top_k: TopOption = None,
+    doc: DocOption = None,
+    user: UserOption = None,
+    project: ProjectOption = None,
+    content_type: TypeOption = None,
+    tag: TagOption = None,
+    no_answer: Annotated[
+        bool, typer.Option("--no-answer", help="只找表格，不从单元格里算答案 · tables only, no exact answer")
+    ] = False,
+    explain: ExplainFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """分层找表格，并从单元格里给出答案 · tables, in layers, and what their cells answer
+
+    结构（标题、列名、类型）→ 语义 → 关键词 → 同义与相关词。能确切回答的问题（查、数、求和、最大最小、前几名）先给答案，
+    注明是哪张表、哪一行、哪一列；没有把握就说没有，只给最接近的行。阈值与开关见设置 table_engine。
+
+    Lookups, counts, sums, extremes and top-n are answered exactly, by the cell; where that is not sure, it says so.
+    """
+    where = filter_of(user, project, content_type, tag, doc)
+    _recalled(context, Request("table", query, kb, top_k, where, answer=not no_answer, explain=explain), as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    kind: ChunkKind
+    query: str
+    kb: str
+    top_k: int | None
+    where: Filter
+    answer: bool
+    explain: bool
+
+    @property
+    def is_narrowed(self) -> bool:
+        from qianxun.core.types import EVERYTHING
+
+        return self.where != EVERYTHING
+
+
+def _recalled(context: typer.Context, request: Request, as_json: bool) -> None:
+    session = session_of(context)
+    base, recall, held = with_library(session, lambda library: _found(library, session.start, request))
+    if as_json:
+        from qianxun.core.codec.layered import written_layered
+
+        print_json(written_layered(base.id, recall))
+        return
+    console = out()
+    show(console, recall, explain=request.explain)
+    show_degraded(recall.degraded)
+    if recall.results:
+        console.print(_count(recall), style="dim")
+    else:
+        told = (
+            _advice(session.start, request, base, held)
+            if any(run.ran for run in recall.layers)
+            else _off(session.start, request)
+        )
+        console.print(told, markup=False, soft_wrap=True)
+
+
+async def _found(library: Library, start: str, request: Request) -> tuple[KnowledgeBase, LayeredRecall, int]:
+    """And how many tables, or chunks, there are where nothing was found."""
+    base = await find_base(library, request.kb, start)
+    if request.kind == "text":
+        recall = await library.search_texts(base.id, request.query, request.top_k, where=request.where)
+    else:
+        recall = await library.search_tables(
+            base.id, request.query, request.top_k, where=request.where, answer=request.answer
+        )
+    if recall.results:
+        return base, recall, len(recall.results)
+    counts = await library.statistics(base.id)
+    return base, recall, counts["tables" if request.kind == "table" else "chunks"]
+
+
+def _count(recall: LayeredRecall) -> str:
+    number, ms = len(recall.results), recall.seconds * 1000
+    if recall.kind == "table":
+        return say(f"{number} 张表格，{ms:.0f} 毫秒", f"{number} table{'s' * (number != 1)}, {ms:.0f} ms")
+    return say(f"{number} 条，{ms:.0f} 毫秒", f"{number} result{'s' * (number != 1)}, {ms:.0f} ms")
+
+
+def _off(start: str, request: Request) -> str:
+    turn_on = f"{start} kb set {quoted(request.kb)} {request.kind}_engine.enabled=true"
+    return say(
+        f"设置里关着，没有找。打开：{turn_on}", f"It is turned off, so nothing was searched. Turn it on: {turn_on}"
+    )
+
+
+def _advice(start: str, request: Request, base: KnowledgeBase, held: int) -> str:
+    name, engine = quoted(base.name), f"{request.kind}_engine"
+    if not held:
+        what = say("表格", "table") if request.kind == "table" else say("文档", "document")
+        add = f"{start} add FILE --kb {name}"
+        return say(
+            f"“{base.name}”里还没有{what}。放进去：{add}", f"There is no {what} in “{base.name}” yet. Add: {add}"
+        )
+    tips = [say("去掉过滤条件再试", "try without the filters")] if request.is_narrowed else []
+    tips.append(
+        say("换个说法，用标题、列名或原文里的词", "say it differently: use words of titles, headers or the text")
+    )
+    now = base.config.get(engine, {}).get("keyword_threshold", 0.5)
+    lower = f"{start} kb set {name} {engine}.keyword_threshold={now * 0.6:.2g}"
+    tips.append(say(f"放宽阈值：{lower}", f"lower a threshold: {lower}"))
+    everywhere = command_for(start, request.query, base.name, {})
+    tips.append(say(f"正文和表格一起找：{everywhere}", f"search prose and tables alike: {everywhere}"))
+    if not request.explain:
+        tips.append(say("加 --explain 看每一层做了什么", "add --explain to see what each layer did"))
+    head = say("没有找到。可以试试：", "Nothing found. You could:")
+    return head + "".join(f"\n  · {tip}" for tip in tips)

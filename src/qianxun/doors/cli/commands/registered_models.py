@@ -1,0 +1,251 @@
+"""`qianxun models add`, and its kin for models that users registered: with a service, or beside one in its folder."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, TypeVar
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from qianxun.core.errors import BadInput, NotFound
+from qianxun.doors.cli.commands.keys import with_records
+from qianxun.doors.cli.i18n import note, out, print_json, say
+from qianxun.doors.cli.session import JsonFlag, Session, has_records, session_of
+
+if TYPE_CHECKING:
+    from qianxun.models.registry.registry import ModelTest, NewModel, UserModel
+    from qianxun.records import Records
+
+T = TypeVar("T")
+Listed: TypeAlias = "list[UserModel]"
+
+LONGEST_FILE = 8192  # characters of a file that holds nothing but a key
+
+UserOption: TypeAlias = Annotated[str, typer.Option("--user", metavar="U", help="谁的 · whose it is")]
+TenantOption: TypeAlias = Annotated[str, typer.Option("--tenant", metavar="T", help="哪个租户的 · of which tenant")]
+RefArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="REF", help="user-model:编号，见 models list · see models list")
+]
+
+
+class ModelType(StrEnum):
+    embedding = "embedding"
+    chat = "chat"
+    qa = "qa"
+    rewrite = "rewrite"
+    rerank = "rerank"
+    vision = "vision"
+
+
+class Registered(Protocol):
+    """What the commands need: `Engine.registry` has it, and so has a client of a running service."""
+
+    async def list(self, user_id: str, model_type: str | None = None) -> Listed: ...
+    async def get(self, user_id: str, id: int) -> UserModel: ...
+    async def add(self, user_id: str, new: NewModel) -> UserModel: ...
+    async def change(self, user_id: str, id: int, changes: Mapping[str, Any]) -> UserModel: ...
+    async def remove(self, user_id: str, id: int) -> None: ...
+    async def test(self, user_id: str, id: int) -> ModelTest: ...
+
+
+def add_model(
+    context: typer.Context,
+    user: UserOption,
+    name: Annotated[str, typer.Option("--name", metavar="N", help="给它起的名字 · what to call it")],
+    base_url: Annotated[
+        str, typer.Option("--base-url", metavar="URL", help="服务的地址，连同版本 · the service, with its version")
+    ],
+    model: Annotated[str, typer.Option("--model", metavar="M", help="模型在服务那里的名字 · its name there")],
+    model_type: Annotated[ModelType, typer.Option("--type", help="做什么用 · what it is for")] = ModelType.embedding,
+    dim: Annotated[int, typer.Option("--dim", metavar="D", help="向量的维度（嵌入模型） · of its vectors")] = 0,
+    default: Annotated[bool, typer.Option("--default", help="设为这个用户此类的默认 · the user's default")] = False,
+    key_file: Annotated[
+        str | None,
+        typer.Option("--key-file", metavar="FILE", help="从文件读密钥，- 为标准输入 · the key is in this file, or -"),
+    ] = None,
+    no_key: Annotated[bool, typer.Option("--no-key", help="它不要密钥 · it wants no key")] = False,
+    timeout: Annotated[int, typer.Option("--timeout", metavar="S", help="等它几秒 · how long to wait for it")] = 30,
+    temperature: Annotated[float, typer.Option("--temperature", metavar="X", help="0–2")] = 0.0,
+    top_p: Annotated[float, typer.Option("--top-p", metavar="X", help="0–1")] = 1.0,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", metavar="N", help="回复的上限 · of a reply")] = 0,
+    tenant: TenantOption = "local",
+    as_json: JsonFlag = False,
+) -> None:
+    from qianxun.models.registry.registry import NewModel
+
+    session = session_of(context)
+    new = NewModel(
+        config_name=name,
+        base_url=base_url,
+        model_name=model,
+        model_type=model_type.value,
+        api_key=_read_key(key_file, no_key),
+        model_dim=dim,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        timeout=timeout,
+        is_default=int(default),
+    )
+    added = with_registered(session, tenant, lambda registry: registry.add(user, new), may_create=True)
+    if as_json:
+        print_json(described(added))
+        return
+    out().print(say(f"[green]✓[/] 已登记“{escape(name)}”：{added.ref}", f"[green]✓[/] “{escape(name)}” is {added.ref}"))
+    whose = "" if tenant == "local" else f" --tenant {tenant}"
+    try_it = f"{session.start} models test {added.ref} --user {user}{whose}"
+    note(say(f"下一步，试试它：{try_it}", f"Next, try it: {try_it}"))
+
+
+def remove_model(
+    context: typer.Context,
+    ref: RefArgument,
+    user: UserOption,
+    tenant: TenantOption = "local",
+    as_json: JsonFlag = False,
+) -> None:
+    number = number_in(ref)
+    with_registered(session_of(context), tenant, lambda registry: registry.remove(user, number))
+    if as_json:
+        print_json({"removed": f"user-model:{number}"})
+        return
+    out().print(say(f"[green]✓[/] 已删去 user-model:{number}", f"[green]✓[/] Removed user-model:{number}"))
+
+
+def try_registered(session: Session, ref: str, user: str | None, tenant: str) -> dict[str, Any]:
+    """Asks the model's service once; as JSON."""
+    number = number_in(ref)
+
+    async def work(registry: Any) -> ModelTest:
+        """Whoever has the folder sees everybody's models; a service wants to know whose it is."""
+        told: ModelTest = await registry.test(user or registry.find(ref).user_id, number)
+        return told
+
+    if session.url and not user:
+        raise BadInput(
+            say("没有写是谁的模型", "Whose model it is was not said"),
+            hint=say(f"写明用户：models test {ref} --user U", f"Say so: models test {ref} --user U"),
+        )
+    return {"model": ref, **asdict(with_registered(session, tenant, work))}
+
+
+def registered_models(session: Session, user: str | None, tenant: str) -> list[dict[str, Any]]:
+    """As JSON; of one user, or of all where the folder itself can be read."""
+    if session.url and not user:
+        return []
+    if not session.url and not has_records(session.settings()):
+        return []
+
+    async def work(registry: Any) -> Listed:
+        found: Listed = await registry.list(user)
+        return found
+
+    return [described(each) for each in with_registered(session, tenant, work)]
+
+
+def registered_table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    heads = (("登记的模型", "registered"), ("用户", "user"), ("名字", "name"), ("用途", "kind"), ("模型", "model"))
+    for zh, en in (*heads, ("地址", "where"), ("密钥", "key"), ("状态", "state")):
+        table.add_column(say(zh, en), overflow="fold")
+    for row in rows:
+        state = say("启用", "on") if row["status"] else say("停用", "off")
+        if row["is_default"]:
+            state += " " + say("默认", "default")
+        told = (row["ref"], row["user_id"], row["config_name"], row["model_type"], row["model_name"], row["base_url"])
+        table.add_row(*(escape(each) for each in told), row["api_key"], state)
+    return table
+
+
+def described(model: UserModel) -> dict[str, Any]:
+    """A registered model as JSON; its key is masked."""
+    about = asdict(model)
+    masked = about.pop("masked_key")
+    return {"ref": model.ref, **about, "api_key": masked}
+
+
+def number_in(ref: str) -> int:
+    digits = ref.removeprefix("user-model:")
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
+        raise NotFound(
+            say(f"没有名为“{ref}”的登记模型", f"There is no registered model “{ref}”"),
+            hint=say("写作 user-model:编号，见 models list", "They are written user-model:ID; see models list"),
+        )
+    return int(digits)
+
+
+def with_registered(
+    session: Session, tenant: str, work: Callable[[Registered], Awaitable[T]], *, may_create: bool = False
+) -> T:
+    """Does the work with the service of ``--url``, or in the data folder, beside whoever owns it."""
+    if session.url:
+        if tenant != "local":
+            raise BadInput(
+                say("--tenant 与 --url 不能同时给出", "--tenant does not go with --url"),
+                hint=say("租户由密钥决定", "The key decides the tenant"),
+            )
+        return asyncio.run(_connected(session, work))
+
+    def beside(records: Records) -> T:
+        from qianxun.engine.model_catalog import open_registry
+        from qianxun.models.threads import ModelThreads
+        from qianxun.records.bases import check_tenant
+
+        registry = open_registry(session.settings(), records, ModelThreads()).of(check_tenant(tenant))
+        return asyncio.run(_awaited(work(registry)))
+
+    return with_records(session.settings(), beside, may_create=may_create)
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
+
+
+async def _connected(session: Session, work: Callable[[Registered], Awaitable[T]]) -> T:
+    from qianxun.doors.client import Client
+
+    async with Client(session.url, key=session.key) as client:
+        return await work(client.registry)
+
+
+def _read_key(key_file: str | None, no_key: bool) -> str:
+    """Never from an argument: whoever lists the machine's processes would read it there."""
+    if no_key:
+        if key_file is not None:
+            raise BadInput(
+                say("--no-key 与 --key-file 只能给一个", "Give either --no-key or --key-file"),
+                hint=say("去掉其中一个", "Leave one of them out"),
+            )
+        return ""
+    if key_file == "-":
+        return sys.stdin.readline(LONGEST_FILE).strip()
+    if key_file is not None:
+        return _key_in(Path(key_file))
+    if not sys.stdin.isatty():
+        raise BadInput(
+            say("没有终端可以询问密钥", "There is no terminal to ask for the key"),
+            hint=say(
+                "用 --key-file FILE、--key-file -（标准输入）或 --no-key", "Use --key-file FILE, or -, or --no-key"
+            ),
+        )
+    asked = say("api_key（不显示；没有就直接回车）", "api_key (not shown; just Enter for none)")
+    return str(typer.prompt(asked, default="", hide_input=True, show_default=False, err=True)).strip()
+
+
+def _key_in(file: Path) -> str:
+    try:
+        with file.open(encoding="utf-8") as opened:
+            return opened.read(LONGEST_FILE).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        told = error.strerror if isinstance(error, OSError) else "UTF-8"
+        raise BadInput(
+            say(f"读不了密钥文件 {file}：{told}", f"Cannot read {file}: {told}"),
+            hint=say("检查路径与权限", "Check the path and its permissions"),
+        ) from error

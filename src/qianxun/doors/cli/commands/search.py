@@ -1,0 +1,279 @@
+"""`qianxun search`: recall, for people and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from qianxun.core.errors import BadInput
+from qianxun.doors.cli.filter_options import DocOption, ProjectOption, TagOption, TypeOption, UserOption, filter_of
+from qianxun.doors.cli.i18n import out, print_folded, print_json, say
+from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
+from qianxun.doors.cli.views.drawing import ARMS, excerpt, named, place_of, show_degraded
+from qianxun.doors.cli.views.explain import (
+    TIERS,
+    command_for,
+    described_arms,
+    described_sum,
+    described_why,
+    show_asked,
+    show_hit,
+    show_why,
+    sums_of,
+)
+
+if TYPE_CHECKING:
+    from qianxun.core.explanation import Explained, Explanation
+    from qianxun.core.types import Found, KnowledgeBase, Recall
+
+NO_RERANK = "none"
+
+
+class Mode(StrEnum):
+    hybrid = "hybrid"
+    vector = "vector"
+    fulltext = "fulltext"
+
+
+class Fusion(StrEnum):
+    weighted = "weighted"
+    min_max = "min_max"
+    rrf = "rrf"
+
+
+def search(
+    context: typer.Context,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="要找的内容 · what to look for")],
+    kb: BaseOption,
+    mode: Annotated[Mode, typer.Option(help="检索方式 · how to search")] = Mode.hybrid,
+    top_k: Annotated[int | None, typer.Option("--top-k", "-k", metavar="N", help="最多几条 · at most so many")] = None,
+    threshold: Annotated[float, typer.Option(metavar="X", help="分数不低于 0–1 · least score")] = 0.0,
+    doc: DocOption = None,
+    user: UserOption = None,
+    project: ProjectOption = None,
+    content_type: TypeOption = None,
+    tag: TagOption = None,
+    fusion: Annotated[Fusion | None, typer.Option(help="怎样合成一个分数 · how scores become one")] = None,
+    weights: Annotated[
+        str | None, typer.Option(metavar="W", help="各路的权重，如 vector=.7,keyword=.3 · how much each arm counts")
+    ] = None,
+    rerank: Annotated[
+        str | None, typer.Option(metavar="NAME", help="重排模型，如 maxsim；none 为不重排 · the reranker, or none")
+    ] = None,
+    fuzzy: Annotated[
+        bool | None, typer.Option("--fuzzy/--no-fuzzy", help="要不要模糊匹配与谐音更正 · fuzzy matches too")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="画出分数的来历 · draw where scores come from")] = False,
+    why: Annotated[
+        str | None, typer.Option(metavar="CHUNK_ID", help="这一块为什么（没）返回 · why this chunk is (not) returned")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """检索知识库 · search a knowledge base"""
+    chosen = {
+        "mode": mode.value,
+        "top_k": top_k,
+        "threshold": threshold,
+        "where": filter_of(user, project, content_type, tag),
+        "doc_ids": tuple(doc or ()),
+        "fusion": fusion.value if fusion else None,
+        "weights": _weights(weights) if weights is not None else None,
+        "rerank": "" if rerank == NO_RERANK else rerank,
+        "fuzzy": fuzzy,
+    }
+    request = Request(query, kb, {name: value for name, value in chosen.items() if value is not None}, explain, why)
+    session = session_of(context)
+    base, answer, told = with_library(session, lambda library: _searched(library, session.start, request))
+    start = session.start + (f" --config {quoted(str(session.config))}" if session.config else "")
+    if as_json:
+        print_json(_explained_json(start, request, described(base, answer, doc or ()), told))
+    else:
+        _tell(start, request, base, answer, told)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for on the command line; ``options`` as `Engine.retrieve` takes them, where they were given."""
+
+    query: str
+    kb: str
+    options: Mapping[str, Any]
+    explain: bool
+    why: str | None
+
+    @property
+    def is_narrowed(self) -> bool:
+        from qianxun.core.types import EVERYTHING
+
+        return bool(self.options["doc_ids"]) or self.options["where"] != EVERYTHING
+
+    def command(self, start: str, chunk: Explanation) -> str:
+        """The search that returns the chunk; none where no change does, or none is needed."""
+        if not chunk.changes:
+            return ""
+        return command_for(start, self.query, self.kb, {**self.options, **chunk.changes})
+
+
+async def _searched(library: Library, start: str, request: Request) -> tuple[KnowledgeBase, Recall, Explained | None]:
+    base = await find_base(library, request.kb, start)
+    answer = await library.retrieve(base.id, request.query, **request.options)
+    if not request.explain and request.why is None:
+        return base, answer, None
+    return base, answer, await library.explain(base.id, request.query, request.why or "", **request.options)
+
+
+def _weights(given: str) -> dict[str, float]:
+    """``vector=.7,keyword=.3``"""
+    try:
+        pairs = [part.split("=", 1) for part in given.split(",") if part.strip()]
+        return {name.strip(): float(weight) for name, weight in pairs}
+    except ValueError as error:
+        raise BadInput(
+            say(f"看不懂权重 {given!r}", f"These weights cannot be read: {given!r}"),
+            hint=say("写成 vector=.7,keyword=.3", "Write them as vector=.7,keyword=.3"),
+        ) from error
+
+
+def _tell(start: str, request: Request, base: KnowledgeBase, answer: Recall, told: Explained | None) -> None:
+    """What was found; only why a chunk was (not), where nothing but that was asked for."""
+    if request.why is not None and told is not None and told.chunk is not None and not request.explain:
+        show_why(out(), told.chunk, request.command(start, told.chunk))
+        show_degraded(answer.degraded)
+    else:
+        _show_all(start, request, base, answer, told)
+
+
+def _show_all(start: str, request: Request, base: KnowledgeBase, answer: Recall, told: Explained | None) -> None:
+    console = out()
+    if told is None:
+        show(console, answer)
+    else:
+        _show_explained(console, answer, told)
+    show_degraded(answer.degraded)
+    if answer.found:
+        console.print(_count(answer), style="dim")
+    else:
+        console.print(_advice(start, base, answer, narrowed=request.is_narrowed), markup=False, soft_wrap=True)
+    if told is not None and told.chunk is not None:
+        console.print()
+        show_why(console, told.chunk, request.command(start, told.chunk))
+
+
+def _show_explained(console: Console, answer: Recall, told: Explained) -> None:
+    sums = sums_of(told)
+    show_asked(console, answer)
+    for rank, hit in enumerate(answer.found, 1):
+        print_folded(console, _title(rank, hit, with_arms=False), 10, hanging=10)
+        show_hit(console, hit, sums.get(hit.chunk.chunk_id))
+        print_folded(console, excerpt(hit.chunk, answer.query), 4)
+        console.print()
+
+
+def _explained_json(start: str, request: Request, document: dict[str, Any], told: Explained | None) -> dict[str, Any]:
+    if told is None:
+        return document
+    if request.explain:
+        sums = sums_of(told)
+        for chunk in document["chunks"]:
+            figures = sums.get(chunk["chunk_id"])
+            chunk["explain"] = described_sum(figures) if figures is not None else None
+    if told.chunk is not None:
+        document["why"] = described_why(told.chunk, request.command(start, told.chunk))
+    return document
+
+
+def _count(answer: Recall) -> str:
+    number, milliseconds = len(answer.found), answer.seconds * 1000
+    return say(f"{number} 条，{milliseconds:.0f} 毫秒", f"{number} results, {milliseconds:.0f} ms")
+
+
+# ── JSON ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def described(base: KnowledgeBase, answer: Recall, doc_ids: Sequence[str]) -> dict[str, Any]:
+    return {
+        "knowledge_base_id": base.id,
+        "trace_id": answer.trace_id,
+        "query": answer.query,
+        "queries": list(answer.queries),
+        "retrieval_mode": answer.mode,
+        "doc_ids": list(doc_ids),
+        "time_cost_ms": round(answer.seconds * 1000),
+        "from_cache": answer.from_cache,
+        "tier": answer.tier,
+        "degraded": [{"part": part.part, "reason": part.reason} for part in answer.degraded],
+        "chunks": [_chunk(hit) for hit in answer.found],
+    }
+
+
+def _chunk(hit: Found) -> dict[str, Any]:
+    chunk, told = hit.chunk, hit.chunk.attributes
+    return {
+        "chunk_id": chunk.chunk_id,
+        "doc_id": chunk.doc_id,
+        "doc_name": chunk.doc_name,
+        "content": chunk.text,
+        "score": hit.score,
+        "source": hit.source,
+        "tier": hit.tier,
+        "arms": described_arms(hit.arms),
+        "rerank_score": hit.rerank,
+        "matched": list(hit.matched),
+        "coverage": hit.coverage,
+        "highlights": list(hit.highlights),
+        "kind": chunk.kind,
+        "headings": list(chunk.headings),
+        "page": chunk.page,
+        "user_id": told.user_id,
+        "project_id": told.project_id,
+        "content_type": told.content_type,
+        "tags": list(told.tags),
+        "metadata": dict(told.metadata),
+    }
+
+
+# ── for people ───────────────────────────────────────────────────────────────────────────────────
+
+
+def show(console: Console, answer: Recall) -> None:
+    """The results, best first, with what was found highlighted."""
+    for rank, hit in enumerate(answer.found, 1):
+        print_folded(console, _title(rank, hit), 10, hanging=10)
+        print_folded(console, excerpt(hit.chunk, answer.query), 4)
+
+
+def _title(rank: int, hit: Found, *, with_arms: bool = True) -> Text:
+    title = Text(f"{rank:>2}  ")
+    title.append(f"{hit.score:.2f}  ", style="bold green")
+    if with_arms:
+        arms = "  ".join(f"{named(ARMS, arm)} {by.score:.2f}" for arm, by in hit.arms.items())
+        title.append(f"{named(TIERS, hit.tier)}  {arms}  ", style="dim")
+    return title.append_text(place_of(hit.chunk))
+
+
+def _advice(start: str, base: KnowledgeBase, answer: Recall, *, narrowed: bool) -> str:
+    tips = []
+    if narrowed:
+        tips.append(say("去掉过滤条件再试", "try without the filters"))
+    if not base.embedding_model:
+        tips.append(
+            say(
+                "这个知识库只按词语检索：换一个原文里的说法，或装上模型后 qianxun rebuild --kb "
+                f"{quoted(base.name)} --model bge-small-zh-v1.5",
+                "this base is searched by words only: use words of the text, or pull a model and run qianxun rebuild "
+                f"--kb {quoted(base.name)} --model bge-small-zh-v1.5",
+            )
+        )
+    elif answer.mode != "hybrid":
+        tips.append(say("用 --mode hybrid 两路一起找", "search both ways with --mode hybrid"))
+    tips.append(say("降低 --threshold，或换个说法", "lower --threshold, or say it differently"))
+    show_it = f"{start} kb show {quoted(base.name)}"
+    tips.append(say(f"看看里面有什么：{show_it}", f"see what is in it: {show_it}"))
+    head = say("没有找到。可以试试：", "Nothing found. You could:")
+    return head + "".join(f"\n  · {tip}" for tip in tips)

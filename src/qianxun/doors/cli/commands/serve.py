@@ -1,0 +1,47 @@
+"""`qianxun serve`: the HTTP service over the data folder."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated
+
+import typer
+
+from qianxun.doors.cli.i18n import out, say
+from qianxun.doors.cli.session import session_of
+
+
+def serve(
+    context: typer.Context,
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="监听的地址，默认只在本机 · the address; loopback by default")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(metavar="PORT", min=0, max=65535, help="端口，默认 8000 · the port")
+    ] = None,
+) -> None:
+    """启动 HTTP 服务，直到 Ctrl-C · run the HTTP service until Ctrl-C"""
+    from qianxun.doors.http import require_drivers
+
+    require_drivers()
+    from qianxun.doors.http.middleware.log_lines import logs_as_lines
+    from qianxun.doors.http.serve import new_loop
+    from qianxun.doors.http.serve import serve as run
+    from qianxun.engine.settings import load
+
+    session = session_of(context)
+    told = {"data": session.data, "service.host": host, "service.port": port}
+    settings = load(file=session.config, arguments=told)
+    with logs_as_lines(sys.stderr), asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run(settings, _told))
+    out().print(say("已停下，数据都已存好。", "Stopped; everything is stored."), style="green")
+
+
+def _told(url: str) -> None:
+    """On the standard output: the other one holds lines of the log and nothing else."""
+    console = out()
+    console.print(say(f"千寻在 {url} 上提供服务", f"Qianxun is serving at {url}"), style="green", soft_wrap=True)
+    console.print(
+        say(f"接口说明：{url}/docs　Ctrl-C 停止", f"API: {url}/docs  Ctrl-C stops it"), style="dim", soft_wrap=True
+    )

@@ -1,0 +1,150 @@
+"""What `add` and `rebuild` show while they work."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from qianxun.doors.cli.i18n import err, say
+
+if TYPE_CHECKING:
+    from qianxun.indexing.add import Step
+
+
+class Rate(ProgressColumn):
+    """How many a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        unit = task.fields.get("unit", "")
+        return Text("" if not speed else f"{speed:.1f} {unit}/{say('秒', 's')}", style="dim")
+
+
+class Counted(ProgressColumn):
+    """Done out of all; where all is only estimated so far, it says so."""
+
+    def render(self, task: Task) -> Text:
+        total = "?" if task.total is None else f"{'~' if task.fields.get('estimated') else ''}{task.total:.0f}"
+        return Text(f"{task.completed:.0f}/{total} {task.fields.get('unit', '')}")
+
+
+class Interrupted(Exception):
+    """Ends work in another thread after Ctrl-C; never leaves this package."""
+
+
+class AddProgress:
+    """Follows one `add`: files parsed, chunks embedded; refusals are told as they happen.
+
+    Steps come from worker threads as well. After `stop` the next step of a worker raises `Interrupted`, so that
+    Ctrl-C need not wait for a long batch to be embedded.
+    """
+
+    def __init__(self, bars: Progress | None, *, silent: bool = False) -> None:
+        self.safe = 0  # documents that are in the records and the index
+        self._bars = bars
+        self._silent = silent
+        self._found = self._parsed = self._cut = 0
+        self._stopped = threading.Event()
+        self._files = self._task(say("解析文件", "parsing"), say("个", "files"))
+        self._chunks = self._task(say("向量化", "embedding"), say("块", "chunks"), visible=False)
+        self._read = self._task(say("读图谱", "reading"), say("块", "chunks"), visible=False)
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def __call__(self, step: Step) -> None:
+        if self._stopped.is_set():
+            raise Interrupted
+        match step.kind:
+            case "found":
+                self._found = step.count
+                self._set(self._files, total=step.count)
+            case "parsed":
+                self._parsed += step.count
+                self._set(self._files, advance=step.count)
+                self._estimate()
+            case "cut":
+                self._cut += step.count
+                self._set(self._chunks, visible=True)
+                self._estimate()
+            case "embedded":
+                self._set(self._chunks, advance=step.count)
+            case "added":
+                self.safe += step.count
+            case "refused":
+                self._tell(f"[red]✗[/] {escape(step.name)}：{escape(_reason(step))}")
+            case "waiting":
+                self._tell(f"[yellow]![/] {waiting(step.count)}：{escape(step.reason)}")
+            case "reading":
+                self._tell(escape(step.reason) + say("；停下不会丢，graph build 接着读", "; `graph build` resumes"))
+                self._set(self._read, visible=True, total=step.count)
+            case "read":
+                self._set(self._read, advance=step.count)
+
+    def _estimate(self) -> None:
+        """The chunks of all files, judged by those that are cut so far."""
+        share = self._parsed / self._found if self._found else 1.0
+        if self._bars is not None and self._cut and share:
+            task = self._bars.tasks[self._chunks]
+            task.total = self._cut / share  # not by `update`: a new total would make it forget the rate
+            self._set(self._chunks, estimated=share < 1.0)
+
+    def _task(self, title: str, unit: str, visible: bool = True) -> TaskID:
+        if self._bars is None:
+            return TaskID(0)
+        return self._bars.add_task(title, total=None, unit=unit, visible=visible, estimated=False)
+
+    def _set(self, task: TaskID, **changes: object) -> None:
+        if self._bars is not None:
+            self._bars.update(task, **changes)  # type: ignore[arg-type]
+
+    def _tell(self, line: str) -> None:
+        if not self._silent:
+            (self._bars.console if self._bars is not None else err()).print(line, soft_wrap=True)
+
+
+def _reason(step: Step) -> str:
+    """The reason alone: the parsers begin theirs with the file's name, which stands before it already."""
+    return step.reason.removeprefix(f"{PurePath(step.name).name}：")
+
+
+def waiting(count: int) -> str:
+    return say(f"{count} 个文件已保存，但模型暂时不能用", f"{count} files are saved, but the model cannot be used now")
+
+
+@contextmanager
+def bars() -> Iterator[Progress | None]:
+    """Progress bars on stderr; none where nobody is looking (a file, a pipe)."""
+    console = err()
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        Counted(),
+        Rate(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=console, transient=True, speed_estimate_period=20) as shown:
+        yield shown
+
+
+@contextmanager
+def counting(title: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+    """A single bar; what is yielded moves it on."""
+    with bars() as shown:
+        task = shown.add_task(title, total=total, unit=unit) if shown is not None else None
+
+        def follow(done: int) -> None:
+            if shown is not None and task is not None:
+                shown.update(task, advance=done)
+
+        yield follow

@@ -1,0 +1,262 @@
+"""Answers, drawn for people: the text with its marks, below it what each mark points at, and how it came about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from qianxun.doors.cli.i18n import note, print_folded, say
+from qianxun.doors.cli.views.drawing import PARTS, highlighted, milliseconds, named, padded, telling_rows
+from qianxun.text.headings import below_headings
+
+if TYPE_CHECKING:
+    from qianxun.core.answer_types import Answer, Flag, Source, TraceStep
+    from qianxun.core.graph_types import GraphContext
+
+QUOTED: Final = 160  # characters shown of a source
+NAMED: Final = 8  # entities and relationships of the graph
+MARK: Final = re.compile(r"\[\d+\]")
+MARK_STYLE: Final = "bold green"
+FORMS: Final[Mapping[str, tuple[str, str]]] = {
+    "extractive": ("由资料的原句组成", "in the sources' own words"),
+    "table": ("由表格的单元格得出", "from the cells of a table"),
+    "declined": ("资料里没有", "not in the sources"),
+    "direct": ("没有查资料", "without looking anything up"),
+}
+ATTACHED: Final[Mapping[str, tuple[str, str]]] = {
+    "image": ("随问题来的图片", "a picture that came with the question"),
+    "table": ("随问题来的表格", "a table that came with the question"),
+}
+SAID: Final[Mapping[str, tuple[str, str]]] = {
+    "question": ("问题", "question"),
+    "query": ("查", "query"),
+    "kind": ("问的是", "kind"),
+    "complexity": ("难易", "complexity"),
+    "entities": ("实体", "entities"),
+    "strategy": ("宜用", "strategy"),
+    "to": ("接着", "to"),
+    "mode": ("方式", "mode"),
+    "chosen_by": ("选择者", "chosen by"),
+    "found": ("找到", "found"),
+    "kept": ("留下", "kept"),
+    "enough": ("够用", "enough"),
+    "relevance": ("相关", "relevance"),
+    "coverage": ("覆盖", "coverage"),
+    "missing": ("还缺", "missing"),
+    "reason": ("原因", "reason"),
+    "by": ("办法", "by"),
+    "unchanged": ("没有新的", "nothing new"),
+    "form": ("形式", "form"),
+    "sources": ("出处", "sources"),
+    "flags": ("存疑", "flags"),
+}  # what the steps of an answer decide; another one goes by its own name
+WORDS: Final[Mapping[str, tuple[str, str]]] = {
+    "greeting": ("寒暄", "small talk"),
+    "definition": ("定义", "a definition"),
+    "fact": ("事实", "a fact"),
+    "list": ("列举", "a list"),
+    "comparison": ("比较", "a comparison"),
+    "multi_hop": ("多跳", "several steps"),
+    "summary": ("概括", "a summary"),
+    "count": ("计数", "a number"),
+    "simple": ("简单", "simple"),
+    "complex": ("要检索", "needs a search"),
+    "retrieve": ("检索", "search"),
+    "generate_answer": ("写答案", "the answer"),
+    "caller": ("提问者", "the asker"),
+    "analysis": ("问题的分析", "the analysis"),
+    "synonyms": ("同义词", "synonyms"),
+    "entity_names": ("实体的别名", "other names"),
+    "fewer_constraints": ("少一个条件", "one condition less"),
+    "model": ("模型", "a model"),
+    "none": ("没有别的说法", "no other words"),
+    "extractive": ("原句", "own sentences"),
+    "table": ("单元格", "cells"),
+    "declined": ("没有答案", "no answer"),
+    "direct": ("没有检索", "no search"),
+}  # that steps decide between
+CHOICES: Final = frozenset(("kind", "complexity", "to", "chosen_by", "by", "form"))
+EMPTY: Final[tuple[Any, ...]] = (None, "", (), [], {})
+UNPROVED: Final = ("unsupported_number", "uncited", "dropped")
+
+
+def shown_text(text: str) -> Text:
+    """A text of a model or a document, without what a terminal would take for an order; its marks stand out."""
+    drawn = Text("".join(sign if sign.isprintable() or sign == "\n" else " " for sign in text))
+    for mark in MARK.finditer(drawn.plain):
+        drawn.stylize(MARK_STYLE, mark.start(), mark.end())
+    return drawn
+
+
+def show_answer(console: Console, answer: Answer) -> None:
+    print_folded(console, shown_text(answer.answer), 0)
+
+
+def show_reason(console: Console, answer: Answer) -> None:
+    """Why there is no answer, where it does not say so itself."""
+    if answer.reason and "：" + answer.reason not in answer.answer:
+        told = say(f"原因：{answer.reason}", f"Reason: {answer.reason}")
+        print_folded(console, Text(shown_text(told).plain, style="dim"), 0)
+
+
+def show_sources(console: Console, answer: Answer) -> None:
+    """The numbered sources: the document, the place in it, and the words that bear the answer out."""
+    if not answer.sources:
+        return
+    console.print()
+    console.print(Text(say("出处", "Sources"), style="bold"))
+    indent = len(f"[{answer.sources[-1].number}] ")
+    for source in answer.sources:
+        print_folded(console, headed(source, indent), indent, hanging=indent)
+        print_folded(console, _quotation(source, _cited(answer, source.number)), indent)
+
+
+def headed(source: Source, indent: int = 4) -> Text:
+    """A source's mark and place."""
+    return Text(padded(f"[{source.number}]", indent), style=MARK_STYLE) + _place(source)
+
+
+def show_end(console: Console, answer: Answer) -> None:
+    """Who wrote it, in which mode, how long it took; and what was taken out of it."""
+    show_flags(answer.flags)
+    who = named(FORMS, answer.form)
+    if answer.form == "model":
+        model = next((step.form.removeprefix("model:") for step in answer.trace if step.node == "generate_answer"), "")
+        who = say(f"由 {model or '模型'} 写成", f"written by {model or 'the model'}")
+    time = say(f"{milliseconds(answer.seconds)} 毫秒", f"{milliseconds(answer.seconds)} ms")
+    console.print()
+    console.print(Text(" · ".join((who, answer.mode, time)), style="dim"), soft_wrap=True)
+
+
+def show_flags(flags: Sequence[Flag]) -> None:
+    """What the model said and no source bears out: of one sentence, once, with the reason that says most; and whether
+    it still stands in the answer."""
+    gone = {_sentence(flag) for flag in flags if flag.kind == "dropped"}
+    unproved: dict[str, str] = {}
+    for flag in flags:
+        if flag.kind in UNPROVED and (flag.kind != "dropped" or _sentence(flag) not in unproved):
+            unproved[_sentence(flag)] = flag.reason
+    for sentence, reason in unproved.items():
+        if sentence in gone:
+            note(say(f"! 不可信，已去掉：“{sentence}”（{reason}）", f"! Taken out: “{sentence}” ({reason})"), "yellow")
+        else:
+            note(
+                say(f"! 请自行核对：“{sentence}”（{reason}）", f"! Check this yourself: “{sentence}” ({reason})"),
+                "yellow",
+            )
+    if links := sum(flag.kind == "link_removed" for flag in flags):
+        note(say(f"! 去掉了 {links} 处链接、图片或 HTML", f"! {links} links, images or tags taken out"), "yellow")
+
+
+def _sentence(flag: Flag) -> str:
+    return MARK.sub("", shown_text(flag.text).plain).strip()
+
+
+# ── sources ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _place(source: Source) -> Text:
+    """The document, the headings that are not its name, the page, the characters."""
+    about = source.metadata
+    place = Text(shown_text(source.doc_name or source.doc_id).plain, style="bold cyan")
+    if about.get("source") == "question":
+        return place.append("  " + named(ATTACHED, str(about.get("type"))), style="not bold dim")
+    headings = [str(each) for each in about.get("headings") or () if each != Path(source.doc_name).stem]
+    if headings:
+        place.append(" › " + " › ".join(headings), style="not bold")
+    if about.get("page") is not None:
+        place.append(say(f"  第 {about['page']} 页", f"  p. {about['page']}"), style="not bold dim")
+    if source.end > source.start:
+        characters = f"{source.start + 1}–{source.end}"
+        place.append(say(f"  第 {characters} 字", f"  characters {characters}"), style="not bold dim")
+    return place
+
+
+def _cited(answer: Answer, number: int) -> str:
+    """What of the answer rests on a source."""
+    parts = [answer.answer[each.start : each.end] for each in answer.citations if number in each.numbers]
+    return " ".join(MARK.sub("", part) for part in parts) or answer.answer
+
+
+def _quotation(source: Source, cited: str) -> Text:
+    """The part of a source that says what is cited; of a table, the rows."""
+    from qianxun.text.matching import snippet, spans, telling_words
+
+    words = telling_words(cited)
+    if source.metadata.get("kind") == "table" or source.metadata.get("type") == "table":
+        return highlighted(shown_text(telling_rows(source.text, cited)).plain, words)
+    flat = _without_headings(source)
+    exact = [(at, at + len(each)) for each in cited.split() if len(each) > 3 and (at := flat.find(each)) >= 0]
+    start, end = snippet(flat, exact or spans(flat, words), QUOTED)
+    quoted = highlighted(flat[start:end], words)
+    opening, closing = say("“", '"'), say("”", '"')
+    return Text(opening + "…" * bool(start)) + quoted + Text("…" * (end < len(flat)) + closing)
+
+
+def _without_headings(source: Source) -> str:
+    """In one line; the line above shows the headings already."""
+    rest = below_headings(source.text, [str(each) for each in source.metadata.get("headings") or ()])
+    return " ".join(shown_text(rest).plain.split())
+
+
+# ── how it came about ────────────────────────────────────────────────────────────────────────────
+
+
+def show_trace(console: Console, answer: Answer) -> None:
+    """Each step, whether rules or a model took it, what it decided; and what the graph had to say."""
+    console.print()
+    console.print(Text(say("过程", "Steps"), style="bold"))
+    width = max((cell_len(named(PARTS, step.node)) for step in answer.trace), default=0)
+    for step in answer.trace:
+        line = Text(f"  {padded(named(PARTS, step.node), width)}  ")
+        line.append(_by(step), style="cyan" if step.form.startswith("model:") else "dim")
+        line.append(say(f"  {milliseconds(step.seconds)} 毫秒", f"  {milliseconds(step.seconds)} ms"), style="dim")
+        print_folded(console, line + Text(_said(step.said)), width + 6, hanging=width + 6)
+    _show_graph(console, answer.context)
+
+
+def _by(step: TraceStep) -> str:
+    return step.form.removeprefix("model:") if step.form.startswith("model:") else say("规则", "rules")
+
+
+def _said(said: Mapping[str, Any]) -> str:
+    told = [
+        f"{named(SAID, name)} {named(WORDS, value) if name in CHOICES else _plain(value)}"
+        for name, value in said.items()
+        if value not in EMPTY
+    ]
+    return "  " + " · ".join(told) if told else ""
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return say("是", "yes") if value else say("否", "no")
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    if isinstance(value, list | tuple):
+        return say("、", ", ").join(map(_plain, value))
+    if isinstance(value, Mapping):
+        return say("，", ", ").join(f"{name} {_plain(inner)}" for name, inner in value.items())
+    return shown_text(str(value)).plain
+
+
+def _show_graph(console: Console, context: GraphContext) -> None:
+    if not context.entities and not context.communities:
+        return
+    console.print()
+    console.print(Text(say("图谱", "Graph"), style="bold"))
+    names = {each.id: shown_text(each.name).plain for each in context.entities}
+    if names:
+        print_folded(console, Text(say("、", ", ").join(list(names.values())[:NAMED])), 2)
+    known = [each for each in context.relations if each.source in names and each.target in names]
+    for each in known[:NAMED]:
+        kind = shown_text(each.type).plain
+        print_folded(console, Text(f"{names[each.source]} —{kind}→ {names[each.target]}", style="dim"), 4, hanging=2)
+    for community in context.communities[:NAMED]:
+        print_folded(console, Text(f"◌ {shown_text(community.title).plain}", style="dim"), 4, hanging=2)

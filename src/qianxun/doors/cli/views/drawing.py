@@ -1,0 +1,151 @@
+"""What several commands draw alike: bars, places, the telling part of a text, what could not take part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from qianxun.doors.cli.i18n import note, print_folded, say
+from qianxun.text.headings import below_headings
+
+if TYPE_CHECKING:
+    from qianxun.core.types import Chunk, Degraded
+
+INDENT = 4
+WIDEST = 32  # cells of a full bar
+SNIPPET = 120  # characters shown of prose, and of a table's row
+ROWS = 3
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+ARMS = {"vector": ("语义", "vector"), "keyword": ("词语", "keyword"), "qa": ("问答", "questions")}
+PARTS = {
+    "rerank": ("重排", "Rerank"),
+    "rewrite": ("改写", "Rewriting"),
+    "document": ("文档", "Document"),
+    "structure": ("结构层没能参加", "The structure layer did not take part"),
+    "semantic": ("语义层没能参加", "The semantic layer did not take part"),
+    "expansion": ("扩展层没能参加", "The expansion layer did not take part"),
+    "depth": ("深处的候选", "Candidates beyond the first"),
+    "answer": ("表格里的答案", "The answer from tables"),
+    "graph": ("知识图谱", "The knowledge graph"),
+    "recall": ("检索", "Searching"),
+    "chat": ("语言模型", "The language model"),
+    "model": ("语言模型", "The language model"),
+    "vision": ("看图", "Seeing pictures"),
+    "image": ("图片", "Pictures"),
+    "analyze_query": ("分析问题", "Analysing the question"),
+    "route_query": ("选择路线", "Choosing a way"),
+    "retrieve": ("检索", "Searching"),
+    "grade_documents": ("评估资料", "Grading the sources"),
+    "refine_query": ("改写再找", "Asking again"),
+    "generate_answer": ("写答案", "Writing the answer"),
+}  # what else of a search or an answer may be degraded
+
+
+def named(names: Mapping[str, tuple[str, str]], key: str) -> str:
+    return say(*names.get(key, (key, key)))
+
+
+def place_of(chunk: Chunk) -> Text:
+    """The document, the headings that are not its name, the page."""
+    place = Text(chunk.doc_name or chunk.doc_id, style="bold cyan")
+    headings = [heading for heading in chunk.headings if heading != Path(chunk.doc_name).stem]
+    if headings:
+        place.append(" › " + " › ".join(headings), style="not bold")
+    if chunk.page is not None:
+        place.append(say(f"  第 {chunk.page} 页", f"  p. {chunk.page}"), style="dim")
+    return place
+
+
+def visible(text: str) -> str:
+    """In one line, without what a terminal would take for an order."""
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+
+
+def bar(score: float, width: int) -> str:
+    """So many cells for a score of 1; anything above zero is seen."""
+    eighths = round(min(max(score, 0.0), 1.0) * width * 8)
+    eighths = max(eighths, 1) if score > 0.0 else 0
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (EIGHTHS[rest] if rest else "")).ljust(width, " ")
+
+
+def bars(console: Console, rows: Sequence[tuple[str, float, str, str]]) -> None:
+    """A bar to a line: its name, its score, what else is known of it, its colour."""
+    label = max((cell_len(name) for name, *_ in rows), default=0)
+    told = max((cell_len(place) for _, _, place, _ in rows), default=0)
+    width = max(5, min(WIDEST, console.width - INDENT - label - 1 - 6 - 2 - told))
+    for name, score, place, colour in rows:
+        line = Text(" " * INDENT + padded(name, label) + " ")
+        line.append(bar(score, width), style=colour)
+        line.append(f" {score:.2f}", style="bold")
+        line.append(f"  {place}".rstrip(), style="dim")
+        console.print(line, no_wrap=True, overflow="ellipsis")
+
+
+def padded(name: str, cells: int) -> str:
+    return name + " " * (cells - cell_len(name))
+
+
+def labelled(console: Console, label: str, told: str | Text) -> None:
+    """``label told``, indented, its further lines below the first."""
+    hanging = cell_len(label) + 1
+    print_folded(console, Text.assemble((label + " ", "dim"), told), INDENT + hanging, hanging=hanging)
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.0f}" if seconds >= 0.01 else f"{seconds * 1000:.1f}"
+
+
+def show_degraded(degraded: Sequence[Degraded]) -> None:
+    """Says aloud what could not take part in a search; of parts with one reason, the first."""
+    reasons = {part.reason: part for part in reversed(degraded)}
+    for part in (part for part in degraded if reasons[part.reason] is part):
+        if part.part in ARMS:
+            arm = named(ARMS, part.part)
+            told = say(f"! {arm}检索没能参加：{part.reason}", f"! The {arm} arm did not take part: {part.reason}")
+        else:
+            told = f"! {named(PARTS, part.part)}{say('：', ': ')}{part.reason}"
+        note(told, "yellow")
+
+
+# ── what a text says ─────────────────────────────────────────────────────────────────────────────
+
+
+def excerpt(chunk: Chunk, query: str) -> Text:
+    """The telling part of a chunk, its heading left out; of a table, the head and the rows that match best."""
+    from qianxun.text.matching import snippet, spans, telling_words
+
+    words = telling_words(query)
+    if chunk.kind == "table":
+        return highlighted(telling_rows(chunk.text, query), words)
+    shown = " ".join(below_headings(chunk.text, chunk.headings).split())  # the title line shows them already
+    start, end = snippet(shown, spans(shown, words), SNIPPET)
+    drawn = highlighted(shown[start:end], words)
+    return Text("…" if start else "") + drawn + Text("…" if end < len(shown) else "")
+
+
+def highlighted(text: str, words: Sequence[str]) -> Text:
+    from qianxun.text.matching import spans
+
+    drawn = Text(text)
+    for start, end in spans(text, words):
+        drawn.stylize("bold yellow", start, end)
+    return drawn
+
+
+def telling_rows(text: str, query: str) -> str:
+    """The head of a table and the rows of it that match best."""
+    from qianxun.text.matching import weights
+
+    lines = [line for line in text.splitlines() if line.strip()]
+    body = next((at + 1 for at, line in enumerate(lines) if line.startswith("|")), 0)  # behind the column names
+    told = weights(lines, query)
+    best = sorted(range(body, len(lines)), key=lambda at: (-told[at], at))[:ROWS]
+    kept = sorted(best[:1] + [at for at in best[1:] if told[at] >= told[best[0]] / 2 > 0])
+    shown = [*lines[:body], *(lines[at] for at in kept)]
+    return "\n".join(line if len(line) <= SNIPPET else line[:SNIPPET] + "…" for line in shown)

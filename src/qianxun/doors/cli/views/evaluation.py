@@ -1,0 +1,181 @@
+"""What `eval` has found out, as JSON and for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from qianxun.doors.cli.i18n import out, say
+
+if TYPE_CHECKING:
+    from qianxun.doors.cli.commands.evaluation_index import Built
+    from qianxun.evaluation.calibration import Report
+    from qianxun.evaluation.dataset import Dataset
+    from qianxun.evaluation.experiment import Comparison, Run
+
+HEADLINE = "hybrid"  # the mode a comparison speaks of first
+SHOWN_MOVED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The runs of one configuration over one index."""
+
+    label: str
+    folder: str
+    built: Built
+    is_reused: bool
+    runs: dict[str, Run]  # by mode
+
+
+# ── JSON ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def described(dataset: Dataset, trials: Sequence[Trial], comparisons: Mapping[str, Comparison]) -> dict[str, Any]:
+    return {
+        "dataset": dataset.name,
+        "documents": len(dataset.documents),
+        "queries": len(dataset.queries),
+        "index_seconds": round(sum({trial.folder: trial.built.seconds for trial in trials}.values()), 3),
+        "runs": [_described_run(run) for trial in trials for run in trial.runs.values()],
+        "comparison": _described_comparisons(comparisons),
+    }
+
+
+def _described_run(run: Run) -> dict[str, Any]:
+    scores = {metric: round(value, 6) for metric, value in run.means.items()}
+    return {"name": run.name, **scores, "p50_ms": round(run.p50_ms, 3), "p95_ms": round(run.p95_ms, 3)}
+
+
+def _described_comparisons(comparisons: Mapping[str, Comparison]) -> dict[str, Any] | None:
+    """The headline mode's comparison, with those of every mode beside it."""
+    if not comparisons:
+        return None
+    every = {mode: {"mode": mode, **_described_comparison(each)} for mode, each in comparisons.items()}
+    headline = HEADLINE if HEADLINE in every else next(iter(every))
+    return {**every[headline], "modes": list(every.values())}
+
+
+def _described_comparison(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "metric": comparison.metric,
+        "a": {"name": comparison.names[0], "mean": round(comparison.means[0], 6)},
+        "b": {"name": comparison.names[1], "mean": round(comparison.means[1], 6)},
+        "difference": round(comparison.difference, 6),
+        "p_value": round(comparison.p_value, 6),
+        "significant": comparison.is_significant,
+        "queries": comparison.queries,
+        "moved": [
+            {"query_id": each.query, "text": each.text, "a": round(each.before, 6), "b": round(each.after, 6)}
+            for each in comparison.moved
+        ],
+    }
+
+
+def described_calibration(model: str, datasets: Sequence[Dataset], report: Report) -> dict[str, Any]:
+    return {
+        "model": model,
+        "datasets": [dataset.name for dataset in datasets],
+        "queries": report.queries,
+        "candidates": report.candidates,
+        "relevant": report.relevant,
+        "midpoint": round(report.curve.midpoint, 6),
+        "slope": round(report.curve.slope, 6),
+        "ece": {"before": round(report.errors[0], 6), "after": round(report.errors[1], 6)},
+        "held_out_ece": {"before": round(report.held_out[0], 6), "after": round(report.held_out[1], 6)},
+    }
+
+
+# ── for people ───────────────────────────────────────────────────────────────────────────────────
+
+
+def show(dataset: Dataset, trials: Sequence[Trial], comparisons: Mapping[str, Comparison]) -> None:
+    console = out()
+    console.print(_heading(dataset), markup=False, soft_wrap=True)
+    for trial in trials:
+        console.print(_index(trial), style="dim", markup=False, soft_wrap=True)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(say("方式", "run"), no_wrap=True)
+    for title in ("nDCG@10", "MRR@10", say("召回@10", "recall@10"), say("召回@100", "recall@100")):
+        table.add_column(title, justify="right", no_wrap=True)
+    for title in (say("首条命中", "hit@1"), "p50 ms", "p95 ms"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for run in (run for trial in trials for run in trial.runs.values()):
+        scores = [f"{value:.3f}" for value in run.means.values()]
+        table.add_row(escape(run.name), *scores, f"{run.p50_ms:.1f}", f"{run.p95_ms:.1f}")
+    console.print(table)
+    for comparison in comparisons.values():
+        _show_comparison(comparison)
+
+
+def _heading(dataset: Dataset) -> str:
+    asked = len(dataset.queries)
+    drawn = asked < dataset.labelled
+    return say(
+        f"{dataset.name}：{len(dataset.documents)} 个文档，{asked} 个查询"
+        + (f"（从 {dataset.labelled} 个有标注的查询中按固定种子抽取）" if drawn else ""),
+        f"{dataset.name}: {len(dataset.documents)} documents, {asked} queries"
+        + (f" (drawn from {dataset.labelled} labelled ones with a fixed seed)" if drawn else ""),
+    )
+
+
+def _index(trial: Trial) -> str:
+    built = trial.built
+    label = f"[{trial.label}] " if trial.label else ""
+    model = built.model or say("无模型", "no model")
+    reused = say("，沿用已建好的", ", used again") if trial.is_reused else ""
+    return label + say(
+        f"索引：{built.chunks} 块，{model}，建索引 {built.seconds:.1f} 秒{reused}",
+        f"index: {built.chunks} chunks, {model}, built in {built.seconds:.1f} s{reused}",
+    )
+
+
+def _show_comparison(comparison: Comparison) -> None:
+    console = out()
+    first, second = comparison.names
+    verdict = say("显著", "significant") if comparison.is_significant else say("不显著", "not significant")
+    console.print(
+        say(
+            f"\n{first} → {second}：{comparison.metric} {comparison.means[0]:.4f} → {comparison.means[1]:.4f}"
+            f"（{comparison.difference:+.4f}）；差异在 p<.05 下{verdict}（p={comparison.p_value:.4f}，"
+            f"{comparison.queries} 个查询，配对随机化检验）",
+            f"\n{first} → {second}: {comparison.metric} {comparison.means[0]:.4f} → {comparison.means[1]:.4f} "
+            f"({comparison.difference:+.4f}); {verdict} at p<.05 (p={comparison.p_value:.4f}, "
+            f"{comparison.queries} queries, paired randomisation test)",
+        ),
+        markup=False,
+        soft_wrap=True,
+    )
+    for each in comparison.moved[:SHOWN_MOVED]:
+        line = f"  {each.before:.2f} → {each.after:.2f}  {' '.join(each.text.split())[:60]}  ({each.query})"
+        console.print(line, style="dim", markup=False, soft_wrap=True)
+
+
+def show_calibration(model: str, datasets: Sequence[Dataset], report: Report) -> None:
+    console = out()
+    names = "、".join(dataset.name for dataset in datasets)
+    console.print(
+        say(
+            f"{model}：{names} 的 {report.queries} 个查询，{report.candidates} 个候选，其中相关 {report.relevant} 个",
+            f"{model}: {report.queries} queries of {names}, {report.candidates} candidates, {report.relevant} relevant",
+        ),
+        markup=False,
+        soft_wrap=True,
+    )
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("", say("截断余弦", "clipped cosine"), say("校准后", "calibrated")):
+        table.add_column(title, justify="left" if not title else "right", no_wrap=True)
+    rows = (
+        (say("ECE 全部", "ECE, all"), report.errors),
+        (say("ECE 留出的一半", "ECE, held-out half"), report.held_out),
+    )
+    for title, errors in rows:
+        table.add_row(title, *(f"{error:.3f}" for error in errors))
+    console.print(table)
+    console.print(say("\n写进设置文件：", "\nPut these into the settings file:"))
+    told = f"calibration_midpoint: {report.curve.midpoint:.4f}, calibration_slope: {report.curve.slope:.3f}"
+    console.print(f"  vectorization: {{{told}}}", style="bold", markup=False, soft_wrap=True)

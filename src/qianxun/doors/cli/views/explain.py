@@ -1,0 +1,299 @@
+"""`qianxun search --explain` and `--why`: where scores come from, drawn for people and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from qianxun.doors.cli.i18n import print_folded, say
+from qianxun.doors.cli.session import quoted
+from qianxun.doors.cli.views.drawing import ARMS, bars, labelled, milliseconds, named, padded, place_of
+
+if TYPE_CHECKING:
+    from qianxun.core.explanation import Explained, Explanation, Sum
+    from qianxun.core.types import ArmScore, Filter, Found, Recall, StepTime
+
+RAW = {"vector": ("余弦", "cosine"), "keyword": ("BM25", "BM25"), "qa": ("余弦", "cosine")}
+COLOURS = {"vector": "cyan", "keyword": "yellow", "qa": "magenta", "rerank": "blue"}
+TIERS = {"strict": ("严格", "strict"), "document": ("指定文档", "document"), "fuzzy": ("模糊", "fuzzy")}
+STEPS = {
+    "rewrite": ("分析", "analyse"),
+    "fuse": ("融合", "fuse"),
+    "guess": ("猜谐音", "guess"),
+    "rerank": ("重排", "rerank"),
+    "judge": ("判定", "judge"),
+    **{f"recall.{arm}": names for arm, names in ARMS.items()},
+}
+FUSIONS = {
+    "weighted": ("加权", "weighted"),
+    "min_max": ("加权（各路先拉伸到 0–1）", "weighted, each side stretched to 0–1"),
+    "rrf": ("按名次（61 ÷ (60 + 名次)）", "by rank, 61 ÷ (60 + rank)"),
+}
+
+
+# ── a search ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def show_asked(console: Console, answer: Recall) -> None:
+    """What was searched for, and how long each step took."""
+    first, *others = answer.queries or (answer.query,)
+    told = Text(say("搜索 ", "Searched for ") + first, style="bold")
+    if others:
+        told.append(say("　也按这样的说法：", "; also as: ") + say("；", "; ").join(others), style="not bold")
+    print_folded(console, told, 0)
+    times = Text(say(f"用时 {milliseconds(answer.seconds)} 毫秒", f"{milliseconds(answer.seconds)} ms"), style="dim")
+    if answer.from_cache:
+        times.append(say("（来自缓存）", " (from the cache)"))
+    elif answer.steps:
+        times.append(say("：", ": ") + " · ".join(map(_step, sorted(answer.steps, key=_turn))))
+    print_folded(console, times, 0)
+    console.print()
+
+
+def _turn(step: StepTime) -> int:
+    known = ("rewrite", "recall", "fuse", "rerank", "judge")
+    name = step.name.partition(".")[0]
+    return known.index(name) if name in known else len(known)
+
+
+def _step(step: StepTime) -> str:
+    count = say(f"（{step.count} 个）", f" ({step.count} found)") if step.count else ""
+    return f"{named(STEPS, step.name)} {milliseconds(step.seconds)}{count}"
+
+
+def show_hit(console: Console, hit: Found, figures: Sum | None) -> None:
+    """Below a result's title: its arms as bars, the sum in figures, its tier and the words it holds."""
+    labelled(console, say("编号", "id"), hit.chunk.chunk_id)
+    _bars(console, hit.arms, hit.rerank)
+    if figures is not None:
+        labelled(console, say("得分", "score"), formula(figures))
+    labelled(console, say("层级", "tier"), _tier(hit.tier, hit.matched, hit.coverage, _similarity(hit.arms)))
+
+
+def _bars(console: Console, arms: Mapping[str, ArmScore], rerank: float | None) -> None:
+    rows = [(named(ARMS, arm), by.score, _place(arm, by), COLOURS.get(arm, "white")) for arm, by in arms.items()]
+    if rerank is not None:
+        rows.append((say("重排", "rerank"), rerank, "", COLOURS["rerank"]))
+    bars(console, rows)
+
+
+def _place(arm: str, by: ArmScore) -> str:
+    rank = say(f"第 {by.rank} 名", f"rank {by.rank}") if by.rank else say("候选之外", "not found")
+    return f"{padded(rank, 9)} {named(RAW, arm)} {by.raw:.{2 if arm == 'keyword' else 3}f}"
+
+
+def formula(figures: Sum) -> str:
+    """The sum in figures, a line for each step: what a reader can check with a pocket calculator."""
+    total = sum(vote.weight for vote in figures.votes.values()) or 1.0
+    counted = [(side, vote) for side, vote in figures.votes.items() if vote.weight > 0.0]
+    terms = [f"{named(ARMS, side)} {vote.weight / total:.2f}×{vote.score:.3f}" for side, vote in counted]
+    lines = [f"{named(FUSIONS, figures.fusion)}  {' + '.join(terms)} = {figures.fused:.3f}"]
+    if figures.rerank is not None:
+        read = f"{1.0 - figures.share:.2f}×{figures.fused:.3f} + {figures.share:.2f}×{figures.rerank:.3f}"
+        lines.append(f"{say('重排', 'reranked')}  {read} = {figures.total:.3f}")
+    elif figures.share:
+        behind = say("没有读到，排在读过的之后", "not read; behind what was")
+        lines.append(f"{say('重排', 'reranked')}  {behind}：≤ {1.0 - figures.share:.2f}×{figures.fused:.3f}")
+    if abs(figures.shown - figures.total) > 5e-4:
+        lines.append(f"{say('校准', 'calibrated')}  {figures.total:.3f} → {figures.shown:.3f}")
+    return "\n".join(lines)
+
+
+def _tier(tier: str | None, matched: Sequence[str], coverage: float, similarity: float | None) -> str:
+    told = named(TIERS, tier) if tier else say("没有一层接纳", "let in by none")
+    if not matched:
+        told += say("，没有共同的词", ", no word in common")
+    else:
+        words = say("、", ", ").join(matched)
+        told += say(f"，命中 {words}（占问题的 {coverage:.0%}）", f", matches {words} ({coverage:.0%} of the query)")
+    return told + (_short_of_strict(similarity, coverage) if tier == "fuzzy" else "")
+
+
+def _short_of_strict(similarity: float | None, coverage: float) -> str:
+    """Why a result is fuzzy, however high its score: that is of meaning and words together, the tier asks for both."""
+    from qianxun.rank.tiers import COVERED, STRICT
+
+    lacking = []
+    if similarity is not None and similarity <= STRICT:
+        lacking.append(
+            say(f"语义相似 {similarity:.3f}，未过 {STRICT:g}", f"similarity {similarity:.3f} is not above {STRICT:g}")
+        )
+    if coverage <= COVERED:
+        lacking.append(say("命中的词未过半", "no more than half of the query matched"))
+    reason = say("，", ", ").join(lacking)
+    return say(f"；不算严格：{reason}", f"; not strict: {reason}") if lacking else ""
+
+
+def _similarity(arms: Mapping[str, ArmScore]) -> float | None:
+    """As the tier has it: the best of the arms that go by meaning; None where none took part."""
+    return max((by.score for arm, by in arms.items() if arm in ("vector", "qa")), default=None)
+
+
+# ── why ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def show_why(console: Console, why: Explanation, command: str) -> None:
+    """One chunk: what became of it, its figures, and the command that returns it."""
+    title = Text(why.chunk_id, style="bold")
+    if why.chunk is not None:
+        title.append("  ").append_text(place_of(why.chunk))
+    print_folded(console, title, 0)
+    mark = ("✓", "green") if why.is_returned else ("✗", "red")
+    print_folded(console, Text.assemble(mark, " " + say(why.reason, _english(why))), 2, hanging=2)
+    _bars(console, why.arms, why.sum.rerank if why.sum else None)
+    if why.sum is not None:
+        labelled(console, say("得分", "score"), formula(why.sum))
+    if why.tier is not None or why.matched:
+        labelled(console, say("层级", "tier"), _tier(why.tier, why.matched, why.coverage, why.similarity))
+    if command:
+        told = say("→ 这样会返回它：", "→ This returns it: ") + _changes(why)
+        print_folded(console, Text(told), 2, hanging=2)
+        console.print(f"  {command}", style="green", markup=False, soft_wrap=True)
+    elif why.hint:
+        print_folded(console, Text(f"→ {why.hint}"), 2, hanging=2)
+
+
+def _changes(why: Explanation) -> str:
+    if why.chunk is not None and why.changes.get("doc_ids") == (why.chunk.doc_id,):
+        name = why.chunk.doc_name or why.chunk.doc_id
+        alone = say(f"只在它的文档“{name}”里找", f"only in its document “{name}”")
+        others = [_change(*one) for one in why.changes.items() if one[0] != "doc_ids"]
+        return say("；", "; ").join([alone, *others])
+    return say("；", "; ").join(_change(*one) for one in why.changes.items())
+
+
+def _change(name: str, value: Any) -> str:
+    from qianxun.core.types import EVERYTHING
+    from qianxun.retrieve.drop_reasons import told_filter
+
+    match name:
+        case "top_k":
+            return say(f"至少要 {value} 条", f"at least {value} results")
+        case "threshold":
+            return say(f"阈值不高于 {value:.4f}", f"a threshold of at most {value:.4f}")
+        case "fuzzy":
+            return say("允许模糊匹配", "fuzzy matches allowed")
+        case "where":
+            if value == EVERYTHING:
+                return say("去掉过滤条件", "no filter")
+            return say(f"过滤条件放宽为 {told_filter(value)}", f"the filter loosened to {told_filter(value)}")
+        case "doc_ids":
+            return say(f"在这些文档里找：{'、'.join(value)}", f"in these documents: {', '.join(value)}")
+        case "rerank":
+            return say("不重排", "no reranker")
+        case "mode":
+            return say("两路一起找", "both ways of searching")
+    return say(f"{name} 改为 {value}", f"{name} = {value}")
+
+
+def _english(why: Explanation) -> str:
+    return {
+        "returned": f"returned, place {why.rank}",
+        "records": f"not of record: {why.status}　{why.reason}",
+        "index": "of record, but not in the index",
+        "filter": f"kept out by the filter　{why.reason}",
+        "recall": "not among the candidates of any arm",
+        "fuse": "found by an arm that counts for nothing here: its fused score is zero",
+        "threshold": f"its score of {why.score or 0:.4f} is below the threshold",
+        "tier": f"not let in: {why.coverage:.0%} of the query matched" + _alike(why),
+        "rerank": f"place {why.rank_before} before the reranker, {why.rank} after it",
+        "top_k": f"place {why.rank}, behind the results asked for",
+    }[why.step]
+
+
+def _alike(why: Explanation) -> str:
+    return "" if why.similarity is None else f", similarity {why.similarity:.2f}"
+
+
+def command_for(start: str, query: str, kb: str, options: Mapping[str, Any]) -> str:
+    """The command that searches with these options of `Engine.retrieve`."""
+    words = [start, "search", *([] if query.startswith("-") else [quoted(query)]), "--kb", quoted(kb)]
+    for name, value in options.items():
+        words += _flags(name, value)
+    return " ".join(words + (["--", quoted(query)] if query.startswith("-") else []))
+
+
+def _flags(name: str, value: Any) -> list[str]:
+    match name:
+        case "where":
+            return _filter_flags(value)
+        case "doc_ids":
+            return [word for doc_id in value for word in ("--doc", quoted(doc_id))]
+        case "fuzzy":
+            return ["--fuzzy" if value else "--no-fuzzy"]
+        case "threshold":
+            return ["--threshold", f"{math.floor(value * 10_000) / 10_000:g}"] if value else []
+        case "weights":
+            return ["--weights", ",".join(f"{side}={weight!r}" for side, weight in value.items())]
+        case "rerank":
+            return ["--rerank", quoted(value) if value else "none"]
+        case "mode" if value == "hybrid":
+            return []
+    return [f"--{name.replace('_', '-')}", quoted(str(value))]
+
+
+def _filter_flags(where: Filter) -> list[str]:
+    """Of the filters that this command line can say."""
+    from qianxun.core.types import And, Eq, In
+
+    flags = {"user_id": "--user", "project_id": "--project", "content_type": "--type", "tags": "--tag"}
+    words: list[str] = []
+    for part in where.parts if isinstance(where, And) else (where,):
+        if isinstance(part, Eq | In):
+            values = part.values if isinstance(part, In) else (part.value,)
+            words += [word for value in values for word in (flags[part.field], quoted(str(value)))]
+    return words
+
+
+# ── JSON ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def described_sum(figures: Sum) -> dict[str, Any]:
+    return {
+        "fusion": figures.fusion,
+        "votes": {side: {"weight": vote.weight, "score": vote.score} for side, vote in figures.votes.items()},
+        "fused": figures.fused,
+        "rerank": figures.rerank,
+        "rerank_share": figures.share,
+        "total": figures.total,
+        "score": figures.shown,
+    }
+
+
+def described_why(why: Explanation, command: str) -> dict[str, Any]:
+    from qianxun.core.codec.search_params import written_filter
+
+    changes = {name: written_filter(value) if name == "where" else value for name, value in why.changes.items()}
+    return {
+        "chunk_id": why.chunk_id,
+        "returned": why.is_returned,
+        "step": why.step,
+        "reason": say(why.reason, _english(why)),
+        "hint": why.hint,
+        "rank": why.rank,
+        "rank_before": why.rank_before,
+        "score": why.score,
+        "tier": why.tier,
+        "similarity": why.similarity,
+        "coverage": why.coverage,
+        "matched": list(why.matched),
+        "arms": described_arms(why.arms),
+        "explain": described_sum(why.sum) if why.sum is not None else None,
+        "failing": [written_filter(part) for part in why.failing],
+        "status": why.status,
+        "changes": changes,
+        "command": command,
+    }
+
+
+def described_arms(arms: Mapping[str, ArmScore]) -> dict[str, Any]:
+    return {arm: {"rank": by.rank, "raw": by.raw, "score": by.score} for arm, by in arms.items()}
+
+
+def sums_of(told: Explained) -> dict[str, Sum]:
+    """By chunk: the answer that is shown was searched for beside the one that is explained."""
+    return {found.chunk.chunk_id: figures for found, figures in zip(told.answer.found, told.sums, strict=True)}

@@ -1,0 +1,8 @@
+"""A running service, used as an engine is: the same calls, the same values, the same errors."""
+
+from __future__ import annotations
+
+from qianxun.doors.client.client import Client
+from qianxun.doors.client.connection import Patience
+
+__all__ = ["Client", "Patience"]

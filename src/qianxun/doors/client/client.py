@@ -1,0 +1,398 @@
+"""`Client`: the calls of an `Engine`, answered by a running service."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+import httpx
+
+from qianxun.core.answer_types import Answer, AnswerEvent
+from qianxun.core.codec.answers import read_answer
+from qianxun.core.codec.layered import layered_body, read_layered
+from qianxun.core.codec.results import read_chunk, read_explained, read_log, read_recall, retrieval_body
+from qianxun.core.errors import BadQuery, NotFound, ServiceUnavailable
+from qianxun.core.explanation import Explained
+from qianxun.core.layered_types import LayeredRecall
+from qianxun.core.options import FusionName, Mode
+from qianxun.core.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
+from qianxun.doors.client.connection import Connection, Patience, Request
+from qianxun.doors.client.decode import (
+    Readiness,
+    Sent,
+    read_base,
+    read_bases,
+    read_document,
+    read_documents,
+    read_logs,
+    read_readiness,
+    read_sent,
+    read_statistics,
+)
+from qianxun.doors.client.encode import both, segment, traced, written_document
+from qianxun.doors.client.events import EventSender
+from qianxun.doors.client.questions import AskOptions, asked_question, heard
+from qianxun.doors.client.registered import RegisteredModels
+from qianxun.doors.client.uploads import send_documents, send_files, sent_file
+from qianxun.engine.hooks import nothing
+from qianxun.indexing.add import Labels, Report, Watch
+from qianxun.records.logs import Feedback, LogEntry
+
+T = TypeVar("T")
+
+BASES = "v1/knowledge-bases"
+LOGS = "v1/retrieval-logs"
+PAGE = 500
+
+
+class Client:
+    """``async with Client("http://127.0.0.1:8000", key="qx_…") as client: await client.retrieve(1001, "…")``
+
+    Raises what the engine behind the service raises, and ServiceUnavailable where the service does not answer. Keys of
+    rows (`Chunk.key`, `Accepted.document_key`) do not travel: they are 0 here.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str = "",
+        patience: Patience | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._patience = patience or Patience()
+        self._told: dict[str, Any] = {"key": key, "patience": self._patience, "transport": transport}
+        self._connection = Connection(url, key, self._patience, transport)
+
+    def twin(self) -> Client:
+        """Another client of the same service, with connections of its own: for another event loop."""
+        return Client(self.url, **self._told)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hangs up; ``async with`` does it by itself."""
+        await self._connection.close()
+
+    @property
+    def url(self) -> str:
+        return self._connection.url
+
+    @property
+    def registry(self) -> RegisteredModels:
+        """The models that users registered."""
+        return RegisteredModels(self._ask)
+
+    async def readiness(self) -> Readiness:
+        """Raises what keeps the service from taking requests. Asks without a key's help, and shows nothing of it."""
+        return await self._ask(Request("GET", "readyz"), read_readiness)
+
+    # ── knowledge bases ──────────────────────────────────────────────────────────────────────────
+
+    async def create_knowledge_base(
+        self,
+        name: str,
+        *,
+        model: str | None = None,
+        kind: str = "documents",
+        config: Mapping[str, Any] | None = None,
+        user_id: str = "",
+    ) -> KnowledgeBase:
+        """A new base, of the service's own model where none is named. Raises AlreadyThere."""
+        asked = {"name": name, "kind": kind, "embedding_model": model, "config": config, "user_id": user_id}
+        body = {field: value for field, value in asked.items() if value or field == "name"}
+        return await self._ask(Request("POST", BASES, body), read_base)
+
+    async def knowledge_bases(self, *, limit: int | None = None, after: int = 0) -> tuple[KnowledgeBase, ...]:
+        """In the order of their ids; ``after`` is the id at which the last page ended."""
+        found: list[KnowledgeBase] = []
+        while limit is None or len(found) < limit:
+            asked = PAGE if limit is None else min(PAGE, limit - len(found))
+            params = {"limit": str(asked), "after": str(found[-1].id if found else after)}
+            page = await self._ask(Request("GET", BASES, params=params), read_bases)
+            found += page
+            if len(page) < asked:
+                break
+        return tuple(found)
+
+    async def knowledge_base(self, name_or_id: str | int) -> KnowledgeBase:
+        """By id, or by name."""
+        if isinstance(name_or_id, int):
+            return await self._ask(Request("GET", f"{BASES}/{name_or_id}"), read_base)
+        for base in await self.knowledge_bases():
+            if base.name == name_or_id:
+                return base
+        raise NotFound(f"没有名为“{name_or_id}”的知识库", hint="用 qianxun kb list 查看已有的知识库")
+
+    async def rename(self, knowledge_base: int, name: str) -> KnowledgeBase:
+        """Gives the base another name. Raises AlreadyThere when another base has it."""
+        return await self._change(knowledge_base, {"name": name})
+
+    async def configure(
+        self, knowledge_base: int, changes: Mapping[str, Any], *, watch: Callable[[int], None] = nothing
+    ) -> KnowledgeBase:
+        """As `Engine.configure`; ``watch`` is told of an index that was made anew once it is."""
+        told = await self._change(knowledge_base, {"config": dict(changes)})
+        if "dictionary" in changes:
+            watch((await self.statistics(knowledge_base))["chunks"])
+        return told
+
+    async def _change(self, knowledge_base: int, changes: Mapping[str, Any]) -> KnowledgeBase:
+        request = Request("PATCH", f"{BASES}/{knowledge_base}", changes, takes_long=True)
+        return await self._ask(request, read_base)
+
+    async def delete_knowledge_base(self, knowledge_base: int) -> None:
+        """The base with everything in it. Nothing of it can be returned from now on."""
+        await self._connection.ask(Request("DELETE", f"{BASES}/{knowledge_base}", takes_long=True))
+
+    async def statistics(self, knowledge_base: int) -> dict[str, int]:
+        """How many documents stand in which state, how many chunks and tables there are."""
+        return await self._ask(Request("GET", f"{BASES}/{knowledge_base}"), read_statistics)
+
+    # ── documents ────────────────────────────────────────────────────────────────────────────────
+
+    async def add(
+        self,
+        knowledge_base: int,
+        paths: Sequence[str | Path],
+        *,
+        labels: Labels | None = None,
+        watch: Watch = nothing,
+    ) -> Report:
+        """Files and folders of this machine in; searchable when it returns. Unchanged files are passed over.
+
+        A file is known by its path, as it is to an engine: the same path on another machine is the same document.
+        """
+        files, said = [Path(path) for path in paths], labels or Labels()
+        return await send_files(self, knowledge_base, files, said, watch, self._patience.work_seconds)
+
+    async def add_file(
+        self,
+        knowledge_base: int,
+        path: Path,
+        *,
+        name: str,
+        source: str = "",
+        doc_id: str = "",
+        labels: Labels | None = None,
+        wait: bool = True,
+    ) -> Accepted:
+        """One file in, read piece by piece. Raises a kind of Refused for one that cannot be taken in."""
+        sent = await self.send_file(
+            knowledge_base, path, name=name, source=source, doc_id=doc_id, labels=labels, wait=wait
+        )
+        return sent.accepted
+
+    async def send_file(
+        self, knowledge_base: int, path: Path, *, name: str, source: str, doc_id: str, labels: Labels | None, wait: bool
+    ) -> Sent:
+        """As `add_file`; and whether it is searchable when this returns."""
+        to, said = f"{BASES}/{knowledge_base}/documents", labels or Labels()
+        request = sent_file(to, path, name=name, source=source, doc_id=doc_id, labels=said, wait=wait)
+        return await self._ask(request, read_sent)
+
+    async def add_documents(
+        self, knowledge_base: int, batch: Sequence[Document], *, wait: bool = True
+    ) -> list[Accepted]:
+        """Documents in. With ``wait`` they are searchable when it returns, without it they are durable."""
+        if wait and len(batch) > 1:
+            return await send_documents(self, knowledge_base, batch, self._patience.work_seconds)
+        return [(await self.send_document(knowledge_base, one, wait=wait)).accepted for one in batch]
+
+    async def send_document(self, knowledge_base: int, document: Document, *, wait: bool) -> Sent:
+        """One document in; and whether it is searchable when this returns."""
+        body = written_document(document)
+        params = {"wait": str(wait).lower()}
+        request = Request("PUT", _document(knowledge_base, document.id), body, params=params, takes_long=True)
+        return await self._ask(request, read_sent)
+
+    async def document(self, knowledge_base: int, doc_id: str) -> DocumentState:
+        """Where one document stands. Raises NotFound."""
+        return await self._ask(Request("GET", _document(knowledge_base, doc_id)), read_document)
+
+    async def documents(self, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]:
+        """In the order of their ids; ``after`` is the id at which the last page ended."""
+        found: list[DocumentState] = []
+        while len(found) < limit:
+            asked = min(PAGE, limit - len(found))
+            params = {"limit": str(asked), "after": found[-1].doc_id if found else after}
+            request = Request("GET", f"{BASES}/{knowledge_base}/documents", params=params)
+            page = await self._ask(request, read_documents)
+            found += page
+            if len(page) < asked:
+                break
+        return found
+
+    async def chunks(self, knowledge_base: int, doc_id: str) -> list[Chunk]:
+        """The chunks that serve, in the order of the text."""
+        found: list[Chunk] = []
+        after: int | None = -1
+        while after is not None:
+            request = Request("GET", f"{_document(knowledge_base, doc_id)}/chunks", params={"after": str(after)})
+            page, after = await self._ask(request, lambda data: ([*map(read_chunk, data["chunks"])], data["next"]))
+            found += page
+        return found
+
+    async def delete_document(self, knowledge_base: int, doc_id: str) -> bool:
+        """Answers whether there was such a document. It cannot be returned from now on."""
+        await self.knowledge_base(knowledge_base)
+        try:
+            await self._connection.ask(Request("DELETE", _document(knowledge_base, doc_id)))
+        except NotFound:
+            return False
+        return True
+
+    async def events(self, knowledge_base: int) -> EventSender:
+        """Takes document events for one base."""
+        return EventSender(self._connection, (await self.knowledge_base(knowledge_base)).id)
+
+    # ── recall ───────────────────────────────────────────────────────────────────────────────────
+
+    async def retrieve(
+        self,
+        knowledge_base: int,
+        query: str,
+        *,
+        top_k: int | None = None,
+        mode: Mode = "hybrid",
+        threshold: float = 0.0,
+        where: Filter = EVERYTHING,
+        doc_ids: Sequence[str] = (),
+        fusion: FusionName | None = None,
+        weights: Mapping[str, float] | None = None,
+        rerank: str | None = None,
+        fuzzy: bool | None = None,
+        trace_id: str = "",
+    ) -> Recall:
+        """The chunks that answer a query, best first. What is left out is the base's choice, then the service's."""
+        body = retrieval_body(
+            query,
+            top_k=top_k,
+            mode=mode,
+            threshold=threshold,
+            where=where,
+            doc_ids=doc_ids,
+            fusion=fusion,
+            weights=both(weights),
+            rerank=rerank,
+            fuzzy=fuzzy,
+        )
+        return await self._ask(_search(f"v1/retrieval/{knowledge_base}", body, trace_id), read_recall)
+
+    async def search_texts(
+        self,
+        knowledge_base: int,
+        query: str,
+        top_k: int | None = None,
+        *,
+        where: Filter = EVERYTHING,
+        trace_id: str = "",
+    ) -> LayeredRecall:
+        """Prose in three layers, best first."""
+        body = layered_body(query, top_k, where)
+        return await self._ask(_search(f"v1/recall/{knowledge_base}/texts", body, trace_id), read_layered)
+
+    async def search_tables(
+        self,
+        knowledge_base: int,
+        query: str,
+        top_k: int | None = None,
+        *,
+        where: Filter = EVERYTHING,
+        answer: bool = True,
+        trace_id: str = "",
+    ) -> LayeredRecall:
+        """Tables in four layers, best first, with what their cells answer. Of the cells and rows that an answer cites
+        only the first travel; ``cells_total`` says how many there are."""
+        body = layered_body(query, top_k, where, answer)
+        return await self._ask(_search(f"v1/recall/{knowledge_base}/tables", body, trace_id), read_layered)
+
+    async def explain(self, knowledge_base: int, query: str, chunk_id: str = "", **options: Any) -> Explained:
+        """How each result of `retrieve` with these options came by its score; and why the chunk is, or is not, one."""
+        asked = options | {"weights": both(options.get("weights"))}
+        body = retrieval_body(query, **asked) | ({"chunk_id": chunk_id} if chunk_id else {})
+        return await self._ask(_search(f"v1/explain/{knowledge_base}", body), read_explained)
+
+    # ── answers ──────────────────────────────────────────────────────────────────────────────────
+
+    async def ask(self, knowledge_base: int, question: str, **options: Unpack[AskOptions]) -> Answer:
+        """As `Engine.ask`. Pictures and tables in files are those of this machine; they are sent along."""
+        headers = traced(options.pop("trace_id", ""))
+        return await self._ask(await asked_question(knowledge_base, question, options, headers), read_answer)
+
+    async def ask_stream(
+        self, knowledge_base: int, question: str, **options: Unpack[AskOptions]
+    ) -> AsyncGenerator[AnswerEvent, None]:
+        """As `Engine.ask_stream`: whoever stops listening hangs up, and the service ends the model's call."""
+        headers = traced(options.pop("trace_id", ""))
+        asked = await asked_question(knowledge_base, question, options, headers, stream=True)
+        async with aclosing(heard(self._connection, asked)) as events:
+            async for event in events:
+                yield event
+
+    # ── the log ──────────────────────────────────────────────────────────────────────────────────
+
+    async def logs(
+        self,
+        *,
+        knowledge_base: int | None = None,
+        zero: bool = False,
+        slow_ms: float | None = None,
+        trace_id: str | None = None,
+        limit: int = 50,
+        before: int | None = None,
+    ) -> list[LogEntry]:
+        """The newest first."""
+        narrowed = {
+            "knowledge_base_id": knowledge_base,
+            "zero": "true" if zero else None,
+            "slow_ms": slow_ms,
+            "trace_id": trace_id,
+        }
+        found: list[LogEntry] = []
+        while len(found) < limit:
+            asked = min(PAGE, limit - len(found))
+            told = narrowed | {"limit": asked, "before": found[-1].id if found else before}
+            params = {name: str(value) for name, value in told.items() if value is not None}
+            page, following = await self._ask(Request("GET", LOGS, params=params), read_logs)
+            found += page
+            if following is None:
+                break
+        return found
+
+    async def log(self, log_id: int) -> LogEntry:
+        """One search: its parameters, results and times. Raises NotFound."""
+        return await self._ask(Request("GET", f"{LOGS}/{log_id}"), read_log)
+
+    async def feedback(self, log_id: int, feedback: Feedback) -> LogEntry:
+        """Keeps what a person thinks of an answer, in the place of what was said of it before."""
+        body = {"rating": feedback.rating, "chunk_ids": list(feedback.chunk_ids), "comment": feedback.comment}
+        return await self._ask(Request("POST", f"{LOGS}/{log_id}/feedback", body, repeatable=True), read_log)
+
+    # ── asking ───────────────────────────────────────────────────────────────────────────────────
+
+    async def _ask(self, request: Request, read: Callable[[Any], T]) -> T:
+        data = await self._connection.ask(request)
+        try:
+            return read(data)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ServiceUnavailable(
+                f"看不懂服务 {self.url} 的回答（{type(error).__name__}：{error}）", hint="两边的版本要一致"
+            ) from error
+
+
+def _document(knowledge_base: int, doc_id: str) -> str:
+    return f"{BASES}/{knowledge_base}/documents/{segment(doc_id)}"
+
+
+def _search(path: str, body: Mapping[str, Any], trace_id: str = "") -> Request:
+    return Request("POST", path, body, headers=traced(trace_id), repeatable=True, mistake=BadQuery.word)

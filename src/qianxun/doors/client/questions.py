@@ -1,0 +1,108 @@
+"""Questions to a service: their attachments read here and sent along, their answers heard whole or as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Final, TypedDict
+
+from qianxun.answer.state import turns_of
+from qianxun.core.answer_types import AnswerEvent, Done, Failed, QueryMode
+from qianxun.core.codec.answers import question_body, read_event
+from qianxun.core.errors import BadInput, BadQuery, ServiceUnavailable, Unreadable, UnsupportedFile, of_word
+from qianxun.core.types import EVERYTHING, Filter
+from qianxun.doors.client.connection import Connection, Request, said
+from qianxun.ingest.attached_images import MOST_BYTES, read_bounded
+from qianxun.ingest.parse.encoding import decode
+from qianxun.models.remote.sse import Event, Events, EventTooLarge
+
+LARGEST_EVENT: Final = 64 << 20  # the last one holds the whole answer with its sources
+TEXT_TABLES: Final = frozenset((".csv", ".tsv", ".md", ".markdown", ".txt", ".html", ".htm", ".json"))
+
+
+class AskOptions(TypedDict, total=False):
+    """The options of `Engine.ask`, which has their defaults."""
+
+    mode: QueryMode | None
+    top_k: int | None
+    where: Filter
+    history: Sequence[Any]
+    multimodal_content: Sequence[Mapping[str, Any]]
+    trace_id: str
+
+
+async def asked_question(
+    knowledge_base: int, text: str, options: AskOptions, headers: Mapping[str, str], *, stream: bool = False
+) -> Request:
+    """The request. What stands in files of this machine goes along: the service reads none of its own."""
+    sent = [await asyncio.to_thread(_sent, each) for each in options.get("multimodal_content", ())]
+    body = question_body(
+        text,
+        mode=options.get("mode", "mix"),
+        top_k=options.get("top_k"),
+        where=options.get("where", EVERYTHING),
+        history=[{"role": turn.role, "content": turn.content} for turn in turns_of(options.get("history", ()))],
+        multimodal_content=sent,
+        stream=stream,
+    )
+    path, mistake = f"v1/query/{knowledge_base}", BadQuery.word
+    return Request("POST", path, body, headers=headers, repeatable=True, takes_long=True, mistake=mistake)
+
+
+async def heard(connection: Connection, request: Request) -> AsyncGenerator[AnswerEvent, None]:
+    """The events of an answer; the last is `Done` or `Failed`. Raises where the service fails, or breaks off."""
+    events = Events(LARGEST_EVENT)
+    async with aclosing(connection.listen(request)) as pieces:
+        async for piece in pieces:
+            for event in _read(events, piece, connection.url):
+                yield event
+                if isinstance(event, Done | Failed):
+                    return
+    raise ServiceUnavailable(f"服务 {connection.url} 的回答到一半断了", hint="再问一次；看看它的日志与前面的代理")
+
+
+def _read(events: Events, piece: bytes, url: str) -> list[AnswerEvent]:
+    try:
+        told = [_event(each) for each in events.feed(piece)]
+    except (KeyError, TypeError, ValueError, AttributeError, EventTooLarge) as error:
+        raise ServiceUnavailable(
+            f"看不懂服务 {url} 的回答（{type(error).__name__}：{error}）", hint="两边的版本要一致"
+        ) from error
+    return [each for each in told if each is not None]
+
+
+def _event(event: Event) -> AnswerEvent | None:
+    data = json.loads(event.data)
+    if event.name == "error" and data["answer"] is None:
+        message, hint = said(data)
+        raise of_word(data["error"], message, hint=hint)
+    return read_event(event.name, data)
+
+
+def _sent(item: Mapping[str, Any]) -> dict[str, Any]:
+    """An attachment with the content of its file in place of its path. Raises Refused."""
+    if not isinstance(item, Mapping):
+        raise BadInput("multimodal_content 的每一项应是键值对", hint='例如 {"type": "image", "img_path": "片子.png"}')
+    rest = dict(item)
+    if path := rest.pop("img_path", None):
+        packed = base64.b64encode(read_bounded(Path(path), MOST_BYTES, "图片")).decode("ascii")
+        return {"image_caption": Path(path).name, **rest, "img_base64": packed}
+    if path := rest.pop("table_path", None):
+        return {"table_caption": Path(path).stem, **rest, "table_data": _table_text(Path(path))}
+    return rest
+
+
+def _table_text(path: Path) -> str:
+    if path.suffix.lower() not in TEXT_TABLES:
+        raise UnsupportedFile(
+            f"{path.name} 不能随问题发给服务：它只收文字写成的表格",
+            hint="另存为 CSV 再问；或先用 add 放进知识库，再用 tables 或 ask 问",
+        )
+    decoded = decode(read_bounded(path, MOST_BYTES, "表格"))  # spreadsheets save CSV as GBK
+    if decoded is None:
+        raise Unreadable(f"{path.name} 不是文字，认不出它的编码", hint="另存为 UTF-8 的 CSV 再问")
+    return decoded.text

@@ -1,0 +1,229 @@
+"""Files and documents on their way into a service: a few at a time, each read piece by piece, then waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, Protocol, TypeVar
+
+from qianxun.core.codec.results import SOURCE_LIMIT
+from qianxun.core.errors import BadInput, MissingExtra, NotFound, Refused, Unreadable
+from qianxun.core.types import Accepted, Document, DocumentState
+from qianxun.doors.client.connection import Request, Upload
+from qianxun.doors.client.decode import Sent
+from qianxun.doors.client.encode import segment, written_labels
+from qianxun.indexing.add import Labels, Report, Step, Watch
+from qianxun.ingest.sources import Refusal, Source, discover
+
+AT_ONCE = 4  # enough that the service parses one file while another is on its way
+AHEAD = 256  # files that were sent while an earlier one is not searchable yet: the service indexes them together
+FIRST_LOOK, LAST_LOOK = 0.02, 0.5  # seconds between two looks at a file that is not searchable yet
+
+GRACE = 10.0  # seconds for all that is left, once one was found that waits for its model
+WRITTEN = ("created", "updated")
+ON_THEIR_WAY = ("pending", "retrying")
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Receiver(Protocol):
+    async def send_file(
+        self, knowledge_base: int, path: Path, *, name: str, source: str, doc_id: str, labels: Labels, wait: bool
+    ) -> Sent: ...
+    async def send_document(self, knowledge_base: int, document: Document, *, wait: bool) -> Sent: ...
+    async def document(self, knowledge_base: int, doc_id: str) -> DocumentState: ...
+
+
+def sent_file(
+    documents: str, path: Path, *, name: str, source: str, doc_id: str, labels: Labels, wait: bool
+) -> Request:
+    """The request that sends a file; opened, and checked to be there, when it is sent."""
+    told = {"name": name, **({"source": source} if source else {}), **written_labels(labels)}
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"文件名 {name!r} 不是合法的文字", hint="改名后再上传") from error
+    return Request(
+        "PUT" if doc_id else "POST",
+        f"{documents}/{segment(doc_id)}" if doc_id else documents,
+        params={"wait": str(wait).lower()},
+        upload=Upload(name, partial(_opened, path)),
+        fields={key: value if isinstance(value, str) else json.dumps(value) for key, value in told.items()},
+        takes_long=True,
+    )
+
+
+@dataclass
+class _Steady:
+    """A file for as long as it keeps the length that it was opened with: that was promised to the service."""
+
+    file: BinaryIO
+    name: str
+    length: int
+    at: int = 0
+
+    def read(self, size: int = -1) -> bytes:
+        piece = self.file.read(size)
+        self.at += len(piece)
+        if self.at > self.length or (not piece and self.at < self.length):
+            raise Unreadable(f"{self.name}：文件在上传时变了", hint="等它写完，再上传一次")
+        return piece
+
+    def seek(self, to: int) -> int:
+        self.at = self.file.seek(to)
+        return self.at
+
+    def fileno(self) -> int:
+        return self.file.fileno()
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def _opened(path: Path) -> _Steady:
+    try:
+        file = path.open("rb")
+        return _Steady(file, path.name, os.fstat(file.fileno()).st_size)
+    except OSError as error:
+        reason = f"{path.name}：读不了这个文件（{type(error).__name__}）"
+        raise Unreadable(reason, hint="检查它是否还在、有没有权限") from error
+
+
+async def send_files(
+    receiver: Receiver, knowledge_base: int, paths: Sequence[Path], labels: Labels, watch: Watch, longest: float
+) -> Report:
+    """Every file at and below the paths. A bad one is refused with its reason and costs nothing but itself.
+
+    Waits for them to be searchable, for none of them longer than ``longest`` seconds.
+    """
+    found = await asyncio.to_thread(lambda: list(discover(paths)))
+    sources = [item for item in found if isinstance(item, Source)]
+    refusals = [item for item in found if isinstance(item, Refusal)]
+    report = Report(warnings=tuple(f"{each.path}：{each.reason}" for each in refusals if each.passed_over))
+    for refusal in (each for each in refusals if not each.passed_over):
+        report = _refused(report, refusal, watch)
+    watch(Step("found", len(sources)))
+    until = math.inf
+    async with aclosing(_in_order(sources, partial(_send, receiver, knowledge_base, labels), AT_ONCE)) as outcomes:
+        async for source, became in outcomes:
+            if isinstance(became, Refusal):
+                report = _refused(report, became, watch)
+            else:
+                state = await _settled(receiver, knowledge_base, became, min(until, time.monotonic() + longest))
+                report = _taken(report, source, became.accepted, state, watch)
+            if report.waiting and until == math.inf:
+                until = time.monotonic() + GRACE
+            watch(Step("parsed", name=source.name))
+    return report
+
+
+async def send_documents(
+    receiver: Receiver, knowledge_base: int, batch: Sequence[Document], longest: float
+) -> list[Accepted]:
+    """Documents in; searchable when it returns, unless that takes more than ``longest`` seconds or a model is away."""
+    is_ordered = len({one.id for one in batch}) < len(batch)  # of two with one id the later one counts
+    send = partial(receiver.send_document, knowledge_base, wait=False)
+    async with aclosing(_in_order(batch, send, 1 if is_ordered else AT_ONCE)) as outcomes:
+        sent = [outcome async for _, outcome in outcomes]
+    found, until = [], time.monotonic() + longest
+    for each in sent:
+        state = await _settled(receiver, knowledge_base, each, until)
+        until = min(until, time.monotonic() + GRACE) if state and state.status in ON_THEIR_WAY else until
+        chunks = state.chunks if state and each.accepted.outcome in WRITTEN else 0
+        found.append(replace(each.accepted, chunk_keys=range(chunks)))
+    return found
+
+
+async def _in_order(
+    items: Sequence[T], work: Callable[[T], Awaitable[R]], at_once: int
+) -> AsyncGenerator[tuple[T, R], None]:
+    """Each item with what the work on it gave, in their order; a few are worked on at a time."""
+    turns = asyncio.Semaphore(at_once)
+
+    async def in_turn(item: T) -> R:
+        async with turns:
+            return await work(item)
+
+    waiting = iter(items)
+    ahead: deque[tuple[T, asyncio.Task[R]]] = deque()
+    try:
+        while True:
+            ahead.extend((item, asyncio.create_task(in_turn(item))) for item in islice(waiting, AHEAD - len(ahead)))
+            if not ahead:
+                return
+            item, task = ahead[0]
+            yield item, await task
+            ahead.popleft()
+    finally:
+        for _, task in ahead:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in ahead), return_exceptions=True)
+
+
+async def _send(receiver: Receiver, knowledge_base: int, labels: Labels, source: Source) -> Sent | Refusal:
+    """Sent without waiting for the index, which takes many files at once in little more time than one."""
+    name, doc_id, path = source.name, source.id, source.path
+    try:
+        return await receiver.send_file(
+            knowledge_base, path, name=name, source=_told(path), doc_id=doc_id, labels=labels, wait=False
+        )
+    except (Refused, MissingExtra, BadInput) as error:
+        return Refusal(source.path, str(error))
+
+
+def _told(path: Path) -> str:
+    """The path here; nothing of one that cannot be told: too long, or no text at all."""
+    told = os.path.abspath(path)
+    is_text = not any("\ud800" <= sign <= "\udfff" for sign in told)
+    return told if is_text and len(told) <= SOURCE_LIMIT else ""
+
+
+async def _settled(receiver: Receiver, knowledge_base: int, sent: Sent, deadline: float) -> DocumentState | None:
+    """Where the document stands once the index has seen it, or at the deadline. None: there is nothing to wait for."""
+    accepted, pause = sent.accepted, FIRST_LOOK
+    if sent.is_searchable and accepted.outcome not in WRITTEN:
+        return None
+    while True:
+        try:
+            state = await receiver.document(knowledge_base, accepted.doc_id)
+        except NotFound:  # somebody deleted it in the meantime
+            return None
+        if state.status != "pending" or state.generation > accepted.generation or time.monotonic() >= deadline:
+            return state
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LAST_LOOK)
+
+
+def _refused(report: Report, refusal: Refusal, watch: Watch) -> Report:
+    watch(Step("refused", name=str(refusal.path), reason=refusal.reason))
+    return replace(report, refused=(*report.refused, refusal))
+
+
+def _taken(report: Report, source: Source, accepted: Accepted, state: DocumentState | None, watch: Watch) -> Report:
+    """Counted once it is stored; said aloud where it is not searchable."""
+    is_written = accepted.outcome in WRITTEN
+    watch(Step("added" if is_written else "unchanged"))
+    updated = report.updated + (accepted.outcome == "updated")
+    unchanged = report.unchanged + (not is_written)
+    report = replace(report, added=report.added + is_written, updated=updated, unchanged=unchanged)
+    if state is None or state.status == "deleted":
+        return report
+    if state.status == "quarantined":
+        told = f"{source.name}：{state.reason}"
+        watch(Step("warned", reason=told))
+        return replace(report, warnings=(*report.warnings, told))
+    if state.status in ON_THEIR_WAY:
+        if not report.waiting:
+            watch(Step("waiting", reason=state.reason or "服务还没有为它建好索引"))
+        return replace(report, waiting=report.waiting + 1)
+    return replace(report, chunks=report.chunks + is_written * state.chunks)

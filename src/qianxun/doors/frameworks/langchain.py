@@ -1,0 +1,99 @@
+"""A LangChain retriever over a knowledge base; comes with the extra ``langchain``.
+
+with open_blocking("./qianxun-data") as rag:
+    retriever = QianxunRetriever(rag=rag, knowledge_base="医保", top_k=5)
+    chain = {"context": retriever | format_docs, "question": RunnablePassthrough()} | prompt | model
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, TypeAlias
+
+from qianxun.core.codec.results import written_degraded
+from qianxun.core.errors import MissingExtra
+from qianxun.core.options import FusionName, Mode
+from qianxun.core.types import Recall
+from qianxun.doors.frameworks.bridge import Asking, Rag, reach
+from qianxun.doors.frameworks.recall import OPTIONS, Where, chunk_metadata, read_where, recalling
+
+try:
+    from langchain_core.callbacks.manager import (
+        AsyncCallbackManagerForRetrieverRun,
+        CallbackManagerForRetrieverRun,
+        adispatch_custom_event,
+        dispatch_custom_event,
+    )
+    from langchain_core.documents import Document
+    from langchain_core.retrievers import BaseRetriever
+    from pydantic import ConfigDict, Field, GetPydanticSchema
+    from pydantic_core import core_schema
+except ModuleNotFoundError as error:
+    raise MissingExtra("langchain-core", "langchain") from error
+
+# Read by ourselves: pydantic would make a schema of all that an engine is made of, and take an object for a filter.
+AsRag: TypeAlias = Annotated[Rag, GetPydanticSchema(lambda *_: core_schema.no_info_plain_validator_function(reach))]
+AsWhere: TypeAlias = Annotated[
+    Where | None, GetPydanticSchema(lambda *_: core_schema.no_info_plain_validator_function(read_where))
+]
+
+DEGRADED: Final = "qianxun_degraded"  # the custom event of a recall that a part of could not answer
+
+
+class QianxunRetriever(BaseRetriever):
+    """Documents of one knowledge base, best first.
+
+    ``rag`` is an engine, one from `open_blocking`, or a `Client`; somebody else closes it. ``knowledge_base`` is a name
+    or a number. The rest are the options of `Engine.retrieve`: None leaves the choice to the base and the settings.
+    ``invoke(query, top_k=3)`` has them for one call. The id of a run is the ``trace_id`` in the retrieval log.
+
+    Raises what `Engine.retrieve` raises. A recall that went on without a part of it is a warning in the log, a custom
+    event ``qianxun_degraded``, and stands in the metadata.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    rag: AsRag = Field(repr=False, exclude=True)
+    knowledge_base: str | int
+    top_k: int | None = None
+    mode: Mode | None = None
+    threshold: float | None = None
+    where: AsWhere = None
+    doc_ids: Sequence[str] | None = None
+    fusion: FusionName | None = None
+    weights: Mapping[str, float] | None = None
+    rerank: str | None = None
+    fuzzy: bool | None = None
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        asking = self._asking(query, run_manager.run_id.hex, options)
+        recall = reach(self.rag).wait(asking, instead="ainvoke")
+        if recall.degraded:
+            dispatch_custom_event(DEGRADED, _told(recall), config={"callbacks": run_manager.get_child()})
+        return _documents(recall)
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        recall = await reach(self.rag).join(self._asking(query, run_manager.run_id.hex, options))
+        if recall.degraded:
+            await adispatch_custom_event(DEGRADED, _told(recall), config={"callbacks": run_manager.get_child()})
+        return _documents(recall)
+
+    def _asking(self, query: str, run: str, options: Mapping[str, Any]) -> Asking[Recall]:
+        chosen = {name: getattr(self, name) for name in OPTIONS if name in type(self).model_fields}
+        of_call = {name: value for name, value in options.items() if name != "verbose"}  # LangChain's own
+        return recalling(self.knowledge_base, query, {"trace_id": run, **chosen, **of_call})
+
+
+def _documents(recall: Recall) -> list[Document]:
+    return [
+        Document(found.chunk.text, id=found.chunk.chunk_id, metadata=chunk_metadata(recall, found))
+        for found in recall.found
+    ]
+
+
+def _told(recall: Recall) -> dict[str, Any]:
+    return {"trace_id": recall.trace_id, "degraded": written_degraded(recall.degraded)}

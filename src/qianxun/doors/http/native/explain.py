@@ -1,0 +1,122 @@
+"""Why a chunk was returned, or not, and the request that would return it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Body, Request, Response
+from pydantic import BaseModel, Field
+
+from qianxun.core.codec.results import written_explained
+from qianxun.doors.http.context import BaseId, TenantEngine, trace_id, turn
+from qianxun.doors.http.native.retrieval import ArmSaid, ChunkTold, DegradedTold, FoundTold, Retrieved
+from qianxun.doors.http.request_models import Search, naming_the_model
+from qianxun.doors.http.responses import Answer, answered, problems
+
+CHUNK_ID_LIMIT: Final = 300
+
+
+class Why(Search):
+    chunk_id: str | None = Field(
+        default=None,
+        max_length=CHUNK_ID_LIMIT,
+        description="要问的片段；不写则只说明每个结果的分数从何而来",
+        examples=["c_1001_123_0"],
+    )
+
+
+class VoteTold(BaseModel):
+    weight: float
+    score: float
+
+
+class SumTold(BaseModel):
+    """分数怎样得来。
+
+    fused = Σ 权重·分 ÷ Σ 权重；total = (1 − rerank_share)·fused + rerank_share·rerank；score 是 total 校准之后的。
+    """
+
+    fusion: str
+    votes: dict[str, VoteTold]
+    fused: float
+    rerank: float | None
+    rerank_share: float
+    total: float
+    score: float
+
+
+class FoundExplained(FoundTold):
+    sum: SumTold
+
+
+class RetrievedExplained(Retrieved):
+    chunks: list[FoundExplained]  # type: ignore[assignment]  # the same, each with its sum
+
+
+class ExplainedTold(BaseModel):
+    """没有写 chunk_id 时，只有 chunk_id（为空）、request、weights、recall 与查询本身。"""
+
+    knowledge_base_id: int
+    query: str
+    trace_id: str
+    chunk_id: str | None
+    returned: bool = Field(default=False, description="在不在结果里")
+    step: Literal[
+        "returned", "records", "index", "filter", "recall", "fuse", "threshold", "tier", "rerank", "top_k"
+    ] = Field(default="returned", description="returned，或把它挡下的那一步")
+    reason: str = ""
+    hint: str = ""
+    rank: int | None = Field(default=None, description="在所有放行的片段里的名次")
+    rank_before: int | None = Field(default=None, description="重排之前的名次")
+    score: float | None = None
+    tier: Literal["strict", "document", "fuzzy"] | None = None
+    similarity: float | None = None
+    coverage: float = 0.0
+    matched: list[str] = []
+    arms: dict[str, ArmSaid] = {}
+    sum: SumTold | None = None
+    failing: list[dict[str, Any]] = Field(default=[], description="没有满足的过滤条件")
+    status: str = ""
+    changes: dict[str, Any] = Field(default={}, description="最少改动哪些选项就会返回它；为空则无需或无法")
+    degraded: list[DegradedTold] = []
+    chunk: ChunkTold | None = None
+    request: dict[str, Any] | None = Field(description="照此请求 POST /v1/retrieval/{id}，就会返回它")
+    weights: dict[str, float] = Field(description="实际使用的权重")
+    recall: RetrievedExplained
+
+
+EXAMPLES: Final[dict[str, Any]] = {
+    "why": {
+        "summary": "这一块为什么没有返回",
+        "value": {"query": "RAG 阈值配置", "chunk_id": "c_1001_123_0", "retrieval_config": {"top_k": 3}},
+    },
+    "all": {"summary": "每个结果的分数从何而来", "value": {"query": "RAG 阈值配置"}},
+}
+
+
+def routes() -> APIRouter:
+    router = APIRouter(tags=["检索"])
+    router.post(
+        "/v1/explain/{knowledge_base_id}",
+        summary="为什么返回，或没有返回",
+        response_model=Answer[ExplainedTold],
+        responses=problems(400, 404, 413, 422),
+    )(explain)
+    return router
+
+
+async def explain(
+    request: Request,
+    knowledge_base_id: BaseId,
+    engine: TenantEngine,
+    body: Annotated[Why, Body(openapi_examples=EXAMPLES)],
+) -> Response:
+    """检索一次，说明每个结果的分数，以及指定的片段在哪一步被挡下、最少改动什么就会返回它。"""
+    options = body.options()
+    async with turn(request):
+        with naming_the_model(options):
+            told = await engine.explain(knowledge_base_id, body.query, body.chunk_id or "", **options)
+    if traced := trace_id(request):
+        told = replace(told, answer=replace(told.answer, trace_id=traced))
+    return answered(written_explained(knowledge_base_id, told, options))

@@ -1,0 +1,195 @@
+"""Layered recall over HTTP: prose alone, or tables alone with an answer computed from their cells."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Body, Request, Response
+from pydantic import BaseModel, Field, StrictBool
+
+from qianxun.core.codec.layered import written_layered
+from qianxun.core.filters import read_filters
+from qianxun.core.layered_types import MOST_CITED
+from qianxun.core.options import TOP_K_LIMIT
+from qianxun.core.types import EVERYTHING, Filter
+from qianxun.doors.http.context import BaseId, TenantEngine, trace_id, turn
+from qianxun.doors.http.native.retrieval import DegradedTold, GenerationTold, Placed
+from qianxun.doors.http.request_models import Asked, Filters, Number, QueryText
+from qianxun.doors.http.responses import Answer, answered, problems
+
+# ── asked ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TextsAsked(Asked):
+    query: QueryText
+    top_k: Annotated[int, Field(ge=1, le=TOP_K_LIMIT), Number] | None = Field(
+        default=None,
+        description=(
+            "最多几条，也是各层要凑够的目标。结果不会超过 max_results（正文 30，表格 15，可配置）；不写则按 max_results"
+        ),
+        examples=[10],
+    )
+    filters: Filters | None = None
+
+    def where(self) -> Filter:
+        """Raises BadFilterField, naming the field."""
+        return read_filters(self.filters.root) if self.filters is not None else EVERYTHING
+
+
+class TablesAsked(TextsAsked):
+    answer: StrictBool = Field(default=True, description="false：只找表格，不从单元格里算答案")
+
+
+TEXT_EXAMPLES: Final[dict[str, Any]] = {
+    "plain": {"summary": "只写问题", "value": {"query": "异地就医怎样备案"}},
+    "few": {"summary": "最多三条，限定类型", "value": {
+        "query": "异地就医怎样备案", "top_k": 3, "filters": {"content_type": ["chapter"]},
+    }},
+}  # fmt: skip
+TABLE_EXAMPLES: Final[dict[str, Any]] = {
+    "lookup": {"summary": "查一格", "value": {"query": "住院的报销比例"}},
+    "count": {"summary": "数行", "value": {"query": "有几家三级医院", "top_k": 3}},
+    "tables": {"summary": "只找表格", "value": {"query": "价目表", "answer": False}},
+}
+
+# ── answered ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class ChunkOwn(BaseModel):
+    """命中最好的那一块自己的正文与元数据。"""
+
+    content: str
+    metadata: dict[str, Any]
+
+
+class TextRecalled(Placed):
+    document_name: str = Field(examples=["报销比例.xlsx"])
+    content: str = Field(description="正文，或表格的标题、列名与命中的行")
+    score: float = Field(description="0–1，结果按它排序", examples=[0.85])
+    strategy: Literal["vector", "keyword", "expansion", "structure", "semantic"] = Field(description="哪一层的办法")
+    layer: int = Field(description="第几层收进来的，从 1 起", examples=[1])
+    match_details: dict[str, Any] = Field(description="各层看到了什么：分数、命中的词、扩展的词")
+    chunk: ChunkOwn | None = Field(description="与上面的 content、metadata 不同时才有")
+
+
+class ColumnTold(BaseModel):
+    name: str = Field(examples=["报销比例"])
+    path: list[str] = Field(description="它上面的每一层表头", examples=[["2024年", "报销比例"]])
+    kind: Literal["text", "number", "percent", "money", "date", "boolean"]
+    unit: str = Field(examples=["万元"])
+
+
+class TableTold(BaseModel):
+    """一张表格；切成几块也只算一个结果。"""
+
+    id: str = Field(description="文档编号#表格的位置", examples=["123#0"])
+    title: str = Field(examples=["各级医院报销比例"])
+    type: str = Field(description="表格的类型；看不出则为空", examples=["price_list"])
+    columns: list[ColumnTold]
+    rows: int = Field(description="共几行")
+    shown: list[int] = Field(description="content 里是哪几行，从 0 起")
+    cells: list[list[str]] = Field(description="那几行的单元格，照原样")
+    source: str = Field(description="在文件的哪里：工作表、页、题注", examples=["Sheet1"])
+    notes: str
+
+
+class TableRecalled(TextRecalled):
+    table: TableTold | None
+
+
+class LayerTold(BaseModel):
+    layer: int
+    strategy: str = Field(examples=["structure"])
+    ran: bool
+    reason: str = Field(description="为什么没有运行，或为什么失败", examples=["前面的层已凑够 80%"])
+    count: int = Field(description="由它新收进来的结果")
+    best: float = Field(description="其中最高的分数")
+    time_cost_ms: float
+
+
+class CellTold(BaseModel):
+    table: str = Field(examples=["123#0"])
+    row: int = Field(description="从 0 起；-1 为表头")
+    column: int
+    column_name: str = Field(examples=["报销比例"])
+    text: str = Field(examples=["85%"])
+
+
+class AnswerTold(BaseModel):
+    """从单元格里查出或算出的答案；没有把握（sure 为 false）时说明原因，只给最接近的行。"""
+
+    sure: bool
+    text: str = Field(examples=["85%"])
+    reading: str = Field(description="问题是怎样理解的", examples=["在《报销比例》中，第 1 行，查“报销比例”"])
+    operation: Literal[
+        "lookup", "filter", "list", "count", "sum", "average", "max", "min", "top", "difference", "ratio", "none"
+    ]
+    values: list[str | int | float | bool | None]
+    cells: list[CellTold] = Field(description=f"依据的单元格，最多 {MOST_CITED} 个")
+    cells_total: int = Field(description="依据的单元格共几个")
+    confidence: float
+    table: str
+    rows: list[int] = Field(description=f"涉及的行，最多 {MOST_CITED} 行")
+    rows_total: int
+    reason: str = Field(description="没有把握的原因")
+    understood: bool = Field(default=False, description="问题读懂了，只是单元格里没有答案（错误值、没有结果的公式……）")
+
+
+class TextsTold(BaseModel):
+    knowledge_base_id: int = Field(examples=[1001])
+    query: str
+    results: list[TextRecalled]
+    layers: list[LayerTold]
+    wanted: int = Field(description="各层要凑够的目标")
+    degraded: list[DegradedTold]
+    time_cost_ms: int
+    seconds: float
+    trace_id: str
+    generation: GenerationTold | None
+
+
+class TablesTold(TextsTold):
+    results: list[TableRecalled]  # type: ignore[assignment]
+    answer: AnswerTold | None = Field(description="请求写了 answer: false，或没有找到表格时为空")
+
+
+# ── the routes ───────────────────────────────────────────────────────────────────────────────────
+
+
+def routes() -> APIRouter:
+    router = APIRouter(tags=["检索"])
+    shared: dict[str, Any] = {"responses": problems(400, 404, 413, 422)}
+    path = "/v1/recall/{knowledge_base_id}"
+    router.post(f"{path}/texts", summary="分层找正文", response_model=Answer[TextsTold], **shared)(texts)
+    router.post(f"{path}/tables", summary="分层找表格", response_model=Answer[TablesTold], **shared)(tables)
+    return router
+
+
+async def texts(
+    request: Request,
+    knowledge_base_id: BaseId,
+    engine: TenantEngine,
+    body: Annotated[TextsAsked, Body(openapi_examples=TEXT_EXAMPLES)],
+) -> Response:
+    """三层：向量 → 关键词 → 同义与相关词。前面的层不够时后面的才运行；一层失败就由下一层接上，写进 `degraded`。"""
+    where = body.where()
+    async with turn(request):
+        found = await engine.search_texts(
+            knowledge_base_id, body.query, body.top_k, where=where, trace_id=trace_id(request)
+        )
+    return answered(written_layered(knowledge_base_id, found))
+
+
+async def tables(
+    request: Request,
+    knowledge_base_id: BaseId,
+    engine: TenantEngine,
+    body: Annotated[TablesAsked, Body(openapi_examples=TABLE_EXAMPLES)],
+) -> Response:
+    """四层：结构 → 语义 → 关键词 → 同义与相关词；并从找到的表格里查出或算出答案，逐格注明出处。"""
+    where = body.where()
+    async with turn(request):
+        found = await engine.search_tables(
+            knowledge_base_id, body.query, body.top_k, where=where, answer=body.answer, trace_id=trace_id(request)
+        )
+    return answered(written_layered(knowledge_base_id, found))

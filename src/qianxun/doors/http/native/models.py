@@ -1,0 +1,262 @@
+"""The registry of users' models over HTTP. A key goes in and never comes out: answers show a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Body, Path, Request, Response
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic_core import PydanticCustomError
+
+from qianxun.core.codec.results import written_model
+from qianxun.core.errors import BadInput
+from qianxun.doors.http.context import GREATEST, TenantEngine, Writer, attention
+from qianxun.doors.http.native.bases import Deleted
+from qianxun.doors.http.request_models import Asked, Number
+from qianxun.doors.http.responses import Answer, WrongField, answered, problems
+from qianxun.engine.engine import Engine
+from qianxun.models.registry.registry import NewModel
+from qianxun.models.remote.url_policy import check_url
+from qianxun.records.user_models import LONGEST_KEY, check_key
+
+ModelType = Literal["embedding", "chat", "qa", "rewrite", "rerank", "vision"]
+ModelId = Annotated[int, Path(description="模型的编号", ge=1, le=GREATEST, examples=[17])]
+
+
+def _visible(text: str) -> str:
+    if not text.isprintable() or text != text.strip():
+        raise PydanticCustomError("visible", "must be of visible characters, without blanks at its ends")
+    return text
+
+
+UserId = Annotated[
+    str, Path(description="用户的编号", min_length=1, max_length=128, examples=["7"]), AfterValidator(_visible)
+]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"\S"), AfterValidator(_visible)]
+Url = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=2048,
+        description="服务的地址，连同版本；须为公网地址，或管理员在 outbound.allow 里准许的地址",
+        examples=["https://api.example.com/v1"],
+    ),
+]
+Key = Annotated[SecretStr, Field(max_length=LONGEST_KEY, description="只写：加密保存，答复里只有掩码")]
+Dimension = Annotated[int, Field(ge=0, le=65_536, description="向量的维度；embedding 必填"), Number]
+Tokens = Annotated[int, Field(ge=0, le=10_000_000, description="回复的上限；0 为不限"), Number]
+Temperature = Annotated[float, Field(ge=0, le=2, allow_inf_nan=False), Number]
+TopP = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False), Number]
+Timeout = Annotated[int, Field(ge=1, le=600, description="秒"), Number]
+Switch = Annotated[int, Field(ge=0, le=1), Number]
+
+
+WANTS_DIMENSION: Final[dict[str, Any]] = {
+    "if": {"properties": {"model_type": {"const": "embedding"}}},
+    "then": {"properties": {"model_dim": {"minimum": 1}}, "required": ["model_dim"]},
+}
+
+
+class ModelAsked(Asked):
+    model_config = ConfigDict(protected_namespaces=(), json_schema_extra=WANTS_DIMENSION)
+
+    config_name: Name = Field(examples=["我的嵌入模型"])
+    base_url: Url
+    model_name: Name = Field(examples=["bge-m3"])
+    model_type: ModelType
+    api_key: Key | None = None
+    model_dim: Dimension = 0
+    max_tokens: Tokens = 0
+    temperature: Temperature = 0.0
+    top_p: TopP = 1.0
+    timeout: Timeout = 30
+    status: Switch = Field(default=1, description="1 启用，0 停用")
+    is_default: Switch = Field(default=0, description="1 为这个用户这一类型的默认；每类至多一个")
+
+
+class ModelChanged(BaseModel):
+    """只写要改的；类型不能改。改 base_url 时须同时给出 api_key。"""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    config_name: Name | None = None
+    base_url: Url | None = None
+    model_name: Name | None = None
+    api_key: Key | None = None
+    model_dim: Dimension | None = None
+    max_tokens: Tokens | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
+    timeout: Timeout | None = None
+    status: Switch | None = None
+    is_default: Switch | None = None
+
+
+class ModelTold(BaseModel):
+    model_config = ConfigDict(protected_namespaces=())
+
+    id: int = Field(examples=[17])
+    user_id: int | str = Field(description="全是数字的为整数", examples=[7])
+    config_name: str
+    api_key: str = Field(description="掩码", examples=["sk-…abcd"])
+    base_url: str
+    model_name: str
+    model_type: ModelType
+    model_dim: int
+    max_tokens: int
+    temperature: float
+    top_p: float
+    timeout: int
+    status: int
+    is_default: int
+    created_at: str = Field(examples=["2026-01-01T08:00:00+00:00"])
+    updated_at: str = Field(examples=["2026-01-01T08:00:00+00:00"])
+
+
+class ModelList(BaseModel):
+    total: int
+    list: list[ModelTold]
+
+
+class TrialTold(BaseModel):
+    ok: bool
+    reason: str = Field(description="哪里不对、怎样改；没有问题则为空", examples=["服务拒绝了密钥（401）"])
+    seconds: float
+    dimension: int | None = Field(description="embedding：实际返回的维度")
+
+
+EXAMPLES: Final[dict[str, Any]] = {
+    "embedding": {
+        "summary": "OpenAI 兼容的嵌入模型",
+        "value": {
+            "config_name": "我的嵌入模型",
+            "base_url": "https://api.example.com/v1",
+            "model_name": "bge-m3",
+            "model_type": "embedding",
+            "model_dim": 1024,
+            "api_key": "sk-...",
+            "is_default": 1,
+        },
+    },
+    "rerank": {
+        "summary": "Cohere/Jina 形式的重排模型",
+        "value": {
+            "config_name": "重排",
+            "base_url": "https://api.example.com/v1",
+            "model_name": "bge-reranker-v2-m3",
+            "model_type": "rerank",
+            "timeout": 10,
+        },
+    },
+}
+CHANGES: Final[dict[str, Any]] = {
+    "key": {"summary": "换密钥", "value": {"api_key": "sk-..."}},
+    "default": {"summary": "设为默认", "value": {"is_default": 1}},
+    "off": {"summary": "停用", "value": {"status": 0}},
+}
+
+
+def routes() -> APIRouter:
+    router = APIRouter(prefix="/user/api/{user_id}", tags=["模型"])
+    router.get(
+        "/{model_type}",
+        summary="一个用户某一类型的模型",
+        response_model=Answer[ModelList],
+        responses=problems(422),
+    )(listed)
+    router.post(
+        "",
+        summary="登记模型",
+        status_code=201,
+        response_model=Answer[ModelTold],
+        responses=problems(400, 413, 422, 507),
+        dependencies=[Writer],
+    )(add)
+    router.patch(
+        "/{id}",
+        summary="修改模型",
+        response_model=Answer[ModelTold],
+        responses=problems(400, 404, 413, 422, 507),
+        dependencies=[Writer],
+    )(change)
+    router.delete(
+        "/{id}",
+        summary="删去模型",
+        response_model=Answer[Deleted],
+        responses=problems(404, 422, 507),
+        dependencies=[Writer],
+    )(remove)
+    router.post(
+        "/{id}/test",
+        summary="试一次模型",
+        response_model=Answer[TrialTold],
+        responses=problems(404, 422),
+        dependencies=[Writer],
+    )(test)
+    return router
+
+
+async def listed(engine: TenantEngine, user_id: UserId, model_type: ModelType) -> Response:
+    """`api_key` 是掩码，真正的密钥不会出现在任何答复里。"""
+    found = await engine.registry.list(user_id, model_type)
+    return answered({"total": len(found), "list": [written_model(model) for model in found]})
+
+
+async def add(
+    engine: TenantEngine, user_id: UserId, body: Annotated[ModelAsked, Body(openapi_examples=EXAMPLES)]
+) -> Response:
+    """之后凡是写模型名的地方，写 `user-model:<id>` 就是它；检索的 `rerank_model_id` 直接写编号。"""
+    if body.model_type == "embedding" and not body.model_dim:
+        raise WrongField("model_dim", "嵌入模型须给出维度", hint="例如 1024")
+    _check_reach(engine, body.base_url)
+    told = body.model_dump(exclude={"api_key"})
+    made = await engine.registry.add(user_id, NewModel(**told, api_key=_revealed(body.api_key)))
+    return answered(written_model(made), 201)
+
+
+async def change(
+    engine: TenantEngine, user_id: UserId, id: ModelId, body: Annotated[ModelChanged, Body(openapi_examples=CHANGES)]
+) -> Response:
+    """下一次请求就按改过的来。"""
+    changes = body.model_dump(exclude={"api_key"}, exclude_none=True)
+    if body.base_url is not None:
+        _check_reach(engine, body.base_url)
+    if body.api_key is not None:
+        changes["api_key"] = _revealed(body.api_key)
+    registry = engine.registry
+    kept = await (registry.change(user_id, id, changes) if changes else registry.get(user_id, id))
+    return answered(written_model(kept))
+
+
+async def remove(engine: TenantEngine, user_id: UserId, id: ModelId) -> Response:
+    """用它的知识库照常检索，但少了它这一路，`degraded` 会说明。"""
+    await engine.registry.remove(user_id, id)
+    return answered({"deleted": True})
+
+
+async def test(request: Request, engine: TenantEngine, user_id: UserId, id: ModelId) -> Response:
+    """向它的服务发一次请求；密钥不对、维度不对、超时、连不上，都在 `reason` 里说明。"""
+    async with attention(request):
+        told = await engine.registry.test(user_id, id)
+    return answered({"ok": told.ok, "reason": told.reason, "seconds": told.seconds, "dimension": told.dimension})
+
+
+@contextmanager
+def _naming(field: str) -> Iterator[None]:
+    """Whatever is refused inside is this field's fault."""
+    try:
+        yield
+    except BadInput as error:
+        raise WrongField(field, error.message, hint=error.hint) from error
+
+
+def _check_reach(engine: Engine, base_url: str) -> None:
+    with _naming("base_url"):
+        check_url(base_url.strip(), engine.registry.reach)
+
+
+def _revealed(key: SecretStr | None) -> str:
+    with _naming("api_key"):
+        return check_key(key.get_secret_value()) if key is not None else ""

@@ -1,0 +1,228 @@
+"""An engine for code that does not await: it lives on an event loop in a thread of its own.
+
+with open_blocking("./qianxun-data") as rag:
+    kb = rag.create_knowledge_base("医保")
+    rag.add(kb.id, ["手册.pdf"])
+    found = rag.retrieve(kb.id, "住院报销比例是多少").found
+    rag.events(kb.id).handle_document_deleted({"document_id": "旧手册"})
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final, TypeVar
+
+from qianxun.core.errors import BadInput
+from qianxun.engine.engine import Engine
+
+Result = TypeVar("Result")
+PARTS: Final = frozenset(("events", "manager", "hybrid_search", "graph_keeper"))  # give something to work with further
+_END: Final = object()
+
+
+@dataclass
+class _Calls:
+    """What threads have under way on a loop. Begun under ``lock``: after the end nothing begins."""
+
+    under_way: set[asyncio.Task[Any]] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    has_ended: bool = False
+
+    async def counted(self, work: Coroutine[Any, Any, Result]) -> Result:
+        call = asyncio.current_task()
+        assert call is not None
+        self.under_way.add(call)
+        try:
+            return await work
+        finally:
+            self.under_way.discard(call)
+
+    async def end(self) -> None:
+        with self.lock:
+            self.has_ended = True
+        for _ in range(3):  # what was begun a moment ago becomes a task, and the task takes its first step
+            await asyncio.sleep(0)
+        calls = tuple(self.under_way)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+
+class BlockingEngine:
+    """Every method of `Engine` under its own name and without ``await``; ``ask_stream`` gives an iterator. What
+    ``events``, ``manager``, ``hybrid_search`` and ``graph_keeper`` give needs no ``await`` either.
+
+    May be used from any thread but the loop's own, and from several at once.
+    """
+
+    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
+        """Speaks with an engine that was opened on ``loop``, which somebody else keeps running."""
+        self.engine = engine
+        self.loop = loop
+        self._calls = _Calls()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        held = self.waiting(getattr(self.engine, name))
+        if name in PARTS:
+            return wraps(held)(lambda *given, **named: BlockingPart(held(*given, **named), self))
+        return held
+
+    def waiting(self, held: Any) -> Any:
+        """What an engine or a part of it holds, as a call that waits where it would have to be awaited."""
+        if inspect.isasyncgenfunction(held):
+            return wraps(held)(lambda *given, **named: self.iterate(held(*given, **named)))
+        if inspect.iscoroutinefunction(held):
+            return wraps(held)(lambda *given, **named: self.run(held(*given, **named)))
+        return held
+
+    def of(self, tenant: str) -> BlockingEngine:
+        """The same engine as another tenant sees it."""
+        other = BlockingEngine(self.engine.of(tenant), self.loop)
+        other._calls = self._calls  # they end with this one
+        return other
+
+    def run(self, work: Coroutine[Any, Any, Result], *, instead: str = "await") -> Result:
+        """What ``work`` returns or raises. Whoever is interrupted while waiting takes the work with them.
+
+        ``instead`` is what to call from the engine's own loop, where waiting would wait for ever.
+        """
+        begun = self._begin(work, instead)
+        try:
+            return begun.result()
+        except CancelledError:
+            raise _closed() from None
+        finally:
+            begun.cancel()
+
+    async def join(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """What ``work`` returns or raises, for code that awaits on whichever loop."""
+        if asyncio.get_running_loop() is self.loop:
+            return await work
+        begun = self._begin(work, "await")
+        try:
+            return await asyncio.wrap_future(begun)
+        except asyncio.CancelledError:
+            if self._calls.has_ended:
+                raise _closed() from None
+            raise
+
+    def iterate(self, stream: AsyncGenerator[Result, None]) -> Iterator[Result]:
+        """The items of ``stream`` as they come. It is closed as soon as the iterator is."""
+        queue: SimpleQueue[Any] = SimpleQueue()
+        pump = self._begin(_pumped(stream, queue.put), "async for")
+        pump.add_done_callback(lambda _: queue.put(_END))
+        try:
+            while (item := queue.get()) is not _END:
+                yield item
+            pump.result()
+        except CancelledError:
+            raise _closed() from None
+        finally:
+            pump.cancel()
+
+    async def end_calls(self) -> None:
+        """Ends what other threads have under way, and takes nothing more: the engine is about to close."""
+        await self._calls.end()
+
+    def _begin(self, work: Coroutine[Any, Any, Result], instead: str) -> Future[Result]:
+        if _running() is self.loop:
+            work.close()
+            raise BadInput("在引擎自己的事件循环里不能阻塞等待", hint=f"请改用 {instead}")
+        with self._calls.lock:
+            if self._calls.has_ended or not self.loop.is_running():
+                work.close()
+                raise _closed()
+            return asyncio.run_coroutine_threadsafe(self._calls.counted(work), self.loop)
+
+
+class BlockingPart:
+    """The events, the searches of one project, … of a blocking engine: every method under its own name, without
+    ``await``. ``part`` is the one that awaits."""
+
+    def __init__(self, part: Any, engine: BlockingEngine) -> None:
+        self.part = part
+        self.engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self.engine.waiting(getattr(self.part, name))
+
+
+@contextmanager
+def open_blocking(data: str | Path | None = None, **options: Any) -> Iterator[BlockingEngine]:
+    """Owns the folder until the block ends; ``options`` are those of `Engine.open`.
+
+    Calls of other threads that are under way by then end with an error.
+    """
+    opened: Future[tuple[BlockingEngine, asyncio.Event]] = Future()
+    closed: Future[None] = Future()
+    told = (data, options, opened, closed)
+    thread = threading.Thread(target=_live, args=told, name="qianxun-engine", daemon=True)
+    thread.start()
+    try:
+        rag, _ = opened.result()
+        yield rag
+    finally:
+        opened.add_done_callback(_stop)  # at once, or as soon as it is open: whoever waited may have been interrupted
+        thread.join()
+    closed.result()
+
+
+def _stop(opened: Future[tuple[BlockingEngine, asyncio.Event]]) -> None:
+    if opened.exception() is None:
+        rag, stop = opened.result()
+        if not rag.loop.is_closed():
+            rag.loop.call_soon_threadsafe(stop.set)
+
+
+def _live(
+    data: str | Path | None,
+    options: dict[str, Any],
+    opened: Future[tuple[BlockingEngine, asyncio.Event]],
+    closed: Future[None],
+) -> None:
+    """The life of the engine's thread. What goes wrong is told to whoever waits for it to open, or to close."""
+
+    async def serve() -> None:
+        async with Engine.open(data, **options) as engine:
+            rag, stop = BlockingEngine(engine, asyncio.get_running_loop()), asyncio.Event()
+            opened.set_result((rag, stop))
+            await stop.wait()
+            await rag.end_calls()
+
+    try:
+        asyncio.run(serve())
+    except BaseException as error:  # an outer door: nobody else would hear of it
+        (closed if opened.done() else opened).set_exception(error)
+    else:
+        closed.set_result(None)
+
+
+async def _pumped(stream: AsyncGenerator[Result, None], put: Callable[[Result], None]) -> None:
+    """One task reads the whole stream: what it opens between two items is closed where it was opened."""
+    async with aclosing(stream) as items:
+        async for item in items:
+            put(item)
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _closed() -> BadInput:
+    return BadInput("引擎已关闭，这次调用没有做完", hint="请在 with open_blocking(...) 之内调用")

@@ -1,0 +1,214 @@
+"""What a base may be told: the keys of its configuration, and what is refused before anything is kept.
+
+Keys are dotted (``search.weights.vector``). A key that is absent leaves the choice to the settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from qianxun.bases.base import OpenBase
+from qianxun.core.errors import BadInput
+from qianxun.core.layered_options import CHOICES, kind_of
+from qianxun.core.options import RecallOptions, check
+from qianxun.core.types import KnowledgeBase
+from qianxun.indexing.maintenance import rebuild
+from qianxun.ingest.chunk import ChunkSplitter
+from qianxun.records import bases
+from qianxun.text.chinese import Analyser
+from qianxun.text.synonyms import SHAPE, groups_of, read_groups
+
+KINDS: Final[Mapping[str, str]] = {
+    "chunk_size": "整数",
+    "chunk_overlap": "整数",
+    "by_meaning": "true 或 false",
+    "graph": "true 或 false",
+    "dictionary": "词的列表",
+    "synonyms": SHAPE,
+    "qa_model": "模型名",
+    "rewrite_model": "模型名",
+    "chat_model": "模型名",
+    "graph_model": "模型名",
+    "vision_model": "模型名",
+    "user_id": "用户编号",
+    "search.top_k": "整数",
+    "search.fusion": "weighted、min_max 或 rrf",
+    "search.weights.vector": "数字",
+    "search.weights.keyword": "数字",
+    "search.rerank": "模型名",
+    "search.fuzzy": "true 或 false",
+    **{name: kind_of(name) for name in CHOICES},
+}
+ALWAYS: Final = ("chunk_size", "chunk_overlap")  # a base cannot be without them
+MODEL_KEYS: Final = ("search.rerank", "qa_model", "rewrite_model", "chat_model", "graph_model", "vision_model")
+WORDS: Final = 100_000
+LONGEST: Final = 200  # characters of a name or a word
+
+_TRUTH: Final = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+
+
+# ── the values ───────────────────────────────────────────────────────────────────────────────────
+
+
+def flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Dotted name → value."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        dotted = f"{above}{name}"
+        found |= flat(value, f"{dotted}.") if isinstance(value, Mapping) else {dotted: value}
+    return found
+
+
+def changed(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration after the changes; None takes a key, or all below it, away. Raises BadInput."""
+    held = flat(config)
+    told = flat(changes)
+    for name in (name for name, value in told.items() if value is None):
+        below = [known for known in (*KINDS, *held) if known == name or known.startswith(f"{name}.")]
+        if not below:
+            raise _unknown(name)
+        if name in ALWAYS:
+            raise BadInput(f"{name} 不能去掉", hint="改成另一个整数")
+        held = {known: value for known, value in held.items() if known not in below}
+    for name, value in ((name, value) for name, value in told.items() if value is not None):
+        held[name] = _checked(name, value)
+    for name in set(held) - set(KINDS):  # of a base that another version wrote
+        raise _unknown(name)
+    held |= _other_weight(held)
+    nested = _nested(held)
+    ChunkSplitter(nested["chunk_size"], nested["chunk_overlap"])
+    check(RecallOptions(**nested.get("search", {})))
+    return nested
+
+
+def read(name: str, text: str) -> Any:
+    """A value as a person writes it; nothing at all takes the key away. Raises BadInput."""
+    kind = KINDS.get(name)
+    text = text.strip()
+    if not text:
+        return None
+    try:
+        if kind == "整数":
+            return int(text)
+        if kind == "数字":
+            return float(text)
+        if kind == "true 或 false":
+            return _TRUTH[text.lower()]
+    except (ValueError, KeyError) as error:
+        raise _wrong(name, text) from error
+    return _READ[name](text) if name in _READ else text
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.replace("，", ",").replace("、", ",").split(",") if word]
+
+
+_READ: Final[Mapping[str, Callable[[str], list[Any]]]] = {"dictionary": _words, "synonyms": read_groups}
+LISTS: Final = tuple(_READ)  # one can add to them and take from them
+
+
+def _checked(name: str, value: Any) -> Any:
+    if name not in KINDS:
+        raise _unknown(name)
+    kind = KINDS[name]
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    bounds = CHOICES.get(name)
+    if bounds is not None and is_number and not bounds.hold(value):
+        raise BadInput(f"{name} 的值 {value!r} 不对", hint=f"应在 {bounds} 之间")
+    if kind == "整数" and is_number and isinstance(value, int):
+        return value
+    if kind == "数字" and is_number:
+        return float(value)
+    if kind == "true 或 false" and isinstance(value, bool):
+        return value
+    if name == "dictionary":
+        return _dictionary(value)
+    if name == "synonyms":
+        return groups_of(value)
+    if kind in ("模型名", "用户编号", KINDS["search.fusion"]) and isinstance(value, str) and _is_name(value):
+        return value
+    raise _wrong(name, value)
+
+
+def _dictionary(words: Any) -> list[str]:
+    if isinstance(words, str) or not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
+        raise _wrong("dictionary", words)
+    kept = list(dict.fromkeys(word.strip() for word in words))
+    if len(kept) > WORDS or not all(_is_name(word) for word in kept):
+        raise BadInput(f"词典里有空的、过长的或不可见的词，或超过 {WORDS} 个", hint=f"每个词 1–{LONGEST} 个字符")
+    Analyser(kept)  # refuses what cannot be a word
+    return kept
+
+
+def _is_name(text: str) -> bool:
+    return 0 < len(text.strip()) <= LONGEST and text.isprintable()
+
+
+def _other_weight(held: Mapping[str, Any]) -> dict[str, float]:
+    """With one weight alone the other makes it up to 1: a missing one would silence its arm."""
+    names = ("search.weights.vector", "search.weights.keyword")
+    given = [name for name in names if name in held]
+    if len(given) != 1:
+        return {}
+    (other,) = set(names) - set(given)
+    if not 0.0 <= held[given[0]] <= 1.0:
+        raise BadInput(f"只给了 {given[0]}={held[given[0]]:g}，另一路补不足到 1", hint=f"把 {other} 也给出")
+    return {other: round(1.0 - held[given[0]], 6)}
+
+
+def _nested(held: Mapping[str, Any]) -> dict[str, Any]:
+    config: dict[str, Any] = {}
+    for name, value in held.items():
+        *above, last = name.split(".")
+        part = config
+        for each in above:
+            part = part.setdefault(each, {})
+        part[last] = value
+    return config
+
+
+def _unknown(name: str) -> BadInput:
+    return BadInput(f"知识库没有名为 {name} 的配置", hint=f"可用：{'、'.join(KINDS)}")
+
+
+def _wrong(name: str, value: Any) -> BadInput:
+    return BadInput(f"{name} 的值 {str(value)[:80]!r} 不对", hint=f"应为{KINDS[name]}")
+
+
+# ── an open base ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def configure(base: OpenBase, changes: Mapping[str, Any], on_chunks: Callable[[int], None]) -> KnowledgeBase:
+    """Keeps the changes and lets them take effect: for searches at once, for cutting with the next documents.
+
+    A changed dictionary makes the index anew; until that is done searches go on with the old one.
+    """
+    async with base.configuring:
+        base.about = await asyncio.to_thread(_keep, base, changes)
+        config = base.about.config
+        base.splitter = ChunkSplitter(config["chunk_size"], config["chunk_overlap"])
+        base.by_meaning = bool(config.get("by_meaning")) and base.model is not None
+        analyser = await asyncio.to_thread(Analyser, config.get("dictionary", ()))
+        if analyser.version != base.index.stamp.analysis:
+            base.analyser = analyser
+            await rebuild(base, base.model, on_chunks)
+        return base.about
+
+
+def _keep(base: OpenBase, changes: Mapping[str, Any]) -> KnowledgeBase:
+    tenant = base.about.tenant
+    with base.records.writing() as tx:
+        kept = changed(bases.get(tx, base.id, tenant=tenant).config, changes)
+        bases.change_config(tx, base.id, kept, tenant=tenant)
+        return bases.get(tx, base.id, tenant=tenant)

@@ -1,0 +1,151 @@
+"""Everything of one database into another: same numbers, same keys, all or nothing.
+
+The tables are those of the models, so that none is forgotten; libraries of examples come along where there are any.
+What can be made again from the records (the index, the cache) is not copied: it is made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Table, func, inspect, select, text
+from sqlalchemy.exc import DataError, IntegrityError
+
+from qianxun.core.errors import AlreadyThere, BadInput, QianxunError
+from qianxun.examples.schema import models, version_table
+from qianxun.examples.store import stamp_of, upgrade
+from qianxun.records import Records
+from qianxun.records.database.bulk import insert_rows
+from qianxun.records.database.postgres import BACKEND
+from qianxun.records.schema import Base, Counter
+
+BATCH = 200  # rows: a document may be large
+LIBRARY = "example_library"  # how the name of the table ends that every library of examples has
+OWN_COUNTERS = ("owner", "identity")  # of a database itself, not of what is in it
+
+Watch = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """An example library: its tables, and what it takes to make them."""
+
+    prefix: str
+    dimension: int
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        return models(self.prefix, self.dimension).metadata.sorted_tables
+
+
+def count_rows(source: Records, schema: str = "") -> int:
+    """How many rows `copy_records` has before it."""
+    with source.reading() as tx:
+        return sum(_count(tx, table) for table in _tables(_libraries(tx, schema)))
+
+
+def copy_records(
+    source: Records, target: Records, watch: Watch, *, source_schema: str = "", target_schema: str = ""
+) -> dict[str, int]:
+    """Table → rows copied. Raises AlreadyThere, and writes nothing, where the target has anything in it."""
+    with source.reading() as read, target.writing() as write:
+        libraries = _libraries(read, source_schema)
+        _expect_empty(write, target_schema)
+        for library in libraries:
+            upgrade(write, library.prefix, library.dimension, schema=target_schema)
+        copied = {table.name: _copy(read, write, table, watch) for table in _tables(libraries)}
+        for library in libraries:
+            _move_sequences(write, library)
+        _compare(read, write, _tables(libraries))
+    return copied
+
+
+def _tables(libraries: Sequence[Library]) -> list[Table]:
+    """Those that others refer to come first."""
+    return [*Base.metadata.sorted_tables, *(table for library in libraries for table in library.tables)]
+
+
+def _libraries(tx: Connection, schema: str) -> list[Library]:
+    found = []
+    for name in sorted(inspect(tx).get_table_names(schema=schema or None)):
+        prefix = name.removesuffix(LIBRARY)
+        stamp = stamp_of(tx, prefix, schema) if prefix != name else None
+        if stamp is not None:
+            found.append(Library(prefix, stamp.dimension))
+    return found
+
+
+def _expect_empty(tx: Connection, schema: str) -> None:
+    held = [table.name for table in Base.metadata.sorted_tables if _count(tx, table)]
+    held += [version_table(library.prefix) for library in _libraries(tx, schema)]
+    if held:
+        raise AlreadyThere(
+            f"目标里已有内容（{'、'.join(held[:5])}），没有复制任何东西", hint="换一个空的数据库或目录再试"
+        )
+
+
+def _copy(read: Connection, write: Connection, table: Table, watch: Watch) -> int:
+    names = [column.name for column in table.columns]
+    copied = 0
+    for batch in _batches(read, table):
+        try:
+            insert_rows(write, table, names, batch)
+        except (BadInput, DataError, IntegrityError, UnicodeEncodeError, ValueError) as error:
+            raise BadInput(
+                f"表 {table.name} 的第 {copied + 1}–{copied + len(batch)} 行中有目标数据库存不下的内容：{_said(error)}",
+                hint="没有复制任何东西；改正或删除有问题的文档后重试",
+            ) from error
+        copied += len(batch)
+        watch(len(batch))
+    return copied
+
+
+def _batches(read: Connection, table: Table) -> Iterator[list[tuple[Any, ...]]]:
+    rows = read.execute(_own(table).order_by(*table.primary_key), execution_options={"yield_per": BATCH})
+    for batch in rows.partitions():
+        yield [tuple(row) for row in batch]
+
+
+def _own(table: Table) -> Any:
+    """The rows of a table that are copied."""
+    query = select(table)
+    return query.where(table.c.name.not_in(OWN_COUNTERS)) if table is Counter.__table__ else query
+
+
+def _count(tx: Connection, table: Table) -> int:
+    return int(tx.execute(select(func.count()).select_from(_own(table).subquery())).scalar_one())
+
+
+def _move_sequences(tx: Connection, library: Library) -> None:
+    """PostgreSQL numbers examples by itself: it goes on after the highest that was copied."""
+    if tx.dialect.name != BACKEND:
+        return
+    for table in library.tables:
+        for column in table.primary_key:
+            if column.autoincrement is True:
+                tx.execute(
+                    text(
+                        f"SELECT setval(pg_get_serial_sequence(:name, :column), max({column.name})) FROM {table.name} "
+                        f"HAVING max({column.name}) IS NOT NULL"
+                    ),
+                    {"name": table.name, "column": column.name},
+                )
+
+
+def _compare(read: Connection, write: Connection, tables: Sequence[Table]) -> None:
+    for table in tables:
+        had, has = _count(read, table), _count(write, table)
+        if had != has:
+            raise QianxunError(
+                f"表 {table.name} 应有 {had} 行，复制后却是 {has} 行，已全部撤销",
+                hint="请重试；仍然如此时请报告这个问题",
+            )
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, BadInput):
+        return error.message
+    told = error.orig if isinstance(error, DataError | IntegrityError) else error
+    return (str(told).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,131 @@
+"""Embedding models by name: what the caller brought, the endpoint of the settings, the cards on this machine; and the
+registered ones, which only their tenant's registry has."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from qianxun.core.errors import BadSettings, Forbidden, ModelUnavailable
+from qianxun.core.ports import EmbeddingModel
+from qianxun.engine.settings import Settings
+from qianxun.models import CARDS, SENTENCE_PREFIX, RemoteEndpoint, card, find_local, open_embedding
+from qianxun.models.local.lazy import LazyEmbedding
+from qianxun.models.registry.registry import RegisteredEmbedding, Registry, is_ref
+from qianxun.rank.calibrate import UNCALIBRATED, Curves
+from qianxun.records.bases import LOCAL_TENANT
+
+log = logging.getLogger(__name__)
+
+NO_MODEL = "none"
+
+
+def model_folders(settings: Settings) -> list[Path]:
+    """Where model files are looked for: the folders of the settings, then where `models pull` puts them."""
+    vectors = settings.vectorization
+    return [Path(folder).expanduser() for folder in (*vectors.model_folders, vectors.model_home)]
+
+
+def open_model(settings: Settings, name: str) -> EmbeddingModel:
+    """The embedding model that a name means under these settings."""
+    vectors = settings.vectorization
+    if vectors.base_url and name == vectors.model:
+        return open_embedding(
+            RemoteEndpoint(
+                base_url=vectors.base_url,
+                model=name,
+                dimension=vectors.dimension,
+                api_key=vectors.api_key,
+                batch_size=vectors.batch_size,
+                timeout_seconds=vectors.timeout_seconds,
+            )
+        )
+    return open_embedding(name, folders=model_folders(settings), threads=vectors.threads, device=vectors.device)
+
+
+def _check_operator(tenant: str) -> None:
+    """To name any folder or any model of the world, to be fetched and loaded here, is the operator's right alone."""
+    if tenant != LOCAL_TENANT:
+        raise Forbidden("不能指定这样的模型", hint="登记一个模型服务，或请管理员把它写进设置 vectorization.model")
+
+
+class Embeddings:
+    """One for all tenants and bases: a model's weights are loaded once."""
+
+    def __init__(self, settings: Settings, brought: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._brought = brought
+        self._held: dict[tuple[str, int], LazyEmbedding] = {}
+
+    def choose(self, asked: str | None, registry: Registry, owner: str = "") -> tuple[str, int]:
+        """(name, dimension) for a base; ("", 0) where there is no model. Nothing asked: the owner's default first."""
+        if asked is None and owner and (default := registry.default(owner, "embedding")) is not None:
+            asked = default.ref
+        if asked is not None and is_ref(asked):
+            return asked, registry.embedding(asked).dimension
+        name = asked or self._settings.vectorization.model
+        if name == NO_MODEL:
+            return "", 0
+        if name in self._brought:
+            return name, self._brought[name].dimension
+        if name.startswith(SENTENCE_PREFIX) and name != self._settings.vectorization.model:
+            _check_operator(registry.tenant)
+        return self._of_settings(name) or self._of_cards(name, is_wanted=bool(asked))
+
+    def offered(self) -> tuple[str, ...]:
+        """The names of what is at hand for every tenant: brought, of the settings, or a card's with files here."""
+        vectors = self._settings.vectorization
+        brought = (name for name, model in self._brought.items() if hasattr(model, "embed_passages"))
+        named = (vectors.model,) if vectors.base_url or vectors.model.startswith(SENTENCE_PREFIX) else ()
+        folders = model_folders(self._settings)
+        here = (known.name for known in CARDS if find_local(known, folders) is not None)
+        return tuple(dict.fromkeys((*brought, *named, *here)))
+
+    def _of_settings(self, name: str) -> tuple[str, int] | None:
+        vectors = self._settings.vectorization
+        if name.startswith(SENTENCE_PREFIX):
+            return name, open_model(self._settings, name).dimension  # only the model itself knows
+        if not vectors.base_url or name != vectors.model:
+            return None
+        if vectors.dimension < 1:
+            raise BadSettings("设置了 vectorization.base_url，却没有向量的维度", hint="再设置 vectorization.dimension")
+        return name, vectors.dimension
+
+    def _of_cards(self, name: str, *, is_wanted: bool) -> tuple[str, int]:
+        known = card(name)
+        if find_local(name, model_folders(self._settings)) is not None:
+            return known.name, known.dimension
+        if is_wanted:
+            raise ModelUnavailable(f"模型 {name} 还没有下载", hint=f"先运行 qianxun models pull {name}")
+        log.warning("模型 %s 还没有下载，知识库只按词语检索；可运行 qianxun models pull %s", name, name)
+        return "", 0
+
+    def get(self, name: str, dimension: int, registry: Registry) -> EmbeddingModel | None:
+        """The model of a base, loaded when it is first asked; None without a name."""
+        if not name:
+            return None
+        if is_ref(name):
+            return RegisteredEmbedding(registry, name, dimension)
+        held = self._held.get((name, dimension))
+        if held is None:
+            held = LazyEmbedding(name, dimension, lambda: self._brought.get(name) or open_model(self._settings, name))
+            self._held[name, dimension] = held
+        return held
+
+    def curves(self, model: str) -> Curves:
+        """What a model's scores mean: as fitted for it by the user, or on its card; else as they are."""
+        vectors = self._settings.vectorization
+        known = next((row for row in CARDS if row.name == model), None)
+        curves = UNCALIBRATED
+        if known is not None:
+            curves = Curves(known.calibration, known.hybrid, known.reranked, known.table_cosine, known.table)
+        if vectors.calibration_slope > 0.0 and model == vectors.model:
+            return replace(curves, cosine=(vectors.calibration_midpoint, vectors.calibration_slope))
+        return curves
+
+    def close(self) -> None:
+        for model in self._held.values():
+            model.close()

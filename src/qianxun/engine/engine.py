@@ -1,0 +1,777 @@
+"""The composition root: settings to an engine. The only place where parts are wired."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy import Connection
+
+from qianxun.bases.base import OpenBase
+from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, QueryMode
+from qianxun.core.codec.search_params import layered_params
+from qianxun.core.errors import RecallFailed
+from qianxun.core.layered_options import of_base
+from qianxun.core.layered_types import LayeredRecall
+from qianxun.core.options import FusionName, Mode, RecallOptions, check, search_options
+from qianxun.core.ports import Cache, EmbeddingModel, IndexBackend
+from qianxun.core.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
+from qianxun.engine.embedding_models import Embeddings, model_folders
+from qianxun.engine.folder_lock import owned
+from qianxun.engine.hooks import Hooks, nothing
+from qianxun.engine.index_backends import index_backend
+from qianxun.engine.memory_cache import MemoryCache
+from qianxun.engine.model_catalog import OwnShelf, Shelf, open_registry
+from qianxun.engine.open_bases import OpenBases, open_base
+from qianxun.engine.record_store import database_url, reach
+from qianxun.engine.settings import Settings, load
+from qianxun.ingest.sandbox.limits import MIB, ParseLimits
+from qianxun.ingest.sandbox.pool import ParserPool
+from qianxun.jobs.background import keep_indexing
+from qianxun.models.registry.registry import Registry, is_ref
+from qianxun.models.threads import ModelThreads
+from qianxun.records import Records, bases, chunks, listing, logs, outbox
+from qianxun.records.bases import LOCAL_TENANT
+from qianxun.records.logs import Feedback, LogEntry
+from qianxun.records.tenancy import BaseRecords
+from qianxun.retrieve.run import recall_kept
+from qianxun.retrieve.search_log import Journal
+from qianxun.retrieve.timings import Recalled
+
+if TYPE_CHECKING:
+    from qianxun.answer.context import Answering
+    from qianxun.core.explanation import Explained
+    from qianxun.core.graph_types import Entity
+    from qianxun.examples.store import ExampleStore
+    from qianxun.graph.build import GraphBuilt
+    from qianxun.graph.build import Watch as GraphWatch
+    from qianxun.graph.curate import GraphKeeper
+    from qianxun.graph.modes import ModeRecall, Surroundings
+    from qianxun.graph.network.network import KnowledgeGraph
+    from qianxun.indexing.add import Labels, Report, Watch
+    from qianxun.indexing.events import RAGIndexEventHandler
+    from qianxun.indexing.knowledge_base import KnowledgeBaseManager
+    from qianxun.indexing.maintenance import Verdict
+    from qianxun.indexing.outbox_indexer import Drained
+    from qianxun.retrieve.hybrid_search import HybridSearchEngine
+    from qianxun.retrieve.terms.learn import Learnt
+
+# A process that only searches loads only what a search needs: ingest, answers and the graph are three quarters of the
+# code, and each is imported by the methods that use it (docs/decisions/0006-recall-speed.md). The types of questions
+# and answers are here all the same: whoever makes a tool for an agent of such a method evaluates its annotations.
+
+Result = TypeVar("Result")
+
+
+@dataclass
+class Engine:
+    """Qianxun over one data folder, as one tenant sees it. Open it with ``async with Engine.open(folder) as engine``.
+
+    `of` gives the same engine as another tenant sees it. What belongs to another tenant is not there: NotFound.
+    """
+
+    settings: Settings
+    records: Records
+    backend: IndexBackend
+    parsers: ParserPool
+    embeddings: Embeddings
+    shelf: Shelf  # rerank and chat models
+    registered: Registry  # models of users; `registry` has this tenant's
+    cache: Cache
+    journal: Journal
+    # Models have threads of their own: one that hangs takes none from the index, the records or another model.
+    model_threads: ModelThreads = field(default_factory=ModelThreads, repr=False)
+    tenant: str = LOCAL_TENANT
+    # Every part is one and the same for all tenants: a field that `of` should not copy by reference has no place here.
+    _bases: OpenBases = field(default_factory=OpenBases, repr=False)
+    _work: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    hooks: Hooks = field(default_factory=Hooks, repr=False)
+
+    @staticmethod
+    @asynccontextmanager
+    async def open(
+        data: str | Path | None = None,
+        *,
+        settings: Settings | None = None,
+        models: Mapping[str, Any] | None = None,
+        background: bool = True,
+    ) -> AsyncIterator[Engine]:
+        """Owns the folder until the block ends.
+
+        With ``background`` an indexer works through the outbox and retries beside the caller; without it, only the
+        calls that promise a searchable result do.
+        """
+        settings = settings or load(arguments={"data": str(data) if data is not None else None})
+        folder = settings.folder
+        with owned(folder):
+            engine = await asyncio.to_thread(_wire, settings, folder, dict(models or {}))
+            indexer = asyncio.create_task(engine._keep_indexing()) if background else None
+            try:
+                yield engine
+            finally:
+                if indexer is not None:
+                    indexer.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await indexer
+                await engine._close()
+
+    async def _close(self) -> None:
+        await self.parsers.aclose()
+        await self.journal.close()
+        await self._bases.close()
+        self.model_threads.shutdown()
+        self.shelf.close()
+        self.registered.clients.close()
+        self.embeddings.close()
+        self.records.close()
+
+    # ── tenants ──────────────────────────────────────────────────────────────────────────────────
+
+    def of(self, tenant: str) -> Engine:
+        """The same engine as another tenant sees it: its own bases and logs, every part shared."""
+        return self if tenant == self.tenant else replace(self, tenant=bases.check_tenant(tenant))
+
+    @property
+    def registry(self) -> Registry:
+        """The models that users of this tenant registered."""
+        return self.registered.of(self.tenant)
+
+    @cached_property
+    def examples(self) -> ExampleStore:
+        """The example library beside the records, one for all tenants; `ExampleStore.prepare` makes its tables."""
+        from qianxun.engine.example_library import example_store
+
+        return example_store(self.settings, self.records, self.embeddings, self.registered)
+
+    # ── knowledge bases ──────────────────────────────────────────────────────────────────────────
+
+    async def create_knowledge_base(
+        self,
+        name: str,
+        *,
+        model: str | None = None,
+        kind: str = "documents",
+        config: Mapping[str, Any] | None = None,
+        user_id: str = "",
+    ) -> KnowledgeBase:
+        """A new base. Without ``model`` it takes the one of the settings, or none (words only) where that is absent.
+
+        ``user_id`` is its owner, whose registered models are the base's defaults.
+        """
+        from qianxun.engine.configure import changed
+
+        chosen, dimension = await asyncio.to_thread(self.embeddings.choose, model, self.registry, user_id)
+        kept = changed(asdict(self.settings.chunking), {**(config or {}), **({"user_id": user_id} if user_id else {})})
+        await asyncio.to_thread(OwnShelf(self.shelf, self.registry).check, kept, self._model(chosen, dimension))
+        told: dict[str, Any] = {"kind": kind, "embedding_model": chosen, "dimension": dimension, "config": kept}
+        created = await self.records.write(lambda tx: bases.create(tx, name, tenant=self.tenant, **told))
+        await self._bases.made(created, self._own(created.id), self.backend, self._model(chosen, dimension))
+        return created
+
+    async def rename(self, knowledge_base: int, name: str) -> KnowledgeBase:
+        """Gives the base another name. Raises AlreadyThere when another base of the tenant has it."""
+        base = await self.base(knowledge_base)
+
+        def renamed(tx: Connection) -> KnowledgeBase:
+            base.about = bases.rename(tx, base.id, name, tenant=self.tenant)
+            return base.about
+
+        async with base.configuring:
+            return await base.records.write(renamed)
+
+    async def configure(
+        self, knowledge_base: int, changes: Mapping[str, Any], *, watch: Any = nothing
+    ) -> KnowledgeBase:
+        """Changes a base's configuration, at once: ``{"search.fusion": "rrf", "search.weights": None}``.
+
+        None gives the choice back to the settings. Raises BadInput or NotFound, and keeps nothing, for what cannot
+        work. A changed dictionary makes the index anew before this returns.
+        """
+        from qianxun.engine.configure import configure
+
+        base = await self.base(knowledge_base)
+        await asyncio.to_thread(OwnShelf(self.shelf, self.registry).check, changes, base.model)
+        with self._using(base):
+            return await configure(base, changes, watch)
+
+    async def knowledge_bases(self, *, limit: int | None = None, after: int = 0) -> tuple[KnowledgeBase, ...]:
+        """In the order of their ids; ``after`` is the id at which the last page ended."""
+        return await self.records.read(lambda tx: bases.every(tx, tenant=self.tenant, limit=limit, after=after))
+
+    async def knowledge_base(self, name_or_id: str | int) -> KnowledgeBase:
+        """By id, or by name."""
+        if isinstance(name_or_id, int):
+            return await self.records.read(lambda tx: bases.get(tx, name_or_id, tenant=self.tenant))
+        return await self.records.read(lambda tx: bases.by_name(tx, name_or_id, tenant=self.tenant))
+
+    async def delete_knowledge_base(self, knowledge_base: int) -> None:
+        """The base with everything in it. Nothing of it can be returned from now on."""
+        own = self._own(knowledge_base)
+        await own.read(nothing)  # a stranger waits for nothing
+        await self._bases.removed(own, self.backend)
+
+    async def statistics(self, knowledge_base: int) -> dict[str, int]:
+        """How many documents stand in which state, how many chunks and tables there are."""
+        return await self._own(knowledge_base).read(lambda tx: listing.tally(tx, knowledge_base))
+
+    # ── documents ────────────────────────────────────────────────────────────────────────────────
+
+    async def add(
+        self,
+        knowledge_base: int,
+        paths: Sequence[str | Path],
+        *,
+        labels: Labels | None = None,
+        watch: Watch = nothing,
+    ) -> Report:
+        """Files and folders in; searchable when it returns. Unchanged files are passed over."""
+        from qianxun.graph.build import is_wanted, read_quietly
+        from qianxun.graph.llm_build import as_steps, read_quietly_with_model
+        from qianxun.indexing.add import Labels, take_files
+        from qianxun.indexing.outbox_indexer import retry_due
+        from qianxun.retrieve.terms.learn import learn_after
+
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            await retry_due(base)
+            started = time.perf_counter()
+            told = await take_files(base, [Path(path) for path in paths], self.parsers, labels or Labels(), watch)
+            await learn_after(base, time.perf_counter() - started)
+            if is_wanted(base):
+                await read_quietly(base)
+            warning = await read_quietly_with_model(base, as_steps(watch))
+            return replace(told, warnings=(*told.warnings, warning)) if warning else told
+
+    async def add_file(
+        self,
+        knowledge_base: int,
+        path: Path,
+        *,
+        name: str,
+        source: str = "",
+        doc_id: str = "",
+        labels: Labels | None = None,
+        wait: bool = True,
+    ) -> Accepted:
+        """One uploaded file, known by its ``name``, parsed in a child process. Raises Refused, saying why.
+
+        ``source`` says where it came from. Without a ``doc_id`` the same name replaces what the same user uploaded
+        under it to the same project. With ``wait`` it is searchable when this returns, without it durable.
+        """
+        from qianxun.indexing.add import Labels, take_file
+
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            taken = await take_file(
+                base, path, self.parsers, labels or Labels(), name=name, source=source, doc_id=doc_id, wait=wait
+            )
+            if not wait:
+                self.wake()
+            return taken
+
+    async def add_documents(
+        self, knowledge_base: int, batch: Sequence[Document], *, wait: bool = True
+    ) -> list[Accepted]:
+        """Documents in. With ``wait`` they are searchable when it returns, without it they are durable."""
+        from qianxun.indexing.add import accept, submission, take
+
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            if wait:
+                return await take(base, batch)
+            offered = await asyncio.to_thread(lambda: [submission(base, document) for document in batch])
+            accepted = await accept(base, offered)
+            self.wake()
+            return accepted
+
+    async def delete_document(self, knowledge_base: int, doc_id: str) -> bool:
+        """Answers whether there was such a document. It cannot be returned from now on."""
+        from qianxun.indexing.knowledge_base import KnowledgeBaseManager
+
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            return await KnowledgeBaseManager(base).delete_document(doc_id)
+
+    async def document(self, knowledge_base: int, doc_id: str) -> DocumentState:
+        return await self._own(knowledge_base).read(lambda tx: listing.state(tx, knowledge_base, doc_id))
+
+    async def documents(self, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]:
+        """In the order of their ids; ``after`` is the id at which the last page ended."""
+        own = self._own(knowledge_base)
+        return await own.read(lambda tx: listing.states(tx, knowledge_base, limit=limit, after=after))
+
+    async def chunks(self, knowledge_base: int, doc_id: str) -> list[Chunk]:
+        """The chunks that serve, in the order of the text."""
+        return await self._own(knowledge_base).read(lambda tx: chunks.of_document(tx, knowledge_base, doc_id))
+
+    async def events(self, knowledge_base: int) -> RAGIndexEventHandler:
+        """Takes document events for one base."""
+        from qianxun.indexing.events import RAGIndexEventHandler
+
+        return RAGIndexEventHandler(await self.base(knowledge_base), self.wake)
+
+    async def manager(self, knowledge_base: int) -> KnowledgeBaseManager:
+        from qianxun.indexing.knowledge_base import KnowledgeBaseManager
+
+        return KnowledgeBaseManager(await self.base(knowledge_base))
+
+    # ── recall ───────────────────────────────────────────────────────────────────────────────────
+
+    async def retrieve(
+        self,
+        knowledge_base: int,
+        query: str,
+        *,
+        top_k: int | None = None,
+        mode: Mode = "hybrid",
+        threshold: float = 0.0,
+        where: Filter = EVERYTHING,
+        doc_ids: Sequence[str] = (),
+        fusion: FusionName | None = None,
+        weights: Mapping[str, float] | None = None,
+        rerank: str | None = None,
+        fuzzy: bool | None = None,
+        trace_id: str = "",
+    ) -> Recall:
+        """The chunks that answer a query, best first. What is left out is the base's choice, then the settings'.
+
+        The answer bears the ``trace_id`` of the request that asked, or one of its own.
+        """
+        base = await self.base(knowledge_base)
+        await self._check_asked(rerank)
+        chosen = {"top_k": top_k, "fusion": fusion, "weights": weights, "rerank": rerank, "fuzzy": fuzzy}
+        options = search_options(self.settings.search, base.about.config, chosen)
+        options = replace(options, mode=mode, threshold=threshold, where=where, doc_ids=tuple(doc_ids))
+        check(options)
+        return await self._recall(base, query, options, trace_id)
+
+    async def search_texts(
+        self,
+        knowledge_base: int,
+        query: str,
+        top_k: int | None = None,
+        *,
+        where: Filter = EVERYTHING,
+        trace_id: str = "",
+    ) -> LayeredRecall:
+        """Prose, layer by layer: by vector, by keywords, by related words (docs/operations.md)."""
+        from qianxun.retrieve.layered.texts import search_texts
+
+        base = await self.base(knowledge_base)
+        chosen = of_base(self.settings.text_engine, base.about.config, "text_engine")
+        options = replace(search_options(self.settings.search, base.about.config, {"top_k": top_k}), where=where)
+        searching = search_texts(base, query, chosen, options, top_k, trace_id)
+        return await self._climbed(base, searching, layered_params(top_k, where))
+
+    async def search_tables(
+        self,
+        knowledge_base: int,
+        query: str,
+        top_k: int | None = None,
+        *,
+        where: Filter = EVERYTHING,
+        answer: bool = True,
+        trace_id: str = "",
+    ) -> LayeredRecall:
+        """Tables, layer by layer: by structure, by meaning, by keywords, by related words; and, with ``answer``, what
+        their cells say to the question."""
+        from qianxun.retrieve.layered.tables import search_tables
+
+        base = await self.base(knowledge_base)
+        chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
+        options = replace(search_options(self.settings.search, base.about.config, {"top_k": top_k}), where=where)
+        searching = search_tables(base, query, chosen, options, top_k, answer=answer, trace_id=trace_id)
+        return await self._climbed(base, searching, layered_params(top_k, where, answer))
+
+    async def _climbed(
+        self, base: OpenBase, searching: Awaitable[LayeredRecall], params: Mapping[str, Any]
+    ) -> LayeredRecall:
+        from qianxun.retrieve.layered.log import log_layers
+
+        with self._using(base):
+            recall = await searching
+        self.journal.note(base.about, recall, params)
+        log_layers(recall)
+        self.hooks.climbed(recall)
+        return recall
+
+    async def explain(self, knowledge_base: int, query: str, chunk_id: str = "", **options: Any) -> Explained:
+        """How each result of `retrieve` with these options came by its score; and why the chunk is, or is not, one."""
+        from qianxun.retrieve.explain import explained
+
+        base = await self.base(knowledge_base)
+        await self._check_asked(options.get("rerank"))
+        chosen = search_options(self.settings.search, base.about.config, options)
+        with self._using(base):
+            return await explained(base, query, replace(chosen, doc_ids=tuple(chosen.doc_ids)), chunk_id)
+
+    async def _check_asked(self, rerank: str | None) -> None:
+        """A search goes on without a base's own reranker that was removed; one that is asked for has to be there."""
+        if rerank is not None and is_ref(rerank):
+            await asyncio.to_thread(self.registry.expect, rerank, ("rerank",))
+
+    async def hybrid_search(
+        self,
+        knowledge_base: int,
+        semantic_weight: float = 0.7,
+        keyword_weight: float = 0.3,
+        *,
+        fusion: FusionName = "rrf",
+    ) -> HybridSearchEngine:
+        """Searches one base for one user's one project at a time.
+
+        Scores fused by rank ("rrf") cannot be compared between questions, and a name that only words find comes late;
+        "weighted" is what `retrieve` does (docs/decisions/0007-scores.md).
+        """
+        from qianxun.retrieve.hybrid_search import HybridSearchEngine
+
+        base = await self.base(knowledge_base)
+        options = search_options(self.settings.search, {}, {})
+        return HybridSearchEngine(base, semantic_weight, keyword_weight, fusion, self._recall, options)
+
+    async def _recall(self, base: OpenBase, query: str, options: RecallOptions, trace_id: str = "") -> Recall:
+        started = time.perf_counter()
+        seconds = self.settings.search.cache_seconds
+        try:
+            with self._using(base):
+                answer = await recall_kept(base, query, options, self.cache, self.journal, seconds, trace_id)
+        except RecallFailed:
+            self.hooks.recalled(Recalled(options.mode, started, time.perf_counter() - started, None))
+            raise
+        self.hooks.recalled(Recalled(options.mode, started, time.perf_counter() - started, answer))
+        return answer
+
+    async def gather(
+        self,
+        knowledge_base: int,
+        query: str,
+        *,
+        mode: QueryMode = "mix",
+        top_k: int | None = None,
+        where: Filter = EVERYTHING,
+        doc_ids: Sequence[str] = (),
+        surroundings: Surroundings | None = None,
+        trace_id: str = "",
+    ) -> ModeRecall:
+        """The chunks that one query mode finds, best first, as many as were asked for where there are as many; and what
+        the base's graph says of the question (docs/decisions/0013-knowledge-graph.md). With ``surroundings``, `local`
+        walks what a graph server that holds a copy finds there."""
+        from qianxun.answer.question_log import gathered_entry
+        from qianxun.graph.modes import gather
+
+        base = await self.base(knowledge_base)
+        options = search_options(self.settings.search, base.about.config, {"top_k": top_k})
+        options = replace(options, where=where, doc_ids=tuple(doc_ids))
+        with self._using(base):
+            recall = await gather(base, query, mode, options, surroundings=surroundings, trace_id=trace_id)
+        self.journal.note_entry(gathered_entry(base.about, options, recall, elsewhere=surroundings is not None))
+        return recall
+
+    # ── answers ──────────────────────────────────────────────────────────────────────────────────
+
+    async def ask(
+        self,
+        knowledge_base: int,
+        question: str,
+        *,
+        mode: QueryMode | None = "mix",
+        top_k: int | None = None,
+        where: Filter = EVERYTHING,
+        history: Sequence[Any] = (),
+        multimodal_content: Sequence[Mapping[str, Any]] = (),
+        trace_id: str = "",
+    ) -> Answer:
+        """An answer from what the base holds, every sentence with its sources; or that the sources do not say.
+
+        ``mode`` None: as fits the question. ``history`` are the turns before it, ``{"role", "content"}``, the latest
+        last. Where a base has no language model, the answer is made of the sources' own sentences.
+        """
+        from qianxun.answer.run import answer_question
+
+        answering = await self.answering(knowledge_base, top_k=top_k, where=where)
+        with self._using(answering.base):
+            return await answer_question(
+                answering,
+                question,
+                mode=mode,
+                history=history,
+                multimodal_content=multimodal_content,
+                trace_id=trace_id,
+            )
+
+    async def ask_stream(
+        self,
+        knowledge_base: int,
+        question: str,
+        *,
+        mode: QueryMode | None = "mix",
+        top_k: int | None = None,
+        where: Filter = EVERYTHING,
+        history: Sequence[Any] = (),
+        multimodal_content: Sequence[Mapping[str, Any]] = (),
+        checked: bool = False,
+        trace_id: str = "",
+    ) -> AsyncGenerator[AnswerEvent, None]:
+        """`ask` as it comes: `SourcesFound`, `Token`, `SentenceCited`, and at the end `Done` or `Failed`.
+
+        With ``checked`` words come a sentence at a time, once it has been held against its sources: none is told that
+        `Done` is without, for those who cannot take words back. Whoever stops listening (``aclose``, or a task that is
+        cancelled) ends the model's call.
+        """
+        from qianxun.answer.run import answer_stream
+
+        drawn_on = await self.answering(knowledge_base, top_k=top_k, where=where)
+        answering = replace(drawn_on, only_checked=checked)
+        with self._using(answering.base):
+            events = answer_stream(
+                answering,
+                question,
+                mode=mode,
+                history=history,
+                multimodal_content=multimodal_content,
+                trace_id=trace_id,
+            )
+            last: AnswerEvent | None = None  # told when it is sure that the base is still there
+            async with aclosing(events):
+                async for event in events:
+                    if isinstance(event, Done | Failed):
+                        last = event
+                    else:
+                        yield event
+        if last is not None:
+            yield last
+
+    async def answering(
+        self, knowledge_base: int, *, top_k: int | None = None, where: Filter = EVERYTHING
+    ) -> Answering:
+        """What the steps of `pipelines.answer` draw on, for those who take them one by one."""
+        from qianxun.answer.context import Answering, graph_or_reason
+        from qianxun.answer.question_log import asked_entry
+        from qianxun.graph.modes import gather
+        from qianxun.retrieve.layered.tables import search_tables
+
+        base = await self.base(knowledge_base)
+        options = replace(search_options(self.settings.search, base.about.config, {"top_k": top_k}), where=where)
+        check(options)
+        chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
+        return Answering(
+            base,
+            lambda query, mode: gather(base, query, mode, options),
+            options,
+            graph=lambda: graph_or_reason(base, where),
+            tables=lambda query: search_tables(base, query, chosen, options),
+            parsers=self.parsers,
+            note=lambda state, answer: self.journal.note_entry(asked_entry(base.about, options, state, answer)),
+        )
+
+    # ── the graph ────────────────────────────────────────────────────────────────────────────────
+
+    async def graph(self, knowledge_base: int, *, where: Filter = EVERYTHING) -> KnowledgeGraph:
+        """What the texts of a base say of whom: entities, relations and their evidence, in step with its documents.
+
+        Under a filter it is the graph of what passes it: nothing of any other document shows.
+        """
+        from qianxun.graph.build import graph_of
+
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            return await graph_of(base, where)
+
+    async def build_graph(self, knowledge_base: int, *, watch: GraphWatch = nothing) -> GraphBuilt:
+        """Makes the graph now, without a model; else that is done behind the base's back, or when it is asked for."""
+        from qianxun.graph.build import build
+
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            return await build(base, watch)
+
+    async def graph_keeper(self, knowledge_base: int) -> GraphKeeper:
+        """Tells of one base's graph, has its model read for it, and makes names one."""
+        from qianxun.graph.curate import GraphKeeper
+
+        return GraphKeeper(await self.base(knowledge_base))
+
+    async def merge_entities(self, knowledge_base: int, name: str, alias: str) -> Entity:
+        """Both are one entity, called ``name``, until `split_entities` takes it back."""
+        from qianxun.graph.curate import GraphKeeper
+
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            return await GraphKeeper(base).merge(name, alias)
+
+    async def split_entities(self, knowledge_base: int, name: str) -> tuple[str, ...]:
+        """Undoes a merge, or parts a name from those that texts give it; answers what stands for itself again."""
+        from qianxun.graph.curate import GraphKeeper
+
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            return await GraphKeeper(base).split(name)
+
+    # ── the log of recalls ───────────────────────────────────────────────────────────────────────
+
+    async def logs(
+        self,
+        *,
+        knowledge_base: int | None = None,
+        zero: bool = False,
+        slow_ms: float | None = None,
+        trace_id: str | None = None,
+        limit: int = 50,
+        before: int | None = None,
+    ) -> list[LogEntry]:
+        """What was searched for, the newest first; ``before`` is the id at which the last page ended."""
+        await self.journal.flush()  # what was searched for a moment ago is among them
+        asked: dict[str, Any] = {"zero": zero, "slow_ms": slow_ms, "trace_id": trace_id, "limit": limit}
+        return await self.records.read(
+            lambda tx: logs.listed(tx, tenant=self.tenant, knowledge_base=knowledge_base, before=before, **asked)
+        )
+
+    async def log(self, log_id: int) -> LogEntry:
+        await self.journal.flush()
+        return await self.records.read(lambda tx: logs.get(tx, log_id, tenant=self.tenant))
+
+    async def feedback(self, log_id: int, feedback: Feedback) -> LogEntry:
+        """Keeps what a person thinks of an answer, in the place of what was said of it before."""
+        await self.journal.flush()
+        return await self.records.write(lambda tx: logs.rate(tx, log_id, feedback, tenant=self.tenant))
+
+    # ── upkeep ───────────────────────────────────────────────────────────────────────────────────
+
+    async def verify(self, knowledge_base: int) -> Verdict:
+        from qianxun.indexing.maintenance import verify
+
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            return await verify(base)
+
+    async def rebuild(self, knowledge_base: int, *, model: str | None = None, watch: Any = nothing) -> int:
+        """Makes the index anew; with ``model``, under another model ("none": without one)."""
+        from qianxun.indexing.maintenance import rebuild
+
+        base = await self.base(knowledge_base)
+        chosen = None if model is None else await asyncio.to_thread(self.embeddings.choose, model, self.registry)
+        with self._using(base):
+            return await rebuild(base, base.model if chosen is None else self._model(*chosen), watch)
+
+    async def learn_terms(self, knowledge_base: int, *, seconds: float | None = None) -> Learnt:
+        """Learns the base's own words now, for the related words of queries; else that is done behind its back."""
+        from qianxun.retrieve.terms.learn import SECONDS, learn
+
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            return await learn(base, SECONDS if seconds is None else seconds)
+
+    async def drain(self, knowledge_base: int) -> Drained:
+        """Works through what is waiting for the index, retries that are due included."""
+        from qianxun.indexing.maintenance import keep_up
+        from qianxun.indexing.outbox_indexer import retry_due
+
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            await retry_due(base)
+            return await keep_up(base)
+
+    async def queue_depth(self) -> int:
+        """How many changes wait for their index, in the bases of all tenants."""
+        return await self.records.read(outbox.depth_of_all)
+
+    def wake(self) -> None:
+        """There is work for the indexer."""
+        self._work.set()
+
+    async def _keep_indexing(self) -> None:
+        from qianxun.graph.build import keep_graphing
+        from qianxun.jobs.graph_worker import keep_tending
+        from qianxun.retrieve.terms.learn import keep_learning
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(keep_indexing(self.records, self._work, lambda who, base: self.of(who).drain(base)))
+            tasks.create_task(keep_learning(self._bases.every))
+            tasks.create_task(keep_graphing(self._bases.every))
+            tasks.create_task(keep_tending(self._bases.every))
+
+    # ── open bases ───────────────────────────────────────────────────────────────────────────────
+
+    async def base(self, knowledge_base: int) -> OpenBase:
+        """The base, opened: its index is there, sound, and caught up with what the records hold ready."""
+        held = self._bases.get(knowledge_base)
+        if held is None:
+            await self._own(knowledge_base).read(nothing)  # a stranger waits for nothing
+            held = await self._bases.opened(knowledge_base, lambda: self._open_base(knowledge_base))
+        if held.about.tenant != self.tenant:
+            raise bases.missing(knowledge_base)
+        return held
+
+    @contextmanager
+    def _using(self, base: OpenBase) -> Iterator[None]:
+        """Work on a base that somebody removes meanwhile may fail in any way, or find nothing: the base is gone."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            self.wake()  # what was accepted by then is still to be indexed
+            raise
+        except Exception as error:  # raised again, or in its place why
+            self.wake()
+            if not self._bases.holds(base):
+                raise bases.missing(base.id) from error
+            raise
+        if not self._bases.holds(base):
+            raise bases.missing(base.id)
+
+    def _own(self, knowledge_base: int) -> BaseRecords:
+        """What is in a base, in transactions that begin with whose it is."""
+        return BaseRecords(self.records, knowledge_base, self.tenant)
+
+    async def _open_base(self, knowledge_base: int) -> OpenBase:
+        about = await self.records.read(lambda tx: bases.get(tx, knowledge_base, tenant=self.tenant))
+
+        def owner() -> str:  # as it is now, not as it was on opening
+            held = self._bases.get(knowledge_base)
+            return str((held.about if held else about).config.get("user_id", ""))
+
+        return await open_base(
+            about,
+            self._own(about.id),
+            self.backend,
+            self._model(about.embedding_model, about.dimension),
+            models=OwnShelf(self.shelf, self.registry, owner),
+            curves=self.embeddings.curves(about.embedding_model),
+            model_threads=self.model_threads,
+            indexed=lambda done: self.hooks.indexed(done),
+        )
+
+    def _model(self, name: str, dimension: int) -> EmbeddingModel | None:
+        return self.embeddings.get(name, dimension, self.registry)
+
+
+def _wire(settings: Settings, folder: Path, models: Mapping[str, Any]) -> Engine:
+    parsing = settings.parsing
+    limits = ParseLimits(file_bytes=parsing.file_megabytes * MIB, seconds=parsing.seconds, ocr=parsing.ocr)
+    records = Records.open(database_url(settings), reach(settings), alone=True)
+    try:
+        return _wired(settings, models, records, limits)
+    except BaseException:
+        records.close()  # a database on a server would seem to be in use
+        raise
+
+
+def _wired(settings: Settings, models: Mapping[str, Any], records: Records, limits: ParseLimits) -> Engine:
+    threads = ModelThreads()
+    return Engine(
+        settings=settings,
+        records=records,
+        backend=index_backend(settings, records.identity),
+        parsers=ParserPool(settings.parsing.workers, limits),
+        embeddings=Embeddings(settings, models),
+        shelf=Shelf(settings, model_folders(settings), models),
+        registered=open_registry(settings, records, threads),
+        model_threads=threads,
+        cache=MemoryCache(settings.search.cache_entries),
+        journal=Journal(records, settings.log.keep_days, settings.log.keep_rows),
+    )

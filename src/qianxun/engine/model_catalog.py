@@ -1,0 +1,196 @@
+"""Rerank and chat models by name, looked up for every request: what the caller brought, the endpoints of the settings,
+then the cards of models on this machine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from qianxun.core.errors import ModelUnavailable, NotFound
+from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, RerankModel
+from qianxun.engine.configure import MODEL_KEYS, flat
+from qianxun.engine.settings import Settings
+from qianxun.models import RERANK_CARDS, ChatEndpoint, MaxSim, RerankEndpoint, find_local, open_cross_encoder
+from qianxun.models.registry.registry import CHATTING, DEFAULT, Registry, is_ref
+from qianxun.models.remote.url_policy import Reach
+from qianxun.models.threads import ModelThreads
+from qianxun.records import Records
+from qianxun.records.bases import LOCAL_TENANT
+from qianxun.records.sealing import FILE_NAME, Sealing
+
+MAXSIM = "maxsim"
+# How much MaxSim decides beside the fused score (docs/quality.md): more of it would cost questions that need two
+# passages, less would gain less.
+MAXSIM_SHARE = 0.17
+
+
+Model = TypeVar("Model")
+
+
+class Shelf:
+    """What all tenants have; implements `ports.Models`.
+
+    An opened model is kept for the next request that asks for it by the same name.
+    """
+
+    def __init__(self, settings: Settings, folders: list[Path], brought: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._folders = folders
+        self._brought = brought
+        self._opened: dict[tuple[str, str], Any] = {}
+        self._lock = threading.Lock()
+
+    def rerank(self, name: str, embedding: EmbeddingModel | None) -> RerankModel:
+        if name in self._brought:
+            brought: RerankModel = self._brought[name]
+            return brought
+        if name == MAXSIM:
+            if embedding is None:
+                raise ModelUnavailable("这个知识库没有向量模型，不能用 maxsim 重排", hint="为它加上模型，或不重排")
+            return self._kept((MAXSIM, embedding.name), lambda: MaxSim(embedding, share=MAXSIM_SHARE))
+        told = self._settings.rerank
+        if told.base_url and name == told.model:
+            return self._kept(("rerank", name), self._remote_rerank)
+        if any(name in (card.name, *card.aliases) for card in RERANK_CARDS):
+            return self._kept(("card", name), lambda: open_cross_encoder(name, folders=self._folders))
+        known = "、".join([MAXSIM, *self._brought, *filter(None, [told.model]), *(card.name for card in RERANK_CARDS)])
+        raise NotFound(f"没有名为“{name}”的重排模型", hint=f"可用：{known}")
+
+    def knows_rerank(self, name: str) -> bool:
+        """Whether a name means one of these, be its files here or not."""
+        return name in self.rerankers() or any(name in (card.name, *card.aliases) for card in RERANK_CARDS)
+
+    def rerankers(self) -> tuple[str, ...]:
+        """The names of what is at hand for every tenant: brought, of the settings, or a card's with files here."""
+        brought = (name for name, model in self._brought.items() if hasattr(model, "score"))
+        named = (self._settings.rerank.model,) if self._settings.rerank.base_url else ()
+        here = (card.name for card in RERANK_CARDS if find_local(card, self._folders) is not None)
+        return tuple(dict.fromkeys((MAXSIM, *brought, *named, *here)))
+
+    def chat(self, name: str, kind: ChatKind = "chat") -> ChatModel:
+        """The settings know one endpoint for every kind."""
+        if name in self._brought:
+            brought: ChatModel = self._brought[name]
+            return brought
+        told = self._settings.chat
+        if told.base_url and name == told.model:
+            return self._kept(("chat", name), self._remote_chat)
+        raise NotFound(f"没有名为“{name}”的语言模型", hint="设置 chat.base_url 与 chat.model，或改正知识库的配置")
+
+    def configured(self, kind: ChatKind = "chat") -> str:
+        """The endpoint of the settings chats for all; whether it sees, or is to be asked at ingest, a base must say."""
+        return self._settings.chat.model if kind == "chat" and self._settings.chat.base_url else ""
+
+    def _kept(self, key: tuple[str, str], open_it: Callable[[], Model]) -> Model:
+        with self._lock:
+            if key not in self._opened:
+                self._opened[key] = open_it()
+            held: Model = self._opened[key]
+            return held
+
+    def _remote_rerank(self) -> RerankModel:
+        from qianxun.models.remote.rerank import RemoteRerank  # its HTTP client is slow to import
+
+        told = self._settings.rerank
+        return RemoteRerank(
+            RerankEndpoint(told.base_url, told.model, api_key=told.api_key, timeout_seconds=told.timeout_seconds)
+        )
+
+    def _remote_chat(self) -> ChatModel:
+        from qianxun.models.remote.chat import RemoteChat  # as above
+
+        told = self._settings.chat
+        return RemoteChat(
+            ChatEndpoint(
+                told.base_url,
+                told.model,
+                api_key=told.api_key,
+                timeout_seconds=told.timeout_seconds,
+                max_tokens=told.max_tokens or None,
+            )
+        )
+
+    def close(self) -> None:
+        with self._lock:
+            for model in self._opened.values():
+                if hasattr(model, "close"):
+                    model.close()
+            self._opened.clear()
+
+
+def open_registry(settings: Settings, records: Records, threads: ModelThreads) -> Registry:
+    """The models that users of the local tenant registered; `Registry.of` has those of others."""
+    sealing = Sealing(settings.secrets.key, settings.folder / FILE_NAME)
+    return Registry(records, sealing, LOCAL_TENANT, Reach(allow=settings.outbound.allow), threads)
+
+
+def _nobody() -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnShelf:
+    """What one base sees: the models of its own tenant, then what all have. Implements `ports.Models`.
+
+    ``owner`` is asked for every lookup, and so is what is registered.
+    """
+
+    shelf: Shelf
+    registry: Registry  # of the base's tenant
+    owner: Callable[[], str] = _nobody
+
+    def rerank(self, name: str, embedding: EmbeddingModel | None) -> RerankModel:
+        """A registered model that is gone is unavailable: a search goes on without it."""
+        name = self._meant(name, ("rerank",))
+        return _there(self.registry.rerank, name) if is_ref(name) else self.shelf.rerank(name, embedding)
+
+    def chat(self, name: str, kind: ChatKind = "chat") -> ChatModel:
+        name = self._meant(name, (kind, "chat"))
+        return _there(self.registry.chat, name) if is_ref(name) else self.shelf.chat(name)
+
+    def configured(self, kind: ChatKind = "chat") -> str:
+        return self.shelf.configured(kind)
+
+    def check(self, config: Mapping[str, Any], embedding: EmbeddingModel | None) -> None:
+        """A name that no model has would make every search fail, or every document go without questions."""
+        for name, value in flat(config).items():
+            if name == "search.rerank" and isinstance(value, str):
+                self.check_rerank(value, embedding)
+            elif name in MODEL_KEYS and isinstance(value, str):
+                self.check_chat(value)
+
+    def check_rerank(self, name: str, embedding: EmbeddingModel | None) -> None:
+        """Raises NotFound, ModelUnavailable or BadInput for a name that cannot be used.
+
+        A registered model that is disabled right now can be, and `default` whoever's it will be.
+        """
+        if is_ref(name):
+            self.registry.expect(name, ("rerank",))
+        elif name != DEFAULT:
+            self.shelf.rerank(name, embedding)
+
+    def check_chat(self, name: str) -> None:
+        if is_ref(name):
+            self.registry.expect(name, CHATTING)
+        elif name != DEFAULT:
+            self.shelf.chat(name)
+
+    def _meant(self, name: str, types: tuple[str, ...]) -> str:
+        if name != DEFAULT:
+            return name
+        owner = self.owner()
+        found = [model for kind in types if (model := self.registry.default(owner, kind)) is not None]
+        if not found:
+            whose = f"用户 {owner}" if owner else "知识库的所有者"
+            raise ModelUnavailable(f"{whose}没有默认的 {types[0]} 模型", hint="登记一个并设为默认，或写明用哪个模型")
+        return found[0].ref
+
+
+def _there(find: Callable[[str], Model], ref: str) -> Model:
+    try:
+        return find(ref)
+    except NotFound as error:
+        raise ModelUnavailable(f"登记的模型 {ref} 已被删去", hint="换一个模型，或重新登记") from error

@@ -1,0 +1,158 @@
+"""Append-only files with a committed length, and the small state that says how long they are.
+
+A file may hold bytes beyond its extent: they belong to a write that never finished, and the next append overwrites
+them. Nothing is ever changed inside an extent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from qianxun.core.errors import IndexUnusable
+from qianxun.core.types import IndexStamp
+
+FORMAT = 4
+READABLE = (3, FORMAT)  # the former does not say of whose records it is
+STATE = "state"
+REBUILD = "请运行 qianxun rebuild，从记录重建索引"
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The committed part of a file."""
+
+    size: int = 0
+    crc: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything that makes the files of an index mean something; switched last, as a whole."""
+
+    stamp: IndexStamp
+    watermark: int = 0
+    folder: str = "columns-1"
+    next_row: int = 0
+    owners: int = 0
+    purged: int = 0  # how many of the recorded deaths the keyword index has carried out
+    keywords: int = 0  # checksum of the keyword index's table of contents
+    extents: Mapping[str, Extent] = field(default_factory=dict)
+
+    def extent(self, name: str) -> Extent:
+        return self.extents.get(name, Extent())
+
+    def with_extents(self, changed: Mapping[str, Extent]) -> State:
+        return replace(self, extents={**self.extents, **changed})
+
+    def without(self, names: Iterable[str]) -> State:
+        return replace(self, extents={name: kept for name, kept in self.extents.items() if name not in set(names)})
+
+
+def unusable(reason: str) -> IndexUnusable:
+    return IndexUnusable(f"索引不可用：{reason}", hint=REBUILD)
+
+
+def require_stamp(held: IndexStamp, wanted: IndexStamp) -> None:
+    """Raises IndexUnusable that says what differs."""
+    names = {"model": "嵌入模型", "dimension": "维度", "analysis": "分词版本"}
+    differing = [
+        f"{names[name]} {getattr(held, name)!r} ≠ {getattr(wanted, name)!r}"
+        for name in names
+        if getattr(held, name) != getattr(wanted, name)
+    ]
+    if differing:
+        raise IndexUnusable(f"索引由另一套设置建成：{'；'.join(differing)}", hint=REBUILD)
+    if held.origin and wanted.origin and held.origin != wanted.origin:
+        raise unusable("由别的知识库的记录建成")
+
+
+def append(path: Path, extent: Extent, data: bytes | memoryview) -> Extent:
+    """Writes ``data`` behind the extent; durable only after `sync`."""
+    with open(path, "r+b" if path.exists() else "w+b") as file:
+        file.truncate(extent.size)
+        file.seek(extent.size)
+        file.write(data)
+    return Extent(extent.size + len(data), zlib.crc32(data, extent.crc))
+
+
+def read(path: Path, extent: Extent) -> bytes:
+    """The committed bytes, checked. Raises IndexUnusable."""
+    if extent.size == 0:
+        return b""
+    require_size(path, extent)
+    with open(path, "rb") as file:
+        data = file.read(extent.size)
+    if len(data) != extent.size or zlib.crc32(data) != extent.crc:
+        raise unusable(f"{path.name} 的校验和不符")
+    return data
+
+
+def require_size(path: Path, extent: Extent) -> None:
+    """A file shorter than its extent must be known before it is memory-mapped: reading past its end kills a process."""
+    if extent.size and (not path.is_file() or path.stat().st_size < extent.size):
+        raise unusable(f"{path.name} 缺失或被截断")
+
+
+def sync(paths: Iterable[Path]) -> None:
+    """Forces files and folders to disk, side by side: the disk is waited for once, not once per file."""
+    known = list(dict.fromkeys(paths))
+    if len(known) <= 1:
+        for path in known:
+            _sync_one(path)
+        return
+    with ThreadPoolExecutor(max_workers=len(known)) as pool:
+        list(pool.map(_sync_one, known))
+
+
+def _sync_one(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Puts ``data`` in the place of ``path``, atomically and durably."""
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_bytes(data)
+    _sync_one(temporary)
+    os.replace(temporary, path)
+    _sync_one(path.parent)
+
+
+def sealed(text: str) -> bytes:
+    """Text behind its own checksum."""
+    body = text.encode("utf-8")
+    return b"%08x\n" % zlib.crc32(body) + body
+
+
+def unsealed(path: Path) -> str:
+    """What `sealed` wrote. Raises IndexUnusable."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise unusable(f"读不到 {path.name}（{error.strerror}）") from error
+    head, _, body = data.partition(b"\n")
+    if head != b"%08x" % zlib.crc32(body):
+        raise unusable(f"{path.name} 已损坏")
+    return body.decode("utf-8")
+
+
+def save_state(folder: Path, state: State) -> None:
+    replace_file(folder / STATE, sealed(json.dumps({"format": FORMAT, **asdict(state)}, ensure_ascii=False)))
+
+
+def load_state(folder: Path) -> State:
+    fields: dict[str, Any] = json.loads(unsealed(folder / STATE))
+    if fields.pop("format") not in READABLE:
+        raise unusable("由另一个版本的千寻写成")
+    extents = {name: Extent(**extent) for name, extent in fields.pop("extents").items()}
+    return State(stamp=IndexStamp(**fields.pop("stamp")), extents=extents, **fields)

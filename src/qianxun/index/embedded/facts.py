@@ -1,0 +1,169 @@
+"""What filters ask about: one fact per value of a chunk's attributes, kept as columns.
+
+A fact is found by the hash of its field and value, so equality is one pass over an array of integers whatever the
+field; ranges and spellings decode the distinct values of their field and let `qianxun.core.types.matches` judge them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qianxun.core.errors import BadFilter
+from qianxun.core.types import And, Attributes, Eq, Everything, Filter, In, Not, Or, Range, Scalar, Spelled, matches
+
+FACT = np.dtype([("fact", "<u8"), ("field", "<u8"), ("start", "<u8"), ("owner", "<u4"), ("size", "<u4")])
+PLAIN = ("doc_id", "user_id", "project_id", "content_type", "kind")
+REMEMBERED = 200_000  # values kept in memory so that a repeated one is stored once
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Columns of equal length; ``values`` gives the heap that ``start`` and ``size`` point into."""
+
+    fact: NDArray[np.uint64]
+    field: NDArray[np.uint64]
+    start: NDArray[np.uint64]
+    owner: NDArray[np.uint32]
+    size: NDArray[np.uint32]
+    values: Callable[[], bytes]
+
+
+class FactWriter:
+    """Turns attributes into facts to append; remembers where a value already lies."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, type, Scalar], tuple[int, int, int, int]] = {}
+        self._end = 0
+
+    def encode(self, owners: Mapping[int, Attributes], heap_size: int) -> tuple[NDArray[np.void], bytes]:
+        """The facts of each owner, and the bytes to append to the heap, now ``heap_size`` long."""
+        if heap_size != self._end:
+            self._known.clear()  # what was last encoded never became part of the heap
+        heap: list[bytes] = []
+        rows: list[tuple[int, int, int, int, int]] = []
+        for owner, attributes in owners.items():
+            for name, value in pairs(attributes):
+                known = self._known.get((name, type(value), value))
+                if known is None:
+                    stored = json.dumps(value).encode("ascii")
+                    known = (hash_fact(name, value), hash_text(name), heap_size, len(stored))
+                    heap.append(stored)
+                    heap_size += len(stored)
+                    self._remember((name, type(value), value), known)
+                rows.append((known[0], known[1], known[2], owner, known[3]))
+        self._end = heap_size
+        return np.array(rows, dtype=FACT), b"".join(heap)
+
+    def _remember(self, key: tuple[str, type, Scalar], place: tuple[int, int, int, int]) -> None:
+        if key[0] == "doc_id":
+            return  # seldom repeated, and one per document
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[key] = place
+
+
+def pairs(attributes: Attributes) -> Iterator[tuple[str, Scalar]]:
+    for name in PLAIN:
+        yield name, getattr(attributes, name)
+    for tag in attributes.tags:
+        yield "tags", tag
+    for name in attributes.metadata:
+        for value in attributes.values(f"metadata.{name}"):
+            yield f"metadata.{name}", value
+
+
+def hash_text(text: str) -> int:
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def hash_fact(name: str, value: Scalar) -> int:
+    return hash_text(f"{len(name)}:{name}{_canonical(value)}")
+
+
+def _canonical(value: Scalar) -> str:
+    """One spelling for values that are equal in JSON: 1 and 1.0, but neither True nor "1"."""
+    if isinstance(value, bool):
+        return f"b{value}"
+    if isinstance(value, str):
+        return f"s{value}"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return f"n{value!r}"
+
+
+def check_filter(where: Filter) -> None:
+    """Raises BadFilter for a field that does not exist, wherever in the tree it stands."""
+    match where:
+        case Eq(name) | In(name) | Range(name) | Spelled(name):
+            if name not in PLAIN and name != "tags" and not name.startswith("metadata."):
+                known = "、".join((*PLAIN, "tags", "metadata.<字段>"))
+                raise BadFilter(f"没有可过滤的字段：{name!r}", hint=f"可用字段：{known}")
+        case And(parts) | Or(parts):
+            for part in parts:
+                check_filter(part)
+        case Not(part):
+            check_filter(part)
+        case _:
+            pass
+
+
+def passing(where: Filter, facts: Facts, owners: int) -> Mask:
+    """Which owners the filter lets through: exactly those whose attributes `matches` accepts."""
+    match where:
+        case Everything():
+            return np.ones(owners, dtype=bool)
+        case Eq(name, value):
+            return _holding(facts, owners, name, (value,))
+        case In(name, values):
+            return _holding(facts, owners, name, values)
+        case Range() | Spelled():
+            return _judged(where, facts, owners)
+        case And(parts):
+            return _combined(np.logical_and, (passing(part, facts, owners) for part in parts), owners, True)
+        case Or(parts):
+            return _combined(np.logical_or, (passing(part, facts, owners) for part in parts), owners, False)
+        case Not(part):
+            return ~passing(part, facts, owners)
+
+
+def _combined(operation: np.ufunc, masks: Iterable[Mask], owners: int, start: bool) -> Mask:
+    result = np.full(owners, start)
+    for mask in masks:
+        operation(result, mask, out=result)
+    return result
+
+
+def _holding(facts: Facts, owners: int, name: str, values: Iterable[Scalar]) -> Mask:
+    wanted = {hash_fact(name, value) for value in values if value == value}  # NaN equals nothing
+    return _owners_of(facts, owners, np.array(sorted(wanted), dtype=np.uint64))
+
+
+def _owners_of(facts: Facts, owners: int, wanted: NDArray[np.uint64]) -> Mask:
+    mask = np.zeros(owners, dtype=bool)
+    if len(wanted) == 0:
+        return mask
+    found = facts.fact == wanted[0] if len(wanted) == 1 else np.isin(facts.fact, wanted)
+    mask[facts.owner[found]] = True
+    return mask
+
+
+def _judged(where: Range | Spelled, facts: Facts, owners: int) -> Mask:
+    places = np.flatnonzero(facts.field == np.uint64(hash_text(where.field)))
+    distinct, first = np.unique(facts.fact[places], return_index=True)
+    heap = facts.values() if len(first) else b""
+    bare = replace(where, field="metadata.v")
+    kept = np.zeros(len(distinct), dtype=bool)
+    for at, place in enumerate(places[first].tolist()):
+        start = int(facts.start[place])
+        value = json.loads(heap[start : start + int(facts.size[place])])
+        kept[at] = matches(bare, Attributes(doc_id="", metadata={"v": value}))
+    return _owners_of(facts, owners, distinct[kept])

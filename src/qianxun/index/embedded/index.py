@@ -1,0 +1,462 @@
+"""The index that lives in a folder of this machine: tantivy for keywords, rows of our own and faiss for vectors.
+
+    root/<knowledge base>/CURRENT            names the build in use
+    root/<knowledge base>/<build>/state      switched last: whatever it does not speak of has not happened
+                                 /columns-N  rows, vectors, facts (see `store`)
+                                 /keywords   tantivy
+                                 /applying   stands while the keyword index may be ahead of the state
+
+The keyword index commits before the state is switched and never deletes what the state still holds: rows that die in
+one batch are purged from it with the next. After a crash it can therefore only have too much, and that is taken away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from qianxun.core.errors import BadInput, IndexUnusable, RetrieverUnavailable
+from qianxun.core.ports import Index, IndexBackend
+from qianxun.core.types import (
+    EVERYTHING,
+    NOTHING,
+    Filter,
+    IndexBatch,
+    IndexEntry,
+    IndexStamp,
+    Inventory,
+    Keys,
+    Ranking,
+    Scores,
+    TermCounts,
+    Terms,
+    Vector,
+    VectorField,
+    Vectors,
+)
+from qianxun.index.embedded import codes, keywords, vectors
+from qianxun.index.embedded.columns import Column
+from qianxun.index.embedded.extents import (
+    State,
+    load_state,
+    replace_file,
+    require_stamp,
+    save_state,
+    sealed,
+    sync,
+    unsealed,
+    unusable,
+)
+from qianxun.index.embedded.facts import check_filter
+from qianxun.index.embedded.store import CENTERS, CODES, Rows, Store, compact, field_keys, trained_on
+
+CURRENT = "CURRENT"
+KEYWORDS = "keywords"
+APPLYING = "applying"
+AT_ONCE = 400  # rows that are sooner scored than handed to a thread
+SAMPLE = 2_000  # rows that speak for all of them
+FEW_TERMS = 200  # so many are counted in less time than a thread takes to wake: 3 µs each where they are not known
+PURGE_AFTER = 1_000  # deaths that wait, at most, for a batch that adds something
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``exact_limit``: so many rows without codes are searched exactly. ``gram_weight``: what a gram counts beside a
+    word. A store is compacted when more than ``dead_share`` of at least ``dead_least`` rows are dead."""
+
+    exact_limit: int = 50_000
+    gram_weight: float = 0.5
+    dead_share: float = 0.3
+    dead_least: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What readers see: replaced as a whole by the writer."""
+
+    store: Store
+    rows: Rows
+    keywords: keywords.KeywordView | None  # opened, and checked, by the first who needs it
+    watermark: int  # of these very rows: a reader who compares it before and after knows whether they have moved
+
+
+class EmbeddedIndex:
+    """An `Index` in a folder. Any number of readers, one writer at a time."""
+
+    is_here = True
+
+    def __init__(self, folder: Path, state: State, options: Options) -> None:
+        self.folder = folder
+        self._options = options
+        self._state = state
+        self._writing = threading.RLock()
+        self._keywords: keywords.Keywords | None = None
+        self._closed = False
+        self._view = self._load()
+        self._alike: tuple[Rows | None, float] = (None, 0.0)
+        self._questions: tuple[Rows | None, bool] = (None, False)
+        self._placed: tuple[Rows | None, Keys, Column] = (None, np.empty(0, np.int64), np.empty(0, np.int64))
+
+    @property
+    def stamp(self) -> IndexStamp:
+        return self._state.stamp
+
+    async def watermark(self) -> int:
+        return self._view.watermark
+
+    async def apply(self, batch: IndexBatch) -> None:
+        await asyncio.to_thread(self._apply, batch)
+
+    async def nearest(
+        self, vector: Vector, limit: int, where: Filter = EVERYTHING, field: VectorField = "content"
+    ) -> Ranking:
+        return self._nearest(vector, limit, where, field)
+
+    async def match(
+        self, terms: Terms, limit: int, where: Filter = EVERYTHING, require: Literal["all", "any"] = "any"
+    ) -> Ranking:
+        return self._match(terms, limit, where, require)
+
+    async def count(self, terms: Terms) -> TermCounts:
+        if self._view.keywords is not None and len(terms.words) + len(terms.grams) <= FEW_TERMS:
+            return self._count(terms)  # sooner done than handed to a thread
+        return await asyncio.to_thread(self._count, terms)
+
+    async def cosines(self, vector: Vector, keys: Keys) -> Scores:
+        if len(keys) <= AT_ONCE:
+            return self._cosines(vector, keys)
+        return await asyncio.to_thread(self._cosines, vector, keys)
+
+    async def likeness(self) -> float:
+        if self._alike[0] is self._view.rows:
+            return self._likeness()  # known: nothing to do for a thread
+        return await asyncio.to_thread(self._likeness)
+
+    async def inventory(self) -> Inventory:
+        return await asyncio.to_thread(self._inventory)
+
+    async def check(self) -> None:
+        """Reads every byte and compares it with its checksum. Raises IndexUnusable."""
+        await asyncio.to_thread(self._check)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._close)
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────
+
+    def _nearest(self, vector: Vector, limit: int, where: Filter, field: VectorField) -> Ranking:
+        if self.stamp.dimension == 0:
+            raise RetrieverUnavailable(
+                "这个知识库没有向量（零模型模式）", hint="请指定嵌入模型并重建索引，或改用全文检索"
+            )
+        check_filter(where)
+        view = self._open_view()
+        if field == "question" and not self._holds_questions(view.rows):
+            return NOTHING
+        wanted = vectors.require_vectors([vector], self.stamp.dimension)[0]
+        allowed = view.store.allowed(view.rows, where, view.rows.with_vector(field))
+        return vectors.nearest(view.store.vector_rows(view.rows), wanted, limit, allowed)
+
+    def _cosines(self, vector: Vector, keys: Keys) -> Scores:
+        wanted = vectors.require_vectors([vector], self.stamp.dimension)[0]
+        view = self._open_view()
+        held, slots = self._places(view.rows)
+        found = np.full(len(keys), np.nan)
+        if len(held):
+            has_gaps = held[-1] - held[0] != len(held) - 1
+            at = np.searchsorted(held, keys) if has_gaps else np.maximum(keys - held[0], 0)
+            at = np.minimum(at, len(held) - 1)
+            known = held[at] == keys
+            found[known] = vectors.cosines(view.store.vector_rows(view.rows), wanted, slots[at[known]])
+        return found
+
+    def _likeness(self) -> float:
+        """Made once for each state, of rows that are evenly spaced in key order: history leaves no trace in it."""
+        view = self._open_view()
+        of, likeness = self._alike
+        if of is not view.rows:
+            _, slots = self._places(view.rows)
+            chosen = slots[np.linspace(0, len(slots) - 1, min(SAMPLE, len(slots))).astype(np.int64)]
+            likeness = vectors.likeness(view.store.vector_rows(view.rows), chosen)
+            self._alike = (view.rows, likeness)
+        return likeness
+
+    def _holds_questions(self, rows: Rows) -> bool:
+        """Looked for once for each state: most bases have none, and every search asks."""
+        of, holds = self._questions
+        if of is not rows:
+            holds = bool(rows.with_vector("question").any())
+            self._questions = (rows, holds)
+        return holds
+
+    def _places(self, rows: Rows) -> tuple[Keys, Column]:
+        """The keys of the chunks that have a vector, sorted, and their slots; made once for each state."""
+        of, held, slots = self._placed
+        if of is not rows:
+            slots = np.flatnonzero(rows.with_vector("content"))
+            slots = slots[np.argsort(rows.columns["key"][slots], kind="stable")]
+            held = rows.columns["key"][slots]
+            self._placed = (rows, held, slots)
+        return held, slots
+
+    def _match(self, terms: Terms, limit: int, where: Filter, require: Literal["all", "any"]) -> Ranking:
+        check_filter(where)
+        view, searched = self._keyword_view()
+        allowed = view.store.allowed(view.rows, where, view.rows.in_keywords())
+        rows = view.rows.columns["row"]
+        matched = keywords.match(searched, terms, limit, require, self._options.gram_weight, rows, allowed)
+        keys = view.rows.columns["key"][matched.slots]
+        return Ranking.ordered(keys, matched.scores, matched.ceiling).head(limit)
+
+    def _count(self, terms: Terms) -> TermCounts:
+        return keywords.count(self._keyword_view()[1], terms)
+
+    def _inventory(self) -> Inventory:
+        view, searched = self._keyword_view()
+        rows = view.rows.columns["row"]
+        held = np.isin(rows, keywords.all_rows(searched)) & view.rows.in_keywords()
+        return Inventory(
+            keywords=np.sort(view.rows.columns["key"][held]),
+            vectors={field: field_keys(view.rows, field) for field in ("content", "question")},
+        )
+
+    def _check(self) -> None:
+        view = self._open_view()
+        with self._writing:
+            view.store.check()
+            if not (self.folder / APPLYING).exists():
+                keywords.check_files(self.folder / KEYWORDS)
+
+    def _open_view(self) -> View:
+        if self._closed:
+            raise IndexUnusable("索引已经关闭", hint="请重新打开知识库")
+        return self._view
+
+    def _keyword_view(self) -> tuple[View, keywords.KeywordView]:
+        view = self._open_view()
+        if view.keywords is None:
+            with self._writing:
+                self._open_keywords()
+                view = self._view
+        assert view.keywords is not None
+        return view, view.keywords
+
+    # ── opening ──────────────────────────────────────────────────────────────────────────────────
+
+    def _load(self) -> View:
+        store = Store(self.folder / self._state.folder, self._state, min(self._options.exact_limit, codes.FEW))
+        rows = store.rows(store.deaths())
+        self._remove_leftovers()
+        if not (self.folder / APPLYING).exists() and self._keyword_checksum() != self._state.keywords:
+            raise unusable("关键词索引的目录已损坏")
+        return View(store, rows, None, self._state.watermark)
+
+    def _keyword_checksum(self) -> int:
+        return keywords.meta_checksum(self.folder / KEYWORDS)
+
+    def _remove_leftovers(self) -> None:
+        for folder in self.folder.glob("columns-*"):
+            if folder.name != self._state.folder:
+                shutil.rmtree(folder)
+        for pattern in (f"{CODES}*", f"{CENTERS}*"):
+            for file in (self.folder / self._state.folder).glob(pattern):
+                if file.name not in self._state.extents:
+                    file.unlink()
+
+    def _open_keywords(self) -> keywords.Keywords:
+        """Opens the keyword index, checked file by file, and takes away what an unfinished batch left in it."""
+        if self._keywords is None:
+            keywords.check_files(self.folder / KEYWORDS)
+            self._keywords = keywords.Keywords.open(self.folder / KEYWORDS)
+        if (self.folder / APPLYING).exists():
+            self._undo_unfinished(self._keywords)
+        if self._view.keywords is None:
+            self._view = replace(self._view, keywords=self._keywords.view())
+        return self._keywords
+
+    def _undo_unfinished(self, held: keywords.Keywords) -> None:
+        held.truncate(self._state.next_row, self._pending().tolist())
+        rows = self._view.rows
+        if not np.array_equal(keywords.all_rows(held.view()), rows.columns["row"][rows.in_keywords()]):
+            raise unusable("关键词索引与其余部分不符")
+        deaths = len(self._view.store.deaths())
+        self._commit(replace(self._state, purged=deaths, keywords=self._keyword_checksum()))
+        (self.folder / APPLYING).unlink()
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────
+
+    def _apply(self, batch: IndexBatch) -> None:
+        entries = tuple({(entry.field, entry.key): entry for entry in batch.entries}.values())
+        matrix = vectors.require_vectors(
+            [entry.vector for entry in entries if entry.vector is not None], self.stamp.dimension
+        )
+        with self._writing:
+            self._open_view()
+            if (self.folder / APPLYING).exists():
+                self._open_keywords()
+            dead = self._view.rows.dying(batch.removed, entries)
+            self._write(batch.sequence, entries, matrix, dead)
+            self._encode_tail()
+            self._compact_dead()
+
+    def _write(self, sequence: int, entries: Sequence[IndexEntry], matrix: Vectors, dead: Column) -> None:
+        """Files first, then keywords, then the state: from that moment the batch has happened."""
+        view, state = self._view, self._state
+        staged = view.store.stage(entries, matrix, state.next_row, view.rows.columns["row"][dead])
+        content = [(row, entry) for row, entry in enumerate(entries, state.next_row) if entry.field == "content"]
+        state = replace(
+            state.with_extents(staged.extents),
+            watermark=sequence,
+            next_row=state.next_row + len(entries),
+            owners=staged.owners,
+        )
+        pending, searched = self._pending(), view.keywords
+        if content or len(pending) + len(dead) >= PURGE_AFTER:
+            with self._keywords_ahead() as held:
+                self._write_keywords(held, content, pending)
+                state = replace(state, keywords=self._keyword_checksum(), purged=state.purged + len(pending))
+                self._commit(state)
+            searched = held.view()
+        else:
+            self._commit(state)
+        view.store.accept(staged)
+        self._view = View(view.store, view.store.rows_after(view.rows, dead), searched, state.watermark)
+
+    @contextmanager
+    def _keywords_ahead(self) -> Iterator[keywords.Keywords]:
+        """Marks the time in which the keyword index may hold what the state does not."""
+        held = self._open_keywords()
+        marker = self.folder / APPLYING
+        marker.touch()
+        yield held
+        marker.unlink()
+
+    def _write_keywords(
+        self, held: keywords.Keywords, content: Sequence[tuple[int, IndexEntry]], pending: Column
+    ) -> None:
+        held.write(
+            [row for row, _ in content],
+            [entry.words for _, entry in content],
+            [entry.grams for _, entry in content],
+            pending.tolist(),
+        )
+
+    def _pending(self) -> Column:
+        """Dead rows that the keyword index still holds."""
+        return self._view.store.deaths()[self._state.purged :]
+
+    def _commit(self, state: State) -> None:
+        save_state(self.folder, state)
+        self._state = state
+
+    def _encode_tail(self) -> None:
+        """Gives codes to rows once too many have none."""
+        store = self._view.store
+        if self.stamp.dimension == 0 or store.uncoded() <= self._tail_limit():
+            return
+        staged = store.stage_codes()
+        self._commit(self._state.with_extents(staged.extents).without(staged.replaced))
+        store.accept_codes(staged)
+
+    def _tail_limit(self) -> int:
+        first = not trained_on(self._state.extents)
+        return self._options.exact_limit if first else min(self._options.exact_limit, vectors.UNCODED)
+
+    def _compact_dead(self) -> None:
+        """Rewrites the store without its dead, beside the old one, and switches."""
+        view, options = self._view, self._options
+        dead = len(view.rows) - int(np.count_nonzero(view.rows.live))
+        if len(view.rows) < options.dead_least or dead <= options.dead_share * len(view.rows):
+            return
+        name = f"columns-{int(self._state.folder.partition('-')[2]) + 1}"
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        owners, extents = compact(view.store, view.rows, self.folder / name, self._pending())
+        self._commit(replace(self._state, folder=name, owners=owners, purged=0, extents=extents))
+        store = Store(self.folder / name, self._state, min(options.exact_limit, codes.FEW))
+        self._view = View(store, store.rows(store.deaths()), view.keywords, view.watermark)
+        shutil.rmtree(view.store.folder)
+        self._encode_tail()
+
+    def _close(self) -> None:
+        with self._writing:
+            self._closed = True
+            self._keywords = None
+
+
+class EmbeddedBackend:
+    """An `IndexBackend` under one folder."""
+
+    def __init__(self, root: Path, options: Options) -> None:
+        self._root = root
+        self._options = options
+        self._building: set[Path] = set()
+
+    async def open(self, knowledge_base: int, stamp: IndexStamp) -> EmbeddedIndex:
+        return await asyncio.to_thread(self._open, knowledge_base, stamp)
+
+    async def build(self, knowledge_base: int, stamp: IndexStamp) -> EmbeddedIndex:
+        return await asyncio.to_thread(self._build, knowledge_base, stamp)
+
+    async def switch(self, knowledge_base: int, built: Index) -> None:
+        await asyncio.to_thread(self._switch, knowledge_base, built)
+
+    async def drop(self, knowledge_base: int) -> None:
+        await asyncio.to_thread(shutil.rmtree, self._folder(knowledge_base), True)
+
+    def _folder(self, knowledge_base: int) -> Path:
+        return self._root / str(knowledge_base)
+
+    def _open(self, knowledge_base: int, stamp: IndexStamp) -> EmbeddedIndex:
+        folder = self._folder(knowledge_base)
+        if not (folder / CURRENT).exists():
+            raise unusable("还没有建立")
+        current = folder / Path(unsealed(folder / CURRENT)).name
+        state = load_state(current)
+        require_stamp(state.stamp, stamp)
+        # One that did not say of whose records it is says so from its next change on.
+        state = replace(state, stamp=replace(stamp, origin=stamp.origin or state.stamp.origin))
+        index = EmbeddedIndex(current, state, self._options)
+        self._remove_builds(folder, current)
+        return index
+
+    def _build(self, knowledge_base: int, stamp: IndexStamp) -> EmbeddedIndex:
+        folder = self._folder(knowledge_base)
+        folder.mkdir(parents=True, exist_ok=True)
+        taken = [int(path.name.partition("-")[2]) for path in folder.glob("build-*")]
+        built = folder / f"build-{max(taken, default=0) + 1}"
+        self._building.add(built)
+        state = State(stamp)
+        (built / state.folder).mkdir(parents=True)
+        keywords.Keywords.create(built / KEYWORDS)
+        state = replace(state, keywords=keywords.meta_checksum(built / KEYWORDS))
+        save_state(built, state)
+        sync([built / KEYWORDS, built, folder, self._root])
+        return EmbeddedIndex(built, state, self._options)
+
+    def _switch(self, knowledge_base: int, built: Index) -> None:
+        folder = self._folder(knowledge_base)
+        if not isinstance(built, EmbeddedIndex) or built.folder.parent != folder:
+            raise BadInput(f"这个索引不属于知识库 {knowledge_base}", hint="请传入同一后端 build() 的结果")
+        replace_file(folder / CURRENT, sealed(built.folder.name))
+        self._building.discard(built.folder)
+        self._remove_builds(folder, built.folder)
+
+    def _remove_builds(self, folder: Path, current: Path) -> None:
+        for path in folder.glob("build-*"):
+            if path != current and path not in self._building:
+                shutil.rmtree(path)
+
+
+def create(
+    root: Path, *, exact_limit: int = 50_000, gram_weight: float = 0.5, dead_share: float = 0.3, dead_least: int = 1_000
+) -> IndexBackend:
+    """The embedded backend of a data folder; see `Options` for what the numbers do."""
+    return EmbeddedBackend(root, Options(exact_limit, gram_weight, dead_share, dead_least))

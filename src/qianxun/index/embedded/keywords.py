@@ -1,0 +1,352 @@
+"""BM25 over words and grams, on tantivy. Entries are known by their row number; what is dead is the caller's to say.
+
+tantivy's table of contents (``meta.json``) names immutable files that end in their own checksum. The caller keeps the
+checksum of the table, so together they tell a damaged index from a sound one before tantivy looks at it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qianxun.core.types import Keys, TermCounts, Terms
+from qianxun.index.embedded.extents import unusable
+
+K1 = 1.2  # tantivy's, as is b = 0.75
+DECIMALS = 4  # beyond this, tantivy's float32 sums depend on how its segments lie
+# What tantivy may hold while it writes. A batch that does not fit falls into several segments, and every segment costs
+# every later search (docs/decisions/0006-recall-speed.md): a chunk of 400 characters takes 13 KB.
+LEAST_HEAP_BYTES, MOST_HEAP_BYTES = 15_000_000, 320_000_000
+HEAP_BYTES_PER_ROW = 20_000
+FEW = 5_000  # so many allowed rows are given to tantivy as a set; more are sifted from its hits
+FREQUENT_SHARE, FREQUENT_LEAST = 0.1, 2_000  # a character in more entries than either says next to nothing
+REMEMBERED = 50_000  # terms whose frequency a view keeps
+META = "meta.json"
+FOOTER_MAGIC = 1337
+PIECE_BYTES = 1 << 18  # of a file that are checked at a time
+
+Require = Literal["all", "any"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordView:
+    """The keyword index at one moment. ``documents`` counts what its statistics count, dead ones included."""
+
+    schema: Any
+    searcher: Any
+    documents: int
+    _known: dict[str, dict[str, tuple[int, float]]] = field(
+        default_factory=lambda: {"words": {}, "grams": {}}, repr=False, compare=False
+    )
+
+    def frequency(self, name: str, term: str) -> int:
+        """In how many entries a term of a field stands."""
+        return self._weighed(name, term)[0]
+
+    def rarity(self, name: str, term: str) -> float:
+        """BM25's inverse document frequency."""
+        return self._weighed(name, term)[1]
+
+    def _weighed(self, name: str, term: str) -> tuple[int, float]:
+        known = self._known[name]
+        held = known.get(term)
+        if held is None:
+            holding = int(self.searcher.doc_freq(name, term))
+            rarity = math.log(1 + (self.documents - holding + 0.5) / (holding + 0.5))
+            if len(known) >= REMEMBERED:
+                known.clear()
+            held = known[term] = (holding, rarity)
+        return held
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """Where the rows stand among all of them, with their scores, best first, and the most that the query could have
+    scored."""
+
+    slots: Keys
+    scores: NDArray[np.float64]
+    ceiling: float
+
+
+def _schema() -> Any:
+    import tantivy
+
+    builder = tantivy.SchemaBuilder()
+    builder.add_integer_field("row", indexed=True, fast=True)
+    builder.add_text_field("words", tokenizer_name="whitespace", index_option="freq")
+    builder.add_text_field("grams", tokenizer_name="whitespace", index_option="freq")
+    return builder.build()
+
+
+class _Sound:
+    """tantivy answers damage with ValueError or OSError, or panics, which Python sees as a BaseException."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if kind is None:
+            return
+        if isinstance(error, (ValueError, OSError)):
+            raise unusable(f"关键词索引：{error}") from error
+        if kind.__name__ == "PanicException":
+            raise unusable("关键词索引已损坏") from error
+
+
+class Keywords:
+    """The keyword index in a folder. One writer at a time; views may be searched from any thread."""
+
+    def __init__(self, folder: Path, index: Any) -> None:
+        self._folder = folder
+        self._index = index
+        self._index.config_reader("manual")
+
+    @staticmethod
+    def create(folder: Path) -> Keywords:
+        import tantivy
+
+        folder.mkdir()
+        with _Sound():
+            return Keywords(folder, tantivy.Index(_schema(), path=str(folder), reuse=False))
+
+    @staticmethod
+    def open(folder: Path) -> Keywords:
+        import tantivy
+
+        with _Sound():
+            return Keywords(folder, tantivy.Index.open(str(folder)))
+
+    def write(self, rows: Sequence[int], words: Sequence[str], grams: Sequence[str], purged: Sequence[int]) -> None:
+        """Adds rows and deletes others in one durable commit, and waits for the merges that follow from it."""
+        from tantivy import Document
+
+        with _Sound():
+            writer = self._writer(len(rows))
+            for row in purged:
+                writer.delete_documents_by_term("row", row)
+            for row, word, gram in zip(rows, words, grams, strict=True):
+                writer.add_document(Document(row=row, words=writable(word), grams=writable(gram)))
+            writer.commit()
+            writer.wait_merging_threads()
+
+    def truncate(self, next_row: int, purged: Sequence[int]) -> None:
+        """Deletes what an unfinished write left: every row from ``next_row`` on, and what was to be purged."""
+        import tantivy
+
+        with _Sound():
+            beyond = tantivy.Query.range_query(
+                self._index.schema, "row", tantivy.FieldType.Integer, lower_bound=next_row, upper_bound=2**62
+            )
+            writer = self._writer(0)
+            writer.delete_documents_by_query(beyond)
+            for row in purged:
+                writer.delete_documents_by_term("row", row)
+            writer.commit()
+            writer.wait_merging_threads()
+
+    def view(self) -> KeywordView:
+        with _Sound():
+            self._index.reload()
+            searcher = self._index.searcher()
+        meta = json.loads((self._folder / META).read_bytes())
+        return KeywordView(self._index.schema, searcher, sum(segment["max_doc"] for segment in meta["segments"]))
+
+    def _writer(self, size: int) -> Any:
+        heap = max(LEAST_HEAP_BYTES, min(HEAP_BYTES_PER_ROW * size, MOST_HEAP_BYTES))
+        return self._index.writer(heap, 1)
+
+
+def writable(text: str) -> str:
+    """Half a surrogate pair is no text that tantivy could hold."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode("utf-8")
+    return text
+
+
+def distinct(terms: Sequence[str]) -> tuple[str, ...]:
+    together = "".join(terms)
+    return tuple(dict.fromkeys(terms if writable(together) is together else map(writable, terms)))
+
+
+def meta_checksum(folder: Path) -> int:
+    try:
+        return zlib.crc32((folder / META).read_bytes())
+    except OSError as error:
+        raise unusable("关键词索引缺失") from error
+
+
+def check_files(folder: Path) -> None:
+    """Compares every file that the table of contents names with its checksum. Raises IndexUnusable."""
+    try:
+        meta = json.loads((folder / META).read_bytes())
+        names = [name for segment in meta["segments"] for name in _file_names(segment)]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise unusable("关键词索引的目录已损坏") from error
+    for name in names:
+        path = folder / name
+        if not path.is_file() or not _footer_agrees(path):
+            raise unusable(f"关键词索引的 {name} 缺失或已损坏")
+
+
+def _file_names(segment: dict[str, Any]) -> Iterator[str]:
+    name = segment["segment_id"].replace("-", "")
+    for suffix in ("idx", "pos", "term", "store", "fast", "fieldnorm"):
+        yield f"{name}.{suffix}"
+    if segment["deletes"]:
+        yield f"{name}.{segment['deletes']['opstamp']}.del"
+
+
+def _footer_agrees(path: Path) -> bool:
+    """tantivy's footer: JSON with the checksum of what stands before it, its length, a magic number."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END) - 8
+        if end < 0:
+            return False
+        file.seek(end)
+        length, magic = struct.unpack("<II", file.read(8))
+        if magic != FOOTER_MAGIC or length > end:
+            return False
+        file.seek(end - length)
+        try:
+            told = json.loads(file.read(length))["crc"]
+        except (ValueError, KeyError, TypeError):
+            return False
+        file.seek(0)
+        return bool(told == _checksum(file, end - length))
+
+
+def _checksum(file: BufferedReader, size: int) -> int:
+    """Of the first ``size`` bytes, through one small buffer: memory for whole files cost as much as the checksum. Not
+    memory-mapped: a disk that cannot be read must be an error, not the end of the process."""
+    piece = memoryview(bytearray(min(PIECE_BYTES, size)))
+    checksum = 0
+    while size > 0 and (count := file.readinto(piece[:size])):
+        checksum = zlib.crc32(piece[:count], checksum)
+        size -= count
+    return checksum
+
+
+def all_rows(view: KeywordView) -> Keys:
+    """Every row the keyword index holds, sorted."""
+    import tantivy
+
+    if view.searcher.num_docs == 0:
+        return np.empty(0, dtype=np.int64)
+    with _Sound():
+        hits = view.searcher.search(tantivy.Query.all_query(), view.searcher.num_docs, count=False).hits
+        rows = view.searcher.fast_field_values("row", [address for _, address in hits])
+    return np.sort(np.array(rows, dtype=np.int64))
+
+
+def match(
+    view: KeywordView,
+    terms: Terms,
+    limit: int,
+    require: Require,
+    gram_weight: float,
+    rows: Keys,
+    allowed: NDArray[np.bool_],
+) -> Matched:
+    """The best allowed rows, ``rows`` being all there are. All that tie at the cut come, for the caller to order.
+
+    Characters that stand nearly everywhere count only when the query has nothing else: see `_telling`.
+    """
+    words = distinct(terms.words)
+    with _Sound():
+        grams = _telling(view, words, distinct(terms.grams))
+        top = _ceiling(view, words, grams, gram_weight)
+    count = int(np.count_nonzero(allowed))
+    if limit <= 0 or count == 0 or not (words or grams):
+        return Matched(np.empty(0, dtype=np.int64), np.empty(0), top)
+    few = rows[allowed] if count <= FEW and count < len(rows) else None
+    query = _query(view.schema, words, grams, require, gram_weight, few)
+    with _Sound():
+        slots, scores = _search(view, query, limit, rows, None if count == len(rows) else allowed)
+    return Matched(slots, scores, top)
+
+
+def _telling(view: KeywordView, words: Sequence[str], grams: Sequence[str]) -> Sequence[str]:
+    """The grams without single characters like 的 and 一, unless nothing else of the query stands in any entry.
+
+    Their lists made up two thirds of a search and did not better it: nDCG@10 .9809 with them and .9809 without on
+    CMRC2018, .7783 and .7786 on DuReader-robust, a tenth being the only bound (docs/decisions/0006-recall-speed.md).
+    """
+    most = max(FREQUENT_LEAST, FREQUENT_SHARE * view.documents)
+    kept = [gram for gram in grams if len(gram) > 1 or view.frequency("grams", gram) <= most]
+    known = any(view.frequency("words", word) for word in words) or any(view.frequency("grams", gram) for gram in kept)
+    return kept if known else grams
+
+
+def count(view: KeywordView, terms: Terms) -> TermCounts:
+    """In how many entries each term stands, dead ones included."""
+    with _Sound():
+        words = {word: view.frequency("words", word) for word in distinct(terms.words)}
+        grams = {gram: view.frequency("grams", gram) for gram in distinct(terms.grams)}
+    return TermCounts(view.documents, words, grams)
+
+
+def _search(
+    view: KeywordView, query: Any, limit: int, rows: Keys, allowed: NDArray[np.bool_] | None
+) -> tuple[Keys, NDArray[np.float64]]:
+    """Fetches more and more hits until ``limit`` allowed ones, and all that tie with the last, are among them."""
+    fetch = limit + (limit // 8 if allowed is None else limit) + 16  # most often enough
+    while True:
+        hits = view.searcher.search(query, fetch, count=False).hits
+        if not hits:
+            return np.empty(0, dtype=np.int64), np.empty(0)
+        raw, addresses = zip(*hits, strict=True)
+        found = np.array(view.searcher.fast_field_values("row", list(addresses)), dtype=np.int64)
+        scores = np.array(raw, dtype=np.float64).round(DECIMALS)
+        slots = _slots(rows, found)
+        last, kept = scores[-1], rows[slots] == found
+        if allowed is not None:
+            kept &= allowed[slots]
+        slots, scores = slots[kept], scores[kept]
+        if len(hits) < fetch or (len(scores) >= limit and scores[limit - 1] > last):
+            return slots, scores
+        fetch *= 8
+
+
+def _slots(rows: Keys, found: Keys) -> Keys:
+    """Where rows stand, or would, among all of them; a base that nothing was ever removed from has no gaps."""
+    has_gaps = len(rows) == 0 or rows[-1] - rows[0] != len(rows) - 1
+    slots: Keys = np.searchsorted(rows, found) if has_gaps else np.maximum(found - rows[0], 0)
+    return np.minimum(slots, len(rows) - 1)
+
+
+def _query(
+    schema: Any, words: Sequence[str], grams: Sequence[str], require: Require, gram_weight: float, few: Keys | None
+) -> Any:
+    """Terms only: nothing of a user's text is parsed."""
+    from tantivy import Occur, Query
+
+    word_occurs = Occur.Must if require == "all" else Occur.Should
+    clauses = [(word_occurs, Query.term_query(schema, "words", word, "freq")) for word in words]
+    for gram in grams:
+        clauses.append((Occur.Should, Query.boost_query(Query.term_query(schema, "grams", gram, "freq"), gram_weight)))
+    text = Query.boolean_query(clauses)
+    if few is None:
+        return text
+    within = Query.const_score_query(Query.term_set_query(schema, "row", few.tolist()), 0.0)
+    return Query.boolean_query([(Occur.Must, within), (Occur.Must, text)])
+
+
+def _ceiling(view: KeywordView, words: Sequence[str], grams: Sequence[str], gram_weight: float) -> float:
+    """Each term's weight where it is so frequent that length no longer matters; rounded up, never down."""
+    total: float = sum([view.rarity("words", word) for word in words])
+    total += gram_weight * sum([view.rarity("grams", gram) for gram in grams])
+    return math.ceil(total * (K1 + 1) * 10.0**DECIMALS) / 10.0**DECIMALS

@@ -1,0 +1,344 @@
+"""The columns of an index in one folder: rows, vectors, facts, deaths, codes. Knows nothing of keywords."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qianxun.core.types import Attributes, Everything, Filter, IndexEntry, Keys, VectorField, Vectors
+from qianxun.index.embedded import codes, vectors
+from qianxun.index.embedded.columns import CONTENT, QUESTION, ROW, Column, Columns
+from qianxun.index.embedded.extents import Extent, State, append, read, require_size, sync
+from qianxun.index.embedded.facts import FACT, Facts, FactWriter, passing
+
+ROWS, VECTORS, FACTS, VALUES, DEATHS = "rows", "vectors", "facts", "values", "deaths"
+CODES, CENTERS = "codes-", "centers-"  # … and the number of rows that the centres were made from
+OUTGROWN = 4  # times as many rows want centres of their own
+LANES: Mapping[VectorField, int] = {"content": CONTENT, "question": QUESTION}
+ANSWERS = 32  # filters whose answers are kept
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is in the store at one moment. Masks are made once: every search asks for them, and none changes them."""
+
+    columns: Mapping[str, Column]
+    live: Mask
+    _masks: dict[str, Mask] = field(default_factory=dict, repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.live)
+
+    def in_keywords(self) -> Mask:
+        if "keywords" not in self._masks:
+            self._masks["keywords"] = self.live & (self.columns["lane"] == CONTENT)
+        return self._masks["keywords"]
+
+    def with_vector(self, field: VectorField) -> Mask:
+        if field not in self._masks:
+            self._masks[field] = self.live & (self.columns["lane"] == LANES[field]) & (self.columns["vector"] == 1)
+        return self._masks[field]
+
+    def dying(self, removed: Sequence[int], entries: Sequence[IndexEntry]) -> Column:
+        """The slots that a batch ends: those of removed documents and those whose key comes anew."""
+        mask = _among(self.columns["document"], np.array(removed, dtype=np.int64))
+        for kind, lane in LANES.items():
+            keys = np.array([entry.key for entry in entries if entry.field == kind], dtype=np.int64)
+            mask |= _among(self.columns["key"], keys) & (self.columns["lane"] == lane)
+        return np.flatnonzero(mask & self.live)
+
+
+def _among(column: Column, wanted: Column) -> Mask:
+    """Membership. New keys are larger than all old ones, which makes the common case free."""
+    known = wanted[wanted <= column.max()] if len(column) else wanted[:0]
+    return np.isin(column, known) if len(known) else np.zeros(len(column), dtype=bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Records that lie behind their extents, waiting for the state to be switched."""
+
+    rows: NDArray[np.void]
+    facts: NDArray[np.void]
+    owners: int
+    extents: Mapping[str, Extent]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedCodes:
+    """Codes on disk, waiting for the state to be switched; ``replaced`` names the files that go with the old ones."""
+
+    coded: codes.Coded
+    extents: Mapping[str, Extent]
+    replaced: tuple[str, ...] = ()
+
+
+class Store:
+    """Files and the columns read from them. Only one thread writes; views belong to the readers."""
+
+    def __init__(self, folder: Path, state: State, few: int) -> None:
+        self.folder = folder
+        self.dimension = state.stamp.dimension
+        self._few = few
+        self._extents = dict(state.extents)
+        self._owners = state.owners
+        self._rows = Columns(np.frombuffer(read(folder / ROWS, state.extent(ROWS)), dtype=ROW))
+        self._facts: Columns | None = None
+        self._values: tuple[Extent, bytes] = (Extent(), b"")
+        self._coded: codes.Coded | None = None
+        self._checked = vectors.Checked()
+        self._fact_writer = FactWriter()
+        self._answers: dict[tuple[str, int, int], Mask] = {}
+        self._loading = threading.Lock()
+        self._searched: tuple[Rows | None, vectors.VectorRows | None] = (None, None)  # made once for each state
+        for name in state.extents:
+            require_size(folder / name, state.extent(name))
+        self._vectors = self._mapped()
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────
+
+    def rows(self, deaths: Column) -> Rows:
+        columns = self._rows.view()
+        live = np.ones(len(self._rows), dtype=bool)
+        live[np.flatnonzero(np.isin(columns["row"], deaths))] = False
+        return Rows(columns, live)
+
+    def rows_after(self, before: Rows, dead: Column) -> Rows:
+        """The rows now, given those before the last append and the slots that died with it."""
+        live = np.ones(len(self._rows), dtype=bool)
+        live[: len(before)] = before.live
+        live[dead] = False
+        return Rows(self._rows.view(), live)
+
+    def deaths(self) -> Column:
+        return np.frombuffer(read(self.folder / DEATHS, self._extent(DEATHS)), dtype="<i8")
+
+    def vector_rows(self, rows: Rows) -> vectors.VectorRows:
+        of, held = self._searched
+        if of is not rows or held is None or held.coded is not self._coded:
+            # Not as a memmap: to look one up in that takes ten times as long.
+            mapped, coded = np.asarray(self._vectors[: len(rows)]), self._codes()
+            held = vectors.VectorRows(mapped, rows.columns["check"], rows.columns["key"], coded, self._checked)
+            self._searched = (rows, held)
+        return held
+
+    def allowed(self, rows: Rows, where: Filter, base: Mask) -> Mask:
+        """Those of ``base`` that the filter lets through."""
+        if isinstance(where, Everything) or len(rows) == 0:
+            return base
+        mask: Mask = base & self._passing(where)[rows.columns["owner"]]
+        return mask
+
+    def _passing(self, where: Filter) -> Mask:
+        """The filter over all owners; the last few answers are kept, since tenants ask the same again and again."""
+        facts = self._fact_columns().view()
+        owners = self._owners  # read after the facts: no fact has an owner beyond it
+        asked = (repr(where), len(facts["owner"]), owners)  # not the filter itself: to a dict, 1 and True are the same
+        with self._loading:
+            if asked in self._answers:
+                return self._answers[asked]
+        passed = passing(where, Facts(values=self._heap, **facts), owners)
+        with self._loading:
+            if len(self._answers) >= ANSWERS:
+                self._answers.clear()
+            self._answers[asked] = passed
+        return passed
+
+    def check(self) -> None:
+        """Reads every file and compares it with its checksum. Raises IndexUnusable."""
+        for name, extent in self._extents.items():
+            read(self.folder / name, extent)
+
+    def _extent(self, name: str) -> Extent:
+        return self._extents.get(name, Extent())
+
+    def _mapped(self) -> Vectors:
+        shape = (len(self._rows), self.dimension)
+        if 0 in shape:
+            return np.empty(shape, dtype=np.float32)
+        return np.memmap(self.folder / VECTORS, dtype="<f4", mode="r", shape=shape)
+
+    def _fact_columns(self) -> Columns:
+        with self._loading:
+            if self._facts is None:
+                table = np.frombuffer(read(self.folder / FACTS, self._extent(FACTS)), dtype=FACT)
+                self._facts = Columns(table)
+            return self._facts
+
+    def _heap(self) -> bytes:
+        with self._loading:
+            extent = self._extent(VALUES)
+            if self._values[0] != extent:
+                self._values = (extent, read(self.folder / VALUES, extent))
+            return self._values[1]
+
+    def _codes(self) -> codes.Coded | None:
+        with self._loading:
+            trained = trained_on(self._extents)
+            if self._coded is None and trained:
+                name = f"{CODES}{trained}"
+                held = read(self.folder / name, self._extent(name))
+                self._coded = codes.coded(self._centers(trained), held, self._few)
+            return self._coded
+
+    def _centers(self, trained: int) -> codes.Centers:
+        name = f"{CENTERS}{trained}"
+        return np.frombuffer(read(self.folder / name, self._extent(name)), dtype="<f4").reshape(-1, self.dimension)
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────
+
+    def stage(self, entries: Sequence[IndexEntry], matrix: Vectors, first_row: int, dead: Column) -> Staged:
+        """Appends to the files, durably, without anyone seeing it. ``matrix`` holds the vectors there are, in order."""
+        table, attributes = self._table(entries, first_row)
+        full = np.zeros((len(entries), self.dimension), dtype="<f4")
+        full[table["vector"] == 1] = matrix
+        table["check"] = vectors.row_sums(full) if self.dimension else 0
+        facts, heap = self._fact_writer.encode(attributes, self._extent(VALUES).size)
+        parts = {ROWS: table.tobytes(), FACTS: facts.tobytes(), VALUES: heap, DEATHS: dead.astype("<i8").tobytes()}
+        if self.dimension:
+            parts[VECTORS] = full.tobytes()
+        extents = self._append(parts)
+        return Staged(table, facts, self._owners + len(attributes), extents)
+
+    def accept(self, staged: Staged) -> None:
+        """Makes staged records visible to views taken from now on."""
+        with self._loading:
+            if self._facts is not None:
+                self._facts.append(staged.facts)
+            self._rows.append(staged.rows)
+            self._owners = staged.owners
+            self._extents.update(staged.extents)
+            self._vectors = self._mapped()
+
+    def uncoded(self) -> int:
+        """How many rows have no code yet."""
+        return len(self._rows) - self._coded_rows()
+
+    def _coded_rows(self) -> int:
+        held = self._codes()
+        return held.rows if held else 0
+
+    def stage_codes(self) -> StagedCodes:
+        """Codes for every row that has none, durably; for all of them when the centres are missing or outgrown."""
+        mapped, trained = self._vectors, trained_on(self._extents)
+        every = self.rows(np.empty(0, dtype=np.int64))
+        is_anew = not trained or len(mapped) >= OUTGROWN * trained
+        first = 0 if is_anew else self._coded_rows()
+        vectors.require_sums_from(self.vector_rows(every), first, len(every))
+        if is_anew:
+            return self._stage_anew(trained)
+        centers, name = self._centers(trained), f"{CODES}{trained}"
+        old = read(self.folder / name, self._extent(name))
+        fresh = codes.encode(centers, mapped[first:])
+        return StagedCodes(codes.coded(centers, old + fresh, self._few), self._append({name: fresh}))
+
+    def _stage_anew(self, outgrown: int) -> StagedCodes:
+        mapped = self._vectors
+        centers = codes.centers_of(mapped)
+        fresh = codes.encode(centers, mapped)
+        extents = self._append({f"{CENTERS}{len(mapped)}": centers.tobytes(), f"{CODES}{len(mapped)}": fresh})
+        replaced = (f"{CENTERS}{outgrown}", f"{CODES}{outgrown}") if outgrown else ()
+        return StagedCodes(codes.coded(centers, fresh, self._few), extents, replaced)
+
+    def accept_codes(self, staged: StagedCodes) -> None:
+        """Makes staged codes visible to the searches that begin from now on, and lets go of those they replace."""
+        with self._loading:
+            self._coded = staged.coded
+            self._extents.update(staged.extents)
+            for name in staged.replaced:
+                del self._extents[name]
+                (self.folder / name).unlink()
+
+    # ── compaction ───────────────────────────────────────────────────────────────────────────────
+
+    def facts_of(self, owners: Column) -> tuple[NDArray[np.void], bytes]:
+        """The facts of these owners (ascending), renumbered from 0, with a heap that holds only their values."""
+        held = self._fact_columns().view()
+        kept = np.flatnonzero(np.isin(held["owner"], owners))
+        table = np.zeros(len(kept), dtype=FACT)
+        for name, column in held.items():
+            table[name] = column[kept]
+        table["owner"] = np.searchsorted(owners, table["owner"])
+        heap = self._heap()
+        starts, first, inverse = np.unique(table["start"], return_index=True, return_inverse=True)
+        sizes = table["size"][first].astype(np.int64)
+        values = b"".join(
+            heap[start : start + size] for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
+        )
+        table["start"] = (np.cumsum(sizes) - sizes)[inverse]
+        return table, values
+
+    def copy_vectors(self, slots: Column, folder: Path) -> dict[str, Extent]:
+        """Appends the vectors of these slots to a new file, a block at a time."""
+        extent = Extent()
+        for start in range(0, len(slots) if self.dimension else 0, vectors.BLOCK):
+            part = self._vectors[slots[start : start + vectors.BLOCK]]
+            extent = append(folder / VECTORS, extent, part.astype("<f4").tobytes())
+        return {VECTORS: extent} if extent.size else {}
+
+    def _append(self, parts: Mapping[str, bytes]) -> dict[str, Extent]:
+        """Appends what there is to append, and waits for the disk."""
+        written = {name: append(self.folder / name, self._extent(name), data) for name, data in parts.items() if data}
+        fresh = [self.folder] if any(self._extent(name).size == 0 for name in written) else []
+        sync([*(self.folder / name for name in written), *fresh])
+        return written
+
+    def _table(
+        self, entries: Sequence[IndexEntry], first_row: int
+    ) -> tuple[NDArray[np.void], Mapping[int, Attributes]]:
+        """Records for entries. Those that share one Attributes object share its facts."""
+        table = np.zeros(len(entries), dtype=ROW)
+        owner_of: dict[int, int] = {}
+        attributes: dict[int, Attributes] = {}
+        for entry in entries:
+            if id(entry.attributes) not in owner_of:
+                owner = self._owners + len(attributes)
+                owner_of[id(entry.attributes)] = owner
+                attributes[owner] = entry.attributes
+        table["row"] = np.arange(first_row, first_row + len(entries))
+        table["key"] = [entry.key for entry in entries]
+        table["document"] = [entry.document for entry in entries]
+        table["owner"] = [owner_of[id(entry.attributes)] for entry in entries]
+        table["lane"] = [LANES[entry.field] for entry in entries]
+        table["vector"] = [entry.vector is not None for entry in entries]
+        return table, attributes
+
+
+def trained_on(names: Iterable[str]) -> int:
+    """From how many rows the centres of the codes were made; 0 without codes."""
+    return max((int(name.removeprefix(CODES)) for name in names if name.startswith(CODES)), default=0)
+
+
+def compact(store: Store, rows: Rows, folder: Path, pending: Column) -> tuple[int, Mapping[str, Extent]]:
+    """Writes what lives to a new folder, durably. Returns the number of owners and the extents there.
+
+    Afterwards everything that a reader of the old store may want is in its memory: its folder can go.
+    """
+    folder.mkdir()
+    live = np.flatnonzero(rows.live)
+    table = np.zeros(len(live), dtype=ROW)
+    for name, column in rows.columns.items():
+        table[name] = column[live]
+    used, table["owner"] = np.unique(table["owner"], return_inverse=True)
+    facts, heap = store.facts_of(used)
+    extents = {
+        name: append(folder / name, Extent(), data)
+        for name, data in (
+            (ROWS, table.tobytes()), (FACTS, facts.tobytes()), (VALUES, heap), (DEATHS, pending.tobytes()),
+        )
+        if data
+    }  # fmt: skip
+    extents |= store.copy_vectors(live, folder)
+    sync([*(folder / name for name in extents), folder, folder.parent])
+    return len(used), extents
+
+
+def field_keys(rows: Rows, field: VectorField) -> Keys:
+    keys: Keys = np.sort(rows.columns["key"][rows.with_vector(field)])
+    return keys

@@ -1,0 +1,358 @@
+"""The index that lives in a PostgreSQL server with pgvector: vectors by HNSW, keywords by BM25 over packed postings.
+
+Any number of processes may search and write one index: a search sees one state of all its tables, a batch is one
+transaction, and batches of a base come one after another. `postgres_tables` says what is kept where,
+docs/decisions/0010-postgres-index.md why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from qianxun.core.errors import BadInput, BadSettings, IndexUnusable, RetrieverUnavailable
+from qianxun.core.ports import Index, IndexBackend
+from qianxun.core.types import (
+    EVERYTHING,
+    NOTHING,
+    Everything,
+    Filter,
+    IndexBatch,
+    IndexStamp,
+    Inventory,
+    Keys,
+    Ranking,
+    Scores,
+    TermCounts,
+    Terms,
+    Vector,
+    VectorField,
+)
+from qianxun.index.embedded.extents import require_stamp, unusable
+from qianxun.index.embedded.facts import check_filter
+from qianxun.index.embedded.vectors import require_vectors
+from qianxun.index.postgres import facts, tables, writing
+from qianxun.index.postgres import match as matching
+from qianxun.index.postgres import vectors as near
+from qianxun.index.postgres.check import check
+from qianxun.index.postgres.server import Server, Tx
+from qianxun.index.postgres.tables import State, Tables
+from qianxun.index.postgres.writing import Upkeep
+
+log = logging.getLogger(__name__)
+
+ANSWERS = 32  # filters whose answers are kept
+EXACT_HERE = 5_000  # to score as many takes a server about as long as to search its HNSW index among them
+
+DROP_TRIES, DROP_PAUSE = 5, 0.1  # seconds between them
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``gram_weight``: what a gram counts beside a word."""
+
+    gram_weight: float
+    upkeep: Upkeep
+
+
+@dataclass(slots=True)
+class Known:
+    """What was found out about one state of an index, for the searches that find it unchanged."""
+
+    state: State
+    dead: matching.Mask | None
+    allowed: dict[str, facts.Allowed | None]
+    likeness: float | None = None
+
+
+class PostgresIndex:
+    """An `Index` in a server.
+
+    ``build`` is the one it was opened with. Once that is current (``follows``), and another process puts one of the
+    same stamp in its place, this follows.
+    """
+
+    is_here = False
+
+    def __init__(self, server: Server, schema: str, state: State, options: Options, follows: bool) -> None:
+        self.base = state.base
+        self.build = state.build
+        self.follows = follows
+        self._server = server
+        self._schema = schema
+        self._stamp = state.stamp
+        self._options = options
+        self._known: Known | None = None
+        self._closed = False
+        server.hold()
+
+    @property
+    def stamp(self) -> IndexStamp:
+        return self._stamp
+
+    async def watermark(self) -> int:
+        return await self._read(lambda tx, state: state.watermark)
+
+    async def apply(self, batch: IndexBatch) -> None:
+        entries = writing.latest(batch.entries)
+        matrix = require_vectors([entry.vector for entry in entries if entry.vector is not None], self.stamp.dimension)
+
+        def work(tx: Tx) -> None:
+            tables.lock(tx, self._schema, self.base)
+            state = self._state(tx, changing=True)
+            if 0 < batch.sequence < state.watermark:
+                return  # another process has applied it, and more
+            own = Tables(self._schema, state.build)
+            state = writing.apply(tx, own, state, batch, entries, matrix)
+            if tables.is_current(tx, self._schema, state):
+                state = writing.maintain(tx, own, state, self._options.upkeep)
+            tables.save(tx, self._schema, state)
+
+        self._require_open()
+        await self._server.write(work)
+
+    async def nearest(
+        self, vector: Vector, limit: int, where: Filter = EVERYTHING, field: VectorField = "content"
+    ) -> Ranking:
+        if self.stamp.dimension == 0:
+            raise RetrieverUnavailable(
+                "这个知识库没有向量（零模型模式）", hint="请指定嵌入模型并重建索引，或改用全文检索"
+            )
+        check_filter(where)
+        wanted = require_vectors([vector], self.stamp.dimension)[0]
+
+        def work(tx: Tx, state: State) -> Ranking:
+            if state.vectors[tables.LANES[field]] == 0:
+                return NOTHING
+            search = near.Search(tx, Tables(self._schema, state.build), state, field, wanted)
+            return near.nearest(search, limit, self._allowed(tx, state, where), self._options.upkeep.exact_limit)
+
+        return await self._read(work)
+
+    async def cosines(self, vector: Vector, keys: Keys) -> Scores:
+        wanted = require_vectors([vector], self.stamp.dimension)[0]
+
+        def work(tx: Tx, state: State) -> Scores:
+            if self.stamp.dimension == 0 or len(keys) == 0:
+                return np.full(len(keys), np.nan)
+            return near.cosines(near.Search(tx, Tables(self._schema, state.build), state, "content", wanted), keys)
+
+        return await self._read(work)
+
+    async def likeness(self) -> float:
+        """Made once for each state."""
+
+        def work(tx: Tx, state: State) -> float:
+            known = self._about(tx, state)
+            if known.likeness is None:
+                known.likeness = near.likeness(tx, Tables(self._schema, state.build), state)
+            return known.likeness
+
+        return await self._read(work)
+
+    async def match(
+        self, terms: Terms, limit: int, where: Filter = EVERYTHING, require: Literal["all", "any"] = "any"
+    ) -> Ranking:
+        check_filter(where)
+
+        def work(tx: Tx, state: State) -> Ranking:
+            return matching.match(self._search(tx, state), terms, limit, require, self._allowed(tx, state, where))
+
+        return await self._read(work)
+
+    async def count(self, terms: Terms) -> TermCounts:
+        return await self._read(lambda tx, state: matching.count(self._search(tx, state), terms))
+
+    async def inventory(self) -> Inventory:
+        def keys(tx: Tx, state: State, table: str, lane: int) -> Keys:
+            return tx.ints(
+                f"SELECT key AS value FROM {table} WHERE base = {state.base:d} AND lane = {lane:d} ORDER BY key"
+            )
+
+        def work(tx: Tx, state: State) -> Inventory:
+            own = Tables(self._schema, state.build)
+            held = {
+                field: keys(tx, state, own.vectors, lane) if self.stamp.dimension else np.empty(0, dtype=np.int64)
+                for field, lane in tables.LANES.items()
+            }
+            return Inventory(keys(tx, state, own.entries, 0), held)
+
+        return await self._read(work)
+
+    async def check(self) -> None:
+        """Reads everything and compares it with what was counted when it was written. Raises IndexUnusable."""
+        await self._read(lambda tx, state: check(tx, Tables(self._schema, state.build), state))
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await self._server.let_go()
+
+    # ── one state ────────────────────────────────────────────────────────────────────────────────
+
+    async def _read(self, work: Callable[[Tx, State], Result]) -> Result:
+        """``work`` on one state. Tables that go while they are read were replaced: their successor is asked."""
+        self._require_open()
+        asked: list[int] = []
+
+        def on_state(tx: Tx) -> Result:
+            state = tables.state_of(self.base, tx.opened) or self._successor(tx)
+            asked.append(state.build)
+            return work(tx, state)
+
+        try:
+            return await self._server.read(on_state, self._opening())
+        except IndexUnusable:
+            if not asked or (await self._server.read(self._state)).build == asked[-1]:
+                raise
+        return await self._server.read(on_state, self._opening())
+
+    def _opening(self) -> str:
+        return tables.state_statement(self._schema, self.base, self.build)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise IndexUnusable("索引已经关闭", hint="请重新打开知识库")
+
+    def _state(self, tx: Tx, *, changing: bool = False) -> State:
+        """Of the build it was opened with or, where another process has switched to another one, of that."""
+        state = tables.load(tx, self._schema, self.base, self.build, changing=changing)
+        return state or self._successor(tx, changing=changing)
+
+    def _successor(self, tx: Tx, *, changing: bool = False) -> State:
+        state = tables.load(tx, self._schema, self.base, None, changing=changing) if self.follows else None
+        if state is None:
+            raise unusable("已被删除")
+        require_stamp(state.stamp, self._stamp)
+        self.build = state.build
+        return state
+
+    def _about(self, tx: Tx, state: State) -> Known:
+        known = self._known
+        if known is None or (known.state.build, known.state.generation) != (state.build, state.generation):
+            known = Known(state, matching.dead_rows(tx, Tables(self._schema, state.build), state), {})
+            self._known = known
+        return known
+
+    def _search(self, tx: Tx, state: State) -> matching.Search:
+        own = Tables(self._schema, state.build)
+        return matching.Search(tx, own, state, self._about(tx, state).dead, self._options.gram_weight)
+
+    def _allowed(self, tx: Tx, state: State, where: Filter) -> facts.Allowed | None:
+        """Whose entries a filter lets through; the last few answers are kept, since tenants ask the same again."""
+        if isinstance(where, Everything):
+            return None
+        kept, asked = self._about(tx, state).allowed, repr(where)  # not the filter itself: to a dict 1 and True are one
+        try:
+            return kept[asked]
+        except KeyError:
+            found = facts.passing(tx, Tables(self._schema, state.build), state.base, where)
+        if len(kept) >= ANSWERS:
+            kept.clear()
+        kept[asked] = found
+        return found
+
+
+class PostgresBackend:
+    """An `IndexBackend` in one schema of a database."""
+
+    def __init__(self, server: Server, schema: str, options: Options) -> None:
+        self._server = server
+        self._schema = schema
+        self._options = options
+
+    async def open(self, knowledge_base: int, stamp: IndexStamp) -> PostgresIndex:
+        def work(tx: Tx) -> State:
+            state = (
+                tables.load(tx, self._schema, knowledge_base, None) if tables.is_prepared(tx, self._schema) else None
+            )
+            if state is None:
+                raise unusable("还没有建立")
+            require_stamp(state.stamp, stamp)
+            return state
+
+        return await self._opened(work, follows=True)
+
+    async def build(self, knowledge_base: int, stamp: IndexStamp) -> PostgresIndex:
+        def work(tx: Tx) -> State:
+            tables.prepare(tx, self._schema)
+            return tables.create(tx, self._schema, knowledge_base, stamp)
+
+        return await self._opened(work, follows=False)
+
+    async def switch(self, knowledge_base: int, built: Index) -> None:
+        if not isinstance(built, PostgresIndex) or built.base != knowledge_base:
+            raise BadInput(f"这个索引不属于知识库 {knowledge_base}", hint="请传入同一后端 build() 的结果")
+
+        def work(tx: Tx) -> None:
+            tables.lock(tx, self._schema, knowledge_base)
+            state = tables.load(tx, self._schema, knowledge_base, built.build, changing=True)
+            if state is None:
+                raise unusable("要切换到的索引已被删除")
+            own = Tables(self._schema, state.build)
+            state = writing.finish(tx, own, state, self._options.upkeep)
+            tables.analyze(tx, own, state.stamp.dimension)
+            tables.save(tx, self._schema, state)
+            tables.make_current(tx, self._schema, state)
+
+        await self._cleared(work)
+        built.follows = True
+
+    async def drop(self, knowledge_base: int) -> None:
+        def work(tx: Tx) -> None:
+            if tables.is_prepared(tx, self._schema):
+                tables.lock(tx, self._schema, knowledge_base)
+                tables.retire(tx, self._schema, knowledge_base)
+
+        await self._cleared(work)
+
+    async def _cleared(self, work: Callable[[Tx], None]) -> None:
+        """Work that leaves tables behind, which go as soon as nobody reads them: now, or the next time."""
+        self._server.hold()
+        try:
+            await self._server.write(work)
+            for build in await self._server.read(lambda tx: tables.leftovers(tx, self._schema)):
+                await self._drop(build)
+        finally:
+            await self._server.let_go()
+
+    async def _drop(self, build: int) -> None:
+        for _ in range(DROP_TRIES):
+            try:
+                return await self._server.write(lambda tx: tables.drop(tx, self._schema, build))
+            except RetrieverUnavailable as error:
+                log.info("tables of build %s are still in use: %s", build, error)
+            await asyncio.sleep(DROP_PAUSE)
+        log.warning("tables of build %s stay until the next index is switched to or dropped", build)
+
+    async def _opened(self, work: Callable[[Tx], State], *, follows: bool) -> PostgresIndex:
+        self._server.hold()
+        try:
+            return PostgresIndex(self._server, self._schema, await self._server.write(work), self._options, follows)
+        finally:
+            await self._server.let_go()
+
+
+def create(
+    url: str,
+    *,
+    schema: str = "qianxun_index",
+    exact_limit: int = EXACT_HERE,
+    gram_weight: float = 0.5,
+    dead_share: float = 0.3,
+    dead_least: int = 1_000,
+) -> IndexBackend:
+    """The backend in a database; see `Options` and `Upkeep` for what the numbers do."""
+    if not url.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
+        raise BadSettings(
+            "没有写明 PostgreSQL 的地址", hint="设置 index.url 或 records.url：postgresql://用户:密码@主机/数据库"
+        )
+    upkeep = Upkeep(min(exact_limit, EXACT_HERE), dead_share, dead_least)
+    return PostgresBackend(Server(url), tables.check_schema(schema), Options(gram_weight, upkeep))

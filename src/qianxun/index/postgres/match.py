@@ -1,0 +1,254 @@
+"""BM25 over packed postings: the server finds and sends them, numpy adds them up.
+
+The formula, its constants and its rounded lengths are tantivy's (`keywords`), and so is what a query leaves out; both
+score alike. One thing is cleaner here: entries that are gone count nowhere, not even until something is merged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qianxun.core.types import Keys, Ranking, TermCounts, Terms
+from qianxun.index.embedded import keywords
+from qianxun.index.embedded.extents import unusable
+from qianxun.index.embedded.keywords import DECIMALS, K1, Require, distinct
+from qianxun.index.postgres.facts import Allowed
+from qianxun.index.postgres.postings import GRAMS, NORMS, WORDS, decoded, rows_of, term_hash
+from qianxun.index.postgres.server import Tx, bigints
+from qianxun.index.postgres.tables import State, Tables
+
+B: Final = 0.75
+FEW: Final = 5_000  # so many allowed entries are scored alone; of more, the best hits are sifted
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The living postings of one term: rows, how often it stands there, the code of the field's length."""
+
+    rows: Keys
+    times: NDArray[np.float64]
+    norms: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+NONE: Final = Held(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a search in one transaction needs: the state, and which rows are dead (None: none are)."""
+
+    tx: Tx
+    tables: Tables
+    state: State
+    dead: Mask | None
+    gram_weight: float
+
+    def frequencies(self, terms: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
+        """In how many entries each (field, term) stands, those that are gone included."""
+        hashes = {term_hash(*term): term for term in terms}
+        found = self.tx.rows(
+            f"""SELECT term, sum(entries) FROM {self.tables.postings} WHERE base = %(base)s
+                AND segment = ANY(%(segments)s::bigint[]) AND term = ANY(%(terms)s::bigint[]) GROUP BY term""",
+            base=self.state.base,
+            segments=self._segments(),
+            terms=bigints(hashes),
+        )
+        return dict.fromkeys(terms, 0) | {hashes[term]: int(entries) for term, entries in found}
+
+    def postings(
+        self, terms: Sequence[tuple[str, str]], rare: Sequence[tuple[str, str]] = (), most: float = math.inf
+    ) -> dict[tuple[str, str], Held]:
+        """The postings of ``terms``, and of those of ``rare`` that stand in at most ``most`` entries, dead or not."""
+        hashes = {term_hash(*term): term for term in (*terms, *rare)}
+        is_sent = "term = ANY(%(plain)s::bigint[]) OR sum(entries) OVER (PARTITION BY term) <= %(most)s"
+        found = self.tx.rows(
+            f"""SELECT term, segment, entries, CASE WHEN {is_sent} THEN data END FROM {self.tables.postings}
+                WHERE base = %(base)s AND segment = ANY(%(segments)s::bigint[]) AND term = ANY(%(terms)s::bigint[])
+                ORDER BY term, segment""",
+            base=self.state.base,
+            segments=self._segments(),
+            terms=bigints(hashes),
+            plain=bigints([term_hash(*term) for term in terms]),
+            most=most,
+        )
+        parts: dict[tuple[str, str], list[tuple[int, NDArray[np.uint32]]]] = {}
+        for term, segment, entries, data in found:
+            held = parts.setdefault(hashes[term], [])
+            if data is not None:
+                held.append((segment, decoded(data, entries)))
+        left_out = {term for term, held in parts.items() if not held}
+        return {term: self._living(parts.get(term, ())) for term in hashes.values() if term not in left_out}
+
+    def _segments(self) -> object:
+        return bigints([segment.first for segment in self.state.segments])
+
+    def _living(self, parts: Sequence[tuple[int, NDArray[np.uint32]]]) -> Held:
+        if not parts:
+            return NONE
+        postings = np.concatenate([part for _, part in parts]) if len(parts) > 1 else parts[0][1]
+        rows = np.concatenate([rows_of(segment, part) for segment, part in parts])
+        if len(rows) and rows.max() >= self.state.next_row:
+            raise unusable("倒排表指向不存在的条目")
+        if self.dead is not None:
+            alive = ~self.dead[rows]
+            rows, postings = rows[alive], postings[alive]
+        times = (postings >> np.uint32(16) & np.uint32(255)).astype(np.float64)
+        return Held(rows, times, (postings >> np.uint32(24)).astype(np.int64))
+
+
+def dead_rows(tx: Tx, tables: Tables, state: State) -> Mask | None:
+    if state.dead == 0:
+        return None
+    rows = tx.ints(f"SELECT row AS value FROM {tables.deaths} WHERE base = %(base)s", base=state.base)
+    if len(rows) != state.dead or (len(rows) and rows.max() >= state.next_row):
+        raise unusable("已删条目的名单不完整")
+    dead = np.zeros(state.next_row, dtype=bool)
+    dead[rows] = True
+    return dead
+
+
+def count(search: Search, terms: Terms) -> TermCounts:
+    """In how many entries each term stands; the dead count, here and among all entries, until they are purged."""
+    words, grams = distinct(terms.words), distinct(terms.grams)
+    found = search.frequencies([*((WORDS, word) for word in words), *((GRAMS, gram) for gram in grams)])
+    return TermCounts(
+        sum(segment.entries for segment in search.state.segments),
+        {word: found[WORDS, word] for word in words},
+        {gram: found[GRAMS, gram] for gram in grams},
+    )
+
+
+# ── scores ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def match(search: Search, terms: Terms, limit: int, require: Require, allowed: Allowed | None) -> Ranking:
+    """The best of the allowed entries (None: of all), ties by key."""
+    words = distinct(terms.words)
+    held = _telling(search, words, distinct(terms.grams))
+    top = _ceiling(search, held)
+    if limit <= 0 or search.state.contents == 0 or not held:
+        return Ranking.of((), top)
+    scores = _scores(search, held, words if require == "all" else ())
+    candidates = np.flatnonzero(scores)
+    few = None if allowed is None else _few(search, allowed)
+    if few is not None:
+        candidates, allowed = np.intersect1d(candidates, few), None
+    return _best(search, candidates, np.round(scores, DECIMALS), limit, allowed, top)
+
+
+def _telling(search: Search, words: Sequence[str], grams: Sequence[str]) -> dict[tuple[str, str], Held]:
+    """The postings of the words, and of the grams without characters that stand nearly everywhere, as in `keywords`.
+
+    Whether a character does is a question about the living. The server leaves out those for which the answer is sure.
+    """
+    state = search.state
+    most = max(keywords.FREQUENT_LEAST, keywords.FREQUENT_SHARE * state.contents)
+    plain = [*((WORDS, word) for word in words), *((GRAMS, gram) for gram in grams if len(gram) > 1)]
+    characters = [(GRAMS, gram) for gram in grams if len(gram) <= 1]
+    if not plain and not characters:
+        return {}
+    found = search.postings(plain, characters, most + state.dead)
+    kept = {term: held for term, held in found.items() if len(term[1]) > 1 or term[0] == WORDS or len(held) <= most}
+    if any(map(len, kept.values())):
+        return kept
+    return found | search.postings([term for term in characters if term not in found])
+
+
+def _scores(search: Search, held: Mapping[tuple[str, str], Held], required: Sequence[str]) -> NDArray[np.float64]:
+    """Of every row; 0 where nothing of the query stands, or not all that is required."""
+    state = search.state
+    scores = np.zeros(state.next_row)
+    have = np.zeros(state.next_row, dtype=np.int32)
+    damping = {field: _damping(total, state.contents) for field, total in ((WORDS, state.words), (GRAMS, state.grams))}
+    for (field, _), postings in held.items():
+        weight = _weight(search, field, len(postings))
+        scores[postings.rows] += weight * postings.times / (postings.times + damping[field][postings.norms])
+        if field == WORDS and required:
+            have[postings.rows] += 1
+    if required:
+        scores[have < len(required)] = 0.0
+    return scores
+
+
+def _damping(total: int, entries: int) -> NDArray[np.float64]:
+    """k1 (1 − b + b · length ÷ average) for each code of a length."""
+    average = total / entries if total else 1.0
+    damping: NDArray[np.float64] = K1 * (1 - B + B * NORMS.astype(np.float64) / average)
+    return damping
+
+
+def _weight(search: Search, field: str, holding: int) -> float:
+    idf = math.log(1 + (search.state.contents - holding + 0.5) / (holding + 0.5))
+    return (K1 + 1) * idf * (search.gram_weight if field == GRAMS else 1.0)
+
+
+def _ceiling(search: Search, held: Mapping[tuple[str, str], Held]) -> float:
+    total = sum(_weight(search, field, len(postings)) for (field, _), postings in held.items())
+    return math.ceil(total * 10.0**DECIMALS) / 10.0**DECIMALS
+
+
+# ── the best of them ─────────────────────────────────────────────────────────────────────────────
+
+
+def _few(search: Search, allowed: Allowed) -> Keys | None:
+    """The allowed rows, if they are few."""
+    if allowed.but_them or len(allowed.owners) > FEW:
+        return None
+    rows = search.tx.ints(
+        f"""SELECT row AS value FROM {search.tables.entries} WHERE base = %(base)s AND lane = 0
+            AND {allowed.condition()} LIMIT {FEW + 1}""",
+        base=search.state.base,
+        owners=allowed.value,
+    )
+    return rows if len(rows) <= FEW else None
+
+
+def _best(
+    search: Search, candidates: Keys, scores: NDArray[np.float64], limit: int, allowed: Allowed | None, top: float
+) -> Ranking:
+    """Asks for the keys of more and more rows until the best, and all that tie with the last, are among them."""
+    fetch = limit if allowed is None else 4 * limit + 32
+    while True:
+        rows = _head(candidates, scores, fetch)
+        keys, kept = _keys(search, rows, allowed)
+        if len(kept) >= limit or len(rows) == len(candidates):
+            return Ranking.ordered(keys, scores[kept], top).head(limit)
+        fetch *= 8
+
+
+def _head(candidates: Keys, scores: NDArray[np.float64], number: int) -> Keys:
+    """The best, with all that tie with the last of them."""
+    if len(candidates) <= number:
+        return candidates
+    own = scores[candidates]
+    least = np.partition(own, len(own) - number)[len(own) - number]
+    best: Keys = candidates[own >= least]
+    return best
+
+
+def _keys(search: Search, rows: Keys, allowed: Allowed | None) -> tuple[Keys, Keys]:
+    """The keys of those rows that are allowed, and these rows."""
+    if len(rows) == 0:
+        return rows, rows
+    found = search.tx.rows(
+        f"SELECT row, key, owner FROM {search.tables.entries} WHERE base = %(base)s AND row = ANY(%(rows)s::bigint[])",
+        base=search.state.base,
+        rows=bigints(rows),
+    )
+    if len(found) != len(rows):
+        raise unusable("倒排表与条目不符")
+    held = np.array(found, dtype=np.int64)
+    if allowed is not None:
+        held = held[allowed.among(held[:, 2])]
+    return held[:, 1], held[:, 0]

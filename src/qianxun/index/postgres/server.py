@@ -1,0 +1,339 @@
+"""A PostgreSQL server as the index sees it: a few threads with connections of their own; what its errors mean.
+
+The connections live while somebody uses them (`Server.hold`), come back after a restart of the server, and never wait
+for ever. Values that people wrote never stand in a statement: everything but the names of our own tables is bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qianxun.core.errors import BadSettings, IndexUnusable, MissingExtra, QianxunError, RetrieverUnavailable
+from qianxun.core.types import Vector
+from qianxun.index.embedded.extents import unusable
+from qianxun.records.database import timeouts as patience
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+Row = tuple[Any, ...]
+
+CONNECTIONS: Final = 8  # as many searches at once; PostgreSQL itself allows a hundred by default
+OLD_SECONDS: Final = 3600.0  # a connection's memory grows with every table that it has seen
+READ_SECONDS: Final = 30  # the longest that one statement of a search may take
+# A server that is cut off is given up after a minute, not after the two hours that TCP would wait.
+PATIENCE: Final[Mapping[str, Any]] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 20,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+    "application_name": "qianxun index",
+}
+# Of a search we know what it needs: the index of the terms, of the keys, of the vectors. Tables that were filled a
+# moment ago, which the planner knows nothing of, would mislead it.
+READING: Final[Mapping[str, str]] = {
+    "statement_timeout": f"{READ_SECONDS}s",
+    "jit": "off",  # to compile takes longer than any of our statements
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "hnsw.iterative_scan": "strict_order",
+}
+WRITING: Final[Mapping[str, str]] = {
+    "statement_timeout": "0",  # an index over many rows takes its time
+    "enable_seqscan": "on",
+    "enable_bitmapscan": "on",
+}
+COPY_HEAD: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
+COPY_TAIL: Final = struct.pack(">h", -1)
+EXTENSION_HINT: Final = "在服务器上安装 pgvector（0.8 或更新），并以有权限的用户执行 CREATE EXTENSION vector"
+UPDATE_HINT: Final = "请管理员在服务器上升级 pgvector，再在这个数据库里执行 ALTER EXTENSION vector UPDATE"
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A parameter in PostgreSQL's own binary form; its type is that of the cast around it."""
+
+    data: bytes
+
+
+def bigints(values: NDArray[Any] | Iterable[int]) -> Packed:
+    """For ``%s::bigint[]``: a hundred thousand numbers in a millisecond."""
+    held = np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.int64)
+    elements = np.empty(len(held), dtype=[("size", ">i4"), ("value", ">i8")])
+    elements["size"], elements["value"] = 8, held
+    if len(held) == 0:
+        return Packed(struct.pack(">iii", 0, 0, 20))
+    return Packed(struct.pack(">iiiii", 1, 0, 20, len(held), 1) + elements.tobytes())
+
+
+def packed_vector(vector: Vector) -> Packed:
+    """For ``%s::vector``, pgvector's type."""
+    return Packed(struct.pack(">hh", len(vector), 0) + vector.astype(">f4").tobytes())
+
+
+class Tx:
+    """One transaction. ``opened`` is what its opening statement found, where it has one."""
+
+    def __init__(self, connection: Any, opened: Sequence[Row] = ()) -> None:
+        self._connection = connection
+        self.opened = opened
+
+    def rows(self, statement: str, **values: Any) -> list[Row]:
+        with self._connection.cursor(binary=True) as cursor:
+            found: list[Row] = cursor.execute(statement.encode(), values).fetchall()
+            return found
+
+    def one(self, statement: str, **values: Any) -> Row | None:
+        found = self.rows(statement, **values)
+        return found[0] if found else None
+
+    def run(self, statement: str, **values: Any) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement.encode(), values or None)
+
+    def set(self, chosen: Mapping[str, str]) -> None:
+        """For the rest of the transaction. The values are our own."""
+        self.run("SELECT " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in chosen.items()))
+
+    def ints(self, selected: str, **values: Any) -> NDArray[np.int64]:
+        """The integers that ``selected`` gives as its only column, called ``value``, in one message."""
+        statement = f"WITH found AS ({selected}) SELECT string_agg(int8send(value), ''::bytea) FROM found"
+        held = self.rows(statement, **values)[0][0]
+        return np.frombuffer(held or b"", dtype=">i8").astype(np.int64)
+
+    def copy_in(self, table: str, columns: str, records: bytes) -> None:
+        """``records`` are rows in the form of a binary COPY, without its head and tail."""
+        if not records:
+            return
+        statement = f"COPY {table} ({columns}) FROM STDIN (FORMAT binary)"
+        with self._connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
+            copy.write(COPY_HEAD)
+            copy.write(records)
+            copy.write(COPY_TAIL)
+
+    def copy_lines(self, table: str, columns: str, lines: str) -> None:
+        """``lines`` are rows in the form of a plain COPY."""
+        with self._connection.cursor() as cursor, cursor.copy(f"COPY {table} ({columns}) FROM STDIN".encode()) as copy:
+            copy.write(lines)
+
+    def copy_out(self, query: str) -> bytes:
+        """The rows of a query that has no parameters, as `copy_in` takes them."""
+        statement = f"COPY ({query}) TO STDOUT (FORMAT binary)"
+        with self._connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
+            return b"".join(bytes(part) for part in copy)[len(COPY_HEAD) : -len(COPY_TAIL)]
+
+
+Transaction = Callable[[Any], AbstractContextManager[Tx]]
+
+
+class Crew:
+    """Threads, and connections for as many of them as work at once: the one that was used last is used next, since
+    its server process has everything at hand. None is waited for: a server that is away is known at once."""
+
+    def __init__(self, url: str, connections: int) -> None:
+        self.threads = ThreadPoolExecutor(connections, "qianxun-postgres")
+        self._url = url
+        self._idle: list[tuple[Any, float]] = []  # a connection, and when it has grown old
+
+    def dismiss(self) -> None:
+        """Waits for what is running."""
+        self.threads.shutdown(wait=True)
+        self._close_idle()
+
+    def attempt(self, work: Callable[[Tx], Result], transaction: Transaction) -> Result:
+        """Once more where the connection turns out to be dead: the server may have been restarted since it was used."""
+        with _told():
+            import psycopg
+
+            with self._connection() as connection:
+                try:
+                    with transaction(connection) as tx:
+                        return work(tx)
+                except psycopg.OperationalError as error:
+                    if not connection.closed:
+                        raise
+                    log.info("the connection to PostgreSQL is gone, trying another one: %s", error)
+            self._close_idle()  # they are as dead
+            with self._connection() as connection, transaction(connection) as tx:
+                return work(tx)
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        connection, until = self._taken() or (connect(self._url), time.monotonic() + OLD_SECONDS)
+        try:
+            yield connection
+        finally:
+            if not connection.closed:
+                self._idle.append((connection, until))
+
+    def _taken(self) -> tuple[Any, float] | None:
+        """The one that was used last, if it is neither dead nor old. Taking from a list is safe among threads."""
+        while True:
+            try:
+                connection, until = self._idle.pop()
+            except IndexError:
+                return None
+            if not connection.closed and time.monotonic() < until:
+                return connection, until
+            connection.close()
+
+    def _close_idle(self) -> None:
+        while (held := self._taken()) is not None:
+            held[0].close()
+
+
+class Server:
+    """Where the tables are. Every statement runs in one of its threads."""
+
+    def __init__(self, url: str, connections: int = CONNECTIONS) -> None:
+        self._url = url.replace("postgresql+psycopg://", "postgresql://", 1)
+        self._connections = connections
+        self._users = 0
+        self._guard = threading.Lock()
+        self._crew: Crew | None = None
+
+    def hold(self) -> None:
+        """Its connections stay open until as many have called `release`."""
+        with self._guard:
+            if self._crew is None:
+                self._crew = Crew(self._url, self._connections)
+            self._users += 1
+
+    def release(self) -> None:
+        with self._guard:
+            self._users -= 1
+            if self._users or self._crew is None:
+                return
+            crew, self._crew = self._crew, None
+        crew.dismiss()
+
+    async def let_go(self) -> None:
+        """`release`, off the event loop: the last one waits for what is running."""
+        await asyncio.to_thread(self.release)
+
+    async def read(self, work: Callable[[Tx], Result], opening: str = "") -> Result:
+        """``work`` sees one state of the database, whatever others write meanwhile.
+
+        ``opening``, a statement without parameters, goes with the transaction's begin: a wait less.
+        """
+        return await self._run(work, partial(_reading, opening=opening))
+
+    async def write(self, work: Callable[[Tx], Result]) -> Result:
+        """All or nothing, durable when it returns. It may be tried twice: it must not mind."""
+        return await self._run(work, _writing)
+
+    async def _run(self, work: Callable[[Tx], Result], transaction: Transaction) -> Result:
+        crew = self._crew
+        if crew is None:
+            raise IndexUnusable("索引已经关闭", hint="请重新打开知识库")
+        return await asyncio.get_running_loop().run_in_executor(crew.threads, crew.attempt, work, transaction)
+
+
+@contextmanager
+def _reading(connection: Any, opening: str) -> Iterator[Tx]:
+    with connection.cursor() as cursor:
+        cursor.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {opening}".encode())
+        found = cursor.fetchall() if opening and cursor.nextset() else ()
+    try:
+        yield Tx(connection, found)
+    except BaseException:
+        if not connection.closed:
+            connection.rollback()
+        raise
+    connection.commit()
+
+
+@contextmanager
+def _writing(connection: Any) -> Iterator[Tx]:
+    """The server has to answer at the beginning; then it may take its time."""
+    with connection.transaction():
+        tx = Tx(connection)
+        tx.set(WRITING)
+        bound, connection.patience = connection.patience, None
+        try:
+            yield tx
+        finally:
+            connection.patience = bound
+
+
+def connect(url: str) -> Any:
+    """A connection that is ready for `Tx`. Raises BadSettings, or what the driver says."""
+    import psycopg
+
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise BadSettings("PostgreSQL 的地址写错了", hint="应为 postgresql://用户:密码@主机:端口/数据库") from error
+    kind = patience.patient(psycopg, READ_SECONDS)
+    connection = kind.connect(**{**PATIENCE, **given}, autocommit=True, prepare_threshold=None)
+    connection.adapters.register_dumper(Packed, _dumper())
+    connection.execute("; ".join(f"SET {name} = '{value}'" for name, value in READING.items()).encode())
+    return connection
+
+
+def _dumper() -> Any:
+    from psycopg.adapt import Dumper
+    from psycopg.pq import Format
+
+    class PackedDumper(Dumper):
+        format = Format.BINARY
+        oid = 0  # the cast around the parameter says what it is
+
+        def dump(self, obj: Packed) -> bytes:
+            return obj.data
+
+    return PackedDumper
+
+
+# ── what errors mean ─────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """The driver's errors as ours: what a rebuild mends, and what only the server's return does."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise MissingExtra("psycopg", "postgres") from error
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _meaning(error) from error
+
+
+def _meaning(error: Any) -> QianxunError:
+    state = getattr(error, "sqlstate", None) or ""
+    said = " ".join(str(error).split())
+    if state in ("42P01", "42703", "3F000"):
+        return unusable(f"表不见了（{said}）")
+    if state[:2] == "XX":
+        return unusable(f"PostgreSQL 报告数据损坏（{said}）")
+    if state == "55P03":
+        return RetrieverUnavailable("PostgreSQL 的表正被占用", hint="稍后再试")
+    if (state in ("58P01", "0A000", "42704") and "vector" in said) or "create extension" in said:
+        return RetrieverUnavailable(f"PostgreSQL 里没有 pgvector：{said}", hint=EXTENSION_HINT)
+    if state == "42501":
+        return RetrieverUnavailable(f"PostgreSQL 不允许：{said}", hint="为这个用户授予建表（CREATE）的权限")
+    if state == "57014":
+        return RetrieverUnavailable("PostgreSQL 答得太慢", hint=f"一条语句最多 {READ_SECONDS} 秒；请查看服务器的负载")
+    if state[:2] == "53":
+        return RetrieverUnavailable(f"PostgreSQL 资源不足：{said}", hint="检查磁盘空间与连接数")
+    if not state or state[:2] in ("08", "57", "28", "3D"):
+        return RetrieverUnavailable(
+            f"连不上 PostgreSQL：{said}", hint="检查服务器是否在运行，以及 index.url / records.url"
+        )
+    return RetrieverUnavailable(f"PostgreSQL 出错（{state}）：{said}", hint="请查看服务器日志")

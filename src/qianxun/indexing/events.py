@@ -1,0 +1,177 @@
+"""Document events from another system: created, updated, deleted.
+
+An event is handled once its effect is durable in the records; indexing follows from the outbox. Repeats and late
+arrivals change nothing: `event_id` names an event, `generation` orders the events of one document.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from qianxun.bases.base import OpenBase
+from qianxun.core.errors import BadInput
+from qianxun.core.types import Document, MetadataValue, Scalar
+from qianxun.indexing.add import submission
+from qianxun.records import documents, outbox
+from qianxun.records.database.texts import is_storable
+
+log = logging.getLogger(__name__)
+
+Handled: TypeAlias = Literal["accepted", "unchanged", "duplicate", "stale", "rejected"]
+
+EVENT_ID_LIMIT = 200
+
+
+def _asleep() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class EventOutcome:
+    result: Handled
+    document_id: str = ""
+    generation: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RAGIndexEventHandler:
+    """Puts events into the records of one knowledge base.
+
+    An event that makes no sense is logged and answered `rejected`; a document that cannot be indexed is retried by the
+    indexer and then quarantined; neither raises. Only when the records themselves cannot store an event does the
+    handler raise: swallowing that would lose it, and its sender must send it again.
+    """
+
+    base: OpenBase
+    wake: Callable[[], None] = _asleep  # tells the indexer that there is work
+
+    async def handle_document_created(self, event_data: Mapping[str, Any]) -> EventOutcome:
+        return await self._store(event_data)
+
+    async def handle_document_updated(self, event_data: Mapping[str, Any]) -> EventOutcome:
+        """Replaces the document; the version that serves goes on serving until the new one is searchable.
+
+        A chapter whose text was cleared is one without text: nothing of it is found any more.
+        """
+        return await self._store(event_data, may_be_empty=True)
+
+    async def handle_document_deleted(self, event_data: Mapping[str, Any]) -> EventOutcome:
+        try:
+            document_id = _text(event_data, "document_id", required=True)
+            documents.check_id(document_id)
+            generation = _generation(event_data)
+            return await self._finish(asyncio.to_thread(self._delete, document_id, generation, event_data))
+        except BadInput as error:
+            return _rejected(event_data, error)
+
+    async def _store(self, event_data: Mapping[str, Any], *, may_be_empty: bool = False) -> EventOutcome:
+        try:
+            document = document_of(event_data, may_be_empty=may_be_empty)
+            generation = _generation(event_data)
+            return await self._finish(asyncio.to_thread(self._accept, document, generation, event_data))
+        except BadInput as error:
+            return _rejected(event_data, error)
+
+    async def _finish(self, work: Any) -> EventOutcome:
+        outcome: EventOutcome = await work
+        log.info("event for document %s: %s", outcome.document_id, outcome.result)
+        if outcome.result == "accepted":
+            self.wake()
+        return outcome
+
+    def _accept(self, document: Document, generation: int | None, event_data: Mapping[str, Any]) -> EventOutcome:
+        offered = submission(self.base, document, generation)
+        with self.base.records.writing() as tx:
+            if not self._is_first(tx, event_data):
+                return EventOutcome("duplicate", document.id)
+            (result,) = documents.accept(tx, self.base.id, [offered])
+        words: dict[str, Handled] = {"stale": "stale", "unchanged": "unchanged"}
+        return EventOutcome(words.get(result.outcome, "accepted"), document.id, result.generation)
+
+    def _delete(self, document_id: str, generation: int | None, event_data: Mapping[str, Any]) -> EventOutcome:
+        with self.base.records.writing() as tx:
+            if not self._is_first(tx, event_data):
+                return EventOutcome("duplicate", document_id)
+            removed = documents.remove(tx, self.base.id, document_id, generation)
+            reached = documents.heads(tx, self.base.id, [document_id]).get(document_id)
+        at = reached.generation if reached else 0
+        if generation is not None and generation < at:
+            return EventOutcome("stale", document_id, at)
+        return EventOutcome("accepted" if removed else "unchanged", document_id, at)
+
+    def _is_first(self, tx: Any, event_data: Mapping[str, Any]) -> bool:
+        event_id = str(event_data.get("event_id") or "")
+        if len(event_id) > EVENT_ID_LIMIT or not is_storable(event_id):
+            raise BadInput(f"事件的 event_id 超过 {EVENT_ID_LIMIT} 个字符，或不是文字", hint="改正后重新发送")
+        return not event_id or outbox.first_time(tx, self.base.id, event_id)
+
+
+def _rejected(event_data: Mapping[str, Any], error: BadInput) -> EventOutcome:
+    named = str(event_data.get("document_id", ""))[: documents.ID_LIMIT]
+    log.error("event rejected: %s (document %r)", error, named)
+    return EventOutcome("rejected", named, reason=str(error))
+
+
+def document_of(event_data: Mapping[str, Any], *, may_be_empty: bool = False) -> Document:
+    """The document that an event carries. Raises BadInput naming the field that is wrong."""
+    told = event_data.get("metadata") or {}
+    if not isinstance(told, Mapping):
+        raise BadInput("事件的 metadata 应为键值对", hint="改正后重新发送")
+    chosen = _text(event_data, "format") or str(told.get("format") or "text")
+    if chosen not in ("text", "html", "markdown"):
+        raise BadInput(f"事件的 format 为 {chosen!r}，应为 text、html 或 markdown", hint="改正后重新发送")
+    tags = event_data.get("tags") or ()
+    if not isinstance(tags, (list, tuple)) or not all(isinstance(tag, str) for tag in tags):
+        raise BadInput("事件的 tags 应为文字的列表", hint="改正后重新发送")
+    document_id = _text(event_data, "document_id", required=True)
+    return Document(
+        id=document_id,
+        content=_text(event_data, "content", required=True, may_be_empty=may_be_empty),
+        name=_text(event_data, "name") or document_id,
+        format=chosen,  # type: ignore[arg-type]  # checked above
+        content_type=_text(event_data, "content_type"),
+        user_id=_text(event_data, "user_id"),
+        project_id=_text(event_data, "project_id"),
+        tags=tuple(tags),
+        metadata={str(key): value_of(str(key), value) for key, value in told.items() if value is not None},
+        source="event",
+    )
+
+
+def value_of(name: str, value: Any) -> MetadataValue:
+    """A metadata value as the records hold it: a scalar, or a list of scalars."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_scalar(name, item) for item in value)
+    return _scalar(name, value)
+
+
+def _scalar(name: str, value: Any) -> Scalar:
+    if isinstance(value, (str, int, bool)) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    raise BadInput(f"metadata.{name} 的值应为文字、数字、真假或它们的列表", hint="改正后重新发送")
+
+
+def _text(event_data: Mapping[str, Any], name: str, *, required: bool = False, may_be_empty: bool = False) -> str:
+    value = event_data.get(name)
+    if value is None and not required:
+        return ""
+    if not isinstance(value, str):
+        raise BadInput(f"事件缺少 {name}，或它不是文字", hint="补全后重新发送")
+    if required and not may_be_empty and not value.strip():
+        raise BadInput(f"事件的 {name} 是空的", hint="补全后重新发送")
+    return value
+
+
+def _generation(event_data: Mapping[str, Any]) -> int | None:
+    value = event_data.get("generation")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**62:
+        raise BadInput("事件的 generation 应为正整数", hint="改正后重新发送")
+    return value

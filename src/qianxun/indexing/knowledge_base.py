@@ -1,0 +1,73 @@
+"""One knowledge base as its owner writes to it: index, delete, many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qianxun.bases.base import OpenBase
+from qianxun.core.errors import BadInput
+from qianxun.core.types import Document
+from qianxun.indexing.add import take
+from qianxun.indexing.maintenance import keep_up
+from qianxun.records import chunks, documents
+
+log = logging.getLogger(__name__)
+
+FAILED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeBaseManager:
+    """Writes that are searchable, or gone, when they return."""
+
+    base: OpenBase
+
+    async def index_document(self, document: Document) -> int:
+        """Takes a document in, replacing an earlier version in one step; answers the number of its chunks.
+
+        0 for a document that is stored but cannot be embedded now: it is tried again later.
+        """
+        await take(self.base, [document])
+        return await asyncio.to_thread(self._chunk_count, document.id) or 0
+
+    async def delete_document(self, document_id: str) -> bool:
+        """Removes a document; answers whether there was one. From its return on it cannot be found."""
+        removed = await asyncio.to_thread(self._remove, document_id)
+        await keep_up(self.base, preparing=False)
+        return removed
+
+    async def batch_index(self, batch: Sequence[Document]) -> dict[str, int]:
+        """The number of chunks of each document, or -1 for one that is not searchable now; the others are."""
+        try:
+            await take(self.base, batch)
+            stored = list(batch)
+        except BadInput:  # one of them cannot be stored: nothing was, and each answers for itself
+            stored = [document for document in batch if await self._is_taken(document)]
+        counts = {document.id: FAILED for document in batch}
+        for document in stored:
+            found = await asyncio.to_thread(self._chunk_count, document.id)
+            counts[document.id] = FAILED if found is None else found
+        return counts
+
+    async def _is_taken(self, document: Document) -> bool:
+        try:
+            await take(self.base, [document])
+        except BadInput as error:
+            log.warning("document %s was not taken in: %s", document.id, error)
+            return False
+        return True
+
+    def _remove(self, document_id: str) -> bool:
+        with self.base.records.writing() as tx:
+            return documents.remove(tx, self.base.id, document_id)
+
+    def _chunk_count(self, document_id: str) -> int | None:
+        """None when the newest version is not the one that serves."""
+        with self.base.records.reading() as tx:
+            head = documents.heads(tx, self.base.id, [document_id]).get(document_id)
+            if head is None or head.status != "indexed":
+                return None
+            return len(chunks.of_document(tx, self.base.id, document_id))

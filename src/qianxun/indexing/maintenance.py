@@ -1,0 +1,269 @@
+"""Keeping records and index in step: open, rebuild, verify."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qianxun.bases.base import OpenBase, Serving, stamp_for
+from qianxun.core.errors import IndexUnusable
+from qianxun.core.ports import EmbeddingModel, Index
+from qianxun.core.types import IndexBatch, IndexEntry, Keys, Vector
+from qianxun.graph.build import is_wanted, read_unread
+from qianxun.indexing.outbox_indexer import (
+    Drained,
+    Fresh,
+    drain,
+    entries_of,
+    is_out_of_step,
+    unbroken,
+    unlike,
+    with_vectors,
+)
+from qianxun.records import bases, chunks, graph, listing, outbox, pairs, terms
+from qianxun.records.chunks import Material
+from qianxun.records.database import open as database
+
+log = logging.getLogger(__name__)
+
+REBUILD_PAGE = 1000  # chunks that are read, and embedded where the model is another, before progress is told
+REBUILD_ENTRIES = 10_000  # entered into the index at once: see `indexing.BATCH_ROWS`
+SAMPLE = 100  # vectors that `verify` compares: so many of the newest chunks, and so many spread over all
+LOOKS = 5  # how often `verify` waits for a moment without writes
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One way in which records and index disagree."""
+
+    # missing_in_index | not_in_records | other_vector | orphan_{chunk,facts} | {chunk,question}_without_vector |
+    # chunk_without_facts | waiting | corrupt
+    kind: str
+    count: int
+    examples: tuple[int, ...] = ()
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What `verify` found out about one knowledge base."""
+
+    knowledge_base: str
+    documents: int
+    chunks: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.findings
+
+
+Progress = Callable[[int], None]
+
+
+def _silent(_: int) -> None:
+    return None
+
+
+# ── rebuild ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def rebuild(base: OpenBase, model: EmbeddingModel | None, on_chunks: Progress = _silent) -> int:
+    """Makes the index anew from the records, beside the old one, and switches; answers the number of chunks.
+
+    With another model than the base's the chunks are embedded again, and the base changes over with the switch.
+    Searches go on with the old index until then; writes wait in the outbox.
+    """
+    async with base.indexing:
+        # Raises when the base was removed while this waited: nothing would remove an index that is begun now.
+        # The outbox may hold rows that are in the records already: applying those again later changes nothing.
+        sequence = await asyncio.to_thread(_indexed_sequence, base)
+        built = await base.backend.build(base.id, stamp_for(base.about, model, base.analyser))
+        try:
+            total = await _fill(base, built, model, on_chunks)
+            await built.apply(IndexBatch(sequence=sequence))
+        except BaseException:
+            await built.close()
+            raise
+        await unbroken(_switch(base, Serving(built, model)))
+    await drain(base, preparing=False)
+    return total
+
+
+async def _switch(base: OpenBase, fresh: Serving) -> None:
+    """Searches go over to the new index first: the old one's files go with the backend's switch."""
+    old, base.serving = base.serving, fresh
+    await old.retire()
+    await base.backend.switch(base.id, fresh.index)
+    await asyncio.to_thread(_change_model, base, fresh.model)
+
+
+async def _fill(base: OpenBase, built: Index, model: EmbeddingModel | None, on_chunks: Progress) -> int:
+    total = 0
+    after = 0
+    waiting: list[IndexEntry] = []
+    while page := await asyncio.to_thread(_page, base, model.name if model else "", after):
+        waiting += await asyncio.to_thread(_entries, base, model, page)
+        if len(waiting) >= REBUILD_ENTRIES:
+            await built.apply(IndexBatch(sequence=0, entries=tuple(waiting)))
+            waiting.clear()
+        keys = [piece.key for piece in page if piece.field == "content"]
+        total += len(keys)
+        after = keys[-1]
+        on_chunks(len(keys))
+    await built.apply(IndexBatch(sequence=0, entries=tuple(waiting)))
+    return total
+
+
+def _indexed_sequence(base: OpenBase) -> int:
+    with base.records.reading() as tx:
+        return bases.indexed_sequence(tx, base.id)
+
+
+def _page(base: OpenBase, model: str, after: int) -> list[Material]:
+    with base.records.reading() as tx:
+        return chunks.page(tx, base.id, model, after, REBUILD_PAGE)
+
+
+def _entries(base: OpenBase, model: EmbeddingModel | None, page: list[Material]) -> tuple[IndexEntry, ...]:
+    return entries_of(base, with_vectors(base, model, page))
+
+
+def _change_model(base: OpenBase, model: EmbeddingModel | None) -> None:
+    name, dimension = (model.name, model.dimension) if model else ("", 0)
+    with base.records.writing() as tx:
+        graph.drop_orphans(tx, base.id)
+        if (base.about.embedding_model, base.about.dimension) == (name, dimension):
+            bases.revise(tx, base.id)  # another index may answer otherwise
+            return
+        bases.change_model(tx, base.id, name, dimension, tenant=base.about.tenant)
+        chunks.drop_other_vectors(tx, base.id, name)
+        terms.forget_other_models(tx, base.id, name)
+        base.about = bases.get(tx, base.id, tenant=base.about.tenant)
+
+
+# ── verify ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def verify(base: OpenBase) -> Verdict:
+    """Compares the index with the records, key by key, and a sample by what is held, after it has caught up.
+
+    Under writes without a pause there may be no moment at which both can be compared; then it says what is waiting.
+    """
+    for _ in range(LOOKS):
+        with suppress(IndexUnusable):  # what the index cannot take is found below
+            await drain(base)
+        if is_wanted(base):
+            await read_unread(base)
+        async with base.indexing:  # the index stands still; the records are read in one transaction
+            if is_wanted(base):
+                await read_unread(base)  # of the few chunks that entered the index since: from here on none does
+            held = await asyncio.to_thread(_look, base)
+            findings = (*held.findings, *await _check_index(base, held))
+        if not held.waiting:
+            break
+    return Verdict(base.about.name, held.tally.get("indexed", 0), held.tally["chunks"], findings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The records at one moment. ``served`` and ``asked``: the chunks and, where there is a model, the questions that
+    the index should hold, once nothing is waiting."""
+
+    findings: tuple[Finding, ...]
+    waiting: int
+    served: Keys
+    asked: Keys
+    sample: Sequence[tuple[int, Vector]]  # of the served: key and vector
+    tally: Mapping[str, int]
+
+
+def _look(base: OpenBase) -> _Held:
+    from qianxun.graph.extract.chunk import reader  # which a search, and so the opening of a base, does not need
+
+    with base.records.reading() as tx:
+        waiting = outbox.depth(tx, base.id)
+        unread = graph.unread_count(tx, base.id, reader(base.analyser)) if is_wanted(base) and not waiting else 0
+        findings = tuple(_waiting(waiting) if waiting else _check_chunks(base, tx, unread))
+        damage = (Finding("corrupt", 1, detail=problem) for problem in database.integrity_problems(tx))
+        served, asked = chunks.served_keys(tx, base.id), pairs.served_keys(tx, base.id)
+        spread = served[:: max(len(served) // SAMPLE, 1)]
+        sampled = np.union1d(spread, served[-SAMPLE:]).tolist() if base.model is not None else []
+        sample = chunks.vectors_of(tx, base.model_name, sampled)
+        return _Held((*damage, *findings), waiting, served, asked, sample, listing.tally(tx, base.id))
+
+
+def _waiting(count: int) -> Iterator[Finding]:
+    yield Finding("waiting", count, detail="变更尚未进入索引")
+
+
+def _check_chunks(base: OpenBase, tx: Any, unread: int) -> Iterator[Finding]:
+    yield from _keys("orphan_chunk", chunks.orphans(tx, base.id))
+    yield from _keys("orphan_facts", graph.orphans(tx, base.id))
+    if unread:
+        yield Finding("chunk_without_facts", unread)
+    if base.model is not None:
+        yield from _keys("chunk_without_vector", chunks.without_vector(tx, base.id, base.model_name))
+        yield from _keys("question_without_vector", pairs.without_vector(tx, base.id, base.model_name))
+
+
+async def _check_index(base: OpenBase, held: _Held) -> list[Finding]:
+    try:
+        await base.index.check()
+        inventory = await base.index.inventory()
+        others = await unlike(base.index, held.sample)
+    except IndexUnusable as error:
+        return [Finding("corrupt", 1, detail=str(error))]
+    if held.waiting:
+        return []
+    findings = _compare("keywords", held.served, inventory.keywords)
+    if base.model is not None:
+        findings += _compare("vectors", held.served, inventory.vectors.get("content", np.empty(0, np.int64)))
+        findings += _keys("other_vector", np.array(others, dtype=np.int64))
+        findings += _compare("questions", held.asked, inventory.vectors.get("question", np.empty(0, np.int64)))
+    return findings
+
+
+def _compare(part: str, expected: Keys, held: Keys) -> list[Finding]:
+    missing = np.setdiff1d(expected, held)
+    surplus = np.setdiff1d(held, expected)
+    return [*_keys("missing_in_index", missing, part), *_keys("not_in_records", surplus, part)]
+
+
+def _keys(kind: str, keys: Keys, detail: str = "") -> Iterator[Finding]:
+    if len(keys):
+        yield Finding(kind, len(keys), tuple(int(key) for key in keys[:5]), detail)
+
+
+# ── catch up ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def catch_up(base: OpenBase) -> None:
+    """Brings the index up to the records; one that has missed what the outbox forgot is made anew.
+
+    Documents that have still to be chunked and embedded are left to the indexer.
+    """
+    if await is_out_of_step(base):
+        log.warning("index of base %s is older or newer than its records, or of others: rebuilding it", base.id)
+        await rebuild(base, base.model)
+    await keep_up(base, preparing=False)
+
+
+async def keep_up(
+    base: OpenBase, fresh: Fresh | None = None, *, upto: int | None = None, preparing: bool = True
+) -> Drained:
+    """`drain`; an index whose damage shows only now is made anew on the way."""
+    try:
+        return await drain(base, fresh, upto=upto, preparing=preparing)
+    except IndexUnusable as error:
+        if base.serving.is_retired:
+            raise
+        log.warning("index of base %s is rebuilt from the records: %s", base.id, error)
+    await rebuild(base, base.model)
+    return await drain(base, fresh, upto=upto, preparing=preparing)

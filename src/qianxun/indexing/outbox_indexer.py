@@ -1,0 +1,370 @@
+"""From the outbox to the index.
+
+    outbox ──► prepare what is not yet chunked ──► records ──► apply to the index ──► settle and acknowledge
+
+Rows are taken in commit order. A document that cannot be prepared is retried later or quarantined; the queue goes on.
+A crash at any point is safe: rows are removed only after the index durably holds them, and applying twice changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice, takewhile
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from qianxun.bases.base import IndexTime, OpenBase, in_preparing_thread
+from qianxun.core.errors import IndexUnusable, ModelError, ModelUnavailable, NotFound, RecordsUnavailable
+from qianxun.core.gc_pause import paused_collection
+from qianxun.core.ports import EmbeddingModel, Index
+from qianxun.core.types import Document, IndexBatch, IndexEntry, Prepared, Vector
+from qianxun.indexing.generated_questions import asker
+from qianxun.indexing.prepare import embed, prepare
+from qianxun.records import bases, chunks, documents, outbox, pairs
+from qianxun.records.chunks import Material
+from qianxun.records.documents import LONGEST_WAIT
+from qianxun.records.outbox import Work
+from qianxun.text.chinese import index_grams
+from qianxun.text.headings import read_under_headings, under_headings
+
+log = logging.getLogger(__name__)
+
+# A keyword commit costs the same for many rows as for few, and leaves a segment that every search has to visit: this is
+# room for what `ingest` stores at once and a little more, lest the rest of a batch be a segment of its own.
+BATCH_ROWS = 12_000
+BATCH_CHUNKS = 20_000  # … but they must fit in memory: fifty long novels, a few hundred megabytes
+ALONG_ROWS = 64  # that others wait for, with one's own: their chunks are read back, which for many takes long
+PREPARE_TOGETHER = 16
+ATTEMPTS = 3  # after that a document is quarantined; an unreachable model is waited for without limit
+FIRST_WAIT = timedelta(seconds=2)
+NEWEST = 3  # chunks by which an index shows on opening that it was made of these records
+SAME = 0.98  # the cosine of a vector and itself, however coarsely an index keeps it
+ADDED_CHARACTERS = 1_000  # of questions, to the words of one chunk
+
+
+Version: TypeAlias = tuple[int, int]  # (document, generation)
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """What was written a moment ago, as the index wants it: the vectors of one model, the words of one analysis."""
+
+    model: str
+    dimension: int
+    analysis: str
+    entries: Mapping[Version, Sequence[IndexEntry]]
+    seconds: float = 0.0  # that it took to make them ready
+
+    def suits(self, base: OpenBase) -> bool:
+        """A rebuild may have changed the model, or the dictionary, since."""
+        return (self.model, self.dimension, self.analysis) == (
+            base.model_name,
+            base.model.dimension if base.model else 0,
+            base.analyser.version,
+        )
+
+    def share(self, rows: Sequence[Work]) -> float:
+        """How much of it these rows are."""
+        own = sum((row.document_key, row.generation) in self.entries for row in rows)
+        return own / len(self.entries) if own else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What one pass over the outbox did."""
+
+    applied: int
+    failed: int
+
+
+async def drain(
+    base: OpenBase, fresh: Fresh | None = None, *, upto: int | None = None, preparing: bool = True
+) -> Drained:
+    """Applies everything in the outbox, or everything ``upto`` a sequence and a little of what others made ready since.
+
+    ``fresh`` spares reading back chunks that were written a moment ago. Without ``preparing`` it stops before the
+    first document that has still to be chunked and embedded: quick enough for opening a base.
+    """
+    applied = failed = 0
+    async with base.indexing:
+        while True:
+            # Not from the watermark on: a crash may have left rows that the index holds but nobody has settled.
+            rows = await asyncio.to_thread(_pending, base, fresh, upto)
+            if not preparing:
+                rows = list(takewhile(lambda row: not row.is_unprepared, rows))
+            if not rows:
+                return Drained(applied, failed)
+            failures = await _drain_rows(base, rows, fresh)
+            failed += failures
+            applied += len(rows) - failures
+
+
+async def _drain_rows(base: OpenBase, rows: Sequence[Work], fresh: Fresh | None) -> int:
+    """Makes these rows ready and applies them; answers how many documents failed."""
+    started = time.perf_counter()
+    failures = 0
+    if any(row.is_unprepared for row in rows):
+        failures = await _prepare_rows(base, rows)
+        rows = await asyncio.to_thread(_as_they_are_now, base, rows)
+    await unbroken(_apply(base, rows, fresh))
+    base.terms.note_write()
+    base.graph.note_write()
+    seconds = time.perf_counter() - started + (fresh.share(rows) * fresh.seconds if fresh is not None else 0.0)
+    base.indexed(IndexTime(base.id, len({row.document_key for row in rows}), seconds, failures))
+    return failures
+
+
+def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work]:
+    """The next rows, as many as fit in memory together."""
+    with base.records.reading() as tx:
+        rows = outbox.pending(tx, base.id, 0, BATCH_ROWS)
+        rows = rows if upto is None else _asked_for(rows, upto)
+        held = fresh.entries if fresh is not None else {}
+        unread = [row.document_key for row in rows if (row.document_key, row.generation) not in held]
+        sizes = chunks.counts(tx, unread)
+    total = 0
+    for taken, row in enumerate(rows):
+        total += sizes.get(row.document_key, 0)
+        if taken and total > BATCH_CHUNKS:
+            return rows[:taken]
+    return rows
+
+
+def _asked_for(rows: Sequence[Work], upto: int) -> list[Work]:
+    """The rows up to a sequence; and, if there are any, the next few that only the index has still to see.
+
+    A commit takes about as long for many rows as for one: of writers that wait in line the first works for those
+    behind it, and they find their work done.
+    """
+    own = list(takewhile(lambda row: row.sequence <= upto, rows))
+    if not own:
+        return []
+    others = islice(rows, len(own), len(own) + ALONG_ROWS)
+    return own + list(takewhile(lambda row: not row.is_unprepared, others))
+
+
+async def _prepare_rows(base: OpenBase, rows: Sequence[Work]) -> int:
+    """Chunks and embeds what was accepted without it; answers how many documents failed."""
+    waiting = sorted({(row.document_key, row.generation) for row in rows if row.is_unprepared})
+    failures = 0
+    for start in range(0, len(waiting), PREPARE_TOGETHER):
+        group = waiting[start : start + PREPARE_TOGETHER]
+        if len(group) > 1 and await _prepared(base, group) is None:
+            continue
+        # Together they failed, or there is only one: each answers for itself.
+        for version in group:
+            error = await _prepared(base, [version])
+            if error is not None and not isinstance(error, NotFound):  # that one was overtaken: no failure of its own
+                failures += 1
+                await asyncio.to_thread(_fail, base, *version, error)
+    return failures
+
+
+async def _prepared(base: OpenBase, versions: Sequence[Version]) -> Exception | None:
+    """Prepares these versions in one go; answers what went wrong, if anything did."""
+
+    def load() -> list[Document]:
+        with base.records.reading() as tx:
+            return [documents.load(tx, key, generation) for key, generation in versions]
+
+    def work(found: Sequence[Document]) -> list[Prepared]:
+        return prepare(found, base.splitter, base.model, by_meaning=base.by_meaning, ask=asker(base))
+
+    def store(ready: Sequence[Prepared]) -> None:
+        with base.records.writing() as tx:
+            documents.complete(tx, base.id, [(key, at, done) for (key, at), done in zip(versions, ready, strict=True)])
+
+    try:
+        found = await asyncio.to_thread(load)
+    except NotFound as error:
+        return error
+    try:
+        ready = await in_preparing_thread(base, work, found)
+    except Exception as error:  # the outer door of one document: whatever a model throws must not stop the queue
+        return error
+    await asyncio.to_thread(store, ready)
+    return None
+
+
+def _fail(base: OpenBase, document_key: int, generation: int, error: Exception) -> None:
+    outage = isinstance(error, ModelUnavailable | RecordsUnavailable)  # registered models are looked up there
+    with base.records.writing() as tx:
+        done = documents.failures(tx, document_key, outages=outage) + 1
+        retry_at = datetime.now(UTC) + _wait(done) if outage or done < ATTEMPTS else None
+        documents.fail(tx, document_key, generation, f"{type(error).__name__}: {error}", retry_at, outage=outage)
+    log.warning(
+        "document %s of base %s, generation %s: attempt %s failed (%s); %s",
+        *(document_key, base.id, generation, done, error),
+        f"next try at {retry_at:%H:%M:%S}" if retry_at else "quarantined",
+    )
+
+
+def _wait(attempts: int) -> timedelta:
+    doublings = min(attempts - 1, 16)
+    return min(FIRST_WAIT * (1 << doublings), LONGEST_WAIT)
+
+
+async def unbroken(work: Coroutine[Any, Any, None]) -> None:
+    """Carries work to its end even when the caller is cancelled meanwhile.
+
+    A thread cannot be stopped: let go of halfway, it would write to the index after the next indexer had begun.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+async def _apply(base: OpenBase, rows: Sequence[Work], fresh: Fresh | None) -> None:
+    # A delete may have overtaken some of these; its own row comes later, and until then the records drop the hits.
+    last = max(rows[-1].sequence, await base.index.watermark())
+    ready = {(row.document_key, row.generation) for row in rows if row.is_ready}
+    entries = await asyncio.to_thread(_entries, base, ready, fresh)
+    # An update that is not ready (it failed, or was overtaken) leaves the version that serves where it is.
+    replaced = [(row.document_key, row.generation) for row in rows if row.kind == "updated" and row.is_ready]
+    gone = {row.document_key for row in rows if row.kind == "deleted"}.union(key for key, _ in replaced)
+    await base.index.apply(IndexBatch(sequence=last, removed=tuple(sorted(gone)), entries=entries))
+    await asyncio.to_thread(_acknowledge, base, rows[-1].sequence, replaced)
+
+
+def _as_they_are_now(base: OpenBase, rows: Sequence[Work]) -> list[Work]:
+    """The same rows beside the present state of their documents: what was prepared a moment ago is ready now."""
+    with base.records.reading() as tx:
+        found = outbox.pending(tx, base.id, rows[0].sequence - 1, BATCH_ROWS)
+    return [row for row in found if row.sequence <= rows[-1].sequence]
+
+
+def _entries(base: OpenBase, ready: set[Version], fresh: Fresh | None) -> tuple[IndexEntry, ...]:
+    held = fresh.entries if fresh is not None and fresh.suits(base) else {}
+    known = tuple(entry for version in sorted(ready & held.keys()) for entry in held[version])
+    unknown = sorted(key for key, _ in ready - held.keys())
+    if not unknown:
+        return known
+    with base.records.reading() as tx:
+        material: Sequence[Material] = chunks.material(tx, unknown, base.model_name)
+    try:
+        material = with_vectors(base, base.model, material)
+    except ModelError as error:
+        log.error("chunks of base %s enter the index without a vector; rebuild it later: %s", base.id, error)
+    return known + entries_of(base, material)
+
+
+def with_vectors(base: OpenBase, model: EmbeddingModel | None, material: Sequence[Material]) -> Sequence[Material]:
+    """Embeds what has no vector of this model yet (it was stored under another one), and keeps the vectors.
+
+    A chunk and a question may have the same key: they are told apart by their field.
+    """
+    if model is None:
+        return material
+    lacking = [piece for piece in material if piece.vector is None or len(piece.vector) != model.dimension]
+    if not lacking:
+        return material
+    vectors = embed([read_under_headings(piece.text, piece.headings) for piece in lacking], model)
+    with base.records.writing() as tx:
+        for field, write in (("content", chunks.write_vectors), ("question", pairs.write_vectors)):
+            own = [at for at, piece in enumerate(lacking) if piece.field == field]
+            write(tx, base.id, model.name, [lacking[at].key for at in own], vectors[own])
+    found = {(piece.field, piece.key): vector for piece, vector in zip(lacking, vectors, strict=True)}
+    return [piece._replace(vector=found.get((piece.field, piece.key), piece.vector)) for piece in material]
+
+
+def entries_of(base: OpenBase, material: Iterable[Material]) -> tuple[IndexEntry, ...]:
+    """Analyses texts for search: the only place where an index entry is made.
+
+    A question enters by its vector alone, and not at all without one; its words enter with the chunk it belongs to.
+    """
+    with paused_collection():
+        return tuple(
+            _question_entry(piece) if piece.field == "question" else _content_entry(base, piece)
+            for piece in material
+            if piece.field == "content" or piece.vector is not None
+        )
+
+
+def _content_entry(base: OpenBase, piece: Material) -> IndexEntry:
+    text = searched_text(piece)
+    return IndexEntry(
+        key=piece.key,
+        document=piece.document_key,
+        words=base.analyser.index_words(text),
+        grams=index_grams(text),
+        vector=piece.vector,
+        attributes=piece.attributes,
+    )
+
+
+def searched_text(piece: Material) -> str:
+    """A chunk's text below its headings and, below it, the questions that do not stand in it: whoever asks in their
+    words finds it.
+
+    Expansion by questions as in Nogueira et al. 2019 (doc2query), within a bound, so that a chunk with very many does
+    not become a long text that nothing weighs much in.
+    """
+    added: list[str] = []
+    for question in dict.fromkeys(piece.questions):
+        if question not in piece.text and sum(map(len, added)) + len(question) <= ADDED_CHARACTERS:
+            added.append(question)
+    return "\n".join((under_headings(piece.text, piece.headings), *added))
+
+
+def _question_entry(piece: Material) -> IndexEntry:
+    return IndexEntry(piece.key, piece.document_key, "", "", piece.vector, piece.attributes, "question")
+
+
+def _acknowledge(base: OpenBase, sequence: int, replaced: Sequence[Version]) -> None:
+    with base.records.writing() as tx:
+        if replaced:
+            documents.settle(tx, replaced)
+        outbox.acknowledge(tx, base.id, sequence)
+
+
+async def retry_due(base: OpenBase) -> int:
+    """Puts documents whose time has come back into the queue; answers how many."""
+
+    def enqueue() -> int:
+        with base.records.writing() as tx:
+            return documents.enqueue_retries(tx, base.id, datetime.now(UTC))
+
+    return await asyncio.to_thread(enqueue)
+
+
+async def is_out_of_step(base: OpenBase) -> bool:
+    """Only a rebuild can mend an index that knows less than the outbox has forgotten, or more than was ever in it; or
+    that was made of other records, whose newest chunks have the same keys.
+
+    The first is an index restored from an old copy, the others come with records that were, or with somebody else's.
+    """
+
+    def bounds() -> tuple[int, int, list[tuple[int, Vector]]]:
+        with base.records.reading() as tx:
+            newest = chunks.newest_vectors(tx, base.id, base.model_name, NEWEST) if base.model is not None else []
+            return bases.indexed_sequence(tx, base.id), outbox.last_sequence(tx), newest
+
+    forgotten, last, newest = await asyncio.to_thread(bounds)
+    if not forgotten <= await base.index.watermark() <= last:
+        return True
+    with suppress(IndexUnusable):  # what is damaged is found by whoever searches there
+        return bool(await unlike(base.index, newest))
+    return False
+
+
+async def unlike(index: Index, known: Sequence[tuple[int, Vector]]) -> list[int]:
+    """The keys under which an index holds another vector than this, which is of record. Those it lacks do not count."""
+    found = []
+    for key, vector in known:
+        length = float(np.linalg.norm(vector))
+        if length > 0:
+            (cosine,) = await index.cosines(vector / np.float32(length), np.array([key], dtype=np.int64))
+            if cosine < SAME:  # not so where it is not a number
+                found.append(key)
+    return found

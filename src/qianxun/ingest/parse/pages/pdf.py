@@ -1,0 +1,312 @@
+"""PDF: text page by page, ruled tables as tables, pages without text by OCR."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from qianxun.core.errors import MissingExtra, TooLarge, Unreadable
+from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, TableBlock
+from qianxun.ingest.numbered_headings import numbered_headings
+from qianxun.ingest.parse.outline import heading_level
+from qianxun.ingest.parse.pages.pdf_tables import RuledTable, Tables
+from qianxun.ingest.parse.pages.reflow import reflow
+from qianxun.ingest.sandbox.limits import ParseLimits
+
+_LITTLE_TEXT: Final = 30  # characters: a page with fewer and a picture on it is a scan with a stray label
+_SCAN_SCALE: Final = 200 / 72
+_SCAN_PIXELS: Final = 9_000_000
+_NUMBER: Final = re.compile(r"\d+|^[IVXLC]{1,6}(?![A-Za-z])|(?<![A-Za-z])[IVXLC]{1,6}$")
+_REPEATED: Final = 0.2  # a line that opens or closes this share of the pages is a running head or foot
+_GOES_ON: Final = re.compile(r"^[(（]?(?:接上页|续上表|续表)|^表.{0,40}[(（]续[一二三四五六七八九十\d]{0,3}[)）]")
+_KEEPS_PACE: Final = 0.7  # of its steps from page to page
+_PAGE_OF: Final = re.compile(r"[第共]\s*\d+\s*页|\bpage\s*\d+(?:\s*of\s*\d+)?", re.IGNORECASE)
+_MOST_ANNOTATIONS: Final = 2_000
+_ODD: Final = re.compile("[\ufffd\ue000-\uf8ff]")
+
+
+@dataclass(slots=True)
+class _Page:
+    number: int
+    bands: list[list[str] | RuledTable] = field(default_factory=list)
+    recognised: list[Block] = field(default_factory=list)
+
+
+def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda: None) -> ParsedFile:
+    document = _open(path)
+    try:
+        if len(document) > limits.pages:
+            raise TooLarge(f"文档超过 {limits.pages} 页", hint="请拆分文件，或调大 pages 上限")
+        notes: list[str] = []
+        pages = list(_pages(document, path, limits, on_page, notes))
+        headings = _bookmarks(document)
+        information = document.get_metadata_dict()
+    finally:
+        document.close()
+    running = _running_lines(pages)
+    _join_tables(pages, running)
+    blocks = [block for page in pages for block in _blocks(page, running, headings)]
+    metadata = {"pages": len(pages), "ocr_pages": sum(bool(page.recognised) for page in pages)}
+    return ParsedFile(tuple(numbered_headings(blocks)), "pdf", _title(information, path), metadata, (), tuple(notes))
+
+
+def _open(path: Path) -> Any:
+    try:
+        import pypdfium2
+    except ImportError as missing:
+        raise MissingExtra("pypdfium2", "pdf") from missing
+    try:
+        document = pypdfium2.PdfDocument(path)
+        document.init_forms()  # fields that were saved without their appearance get one
+        return document
+    except pypdfium2.PdfiumError as failure:
+        if "assword" in str(failure):
+            raise Unreadable("PDF 有密码", hint="请去掉密码后再添加") from failure
+        raise Unreadable("PDF 已损坏或不完整", hint="请重新下载或导出") from failure
+
+
+def _title(information: dict[str, str], path: Path) -> str:
+    title = (information.get("Title") or "").strip()
+    return title if len(title) > 1 and not title.startswith(("doi:", "Microsoft Word")) else path.stem
+
+
+def _bookmarks(document: Any) -> dict[tuple[int, str], int]:
+    """(page, title without spaces) → level, from the document's own outline."""
+    found: dict[tuple[int, str], int] = {}
+    for mark in document.get_toc(max_depth=6):
+        target = mark.get_dest()
+        title = "".join((mark.get_title() or "").split())
+        if target is not None and title and len(found) < 10_000:
+            page = target.get_index()
+            if page is not None:
+                found[page + 1, title] = mark.level + 1
+    return found
+
+
+# ── pages ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _pages(
+    document: Any, path: Path, limits: ParseLimits, on_page: Callable[[], None], notes: list[str]
+) -> Iterator[_Page]:
+    unread = 0
+    with closing(Tables(path, notes)) as tables:
+        for index in range(len(document)):
+            page, ok = _page(document, index, tables, limits)
+            unread += not ok
+            yield page
+            on_page()
+    if unread:
+        notes.append(f"{unread} 页没有文字层，也未能识别（需要 qianxun[ocr] 并打开 ocr）")
+
+
+def _page(document: Any, index: int, tables: Tables, limits: ParseLimits) -> tuple[_Page, bool]:
+    """One page; the second value is False when it shows something that could not be read."""
+    import pypdfium2
+
+    try:
+        page = _filled_in(document, index)
+    except pypdfium2.PdfiumError:
+        return _Page(index + 1), False
+    try:
+        text = page.get_textpage()
+        content = text.get_text_range()
+        if (len(content.strip()) < _LITTLE_TEXT and _has_picture(page, content)) or _is_garbled(content):
+            blocks = _recognised(page, index + 1, limits)
+            if blocks:
+                return _Page(index + 1, recognised=blocks), True
+            if not content.strip():
+                return _Page(index + 1), blocks is not None
+        return _Page(index + 1, list(_bands(page, text, content, index, tables))), True
+    finally:
+        page.close()
+
+
+def _filled_in(document: Any, index: int) -> Any:
+    """A page with what was filled into its form and typed onto it: both are no part of its text otherwise."""
+    import pypdfium2.raw as raw
+
+    page = document[index]
+    shown = False
+    for at in range(min(raw.FPDFPage_GetAnnotCount(page), _MOST_ANNOTATIONS) - 1, -1, -1):
+        annotation = raw.FPDFPage_GetAnnot(page, at)
+        kind = raw.FPDFAnnot_GetSubtype(annotation) if annotation else raw.FPDF_ANNOT_UNKNOWN
+        drawn = bool(annotation) and raw.FPDFAnnot_HasKey(annotation, b"AP")
+        raw.FPDFPage_CloseAnnot(annotation)
+        shown = shown or kind == raw.FPDF_ANNOT_WIDGET or (kind == raw.FPDF_ANNOT_FREETEXT and drawn)
+        if kind == raw.FPDF_ANNOT_FREETEXT and not drawn:
+            raw.FPDFPage_RemoveAnnot(page, at)  # pdfium would write it in an encoding of its own
+    if not shown:
+        return page
+    raw.FPDFPage_Flatten(page, raw.FLAT_NORMALDISPLAY)  # in memory; the page has to be opened anew
+    page.close()
+    return document[index]
+
+
+def _has_picture(page: Any, content: str) -> bool:
+    """Whether there is something to recognise: a picture, or, without any text, whatever is drawn (outlined type)."""
+    import pypdfium2.raw as raw
+
+    kinds = [raw.FPDF_PAGEOBJ_IMAGE] if content.strip() else None
+    return any(True for _ in page.get_objects(filter=kinds, max_depth=3))
+
+
+def _is_garbled(content: str) -> bool:
+    """Text of a font without a character map comes out as private or replacement characters."""
+    return len(_ODD.findall(content)) * 3 > len(content.strip()) > 0
+
+
+def _recognised(page: Any, number: int, limits: ParseLimits) -> list[Block] | None:
+    """The page by OCR; None when that is not possible here."""
+    if not limits.ocr:
+        return None
+    from qianxun.ingest.parse.pages.image import read_page
+
+    width, height = page.get_size()
+    scale = min(_SCAN_SCALE, (_SCAN_PIXELS / max(width * height, 1.0)) ** 0.5)
+    try:
+        return read_page(page.render(scale=scale, rev_byteorder=False).to_numpy()[:, :, :3].copy(), number)
+    except MissingExtra:
+        return None
+
+
+def _bands(page: Any, text: Any, content: str, index: int, tables: Tables) -> Iterator[list[str] | RuledTable]:
+    """The text in its own order; where it enters a table, the table instead."""
+    found = tables.on(index, page, text)
+    if not found:
+        yield _lines(content)
+        return
+    height = page.get_height()
+    words: list[str] = []
+    shown: set[int] = set()
+    for char, x, y in _characters(text, height):
+        at = next((i for i, table in enumerate(found) if x >= 0 and table.holds(x, y)), None)
+        if at is None:
+            words.append(char)
+        elif at not in shown:
+            shown.add(at)
+            yield _lines("".join(words))
+            words = []
+            yield found[at]
+    yield _lines("".join(words))
+
+
+def _characters(text: Any, page_height: float) -> Iterator[tuple[str, float, float]]:
+    """Each character with its middle, measured from the top; -1 for line ends, which stand nowhere."""
+    import pypdfium2.raw as raw
+
+    for position in range(text.count_chars()):
+        char = chr(raw.FPDFText_GetUnicode(text, position))
+        if char in "\r\n":
+            yield char, -1.0, -1.0
+            continue
+        left, bottom, right, top = text.get_charbox(position)
+        yield char, (left + right) / 2, page_height - (bottom + top) / 2
+
+
+def _lines(content: str) -> list[str]:
+    return [line.strip() for line in content.replace("\r\n", "\n").split("\n") if line.strip()]
+
+
+# ── text ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _shape(line: str) -> str:
+    return _NUMBER.sub("#", "".join(line.split()))
+
+
+def _edge_lines(page: _Page) -> list[str]:
+    lines = [line for band in page.bands if isinstance(band, list) for line in band]
+    lines += [block.text for block in page.recognised if isinstance(block, Paragraph)]
+    return [*lines[:2], *lines[-2:]]
+
+
+def _running_lines(pages: Sequence[_Page]) -> set[str]:
+    """What most pages begin or end with, page numbers aside: heads, feet. Short documents keep all."""
+    written = [page for page in pages if page.bands or page.recognised]
+    if len(written) < 4:
+        return set()
+    found: dict[str, list[tuple[int, list[int]]]] = {}
+    for page in written:
+        for shape, line in {_shape(line): line for line in _edge_lines(page) if len(line) <= 200}.items():
+            numbers = [int(digits[:9]) for digits in re.findall(r"\d+", _PAGE_OF.sub("", line))]
+            found.setdefault(shape, []).append((page.number, numbers))
+    fewest = max(4, _REPEATED * len(written))
+    return {shape for shape, lines in found.items() if len(lines) >= fewest and len(shape) <= 80 and _is_paced(lines)}
+
+
+def _is_paced(lines: Sequence[tuple[int, list[int]]]) -> bool:
+    """Whether the numbers stay as they are or count the pages, which begin at 1 again where files were put together.
+
+    合计：1,250 元 under every receipt does neither.
+    """
+    steps = kept = 0
+    for (page, numbers), (next_page, next_numbers) in pairwise(lines):
+        if len(numbers) == len(next_numbers):
+            steps += 1
+            pairs = zip(numbers, next_numbers, strict=True)
+            kept += all(0 <= b - a <= next_page - page or b == 1 for a, b in pairs)
+    return kept >= _KEEPS_PACE * steps
+
+
+def _running_on(page: _Page, running: set[str]) -> set[str]:
+    return {line for line in _edge_lines(page) if _shape(line) in running}
+
+
+def _join_tables(pages: Sequence[_Page], running: set[str]) -> None:
+    """A table that goes on at the top of the next page becomes one, on the page where it begins."""
+    held: tuple[_Page, int] | None = None  # a table with nothing below it, and its place on its page
+    for page in pages:
+        edges = _running_on(page, running)
+        said = [at for at, band in enumerate(page.bands) if _says(band, edges)]
+        top = page.bands[said[0]] if said else None
+        if held is not None and isinstance(top, RuledTable):
+            above = held[0].bands[held[1]]
+            whole = above.followed_by(top) if isinstance(above, RuledTable) else None
+            if whole is not None:
+                held[0].bands[held[1]] = whole
+                page.bands[said[0]] = []
+                if len(said) == 1:
+                    continue
+        held = (page, said[-1]) if said and isinstance(page.bands[said[-1]], RuledTable) else None
+
+
+def _says(band: list[str] | RuledTable, edges: set[str]) -> bool:
+    """Whether there is more than heads, feet and 续表 in it."""
+    return isinstance(band, RuledTable) or any(line not in edges and not _GOES_ON.search(line) for line in band)
+
+
+def _blocks(page: _Page, running: set[str], headings: dict[tuple[int, str], int]) -> Iterator[Block]:
+    edges = _running_on(page, running)
+    yield from (block for block in page.recognised if not (isinstance(block, Paragraph) and block.text in edges))
+    last = ""
+    for band in page.bands:
+        if isinstance(band, RuledTable):
+            table = band.read(last)
+            if table is None:
+                yield Paragraph(band.text(), page.number)
+            else:
+                yield TableBlock(table, page.number, band.pages_of(table))
+            continue
+        kept = [line for line in band if line not in edges]
+        for paragraph in _paragraphs(kept, page.number, headings):
+            last = paragraph.text if len(paragraph.text) <= 60 else ""
+            yield paragraph
+
+
+def _paragraphs(lines: Sequence[str], page: int, headings: dict[tuple[int, str], int]) -> Iterator[Heading | Paragraph]:
+    run: list[str] = []
+    for line in lines:
+        level = headings.get((page, "".join(line.split()))) or heading_level(line)
+        if level is None:
+            run.append(line)
+            continue
+        yield from (Paragraph(text, page) for text in reflow(run))
+        run = []
+        yield Heading(" ".join(line.split()), level, page)
+    yield from (Paragraph(text, page) for text in reflow(run))

@@ -1,0 +1,86 @@
+"""A parsed file as JSON and back: what a parsing child sends. Never pickle: the child is not trusted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from qianxun.core.types import (
+    Block,
+    Column,
+    Heading,
+    Metadata,
+    Paragraph,
+    ParsedFile,
+    QAPair,
+    Table,
+    TableBlock,
+)
+
+
+def to_json(parsed: ParsedFile) -> bytes:
+    return json.dumps(
+        {
+            "blocks": [_block(block) for block in parsed.blocks],
+            "format": parsed.format,
+            "title": parsed.title,
+            "metadata": dict(parsed.metadata),
+            "pairs": [[pair.question, pair.answer] for pair in parsed.pairs],
+            "warnings": parsed.warnings,
+        },
+        ensure_ascii=True,  # halves of surrogates survive the way
+    ).encode("ascii")
+
+
+def from_json(data: bytes) -> ParsedFile:
+    """Raises ValueError, KeyError or TypeError when this is not a parsed file."""
+    held = json.loads(data)
+    return ParsedFile(
+        tuple(_read_block(block) for block in held["blocks"]),
+        str(held["format"]),
+        str(held["title"]),
+        _read_metadata(held["metadata"]),
+        tuple(QAPair(str(question), str(answer)) for question, answer in held["pairs"]),
+        tuple(str(warning) for warning in held["warnings"]),
+    )
+
+
+def _block(block: Block) -> list[Any]:
+    if isinstance(block, Heading):
+        return ["h", block.page, block.text, block.level]
+    if isinstance(block, Paragraph):
+        return ["p", block.page, block.text, block.opens, block.level]
+    table = block.table
+    columns = [[column.name, column.path, column.kind, column.unit] for column in table.columns]
+    held = [table.title, columns, table.rows, table.texts, table.source, table.notes]
+    return ["t", block.page, held, block.row_pages]
+
+
+def _read_block(held: list[Any]) -> Block:
+    kind, page, content = held[0], held[1], held[2]
+    if page is not None and not isinstance(page, int):
+        raise ValueError("page")
+    if kind == "h":
+        return Heading(str(content), int(held[3]), page)
+    if kind == "p":
+        return Paragraph(str(content), page, str(held[3]), int(held[4]))
+    if kind != "t":
+        raise ValueError(f"unknown block {kind!r}")
+    title, columns, rows, texts, source, notes = content
+    return TableBlock(
+        Table(
+            str(title),
+            tuple(Column(str(name), tuple(path), cell_kind, str(unit)) for name, path, cell_kind, unit in columns),
+            tuple(tuple(row) for row in rows),
+            tuple(tuple(row) for row in texts),
+            str(source),
+            str(notes),
+        ),
+        page,
+        tuple(int(row) for row in held[3]),
+    )
+
+
+def _read_metadata(held: Mapping[str, Any]) -> Metadata:
+    return {str(name): tuple(value) if isinstance(value, list) else value for name, value in held.items()}

@@ -1,0 +1,105 @@
+"""The indexer: works through the outbox and the retries of all bases, of all tenants, behind everybody's back.
+
+One base of a tenant at a time, and the tenants side by side: whose model is slow, or whose library is large, keeps
+nobody else waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from qianxun.core.errors import NotFound, QianxunError
+from qianxun.records import Records, bases, documents, outbox
+
+log = logging.getLogger(__name__)
+
+IDLE_SECONDS = 30.0  # how long it sleeps when nothing wakes it and no retry is due; and a base rests that has failed
+SHORTEST_SLEEP = 0.1
+
+Work: TypeAlias = Callable[[str, int], Awaitable[Any]]
+"""Does what is due for one base: (tenant, base)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What the records say is to be done."""
+
+    bases: Mapping[int, str]  # that have work now → tenant
+    seconds: float  # until the next retry
+
+
+async def keep_indexing(records: Records, woken: asyncio.Event, work: Work) -> None:
+    """Goes on until it is cancelled, whatever one base's work raises."""
+    at_work: dict[str, asyncio.Task[None]] = {}  # by tenant
+    resting: dict[int, float] = {}  # base → until when, after a failure
+
+    async def attend(tenant: str, base: int) -> None:
+        try:
+            await _work_patiently(work, tenant, base, resting)
+        finally:
+            del at_work[tenant]
+            woken.set()
+
+    try:
+        while True:
+            woken.clear()
+            due = await _due_patiently(records)
+            now = time.monotonic()
+            for base in [base for base, until in resting.items() if until <= now]:
+                del resting[base]
+            ready = [(base, tenant) for base, tenant in due.bases.items() if base not in resting]
+            for base, tenant in ready:
+                if tenant not in at_work:
+                    at_work[tenant] = asyncio.create_task(attend(tenant, base))
+            pause = min([due.seconds, *(until - now for until in resting.values())])
+            # Not `wait_for`: on Python 3.11 it forgets a cancellation that comes together with the waking.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(pause, SHORTEST_SLEEP)):
+                    await woken.wait()
+    finally:
+        left = list(at_work.values())
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+
+
+async def _due_patiently(records: Records) -> Due:
+    try:
+        return await asyncio.to_thread(_due, records)
+    except QianxunError as error:
+        log.warning("the indexer cannot read what is due; it looks again in %s seconds: %s", IDLE_SECONDS, error)
+        return Due({}, IDLE_SECONDS)
+    except Exception:  # the outer door of a task that must outlive a database that is away for a while
+        log.exception("the indexer cannot read what is due; it looks again in %s seconds", IDLE_SECONDS)
+        return Due({}, IDLE_SECONDS)
+
+
+def _due(records: Records) -> Due:
+    now = datetime.now(UTC)
+    with records.reading() as tx:
+        retries = documents.retries(tx, now)
+        waiting = outbox.busy(tx) | {base for base, moment in retries.items() if moment <= now}
+        owners = bases.tenants(tx, waiting)
+    later = [(moment - now).total_seconds() for moment in retries.values() if moment > now]
+    return Due(owners, min([IDLE_SECONDS, *later]))
+
+
+async def _work_patiently(work: Work, tenant: str, base: int, resting: dict[int, float]) -> None:
+    try:
+        await work(tenant, base)
+        return
+    except NotFound:  # removed meanwhile
+        log.info("base %s is gone, and the indexer's work on it with it", base)
+    except QianxunError as error:
+        log.error("the indexer goes on after base %s failed: %s", base, error)
+    except Exception:  # the outer door of a task that must outlive any one failure, and serve the other bases
+        log.exception("the indexer goes on after an unexpected failure of base %s", base)
+    resting[base] = time.monotonic() + IDLE_SECONDS

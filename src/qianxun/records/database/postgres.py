@@ -1,0 +1,248 @@
+"""Records on PostgreSQL: how its connections are opened, and what its errors mean to people.
+
+Writers take one lock for their whole transaction, as SQLite's do: what was read before a write still holds when it
+commits, however many processes there are (`qianxun keys` beside a service, say).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import platform
+import re
+import select
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.engine import URL, ExceptionContext
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
+
+from qianxun.core.errors import BadInput, BadSettings, RecordsUnavailable
+from qianxun.records.database import timeouts as patience
+
+BACKEND = "postgresql"
+SCHEMA = "qianxun_schema"  # the execution option that names it
+DRIVERS = ("postgresql", "postgresql+psycopg", "postgres")
+WRITE_SECONDS = 600  # for one statement of a writer: to remove a large base takes a while
+IDLE_WRITER_SECONDS = 300  # a process that hangs inside a transaction keeps all writers waiting no longer than this
+KEEPALIVE_SECONDS = 30
+# A server that is cut off without a word is given up after a minute, not after the quarter of an hour that TCP takes.
+CUT_OFF = {"keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
+NAME_LIMIT = 63  # bytes of an identifier, and of the name that a session gives itself
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How a database server is reached. SQLite is a file and takes none of it."""
+
+    pool_size: int = 10  # connections of one process
+    connect_seconds: float = 5.0
+    statement_seconds: float = 30.0  # after which a reading statement is given up
+    schema: str = ""  # "": the first of the search path, which is `public` unless somebody chose otherwise
+
+
+USUAL = Reach()
+
+
+def arguments(url: URL, reach: Reach) -> dict[str, Any]:
+    """What SQLAlchemy's `create_engine` wants beside the URL."""
+    told = {
+        "connect_timeout": max(2, math.ceil(reach.connect_seconds)),  # libpq takes whole seconds, and 1 for 2
+        "application_name": _own_name(),
+        "keepalives_idle": KEEPALIVE_SECONDS,
+        "client_encoding": "utf8",
+        **CUT_OFF,
+    }
+    return {
+        "pool_size": reach.pool_size,
+        "max_overflow": 0,
+        "pool_timeout": reach.connect_seconds,
+        "connect_args": {name: value for name, value in told.items() if name not in url.query},
+    }
+
+
+def prepare(engine: Engine, reach: Reach) -> None:
+    """Sets every new connection up, and has errors say what to do next."""
+    if reach.schema and not _SCHEMA.fullmatch(reach.schema):
+        raise BadSettings(f"records.schema 不能是 {reach.schema[:80]!r}", hint="用小写字母、数字和下划线，字母开头")
+    settings = {
+        "statement_timeout": round(reach.statement_seconds * 1000),
+        "idle_in_transaction_session_timeout": IDLE_WRITER_SECONDS * 1000,
+        "tcp_keepalives_idle": KEEPALIVE_SECONDS,
+        "timezone": "'UTC'",
+    }
+    if reach.schema:
+        settings["search_path"] = f'"{reach.schema}", public'
+    script = "; ".join(f"SET {name} = {value}" for name, value in settings.items())
+
+    def set_up(connection: DBAPIConnection, _record: Any) -> None:
+        connection.autocommit = True
+        cursor = connection.cursor()
+        cursor.execute(script)
+        cursor.close()
+        connection.autocommit = False
+
+    def check_alive(connection: DBAPIConnection, _record: Any, _proxy: Any) -> None:
+        connection.patience = patient.patience  # a writer that had it before waited longer
+        if not is_quiet(connection):
+            try:
+                engine.dialect.do_ping(connection)
+            except engine.dialect.loaded_dbapi.Error as error:
+                raise InvalidatePoolError from error
+
+    patient = patience.patient(engine.dialect.loaded_dbapi, reach.statement_seconds)
+    event.listen(engine, "do_connect", lambda _dialect, _record, given, named: patient.connect(*given, **named))
+    event.listen(engine, "connect", set_up)
+    event.listen(engine, "checkout", check_alive)
+    event.listen(engine, "handle_error", _say_what_to_do)
+
+
+def be_patient(connection: Connection, seconds: float | None) -> None:
+    """How long the rest of this transaction waits for the answer to a statement."""
+    connection.connection.dbapi_connection.patience = seconds  # type: ignore[union-attr]
+
+
+def is_quiet(connection: Any) -> bool:
+    """Whether an idle connection is alive, as far as this end can tell: one that the server has closed (because it
+    restarts, say) has something to be read. To ask the server would take as long as the statement it is for."""
+    if connection.closed:
+        return False
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    return not waiting.poll(0)
+
+
+def check(connection: Connection) -> None:
+    """Raises BadSettings for a database that cannot hold every text."""
+    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
+    if encoding != "UTF8":
+        raise BadSettings(
+            f"数据库的编码是 {encoding}，存不下所有文字", hint="用 CREATE DATABASE … ENCODING 'UTF8' 另建一个数据库"
+        )
+
+
+def schema_of(connection: Connection) -> str | None:
+    """Where the tables are, if anywhere in particular. What is looked up without it may be found in ``public``, where
+    extensions are, and there be another's."""
+    schema: str = connection.get_execution_options().get(SCHEMA, "")
+    return schema or None
+
+
+def create_schema(connection: Connection) -> None:
+    if schema := schema_of(connection):
+        connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+
+
+def lock_writers(connection: Connection) -> None:
+    """Waits for the other writers of this database; they wait for us until the transaction ends."""
+    number = lock_number("writing", connection)
+    connection.exec_driver_sql(
+        f"SELECT pg_advisory_xact_lock({number}); SET LOCAL statement_timeout = {WRITE_SECONDS * 1000}"
+    )
+    be_patient(connection, WRITE_SECONDS + patience.GRACE_SECONDS)
+
+
+def lock_migrations(connection: Connection) -> None:
+    """Two processes that find the schema old bring it up to date one after the other."""
+    be_patient(connection, None)
+    connection.exec_driver_sql("SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
+    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({lock_number('writing', connection)})")
+
+
+def lock_number(purpose: str, connection: Connection) -> int:
+    """The number of a lock of ours. Locks belong to a database; the schemas in it are told apart by their name."""
+    schema = schema_of(connection) or ""
+    named = hashlib.sha256(f"qianxun {purpose} {schema}".encode()).digest()
+    return int.from_bytes(named[:8], "big", signed=True)
+
+
+# ── errors ───────────────────────────────────────────────────────────────────────────────────────
+
+_REASONS = (
+    (re.compile(r"password authentication failed|no password supplied|认证失败"), "数据库不接受这个用户名或密码",
+     "核对 records.url 里的用户名和密码"),
+    (re.compile(r"database \"[^\"]*\" does not exist|数据库 *\"[^\"]*\" *不存在"), "数据库服务器上没有这个数据库",
+     "先创建它：CREATE DATABASE 名称 ENCODING 'UTF8'，或改正 records.url"),
+    (re.compile(r"role \"[^\"]*\" does not exist|角色 *\"[^\"]*\" *不存在"), "数据库服务器上没有这个用户",
+     "核对 records.url 里的用户名"),
+    (re.compile(r"pg_hba\.conf"), "数据库服务器不许从这里连接",
+     "请管理员在 pg_hba.conf 中放行，或改用加密连接（sslmode=require）"),
+    (re.compile(r"too many clients|remaining connection slots|too many connections"), "数据库服务器的连接已用完",
+     "调小 records.pool_size，或调大服务器的 max_connections"),
+    (re.compile(r"starting up|shutting down|recovery"), "数据库服务器正在启动或停止", "稍后重试"),
+)  # fmt: skip
+_BAD_DATA = ("22001", "22003", "22021", "22P05")  # too long, out of range, not a character of the encoding
+_CANCELED, _LOCK_TIMEOUT, _NO_SCHEMA, _NOT_ALLOWED = "57014", "55P03", "3F000", "42501"
+
+
+def told(error: BaseException, *, is_disconnect: bool, is_connected: bool) -> Exception | None:
+    """What an error of the driver means to people; None where it is no matter of reaching the database."""
+    state = getattr(error, "sqlstate", None)
+    if state in (_CANCELED, _LOCK_TIMEOUT):
+        return RecordsUnavailable(
+            "数据库没有在限定的时间内答复", hint="稍后重试；常常如此时调大 records.statement_seconds"
+        )
+    if state == _NO_SCHEMA:
+        return BadSettings("数据库里没有可以建表的 schema", hint="用 records.schema 指明一个，缺少时会自动创建")
+    if state == _NOT_ALLOWED:
+        return BadSettings(
+            f"数据库用户没有权限：{_first_line(error)}", hint="请管理员授予在这个 schema 中建表和读写的权限"
+        )
+    if is_disconnect or not is_connected:
+        return _unreachable(error)
+    if (state or "").startswith(_BAD_DATA) or _has_nul(error):
+        return BadInput("有一项内容是数据库存不下的：太长、太大，或含有空字符（NUL）", hint="缩短或改正后再提交")
+    return None
+
+
+def _has_nul(error: BaseException) -> bool:
+    """The driver refuses it by itself, and has no number for that."""
+    return type(error).__name__ == "DataError" and "NUL" in str(error)
+
+
+def _unreachable(error: BaseException) -> RecordsUnavailable:
+    words = str(error)
+    for pattern, message, hint in _REASONS:
+        if pattern.search(words):
+            return RecordsUnavailable(message, hint=hint)
+    return RecordsUnavailable(
+        f"连不上数据库：{_first_line(error)}",
+        hint="检查 records.url 的主机与端口，以及数据库服务器是否在运行；恢复后会自动重连",
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    """The driver names hosts, users and databases; passwords it never names."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+def _say_what_to_do(context: ExceptionContext) -> None:
+    driver, error = context.dialect.loaded_dbapi, context.original_exception
+    if context.is_pre_ping or not isinstance(error, driver.Error):
+        return
+    meant = told(error, is_disconnect=context.is_disconnect, is_connected=context.connection is not None)
+    if meant is not None:
+        raise meant from error
+    if without_detail(error):
+        raise DBAPIError.instance(context.statement, None, error, driver.Error, hide_parameters=True) from error
+
+
+def without_detail(error: Any) -> bool:
+    """Takes from an error what quotes the row at fault: that is what people wrote, and no matter of logs."""
+    if error.diag.message_detail is None or error.diag.message_primary is None:
+        return False
+    error.args = (error.diag.message_primary,)
+    return True
+
+
+def _own_name() -> str:
+    """By which people find us among the sessions of a server."""
+    command = " ".join([Path(sys.argv[0]).name, *(word for word in sys.argv[1:2] if word.isalpha())])  # no secret
+    name = f"qianxun {os.getpid()} {platform.node()} {command}"
+    return name.encode("ascii", "replace").decode()[:NAME_LIMIT]

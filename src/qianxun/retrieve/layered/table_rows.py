@@ -1,0 +1,90 @@
+"""What is shown of a table: the whole of a small one; of a large one its header and the rows that match."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from qianxun.core.types import Chunk
+from qianxun.text.chinese import fold, stands_in
+
+ROWS: Final = 50  # of a large table that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class RowsShown:
+    """What is shown of a table: of a large one the header and the rows that match."""
+
+    content: str
+    numbers: tuple[int, ...]
+    cells: tuple[tuple[str, ...], ...]
+    is_cut: bool = False  # a row is longer than a chunk: ``content`` has parts of it, and ``cells`` are not the row's
+
+
+def rows_shown(
+    groups: Sequence[Chunk], starts: Sequence[int], words: Mapping[str, float], width: int, notes: str = ""
+) -> RowsShown:
+    """``words`` of the question with how much each of them tells; ``width`` is the number of columns."""
+    first = groups[0]
+    parts = _parts(groups, starts, notes)
+    if not parts:
+        return RowsShown(first.text, (), ())  # a table that has no rows, or what stands below them
+    rows = {row: "…".join(each) for row, each in parts.items()}
+    shown = list(rows) if len(groups) == 1 and len(rows) == len(starts) else _telling(rows, words)
+    content = first.text if len(groups) == 1 and len(shown) == len(starts) else _joined(first, starts, rows, shown)
+    cells = tuple(_cells(rows[row]) for row in shown)
+    return RowsShown(content, tuple(shown), cells, not all(_is_whole(parts[row], width) for row in shown))
+
+
+def _telling(rows: Mapping[int, str], words: Mapping[str, float]) -> list[int]:
+    """The rows that say most of the question, in the order of the table; where none says anything, the first."""
+    folded = {row: fold(line) for row, line in rows.items()}
+    told = {row: sum(words[word] for word in words if stands_in(word, line)) for row, line in folded.items()}
+    matching = [row for row in rows if told[row] > 0.0] or list(rows)
+    return sorted(sorted(matching, key=lambda row: (-told[row], row))[:ROWS])
+
+
+def _joined(first: Chunk, starts: Sequence[int], rows: Mapping[int, str], shown: Sequence[int]) -> str:
+    above = first.text[: _first_row(first, starts)].rstrip("\n")
+    return "\n".join(filter(None, [above, *(rows[row] for row in shown)]))
+
+
+def _parts(groups: Sequence[Chunk], starts: Sequence[int], notes: str) -> dict[int, list[str]]:
+    """The rows of these row groups by their numbers: each one whole, or the parts of it that are at hand."""
+    parts: dict[int, list[str]] = {}
+    for group in sorted(groups, key=lambda each: each.start):
+        for row, part in _parts_of(group, starts, notes):
+            parts.setdefault(row, []).append(part)
+    return parts
+
+
+def _parts_of(chunk: Chunk, starts: Sequence[int], notes: str) -> Iterator[tuple[int, str]]:
+    offset = _offset(chunk)
+    for row in range(max(bisect_right(starts, chunk.start) - 1, 0), bisect_left(starts, chunk.end)):
+        stop = min(starts[row + 1] if row + 1 < len(starts) else chunk.end, chunk.end)
+        part = chunk.text[max(starts[row], chunk.start) + offset : stop + offset].split("\n", 1)[0]
+        is_below = starts[row] < chunk.start and row + 1 == len(starts) and part in notes
+        if not is_below:
+            yield row, part
+
+
+def _first_row(chunk: Chunk, starts: Sequence[int]) -> int:
+    """Where in its text the first row of a row group, or the part of it, begins: above it stand title and header."""
+    row = bisect_right(starts, chunk.start) - 1
+    return max(starts[max(row, 0)], chunk.start) + _offset(chunk)
+
+
+def _offset(chunk: Chunk) -> int:
+    """From a place in the document to one in the chunk's text, which begins with a repeated header."""
+    return len(chunk.text) - chunk.end
+
+
+def _is_whole(parts: Sequence[str], width: int) -> bool:
+    line = parts[0]
+    return len(parts) == 1 and line.startswith("|") and line.endswith("|") and len(_cells(line)) == width
+
+
+def _cells(line: str) -> tuple[str, ...]:
+    return tuple(cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|"))

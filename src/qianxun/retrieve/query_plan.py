@@ -1,0 +1,216 @@
+"""What a search asks for: the document it names, the ways its question can be put, each with its terms and vector."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from qianxun.bases.base import OpenBase, Serving, in_model_thread
+from qianxun.core.errors import BadQuery, IndexUnusable, ModelUnavailable, QianxunError, RetrieverUnavailable
+from qianxun.core.ports import Models
+from qianxun.core.types import CHUNK_KINDS, Degraded, Everything, Filter, In, Query, TermCounts, Terms, all_of, matches
+from qianxun.records import listing
+from qianxun.retrieve.rewrite import rewritten
+from qianxun.text.chinese import fold
+from qianxun.text.homophones import corrections
+
+log = logging.getLogger(__name__)
+
+QUERY_LIMIT: Final = 2048
+# Not after a letter or digit, as in an e-mail address. An unquoted name may run on into the question: @手册住院报销多少
+_MENTION: Final = re.compile(
+    r"(?<![A-Za-z0-9_.+\-])[@＠](?:《([^》\n]+)》|\"([^\"\n]+)\"|“([^”\n]+)”|「([^」\n]+)」|([^\s@＠]+))"
+)
+_UNQUOTED: Final = 5  # its group
+_DOMAIN: Final = re.compile(r"[@＠][\w\-]+(?:\.[\w\-]+)*\.[A-Za-z]{2,}(?![A-Za-z])", re.ASCII)
+_NAME_END: Final = re.compile(r"[，。？！；：,?!;:]")
+_LONGEST_NAME: Final = 100  # characters of an unquoted one
+_MENTIONS: Final = 20  # looked up; a text with more of them is no question
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The queries of one search. The first is the user's own; ``corrected`` counts how many of the last are guesses."""
+
+    queries: tuple[Query, ...]
+    named: frozenset[str] = frozenset()  # documents that the user named
+    corrected: int = 0
+    degraded: tuple[Degraded, ...] = ()
+
+    @property
+    def own(self) -> tuple[Query, ...]:
+        """Without guessed corrections: by these a result is judged."""
+        return self.queries[: len(self.queries) - self.corrected]
+
+    @property
+    def rewritings(self) -> tuple[str, ...]:
+        return tuple(query.text for query in self.own[1:])
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(query.text for query in self.queries)
+
+
+def check_text(text: str) -> None:
+    if not text.strip():
+        raise BadQuery("查询为空", hint="写出要找的内容")
+    if len(text) > QUERY_LIMIT:
+        raise BadQuery(f"查询有 {len(text)} 个字符，超过上限 {QUERY_LIMIT}", hint="缩短查询")
+
+
+async def ask(
+    base: OpenBase,
+    serving: Serving,
+    text: str,
+    where: Filter,
+    doc_ids: Sequence[str],
+    *,
+    rewrite_seconds: float,
+    rewritings: Sequence[str] | None = None,
+) -> Asked:
+    """The queries of a search, without their vectors: the arms that want those wait for them.
+
+    Given its ``rewritings``, no model is asked for them.
+    """
+    text, named, degraded = await _mentions(base, text, where, frozenset(doc_ids))
+    if not text:
+        raise BadQuery("只写了文档名，没有问题", hint="在 @文档名 之后写出要找的内容")
+    if named:
+        where = all_of(where, In("doc_id", tuple(sorted(named))))
+    texts = [text, *(rewritings or ())]
+    if rewritings is None and (name := str(base.about.config.get("rewrite_model") or "")):
+        others, failed = await _rewritten(base, name, text, rewrite_seconds)
+        texts += others
+        degraded += failed
+    queries = tuple(Query(each, base.analyser.analyse_query(each), None, where) for each in texts)
+    return Asked(queries, named, 0, tuple(degraded))
+
+
+async def with_guess(base: OpenBase, serving: Serving, asked: Asked) -> Asked:
+    """The same with the query as it may have been meant, where a word was typed by its sound."""
+    own = asked.queries[0]
+    try:
+        guess = await corrections(own.text, base.analyser, serving.index.count)
+    except (IndexUnusable, RetrieverUnavailable):  # of which the keyword arm tells
+        guess = None
+    if guess is None:
+        return asked
+    meant = Query(guess, base.analyser.analyse_query(guess), None, own.where)
+    return replace(asked, queries=(*asked.queries, meant), corrected=1)
+
+
+async def counted(serving: Serving, words: Sequence[str]) -> TermCounts:
+    """In how many entries each word stands; over one that is damaged, or away, all are alike."""
+    try:
+        return await serving.index.count(Terms(tuple(words)))
+    except (IndexUnusable, RetrieverUnavailable):
+        return TermCounts(0, dict.fromkeys(words, 0), {})
+
+
+async def _mentions(
+    base: OpenBase, text: str, where: Filter, chosen: frozenset[str]
+) -> tuple[str, frozenset[str], list[Degraded]]:
+    """The text without its @文档名, the documents that are named, and what is to be said of names that name none.
+
+    A request's own choice of documents is never widened by what its text says; nor does a text tell whether there
+    are documents that the request may not see.
+    """
+    if "@" not in text and "＠" not in text:
+        return text, chosen, []
+    named: frozenset[str] = frozenset()
+    told: list[Degraded] = []
+    parts: list[str] = []
+    last = 0
+    for found in list(_MENTION.finditer(text))[:_MENTIONS]:
+        name, end, held = await asyncio.to_thread(_documents, base, found, where)
+        if held and chosen and not held & chosen:
+            told.append(Degraded("document", f"“{name}”不在所选的文档之内，未在其中检索"))
+        elif not held and _is_address(text, found):
+            continue
+        elif not held:
+            told.append(Degraded("document", f"没有名为“{name}”的文档，已按普通文字检索"))
+            continue
+        named |= held & chosen if chosen else held
+        parts.append(text[last : found.start()])
+        last = end
+    return " ".join([*parts, text[last:]]).strip(), named or chosen, told
+
+
+def _documents(base: OpenBase, found: re.Match[str], where: Filter) -> tuple[str, int, frozenset[str]]:
+    """The name, where it ends, and the documents that have it; of an unquoted one the longest beginning that is one."""
+    at = found.lastindex or 0
+    written = found.group(at).strip()
+    with base.records.reading() as tx:
+        called = _called(listing.names(tx, base.id, _first_letters(written)))
+        for name in [written] if at < _UNQUOTED else _beginnings(written):
+            held = called.get(name) or called.get(_plain(name), set())
+            if held and not isinstance(where, Everything):
+                seen = listing.attributes(tx, base.id, held)
+                held = {
+                    doc_id
+                    for doc_id, told in seen.items()
+                    if any(matches(where, replace(told, kind=kind)) for kind in CHUNK_KINDS)
+                }
+            if held:
+                return name, found.end() if at < _UNQUOTED else found.start(at) + len(name), frozenset(held)
+    return _NAME_END.split(written)[0] or written, found.end(), frozenset()
+
+
+def _is_address(text: str, found: re.Match[str]) -> bool:
+    """张三@example.com"""
+    before = text[: found.start()][-1:]
+    return not (before.isspace() or before == "") and _DOMAIN.match(found.group()) is not None
+
+
+def _called(documents: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    """Documents by every name that means them: their id, their name, the same without its ending, and how they fold."""
+    called: dict[str, set[str]] = {}
+    for doc_id, name in documents:
+        own = {doc_id, name, name.rpartition(".")[0]} - {""}
+        for each in own | {_plain(one) for one in own}:
+            called.setdefault(each, set()).add(doc_id)
+    return called
+
+
+def _plain(name: str) -> str:
+    """發票 is 发票, ＲＡＧ is rag."""
+    return fold(unicodedata.normalize("NFKC", name))
+
+
+def _first_letters(name: str) -> set[str]:
+    plain = _plain(name[:1])[:1]
+    return {name[:1], unicodedata.normalize("NFKC", name[:1])[:1], plain, plain.upper()}
+
+
+def _beginnings(name: str) -> Iterator[str]:
+    """Longest first, without cutting a run of letters or digits in two."""
+    for end in range(min(len(name), _LONGEST_NAME), 0, -1):
+        around = name[end - 1 : end + 1]
+        if len(around) < 2 or not (around.isascii() and around.isalnum()):
+            yield name[:end]
+
+
+async def _rewritten(base: OpenBase, name: str, text: str, seconds: float) -> tuple[list[str], list[Degraded]]:
+    """Other ways to put the question, by the base's model, which is looked up for this very request."""
+    try:
+        asking = in_model_thread(base, "chat", name, _put_otherwise, base.models, name, text)
+        found = await asyncio.wait_for(asking, seconds)
+    except TimeoutError:
+        return [], [Degraded("rewrite", f"{seconds:g} 秒内没有答复，用原来的问题检索")]
+    except QianxunError as error:
+        return [], [Degraded("rewrite", str(error))]
+    except Exception as error:  # the door of a model, which may be anybody's
+        log.exception("rewrite model %s failed", name)
+        return [], [Degraded("rewrite", f"出错，用原来的问题检索：{type(error).__name__}: {error}")]
+    return list(found), []
+
+
+def _put_otherwise(models: Models | None, name: str, text: str) -> tuple[str, ...]:
+    if models is None:
+        raise ModelUnavailable(f"没有名为“{name}”的改写模型", hint="在设置中登记它，或去掉知识库的 rewrite_model")
+    return rewritten(models.chat(name, "rewrite"), text)

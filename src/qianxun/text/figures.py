@@ -1,0 +1,326 @@
+"""Figures in running text: numbers, shares, dates, doses, codes; each by its value, however it is written.
+
+1361万 = 1,361万人 = 13,610,000; 百分之五 = 5%; 二〇一八年一月 lies within 2018-01-15; 0.5g = 500毫克.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final, TypeAlias
+
+from qianxun.text.chinese import fold
+from qianxun.text.math_text import without_formulas
+from qianxun.text.quantities import han_number
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """``values``: what it may be; 5 of 5至10万元 is 5 or 50000."""
+
+    written: str
+    values: tuple[Decimal, ...]
+    unit: str = ""
+    digits: str = ""  # as they stand there, without a scale: 1361 of 1361万
+    is_count: bool = False  # a small Chinese number that counts things: 三种
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    written: str
+    values: tuple[Decimal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A year, month or day, and what is known of it."""
+
+    written: str
+    year: int | None
+    month: int | None = None
+    day: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """ISO14001, H7N9, 京A12345: not a number, but nothing to be got wrong either."""
+
+    written: str
+    plain: str
+
+
+Figure: TypeAlias = Number | Share | Day | Code
+
+# ── units ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _sizes() -> dict[str, tuple[str, Decimal]]:
+    """Unit → (what it measures, in terms of which size)."""
+    told = {
+        "克": "千克 公斤 kg=1000 斤=500 克 g=1 毫克 mg=0.001 微克 μg ug mcg=0.000001 吨 t=1000000",
+        "米": "千米 公里 km=1000 米 m=1 厘米 cm=0.01 毫米 mm=0.001 微米 μm=0.000001",
+        "升": "升 l=1 毫升 ml=0.001",
+        "平方米": "平方公里 平方千米=1000000 公顷=10000 平方米 ㎡ m2 平米=1",
+        "秒": "小时 h=3600 分钟 min=60 秒 秒钟=1",
+        "天": "周 个星期 星期=7 天 日=1",
+        "月": "年 周年=12 个月 月=1",
+        "岁": "周岁 岁=1",
+        "元": "元人民币 人民币 块钱 元 圆 rmb=1 角=0.1",
+        "美元": "美元 美金 usd=1",
+        "港元": "港元 港币 hkd=1",
+        "欧元": "欧元 eur=1",
+        "英镑": "英镑=1",
+        "日元": "日元 日圆=1",
+        "度": "摄氏度 ℃ 度=1",
+        "瓦": "千瓦 kw=1000 兆瓦 mw=1000000 瓦 w=1",
+        "倍": "倍=1",
+    }
+    found = {}
+    for base, sizes in told.items():
+        names: list[str] = []
+        for word in sizes.split():
+            name, _, size = word.partition("=")
+            names.append(name)
+            if size:
+                found.update({fold(each): (base, Decimal(size)) for each in names})
+                names = []
+    return found
+
+
+_UNITS: Final = _sizes()
+_COUNTED: Final = (
+    "人次|人|个|家|所|名|位|次|件|台|套|册|辆|户|页|种|款|项|条|部|本|座|届|只|支|张|间|栋|门|场|票|集|层|起|份|例|片|粒|枚|颗|章|节|笔"
+    "|批|类|点|步|方|大|轮|期|代|类|股|道|处|队|组|对|盒|袋|瓶|支|剂|针|滴|口|亩|分"
+)
+_UNIT: Final = "|".join(
+    sorted((re.escape(each) for each in _UNITS), key=len, reverse=True)
+)  # longest first: 平方米 before 米
+_LATIN_UNIT: Final = re.compile(r"[a-zμ]")
+
+# ── reading ──────────────────────────────────────────────────────────────────────────────────────
+
+_HAN_DIGIT: Final = "零〇一二两三四五六七八九"
+_HAN: Final = f"{_HAN_DIGIT}十百千万亿"
+_SCALE: Final = r"(?:[十百千]?[万亿]{1,2}|[百千](?![分])|million|billion|trillion|thousand)"
+_ARABIC: Final = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
+_TAIL: Final = rf"(?:\s?(?P<scale>{_SCALE}))?(?:[多余几来])?\s?(?P<unit>(?:{_UNIT})(?![a-z])|{_COUNTED})?"
+_YEAR: Final = r"(?:[12]\d{3}|[〇零一二三四五六七八九]{4})"
+_MONTH: Final = r"(?:1[0-2]|0?[1-9]|十[一二]?|[一二三四五六七八九])"
+_DAY: Final = r"(?:3[01]|[12]\d|0?[1-9]|三十一?|二?十[一二三四五六七八九]?|[一二三四五六七八九])"
+_DATE: Final = re.compile(
+    rf"(?<!\d)(?P<y>{_YEAR})年度?(?:\s?(?P<m>{_MONTH})月份?(?:\s?(?P<d>{_DAY})[日号])?)?"
+    rf"|(?<![\d.])(?P<y2>[12]\d{{3}})(?P<sep>[-/.])(?P<m2>1[0-2]|0?[1-9])(?P=sep)(?P<d2>3[01]|[12]\d|0?[1-9])(?!\d)"
+    rf"|(?<![\d.])(?P<y3>[12]\d{{3}})[-/](?P<m3>1[0-2]|0[1-9])(?![\d-])"
+    rf"|(?<![\d{_HAN}个.])(?P<m4>{_MONTH})月(?:份|(?P<d4>{_DAY})[日号])?"
+    rf"|(?<![\d{_HAN}.,])(?P<d5>{_DAY})[日号](?![均常内])"
+)
+_QUARTER: Final = re.compile(r"第?(?P<q>[一二三四1-4])季度?|(?<![a-z0-9])q(?P<q2>[1-4])(?![a-z0-9])")
+# 八成五 is 85%, but 八成一线员工 are 80% of them: nothing that it could belong to comes behind it.
+_HUNDREDTHS: Final = r"(?P<more>[一二三四五六七八九](?=[\s，。；、,.;：:！？!?)）”|的]|左右|以[上下]|\Z))?"
+_PARTS: Final = re.compile(
+    rf"(?P<whole>百|千|万)分之(?P<share>{_ARABIC}|[{_HAN}]+(?:点[{_HAN}]+)?)"
+    rf"|(?P<below>[{_HAN_DIGIT}十]+|\d+)分之(?P<above>[{_HAN_DIGIT}十]+|\d+)"
+    rf"|(?P<percent>{_ARABIC})\s?(?:%|个?百分点)|(?P<mille>{_ARABIC})\s?‰"
+    rf"|(?P<tenths>[{_HAN_DIGIT}]|\d)成(?![立为员本功绩交就分都长熟果])(?P<half>半)?{_HUNDREDTHS}|(?P<halved>一半)"
+)
+_CODE: Final = re.compile(
+    r"(?<![a-z0-9])[a-z]+(?:[-/]?\d+(?:[.-]\d+)*[a-z]*)+(?![a-z0-9])|(?<![\d.])\d+(?:\.\d+){2,}(?![\d])"
+)
+_ROMAN: Final = re.compile(r"(?<![a-z])(?P<roman>i{1,3}|iv|vi{0,3}|ix|x)(?=[型期级度类])")
+_NUMBER: Final = re.compile(rf"(?<![\d.])(?P<arabic>{_ARABIC}){_TAIL}")
+_SPOKEN: Final = re.compile(rf"(?P<before>[第这那同该某每几数])?(?P<han>[{_HAN}]+(?:点[{_HAN_DIGIT}]+)?){_TAIL}")
+_EVERY: Final = re.compile("每(?P<unit>日|天|周|月|年|小时)")
+_RANGE: Final = re.compile(r"\s?(?:-|–|—|~|～|至|到)+\s?")
+_ROMANS: Final = {"i": 1, "ii": 2, "iii": 3, "iv": 4, "v": 5, "vi": 6, "vii": 7, "viii": 8, "ix": 9, "x": 10}
+_SCALES: Final = {
+    **{"十": 10, "百": 100, "千": 1000, "万": 10**4, "亿": 10**8},
+    **{"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12},
+}
+_PLAIN_WORDS: Final = re.compile("十分(?!之)|千万(?=不|别|要|勿)|万一|一一|百分百|一五一十|三三两两|千百|百万富翁")
+_LIST_MARK: Final = re.compile(
+    r"(?m)^\s*(?:[-*•·#]+\s*)?(?:\d{1,2}(?:[、)）]|[.．](?!\d))|[(（](?:\d{1,2}|[一二三四五六七八九十]{1,2})[)）]|[一二三四五六七八九十]{1,2}、)"
+)
+_ORDINAL_MARK: Final = re.compile("第[一二三四五六七八九十](?=[,，、:：]|点|步|方面)|其[一二三四五](?=[,，、:：])")
+
+_Reader: TypeAlias = Callable[[re.Match[str], str], Figure | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A figure, and where it stands in the folded text."""
+
+    start: int
+    end: int
+    figure: Figure
+
+
+def figures(text: str) -> list[Figure]:
+    """Every figure of a text, in order. Marks of a list (1. 2. 第一，) are none."""
+    return [each.figure for each in placed(prepared(text))]
+
+
+def prepared(text: str) -> str:
+    """Folded, with what is no figure blanked out."""
+    folded = fold(without_formulas(text)).replace("％", "%")
+    for pattern in (_LIST_MARK, _ORDINAL_MARK, _PLAIN_WORDS):
+        folded = pattern.sub(lambda found: "\n" * len(found.group()), folded)
+    return folded
+
+
+def placed(text: str) -> list[Placed]:
+    """The figures of a prepared text, in order."""
+    taken = bytearray(len(text))
+    found: list[Placed] = []
+    for pattern, reader in _READERS:
+        for match in pattern.finditer(text):
+            start, end = match.span()
+            if any(taken[start:end]):
+                continue
+            figure = reader(match, text)
+            if figure is not None:
+                found.append(Placed(start, end, figure))
+                taken[start:end] = b"\x01" * (end - start)
+    return sorted(found, key=lambda each: each.start)
+
+
+def _date(match: re.Match[str], _: str) -> Figure | None:
+    year = match["y"] or match["y2"] or match["y3"]
+    month = match["m"] or match["m2"] or match["m3"] or match["m4"]
+    day = match["d"] or match["d2"] or match["d4"] or match["d5"]
+    return Day(match.group(), _whole(year), _whole(month), _whole(day))
+
+
+def _whole(told: str | None) -> int | None:
+    if told is None:
+        return None
+    return int(told) if told.isdigit() else han_number(told)
+
+
+def _quarter(match: re.Match[str], _: str) -> Figure | None:
+    value = _whole(match["q"] or match["q2"])
+    return Number(match.group(), (Decimal(value or 0),), "季度")
+
+
+def _share(match: re.Match[str], text: str) -> Figure | None:
+    if match["halved"]:
+        return Share(match.group(), (Decimal("0.5"),))
+    if match["below"]:
+        below, above = _whole(match["below"]), _whole(match["above"])
+        return Share(match.group(), (Decimal(above or 0) / below,)) if below else None
+    size = {"百": 100, "千": 1000, "万": 10_000}.get(match["whole"] or "", 100)
+    told = match["share"] or match["percent"]
+    if match["mille"]:
+        told, size = match["mille"], 1000
+    if match["tenths"]:
+        told, size = match["tenths"], 10
+    value = _decimal(told or "")
+    if value is None:
+        return None
+    if match["more"]:
+        value += Decimal(han_number(match["more"]) or 0) / 10
+    return Share(match.group(), ((value + (Decimal("0.5") if match["half"] else 0)) / size,))
+
+
+def _decimal(told: str) -> Decimal | None:
+    if told[:1].isdigit():
+        return Decimal(told.replace(",", ""))
+    whole, point, fraction = told.partition("点")
+    number = han_number(whole)
+    if number is None or (point and any(mark not in _HAN_DIGIT for mark in fraction)):
+        return None
+    digits = "".join(str(han_number(mark)) for mark in fraction)
+    return Decimal(f"{number}.{digits}") if digits else Decimal(number)
+
+
+def _code(match: re.Match[str], _: str) -> Figure | None:
+    return Code(match.group(), re.sub(r"[\s/-]", "", match.group()))
+
+
+def _roman(match: re.Match[str], _: str) -> Figure | None:
+    return Number(match.group(), (Decimal(_ROMANS[match["roman"]]),))
+
+
+def _number(match: re.Match[str], text: str) -> Figure | None:
+    digits = match["arabic"].replace(",", "")
+    value = Decimal(digits)
+    scale, unit = _size(match["scale"]), match["unit"] or ""
+    if ranged := _RANGE.match(text, match.end()):
+        return _of_range(match, text, ranged.end(), value, scale, unit)
+    return Number(match.group(), (value * scale,), unit, digits if scale == 1 or match["scale"] else "")
+
+
+def _of_range(match: re.Match[str], text: str, at: int, value: Decimal, scale: int, unit: str) -> Figure:
+    """10 of 10-20%, 5 of 5至10万元: what stands behind the second number may hold for the first."""
+    digits = match["arabic"].replace(",", "")
+    behind = _PARTS.match(text, at)
+    if behind and behind["percent"] and scale == 1 and not unit:
+        return Share(match.group(), (value / 100,))
+    other = _NUMBER.match(text, at)
+    if other is None or unit or scale != 1:
+        return Number(match.group(), (value * scale,), unit, digits)
+    values = dict.fromkeys((value, value * _size(other["scale"])))
+    return Number(match.group(), tuple(values), other["unit"] or "", digits)
+
+
+def _size(told: str | None) -> int:
+    if not told:
+        return 1
+    if told in _SCALES:
+        return _SCALES[told]
+    size = 1
+    for mark in told:
+        size *= _SCALES[mark]
+    return size
+
+
+def _spoken(match: re.Match[str], _: str) -> Figure | None:
+    """A Chinese number where it is one: 三种, 二十三, 三百万元; not 一 of 一些, 三 of 三级, 一年 of 这一年."""
+    told, unit, before = match["han"], match["unit"] or "", match["before"] or ""
+    value = _decimal(told)
+    if value is None or before in ("几", "数"):
+        return None
+    is_digit = len(told) == 1
+    if is_digit and (not unit or before not in ("", "第")) and before != "第":
+        return None
+    if told == "一" and unit not in _UNITS and before != "第":
+        return None  # 一个, 一种: an article
+    if before == "第":
+        return Number(match.group(), (value,))
+    count = is_digit and unit not in _UNITS and told not in "百千万亿"
+    return Number(match.group(), (value * _size(match["scale"]),), unit, is_count=count)
+
+
+def _every(match: re.Match[str], _: str) -> Figure | None:
+    return Number(match.group(), (Decimal(1),), match["unit"])
+
+
+_READERS: Final[tuple[tuple[re.Pattern[str], _Reader], ...]] = (
+    (_DATE, _date),
+    (_QUARTER, _quarter),
+    (_PARTS, _share),
+    (_CODE, _code),
+    (_ROMAN, _roman),
+    (_NUMBER, _number),
+    (_EVERY, _every),
+    (_SPOKEN, _spoken),
+)
+
+
+def measured(unit: str) -> str:
+    """What a unit measures: 克 for 毫克 and kg; "" for what only counts."""
+    return _UNITS[unit][0] if unit in _UNITS else unit if unit == "季度" else ""
+
+
+# ── comparing ────────────────────────────────────────────────────────────────────────────────────
+
+
+def same_amount(left: Number, right: Number) -> bool:
+    """Equal in value; where both are measured, in what they measure too."""
+    if "季度" in (left.unit, right.unit) and left.unit != right.unit:
+        return False
+    one, other = _UNITS.get(left.unit), _UNITS.get(right.unit)
+    if one is not None and other is not None:
+        return one[0] == other[0] and any(a * one[1] == b * other[1] for a in left.values for b in right.values)
+    return any(a == b for a in left.values for b in right.values)

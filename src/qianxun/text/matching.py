@@ -1,0 +1,105 @@
+"""Where a text meets a question: the places of its words, and the stretch of text that has most of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+from qianxun.text.chinese import STOP_WORDS, analyse_query, fold, grams
+
+Span: TypeAlias = tuple[int, int]
+
+
+def telling_words(query: str) -> tuple[str, ...]:
+    """The words of a question that are worth pointing at; single characters only where there are no longer words."""
+    words = [word for word in analyse_query(query).words if word not in STOP_WORDS]
+    longer = [word for word in words if len(word) > 1]
+    return tuple(longer or words)
+
+
+def spans(text: str, words: Sequence[str], folded: str | None = None) -> list[Span]:
+    """Every place of every word, merged where they touch; 發票 is found as 发票, ＡＢＣ as abc."""
+    if not words:
+        return []
+    folded, offsets = _aligned(text, fold(text) if folded is None else folded)
+    return list(_merged((offsets[start], offsets[end]) for start, end in _whole(words, folded)))
+
+
+def snippet(text: str, places: Sequence[Span], width: int) -> Span:
+    """The stretch of at most ``width`` characters in which most matched characters stand; the beginning without any."""
+    if len(text) <= width:
+        return 0, len(text)
+    lead = width // 5  # some context before the first match
+    starts = [max(0, min(start - lead, len(text) - width)) for start, _ in places] or [0]
+
+    def covered(start: int) -> int:
+        return sum(end - begin for begin, end in places if begin >= start and end <= start + width)
+
+    best = max(starts, key=lambda start: (covered(start), -start))
+    return best, best + width
+
+
+def weights(lines: Sequence[str], query: str) -> list[float]:
+    """How much of the question each line takes up, in [0, 1]: by pairs of characters and whole runs of letters or
+    digits, each counting by how rare it is among these lines."""
+    wanted = [gram for gram in grams(query) if len(gram) > 1] or grams(query)
+    held = [set(grams(line)).intersection(wanted) for line in lines]
+    rarity = {gram: _rarity(len(lines), sum(gram in one for one in held)) for gram in dict.fromkeys(wanted)}
+    most = sum(rarity.values()) or 1.0
+    return [sum(rarity[gram] for gram in sorted(one)) / most for one in held]
+
+
+def _rarity(lines: int, holding: int) -> float:
+    return math.log1p(lines / max(holding, 1))
+
+
+def _whole(words: Iterable[str], folded: str) -> Iterator[Span]:
+    """Places of words, but no letters or digits out of the middle of a longer run: 12 is not in 2012."""
+    for start, end in _found(words, folded):
+        is_cut = _runs_on(folded[start - 1 : start], folded[start]) or _runs_on(folded[end - 1], folded[end : end + 1])
+        if not is_cut:
+            yield start, end
+
+
+def _found(words: Iterable[str], folded: str) -> Iterator[Span]:
+    """From left to right, the longest word of those that begin at a place, none inside another. To compile a pattern
+    for the words of one question would take ten times as long as to look for them."""
+    last = 0
+    for start, length in sorted((start, -len(word)) for word in words for start in _places(word, folded)):
+        if start >= last:
+            last = start - length
+            yield start, last
+
+
+def _places(word: str, folded: str) -> Iterator[int]:
+    at = folded.find(word)
+    while at >= 0:
+        yield at
+        at = folded.find(word, at + 1)
+
+
+def _runs_on(left: str, right: str) -> bool:
+    return left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
+
+
+def _aligned(text: str, folded: str) -> tuple[str, Sequence[int]]:
+    """The folded text, and for each of its offsets the one in ``text``."""
+    if len(folded) == len(text):
+        return folded, range(len(text) + 1)
+    parts = [fold(character) for character in text]
+    offsets = [at for at, part in enumerate(parts) for _ in part]
+    return "".join(parts), [*offsets, len(text)]
+
+
+def _merged(found: Iterable[Span]) -> Iterator[Span]:
+    last: Span | None = None
+    for start, end in sorted(found):
+        if last is not None and start <= last[1]:
+            last = (last[0], max(last[1], end))
+            continue
+        if last is not None:
+            yield last
+        last = (start, end)
+    if last is not None:
+        yield last

@@ -1,0 +1,200 @@
+"""Words that mean the same: 报销 and 报账, 高血压 and 血压高. A shipped list of our own, and groups that users write.
+
+A group is a list of words. Each finds all others; one with ``>`` before it is only found: with ["手机", ">智能手机"]
+whoever asks for 手机 finds 智能手机, not the other way round. A group of one word says that it has no synonyms but
+those its user gives: what the shipped list or the base itself knows of it is left aside.
+
+Written on one line a group is 报销=报账=核销 or 手机>智能手机; groups are separated by ``;`` or line ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Literal, TypeAlias
+
+from qianxun.core.errors import BadInput
+from qianxun.text.chinese import LEXICON, fold
+
+Group: TypeAlias = tuple[str, ...]
+Origin: TypeAlias = Literal["user", "shipped", "learnt"]
+
+ONLY_FOUND: Final = ">"
+GROUPS: Final = 5_000
+WORDS: Final = 50  # in a group
+ALL_WORDS: Final = 20_000
+LONGEST: Final = 64  # characters of a word
+SHAPE: Final = '同义词组的列表，如 [["报销", "报账"], ["手机", ">智能手机"]]，写成一行是 报销=报账;手机>智能手机'
+
+_BETWEEN_GROUPS: Final = re.compile(r"[;；\n]")
+_BETWEEN_WORDS: Final = re.compile(r"([=＝>＞])")
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A word that may stand for another, as its author wrote it."""
+
+    word: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A word of a group, and the form in which it is compared."""
+
+    form: str
+    word: str
+    only_found: bool
+
+
+class Thesaurus:
+    """Word → its synonyms. Words are compared folded: 發票 is 发票, ＡＩ is ai."""
+
+    def __init__(self, groups: Iterable[Sequence[str]], *, same: float, kin: float) -> None:
+        """``same`` is the weight of the words of a group, ``kin`` that of words that are only found."""
+        self._same, self._kin = same, kin
+        self._groups: dict[str, list[tuple[_Member, ...]]] = {}
+        alone: set[str] = set()
+        for group in groups:
+            members = tuple(map(_member, group))
+            for member in members:
+                if not member.only_found:
+                    self._groups.setdefault(member.form, []).append(members)
+            if len(members) == 1:
+                alone.add(members[0].form)
+        self.alone = frozenset(alone)
+        self._lengths = _lengths_by_first(self._groups)
+
+    def of(self, word: str) -> tuple[Synonym, ...]:
+        """The synonyms of a folded word, in the order of their weight, then as they were written."""
+        found: dict[str, Synonym] = {}
+        for members in self._groups.get(word, ()):
+            for member in members:
+                weight = self._kin if member.only_found else self._same
+                held = found.get(member.form)
+                if member.form != word and (held is None or held.weight < weight):
+                    found[member.form] = Synonym(member.word, weight)
+        return tuple(sorted(found.values(), key=lambda other: -other.weight))
+
+    def __contains__(self, word: str) -> bool:
+        return word in self._groups
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def starting(self, folded: str, at: int) -> Iterator[str]:
+        """The words of this thesaurus that stand in a folded text at this place, longest first."""
+        for length in self._lengths.get(folded[at], ()):
+            word = folded[at : at + length]
+            if len(word) == length and word in self._groups:
+                yield word
+
+
+def _member(word: str) -> _Member:
+    only_found = word.startswith(ONLY_FOUND)
+    word = word.removeprefix(ONLY_FOUND)
+    return _Member(fold(word), word, only_found)
+
+
+def _lengths_by_first(words: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    lengths: dict[str, set[int]] = {}
+    for word in words:
+        lengths.setdefault(word[0], set()).add(len(word))
+    return {first: tuple(sorted(held, reverse=True)) for first, held in lengths.items()}
+
+
+NO_SYNONYMS: Final = Thesaurus((), same=0.0, kin=0.0)
+
+
+# ── who says so ──────────────────────────────────────────────────────────────────────────────────
+
+
+def of_user(groups: Iterable[Sequence[str]]) -> Thesaurus:
+    """The groups of a base's configuration."""
+    return Thesaurus(groups, same=0.95, kin=0.8)
+
+
+@cache
+def shipped() -> Thesaurus:
+    """The list that comes with the package, read when it is first asked for."""
+    return Thesaurus(shipped_groups(), same=0.9, kin=0.75)
+
+
+def shipped_groups() -> list[Group]:
+    lines = (LEXICON / "synonyms.txt").read_text(encoding="utf-8").splitlines()
+    return [_group(line) for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+# ── as people write them ─────────────────────────────────────────────────────────────────────────
+
+
+def read_groups(text: str) -> list[list[str]]:
+    """Groups written as 报销=报账;手机>智能手机. Nothing is checked but what `groups_of` does."""
+    return [list(_group(part)) for part in _BETWEEN_GROUPS.split(text) if part.strip()]
+
+
+def write_groups(groups: Iterable[Sequence[str]]) -> str:
+    """The same as `read_groups` takes it. What is only found comes last."""
+    return ";".join(
+        "=".join(sorted(group, key=_is_only_found)).replace(f"={ONLY_FOUND}", ONLY_FOUND) for group in groups
+    )
+
+
+def _group(line: str) -> Group:
+    """The words of a line. From the first ``>`` on they are only found."""
+    words: list[str] = []
+    sign = ""
+    for at, part in enumerate(_BETWEEN_WORDS.split(line)):
+        if at % 2:
+            sign = ONLY_FOUND if sign == ONLY_FOUND or part in ">＞" else ""
+        else:
+            words.append(sign + part.strip())
+    return tuple(words)
+
+
+def _is_only_found(word: str) -> bool:
+    return word.startswith(ONLY_FOUND)
+
+
+def groups_of(value: Any) -> list[list[str]]:
+    """What a user gives as synonyms, each word once and without spaces around it. Raises BadInput."""
+    if not _is_list(value) or not all(_is_list(group) for group in value):
+        raise BadInput(f"synonyms 的值 {str(value)[:80]!r} 不对", hint=f"应为{SHAPE}")
+    kept = [_checked(group) for group in value]
+    total = sum(map(len, kept))
+    if len(kept) > GROUPS or total > ALL_WORDS:
+        raise BadInput(
+            f"同义词有 {len(kept)} 组 {total} 个词，上限是 {GROUPS} 组 {ALL_WORDS} 个词", hint="删去不用的组"
+        )
+    return list(map(list, dict.fromkeys(map(tuple, kept))))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+
+
+def _checked(group: Sequence[Any]) -> list[str]:
+    words: dict[str, str] = {}
+    for word in group:
+        told = _word(word)
+        words.setdefault(fold(told.removeprefix(ONLY_FOUND)), told)
+    if not words or len(words) > WORDS or all(map(_is_only_found, words.values())):
+        shown = str(list(group))[:80]
+        raise BadInput(
+            f"同义词组 {shown} 不对",
+            hint=f"每组 1–{WORDS} 个词，至少一个前面没有“>”；只有一个词的组表示它没有同义词",
+        )
+    return list(words.values())
+
+
+def _word(word: Any) -> str:
+    told = word.strip() if isinstance(word, str) else ""
+    only_found = ONLY_FOUND if told[:1] in (ONLY_FOUND, "＞") else ""
+    told = told[len(only_found) :].strip()
+    if not told or len(told) > LONGEST or not told.isprintable() or not fold(told).strip():
+        raise BadInput(f"同义词 {str(word)[:80]!r} 不对", hint=f"每个词 1–{LONGEST} 个可见字符")
+    if _BETWEEN_WORDS.search(told) or _BETWEEN_GROUPS.search(told):
+        raise BadInput(f"同义词 {told!r} 里有分隔用的符号", hint=f"应为{SHAPE}")
+    return only_found + told

@@ -1,0 +1,107 @@
+"""The cache keeps to its bounds, forgets in time, and stands threads."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qianxun.core.types import Recall
+from qianxun.engine.memory_cache import MemoryCache, size_of
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def put(cache: MemoryCache, key: str, query: str = "x", seconds: float = 60) -> None:
+    asyncio.run(cache.put(key, answer(query), seconds))
+
+
+def get(cache: MemoryCache, key: str) -> str | None:
+    found = asyncio.run(cache.get(key))
+    return found.query if found is not None else None
+
+
+def answer(query: str) -> Recall:
+    return Recall(query, "hybrid", ())
+
+
+def size(key: str, query: str) -> int:
+    return size_of(key, answer(query))
+
+
+def test_a_value_is_there_until_its_time_is_over() -> None:
+    clock = Clock()
+    cache = MemoryCache(clock=clock)
+    put(cache, "甲", "1", 10)
+    clock.now += 9.9
+    assert get(cache, "甲") == "1"
+    clock.now += 0.1
+    assert get(cache, "甲") is None
+    assert (len(cache), cache.size) == (0, 0)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, math.nan])
+def test_a_value_without_a_time_to_live_is_not_kept_and_ends_the_one_before(seconds: float) -> None:
+    cache = MemoryCache()
+    put(cache, "甲", "1")
+    put(cache, "甲", "2", seconds)
+    assert get(cache, "甲") is None
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    cache = MemoryCache(entries=2)
+    put(cache, "甲")
+    put(cache, "乙")
+    get(cache, "甲")
+    put(cache, "丙")
+    assert [get(cache, key) for key in "甲乙丙"] == ["x", None, "x"]
+
+
+def test_bytes_are_bounded_and_a_giant_is_not_kept() -> None:
+    cache = MemoryCache(bytes_limit=3 * size("甲", "x" * 100))
+    for key in "甲乙丙丁":
+        put(cache, key, "x" * 100)
+    assert [get(cache, key) is None for key in "甲乙丙丁"] == [True, False, False, False]
+    put(cache, "戊", "x" * 10_000)
+    assert get(cache, "戊") is None
+    assert len(cache) == 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("甲乙丙丁"), st.text(max_size=200), st.sampled_from([0.0, 1.0, 60.0]))))
+def test_the_count_of_bytes_is_always_that_of_what_is_held(steps: list[tuple[str, str, float]]) -> None:
+    cache = MemoryCache(entries=3, bytes_limit=2 * size("甲", "x" * 90))
+    for key, value, seconds in steps:
+        put(cache, key, value, seconds)
+        assert len(cache) <= 3
+        assert cache.size <= cache.bytes_limit
+    cache.clear()
+    assert (len(cache), cache.size) == (0, 0)
+    put(cache, "甲", "1")
+    assert cache.size == size("甲", "1")
+
+
+def test_threads_leave_it_whole() -> None:
+    cache = MemoryCache(entries=50, bytes_limit=50 * size("89", "89" * 10))
+
+    async def work(seed: int) -> None:
+        for at in range(400):
+            key = str((at * seed) % 90)
+            await cache.put(key, answer(key * (at % 20)), 60)
+            found = await cache.get(str((at + seed) % 90))
+            assert found is None or found.query.replace(str((at + seed) % 90), "") == ""
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda seed: asyncio.run(work(seed)), range(1, 9)))
+    held = sum(size_of(key, found) for key, (_, found) in cache._held.items())
+    assert cache.size == held
+    assert len(cache) <= 50

@@ -1,0 +1,109 @@
+"""Ways through the graph that say what a question says, and the walk from what it names."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from qianxun.graph.network.local_search import Around, around
+from qianxun.graph.network.network import KnowledgeGraph, entity_id, graph_of_facts
+from qianxun.graph.network.paths import ways
+from qianxun.graph.network.walk import walked
+from qianxun.question.graph_terms import read_question
+from qianxun.text.chinese import Analyser
+from tests.graph.telling import prose, triple
+
+ANALYSER = Analyser()
+FILMS = [
+    triple(1, "文森特·卡塞尔", "代表作品", "美女与野兽"),
+    triple(2, "美女与野兽", "imdb编码", "tt2316801"),
+    triple(3, "美女与野兽", "导演", "克里斯多夫"),
+    triple(4, "文森特·卡塞尔", "国籍", "法国"),
+    triple(5, "法国", "首都", "巴黎"),
+    triple(6, "美丽人生", "imdb编码", "tt0118799"),
+]
+
+
+def asked(graph: KnowledgeGraph, text: str) -> Around:
+    return around(graph, read_question(text, ANALYSER))
+
+
+def test_both_steps_of_a_question_stand_before_all_else() -> None:
+    found = asked(graph_of_facts(FILMS), "你知道文森特·卡塞尔的代表作品的imdb编码是多少吗？").chunks
+    assert set(found.keys[:2].tolist()) == {1, 2}
+    assert found.scores[1] > 2 * found.scores[2]
+
+
+def test_a_relation_is_followed_against_its_direction_too() -> None:
+    found = asked(graph_of_facts(FILMS), "谁的代表作品是美女与野兽").chunks
+    assert found.keys[0] == 1
+
+
+def test_a_busy_crossing_does_not_drown_what_is_asked_for() -> None:
+    crowd = [triple(100 + at, f"{at}号演员", "国籍", "法国") for at in range(300)]
+    found = asked(graph_of_facts([*FILMS, *crowd]), "文森特·卡塞尔的国籍的首都是哪里").chunks
+    assert set(found.keys[:2].tolist()) == {4, 5}
+
+
+def test_scores_are_within_bounds_sorted_and_ties_by_key() -> None:
+    crowd = [triple(100 + at, f"{at}号演员", "国籍", "法国") for at in range(30)]
+    found = asked(graph_of_facts([*FILMS, *crowd]), "法国有哪些演员").chunks
+    assert ((found.scores > 0) & (found.scores <= 1)).all()
+    assert found.hits == tuple(sorted(found.hits, key=lambda hit: (-hit.score, hit.key)))
+
+
+def test_a_question_that_names_nothing_finds_nothing() -> None:
+    found = asked(graph_of_facts(FILMS), "今天天气如何")
+    assert (len(found.chunks), found.entities, found.ties) == (0, {}, {})
+
+
+def test_prose_is_reached_over_the_name_that_two_chunks_share() -> None:
+    texts = [
+        prose(1, "The Hukilau Song", "Jack Owens"),
+        prose(2, "Jack Owens", "Tecumseh"),
+        prose(3, "Someone Else", "Elsewhere"),
+    ]
+    found = asked(graph_of_facts(texts), "Where was the writer of The Hukilau Song born?").chunks
+    assert found.keys.tolist()[:2] == [1, 2]
+    assert 3 not in found.keys
+
+
+def test_a_chunk_that_begins_with_a_name_is_about_it() -> None:
+    graph = graph_of_facts([prose(1, "周作人", "鲁迅"), prose(2, "鲁迅", "许广平")])
+    assert asked(graph, "鲁迅的生平").chunks.keys.tolist() == [2, 1]
+
+
+def test_the_same_question_gives_the_same_answer() -> None:
+    one, other = graph_of_facts(FILMS), graph_of_facts(FILMS[::-1])
+    text = "文森特·卡塞尔的代表作品"
+    assert asked(one, text).chunks == asked(other, text).chunks
+    assert asked(one, text).entities == asked(other, text).entities
+
+
+def test_a_walk_ends_where_it_began_and_loses_nobody() -> None:
+    graph = graph_of_facts(FILMS)
+    start = np.zeros(len(graph.roads))
+    start[graph.row(entity_id("美女与野兽"))] = 2.0
+    there = walked(graph.roads, start, lambda kinds: np.zeros(len(kinds)))
+    assert there.sum() == pytest.approx(1.0)
+    assert int(there.argmax()) == graph.row(entity_id("美女与野兽"))
+
+
+def test_a_walk_prefers_what_is_asked_for() -> None:
+    graph = graph_of_facts(FILMS)
+    start = np.zeros(len(graph.roads))
+    start[graph.row(entity_id("美女与野兽"))] = 1.0
+    wanted = graph.types.index("导演")
+    there = walked(graph.roads, start, lambda kinds: (kinds == wanted).astype(np.float64))
+    director, code = graph.row(entity_id("克里斯多夫")), graph.row(entity_id("tt2316801"))
+    assert director is not None
+    assert code is not None
+    assert there[director] > 2 * there[code]
+
+
+def test_a_way_goes_no_tie_twice() -> None:
+    graph = graph_of_facts(FILMS)
+    question = read_question("文森特·卡塞尔的代表作品的代表作品", ANALYSER)
+    for way, score in ways(graph, question, graph.find(question.folded)):
+        assert len(set(way.ties)) == len(way.ties)
+        assert 0.0 <= score <= 1.0

@@ -1,0 +1,118 @@
+"""What a connection may send before it is known, beside a body, and how slowly."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from qianxun.doors.http.middleware import connection, guard
+from tests.http.served import BASES, Served, serving, until
+
+
+def run(folder: Path, story: Callable[[Served], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with serving(folder) as served:
+            await story(served)
+
+    asyncio.run(asyncio.wait_for(whole(), 300))
+
+
+async def flood(served: Served, start: bytes, more: bytes, most: int) -> tuple[int, bytes]:
+    """(bytes that were taken, what came back) where ``more`` is sent until the service hangs up."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(start)
+    sent = 0
+    try:
+        while sent < most:
+            writer.write(more)
+            await writer.drain()
+            sent += len(more)
+    except ConnectionError:
+        pass
+    try:
+        return sent, await asyncio.wait_for(reader.read(), 120)
+    except (ConnectionError, TimeoutError) as error:
+        return sent, type(error).__name__.encode()
+    finally:
+        writer.close()
+
+
+CHUNKED = b"POST /v1/knowledge-bases HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+CHUNKED += b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "more"),
+    [
+        (b"GET / HTTP/1.1\r\nX: ", b"x" * 10_000),
+        (b"GET / HTTP/1.1\r\n", b"X: y\r\n" * 2_000),
+        (b"GET /", b"x" * 10_000),
+        (b"", b"\r\n" * 5_000),
+        (CHUNKED, b"X: y\r\n" * 2_000),
+        (CHUNKED + b"X: ", b"x" * 10_000),
+        (CHUNKED.replace(b"2\r\n{}\r\n0\r\n", b"2;"), b"x" * 10_000),
+    ],
+)
+def test_a_head_or_a_trailer_without_end_is_cut_off(tmp_path: Path, start: bytes, more: bytes) -> None:
+    async def story(served: Served) -> None:
+        sent, back = await flood(served, start, more, 30_000_000)
+        assert sent < 15_000_000  # what the kernel holds on both sides, and no more
+        assert back[:12] in (b"", b"HTTP/1.1 431", b"HTTP/1.1 400", b"HTTP/1.1 422", b"ConnectionRe")
+        assert (await served.http.get("/healthz")).status_code == 200
+
+    run(tmp_path, story)
+
+
+def test_a_large_head_that_ends_and_many_requests_on_one_connection_are_answered(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        for _ in range(5):
+            assert (await served.http.get("/healthz", headers={"x-large": "x" * 40_000})).status_code == 200
+        one = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 3_000 + b"\r\n\r\n"
+        last = one.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+        back = await served.raw(one * 50 + last)
+        assert back.count(b"HTTP/1.1 200") == 51
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /healthz HTTP/1.1\r\nHost: 127."])
+def test_who_does_not_say_what_he_wants_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    async def story(served: Served) -> None:
+        served.server.config.timeout_keep_alive = 1
+        monkeypatch.setattr(connection, "HEAD_SECONDS", 60.0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        await until(lambda: len(served.server.server_state.connections) == 1)  # it has a minute for its first head
+        monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
+        assert await served.raw(said) == b""
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
+        (length,) = re.findall(rb"content-length: (\d+)", head)
+        assert (head[:12], len(await reader.readexactly(int(length)))) == (b"HTTP/1.1 200", int(length))
+        writer.write(said)  # on a connection that was well-behaved before
+        assert await asyncio.wait_for(reader.read(), 120) == b""
+        writer.close()
+
+    run(tmp_path, story)
+
+
+def test_a_body_that_stalls_is_given_up_and_a_recall_that_takes_long_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "STALLED_SECONDS", 0.3)
+
+    async def story(served: Served) -> None:
+        base = await served.base()
+        for path in (BASES, f"{BASES}/{base}/documents"):
+            head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n".encode()
+            head += b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+            back = await served.raw(head + b'{"name": ')
+            assert back.startswith(b"HTTP/1.1 408"), back
+            assert b"request_timeout" in back
+
+    run(tmp_path, story)

@@ -1,0 +1,263 @@
+"""Recalls in flight: bounded, first come first served, given up when nobody waits or the time is over."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from qianxun.core.errors import Overloaded
+from qianxun.core.types import Vector
+from qianxun.doors.http.concurrency import ClientLeft, Turns, attended
+from qianxun.testing.fake_embedding import HashEmbedding
+from tests.http.served import Served, serving, until
+
+
+class Caller:
+    """A request whose client stays until `leave`."""
+
+    def __init__(self) -> None:
+        self.has_left = asyncio.Event()
+        self.request = Request({"type": "http", "headers": []}, self._receive)
+
+    async def _receive(self) -> dict[str, Any]:
+        await self.has_left.wait()
+        return {"type": "http.disconnect"}
+
+
+def run(story: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(story(), 300))
+
+
+def test_so_many_run_so_many_wait_and_the_next_is_refused_at_once() -> None:
+    async def story() -> None:
+        turns, go, order = Turns(2, 2, 30.0), asyncio.Event(), []
+
+        async def work(name: int) -> None:
+            async with turns.turn(Caller().request):
+                order.append(name)
+                await go.wait()
+
+        accepted = [asyncio.create_task(work(name)) for name in range(4)]
+        await until(lambda: turns.waiting == 2)
+        assert (turns.running, turns.waiting, order) == (2, 2, [0, 1])
+        with pytest.raises(Overloaded):
+            await work(4)
+        go.set()
+        await asyncio.gather(*accepted)
+        assert (turns.running, turns.waiting, order) == (0, 0, [0, 1, 2, 3])
+
+    run(story)
+
+
+def test_without_a_queue_what_cannot_run_is_refused() -> None:
+    async def story() -> None:
+        turns = Turns(1, 0, 30.0)
+        async with turns.turn(Caller().request):
+            with pytest.raises(Overloaded):
+                async with turns.turn(Caller().request):
+                    raise AssertionError("it has had a turn")
+        async with turns.turn(Caller().request):
+            assert turns.running == 1
+
+    run(story)
+
+
+def test_no_turn_is_lost_or_made_whatever_is_cancelled_when() -> None:
+    async def story() -> None:
+        chosen = random.Random(7)
+        turns, most, done = Turns(3, 20, 30.0), 0, 0
+
+        async def work() -> None:
+            nonlocal most, done
+            async with turns.turn(Caller().request):
+                most = max(most, turns.running)
+                for _ in range(chosen.randrange(4)):
+                    await asyncio.sleep(0)
+                done += 1
+
+        tasks: set[asyncio.Task[None]] = set()
+        for _ in range(3000):
+            tasks.add(asyncio.create_task(work()))
+            if chosen.random() < 0.5:
+                chosen.choice(sorted(tasks, key=id)).cancel()
+            for _ in range(chosen.randrange(3)):
+                await asyncio.sleep(0)
+            tasks = {task for task in tasks if not task.done()}
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert (turns.running, turns.waiting, most) == (0, 0, 3)
+        assert done > 500
+
+    run(story)
+
+
+def test_a_client_that_leaves_takes_its_work_along_also_from_the_queue() -> None:
+    async def story() -> None:
+        turns, first, second = Turns(1, 5, 30.0), Caller(), Caller()
+        stopped = []
+
+        async def work(caller: Caller) -> None:
+            try:
+                async with turns.turn(caller.request):
+                    await asyncio.sleep(60)
+            except ClientLeft:
+                stopped.append(caller)
+
+        tasks = [asyncio.create_task(work(caller)) for caller in (first, second)]
+        await until(lambda: turns.waiting == 1)
+        assert turns.running == 1
+        second.has_left.set()
+        await tasks[1]
+        assert (turns.running, turns.waiting, stopped) == (1, 0, [second])
+        first.has_left.set()
+        await tasks[0]
+        assert (turns.running, stopped) == (0, [second, first])
+
+    run(story)
+
+
+def test_what_takes_too_long_is_given_up_aloud() -> None:
+    async def story() -> None:
+        with pytest.raises(Overloaded, match=r"0\.2 秒"):
+            async with attended(Caller().request, 0.2):
+                await asyncio.sleep(60)
+        async with attended(Caller().request, None):
+            await asyncio.sleep(0.1)
+
+    run(story)
+
+
+def test_somebody_elses_cancellation_stays_one() -> None:
+    async def story() -> None:
+        async def work() -> None:
+            async with attended(Caller().request, 30.0):
+                await asyncio.sleep(60)
+
+        task = asyncio.create_task(work())
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(story)
+
+
+def test_an_error_of_the_work_is_passed_on_and_no_watcher_is_left() -> None:
+    async def story() -> None:
+        before = asyncio.all_tasks()
+
+        async def work() -> None:
+            async with attended(Caller().request, 30.0):
+                await asyncio.sleep(0.1)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await work()
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == before
+
+    run(story)
+
+
+def test_once_closed_those_that_wait_are_finished_and_nobody_else() -> None:
+    async def story() -> None:
+        turns, go, done = Turns(1, 5, 30.0), asyncio.Event(), []
+
+        async def work(name: int) -> None:
+            async with turns.turn(Caller().request):
+                await go.wait()
+                done.append(name)
+
+        tasks = [asyncio.create_task(work(name)) for name in range(3)]
+        await asyncio.sleep(0)
+        turns.close()
+        with pytest.raises(Overloaded):
+            await work(3)
+        go.set()
+        await asyncio.gather(*tasks)
+        assert done == [0, 1, 2]
+
+    run(story)
+
+
+# ── the service ──────────────────────────────────────────────────────────────────────────────────
+
+
+class GatedQueries(HashEmbedding):
+    """Answers queries once the test opens the gate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.asked = 0
+
+    def embed_query(self, text: str) -> Vector:
+        self.asked += 1
+        assert self.gate.wait(120), "nobody opened the gate"
+        return super().embed_query(text)
+
+
+ONE = {"service.recalls_at_once": 1, "service.recalls_waiting": 1, "search.cache_entries": 0}
+
+
+def test_beyond_the_bound_the_service_says_when_to_come_back_and_answers_all_else(tmp_path: Path) -> None:
+    async def story() -> None:
+        model = GatedQueries()
+        async with serving(tmp_path, ONE, model) as served:
+            base, turns = await served.base(), served.app.state.service.turns
+            await served.add(base, "a", "住院费用报销比例为85%。")
+            accepted = [asyncio.create_task(search(served, base)) for _ in range(2)]
+            await until(lambda: turns.running == turns.waiting == 1)
+            refused = await search(served, base)
+            assert (refused.status_code, refused.json()["error"]) == (503, "overloaded")
+            assert refused.headers["retry-after"] == "1"
+            assert (await served.http.get("/healthz")).status_code == 200
+            assert (await served.add(base, "b", "门诊费用。")).status_code == 201
+            model.gate.set()
+            assert [(await each).status_code for each in accepted] == [200, 200]
+            assert (await search(served, base)).status_code == 200
+
+    run(story)
+
+
+def test_a_client_that_hangs_up_frees_its_turn_though_the_model_hangs(tmp_path: Path) -> None:
+    async def story() -> None:
+        model = GatedQueries()
+        async with serving(tmp_path, ONE, model) as served:
+            base, turns = await served.base(), served.app.state.service.turns
+            await served.add(base, "a", "住院费用报销比例为85%。")
+            body = '{"query": "住院"}'.encode()
+            head = f"POST /v1/retrieval/{base} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            _, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            await until(lambda: turns.running == 1 and model.asked == 1)
+            writer.close()
+            await until(lambda: turns.running == 0)
+            assert not model.gate.is_set()
+            model.gate.set()
+            assert (await search(served, base)).status_code == 200
+
+    run(story)
+
+
+def test_a_search_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+    async def story() -> None:
+        model = GatedQueries()
+        async with serving(tmp_path, {**ONE, "service.request_seconds": 0.3}, model) as served:
+            base = await served.base()
+            await served.add(base, "a", "住院费用报销比例为85%。")
+            late = await search(served, base)
+            assert (late.status_code, late.json()["error"]) == (503, "overloaded")
+            model.gate.set()
+
+    run(story)
+
+
+async def search(served: Served, base: int) -> Any:
+    return await served.http.post(f"/v1/retrieval/{base}", json={"query": "住院报销比例"})

@@ -1,0 +1,75 @@
+"""An engine over a temporary folder, with one base and a model that obeys the test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from qianxun.core.options import Mode
+from qianxun.core.ports import EmbeddingModel
+from qianxun.core.types import EVERYTHING, Document, Filter, Vectors
+from qianxun.engine.engine import Engine
+from qianxun.testing.fake_embedding import HashEmbedding
+
+NAME = "医保"
+MODEL = "fake-64"
+
+
+@asynccontextmanager
+async def opened(
+    folder: Path, *models: EmbeddingModel, model: str = MODEL, background: bool = False
+) -> AsyncIterator[tuple[Engine, int]]:
+    """(engine, base); the base is made by the first who opens the folder."""
+    held = {each.name: each for each in models or (HashEmbedding(),)}
+    async with Engine.open(folder, models=held, background=background) as engine:
+        known = [base.id for base in await engine.knowledge_bases()]
+        yield engine, known[0] if known else (await engine.create_knowledge_base(NAME, model=model)).id
+
+
+async def found(
+    engine: Engine, kb: int, query: str, where: Filter = EVERYTHING, *, mode: Mode = "fulltext"
+) -> dict[str, str]:
+    """Document → the text of its best chunk."""
+    recall = await engine.retrieve(kb, query, mode=mode, where=where, top_k=100)
+    return {each.chunk.doc_id: each.chunk.text for each in reversed(recall.found)}
+
+
+def doc(doc_id: str, content: str, **labels: object) -> Document:
+    return Document(doc_id, content, name=doc_id, **labels)  # type: ignore[arg-type]
+
+
+class GatedEmbedding(HashEmbedding):
+    """Stops at a gate whenever a passage holds ``word``, until the test opens it."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self.word = word
+        self.entered = threading.Event()
+        self.gate = threading.Event()
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        if any(self.word in text for text in texts):
+            self.entered.set()
+            assert self.gate.wait(60), "nobody opened the gate"
+        return super().embed_passages(texts)
+
+
+class FailingEmbedding(HashEmbedding):
+    """Raises ``error`` for passages that hold ``word``; ``error`` may be taken away."""
+
+    def __init__(self, word: str, error: Exception | None) -> None:
+        super().__init__()
+        self.word = word
+        self.error = error
+        self.failures = 0
+        self.failed_twice = threading.Event()
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        if self.error is not None and any(self.word in text for text in texts):
+            self.failures += 1
+            if self.failures == 2:
+                self.failed_twice.set()
+            raise self.error
+        return super().embed_passages(texts)

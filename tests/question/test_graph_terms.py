@@ -1,0 +1,70 @@
+"""What a relation has of a question: the words that both have, and words that mean the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from qianxun.question.graph_terms import Question, read_question
+from qianxun.text.chinese import Analyser
+from qianxun.text.synonyms import of_user
+
+ANALYSER = Analyser()
+
+
+def asked(text: str) -> Question:
+    return read_question(text, ANALYSER)
+
+
+def telling(question: Question) -> str:
+    return "".join(unit for at, unit in enumerate(question.units) if question.telling >> at & 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("你知道文森特的代表作品是什么吗？", "文森特代表作品"),
+        ("请问住院报销比例是多少", "住院报销比例"),
+        ("What is the capital of France?", "capitalfrance"),
+    ],
+)
+def test_words_that_lead_up_to_a_question_tell_nothing(text: str, left: str) -> None:
+    assert telling(asked(text)) == left
+
+
+def test_a_question_of_such_words_alone_still_has_something_to_say() -> None:
+    assert telling(asked("是什么")) == "是什么"
+
+
+@pytest.mark.parametrize(
+    ("text", "relation", "other"),
+    [
+        ("苏格拉底的主要研究领域有哪些", "主要领域", "主要作品"),
+        ("珠穆朗玛峰有多高", "海拔", "面积"),
+        ("他的老婆是谁", "妻子", "儿子"),
+        ("物业是什么类型", "物业类型", "物业公司电话"),
+        ("who directed the film", "director", "producer"),
+        ("кто режиссёр фильма", "режиссёр", "продюсер"),
+    ],
+)
+def test_the_relation_that_is_meant_fits_best(text: str, relation: str, other: str) -> None:
+    question = asked(text)
+    assert question.fit(relation).share > question.fit(other).share
+
+
+def test_fit_is_the_share_of_the_relations_own_words() -> None:
+    question = asked("甲公司的注册资本")
+    assert question.fit("注册资本").share == 1.0
+    assert question.share(question.fit("注册资本").bits) == pytest.approx(4 / 7)
+    assert question.fit("英文名").share == 0.0
+
+
+def test_a_lone_character_counts_for_less_than_a_word() -> None:
+    question = asked("这里的人口")
+    assert question.fit("人口").share == 1.0
+    assert question.fit("负责人").share < 0.3
+
+
+def test_a_bases_own_synonyms_are_heard() -> None:
+    own = of_user([["掌门", "董事长"]])
+    assert read_question("甲公司的掌门是谁", ANALYSER, own).fit("董事长").share > 0.9
+    assert asked("甲公司的掌门是谁").fit("董事长").share < 0.5
