@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from qianxun.core.errors import BadInput, FolderInUse, NotFound, QianxunError
-from qianxun.doors.cli.i18n import Stopped, err, kind_of_error, print_json, say
+from qianxun.doors.cli.i18n import Stopped, err, kind_of_error, print_json, tr
 from qianxun.doors.cli.usage_errors import in_chinese
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return MISTAKEN  # no command was given: its help has been printed
         return _explain(_mistake(error), as_json)
     except typer.Abort:
-        err().print(say("\n没有执行。", "\nNot done."), style="yellow")
+        err().print(tr("\n没有执行。", "\nNot done."), style="yellow")
         return PARTIAL
     except Stopped as stop:
         return _stop(str(stop), as_json)
@@ -90,13 +90,13 @@ def _unforeseen(error: Exception) -> QianxunError:
     told = str(error).strip().splitlines()
     reason = f"{type(error).__name__}：{told[0]}" if told else type(error).__name__
     return QianxunError(
-        say(f"没有料到的错误：{reason}", f"Unforeseen error: {reason}"),
-        hint=say("加 --verbose（写在命令之前）可看到出错的位置", "Put --verbose before the command to see where"),
+        tr(f"没有料到的错误：{reason}", f"Unforeseen error: {reason}"),
+        hint=tr("加 --verbose（写在命令之前）可看到出错的位置", "Put --verbose before the command to see where"),
     )
 
 
 def _stop(told: str, as_json: bool) -> int:
-    message = told or say("已停下。", "Stopped.")
+    message = told or tr("已停下。", "Stopped.")
     if as_json:
         print_json({"error": "interrupted", "message": message, "hint": ""})
     else:
@@ -110,6 +110,6 @@ def _mistake(error: Exception) -> BadInput:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "qianxun"
     return BadInput(
-        say(f"命令写得不对：{in_chinese(told)}", f"The command is not right: {told}"),
-        hint=say(f"用法：{path} --help", f"See: {path} --help"),
+        tr(f"命令写得不对：{in_chinese(told)}", f"The command is not right: {told}"),
+        hint=tr(f"用法：{path} --help", f"See: {path} --help"),
     )

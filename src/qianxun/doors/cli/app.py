@@ -26,7 +26,7 @@ from qianxun.doors.cli.commands.migrate import migrate
 from qianxun.doors.cli.commands.models import app as models
 from qianxun.doors.cli.commands.search import search
 from qianxun.doors.cli.commands.serve import serve
-from qianxun.doors.cli.i18n import Language, out, say, speak
+from qianxun.doors.cli.i18n import Language, out, tr
 from qianxun.doors.cli.session import Session, refuse_url
 
 app = typer.Typer(
@@ -51,9 +51,9 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _speak(language: Language) -> Language:
+def _set_language(language: Language) -> Language:
     """Before a command is looked for: that there is none is said in this language, too."""
-    speak(language)
+    set_language(language)
     return language
 
 
@@ -70,7 +70,7 @@ def options(
         Path | None, typer.Option(metavar="FILE", help="设置文件（YAML/JSON） · the settings file")
     ] = None,
     lang: Annotated[
-        Language, typer.Option(callback=_speak, is_eager=True, help="说中文或英文 · the language of messages")
+        Language, typer.Option(callback=_set_language, is_eager=True, help="说中文或英文 · the language of messages")
     ] = Language.zh,
     url: Annotated[
         str | None,
@@ -100,11 +100,11 @@ def _address(url: str | None, data: str | None) -> str:
     if url is None:
         return ""
     if not url.strip():
-        raise BadInput(say("--url 是空的", "--url is empty"), hint=say("例如 --url http://127.0.0.1:8000", ""))
+        raise BadInput(tr("--url 是空的", "--url is empty"), hint=tr("例如 --url http://127.0.0.1:8000", ""))
     if data is not None:
         raise BadInput(
-            say("--url 与 --data 只能给一个", "Give either --url or --data"),
-            hint=say("要服务里的，去掉 --data；要本机目录里的，去掉 --url", "Leave one of them out"),
+            tr("--url 与 --data 只能给一个", "Give either --url or --data"),
+            hint=tr("要服务里的，去掉 --data；要本机目录里的，去掉 --url", "Leave one of them out"),
         )
     return url.strip()
 

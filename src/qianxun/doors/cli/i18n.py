@@ -1,4 +1,4 @@
-"""How the command line speaks: Chinese first, English on request; results on stdout, everything else on stderr."""
+"""Output of the command line: Chinese by default, English on request; results on stdout, all else on stderr."""
 
 from __future__ import annotations
 
@@ -47,20 +47,21 @@ KINDS = {
 
 
 class Stopped(Exception):
-    """Ctrl-C, where there is something to say about what was done until then."""
+    """Ctrl-C, with a message about what was done until then."""
 
 
-def speak(language: Language) -> None:
+def set_language(language: Language) -> None:
     _language.set(language)
 
 
-def say(zh: str, en: str) -> str:
+def tr(zh: str, en: str) -> str:
+    """The message in the language of the command."""
     return en if _language.get() == Language.en else zh
 
 
 def kind_of_error(word: str) -> str:
     """What precedes an error's own message: nothing in Chinese, its kind in English."""
-    return say("", f"{KINDS[word]}: " if word in KINDS else "")
+    return tr("", f"{KINDS[word]}: " if word in KINDS else "")
 
 
 def out() -> Console:

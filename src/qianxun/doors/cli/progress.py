@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from qianxun.doors.cli.i18n import err, say
+from qianxun.doors.cli.i18n import err, tr
 
 if TYPE_CHECKING:
     from qianxun.indexing.add import Step
@@ -24,7 +24,7 @@ class Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
         unit = task.fields.get("unit", "")
-        return Text("" if not speed else f"{speed:.1f} {unit}/{say('秒', 's')}", style="dim")
+        return Text("" if not speed else f"{speed:.1f} {unit}/{tr('秒', 's')}", style="dim")
 
 
 class Counted(ProgressColumn):
@@ -52,9 +52,9 @@ class AddProgress:
         self._silent = silent
         self._found = self._parsed = self._cut = 0
         self._stopped = threading.Event()
-        self._files = self._task(say("解析文件", "parsing"), say("个", "files"))
-        self._chunks = self._task(say("向量化", "embedding"), say("块", "chunks"), visible=False)
-        self._read = self._task(say("读图谱", "reading"), say("块", "chunks"), visible=False)
+        self._files = self._task(tr("解析文件", "parsing"), tr("个", "files"))
+        self._chunks = self._task(tr("向量化", "embedding"), tr("块", "chunks"), visible=False)
+        self._read = self._task(tr("读图谱", "reading"), tr("块", "chunks"), visible=False)
 
     def stop(self) -> None:
         self._stopped.set()
@@ -83,7 +83,7 @@ class AddProgress:
             case "waiting":
                 self._tell(f"[yellow]![/] {waiting(step.count)}：{escape(step.reason)}")
             case "reading":
-                self._tell(escape(step.reason) + say("；停下不会丢，graph build 接着读", "; `graph build` resumes"))
+                self._tell(escape(step.reason) + tr("；停下不会丢，graph build 接着读", "; `graph build` resumes"))
                 self._set(self._read, visible=True, total=step.count)
             case "read":
                 self._set(self._read, advance=step.count)
@@ -116,7 +116,7 @@ def _reason(step: Step) -> str:
 
 
 def waiting(count: int) -> str:
-    return say(f"{count} 个文件已保存，但模型暂时不能用", f"{count} files are saved, but the model cannot be used now")
+    return tr(f"{count} 个文件已保存，但模型暂时不能用", f"{count} files are saved, but the model cannot be used now")
 
 
 @contextmanager

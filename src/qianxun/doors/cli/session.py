@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, TypeVar
 import typer
 
 from qianxun.core.errors import BadInput, NotFound
-from qianxun.doors.cli.i18n import say
+from qianxun.doors.cli.i18n import tr
 
 if TYPE_CHECKING:
     from qianxun.core.answer_types import Answer, AnswerEvent, QueryMode
@@ -160,10 +160,10 @@ def refuse_url(session: Session, command: str, *, alone: bool = False) -> None:
     """
     if not session.url:
         return
-    stop = say("；服务正用着那个目录，要先停下它", "; stop the service first, which owns the folder") if alone else ""
+    stop = tr("；服务正用着那个目录，要先停下它", "; stop the service first, which owns the folder") if alone else ""
     raise BadInput(
-        say(f"{command} 不能经过 --url：它直接在数据目录或本机上做事", f"{command} cannot go through --url"),
-        hint=say(
+        tr(f"{command} 不能经过 --url：它直接在数据目录或本机上做事", f"{command} cannot go through --url"),
+        hint=tr(
             "在服务所在的机器上运行它，去掉 --url，用 --data 指明数据目录",
             "Run it where the service runs, with --data in place of --url",
         )
@@ -175,8 +175,8 @@ def with_engine(settings: Settings, work: Callable[[Engine], Awaitable[T]], *, m
     """Opens the data folder, does the work, closes it. Only ``may_create`` makes a folder that is not there."""
     if not may_create and not has_records(settings):
         raise NotFound(
-            say(f"数据目录 {settings.folder} 里还没有知识库", f"There is no knowledge base in {settings.folder} yet"),
-            hint=say(
+            tr(f"数据目录 {settings.folder} 里还没有知识库", f"There is no knowledge base in {settings.folder} yet"),
+            hint=tr(
                 f"先运行 {program(settings)} kb create NAME；数据若在别处，用 --data DIR 指明",
                 f"First run: {program(settings)} kb create NAME; or say where the data is with --data DIR",
             ),
@@ -223,7 +223,7 @@ async def find_base(library: Library, name: str, start: str) -> KnowledgeBase:
         names = "、".join(base.name for base in known)
         create = f"{start} kb create {quoted(name)}"
         raise NotFound(
-            say(f"没有名为“{name}”的知识库", f"There is no knowledge base “{name}”"),
-            hint=(say(f"已有：{names}；", f"There are: {names}. ") if names else "")
-            + say(f"要新建它：{create}", f"To create it: {create}"),
+            tr(f"没有名为“{name}”的知识库", f"There is no knowledge base “{name}”"),
+            hint=(tr(f"已有：{names}；", f"There are: {names}. ") if names else "")
+            + tr(f"要新建它：{create}", f"To create it: {create}"),
         ) from error

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from qianxun.doors.cli.filter_options import DocOption, ProjectOption, TagOption, TypeOption, UserOption, filter_of
-from qianxun.doors.cli.i18n import note, out, print_json, say
+from qianxun.doors.cli.i18n import note, out, print_json, tr
 from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
 from qianxun.doors.cli.views.answer import show_answer, show_end, show_reason, show_sources, show_trace, shown_text
 from qianxun.doors.cli.views.drawing import show_degraded
@@ -146,9 +146,9 @@ async def _streamed(library: Library, request: Request) -> bool:
     if isinstance(last, Failed):
         told = last.message or last.error
         if shown:
-            note(say(f"✗ 答案到这里断了：{told}", f"✗ The answer was cut off: {told}"), "red")
+            note(tr(f"✗ 答案到这里断了：{told}", f"✗ The answer was cut off: {told}"), "red")
         else:
-            note(say(f"✗ 语言模型没能作答：{told}", f"✗ The language model did not answer: {told}"), "red")
+            note(tr(f"✗ 语言模型没能作答：{told}", f"✗ The language model did not answer: {told}"), "red")
     _show_what_stands(console, shown, last.answer)
     _show_rest(console, request, last.answer, await _advice(library, request, base, last.answer))
     return isinstance(last, Failed)
@@ -160,7 +160,7 @@ def _show_what_stands(console: Console, shown: str, answer: Answer) -> None:
         return
     if shown:
         console.print()
-        console.print(say("以这里为准：", "What stands of it:"), style="bold")
+        console.print(tr("以这里为准：", "What stands of it:"), style="bold")
     show_answer(console, answer)
 
 
@@ -169,7 +169,7 @@ def _show_event(console: Console, event: AnswerEvent) -> None:
 
     if isinstance(event, SourcesFound) and event.sources:
         number = len(event.sources)
-        note(say(f"找到 {number} 块资料", f"{number} sources found"))
+        note(tr(f"找到 {number} 块资料", f"{number} sources found"))
     elif isinstance(event, Token):
         console.print(shown_text(event.text), end="", soft_wrap=True)
 
@@ -191,11 +191,11 @@ async def _advice(library: Library, request: Request, base: KnowledgeBase, answe
         return ""
     add = f"{request.start} add FILE --kb {quoted(base.name)}"
     if not (await library.statistics(base.id))["chunks"]:
-        return say(f"这个知识库里还没有资料，先放进来：{add}", f"There is nothing in this base yet. First: {add}")
+        return tr(f"这个知识库里还没有资料，先放进来：{add}", f"There is nothing in this base yet. First: {add}")
     search = command_for(request.start, request.question, base.name, {})
     tips = [
-        say(f"看看检索到了什么：{search}", f"see what is found: {search}"),
-        say(f"把说到它的文档放进来：{add}", f"add a document that tells: {add}"),
-        say("换个说法，或去掉过滤条件", "say it differently, or without the filters"),
+        tr(f"看看检索到了什么：{search}", f"see what is found: {search}"),
+        tr(f"把说到它的文档放进来：{add}", f"add a document that tells: {add}"),
+        tr("换个说法，或去掉过滤条件", "say it differently, or without the filters"),
     ]
-    return say("可以试试：", "You could:") + "".join(f"\n  · {tip}" for tip in tips)
+    return tr("可以试试：", "You could:") + "".join(f"\n  · {tip}" for tip in tips)

@@ -12,7 +12,7 @@ from rich.table import Table
 from qianxun.core.errors import BadInput
 from qianxun.doors.cli.commands.configuration import changes_of, config_lines, set_config
 from qianxun.doors.cli.commands.learn import learn
-from qianxun.doors.cli.i18n import note, out, print_json, say
+from qianxun.doors.cli.i18n import note, out, print_json, tr
 from qianxun.doors.cli.session import (
     JsonFlag,
     Library,
@@ -69,11 +69,11 @@ def create(
     if as_json:
         print_json(described(base))
         return
-    out().print(say(f"[green]✓[/] 已创建知识库“{base.name}”", f"[green]✓[/] Created “{base.name}”") + _with_model(base))
+    out().print(tr(f"[green]✓[/] 已创建知识库“{base.name}”", f"[green]✓[/] Created “{base.name}”") + _with_model(base))
     if not session.url:
         _say_what_is_missing(session, base, model)
     start, name = session.start, quoted(base.name)
-    note(say(f"下一步：{start} add 文件或目录 --kb {name}", f"Next: {start} add PATH --kb {name}"))
+    note(tr(f"下一步：{start} add 文件或目录 --kb {name}", f"Next: {start} add PATH --kb {name}"))
 
 
 def _say_what_is_missing(session: Session, base: KnowledgeBase, model: str | None) -> None:
@@ -83,7 +83,7 @@ def _say_what_is_missing(session: Session, base: KnowledgeBase, model: str | Non
     start = session.start
     commands = f"\n  {start} models pull {wanted}\n  {start} rebuild --kb {quoted(base.name)} --model {wanted}"
     note(
-        say(
+        tr(
             f"! 模型 {wanted} 还没有下载，这个知识库只按词语检索。要按意思检索：{commands}",
             f"! The model {wanted} is not here: this base is searched by words only. To search by meaning:{commands}",
         ),
@@ -93,8 +93,8 @@ def _say_what_is_missing(session: Session, base: KnowledgeBase, model: str | Non
 
 def _with_model(base: KnowledgeBase) -> str:
     if not base.embedding_model:
-        return say("（只按词语检索）", " (words only)")
-    return say(
+        return tr("（只按词语检索）", " (words only)")
+    return tr(
         f"（{base.embedding_model}，{base.dimension} 维）", f" ({base.embedding_model}, {base.dimension} dimensions)"
     )
 
@@ -108,7 +108,7 @@ def list_bases(context: typer.Context, as_json: JsonFlag = False) -> None:
         return
     if not found:
         out().print(
-            say(
+            tr(
                 f"{session.place} 里还没有知识库。新建一个：{session.start} kb create 手册",
                 f"No knowledge base in {session.place} yet. Create one: {session.start} kb create handbook",
             ),
@@ -116,12 +116,12 @@ def list_bases(context: typer.Context, as_json: JsonFlag = False) -> None:
         )
         return
     table = Table(box=None, pad_edge=False)
-    for title in (say("名称", "name"), say("种类", "kind"), say("嵌入模型", "model")):
+    for title in (tr("名称", "name"), tr("种类", "kind"), tr("嵌入模型", "model")):
         table.add_column(title)
-    for title in (say("文档", "documents"), say("块", "chunks"), say("表格", "tables")):
+    for title in (tr("文档", "documents"), tr("块", "chunks"), tr("表格", "tables")):
         table.add_column(title, justify="right")
     for row in found:
-        model = row["embedding_model"] or say("（无）", "(none)")
+        model = row["embedding_model"] or tr("（无）", "(none)")
         numbers = (str(row[name]) for name in ("documents", "chunks", "tables"))
         table.add_row(row["name"], row["kind"], model, *numbers)
     out().print(table)
@@ -162,16 +162,16 @@ def show(context: typer.Context, name: NameArgument, as_json: JsonFlag = False) 
         print_json({**about, "items": [asdict(state) for state in held]})
         return
     console = out()
-    model = about["embedding_model"] or say("只按词语检索", "words only")
+    model = about["embedding_model"] or tr("只按词语检索", "words only")
     console.print(f"[bold]{about['name']}[/]  [dim]{model} · {about['created_at']}[/]")
     console.print(
-        say(
+        tr(
             f"{about['documents']} 个文档，{about['chunks']} 块，{about['tables']} 张表格",
             f"{about['documents']} documents, {about['chunks']} chunks, {about['tables']} tables",
         )
     )
     lines = config_lines(about["config"])
-    console.print(say("配置：", "Configuration: ") + "  ".join(lines), markup=False, highlight=False, style="dim")
+    console.print(tr("配置：", "Configuration: ") + "  ".join(lines), markup=False, highlight=False, style="dim")
     if held:
         console.print(_listing(held))
 
@@ -190,15 +190,15 @@ def _shown(held: list[DocumentState]) -> list[DocumentState]:
 
 def _listing(held: list[DocumentState]) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column(say("文档", "document"), overflow="fold")
-    table.add_column(say("编号", "id"), overflow="fold", style="dim")
-    table.add_column(say("状态", "state"))
-    table.add_column(say("块", "chunks"), justify="right")
-    table.add_column(say("更新于", "updated"), style="dim")
+    table.add_column(tr("文档", "document"), overflow="fold")
+    table.add_column(tr("编号", "id"), overflow="fold", style="dim")
+    table.add_column(tr("状态", "state"))
+    table.add_column(tr("块", "chunks"), justify="right")
+    table.add_column(tr("更新于", "updated"), style="dim")
     for one in held:
         zh, en, style = STATES[one.status]
         reason = f"\n{one.reason}" if one.reason and one.status != "indexed" else ""
-        state = f"[{style}]{say(zh, en)}[/]{reason}"
+        state = f"[{style}]{tr(zh, en)}[/]{reason}"
         table.add_row(one.name or one.doc_id, one.doc_id, state, str(one.chunks), one.updated_at[:16].replace("T", " "))
     return table
 
@@ -218,11 +218,11 @@ def delete_base(
     about, _ = with_library(session, lambda library: _contents(library, session.start, name))
     if as_json and not yes:
         raise BadInput(
-            say("--json 不会询问，所以不删除", "--json does not ask, so nothing is deleted"),
-            hint=say("确定要删除的话，加上 --yes", "Add --yes if you are sure"),
+            tr("--json 不会询问，所以不删除", "--json does not ask, so nothing is deleted"),
+            hint=tr("确定要删除的话，加上 --yes", "Add --yes if you are sure"),
         )
     if not yes:
-        question = say(
+        question = tr(
             f"将删除“{about['name']}”和其中 {about['documents']} 个文档，不能恢复。继续吗？",
             f"This deletes “{about['name']}” with its {about['documents']} documents, for good. Go on?",
         )
@@ -231,4 +231,4 @@ def delete_base(
     if as_json:
         print_json({"deleted": about["name"], "documents": about["documents"]})
         return
-    out().print(say(f"[green]✓[/] 已删除“{about['name']}”", f"[green]✓[/] Deleted “{about['name']}”"))
+    out().print(tr(f"[green]✓[/] 已删除“{about['name']}”", f"[green]✓[/] Deleted “{about['name']}”"))

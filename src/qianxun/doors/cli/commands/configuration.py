@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qianxun.core.errors import BadInput
-from qianxun.doors.cli.i18n import out, print_json, say
+from qianxun.doors.cli.i18n import out, print_json, tr
 from qianxun.doors.cli.session import JsonFlag, Library, find_base, session_of, with_library
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def set_config(
     if as_json:
         print_json({"name": after.name, "config": dict(after.config), "rebuilt_chunks": rebuilt})
         return
-    out().print(say(f"[green]✓[/] “{after.name}”的配置：", f"[green]✓[/] Configuration of “{after.name}”:"))
+    out().print(tr(f"[green]✓[/] “{after.name}”的配置：", f"[green]✓[/] Configuration of “{after.name}”:"))
     for line in config_lines(after.config):
         out().print(f"  {line}", markup=False, highlight=False)
     _say_what_follows(before.config, after.config, rebuilt)
@@ -54,7 +54,7 @@ def set_config(
 def _say_what_follows(before: Mapping[str, Any], after: Mapping[str, Any], rebuilt: int) -> None:
     if before.get("dictionary") != after.get("dictionary"):
         out().print(
-            say(
+            tr(
                 f"词典变了，已用它重建索引（{rebuilt} 块）。",
                 f"The dictionary changed: the index was made anew with it ({rebuilt} chunks).",
             ),
@@ -62,7 +62,7 @@ def _say_what_follows(before: Mapping[str, Any], after: Mapping[str, Any], rebui
         )
     if any(before.get(key) != after.get(key) for key in CUTTING):
         out().print(
-            say(
+            tr(
                 "分块参数对以后放入的文档有效；已有的文件再 add 一次就会重切。",
                 "Chunking holds for documents from now on; add files again to cut them anew.",
             ),
@@ -102,8 +102,8 @@ def changes_of(assignments: Sequence[str], config: Mapping[str, Any]) -> dict[st
         told = _ASSIGNMENT.fullmatch(written)
         if told is None:
             raise BadInput(
-                say(f"看不懂 {written!r}", f"{written!r} is not KEY=VALUE"),
-                hint=say("写成 key=value，如 search.fusion=rrf", "Write KEY=VALUE, as in search.fusion=rrf"),
+                tr(f"看不懂 {written!r}", f"{written!r} is not KEY=VALUE"),
+                hint=tr("写成 key=value，如 search.fusion=rrf", "Write KEY=VALUE, as in search.fusion=rrf"),
             )
         key, sign, text = told.groups()
         if sign == "=":
@@ -111,8 +111,8 @@ def changes_of(assignments: Sequence[str], config: Mapping[str, Any]) -> dict[st
             continue
         if key not in LISTS:
             raise BadInput(
-                say(f"{key} 不是列表，不能用 {sign}", f"{key} is not a list: {sign} does not apply"),
-                hint=say(f"写成 {key}=值", f"Write {key}=VALUE"),
+                tr(f"{key} 不是列表，不能用 {sign}", f"{key} is not a list: {sign} does not apply"),
+                hint=tr(f"写成 {key}=值", f"Write {key}=VALUE"),
             )
         held = changes.get(key, config.get(key)) or []
         words = read(key, text) or []

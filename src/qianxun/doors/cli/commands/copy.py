@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qianxun.core.errors import AlreadyThere, NotFound
-from qianxun.doors.cli.i18n import note, out, print_json, say
+from qianxun.doors.cli.i18n import note, out, print_json, tr
 from qianxun.doors.cli.progress import counting
 from qianxun.doors.cli.session import JsonFlag, has_records, quoted, session_of
 
@@ -44,14 +44,14 @@ def copy(
     settings = session_of(context).settings()
     if not has_records(settings):
         raise NotFound(
-            say(f"数据目录 {settings.folder} 里还没有数据", f"There is nothing in {settings.folder} yet"),
-            hint=say("用 --data DIR 指明要复制的目录", "Say which folder to copy with --data DIR"),
+            tr(f"数据目录 {settings.folder} 里还没有数据", f"There is nothing in {settings.folder} yet"),
+            hint=tr("用 --data DIR 指明要复制的目录", "Say which folder to copy with --data DIR"),
         )
     target = _target(settings, to, schema)
     started = time.perf_counter()
     with _opened(settings) as source, _opened(target) as opened:
         total = count_rows(source, settings.records.schema)
-        with counting(say("复制", "copying"), total, say("行", "rows")) as follow:
+        with counting(tr("复制", "copying"), total, tr("行", "rows")) as follow:
             schemas = {"source_schema": settings.records.schema, "target_schema": schema}
             copied = copy_records(source, opened, follow, **schemas)
     _take_secret_along(settings, target)
@@ -64,8 +64,8 @@ def _target(settings: Settings, to: str, schema: str) -> Settings:
     folder = Path(to).expanduser()
     if folder.resolve() == settings.folder.resolve() and not settings.records.url:
         raise AlreadyThere(
-            say("目标就是正要复制的目录", "The target is the folder to be copied"),
-            hint=say("换一个目录或数据库", "Name another folder or database"),
+            tr("目标就是正要复制的目录", "The target is the folder to be copied"),
+            hint=tr("换一个目录或数据库", "Name another folder or database"),
         )
     return replace(settings, data=str(folder), records=replace(settings.records, url="", schema=""))
 
@@ -108,16 +108,16 @@ def _show(source: Settings, target: Settings, copied: dict[str, int], seconds: f
         return
     shown = "、".join(f"{name} {count}" for name, count in copied.items() if count)
     out().print(
-        say(
+        tr(
             f"[green]✓[/] 已复制 {rows} 行，逐表核对行数一致：{shown or '（空）'}",
             f"[green]✓[/] Copied {rows} rows; the count of every table agrees: {shown or '(empty)'}",
         )
     )
-    note(say("  索引不复制：第一次打开时从记录重建", "  The index is built anew on first use"))
+    note(tr("  索引不复制：第一次打开时从记录重建", "  The index is built anew on first use"))
     if target.records.url:
         data = "" if source.data == type(source)().data else f"（--data {quoted(source.data)}）"
         note(
-            say(
+            tr(
                 f"  从现在起使用它：设置 records.url（环境变量 QIANXUN_RECORDS_URL），数据目录不变{data}",
                 f"  To use it from now on: set records.url (QIANXUN_RECORDS_URL), with the same data folder{data}",
             )

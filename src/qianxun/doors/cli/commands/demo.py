@@ -19,7 +19,7 @@ from qianxun.doors.cli.commands.demo_examples import show_examples
 from qianxun.doors.cli.commands.documents import described
 from qianxun.doors.cli.commands.models import fetch
 from qianxun.doors.cli.commands.search import show
-from qianxun.doors.cli.i18n import note, out, print_folded, print_json, say
+from qianxun.doors.cli.i18n import note, out, print_folded, print_json, tr
 from qianxun.doors.cli.progress import AddProgress, bars
 from qianxun.doors.cli.session import JsonFlag, Session, called, quoted, session_of, with_engine
 from qianxun.doors.cli.views.drawing import show_degraded
@@ -118,7 +118,7 @@ def demo(
     settings = Session(data or given.data, given.config, given.verbose).settings()
     started = time.perf_counter()
     console = Console(quiet=True) if as_json else out()
-    console.print(Rule(say("千寻 · 演示", "Qianxun · demo"), style="cyan"))
+    console.print(Rule(tr("千寻 · 演示", "Qianxun · demo"), style="cyan"))
     model = _get_model(settings, console, quiet=as_json)
     shown = with_engine(settings, lambda engine: _walk(engine, model, console, quiet=as_json), may_create=True)
     if as_json:
@@ -130,18 +130,18 @@ def demo(
 def _get_model(settings: Settings, console: Console, *, quiet: bool) -> str:
     """The name of a model that can be used, or "none" after saying why."""
     name = settings.vectorization.model
-    _step(console, 1, say("准备嵌入模型", "The embedding model"))
+    _step(console, 1, tr("准备嵌入模型", "The embedding model"))
     if name == "none" or settings.vectorization.base_url:
-        console.print(say(f"  设置中为 {name}，不必下载", f"  The settings say {name}: nothing to fetch"), markup=False)
+        console.print(tr(f"  设置中为 {name}，不必下载", f"  The settings say {name}: nothing to fetch"), markup=False)
         return name
     try:
         folder = _local_or_fetched(settings, name, quiet=quiet)
     except (ModelError, NotFound, BadInput) as error:  # BadInput: weights that nobody has pinned
         # Where every source failed, each has told its reason already.
-        told = say(f"拿不到模型 {name}", f"No way to get {name}") if isinstance(error, ModelError) else error.message
+        told = tr(f"拿不到模型 {name}", f"No way to get {name}") if isinstance(error, ModelError) else error.message
         console.print(f"  [yellow]![/] {escape(told)}", soft_wrap=True)
         console.print(
-            say(
+            tr(
                 "  改用零模型模式继续：只按词语检索，换了说法的问题可能找不到。",
                 "  Going on without a model: searched by words only; paraphrases may not be found.",
             ),
@@ -160,15 +160,15 @@ def _local_or_fetched(settings: Settings, name: str, *, quiet: bool) -> Path:
 
 
 async def _walk(engine: Engine, model: str, console: Console, *, quiet: bool) -> dict[str, Any]:
-    _step(console, 2, say(f"建立知识库“{BASE}”，放入示例库", f"A base called “{BASE}”, and the sample library"))
+    _step(console, 2, tr(f"建立知识库“{BASE}”，放入示例库", f"A base called “{BASE}”, and the sample library"))
     base = await _base(engine, model, console)
     report = await _add(engine, base, quiet=quiet)
     _show_added(console, report)
-    _step(console, 3, say("检索", "Searches"))
+    _step(console, 3, tr("检索", "Searches"))
     searches = [await _try(engine, base, one, console, quiet=quiet) for one in TRIES]
-    _step(console, 4, say("带出处的回答", "A cited answer"))
+    _step(console, 4, tr("带出处的回答", "A cited answer"))
     answers = [await _answer(engine, base, one, console) for one in QUESTIONS]
-    _step(console, 5, say("示例库：教助手怎样回答", "The example library: how an assistant should answer"))
+    _step(console, 5, tr("示例库：教助手怎样回答", "The example library: how an assistant should answer"))
     examples = await show_examples(engine, console)
     return {
         "knowledge_base": base.name,
@@ -187,7 +187,7 @@ async def _base(engine: Engine, model: str, console: Console) -> KnowledgeBase:
     except NotFound:
         return await engine.create_knowledge_base(BASE, model=model)
     if not base.embedding_model and model != "none":
-        console.print(say("  模型到了，重建索引……", "  There is a model now: rebuilding the index …"), style="dim")
+        console.print(tr("  模型到了，重建索引……", "  There is a model now: rebuilding the index …"), style="dim")
         await engine.rebuild(base.id, model=model)
         base = await engine.knowledge_base(BASE)
     return base
@@ -200,12 +200,12 @@ async def _add(engine: Engine, base: KnowledgeBase, *, quiet: bool) -> Report:
 
 def _show_added(console: Console, report: Report) -> None:
     if report.added:
-        told = say(
+        told = tr(
             f"  [green]✓[/] 放入 {report.added} 个文件，切成 {report.chunks} 块（含网页、表格、Excel、问答）",
             f"  [green]✓[/] {report.added} files in, {report.chunks} chunks",
         )
     else:
-        told = say(
+        told = tr(
             f"  [green]✓[/] {report.unchanged} 个文件都没有变化，跳过",
             f"  [green]✓[/] {report.unchanged} files, all unchanged: passed over",
         )
@@ -215,15 +215,15 @@ def _show_added(console: Console, report: Report) -> None:
 async def _try(engine: Engine, base: KnowledgeBase, one: Try, console: Console, *, quiet: bool) -> dict[str, Any]:
     answer = await engine.retrieve(base.id, one.query, top_k=SHOWN)
     console.print(f"\n  [bold]▸ {one.query}[/]")
-    print_folded(console, Text(say(one.point, one.point_en), style="dim italic"), 4)
+    print_folded(console, Text(tr(one.point, one.point_en), style="dim italic"), 4)
     if one.by_meaning and not base.embedding_model:
-        told = say(
+        told = tr(
             "    零模型模式下做不到：原文里没有这些词。", "    Not without a model: the text has none of these words."
         )
         console.print(told, style="yellow")
     else:
         for other in answer.queries[1:]:
-            console.print(say(f"    也按“{other}”找", f"    also searched for as “{other}”"), style="dim", markup=False)
+            console.print(tr(f"    也按“{other}”找", f"    also searched for as “{other}”"), style="dim", markup=False)
         show(console, answer)
     if base.embedding_model and not quiet:
         show_degraded(answer.degraded)
@@ -239,7 +239,7 @@ async def _answer(engine: Engine, base: KnowledgeBase, question: Question, conso
 
     said = await engine.ask(base.id, question.text)
     console.print(f"\n  [bold]▸ {question.text}[/]")
-    print_folded(console, Text(say(question.point, question.point_en), style="dim italic"), 4)
+    print_folded(console, Text(tr(question.point, question.point_en), style="dim italic"), 4)
     print_folded(console, shown_text(said.answer), 4)
     for source in said.sources:
         print_folded(console, headed(source), 8, hanging=4)
@@ -258,12 +258,12 @@ def _step(console: Console, number: int, title: str) -> None:
 def _show_next(console: Console, settings: Settings, seconds: float, model: str) -> None:
     console.print()
     console.print(Rule(style="cyan"))
-    done = say(f"完成，用时 {seconds:.1f} 秒。接下来可以试试：", f"Done in {seconds:.1f} s. Try next:")
+    done = tr(f"完成，用时 {seconds:.1f} 秒。接下来可以试试：", f"Done in {seconds:.1f} s. Try next:")
     console.print(f"[green]✓[/] {done}")
     for command in _commands(settings.data, model):
         console.print(f"  {command}", markup=False, soft_wrap=True)
     folder = settings.folder
-    note(say(f"数据都在 {folder}，删掉目录即清空。", f"Everything is in {folder}; delete it to start over."))
+    note(tr(f"数据都在 {folder}，删掉目录即清空。", f"Everything is in {folder}; delete it to start over."))
 
 
 def _commands(data: str, model: str) -> Sequence[str]:
@@ -279,5 +279,5 @@ def _commands(data: str, model: str) -> Sequence[str]:
         f"{start} doctor",
     ]
     return (
-        found if model else [*found, f"{start} demo   # {say('能联网后再来一次，就有语义检索', 'again, once online')}"]
+        found if model else [*found, f"{start} demo   # {tr('能联网后再来一次，就有语义检索', 'again, once online')}"]
     )

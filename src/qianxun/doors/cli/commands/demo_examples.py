@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from qianxun.core.errors import BadSettings, ModelError
-from qianxun.doors.cli.i18n import print_folded, say
+from qianxun.doors.cli.i18n import print_folded, tr
 from qianxun.samples import EXAMPLES
 
 if TYPE_CHECKING:
@@ -27,16 +27,16 @@ async def show_examples(engine: Engine, console: Console) -> dict[str, Any] | No
         added, found = await asyncio.to_thread(_walked, engine)
     except (ModelError, BadSettings) as error:  # no model; or a library of one's own, made by another
         console.print(f"  [yellow]![/] {escape(error.message)}", soft_wrap=True)
-        console.print(say("  这一步略过。", "  This step is left out."), style="yellow")
+        console.print(tr("  这一步略过。", "  This step is left out."), style="yellow")
         return None
     if added:
         told = f"  [green]✓[/] 导入 {added} 条（问答、记录、查询、问候）", f"  [green]✓[/] {added} examples imported"
     else:
         told = "  [green]✓[/] 库里已有示例，不再导入", "  [green]✓[/] The library has examples already"
-    console.print(say(*told))
+    console.print(tr(*told))
     console.print(f"\n  [bold]▸ {QUERY}[/]")
     why = "问题说法不同，也找得到教助手怎样回答的示例", "examples of how to answer, found for another wording"
-    print_folded(console, Text(say(*why), style="dim italic"), 4)
+    print_folded(console, Text(tr(*why), style="dim italic"), 4)
     for example in found:
         print_folded(console, _title(example), 10, hanging=10)
         print_folded(console, Text(example["content"]), 4)

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from qianxun.doors.cli.commands.doctor_service import doctor_of_service
 from qianxun.doors.cli.commands.models import known_models
-from qianxun.doors.cli.i18n import out, print_json, say
+from qianxun.doors.cli.i18n import out, print_json, tr
 from qianxun.doors.cli.session import JsonFlag, session_of
 
 if TYPE_CHECKING:
@@ -50,26 +50,26 @@ def _told(health: Health, rows: Sequence[tuple[str, Any, str]], models: Sequence
 def _show(
     console: Console, health: Health, rows: Sequence[tuple[str, Any, str]], models: Sequence[dict[str, Any]]
 ) -> None:
-    _title(console, say("程序", "program"))
+    _title(console, tr("程序", "program"))
     console.print(f"  qianxun {health.version}  Python {health.python}  SQLite {health.sqlite}")
-    _title(console, say("设置", "settings"))
+    _title(console, tr("设置", "settings"))
     console.print(_settings(rows))
-    _title(console, say("数据目录", "data folder"))
+    _title(console, tr("数据目录", "data folder"))
     _show_folder(console, health)
-    _title(console, say("可选依赖", "extras"))
+    _title(console, tr("可选依赖", "extras"))
     for extra in health.extras:
         console.print(f"  {_sign(extra.installed)} {_extra(extra)}", soft_wrap=True)
-    _title(console, say("模型", "models"))
+    _title(console, tr("模型", "models"))
     for model in models:
-        where = model["folder"] or say(f"未下载（qianxun models pull {model['name']}）", "not here")
-        chosen = say("  ← 设置中选用", "  ← the settings' choice") if model["in_use"] else ""
+        where = model["folder"] or tr(f"未下载（qianxun models pull {model['name']}）", "not here")
+        chosen = tr("  ← 设置中选用", "  ← the settings' choice") if model["in_use"] else ""
         sign = _sign(bool(model["folder"]), missing="red" if model["in_use"] else "dim")
         console.print(f"  {sign} {model['name']}  {escape(where)}{chosen}", soft_wrap=True)
-    _title(console, say("知识库", "knowledge bases"))
+    _title(console, tr("知识库", "knowledge bases"))
     if health.trouble:
-        console.print("  " + say("看不到，见上面的“数据目录”", "out of sight: see “data folder” above"))
+        console.print("  " + tr("看不到，见上面的“数据目录”", "out of sight: see “data folder” above"))
     elif not health.bases:
-        console.print(say("  还没有：qianxun kb create NAME", "  none yet: qianxun kb create NAME"))
+        console.print(tr("  还没有：qianxun kb create NAME", "  none yet: qianxun kb create NAME"))
     for base in health.bases:
         console.print(f"  {_sign(not base.trouble, missing='red')} {_base(base)}", soft_wrap=True)
 
@@ -96,29 +96,29 @@ def _settings(rows: Sequence[tuple[str, Any, str]]) -> Table:
 def _show_folder(console: Console, health: Health) -> None:
     where = escape(health.folder)
     if not health.exists:
-        console.print("  " + say(f"{where}（还没有建立）", f"{where} (not there yet)"))
+        console.print("  " + tr(f"{where}（还没有建立）", f"{where} (not there yet)"))
     else:
         console.print(f"  {where}  {health.megabytes:.1f} MB")
     if health.owner:
-        told = say(f"正被使用：{health.owner}", f"in use: {health.owner}")
+        told = tr(f"正被使用：{health.owner}", f"in use: {health.owner}")
         console.print(f"  [yellow]![/] {escape(told)}", soft_wrap=True)
     elif health.exists:
-        console.print("  " + say("没有进程占用", "in use by no process"))
+        console.print("  " + tr("没有进程占用", "in use by no process"))
     if health.trouble:
         console.print(f"  [red]✗[/] {escape(health.trouble)}", soft_wrap=True)
 
 
 def _extra(extra: Extra) -> str:
-    gives = say(extra.gives, extra.gives_en)
+    gives = tr(extra.gives, extra.gives_en)
     if extra.installed:
         return f"{extra.name}  [dim]{gives}[/]"
     return f"{extra.name}  [dim]{gives}；[/]" + escape(f"pip install 'qianxun[{extra.name}]'")
 
 
 def _base(base: BaseHealth) -> str:
-    model = base.embedding_model or say("只按词语", "words only")
-    counts = say(f"{base.documents} 个文档  {base.chunks} 块", f"{base.documents} documents  {base.chunks} chunks")
-    index = say("索引完好", "index sound") if base.index == "ready" else base.index_told
-    waiting = say(f"  {base.waiting} 项待索引", f"  {base.waiting} waiting") if base.waiting else ""
+    model = base.embedding_model or tr("只按词语", "words only")
+    counts = tr(f"{base.documents} 个文档  {base.chunks} 块", f"{base.documents} documents  {base.chunks} chunks")
+    index = tr("索引完好", "index sound") if base.index == "ready" else base.index_told
+    waiting = tr(f"  {base.waiting} 项待索引", f"  {base.waiting} waiting") if base.waiting else ""
     troubled = f"  [red]{escape(base.trouble)}[/]" if base.trouble else ""
     return f"{escape(base.name)}  {counts}  [dim]{escape(model)}  {escape(index)}[/]{waiting}{troubled}"

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from qianxun.core.errors import IndexUnusable, QianxunError
 from qianxun.core.types import KnowledgeBase
-from qianxun.doors.cli.i18n import say
+from qianxun.doors.cli.i18n import tr
 from qianxun.doors.cli.session import has_records
 from qianxun.engine.folder_lock import owner_of
 from qianxun.engine.index_backends import index_folder
@@ -102,7 +102,7 @@ def examine(settings: Settings) -> Health:
 
 def _reason(error: Exception) -> str:
     told = "　".join(trouble(error) or ()) or str(error).splitlines()[0]
-    return say(f"读不了记录或索引：{told}", f"The records or an index cannot be read: {told}")
+    return tr(f"读不了记录或索引：{told}", f"The records or an index cannot be read: {told}")
 
 
 def _installed(modules: tuple[str, ...]) -> bool:
@@ -152,7 +152,7 @@ def _base(tx: Connection, about: KnowledgeBase, settings: Settings) -> BaseHealt
 def _trouble(name: str, quarantined: int) -> str:
     if not quarantined:
         return ""
-    return say(
+    return tr(
         f"{quarantined} 个文档被隔离，原因见 qianxun kb show {name}",
         f"{quarantined} documents are quarantined; for the reasons: qianxun kb show {name}",
     )
@@ -161,17 +161,17 @@ def _trouble(name: str, quarantined: int) -> str:
 def _index(root: Path, about: KnowledgeBase) -> tuple[str, str]:
     folder = root / str(about.id)
     if not (folder / CURRENT).exists():
-        return "missing", say("索引在首次使用时建立", "the index is built on first use")
+        return "missing", tr("索引在首次使用时建立", "the index is built on first use")
     try:
         state = load_state(folder / Path(unsealed(folder / CURRENT)).name)
     except IndexUnusable as error:
-        return "unusable", say(f"{error.message}，下次打开时自动重建", f"{error.message}; rebuilt on next opening")
+        return "unusable", tr(f"{error.message}，下次打开时自动重建", f"{error.message}; rebuilt on next opening")
     if state.stamp.model != about.embedding_model:
-        return "foreign", say(
+        return "foreign", tr(
             "索引属于另一个模型，下次打开时自动重建", "built by another model; rebuilt on next opening"
         )
     if state.stamp.origin not in ("", about.identity):
-        return "foreign", say(
+        return "foreign", tr(
             "索引由别的知识库的记录建成，下次打开时自动重建",
             "built of another base's records; rebuilt on next opening",
         )

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from qianxun.core.errors import QianxunError
-from qianxun.doors.cli.i18n import out, print_json, say
+from qianxun.doors.cli.i18n import out, print_json, tr
 from qianxun.doors.cli.session import Session, quoted
 
 if TYPE_CHECKING:
@@ -69,35 +69,35 @@ async def _bases(client: Client, start: str) -> list[dict[str, Any]]:
 
 
 def _quarantined(count: int, show_it: str) -> str:
-    return say(
+    return tr(
         f"{count} 个文档被隔离，原因见 {show_it}", f"{count} documents are quarantined; for the reasons: {show_it}"
     )
 
 
 def _show(console: Console, health: ServiceHealth) -> None:
-    console.print(f"[bold]{say('服务', 'service')}[/]  {escape(health.url)}", soft_wrap=True)
+    console.print(f"[bold]{tr('服务', 'service')}[/]  {escape(health.url)}", soft_wrap=True)
     if health.ready:
-        waiting = say(f"{health.queue_depth} 项待索引", f"{health.queue_depth} waiting for the index")
-        console.print(f"  [green]✓[/] {say('可以接受请求', 'takes requests')}  [dim]{waiting}[/]")
+        waiting = tr(f"{health.queue_depth} 项待索引", f"{health.queue_depth} waiting for the index")
+        console.print(f"  [green]✓[/] {tr('可以接受请求', 'takes requests')}  [dim]{waiting}[/]")
     if health.unusable:
-        told = say(f"{health.unusable} 个知识库打不开，原因见服务的日志", f"{health.unusable} bases cannot be opened")
+        told = tr(f"{health.unusable} 个知识库打不开，原因见服务的日志", f"{health.unusable} bases cannot be opened")
         console.print(f"  [red]✗[/] {told}", soft_wrap=True)
     if health.trouble:
         console.print(f"  [red]✗[/] {escape(health.trouble)}", soft_wrap=True)
         return
-    console.print(f"[bold]{say('知识库', 'knowledge bases')}[/]")
+    console.print(f"[bold]{tr('知识库', 'knowledge bases')}[/]")
     if not health.bases:
-        console.print(say("  还没有", "  none yet"))
+        console.print(tr("  还没有", "  none yet"))
     for base in health.bases:
         console.print(f"  {_base(base)}", soft_wrap=True)
 
 
 def _base(base: dict[str, Any]) -> str:
     sign = "[red]✗[/]" if base["trouble"] else "[green]✓[/]"
-    model = base["embedding_model"] or say("只按词语", "words only")
+    model = base["embedding_model"] or tr("只按词语", "words only")
     counts = (
         f"{base['documents']} 个文档  {base['chunks']} 块",
         f"{base['documents']} documents  {base['chunks']} chunks",
     )
     troubled = f"  [red]{escape(base['trouble'])}[/]" if base["trouble"] else ""
-    return f"{sign} {escape(base['name'])}  {say(*counts)}  [dim]{escape(model)}[/]{troubled}"
+    return f"{sign} {escape(base['name'])}  {tr(*counts)}  [dim]{escape(model)}[/]{troubled}"

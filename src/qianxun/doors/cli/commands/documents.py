@@ -16,7 +16,7 @@ from rich.markup import escape
 
 from qianxun.core.errors import BadInput, NotFound, ServiceUnavailable
 from qianxun.doors.cli.commands.sync import Syncing, described_dropped, show_dropped
-from qianxun.doors.cli.i18n import Stopped, note, out, print_json, say
+from qianxun.doors.cli.i18n import Stopped, note, out, print_json, tr
 from qianxun.doors.cli.progress import AddProgress, bars, waiting
 from qianxun.doors.cli.session import (
     BaseOption,
@@ -59,8 +59,8 @@ def add(
     labels = Labels(user, project, content_type, tuple(tag or ()), metadata_of(meta or ()))
     if yes and not sync:
         raise BadInput(
-            say("--yes 要与 --sync 一起用", "--yes goes with --sync"),
-            hint=say("要移除已删除的文件的文档，加上 --sync", "Add --sync to drop documents whose files are gone"),
+            tr("--yes 要与 --sync 一起用", "--yes goes with --sync"),
+            hint=tr("要移除已删除的文件的文档，加上 --sync", "Add --sync to drop documents whose files are gone"),
         )
     syncing = Syncing(tuple(paths), labels, sure=yes) if sync else None
     started = time.perf_counter()
@@ -103,7 +103,7 @@ def _so_far(progress: AddProgress) -> str:
     """What is safe although the service has gone."""
     if not progress.safe:
         return ""
-    return say(
+    return tr(
         f"；已放入 {progress.safe} 个文件，再运行同一条命令就从那里继续",
         f"; {progress.safe} files are in, and the same command goes on from there",
     )
@@ -125,7 +125,7 @@ async def take(
 
 def _interrupted(progress: AddProgress) -> str:
     again = " ".join([called(), *map(quoted, without_key(sys.argv[1:]))])
-    return say(
+    return tr(
         f"已停下。{progress.safe} 个文件已经入库并可检索，数据完好；再运行同一条命令就从这里继续：\n  {again}",
         f"Stopped. {progress.safe} files are in and searchable, nothing is damaged; "
         f"the same command goes on from here:\n  {again}",
@@ -150,8 +150,8 @@ def metadata_of(pairs: Sequence[str]) -> dict[str, MetadataValue]:
         name, sign, value = pair.partition("=")
         if not sign or not name.strip():
             raise BadInput(
-                say(f"元数据“{pair}”不是 名称=值 的形式", f"The metadata “{pair}” is not of the form K=V"),
-                hint=say("例如 --meta 年份=2024", "For example --meta year=2024"),
+                tr(f"元数据“{pair}”不是 名称=值 的形式", f"The metadata “{pair}” is not of the form K=V"),
+                hint=tr("例如 --meta 年份=2024", "For example --meta year=2024"),
             )
         found[name.strip()] = _scalar(value)
     return found
@@ -181,7 +181,7 @@ def show_report(report: Report, seconds: float) -> None:
     new = report.added - report.updated
     sign = "[yellow]![/]" if report.refused or report.waiting else "[green]✓[/]"
     console.print(
-        say(
+        tr(
             f"{sign} 新增 {new} 个文件，更新 {report.updated} 个（{report.chunks} 块），未变 {report.unchanged} 个，"
             f"未收 {len(report.refused)} 个，用时 {seconds:.1f} 秒",
             f"{sign} {new} files added, {report.updated} updated ({report.chunks} chunks), "
@@ -193,9 +193,7 @@ def show_report(report: Report, seconds: float) -> None:
     if report.waiting:
         console.print(f"  [yellow]![/] {waiting(report.waiting)}")
     if report.refused:
-        note(
-            say("未收的文件改好之后，再运行同一条命令即可。", "Mend the refused files and run the same command again.")
-        )
+        note(tr("未收的文件改好之后，再运行同一条命令即可。", "Mend the refused files and run the same command again."))
 
 
 def delete(
@@ -210,7 +208,7 @@ def delete(
     if as_json:
         print_json({"deleted": doc_id})
         return
-    out().print(say(f"[green]✓[/] 已删除 {escape(doc_id)}", f"[green]✓[/] Deleted {escape(doc_id)}"))
+    out().print(tr(f"[green]✓[/] 已删除 {escape(doc_id)}", f"[green]✓[/] Deleted {escape(doc_id)}"))
 
 
 async def _delete(library: Library, start: str, kb: str, doc_id: str) -> None:
@@ -218,6 +216,6 @@ async def _delete(library: Library, start: str, kb: str, doc_id: str) -> None:
     if not await library.delete_document(base.id, doc_id):
         listing = f"{start} kb show {quoted(base.name)}"
         raise NotFound(
-            say(f"“{base.name}”里没有文档 {doc_id}", f"There is no document {doc_id} in “{base.name}”"),
-            hint=say(f"查看文档编号：{listing}", f"See the ids: {listing}"),
+            tr(f"“{base.name}”里没有文档 {doc_id}", f"There is no document {doc_id} in “{base.name}”"),
+            hint=tr(f"查看文档编号：{listing}", f"See the ids: {listing}"),
         )

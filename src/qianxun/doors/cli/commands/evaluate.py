@@ -13,7 +13,7 @@ import typer
 
 from qianxun.core.errors import BadInput, BadQuery
 from qianxun.doors.cli.commands.evaluation_index import Built, home, model_of, ready
-from qianxun.doors.cli.i18n import Stopped, note, print_json, say
+from qianxun.doors.cli.i18n import Stopped, note, print_json, tr
 from qianxun.doors.cli.progress import counting
 from qianxun.doors.cli.session import JsonFlag, Session, session_of, with_engine
 from qianxun.doors.cli.views.evaluation import Trial, described, described_calibration, show, show_calibration
@@ -82,8 +82,8 @@ def evaluate(
         return
     if len(folders) != 1:
         raise BadInput(
-            say("一次只评测一个目录", "One folder at a time"),
-            hint=say("对每个目录各运行一次；只有 --calibrate 接受多个", "Only --calibrate takes several"),
+            tr("一次只评测一个目录", "One folder at a time"),
+            hint=tr("对每个目录各运行一次；只有 --calibrate 接受多个", "Only --calibrate takes several"),
         )
     from qianxun.evaluation.metrics import available
 
@@ -108,8 +108,8 @@ def _modes(told: str | None) -> list[str] | None:
     unknown = [mode for mode in asked if mode not in (*OPTIONS, *ONLY_ASKED)]
     if unknown or not asked:
         raise BadInput(
-            say(f"没有检索方式 {'、'.join(unknown) or '（空）'}", f"No such mode: {', '.join(unknown) or '(empty)'}"),
-            hint=say("可用：", "There are: ") + ",".join((*OPTIONS, *ONLY_ASKED)),
+            tr(f"没有检索方式 {'、'.join(unknown) or '（空）'}", f"No such mode: {', '.join(unknown) or '(empty)'}"),
+            hint=tr("可用：", "There are: ") + ",".join((*OPTIONS, *ONLY_ASKED)),
         )
     return list(dict.fromkeys(asked))
 
@@ -120,8 +120,8 @@ def _configurations(session: Session, files: Sequence[Path]) -> list[tuple[str, 
 
     if len(files) > 2:
         raise BadInput(
-            say(f"给了 {len(files)} 个 --config，至多两个", "At most two --config"),
-            hint=say("两两比较", "Compare them in pairs"),
+            tr(f"给了 {len(files)} 个 --config，至多两个", "At most two --config"),
+            hint=tr("两两比较", "Compare them in pairs"),
         )
     if not files:
         return [("", session.settings())]
@@ -160,7 +160,7 @@ class Heard:
     def tell(self, name: str) -> None:
         for (part, reason), times in self.degraded.items():
             note(
-                say(
+                tr(
                     f"! {name}：{times} 次检索里“{part}”没有参加：{reason}",
                     f"! {name}: {part} did not take part in {times} searches: {reason}",
                 ),
@@ -168,7 +168,7 @@ class Heard:
             )
         for reason, times in self.refused.items():
             note(
-                say(
+                tr(
                     f"! {name}：{times} 个查询被拒绝，按未命中计：{reason}",
                     f"! {name}: {times} queries were refused and count as not found: {reason}",
                 ),
@@ -195,24 +195,23 @@ def _possible(asked: list[str] | None, model: str, settings: Settings) -> list[s
         return asked if asked is not None else list(OPTIONS)
     wanted = settings.vectorization.model
     pull = (
-        say("装上模型：", "Get a model: ")
-        + f"qianxun models pull {'bge-small-zh-v1.5' if wanted == 'none' else wanted}"
+        tr("装上模型：", "Get a model: ") + f"qianxun models pull {'bge-small-zh-v1.5' if wanted == 'none' else wanted}"
     )
     if asked is None:
-        note(say("! 没有向量模型，只评测 fulltext。", "! No embedding model: fulltext only. ") + pull, "yellow")
+        note(tr("! 没有向量模型，只评测 fulltext。", "! No embedding model: fulltext only. ") + pull, "yellow")
         return ["fulltext"]
     lacking = [mode for mode in asked if mode in NEED_MODEL]
     if lacking:
         raise BadInput(
-            say(f"没有向量模型，不能评测 {'、'.join(lacking)}", f"No embedding model for {', '.join(lacking)}"),
+            tr(f"没有向量模型，不能评测 {'、'.join(lacking)}", f"No embedding model for {', '.join(lacking)}"),
             hint=pull,
         )
     return asked
 
 
 async def _ready(engine: Engine, dataset: Dataset, model: str) -> tuple[KnowledgeBase, Built, bool]:
-    title = say(f"建索引 {dataset.name}", f"indexing {dataset.name}")
-    with counting(title, len(dataset.documents), say("个文档", "documents")) as follow:
+    title = tr(f"建索引 {dataset.name}", f"indexing {dataset.name}")
+    with counting(title, len(dataset.documents), tr("个文档", "documents")) as follow:
         return await ready(engine, dataset, model, follow)
 
 
@@ -222,7 +221,7 @@ async def _run(engine: Engine, base: KnowledgeBase, dataset: Dataset, mode: str,
     heard = Heard()
     name = f"{mode}@{label}" if label else mode
     await _ask(engine, base, "预热", mode, Heard())  # the model is loaded now, and not in the times
-    with counting(name, len(dataset.queries), say("个查询", "queries")) as follow:
+    with counting(name, len(dataset.queries), tr("个查询", "queries")) as follow:
         done = await run(name, dataset.queries, dataset.qrels, _search(engine, base, mode, heard), follow)
     heard.tell(name)
     return done
@@ -278,7 +277,7 @@ def _resumable() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise Stopped(
-            say(
+            tr(
                 "已停下。已建的索引都在；再运行同一条命令就从这里继续。",
                 "Stopped. What is indexed is kept; the same command goes on from here.",
             )
@@ -299,8 +298,8 @@ def _calibrate(
 
     if len(configurations) > 1 or modes is not None:
         raise BadInput(
-            say("--calibrate 只看向量检索，至多一个 --config", "--calibrate is about vectors and one --config"),
-            hint=say("去掉 --modes 与多余的 --config", "Leave out --modes and the second --config"),
+            tr("--calibrate 只看向量检索，至多一个 --config", "--calibrate is about vectors and one --config"),
+            hint=tr("去掉 --modes 与多余的 --config", "Leave out --modes and the second --config"),
         )
     ((_, settings),) = configurations
     model = model_of(settings)
@@ -321,7 +320,7 @@ def _candidates(dataset: Dataset, settings: Settings, model: str) -> list[list[C
 
         heard = Heard()
         found = []
-        with counting(f"vector {dataset.name}", len(dataset.queries), say("个查询", "queries")) as follow:
+        with counting(f"vector {dataset.name}", len(dataset.queries), tr("个查询", "queries")) as follow:
             for query, text in dataset.queries.items():
                 answer = await _ask(engine, base, text, "vector", heard)
                 found.append(_labelled(answer, dataset.qrels[query]) if isinstance(answer, Recall) else [])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qianxun.core.errors import AlreadyThere, BadInput, NotFound
-from qianxun.doors.cli.i18n import Stopped, note, out, print_json, say
+from qianxun.doors.cli.i18n import Stopped, note, out, print_json, tr
 from qianxun.doors.cli.progress import bars
 from qianxun.doors.cli.session import JsonFlag, called, has_records, program, quoted, session_of
 from qianxun.doors.cli.views.examples import (
@@ -57,29 +57,27 @@ def template(
 
     if file.suffix.lower() != ".xlsx":
         raise BadInput(
-            say(
-                f"模板是 Excel 工作簿，{file.name} 的后缀不对", f"The template is a workbook; {file.name} is not .xlsx"
-            ),
-            hint=say(f"改成 {file.with_suffix('.xlsx')}", f"Write {file.with_suffix('.xlsx')}"),
+            tr(f"模板是 Excel 工作簿，{file.name} 的后缀不对", f"The template is a workbook; {file.name} is not .xlsx"),
+            hint=tr(f"改成 {file.with_suffix('.xlsx')}", f"Write {file.with_suffix('.xlsx')}"),
         )
     if file.exists() and not force:
         raise AlreadyThere(
-            say(f"已有文件 {file}", f"{file} is there already"),
-            hint=say("换个名字，或加 --force 覆盖它", "Choose another name, or overwrite it with --force"),
+            tr(f"已有文件 {file}", f"{file} is there already"),
+            hint=tr("换个名字，或加 --force 覆盖它", "Choose another name, or overwrite it with --force"),
         )
     try:
         write_template(file)
     except OSError as error:
         raise BadInput(
-            say(f"写不了 {file}：{error.strerror}", f"Cannot write {file}: {error.strerror}"),
-            hint=say("换一个可写的地方", "Choose another place"),
+            tr(f"写不了 {file}：{error.strerror}", f"Cannot write {file}: {error.strerror}"),
+            hint=tr("换一个可写的地方", "Choose another place"),
         ) from error
     if as_json:
         print_json({"written": str(file)})
         return
-    out().print(say(f"✓ 已写好 {file}", f"✓ Written: {file}"), markup=False, style="green")
+    out().print(tr(f"✓ 已写好 {file}", f"✓ Written: {file}"), markup=False, style="green")
     start = f"{called()} examples import {quoted(str(file))}"
-    note(say(f"填好之后：{start}（说明在第一页）", f"Once it is filled in: {start}"))
+    note(tr(f"填好之后：{start}（说明在第一页）", f"Once it is filled in: {start}"))
 
 
 @app.command(help="找最像的示例 · the examples most like a question")
@@ -149,9 +147,7 @@ def reembed(context: typer.Context, as_json: JsonFlag = False) -> None:
         print_json({"examples": count, "model": model.name, "dimension": model.dimension})
         return
     told = f"{model.name}（{model.dimension}）"
-    out().print(
-        say(f"✓ {count} 条示例已换用 {told}", f"✓ {count} examples now use {told}"), markup=False, style="green"
-    )
+    out().print(tr(f"✓ {count} 条示例已换用 {told}", f"✓ {count} examples now use {told}"), markup=False, style="green")
 
 
 @app.command(help="删去示例，编号见 search 与 stats · remove examples by their ids")
@@ -172,10 +168,10 @@ def remove(
     if as_json:
         print_json({"removed": removed, "missing": missing})
         return 1 if missing else 0
-    out().print(say(f"✓ 已删去 {len(removed)} 条", f"✓ Removed {len(removed)}"), markup=False, style="green")
+    out().print(tr(f"✓ 已删去 {len(removed)} 条", f"✓ Removed {len(removed)}"), markup=False, style="green")
     if missing:
         told = "、".join(map(str, missing))
-        note(say(f"没有这些编号：{told}", f"There is no such example: {told}"), style="yellow")
+        note(tr(f"没有这些编号：{told}", f"There is no such example: {told}"), style="yellow")
     return 1 if missing else 0
 
 
@@ -188,8 +184,8 @@ def _category(name: str) -> str:
 
     if not (category := category_of(name)):
         raise NotFound(
-            say(f"没有叫“{name}”的一类示例", f"There is no category “{name}”"),
-            hint=say(f"可用：{expected_names()}", f"There are: {expected_names()}"),
+            tr(f"没有叫“{name}”的一类示例", f"There is no category “{name}”"),
+            hint=tr(f"可用：{expected_names()}", f"There are: {expected_names()}"),
         )
     return category
 
@@ -197,8 +193,8 @@ def _category(name: str) -> str:
 def _expect_records(settings: Settings) -> None:
     if not has_records(settings):
         raise NotFound(
-            say(f"数据目录 {settings.folder} 里还没有示例库", f"There is no example library in {settings.folder} yet"),
-            hint=say(
+            tr(f"数据目录 {settings.folder} 里还没有示例库", f"There is no example library in {settings.folder} yet"),
+            hint=tr(
                 f"先运行 {program(settings)} examples import FILE.xlsx；数据若在别处，用 --data DIR 指明",
                 f"First run: {program(settings)} examples import FILE.xlsx; or say where it is with --data DIR",
             ),
@@ -219,7 +215,7 @@ def _library(settings: Settings, *, may_create: bool = False) -> Iterator[Exampl
 def _progress(*, quiet: bool) -> Iterator[Watch]:
     """A bar while vectors are made. What is stopped then has changed nothing."""
     with bars() as shown:
-        task = shown.add_task(say("向量化", "embedding"), total=None, unit=say("条", "examples")) if shown else None
+        task = shown.add_task(tr("向量化", "embedding"), total=None, unit=tr("条", "examples")) if shown else None
 
         def watch(done: int, total: int) -> None:
             if shown is not None and task is not None and not quiet:
@@ -230,4 +226,4 @@ def _progress(*, quiet: bool) -> Iterator[Watch]:
         except KeyboardInterrupt:
             if shown is not None:
                 shown.stop()
-            raise Stopped(say("已停下，示例库没有变化。", "Stopped; the library is as it was.")) from None
+            raise Stopped(tr("已停下，示例库没有变化。", "Stopped; the library is as it was.")) from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
-from qianxun.doors.cli.i18n import Stopped, note, out, print_json, say
+from qianxun.doors.cli.i18n import Stopped, note, out, print_json, tr
 from qianxun.doors.cli.progress import bars
 from qianxun.doors.cli.session import BaseOption, JsonFlag, find_base, quoted, session_of, with_engine
 from qianxun.doors.cli.views.graph import (
@@ -76,7 +76,7 @@ def build(
     except KeyboardInterrupt:
         again = f"{session_of(context).start} graph build --kb {quoted(kb)}"
         raise Stopped(
-            say(
+            tr(
                 f"已停下。读过的都已保存；再运行就从这里继续：\n  {again}",
                 f"Stopped. What was read is kept; this goes on from here:\n  {again}",
             )
@@ -177,8 +177,8 @@ def merge(
         print_json({"entity": asdict(entity)})
         return
     others = "、".join(dict.fromkeys((*entity.aliases, *(() if alias.startswith("e_") else (alias,)))))
-    out().print(say(f"✓ {entity.name}：又名 {others}", f"✓ {entity.name}: also {others}"), style="green", markup=False)
-    note(say(f"撤回：{_command(context, kb, 'split', alias)}", f"Undo: {_command(context, kb, 'split', alias)}"))
+    out().print(tr(f"✓ {entity.name}：又名 {others}", f"✓ {entity.name}: also {others}"), style="green", markup=False)
+    note(tr(f"撤回：{_command(context, kb, 'split', alias)}", f"Undo: {_command(context, kb, 'split', alias)}"))
 
 
 @app.command(help="撤回合并，或把文中所说的别名分开 · undo a merge, or part a name from what texts call it")
@@ -187,7 +187,7 @@ def split(context: typer.Context, name: EntityArgument, kb: BaseOption, as_json:
     if as_json:
         print_json({"parted": list(parted)})
         return
-    out().print(say(f"✓ 已分开：{'、'.join(parted)}", f"✓ Apart: {', '.join(parted)}"), style="green", markup=False)
+    out().print(tr(f"✓ 已分开：{'、'.join(parted)}", f"✓ Apart: {', '.join(parted)}"), style="green", markup=False)
 
 
 @app.command(help="合并过的名称；--suggest 请模型建议 · names that were merged; --suggest asks the model for more")
@@ -206,7 +206,7 @@ def aliases(
     show_aliases(out(), list(found), is_proposal=suggest)
     if suggest and found:
         example = _command(context, kb, "merge", found[0].name, found[0].alias)
-        note(say(f"照办：{example}", f"To accept: {example}"))
+        note(tr(f"照办：{example}", f"To accept: {example}"))
 
 
 def _command(context: typer.Context, kb: str, *words: str) -> str:

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from qianxun.core.errors import NotFound
-from qianxun.doors.cli.i18n import note, out, print_json, say
+from qianxun.doors.cli.i18n import note, out, print_json, tr
 from qianxun.doors.cli.session import JsonFlag, has_records, program, session_of
 from qianxun.engine.folder_lock import refused
 
@@ -50,15 +50,15 @@ def create(
         print_json({**asdict(row), "key": plaintext})
         return
     out().print(plaintext, markup=False, soft_wrap=True)
-    told = say("读写", "read and write") if row.scope == "write" else say("只读", "read only")
+    told = tr("读写", "read and write") if row.scope == "write" else tr("只读", "read only")
     note(
-        say(
+        tr(
             f"✓ 密钥 {row.id}（租户 {row.tenant}，{told}）。它不会再显示：现在就收好。",
             f"✓ Key {row.id} (tenant {row.tenant}, {told}). It is not shown again: keep it now.",
         )
     )
     revoke_it = f"{program(settings)} keys revoke {row.id}"
-    note(say(f"用法：请求头 Authorization: Bearer 密钥；收回：{revoke_it}", f"Revoke it with: {revoke_it}"))
+    note(tr(f"用法：请求头 Authorization: Bearer 密钥；收回：{revoke_it}", f"Revoke it with: {revoke_it}"))
 
 
 @app.command("list", help="列出发出的密钥（不含密钥本身） · the keys issued, without the keys themselves")
@@ -76,16 +76,16 @@ def list_keys(context: typer.Context, as_json: JsonFlag = False) -> None:
         return
     if not rows:
         first = f"{program(settings)} keys create"
-        note(say(f"还没有密钥。发一把：{first}", f"There is no key yet. Issue one: {first}"))
+        note(tr(f"还没有密钥。发一把：{first}", f"There is no key yet. Issue one: {first}"))
         return
     table = Table(box=None, pad_edge=False)
     for zh, en in (("编号", "id"), ("租户", "tenant"), ("权限", "scope"), ("名称", "name"), ("发于", "issued")):
-        table.add_column(say(zh, en), overflow="fold")
-    table.add_column(say("状态", "state"))
+        table.add_column(tr(zh, en), overflow="fold")
+    table.add_column(tr("状态", "state"))
     for row in rows:
-        state = "[green]" + say("有效", "live") + "[/]"
+        state = "[green]" + tr("有效", "live") + "[/]"
         if row.revoked_at is not None:
-            state = "[red]" + say("已收回", "revoked") + f"[/] {_day(row.revoked_at)}"
+            state = "[red]" + tr("已收回", "revoked") + f"[/] {_day(row.revoked_at)}"
         told = (str(row.id), escape(row.tenant), row.scope, escape(row.name), _day(row.created_at), state)
         table.add_row(*told)
     out().print(table)
@@ -107,7 +107,7 @@ def revoke(
     if as_json:
         print_json(asdict(row))
         return
-    out().print(say(f"[green]✓[/] 密钥 {row.id} 已收回", f"[green]✓[/] Key {row.id} is revoked"))
+    out().print(tr(f"[green]✓[/] 密钥 {row.id} 已收回", f"[green]✓[/] Key {row.id} is revoked"))
 
 
 def with_records(settings: Settings, work: Callable[[Records], T], *, may_create: bool = False) -> T:
@@ -118,8 +118,8 @@ def with_records(settings: Settings, work: Callable[[Records], T], *, may_create
     folder = settings.folder
     if not may_create and not has_records(settings):
         raise NotFound(
-            say(f"数据目录 {folder} 里还没有数据", f"There is nothing in {folder} yet"),
-            hint=say("数据若在别处，用 --data DIR 指明", "If the data is elsewhere, say so with --data DIR"),
+            tr(f"数据目录 {folder} 里还没有数据", f"There is nothing in {folder} yet"),
+            hint=tr("数据若在别处，用 --data DIR 指明", "If the data is elsewhere, say so with --data DIR"),
         )
     if not settings.records.url:
         try:

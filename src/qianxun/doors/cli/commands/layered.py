@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from qianxun.doors.cli.filter_options import DocOption, ProjectOption, TagOption, TypeOption, UserOption, filter_of
-from qianxun.doors.cli.i18n import out, print_json, say
+from qianxun.doors.cli.i18n import out, print_json, tr
 from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
 from qianxun.doors.cli.views.drawing import show_degraded
 from qianxun.doors.cli.views.explain import command_for
@@ -134,13 +134,13 @@ async def _found(library: Library, start: str, request: Request) -> tuple[Knowle
 def _count(recall: LayeredRecall) -> str:
     number, ms = len(recall.results), recall.seconds * 1000
     if recall.kind == "table":
-        return say(f"{number} 张表格，{ms:.0f} 毫秒", f"{number} table{'s' * (number != 1)}, {ms:.0f} ms")
-    return say(f"{number} 条，{ms:.0f} 毫秒", f"{number} result{'s' * (number != 1)}, {ms:.0f} ms")
+        return tr(f"{number} 张表格，{ms:.0f} 毫秒", f"{number} table{'s' * (number != 1)}, {ms:.0f} ms")
+    return tr(f"{number} 条，{ms:.0f} 毫秒", f"{number} result{'s' * (number != 1)}, {ms:.0f} ms")
 
 
 def _off(start: str, request: Request) -> str:
     turn_on = f"{start} kb set {quoted(request.kb)} {request.kind}_engine.enabled=true"
-    return say(
+    return tr(
         f"设置里关着，没有找。打开：{turn_on}", f"It is turned off, so nothing was searched. Turn it on: {turn_on}"
     )
 
@@ -148,21 +148,19 @@ def _off(start: str, request: Request) -> str:
 def _advice(start: str, request: Request, base: KnowledgeBase, held: int) -> str:
     name, engine = quoted(base.name), f"{request.kind}_engine"
     if not held:
-        what = say("表格", "table") if request.kind == "table" else say("文档", "document")
+        what = tr("表格", "table") if request.kind == "table" else tr("文档", "document")
         add = f"{start} add FILE --kb {name}"
-        return say(
-            f"“{base.name}”里还没有{what}。放进去：{add}", f"There is no {what} in “{base.name}” yet. Add: {add}"
-        )
-    tips = [say("去掉过滤条件再试", "try without the filters")] if request.is_narrowed else []
+        return tr(f"“{base.name}”里还没有{what}。放进去：{add}", f"There is no {what} in “{base.name}” yet. Add: {add}")
+    tips = [tr("去掉过滤条件再试", "try without the filters")] if request.is_narrowed else []
     tips.append(
-        say("换个说法，用标题、列名或原文里的词", "say it differently: use words of titles, headers or the text")
+        tr("换个说法，用标题、列名或原文里的词", "say it differently: use words of titles, headers or the text")
     )
     now = base.config.get(engine, {}).get("keyword_threshold", 0.5)
     lower = f"{start} kb set {name} {engine}.keyword_threshold={now * 0.6:.2g}"
-    tips.append(say(f"放宽阈值：{lower}", f"lower a threshold: {lower}"))
+    tips.append(tr(f"放宽阈值：{lower}", f"lower a threshold: {lower}"))
     everywhere = command_for(start, request.query, base.name, {})
-    tips.append(say(f"正文和表格一起找：{everywhere}", f"search prose and tables alike: {everywhere}"))
+    tips.append(tr(f"正文和表格一起找：{everywhere}", f"search prose and tables alike: {everywhere}"))
     if not request.explain:
-        tips.append(say("加 --explain 看每一层做了什么", "add --explain to see what each layer did"))
-    head = say("没有找到。可以试试：", "Nothing found. You could:")
+        tips.append(tr("加 --explain 看每一层做了什么", "add --explain to see what each layer did"))
+    head = tr("没有找到。可以试试：", "Nothing found. You could:")
     return head + "".join(f"\n  · {tip}" for tip in tips)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from qianxun.doors.cli.i18n import note, out, print_json, say
+from qianxun.doors.cli.i18n import note, out, print_json, tr
 from qianxun.doors.cli.session import JsonFlag, find_base, refuse_url, session_of, with_engine
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def learn(
         return
     if not base.embedding_model:
         note(
-            say(
+            tr(
                 f"“{base.name}”没有嵌入模型，学不了近义词；自带的和自己写的同义词照常使用。",
                 f"“{base.name}” has no embedding model to learn by; shipped and own synonyms work as ever.",
             ),
@@ -46,7 +46,7 @@ def learn(
         )
         return
     out().print(
-        say(
+        tr(
             f"[green]✓[/] “{escape(base.name)}”认得 {done.terms} 个词：新学 {done.added} 个，忘掉 {done.removed} 个",
             f"[green]✓[/] “{escape(base.name)}” knows {done.terms} words: {done.added} new, {done.removed} forgotten",
         )

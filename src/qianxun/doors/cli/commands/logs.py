@@ -14,7 +14,7 @@ from rich.text import Text
 
 from qianxun.doors.cli.commands.search import described as described_search
 from qianxun.doors.cli.commands.search import show
-from qianxun.doors.cli.i18n import note, out, print_json, say
+from qianxun.doors.cli.i18n import note, out, print_json, tr
 from qianxun.doors.cli.session import JsonFlag, Library, find_base, session_of, with_engine, with_library
 from qianxun.doors.cli.views.drawing import show_degraded, visible
 from qianxun.doors.cli.views.layered import show as show_layered
@@ -65,7 +65,7 @@ def logs(
     if session.url:
         return  # a replay wants the folder itself
     again = f"{session.start} replay {found[0].id}"
-    note(say(f"重放其中一条，看结果是否还一样：{again}", f"Run one again and compare: {again}"))
+    note(tr(f"重放其中一条，看结果是否还一样：{again}", f"Run one again and compare: {again}"))
 
 
 async def _listed(
@@ -79,19 +79,19 @@ async def _listed(
 
 def _nothing(zero: bool, slow_ms: float | None) -> str:
     if zero or slow_ms is not None:
-        return say("没有这样的检索。去掉 --zero 或 --slow 看全部。", "None. Leave out --zero or --slow to see all.")
-    return say("还没有检索记录。先检索一次：qianxun search", "Nothing in the log yet. Search first: qianxun search")
+        return tr("没有这样的检索。去掉 --zero 或 --slow 看全部。", "None. Leave out --zero or --slow to see all.")
+    return tr("还没有检索记录。先检索一次：qianxun search", "Nothing in the log yet. Search first: qianxun search")
 
 
 def _table(found: Sequence[LogEntry], names: dict[int, str]) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column(say("编号", "id"), no_wrap=True, min_width=len(str(found[0].id)))
-    for title in (say("时间", "time"), say("知识库", "base")):
+    table.add_column(tr("编号", "id"), no_wrap=True, min_width=len(str(found[0].id)))
+    for title in (tr("时间", "time"), tr("知识库", "base")):
         table.add_column(title, no_wrap=True)
-    table.add_column(say("查询", "query"), no_wrap=True, overflow="ellipsis")
-    table.add_column(say("方式", "mode"), no_wrap=True, min_width=max(len(entry.mode) for entry in found))
-    table.add_column(say("层级", "tier"), no_wrap=True)
-    for title in (say("结果", "results"), say("毫秒", "ms")):
+    table.add_column(tr("查询", "query"), no_wrap=True, overflow="ellipsis")
+    table.add_column(tr("方式", "mode"), no_wrap=True, min_width=max(len(entry.mode) for entry in found))
+    table.add_column(tr("层级", "tier"), no_wrap=True)
+    for title in (tr("结果", "results"), tr("毫秒", "ms")):
         table.add_column(title, no_wrap=True, justify="right")
     table.add_column("", no_wrap=True)
     for entry in found:
@@ -116,9 +116,9 @@ def _cut(query: str) -> str:
 
 def _marks(entry: LogEntry) -> str:
     told = {
-        say("未答", "unanswered"): entry.zero and "form" in entry.params,
-        say("！降级", "! degraded"): bool(entry.degraded),
-        say("缓存", "cached"): entry.from_cache,
+        tr("未答", "unanswered"): entry.zero and "form" in entry.params,
+        tr("！降级", "! degraded"): bool(entry.degraded),
+        tr("缓存", "cached"): entry.from_cache,
     }
     return " ".join(mark for mark, is_so in told.items() if is_so)
 
@@ -310,19 +310,19 @@ def _as_json(done: Replayed) -> dict[str, Any]:
 
 def _verdict(done: Replayed) -> str:
     if done.is_question and not done.was_looked_up:
-        return say("当时没有查阅资料，没有可比的。", "Nothing was looked up then: there is nothing to compare.")
+        return tr("当时没有查阅资料，没有可比的。", "Nothing was looked up then: there is nothing to compare.")
     if done.is_same and done.is_question:
-        return say("✓ 找到的资料与当时逐字节相同", "✓ The same was found as then, byte for byte")
+        return tr("✓ 找到的资料与当时逐字节相同", "✓ The same was found as then, byte for byte")
     if done.is_same:
-        return say("✓ 与当时的回答逐字节相同", "✓ The same answer as then, byte for byte")
+        return tr("✓ 与当时的回答逐字节相同", "✓ The same answer as then, byte for byte")
     if done.entry.generation != done.generation:
-        return say("! 知识库在那之后变过，回答不同：", "! The base has changed since; the answer differs:")
+        return tr("! 知识库在那之后变过，回答不同：", "! The base has changed since; the answer differs:")
     if done.entry.degraded or done.answer.degraded:
-        return say(
+        return tr(
             "! 当时与现在参加检索的部分不同（见“降级”），回答不同：",
             "! Not the same parts took part; the answer differs:",
         )
-    return say(
+    return tr(
         "! 知识库没有变，回答却不同：设置或程序变过吗？", "! The base is the same, the answer is not: other settings?"
     )
 
@@ -330,19 +330,19 @@ def _verdict(done: Replayed) -> str:
 def _caveats(done: Replayed) -> list[str]:
     """What a replay of a question does not compare."""
     told = {
-        say(
+        tr(
             "答案由语言模型写成，措辞无法重放：比较的只是找到的资料。",
             "A language model wrote the answer; its words cannot be replayed: only what was found is compared.",
         ): done.writer not in ("", "rules"),
-        say(
+        tr(
             "答案没有重写：比较的只是找到的资料。",
             "The answer is not written again: only what was found is compared.",
         ): done.writer == "rules",
-        say(
+        tr(
             "随问题来的图片和表格不在记录里，这次没有用到。",
             "The pictures and tables that came along are not in the log, and took no part.",
         ): bool(done.entry.params.get("attached")),
-        say("当时还问过图数据库，这次没有。", "A graph server was asked then, and not now."): "surroundings"
+        tr("当时还问过图数据库，这次没有。", "A graph server was asked then, and not now."): "surroundings"
         in done.entry.params,
     }
     return [caveat for caveat, is_so in told.items() if is_so and done.was_looked_up]
@@ -352,9 +352,9 @@ def _told(change: dict[str, Any]) -> str:
     then, now = change["rank_then"], change["rank_now"]
     scores = " → ".join(f"{score:.4f}" for score in (change["score_then"], change["score_now"]) if score is not None)
     words = {
-        "came": say(f"新来，第 {now}", f"came, place {now}"),
-        "went": say(f"消失，原第 {then}", f"went, was place {then}"),
-        "moved": say(f"第 {then} → 第 {now}", f"place {then} → {now}"),
-        "rescored": say(f"仍第 {now}，分数变了", f"still place {now}, other score"),
+        "came": tr(f"新来，第 {now}", f"came, place {now}"),
+        "went": tr(f"消失，原第 {then}", f"went, was place {then}"),
+        "moved": tr(f"第 {then} → 第 {now}", f"place {then} → {now}"),
+        "rescored": tr(f"仍第 {now}，分数变了", f"still place {now}, other score"),
     }
     return f"{change['chunk_id']}  {words[change['change']]}  {scores}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from qianxun.doors.cli.i18n import note, out, print_json, say
+from qianxun.doors.cli.i18n import note, out, print_json, tr
 from qianxun.doors.cli.progress import counting
 from qianxun.doors.cli.session import BaseOption, JsonFlag, find_base, program, session_of, with_engine
 
@@ -71,23 +71,23 @@ def _told(verdict: Verdict) -> dict[str, Any]:
 def _show(verdict: Verdict) -> None:
     console = out()
     name = escape(verdict.knowledge_base)
-    counts = say(
+    counts = tr(
         f"{verdict.documents} 个文档，{verdict.chunks} 块", f"{verdict.documents} documents, {verdict.chunks} chunks"
     )
     if verdict.is_clean:
-        console.print(f"[green]✓[/] {name}：{counts}，" + say("记录与索引一致", "records and index agree"))
+        console.print(f"[green]✓[/] {name}：{counts}，" + tr("记录与索引一致", "records and index agree"))
         return
     console.print(f"[red]✗[/] {name}：{counts}")
     for finding in verdict.findings:
         console.print(f"    {_finding(finding)}", markup=False)
-    note(say(f"  修复：qianxun rebuild --kb {name}", f"  To mend it: qianxun rebuild --kb {name}"), "yellow")
+    note(tr(f"  修复：qianxun rebuild --kb {name}", f"  To mend it: qianxun rebuild --kb {name}"), "yellow")
 
 
 def _finding(finding: Finding) -> str:
-    known = say(*KINDS.get(finding.kind, (finding.kind, finding.kind)))
+    known = tr(*KINDS.get(finding.kind, (finding.kind, finding.kind)))
     detail = f"（{finding.detail}）" if finding.detail else ""
     keys = "、".join(map(str, finding.examples))
-    return f"{known} {finding.count}{detail}" + (say(f"，例如 {keys}", f", such as {keys}") if keys else "")
+    return f"{known} {finding.count}{detail}" + (tr(f"，例如 {keys}", f", such as {keys}") if keys else "")
 
 
 def rebuild(
@@ -103,7 +103,7 @@ def rebuild(
     async def work(engine: Engine) -> tuple[str, str, int]:
         base = await _base(engine, kb)
         counts = await engine.statistics(base.id)
-        with counting(say("重建", "rebuilding"), counts["chunks"], say("块", "chunks")) as follow:
+        with counting(tr("重建", "rebuilding"), counts["chunks"], tr("块", "chunks")) as follow:
             total = await engine.rebuild(base.id, model=model, watch=follow)
         after = await engine.knowledge_base(base.id)
         return after.name, after.embedding_model, total
@@ -112,9 +112,9 @@ def rebuild(
     if as_json:
         print_json({"knowledge_base": name, "embedding_model": used, "chunks": total})
         return
-    shown_model = used or say("不用模型", "without a model")
+    shown_model = used or tr("不用模型", "without a model")
     out().print(
-        say(
+        tr(
             f"[green]✓[/] “{escape(name)}”的索引已重建：{total} 块，{shown_model}",
             f"[green]✓[/] The index of “{escape(name)}” is rebuilt: {total} chunks, {shown_model}",
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qianxun.doors.cli.i18n import note, say
+from qianxun.doors.cli.i18n import note, tr
 from qianxun.doors.cli.session import Session, find_base, session_of, with_library
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def mcp(
 
     if sys.stdin.isatty():
         note(
-            say(
+            tr(
                 "在等 MCP 客户端从标准输入说话：这个命令由 Claude、Cursor 之类的程序启动（写法见 docs/connecting.md）。"
                 "Ctrl-C 结束。",
                 "Waiting for an MCP client on stdin; programs such as Claude or Cursor start this. Ctrl-C ends it.",

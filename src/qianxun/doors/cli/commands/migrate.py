@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qianxun.core.errors import NotFound
-from qianxun.doors.cli.i18n import note, out, print_json, say
+from qianxun.doors.cli.i18n import note, out, print_json, tr
 from qianxun.doors.cli.session import JsonFlag, has_records, program, session_of
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ def migrate(
     settings = session_of(context).settings()
     if not has_records(settings):
         raise NotFound(
-            say(f"数据目录 {settings.folder} 里还没有数据", f"There is nothing in {settings.folder} yet"),
-            hint=say(
+            tr(f"数据目录 {settings.folder} 里还没有数据", f"There is nothing in {settings.folder} yet"),
+            hint=tr(
                 "数据若在别处，用 --data DIR 或 records.url 指明", "Say where it is with --data DIR or records.url"
             ),
         )
@@ -62,9 +62,9 @@ def _migrated(settings: Settings) -> list[str]:
 def _show(settings: Settings, revisions: list[str], check: bool) -> None:
     told = "、".join(revisions)
     if not revisions:
-        out().print(say("[green]✓[/] 数据库的结构是最新的", "[green]✓[/] The schema is up to date"))
+        out().print(tr("[green]✓[/] 数据库的结构是最新的", "[green]✓[/] The schema is up to date"))
     elif check:
-        out().print(say(f"[yellow]![/] 数据库还缺：{told}", f"[yellow]![/] The database lacks: {told}"))
-        note(say(f"  运行 {program(settings)} migrate 补上", f"  Run: {program(settings)} migrate"))
+        out().print(tr(f"[yellow]![/] 数据库还缺：{told}", f"[yellow]![/] The database lacks: {told}"))
+        note(tr(f"  运行 {program(settings)} migrate 补上", f"  Run: {program(settings)} migrate"))
     else:
-        out().print(say(f"[green]✓[/] 已升级：{told}", f"[green]✓[/] Brought up to date: {told}"))
+        out().print(tr(f"[green]✓[/] 已升级：{told}", f"[green]✓[/] Brought up to date: {told}"))

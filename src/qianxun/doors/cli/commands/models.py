@@ -20,7 +20,7 @@ from qianxun.doors.cli.commands.registered_models import (
     remove_model,
     try_registered,
 )
-from qianxun.doors.cli.i18n import err, note, out, print_json, say
+from qianxun.doors.cli.i18n import err, note, out, print_json, tr
 from qianxun.doors.cli.session import JsonFlag, refuse_url, session_of
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def list_models(
     session = session_of(context)
     if session.url and not user:
         raise BadInput(
-            say("服务里的模型是用户登记的，没有写是谁的", "The models of a service are its users'; whose was not said"),
-            hint=say("写明用户：models list --user U", "Say so: models list --user U"),
+            tr("服务里的模型是用户登记的，没有写是谁的", "The models of a service are its users'; whose was not said"),
+            hint=tr("写明用户：models list --user U", "Say so: models list --user U"),
         )
     rows = [] if session.url else known_models(session.settings())  # of this machine: not the service's affair
     registered = registered_models(session, user, tenant)
@@ -59,24 +59,24 @@ def list_models(
     if registered:
         out().print(registered_table(registered))
     elif session.url:
-        note(say(f"{user} 还没有登记模型：{session.start} models add --help", f"{user} has registered no model yet"))
+        note(tr(f"{user} 还没有登记模型：{session.start} models add --help", f"{user} has registered no model yet"))
 
 
 def _print_known(rows: list[dict[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False)
-    table.add_column(say("模型", "model"))
-    table.add_column(say("用途", "kind"))
-    table.add_column(say("维度", "dimension"), justify="right")
-    table.add_column(say("哈希", "hashes"))
-    table.add_column(say("位置", "where"), overflow="fold")
+    table.add_column(tr("模型", "model"))
+    table.add_column(tr("用途", "kind"))
+    table.add_column(tr("维度", "dimension"), justify="right")
+    table.add_column(tr("哈希", "hashes"))
+    table.add_column(tr("位置", "where"), overflow="fold")
     for row in rows:
-        where = row["folder"] or say(f"未下载：qianxun models pull {row['name']}", "not here")
+        where = row["folder"] or tr(f"未下载：qianxun models pull {row['name']}", "not here")
         in_use = " [green]●[/]" if row["in_use"] else ""
-        pinned = say("已固定", "pinned") if row["pinned"] else say("未固定", "unpinned")
-        kind = say("嵌入", "embedding") if row["kind"] == "embedding" else say("重排", "rerank")
+        pinned = tr("已固定", "pinned") if row["pinned"] else tr("未固定", "unpinned")
+        kind = tr("嵌入", "embedding") if row["kind"] == "embedding" else tr("重排", "rerank")
         table.add_row(row["name"] + in_use, kind, str(row["dimension"] or ""), pinned, escape(where))
     out().print(table)
-    note(say("● 设置中选用的模型", "● the model of the settings"))
+    note(tr("● 设置中选用的模型", "● the model of the settings"))
 
 
 def known_models(settings: Settings) -> list[dict[str, Any]]:
@@ -120,14 +120,14 @@ def pull_model(
     settings = session_of(context).settings()
     if source is not None and not source.is_dir():
         raise BadInput(
-            say(f"{source} 不是目录", f"{source} is not a folder"),
-            hint=say("--from 要指向放着模型文件的目录", "--from wants the folder that holds the model's files"),
+            tr(f"{source} 不是目录", f"{source} is not a folder"),
+            hint=tr("--from 要指向放着模型文件的目录", "--from wants the folder that holds the model's files"),
         )
     folder = fetch(settings, name, source, accept_unpinned=accept_unpinned, quiet=as_json)
     if as_json:
         print_json({"model": name, "folder": str(folder)})
         return
-    out().print(say(f"[green]✓[/] {name} 已就绪：{folder}", f"[green]✓[/] {name} is ready: {folder}"))
+    out().print(tr(f"[green]✓[/] {name} 已就绪：{folder}", f"[green]✓[/] {name} is ready: {folder}"))
 
 
 def fetch(
@@ -157,7 +157,7 @@ class _Watcher:
 
     def __call__(self, event: PullEvent) -> None:
         if event.kind == "trying":
-            self._shown.console.print(say(f"  · 试 {event.source}", f"  · trying {event.source}"), style="dim")
+            self._shown.console.print(tr(f"  · 试 {event.source}", f"  · trying {event.source}"), style="dim")
         elif event.kind == "failed":
             self._shown.console.print(f"    {escape(event.detail)}", style="dim yellow", soft_wrap=True)
         elif event.kind == "fetching":
@@ -188,13 +188,13 @@ def try_model(
     if name and name.startswith("user-model:"):
         _tell_trial(try_registered(session, name, user, tenant), as_json)
         return
-    refuse_url(session, say("试本机的模型", "Trying a model of this machine"))
+    refuse_url(session, tr("试本机的模型", "Trying a model of this machine"))
     settings = session.settings()
     wanted = name or settings.vectorization.model
     if wanted == "none":
         raise BadInput(
-            say("设置中没有选用模型（none）", "The settings name no model (none)"),
-            hint=say("写明要试哪个：qianxun models test bge-small-zh-v1.5", "Say which: qianxun models test NAME"),
+            tr("设置中没有选用模型（none）", "The settings name no model (none)"),
+            hint=tr("写明要试哪个：qianxun models test bge-small-zh-v1.5", "Say which: qianxun models test NAME"),
         )
     told = _try_reranker(settings, wanted) if _is_reranker(wanted) else _try(settings, wanted)
     if as_json:
@@ -209,9 +209,7 @@ def _tell_trial(told: dict[str, Any], as_json: bool) -> None:
     elif told["ok"]:
         spent, dimension = told["seconds"] * 1000, told["dimension"]
         zh, en = (f"{dimension} 维，", f"{dimension} dimensions, ") if dimension else ("", "")
-        out().print(
-            f"[green]✓[/] {told['model']}" + say(f"：{zh}{spent:.0f} 毫秒", f": {en}answered in {spent:.0f} ms")
-        )
+        out().print(f"[green]✓[/] {told['model']}" + tr(f"：{zh}{spent:.0f} 毫秒", f": {en}answered in {spent:.0f} ms"))
     else:
         note(f"✗ {told['model']}：{told['reason']}", "red")
     if not told["ok"]:
@@ -222,12 +220,12 @@ def _said(told: dict[str, Any]) -> str:
     name, load = told["model"], told["load_seconds"]
     if "score" in told:
         spent = told["score_seconds"] * 1000
-        return say(
+        return tr(
             f"[green]✓[/] {name}：装载 {load:.2f} 秒，一问一答得 {told['score']:.3f} 分，{spent:.0f} 毫秒",
             f"[green]✓[/] {name}: loaded in {load:.2f} s, one pair scored {told['score']:.3f} in {spent:.0f} ms",
         )
     spent = told["embed_seconds"] * 1000
-    return say(
+    return tr(
         f"[green]✓[/] {name}：{told['dimension']} 维，装载 {load:.2f} 秒，嵌入一句话 {spent:.0f} 毫秒",
         f"[green]✓[/] {name}: {told['dimension']} dimensions, loaded in {load:.2f} s, one sentence in {spent:.0f} ms",
     )

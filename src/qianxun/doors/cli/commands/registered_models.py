@@ -16,7 +16,7 @@ from rich.table import Table
 
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.doors.cli.commands.keys import with_records
-from qianxun.doors.cli.i18n import note, out, print_json, say
+from qianxun.doors.cli.i18n import note, out, print_json, tr
 from qianxun.doors.cli.session import JsonFlag, Session, has_records, session_of
 
 if TYPE_CHECKING:
@@ -98,10 +98,10 @@ def add_model(
     if as_json:
         print_json(described(added))
         return
-    out().print(say(f"[green]✓[/] 已登记“{escape(name)}”：{added.ref}", f"[green]✓[/] “{escape(name)}” is {added.ref}"))
+    out().print(tr(f"[green]✓[/] 已登记“{escape(name)}”：{added.ref}", f"[green]✓[/] “{escape(name)}” is {added.ref}"))
     whose = "" if tenant == "local" else f" --tenant {tenant}"
     try_it = f"{session.start} models test {added.ref} --user {user}{whose}"
-    note(say(f"下一步，试试它：{try_it}", f"Next, try it: {try_it}"))
+    note(tr(f"下一步，试试它：{try_it}", f"Next, try it: {try_it}"))
 
 
 def remove_model(
@@ -116,7 +116,7 @@ def remove_model(
     if as_json:
         print_json({"removed": f"user-model:{number}"})
         return
-    out().print(say(f"[green]✓[/] 已删去 user-model:{number}", f"[green]✓[/] Removed user-model:{number}"))
+    out().print(tr(f"[green]✓[/] 已删去 user-model:{number}", f"[green]✓[/] Removed user-model:{number}"))
 
 
 def try_registered(session: Session, ref: str, user: str | None, tenant: str) -> dict[str, Any]:
@@ -130,8 +130,8 @@ def try_registered(session: Session, ref: str, user: str | None, tenant: str) ->
 
     if session.url and not user:
         raise BadInput(
-            say("没有写是谁的模型", "Whose model it is was not said"),
-            hint=say(f"写明用户：models test {ref} --user U", f"Say so: models test {ref} --user U"),
+            tr("没有写是谁的模型", "Whose model it is was not said"),
+            hint=tr(f"写明用户：models test {ref} --user U", f"Say so: models test {ref} --user U"),
         )
     return {"model": ref, **asdict(with_registered(session, tenant, work))}
 
@@ -154,11 +154,11 @@ def registered_table(rows: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False)
     heads = (("登记的模型", "registered"), ("用户", "user"), ("名字", "name"), ("用途", "kind"), ("模型", "model"))
     for zh, en in (*heads, ("地址", "where"), ("密钥", "key"), ("状态", "state")):
-        table.add_column(say(zh, en), overflow="fold")
+        table.add_column(tr(zh, en), overflow="fold")
     for row in rows:
-        state = say("启用", "on") if row["status"] else say("停用", "off")
+        state = tr("启用", "on") if row["status"] else tr("停用", "off")
         if row["is_default"]:
-            state += " " + say("默认", "default")
+            state += " " + tr("默认", "default")
         told = (row["ref"], row["user_id"], row["config_name"], row["model_type"], row["model_name"], row["base_url"])
         table.add_row(*(escape(each) for each in told), row["api_key"], state)
     return table
@@ -175,8 +175,8 @@ def number_in(ref: str) -> int:
     digits = ref.removeprefix("user-model:")
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
         raise NotFound(
-            say(f"没有名为“{ref}”的登记模型", f"There is no registered model “{ref}”"),
-            hint=say("写作 user-model:编号，见 models list", "They are written user-model:ID; see models list"),
+            tr(f"没有名为“{ref}”的登记模型", f"There is no registered model “{ref}”"),
+            hint=tr("写作 user-model:编号，见 models list", "They are written user-model:ID; see models list"),
         )
     return int(digits)
 
@@ -188,8 +188,8 @@ def with_registered(
     if session.url:
         if tenant != "local":
             raise BadInput(
-                say("--tenant 与 --url 不能同时给出", "--tenant does not go with --url"),
-                hint=say("租户由密钥决定", "The key decides the tenant"),
+                tr("--tenant 与 --url 不能同时给出", "--tenant does not go with --url"),
+                hint=tr("租户由密钥决定", "The key decides the tenant"),
             )
         return asyncio.run(_connected(session, work))
 
@@ -220,8 +220,8 @@ def _read_key(key_file: str | None, no_key: bool) -> str:
     if no_key:
         if key_file is not None:
             raise BadInput(
-                say("--no-key 与 --key-file 只能给一个", "Give either --no-key or --key-file"),
-                hint=say("去掉其中一个", "Leave one of them out"),
+                tr("--no-key 与 --key-file 只能给一个", "Give either --no-key or --key-file"),
+                hint=tr("去掉其中一个", "Leave one of them out"),
             )
         return ""
     if key_file == "-":
@@ -230,12 +230,12 @@ def _read_key(key_file: str | None, no_key: bool) -> str:
         return _key_in(Path(key_file))
     if not sys.stdin.isatty():
         raise BadInput(
-            say("没有终端可以询问密钥", "There is no terminal to ask for the key"),
-            hint=say(
+            tr("没有终端可以询问密钥", "There is no terminal to ask for the key"),
+            hint=tr(
                 "用 --key-file FILE、--key-file -（标准输入）或 --no-key", "Use --key-file FILE, or -, or --no-key"
             ),
         )
-    asked = say("api_key（不显示；没有就直接回车）", "api_key (not shown; just Enter for none)")
+    asked = tr("api_key（不显示；没有就直接回车）", "api_key (not shown; just Enter for none)")
     return str(typer.prompt(asked, default="", hide_input=True, show_default=False, err=True)).strip()
 
 
@@ -246,6 +246,6 @@ def _key_in(file: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         told = error.strerror if isinstance(error, OSError) else "UTF-8"
         raise BadInput(
-            say(f"读不了密钥文件 {file}：{told}", f"Cannot read {file}: {told}"),
-            hint=say("检查路径与权限", "Check the path and its permissions"),
+            tr(f"读不了密钥文件 {file}：{told}", f"Cannot read {file}: {told}"),
+            hint=tr("检查路径与权限", "Check the path and its permissions"),
         ) from error

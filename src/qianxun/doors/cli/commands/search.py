@@ -13,7 +13,7 @@ from rich.text import Text
 
 from qianxun.core.errors import BadInput
 from qianxun.doors.cli.filter_options import DocOption, ProjectOption, TagOption, TypeOption, UserOption, filter_of
-from qianxun.doors.cli.i18n import out, print_folded, print_json, say
+from qianxun.doors.cli.i18n import out, print_folded, print_json, tr
 from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
 from qianxun.doors.cli.views.drawing import ARMS, excerpt, named, place_of, show_degraded
 from qianxun.doors.cli.views.explain import (
@@ -135,8 +135,8 @@ def _weights(given: str) -> dict[str, float]:
         return {name.strip(): float(weight) for name, weight in pairs}
     except ValueError as error:
         raise BadInput(
-            say(f"看不懂权重 {given!r}", f"These weights cannot be read: {given!r}"),
-            hint=say("写成 vector=.7,keyword=.3", "Write them as vector=.7,keyword=.3"),
+            tr(f"看不懂权重 {given!r}", f"These weights cannot be read: {given!r}"),
+            hint=tr("写成 vector=.7,keyword=.3", "Write them as vector=.7,keyword=.3"),
         ) from error
 
 
@@ -190,7 +190,7 @@ def _explained_json(start: str, request: Request, document: dict[str, Any], told
 
 def _count(answer: Recall) -> str:
     number, milliseconds = len(answer.found), answer.seconds * 1000
-    return say(f"{number} 条，{milliseconds:.0f} 毫秒", f"{number} results, {milliseconds:.0f} ms")
+    return tr(f"{number} 条，{milliseconds:.0f} 毫秒", f"{number} results, {milliseconds:.0f} ms")
 
 
 # ── JSON ─────────────────────────────────────────────────────────────────────────────────────────
@@ -260,10 +260,10 @@ def _title(rank: int, hit: Found, *, with_arms: bool = True) -> Text:
 def _advice(start: str, base: KnowledgeBase, answer: Recall, *, narrowed: bool) -> str:
     tips = []
     if narrowed:
-        tips.append(say("去掉过滤条件再试", "try without the filters"))
+        tips.append(tr("去掉过滤条件再试", "try without the filters"))
     if not base.embedding_model:
         tips.append(
-            say(
+            tr(
                 "这个知识库只按词语检索：换一个原文里的说法，或装上模型后 qianxun rebuild --kb "
                 f"{quoted(base.name)} --model bge-small-zh-v1.5",
                 "this base is searched by words only: use words of the text, or pull a model and run qianxun rebuild "
@@ -271,9 +271,9 @@ def _advice(start: str, base: KnowledgeBase, answer: Recall, *, narrowed: bool) 
             )
         )
     elif answer.mode != "hybrid":
-        tips.append(say("用 --mode hybrid 两路一起找", "search both ways with --mode hybrid"))
-    tips.append(say("降低 --threshold，或换个说法", "lower --threshold, or say it differently"))
+        tips.append(tr("用 --mode hybrid 两路一起找", "search both ways with --mode hybrid"))
+    tips.append(tr("降低 --threshold，或换个说法", "lower --threshold, or say it differently"))
     show_it = f"{start} kb show {quoted(base.name)}"
-    tips.append(say(f"看看里面有什么：{show_it}", f"see what is in it: {show_it}"))
-    head = say("没有找到。可以试试：", "Nothing found. You could:")
+    tips.append(tr(f"看看里面有什么：{show_it}", f"see what is in it: {show_it}"))
+    head = tr("没有找到。可以试试：", "Nothing found. You could:")
     return head + "".join(f"\n  · {tip}" for tip in tips)

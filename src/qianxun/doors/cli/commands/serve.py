@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from qianxun.doors.cli.i18n import out, say
+from qianxun.doors.cli.i18n import out, tr
 from qianxun.doors.cli.session import session_of
 
 
@@ -35,13 +35,13 @@ def serve(
     settings = load(file=session.config, arguments=told)
     with logs_as_lines(sys.stderr), asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run(settings, _told))
-    out().print(say("已停下，数据都已存好。", "Stopped; everything is stored."), style="green")
+    out().print(tr("已停下，数据都已存好。", "Stopped; everything is stored."), style="green")
 
 
 def _told(url: str) -> None:
     """On the standard output: the other one holds lines of the log and nothing else."""
     console = out()
-    console.print(say(f"千寻在 {url} 上提供服务", f"Qianxun is serving at {url}"), style="green", soft_wrap=True)
+    console.print(tr(f"千寻在 {url} 上提供服务", f"Qianxun is serving at {url}"), style="green", soft_wrap=True)
     console.print(
-        say(f"接口说明：{url}/docs　Ctrl-C 停止", f"API: {url}/docs  Ctrl-C stops it"), style="dim", soft_wrap=True
+        tr(f"接口说明：{url}/docs　Ctrl-C 停止", f"API: {url}/docs  Ctrl-C stops it"), style="dim", soft_wrap=True
     )

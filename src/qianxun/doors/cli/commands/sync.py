@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from qianxun.doors.cli.i18n import note, out, say
+from qianxun.doors.cli.i18n import note, out, tr
 from qianxun.doors.cli.session import Library, find_base
 
 if TYPE_CHECKING:
@@ -56,18 +56,18 @@ def show_dropped(dropped: Dropped) -> None:
     console = out()
     count = len(dropped.removed)
     gone = (f"移除 {count} 个文档：文件已不在", f"{count} documents removed: their files are gone")
-    console.print(f"[green]✓[/] {say(*(gone if count else ('没有移除文档', 'No document removed')))}")
+    console.print(f"[green]✓[/] {tr(*(gone if count else ('没有移除文档', 'No document removed')))}")
     for each in dropped.removed[:SHOWN]:
         console.print(f"  - {escape(str(each.path))}", soft_wrap=True)
     if count > SHOWN:
-        console.print(say(f"  … 共 {count} 个", f"  … {count} in all"))
+        console.print(tr(f"  … 共 {count} 个", f"  … {count} in all"))
     for doubt in dropped.doubts:
         console.print(f"[yellow]![/] {escape(_why_kept(doubt))}", soft_wrap=True)
     if any(doubt.why == "waiting" for doubt in dropped.doubts):
-        note(say("新的可以检索之后，再运行一次。", "Run it again when the new ones can be found."))
+        note(tr("新的可以检索之后，再运行一次。", "Run it again when the new ones can be found."))
     if any(doubt.why != "waiting" for doubt in dropped.doubts):
         note(
-            say(
+            tr(
                 "磁盘是不是没有挂上？确实删掉了的话，加上 --yes 再运行一次。",
                 "Is a disk not mounted? If they were deleted, run it again with --yes.",
             )
@@ -78,17 +78,17 @@ def _why_kept(doubt: Doubt) -> str:
     folder, gone, known = doubt.folder, doubt.gone, doubt.known
     match doubt.why:
         case "empty":
-            return say(
+            return tr(
                 f"{folder} 里一个文件也没有：从它放入的 {gone} 个文档没有移除",
                 f"There is no file in {folder}: {gone} documents that came from it were kept",
             )
         case "most":
-            return say(
+            return tr(
                 f"{folder} 的 {known} 个文档里有 {gone} 个的文件不在了：太多，没有移除",
                 f"Of {known} documents of {folder} the files of {gone} are gone: too many, they were kept",
             )
         case "waiting":
-            return say(
+            return tr(
                 f"{folder} 有新放入的文档还不能检索，也许就是改了名的：文件不在了的 {gone} 个先不移除",
                 f"New documents of {folder}, maybe renamed, cannot be found yet: {gone} of files that are gone stay",
             )

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from qianxun.doors.cli.i18n import note, print_folded, say
+from qianxun.doors.cli.i18n import note, print_folded, tr
 from qianxun.doors.cli.views.drawing import PARTS, highlighted, milliseconds, named, padded, telling_rows
 from qianxun.text.headings import below_headings
 
@@ -101,7 +101,7 @@ def show_answer(console: Console, answer: Answer) -> None:
 def show_reason(console: Console, answer: Answer) -> None:
     """Why there is no answer, where it does not say so itself."""
     if answer.reason and "：" + answer.reason not in answer.answer:
-        told = say(f"原因：{answer.reason}", f"Reason: {answer.reason}")
+        told = tr(f"原因：{answer.reason}", f"Reason: {answer.reason}")
         print_folded(console, Text(shown_text(told).plain, style="dim"), 0)
 
 
@@ -110,7 +110,7 @@ def show_sources(console: Console, answer: Answer) -> None:
     if not answer.sources:
         return
     console.print()
-    console.print(Text(say("出处", "Sources"), style="bold"))
+    console.print(Text(tr("出处", "Sources"), style="bold"))
     indent = len(f"[{answer.sources[-1].number}] ")
     for source in answer.sources:
         print_folded(console, headed(source, indent), indent, hanging=indent)
@@ -128,8 +128,8 @@ def show_end(console: Console, answer: Answer) -> None:
     who = named(FORMS, answer.form)
     if answer.form == "model":
         model = next((step.form.removeprefix("model:") for step in answer.trace if step.node == "generate_answer"), "")
-        who = say(f"由 {model or '模型'} 写成", f"written by {model or 'the model'}")
-    time = say(f"{milliseconds(answer.seconds)} 毫秒", f"{milliseconds(answer.seconds)} ms")
+        who = tr(f"由 {model or '模型'} 写成", f"written by {model or 'the model'}")
+    time = tr(f"{milliseconds(answer.seconds)} 毫秒", f"{milliseconds(answer.seconds)} ms")
     console.print()
     console.print(Text(" · ".join((who, answer.mode, time)), style="dim"), soft_wrap=True)
 
@@ -144,14 +144,14 @@ def show_flags(flags: Sequence[Flag]) -> None:
             unproved[_sentence(flag)] = flag.reason
     for sentence, reason in unproved.items():
         if sentence in gone:
-            note(say(f"! 不可信，已去掉：“{sentence}”（{reason}）", f"! Taken out: “{sentence}” ({reason})"), "yellow")
+            note(tr(f"! 不可信，已去掉：“{sentence}”（{reason}）", f"! Taken out: “{sentence}” ({reason})"), "yellow")
         else:
             note(
-                say(f"! 请自行核对：“{sentence}”（{reason}）", f"! Check this yourself: “{sentence}” ({reason})"),
+                tr(f"! 请自行核对：“{sentence}”（{reason}）", f"! Check this yourself: “{sentence}” ({reason})"),
                 "yellow",
             )
     if links := sum(flag.kind == "link_removed" for flag in flags):
-        note(say(f"! 去掉了 {links} 处链接、图片或 HTML", f"! {links} links, images or tags taken out"), "yellow")
+        note(tr(f"! 去掉了 {links} 处链接、图片或 HTML", f"! {links} links, images or tags taken out"), "yellow")
 
 
 def _sentence(flag: Flag) -> str:
@@ -171,10 +171,10 @@ def _place(source: Source) -> Text:
     if headings:
         place.append(" › " + " › ".join(headings), style="not bold")
     if about.get("page") is not None:
-        place.append(say(f"  第 {about['page']} 页", f"  p. {about['page']}"), style="not bold dim")
+        place.append(tr(f"  第 {about['page']} 页", f"  p. {about['page']}"), style="not bold dim")
     if source.end > source.start:
         characters = f"{source.start + 1}–{source.end}"
-        place.append(say(f"  第 {characters} 字", f"  characters {characters}"), style="not bold dim")
+        place.append(tr(f"  第 {characters} 字", f"  characters {characters}"), style="not bold dim")
     return place
 
 
@@ -195,7 +195,7 @@ def _quotation(source: Source, cited: str) -> Text:
     exact = [(at, at + len(each)) for each in cited.split() if len(each) > 3 and (at := flat.find(each)) >= 0]
     start, end = snippet(flat, exact or spans(flat, words), QUOTED)
     quoted = highlighted(flat[start:end], words)
-    opening, closing = say("“", '"'), say("”", '"')
+    opening, closing = tr("“", '"'), tr("”", '"')
     return Text(opening + "…" * bool(start)) + quoted + Text("…" * (end < len(flat)) + closing)
 
 
@@ -211,18 +211,18 @@ def _without_headings(source: Source) -> str:
 def show_trace(console: Console, answer: Answer) -> None:
     """Each step, whether rules or a model took it, what it decided; and what the graph had to say."""
     console.print()
-    console.print(Text(say("过程", "Steps"), style="bold"))
+    console.print(Text(tr("过程", "Steps"), style="bold"))
     width = max((cell_len(named(PARTS, step.node)) for step in answer.trace), default=0)
     for step in answer.trace:
         line = Text(f"  {padded(named(PARTS, step.node), width)}  ")
         line.append(_by(step), style="cyan" if step.form.startswith("model:") else "dim")
-        line.append(say(f"  {milliseconds(step.seconds)} 毫秒", f"  {milliseconds(step.seconds)} ms"), style="dim")
+        line.append(tr(f"  {milliseconds(step.seconds)} 毫秒", f"  {milliseconds(step.seconds)} ms"), style="dim")
         print_folded(console, line + Text(_said(step.said)), width + 6, hanging=width + 6)
     _show_graph(console, answer.context)
 
 
 def _by(step: TraceStep) -> str:
-    return step.form.removeprefix("model:") if step.form.startswith("model:") else say("规则", "rules")
+    return step.form.removeprefix("model:") if step.form.startswith("model:") else tr("规则", "rules")
 
 
 def _said(said: Mapping[str, Any]) -> str:
@@ -236,13 +236,13 @@ def _said(said: Mapping[str, Any]) -> str:
 
 def _plain(value: Any) -> str:
     if isinstance(value, bool):
-        return say("是", "yes") if value else say("否", "no")
+        return tr("是", "yes") if value else tr("否", "no")
     if isinstance(value, float):
         return f"{value:.2f}"
     if isinstance(value, list | tuple):
-        return say("、", ", ").join(map(_plain, value))
+        return tr("、", ", ").join(map(_plain, value))
     if isinstance(value, Mapping):
-        return say("，", ", ").join(f"{name} {_plain(inner)}" for name, inner in value.items())
+        return tr("，", ", ").join(f"{name} {_plain(inner)}" for name, inner in value.items())
     return shown_text(str(value)).plain
 
 
@@ -250,10 +250,10 @@ def _show_graph(console: Console, context: GraphContext) -> None:
     if not context.entities and not context.communities:
         return
     console.print()
-    console.print(Text(say("图谱", "Graph"), style="bold"))
+    console.print(Text(tr("图谱", "Graph"), style="bold"))
     names = {each.id: shown_text(each.name).plain for each in context.entities}
     if names:
-        print_folded(console, Text(say("、", ", ").join(list(names.values())[:NAMED])), 2)
+        print_folded(console, Text(tr("、", ", ").join(list(names.values())[:NAMED])), 2)
     known = [each for each in context.relations if each.source in names and each.target in names]
     for each in known[:NAMED]:
         kind = shown_text(each.type).plain

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from qianxun.doors.cli.i18n import note, print_folded, say
+from qianxun.doors.cli.i18n import note, print_folded, tr
 from qianxun.text.headings import below_headings
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ PARTS = {
 
 
 def named(names: Mapping[str, tuple[str, str]], key: str) -> str:
-    return say(*names.get(key, (key, key)))
+    return tr(*names.get(key, (key, key)))
 
 
 def place_of(chunk: Chunk) -> Text:
@@ -57,7 +57,7 @@ def place_of(chunk: Chunk) -> Text:
     if headings:
         place.append(" › " + " › ".join(headings), style="not bold")
     if chunk.page is not None:
-        place.append(say(f"  第 {chunk.page} 页", f"  p. {chunk.page}"), style="dim")
+        place.append(tr(f"  第 {chunk.page} 页", f"  p. {chunk.page}"), style="dim")
     return place
 
 
@@ -107,9 +107,9 @@ def show_degraded(degraded: Sequence[Degraded]) -> None:
     for part in (part for part in degraded if reasons[part.reason] is part):
         if part.part in ARMS:
             arm = named(ARMS, part.part)
-            told = say(f"! {arm}检索没能参加：{part.reason}", f"! The {arm} arm did not take part: {part.reason}")
+            told = tr(f"! {arm}检索没能参加：{part.reason}", f"! The {arm} arm did not take part: {part.reason}")
         else:
-            told = f"! {named(PARTS, part.part)}{say('：', ': ')}{part.reason}"
+            told = f"! {named(PARTS, part.part)}{tr('：', ': ')}{part.reason}"
         note(told, "yellow")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from qianxun.doors.cli.i18n import out, say
+from qianxun.doors.cli.i18n import out, tr
 
 if TYPE_CHECKING:
     from qianxun.doors.cli.commands.evaluation_index import Built
@@ -99,10 +99,10 @@ def show(dataset: Dataset, trials: Sequence[Trial], comparisons: Mapping[str, Co
     for trial in trials:
         console.print(_index(trial), style="dim", markup=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(say("方式", "run"), no_wrap=True)
-    for title in ("nDCG@10", "MRR@10", say("召回@10", "recall@10"), say("召回@100", "recall@100")):
+    table.add_column(tr("方式", "run"), no_wrap=True)
+    for title in ("nDCG@10", "MRR@10", tr("召回@10", "recall@10"), tr("召回@100", "recall@100")):
         table.add_column(title, justify="right", no_wrap=True)
-    for title in (say("首条命中", "hit@1"), "p50 ms", "p95 ms"):
+    for title in (tr("首条命中", "hit@1"), "p50 ms", "p95 ms"):
         table.add_column(title, justify="right", no_wrap=True)
     for run in (run for trial in trials for run in trial.runs.values()):
         scores = [f"{value:.3f}" for value in run.means.values()]
@@ -115,7 +115,7 @@ def show(dataset: Dataset, trials: Sequence[Trial], comparisons: Mapping[str, Co
 def _heading(dataset: Dataset) -> str:
     asked = len(dataset.queries)
     drawn = asked < dataset.labelled
-    return say(
+    return tr(
         f"{dataset.name}：{len(dataset.documents)} 个文档，{asked} 个查询"
         + (f"（从 {dataset.labelled} 个有标注的查询中按固定种子抽取）" if drawn else ""),
         f"{dataset.name}: {len(dataset.documents)} documents, {asked} queries"
@@ -126,9 +126,9 @@ def _heading(dataset: Dataset) -> str:
 def _index(trial: Trial) -> str:
     built = trial.built
     label = f"[{trial.label}] " if trial.label else ""
-    model = built.model or say("无模型", "no model")
-    reused = say("，沿用已建好的", ", used again") if trial.is_reused else ""
-    return label + say(
+    model = built.model or tr("无模型", "no model")
+    reused = tr("，沿用已建好的", ", used again") if trial.is_reused else ""
+    return label + tr(
         f"索引：{built.chunks} 块，{model}，建索引 {built.seconds:.1f} 秒{reused}",
         f"index: {built.chunks} chunks, {model}, built in {built.seconds:.1f} s{reused}",
     )
@@ -137,9 +137,9 @@ def _index(trial: Trial) -> str:
 def _show_comparison(comparison: Comparison) -> None:
     console = out()
     first, second = comparison.names
-    verdict = say("显著", "significant") if comparison.is_significant else say("不显著", "not significant")
+    verdict = tr("显著", "significant") if comparison.is_significant else tr("不显著", "not significant")
     console.print(
-        say(
+        tr(
             f"\n{first} → {second}：{comparison.metric} {comparison.means[0]:.4f} → {comparison.means[1]:.4f}"
             f"（{comparison.difference:+.4f}）；差异在 p<.05 下{verdict}（p={comparison.p_value:.4f}，"
             f"{comparison.queries} 个查询，配对随机化检验）",
@@ -159,7 +159,7 @@ def show_calibration(model: str, datasets: Sequence[Dataset], report: Report) ->
     console = out()
     names = "、".join(dataset.name for dataset in datasets)
     console.print(
-        say(
+        tr(
             f"{model}：{names} 的 {report.queries} 个查询，{report.candidates} 个候选，其中相关 {report.relevant} 个",
             f"{model}: {report.queries} queries of {names}, {report.candidates} candidates, {report.relevant} relevant",
         ),
@@ -167,15 +167,15 @@ def show_calibration(model: str, datasets: Sequence[Dataset], report: Report) ->
         soft_wrap=True,
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("", say("截断余弦", "clipped cosine"), say("校准后", "calibrated")):
+    for title in ("", tr("截断余弦", "clipped cosine"), tr("校准后", "calibrated")):
         table.add_column(title, justify="left" if not title else "right", no_wrap=True)
     rows = (
-        (say("ECE 全部", "ECE, all"), report.errors),
-        (say("ECE 留出的一半", "ECE, held-out half"), report.held_out),
+        (tr("ECE 全部", "ECE, all"), report.errors),
+        (tr("ECE 留出的一半", "ECE, held-out half"), report.held_out),
     )
     for title, errors in rows:
         table.add_row(title, *(f"{error:.3f}" for error in errors))
     console.print(table)
-    console.print(say("\n写进设置文件：", "\nPut these into the settings file:"))
+    console.print(tr("\n写进设置文件：", "\nPut these into the settings file:"))
     told = f"calibration_midpoint: {report.curve.midpoint:.4f}, calibration_slope: {report.curve.slope:.3f}"
     console.print(f"  vectorization: {{{told}}}", style="bold", markup=False, soft_wrap=True)

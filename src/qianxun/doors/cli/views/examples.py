@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from qianxun.doors.cli.i18n import note, out, print_folded, say
+from qianxun.doors.cli.i18n import note, out, print_folded, tr
 
 if TYPE_CHECKING:
     from qianxun.examples.formatting import RetrievedExample
@@ -28,14 +28,14 @@ def show_import(file: Path, report: ImportReport) -> None:
     console = out()
     added, updated, unchanged = (report.total(what) for what in ("added", "updated", "unchanged"))
     if not report.stored:
-        line = say(
+        line = tr(
             f"✗ {file.name} 有 {len(report.rejected)} 处填错，整个文件没有导入",
             f"✗ {file.name} has {len(report.rejected)} mistakes; nothing was imported",
         )
         console.print(line, style="red", markup=False, soft_wrap=True)
     else:
         sign, style = ("!", "yellow") if report.rejected else ("✓", "green")
-        line = say(
+        line = tr(
             f"{sign} 新增 {added} 条，更新 {updated} 条，未变 {unchanged} 条，未收 {len(report.rejected)} 行，"
             f"用时 {report.seconds:.1f} 秒",
             f"{sign} {added} added, {updated} updated, {unchanged} unchanged, {len(report.rejected)} rejected, "
@@ -43,7 +43,7 @@ def show_import(file: Path, report: ImportReport) -> None:
         )
         console.print(line, style=style, markup=False)
         for category, kept in report.kept.items():
-            told = say(
+            told = tr(
                 f"  {LABELS[category]}（{category}）：新增 {kept.added}，更新 {kept.updated}，未变 {kept.unchanged}",
                 f"  {category}: {kept.added} added, {kept.updated} updated, {kept.unchanged} unchanged",
             )
@@ -55,23 +55,23 @@ def _show_passed_over(report: ImportReport) -> None:
     for one in report.rejected[:REJECTED_SHOWN]:
         note(f"  ✗ {_place(one.sheet, one.row)}：{one.reason}", style="red")
     if (more := len(report.rejected) - REJECTED_SHOWN) > 0:
-        note(say(f"  … 还有 {more} 处，用 --json 看全部", f"  … {more} more: see --json"), style="red")
+        note(tr(f"  … 还有 {more} 处，用 --json 看全部", f"  … {more} more: see --json"), style="red")
     for double in report.doubles[:REJECTED_SHOWN]:
         first = _place(double.first_sheet, double.first_row)
-        note(f"  = {_place(double.sheet, double.row)}：" + say(f"与{first}相同，略过", f"the same as {first}"))
+        note(f"  = {_place(double.sheet, double.row)}：" + tr(f"与{first}相同，略过", f"the same as {first}"))
     for sheet in report.ignored_sheets:
-        note(say(f"  ! 工作表“{sheet}”不是示例，略过", f"  ! Sheet “{sheet}” holds no examples"), style="yellow")
+        note(tr(f"  ! 工作表“{sheet}”不是示例，略过", f"  ! Sheet “{sheet}” holds no examples"), style="yellow")
     for sheet, column in report.ignored_columns:
         note(
-            say(f"  ! 工作表“{sheet}”的列“{column}”不认识，略过", f"  ! Column “{column}” of “{sheet}” is unknown"),
+            tr(f"  ! 工作表“{sheet}”的列“{column}”不认识，略过", f"  ! Column “{column}” of “{sheet}” is unknown"),
             style="yellow",
         )
     if report.rejected and not report.stored:
-        note(say("改好再导入；或加 --skip-bad，只跳过这些行。", "Mend them, or skip them with --skip-bad."))
+        note(tr("改好再导入；或加 --skip-bad，只跳过这些行。", "Mend them, or skip them with --skip-bad."))
 
 
 def _place(sheet: str, row: int) -> str:
-    return say(f"“{sheet}”第 {row} 行", f"“{sheet}” row {row}") if row else f"“{sheet}”"
+    return tr(f"“{sheet}”第 {row} 行", f"“{sheet}” row {row}") if row else f"“{sheet}”"
 
 
 def show_found(start: str, found: Sequence[RetrievedExample], seconds: float) -> None:
@@ -85,11 +85,11 @@ def show_found(start: str, found: Sequence[RetrievedExample], seconds: float) ->
         print_folded(console, title, 10, hanging=10)
         print_folded(console, Text(example["content"]), 4)
     if found:
-        count = say(f"{len(found)} 条，{seconds * 1000:.0f} 毫秒", f"{len(found)} examples, {seconds * 1000:.0f} ms")
+        count = tr(f"{len(found)} 条，{seconds * 1000:.0f} 毫秒", f"{len(found)} examples, {seconds * 1000:.0f} ms")
         console.print(count, style="dim")
         return
     console.print(
-        say(
+        tr(
             f"没有够像的示例。可以降低 --threshold，或看看库里有什么：{start} examples stats",
             f"No example is alike enough. Lower --threshold, or see what there is: {start} examples stats",
         ),
@@ -132,17 +132,17 @@ def _ref(example: ExampleRef) -> dict[str, Any]:
 def show_statistics(start: str, found: LibraryStatistics) -> None:
     console = out()
     table = Table(box=None, pad_edge=False)
-    table.add_column(say("类别", "category"))
-    for title in (say("条数", "count"), *GRADES, say("有标签", "tagged")):
+    table.add_column(tr("类别", "category"))
+    for title in (tr("条数", "count"), *GRADES, tr("有标签", "tagged")):
         table.add_column(title, justify="right")
-    table.add_column(say("常用标签", "tags"), overflow="fold")
+    table.add_column(tr("常用标签", "tags"), overflow="fold")
     for name, one in found.tables.items():
         tags = "  ".join(f"{tag} {count}" for tag, count in list(one.tags.items())[:TAGS_SHOWN])
         grades = [str(one.grades.get(grade, 0)) for grade in GRADES]
         table.add_row(LABELS[name], str(one.count), *grades, f"{one.coverage:.0%}", Text(tags, style="dim"))
     console.print(table)
     told = f"{found.stamp.model}（{found.stamp.dimension}）"
-    console.print(say(f"共 {found.count} 条，模型 {told}", f"{found.count} in all, model {told}"), style="dim")
+    console.print(tr(f"共 {found.count} 条，模型 {told}", f"{found.count} in all, model {told}"), style="dim")
     _show_pairs(start, found)
 
 
@@ -150,15 +150,15 @@ def _show_pairs(start: str, found: LibraryStatistics) -> None:
     console = out()
     if not found.pair_count:
         none = f"没有近似重复（相似度 {found.near:g} 以上）", f"No near-duplicates (at {found.near:g} or more)"
-        console.print(say(*none), style="green")
+        console.print(tr(*none), style="green")
         return
     head = f"近似重复 {found.pair_count} 对（相似度 {found.near:g} 以上）："
-    console.print(say(head, f"{found.pair_count} near-duplicates (at {found.near:g} or more):"), style="yellow")
+    console.print(tr(head, f"{found.pair_count} near-duplicates (at {found.near:g} or more):"), style="yellow")
     for pair in found.pairs:
         print_folded(console, _pair(pair), 8, hanging=6)
     if found.compared < found.count:
-        note(say(f"只比较了最新的 {found.compared} 条", f"Only the newest {found.compared} were compared"))
-    note(say(f"删去其一：{start} examples remove 类别 编号", f"Remove one: {start} examples remove TABLE ID"))
+        note(tr(f"只比较了最新的 {found.compared} 条", f"Only the newest {found.compared} were compared"))
+    note(tr(f"删去其一：{start} examples remove 类别 编号", f"Remove one: {start} examples remove TABLE ID"))
 
 
 def _pair(pair: NearPair) -> Text:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from qianxun.doors.cli.i18n import print_folded, say
+from qianxun.doors.cli.i18n import print_folded, tr
 from qianxun.doors.cli.session import quoted
 from qianxun.doors.cli.views.drawing import ARMS, bars, labelled, milliseconds, named, padded, place_of
 
@@ -41,15 +41,15 @@ FUSIONS = {
 def show_asked(console: Console, answer: Recall) -> None:
     """What was searched for, and how long each step took."""
     first, *others = answer.queries or (answer.query,)
-    told = Text(say("搜索 ", "Searched for ") + first, style="bold")
+    told = Text(tr("搜索 ", "Searched for ") + first, style="bold")
     if others:
-        told.append(say("　也按这样的说法：", "; also as: ") + say("；", "; ").join(others), style="not bold")
+        told.append(tr("　也按这样的说法：", "; also as: ") + tr("；", "; ").join(others), style="not bold")
     print_folded(console, told, 0)
-    times = Text(say(f"用时 {milliseconds(answer.seconds)} 毫秒", f"{milliseconds(answer.seconds)} ms"), style="dim")
+    times = Text(tr(f"用时 {milliseconds(answer.seconds)} 毫秒", f"{milliseconds(answer.seconds)} ms"), style="dim")
     if answer.from_cache:
-        times.append(say("（来自缓存）", " (from the cache)"))
+        times.append(tr("（来自缓存）", " (from the cache)"))
     elif answer.steps:
-        times.append(say("：", ": ") + " · ".join(map(_step, sorted(answer.steps, key=_turn))))
+        times.append(tr("：", ": ") + " · ".join(map(_step, sorted(answer.steps, key=_turn))))
     print_folded(console, times, 0)
     console.print()
 
@@ -61,28 +61,28 @@ def _turn(step: StepTime) -> int:
 
 
 def _step(step: StepTime) -> str:
-    count = say(f"（{step.count} 个）", f" ({step.count} found)") if step.count else ""
+    count = tr(f"（{step.count} 个）", f" ({step.count} found)") if step.count else ""
     return f"{named(STEPS, step.name)} {milliseconds(step.seconds)}{count}"
 
 
 def show_hit(console: Console, hit: Found, figures: Sum | None) -> None:
     """Below a result's title: its arms as bars, the sum in figures, its tier and the words it holds."""
-    labelled(console, say("编号", "id"), hit.chunk.chunk_id)
+    labelled(console, tr("编号", "id"), hit.chunk.chunk_id)
     _bars(console, hit.arms, hit.rerank)
     if figures is not None:
-        labelled(console, say("得分", "score"), formula(figures))
-    labelled(console, say("层级", "tier"), _tier(hit.tier, hit.matched, hit.coverage, _similarity(hit.arms)))
+        labelled(console, tr("得分", "score"), formula(figures))
+    labelled(console, tr("层级", "tier"), _tier(hit.tier, hit.matched, hit.coverage, _similarity(hit.arms)))
 
 
 def _bars(console: Console, arms: Mapping[str, ArmScore], rerank: float | None) -> None:
     rows = [(named(ARMS, arm), by.score, _place(arm, by), COLOURS.get(arm, "white")) for arm, by in arms.items()]
     if rerank is not None:
-        rows.append((say("重排", "rerank"), rerank, "", COLOURS["rerank"]))
+        rows.append((tr("重排", "rerank"), rerank, "", COLOURS["rerank"]))
     bars(console, rows)
 
 
 def _place(arm: str, by: ArmScore) -> str:
-    rank = say(f"第 {by.rank} 名", f"rank {by.rank}") if by.rank else say("候选之外", "not found")
+    rank = tr(f"第 {by.rank} 名", f"rank {by.rank}") if by.rank else tr("候选之外", "not found")
     return f"{padded(rank, 9)} {named(RAW, arm)} {by.raw:.{2 if arm == 'keyword' else 3}f}"
 
 
@@ -94,22 +94,22 @@ def formula(figures: Sum) -> str:
     lines = [f"{named(FUSIONS, figures.fusion)}  {' + '.join(terms)} = {figures.fused:.3f}"]
     if figures.rerank is not None:
         read = f"{1.0 - figures.share:.2f}×{figures.fused:.3f} + {figures.share:.2f}×{figures.rerank:.3f}"
-        lines.append(f"{say('重排', 'reranked')}  {read} = {figures.total:.3f}")
+        lines.append(f"{tr('重排', 'reranked')}  {read} = {figures.total:.3f}")
     elif figures.share:
-        behind = say("没有读到，排在读过的之后", "not read; behind what was")
-        lines.append(f"{say('重排', 'reranked')}  {behind}：≤ {1.0 - figures.share:.2f}×{figures.fused:.3f}")
+        behind = tr("没有读到，排在读过的之后", "not read; behind what was")
+        lines.append(f"{tr('重排', 'reranked')}  {behind}：≤ {1.0 - figures.share:.2f}×{figures.fused:.3f}")
     if abs(figures.shown - figures.total) > 5e-4:
-        lines.append(f"{say('校准', 'calibrated')}  {figures.total:.3f} → {figures.shown:.3f}")
+        lines.append(f"{tr('校准', 'calibrated')}  {figures.total:.3f} → {figures.shown:.3f}")
     return "\n".join(lines)
 
 
 def _tier(tier: str | None, matched: Sequence[str], coverage: float, similarity: float | None) -> str:
-    told = named(TIERS, tier) if tier else say("没有一层接纳", "let in by none")
+    told = named(TIERS, tier) if tier else tr("没有一层接纳", "let in by none")
     if not matched:
-        told += say("，没有共同的词", ", no word in common")
+        told += tr("，没有共同的词", ", no word in common")
     else:
-        words = say("、", ", ").join(matched)
-        told += say(f"，命中 {words}（占问题的 {coverage:.0%}）", f", matches {words} ({coverage:.0%} of the query)")
+        words = tr("、", ", ").join(matched)
+        told += tr(f"，命中 {words}（占问题的 {coverage:.0%}）", f", matches {words} ({coverage:.0%} of the query)")
     return told + (_short_of_strict(similarity, coverage) if tier == "fuzzy" else "")
 
 
@@ -120,12 +120,12 @@ def _short_of_strict(similarity: float | None, coverage: float) -> str:
     lacking = []
     if similarity is not None and similarity <= STRICT:
         lacking.append(
-            say(f"语义相似 {similarity:.3f}，未过 {STRICT:g}", f"similarity {similarity:.3f} is not above {STRICT:g}")
+            tr(f"语义相似 {similarity:.3f}，未过 {STRICT:g}", f"similarity {similarity:.3f} is not above {STRICT:g}")
         )
     if coverage <= COVERED:
-        lacking.append(say("命中的词未过半", "no more than half of the query matched"))
-    reason = say("，", ", ").join(lacking)
-    return say(f"；不算严格：{reason}", f"; not strict: {reason}") if lacking else ""
+        lacking.append(tr("命中的词未过半", "no more than half of the query matched"))
+    reason = tr("，", ", ").join(lacking)
+    return tr(f"；不算严格：{reason}", f"; not strict: {reason}") if lacking else ""
 
 
 def _similarity(arms: Mapping[str, ArmScore]) -> float | None:
@@ -143,14 +143,14 @@ def show_why(console: Console, why: Explanation, command: str) -> None:
         title.append("  ").append_text(place_of(why.chunk))
     print_folded(console, title, 0)
     mark = ("✓", "green") if why.is_returned else ("✗", "red")
-    print_folded(console, Text.assemble(mark, " " + say(why.reason, _english(why))), 2, hanging=2)
+    print_folded(console, Text.assemble(mark, " " + tr(why.reason, _english(why))), 2, hanging=2)
     _bars(console, why.arms, why.sum.rerank if why.sum else None)
     if why.sum is not None:
-        labelled(console, say("得分", "score"), formula(why.sum))
+        labelled(console, tr("得分", "score"), formula(why.sum))
     if why.tier is not None or why.matched:
-        labelled(console, say("层级", "tier"), _tier(why.tier, why.matched, why.coverage, why.similarity))
+        labelled(console, tr("层级", "tier"), _tier(why.tier, why.matched, why.coverage, why.similarity))
     if command:
-        told = say("→ 这样会返回它：", "→ This returns it: ") + _changes(why)
+        told = tr("→ 这样会返回它：", "→ This returns it: ") + _changes(why)
         print_folded(console, Text(told), 2, hanging=2)
         console.print(f"  {command}", style="green", markup=False, soft_wrap=True)
     elif why.hint:
@@ -160,10 +160,10 @@ def show_why(console: Console, why: Explanation, command: str) -> None:
 def _changes(why: Explanation) -> str:
     if why.chunk is not None and why.changes.get("doc_ids") == (why.chunk.doc_id,):
         name = why.chunk.doc_name or why.chunk.doc_id
-        alone = say(f"只在它的文档“{name}”里找", f"only in its document “{name}”")
+        alone = tr(f"只在它的文档“{name}”里找", f"only in its document “{name}”")
         others = [_change(*one) for one in why.changes.items() if one[0] != "doc_ids"]
-        return say("；", "; ").join([alone, *others])
-    return say("；", "; ").join(_change(*one) for one in why.changes.items())
+        return tr("；", "; ").join([alone, *others])
+    return tr("；", "; ").join(_change(*one) for one in why.changes.items())
 
 
 def _change(name: str, value: Any) -> str:
@@ -172,22 +172,22 @@ def _change(name: str, value: Any) -> str:
 
     match name:
         case "top_k":
-            return say(f"至少要 {value} 条", f"at least {value} results")
+            return tr(f"至少要 {value} 条", f"at least {value} results")
         case "threshold":
-            return say(f"阈值不高于 {value:.4f}", f"a threshold of at most {value:.4f}")
+            return tr(f"阈值不高于 {value:.4f}", f"a threshold of at most {value:.4f}")
         case "fuzzy":
-            return say("允许模糊匹配", "fuzzy matches allowed")
+            return tr("允许模糊匹配", "fuzzy matches allowed")
         case "where":
             if value == EVERYTHING:
-                return say("去掉过滤条件", "no filter")
-            return say(f"过滤条件放宽为 {told_filter(value)}", f"the filter loosened to {told_filter(value)}")
+                return tr("去掉过滤条件", "no filter")
+            return tr(f"过滤条件放宽为 {told_filter(value)}", f"the filter loosened to {told_filter(value)}")
         case "doc_ids":
-            return say(f"在这些文档里找：{'、'.join(value)}", f"in these documents: {', '.join(value)}")
+            return tr(f"在这些文档里找：{'、'.join(value)}", f"in these documents: {', '.join(value)}")
         case "rerank":
-            return say("不重排", "no reranker")
+            return tr("不重排", "no reranker")
         case "mode":
-            return say("两路一起找", "both ways of searching")
-    return say(f"{name} 改为 {value}", f"{name} = {value}")
+            return tr("两路一起找", "both ways of searching")
+    return tr(f"{name} 改为 {value}", f"{name} = {value}")
 
 
 def _english(why: Explanation) -> str:
@@ -272,7 +272,7 @@ def described_why(why: Explanation, command: str) -> dict[str, Any]:
         "chunk_id": why.chunk_id,
         "returned": why.is_returned,
         "step": why.step,
-        "reason": say(why.reason, _english(why)),
+        "reason": tr(why.reason, _english(why)),
         "hint": why.hint,
         "rank": why.rank,
         "rank_before": why.rank_before,

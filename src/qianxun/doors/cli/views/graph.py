@@ -11,7 +11,7 @@ from rich.progress import Progress, TaskID
 from rich.text import Text
 
 from qianxun.core.graph_types import CO_OCCURRENCE
-from qianxun.doors.cli.i18n import err, print_folded, say
+from qianxun.doors.cli.i18n import err, print_folded, tr
 
 if TYPE_CHECKING:
     from qianxun.core.graph_types import Alias, Community, Relation
@@ -30,9 +30,9 @@ class BuildProgress:
 
     def __init__(self, bars: Progress | None, *, is_silent: bool) -> None:
         self._bars, self._is_silent = bars, is_silent
-        self._statistics = self._task(say("统计", "statistics"))
-        self._model = self._task(say("模型", "model"))
-        self._summaries = self._task(say("摘要", "summaries"))
+        self._statistics = self._task(tr("统计", "statistics"))
+        self._model = self._task(tr("模型", "model"))
+        self._summaries = self._task(tr("摘要", "summaries"))
 
     def counted(self, reading: Reading) -> None:
         self._move(self._statistics, reading.done, reading.total)
@@ -40,12 +40,12 @@ class BuildProgress:
     def read(self, progress: ModelProgress) -> None:
         cost = progress.expected.cost
         if cost.calls and not progress.calls and not progress.done:
-            self._tell(_will_cost(progress.expected.model, cost, say("读", "reads")))
+            self._tell(_will_cost(progress.expected.model, cost, tr("读", "reads")))
         self._move(self._model, progress.done + progress.failed, cost.chunks + progress.expected.known)
 
     def summarised(self, progress: SummariesProgress) -> None:
         if progress.cost.calls and not progress.done:
-            self._tell(_will_cost(progress.model, progress.cost, say("写社区摘要", "summarises")))
+            self._tell(_will_cost(progress.model, progress.cost, tr("写社区摘要", "summarises")))
         self._move(self._summaries, progress.done, progress.cost.calls)
 
     def _task(self, title: str) -> TaskID:
@@ -62,7 +62,7 @@ class BuildProgress:
 
 
 def _will_cost(model: str, cost: Cost, verb: str) -> str:
-    return say(
+    return tr(
         f"模型 {model} {verb}：约 {cost.calls} 次调用，输入约 {cost.prompt_tokens}、输出约 {cost.reply_tokens} 词元",
         f"The model {model} {verb}: about {cost.calls} calls, {cost.prompt_tokens} tokens in, {cost.reply_tokens} out",
     )
@@ -70,7 +70,7 @@ def _will_cost(model: str, cost: Cost, verb: str) -> str:
 
 def show_built(console: Console, built: GraphBuilt, read: ModelRead | None, summaries: Summarised | None) -> None:
     console.print(
-        say(
+        tr(
             f"✓ {built.chunks} 块，{built.entities} 个实体，{built.relations} 条关系",
             f"✓ {built.chunks} chunks, {built.entities} entities, {built.relations} relations",
         ),
@@ -86,7 +86,7 @@ def show_built(console: Console, built: GraphBuilt, read: ModelRead | None, summ
 def _read(read: ModelRead) -> str:
     from qianxun.graph.llm_build import warning_of
 
-    done = say(
+    done = tr(
         f"模型 {read.expected.model} 读了 {read.read} 块（{read.known} 块以前读过），{read.calls} 次调用；"
         f"文中没有的说法去掉 {read.dropped} 条",
         f"{read.expected.model} read {read.read} chunks ({read.known} were known) in {read.calls} calls; "
@@ -96,10 +96,10 @@ def _read(read: ModelRead) -> str:
 
 
 def _summarised(told: Summarised) -> str:
-    done = say(f"写了 {told.written} 个社区摘要", f"{told.written} communities summarised")
+    done = tr(f"写了 {told.written} 个社区摘要", f"{told.written} communities summarised")
     if not told.failed:
         return done
-    return done + say(f"；{told.failed} 个仍用摘句：{told.reason}", f"; {told.failed} stay quoted: {told.reason}")
+    return done + tr(f"；{told.failed} 个仍用摘句：{told.reason}", f"; {told.failed} stay quoted: {told.reason}")
 
 
 def _print(console: Console, text: str, style: str = "") -> None:
@@ -112,7 +112,7 @@ def _print(console: Console, text: str, style: str = "") -> None:
 def show_status(console: Console, status: GraphStatus) -> None:
     _print(
         console,
-        say(
+        tr(
             f"{status.chunks} 块：{status.entities} 个实体，{status.relations} 条关系，{status.communities} 个社区",
             f"{status.entities} entities, {status.relations} relations, {status.communities} communities "
             f"of {status.chunks} chunks",
@@ -120,14 +120,14 @@ def show_status(console: Console, status: GraphStatus) -> None:
     )
     for origin, count in status.readers.items():
         kind, _, name = origin.partition(":")
-        who = say("统计", "statistics") if kind == "statistical" else say(f"模型 {name}", f"model {name}")
-        _print(console, say(f"  读者 {who}：{count} 块", f"  read by {who}: {count} chunks"), "dim")
+        who = tr("统计", "statistics") if kind == "statistical" else tr(f"模型 {name}", f"model {name}")
+        _print(console, tr(f"  读者 {who}：{count} 块", f"  read by {who}: {count} chunks"), "dim")
     if status.aliases:
-        _print(console, say(f"  合并、分开过的名称：{status.aliases}", f"  names decided: {status.aliases}"), "dim")
+        _print(console, tr(f"  合并、分开过的名称：{status.aliases}", f"  names decided: {status.aliases}"), "dim")
     if status.trouble:
         _print(console, f"! {status.trouble}", "yellow")
     if status.model and status.unread:
-        told = say(
+        told = tr(
             f"模型 {status.model} 还有 {status.unread} 块没有读：graph estimate 看要多少，graph build 接着读",
             f"{status.model} has {status.unread} chunks left: see graph estimate, then graph build",
         )
@@ -137,39 +137,39 @@ def show_status(console: Console, status: GraphStatus) -> None:
 def show_cost(console: Console, cost: GraphCost) -> None:
     reading = cost.reading
     if not reading.cost.calls and not cost.summaries.calls:
-        _print(console, say(f"模型 {reading.model} 都读过了，不用再问", f"{reading.model} has read everything"))
+        _print(console, tr(f"模型 {reading.model} 都读过了，不用再问", f"{reading.model} has read everything"))
         return
-    _print(console, _will_cost(reading.model, reading.cost, say("读", "reads")))
-    told = say(
+    _print(console, _will_cost(reading.model, reading.cost, tr("读", "reads")))
+    told = tr(
         f"  {reading.cost.chunks} 块要读，{reading.known} 块以前读过；回复不合格时会多问一两次",
         f"  {reading.cost.chunks} chunks to read, {reading.known} are known; bad replies cost a call or two more",
     )
     _print(console, told, "dim")
     if cost.summaries.calls:
         _print(
-            console, _will_cost(reading.model, cost.summaries, say("写社区摘要（按现在的图）", "summarises, as of now"))
+            console, _will_cost(reading.model, cost.summaries, tr("写社区摘要（按现在的图）", "summarises, as of now"))
         )
 
 
 def show_entity(console: Console, found: EntityShown) -> None:
     entity = found.entity
     console.print(Text(f"{entity.name}  ", style="bold") + Text(f"{entity.type} · {entity.id}", style="dim"))
-    about = [say(f"又名 {'、'.join(entity.aliases)}", f"also {', '.join(entity.aliases)}")] if entity.aliases else []
+    about = [tr(f"又名 {'、'.join(entity.aliases)}", f"also {', '.join(entity.aliases)}")] if entity.aliases else []
     about.append(
-        say(
+        tr(
             f"{entity.chunks} 块提到，重要度 {entity.importance:.2f}",
             f"in {entity.chunks} chunks, importance {entity.importance:.2f}",
         )
     )
-    _print(console, "  " + say("；", "; ").join(about))
+    _print(console, "  " + tr("；", "; ").join(about))
     for each in found.relations:
         source, target = found.names.get(each.source, each.source), found.names.get(each.target, each.target)
         arrow = "——" if each.type == CO_OCCURRENCE else "→"
-        told = say(f"（{each.weight:g} 处）", f" ({each.weight:g} ×)")
+        told = tr(f"（{each.weight:g} 处）", f" ({each.weight:g} ×)")
         _print(console, f"  {source} —{each.type}{arrow} {target}{told}")
         quote = _quote(found, each)
         if quote is not None and quote.text.strip():
-            words = f"{quote.doc_name}{say('：', ': ')}{' '.join(quote.text.split())[:200]}"
+            words = f"{quote.doc_name}{tr('：', ': ')}{' '.join(quote.text.split())[:200]}"
             print_folded(console, Text(words, style="dim"), 6)
 
 
@@ -194,21 +194,21 @@ def _quote(found: EntityShown, relation: Relation) -> Quote | None:
 
 def show_communities(console: Console, found: Sequence[Community]) -> None:
     if not found:
-        _print(console, say("还没有社区：先放入文档", "There is no community yet: add documents first"))
+        _print(console, tr("还没有社区：先放入文档", "There is no community yet: add documents first"))
     for at, each in enumerate(found, 1):
         who = "" if each.origin == "extractive" else f" · {each.origin.removeprefix('model:')}"
-        size = say(f"{len(each.entities)} 个实体", f"{len(each.entities)} entities")
+        size = tr(f"{len(each.entities)} 个实体", f"{len(each.entities)} entities")
         console.print(Text(f"{at}. {each.title}  ", style="bold") + Text(f"{size} · {each.id}{who}", style="dim"))
         print_folded(console, Text(each.summary), 3)
 
 
 def show_aliases(console: Console, found: Sequence[Alias], *, is_proposal: bool) -> None:
     if not found:
-        nothing = say("模型没有建议", "The model proposes nothing") if is_proposal else say("没有合并过", "None")
+        nothing = tr("模型没有建议", "The model proposes nothing") if is_proposal else tr("没有合并过", "None")
         _print(console, nothing)
     for each in found:
         if each.name == each.alias:
-            told = say(f"{each.name}：独立，不管文中怎么说", f"{each.name}: by itself, whatever texts say")
+            told = tr(f"{each.name}：独立，不管文中怎么说", f"{each.name}: by itself, whatever texts say")
         else:
             told = f"{each.alias} → {each.name}"
         _print(console, told + (f"　（{each.details['reason']}）" if each.details.get("reason") else ""))

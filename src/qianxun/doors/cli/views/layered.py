@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from qianxun.doors.cli.i18n import print_folded, say
+from qianxun.doors.cli.i18n import print_folded, tr
 from qianxun.doors.cli.views.drawing import (
     INDENT,
     bar,
@@ -101,7 +101,7 @@ def _title(rank: int, result: LayeredResult) -> Text:
     title.append(f"{result.score:.2f} ", style="bold green")
     title.append(bar(result.score, BAR) + " ", style=COLOURS.get(result.strategy, "white"))
     strategy = named(STRATEGIES, result.strategy)
-    title.append(say(f"第 {result.layer} 层 {strategy}  ", f"layer {result.layer} {strategy}  "), style="dim")
+    title.append(tr(f"第 {result.layer} 层 {strategy}  ", f"layer {result.layer} {strategy}  "), style="dim")
     return title.append_text(place_of(result.doc))
 
 
@@ -116,29 +116,29 @@ def show_answer(console: Console, recall: LayeredRecall, titles: Mapping[str, st
     if not answer.sure:
         if recall.results:
             reason = visible(answer.reason)
-            told = say(f"不直接回答：{reason}", f"No exact answer: {reason}")
+            told = tr(f"不直接回答：{reason}", f"No exact answer: {reason}")
             print_folded(console, Text(f"? {told}", style="yellow"), 2, hanging=2)
             console.print()
         return
     print_folded(console, Text.assemble(("✓ ", "green"), (visible(answer.text), "bold")), 2, hanging=2)
-    labelled(console, say("理解", "read as"), visible(answer.reading))
+    labelled(console, tr("理解", "read as"), visible(answer.reading))
     lines = [_cited_row(list(cells), titles) for _, cells in groupby(recall.cited, lambda one: (one.table, one.row))]
     for line in lines[:CITED]:
-        labelled(console, say("依据", "from"), line)
+        labelled(console, tr("依据", "from"), line)
     if recall.cells_total > len(recall.cited) or len(lines) > CITED:
         total = recall.cells_total
-        labelled(console, say("……", "…"), say(f"共引用 {total} 格", f"{total} cells in all"))
+        labelled(console, tr("……", "…"), tr(f"共引用 {total} 格", f"{total} cells in all"))
     console.print()
 
 
 def _cited_row(cells: Sequence[Cited], titles: Mapping[str, str]) -> Text:
     first = cells[0]
     place = f"《{visible(titles.get(first.table, first.table))}》"
-    place += say("表头", " header") if first.row < 0 else say(f"第 {first.row + 1} 行", f" row {first.row + 1}")
+    place += tr("表头", " header") if first.row < 0 else tr(f"第 {first.row + 1} 行", f" row {first.row + 1}")
     line = Text(place + "  ", style="cyan")
     for at, cell in enumerate(cells):
-        line.append(say("，", ", ") if at else "", style="default")
-        line.append(f"{visible(cell.name)}{say('：', ': ')}" if cell.row >= 0 else "", style="dim")
+        line.append(tr("，", ", ") if at else "", style="default")
+        line.append(f"{visible(cell.name)}{tr('：', ': ')}" if cell.row >= 0 else "", style="dim")
         line.append(visible(cell.text), style="bold default")
     return line
 
@@ -162,7 +162,7 @@ def _show_table(
     rows = _rows(table, words, {row for row, _ in wanted} | set(near), most)
     kept = _columns(table, rows, words, {column for _, column in wanted}, console.width - INDENT)
     drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False, header_style="bold")
-    drawn.add_column(say("行", "row"), style="dim", justify="right", no_wrap=True)
+    drawn.add_column(tr("行", "row"), style="dim", justify="right", no_wrap=True)
     for at in kept:
         column = table.columns[at]
         right = column.kind in ("number", "percent", "money")
@@ -199,11 +199,11 @@ def _spoken(text: str, words: Sequence[str]) -> int:
 
 def _about(table: TableShown) -> Text:
     about = Text(
-        f"《{visible(table.title)}》" if table.title else say("（无标题的表格）", "(a table without a title)"),
+        f"《{visible(table.title)}》" if table.title else tr("（无标题的表格）", "(a table without a title)"),
         style="bold",
     )
-    size = say(f"{table.rows} 行 × {len(table.columns)} 列", f"{table.rows} rows × {len(table.columns)} columns")
-    kind = visible(say(_type_name(table.type), table.type.replace("_", " ")))
+    size = tr(f"{table.rows} 行 × {len(table.columns)} 列", f"{table.rows} rows × {len(table.columns)} columns")
+    kind = visible(tr(_type_name(table.type), table.type.replace("_", " ")))
     source = visible(table.source) if table.source != table.title else ""
     about.append("  " + " · ".join(part for part in (kind, size, source) if part), style="not bold dim")
     return about
@@ -241,7 +241,7 @@ def _columns(table: TableShown, rows: Sequence[Row], words: Sequence[str], cited
     def spoken_of(at: int) -> int:
         return max(_spoken(text, words) for text in (table.columns[at].name, *(_at(row, at) for _, row in rows)))
 
-    room = width - max(cell_len(say("行", "row")), len(f"› {max(table.shown, default=0) + 1}"))
+    room = width - max(cell_len(tr("行", "row")), len(f"› {max(table.shown, default=0) + 1}"))
     order = sorted(range(len(table.columns)), key=lambda at: (at not in cited, at != 0, -spoken_of(at), at))
     kept: list[int] = []
     for at in order:
@@ -263,10 +263,10 @@ def _at(row: Sequence[str], column: int) -> str:
 def _below(table: TableShown, rows: int, columns: int) -> list[str]:
     told = []
     if more := table.rows - rows:
-        told.append(say(f"另有 {more} 行", f"{more} more rows"))
+        told.append(tr(f"另有 {more} 行", f"{more} more rows"))
     if more := len(table.columns) - columns:
-        told.append(say(f"另有 {more} 列没有画出", f"{more} more columns"))
-    lines = [say("，", ", ").join(told)] if told else []
+        told.append(tr(f"另有 {more} 列没有画出", f"{more} more columns"))
+    lines = [tr("，", ", ").join(told)] if told else []
     return [*lines, *(visible(line) for line in table.notes.splitlines() if line.strip())]
 
 
@@ -275,7 +275,7 @@ def _below(table: TableShown, rows: int, columns: int) -> list[str]:
 
 def show_layers(console: Console, layers: Sequence[LayerRun]) -> None:
     """What each layer did: ran, or why not; how many it let in, the best score, the time."""
-    console.print(Text(say("各层", "Layers"), style="bold"))
+    console.print(Text(tr("各层", "Layers"), style="bold"))
     width = max((cell_len(named(STRATEGIES, run.strategy)) for run in layers), default=0)
     for run in layers:
         line = Text(f"{run.layer} {padded(named(STRATEGIES, run.strategy), width)}  ")
@@ -284,23 +284,23 @@ def show_layers(console: Console, layers: Sequence[LayerRun]) -> None:
 
 
 def _outcome(run: LayerRun) -> Text:
-    time = say(f"{milliseconds(run.seconds)} 毫秒", f"{milliseconds(run.seconds)} ms")
+    time = tr(f"{milliseconds(run.seconds)} 毫秒", f"{milliseconds(run.seconds)} ms")
     if not run.ran:
-        return Text(say(f"没有运行：{run.reason}", f"did not run: {run.reason}"), style="dim")
+        return Text(tr(f"没有运行：{run.reason}", f"did not run: {run.reason}"), style="dim")
     if run.reason:
-        return Text(say(f"✗ {run.reason}", f"✗ {run.reason}"), style="yellow").append(f"  {time}", style="dim")
+        return Text(tr(f"✗ {run.reason}", f"✗ {run.reason}"), style="yellow").append(f"  {time}", style="dim")
     told = Text("✓ ", style="green")
-    best = say(f"，最高 {run.best:.2f}", f", best {run.best:.2f}") if run.count else ""
-    told.append(say(f"收进 {run.count} 个{best}", f"let in {run.count}{best}"), style="default")
+    best = tr(f"，最高 {run.best:.2f}", f", best {run.best:.2f}") if run.count else ""
+    told.append(tr(f"收进 {run.count} 个{best}", f"let in {run.count}{best}"), style="default")
     return told.append(f"  {time}", style="dim")
 
 
 def _show_details(console: Console, result: LayeredResult) -> None:
     details = dict(result.match_details)
-    labelled(console, say("编号", "id"), result.doc.chunk_id)
+    labelled(console, tr("编号", "id"), result.doc.chunk_id)
     structure = details.pop("structure", None) or {}
     scores = {name: details.pop(name, None) for name in SCORES} | {"structure": structure.get("score")}
-    parts = say("，", ", ").join(
+    parts = tr("，", ", ").join(
         f"{named(PARTS, part)} {score:.2f}" for part, score in structure.items() if part in PARTS and score is not None
     )
     bars(
@@ -313,20 +313,20 @@ def _show_details(console: Console, result: LayeredResult) -> None:
     )
     if words := _whole_words(details.pop("words", ())):
         share = details.pop("coverage", 0.0)
-        matched = say("、", ", ").join(words)
-        told = say(f"（占问题的 {share:.0%}）", f" ({share:.0%} of the query)") if share >= LEAST else ""
-        labelled(console, say("命中", "matched"), matched + told)
+        matched = tr("、", ", ").join(words)
+        told = tr(f"（占问题的 {share:.0%}）", f" ({share:.0%} of the query)") if share >= LEAST else ""
+        labelled(console, tr("命中", "matched"), matched + told)
     expansions = details.pop("expansion", ())
     if result.strategy == "expansion" and not expansions:
         labelled(
             console,
-            say("扩展", "expanded"),
-            say("没有换词；与问题并非无关，由最后一层收下", "no other words; not unrelated"),
+            tr("扩展", "expanded"),
+            tr("没有换词；与问题并非无关，由最后一层收下", "no other words; not unrelated"),
         )
     for each in expansions:
         origin = named(ORIGINS, each["origin"])
         labelled(
-            console, say("扩展", "expanded"), f"{each['word']} → {each['by']}{say('（', ' (')}{origin}{say('）', ')')}"
+            console, tr("扩展", "expanded"), f"{each['word']} → {each['by']}{tr('（', ' (')}{origin}{tr('）', ')')}"
         )
     for name, value in details.items():
         if name != "coverage" and value not in (None, "", [], {}):
@@ -343,7 +343,7 @@ def _plain(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
     if isinstance(value, Mapping):
-        return say("，", ", ").join(f"{name} {_plain(inner)}" for name, inner in value.items())
+        return tr("，", ", ").join(f"{name} {_plain(inner)}" for name, inner in value.items())
     if isinstance(value, (list, tuple)):
-        return say("、", ", ").join(map(_plain, value))
+        return tr("、", ", ").join(map(_plain, value))
     return str(value)
