@@ -26,7 +26,7 @@ from qianxun.doors.cli.commands.migrate import migrate
 from qianxun.doors.cli.commands.models import app as models
 from qianxun.doors.cli.commands.search import search
 from qianxun.doors.cli.commands.serve import serve
-from qianxun.doors.cli.i18n import Language, out, tr
+from qianxun.doors.cli.i18n import Language, out, set_language, tr
 from qianxun.doors.cli.session import Session, refuse_url
 
 app = typer.Typer(
