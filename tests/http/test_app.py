@@ -37,7 +37,7 @@ from qianxun.core.errors import (
     UnsupportedFile,
 )
 from qianxun.doors.http import error_formats as door_forms
-from qianxun.doors.http.responses import WrongField, as_json, status_of
+from qianxun.doors.http.responses import InvalidField, as_json, status_of
 from tests.http.asking import Asking, asking
 
 BASES = "/v1/knowledge-bases"
@@ -57,7 +57,7 @@ def run(folder: Path, story: Callable[[Asking], Awaitable[None]], told: dict[str
 
 STATUS_OF: list[tuple[QianxunError, int]] = [
     (BadInput("x"), 400),
-    (WrongField("a", "b"), 422),
+    (InvalidField("a", "b"), 422),
     (BadQuery("x"), 422),
     (BadFilter("x"), 422),
     (NotFound("x"), 404),

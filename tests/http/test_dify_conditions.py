@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from qianxun.core.types import EVERYTHING, Attributes, matches
 from qianxun.doors.http.dify.conditions import MetadataCondition, where_of
-from qianxun.doors.http.responses import WrongField
+from qianxun.doors.http.responses import InvalidField
 
 NAMES = ("年份", "部门", "tags", "没有")
 TEXTS = ("", "a", "ab", "b", "1", "2024", "2024.5", "2024.50", "true", "上海")
@@ -151,7 +151,7 @@ def test_the_values_of_a_condition_count_for_each_of_its_names() -> None:
     names = [f"f{number}" for number in range(100)]
     assert kept(names, "in", [*range(10)], 1) == []
     for several in ([*range(11)], ["长" * 700]):
-        with pytest.raises(WrongField):
+        with pytest.raises(InvalidField):
             kept(names, "in", several)
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from qianxun.core.answer_types import Answer
 from qianxun.doors.http.openai.chat import finish_reason
 from qianxun.doors.http.openai.chat_models import ALL_PARTS_LIMIT, PARTS_LIMIT, ChatRequest
-from qianxun.doors.http.responses import WrongField, wrong_fields
+from qianxun.doors.http.responses import InvalidField, wrong_fields
 from qianxun.retrieve.query_plan import QUERY_LIMIT
 from qianxun.text.tokens import COUNTED
 from tests.http.questions import QUESTION
@@ -32,7 +32,7 @@ def test_a_question_is_measured_without_the_space_around_it() -> None:
 
 def test_a_question_that_is_too_long_says_what_to_do_with_it() -> None:
     """A part of it would be another question, and nobody would be told that the rest was not read."""
-    with pytest.raises(WrongField, match=r"messages\.1\.content：问题有 2049 个字符.*先放入知识库") as raised:
+    with pytest.raises(InvalidField, match=r"messages\.1\.content：问题有 2049 个字符.*先放入知识库") as raised:
         asked(QUESTION, "长" * (QUERY_LIMIT + 1)).asked()
     assert raised.value.field == "messages.1.content"
 

@@ -23,7 +23,7 @@ from qianxun.core.answer_types import (
 )
 from qianxun.core.errors import Overloaded
 from qianxun.core.types import KnowledgeBase
-from qianxun.doors.http.answer_metrics import AnswerNotes
+from qianxun.doors.http.answer_metrics import AnswerRecorder
 from qianxun.doors.http.middleware.metrics import AnswerTime
 from qianxun.doors.http.openai.chat import CORRECTED, Telling, Writing
 from qianxun.doors.http.openai.chat_models import ChatRequest
@@ -45,7 +45,7 @@ def telling(app: Application, **asked: Any) -> Telling:
     request = Request({**scope, "server": ("127.0.0.1", 8000), "query_string": b"", "root_path": ""})
     body = {"model": "医保", "messages": [{"role": "user", "content": "住院？"}], "stream": True, **asked}
     writing = Writing(request, KnowledgeBase(1001, "医保"), ChatRequest.model_validate(body))
-    return Telling(AnswerNotes(request, "mix"), writing)
+    return Telling(AnswerRecorder(request, "mix"), writing)
 
 
 def chunks(told: str) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from fastapi import FastAPI, Response
 from fastapi.routing import APIRoute
 
 from qianxun.doors.http.native.bases import Deleted
-from qianxun.doors.http.responses import Answer, answered
+from qianxun.doors.http.responses import Envelope, success
 from tests.http.asking import Asking, code_of
 from tests.http.operations import Operation, operations
 from tests.http.survey import Known, Survey, brief, inhabited, survey
@@ -55,16 +55,16 @@ def test_a_route_that_breaks_its_promise_is_caught(tmp_path: Path) -> None:
         raise RuntimeError(number)
 
     async def teapot(number: int) -> Response:
-        return answered({"deleted": True}, 418)
+        return success({"deleted": True}, 418)
 
     async def shapeless(number: int) -> Response:
-        return answered({"deleted": "perhaps"})
+        return success({"deleted": "perhaps"})
 
     planted = {crash: "not_a_server_error", teapot: "status_code_conformance", shapeless: "response_schema_conformance"}
 
     async def story(asked: Asking, known: Known) -> None:
         for handler in planted:
-            asked.app.get(f"/planted/{handler.__name__}/{{number}}", response_model=Answer[Deleted])(handler)
+            asked.app.get(f"/planted/{handler.__name__}/{{number}}", response_model=Envelope[Deleted])(handler)
         asked.app.openapi_schema = None
         document = asked.app.openapi()
         paths = {path: told for path, told in document["paths"].items() if path.startswith("/planted/")}

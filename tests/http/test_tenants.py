@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from sqlalchemy import select, text
 
 from qianxun.doors.http.context import TenantEngine, service_of
-from qianxun.doors.http.responses import answered, problem
+from qianxun.doors.http.responses import problem, success
 from qianxun.engine.engine import Engine
 from qianxun.records.database.counters import allocate
 from qianxun.records.schema import Base
@@ -459,7 +459,7 @@ async def careless(knowledge_base_id: int, request: FastRequest) -> Response:
     """Asks the records for the base, whosever it is."""
     with service_of(request).engine.records.reading() as tx:
         found = tx.execute(text("SELECT name FROM knowledge_bases WHERE id = :id"), {"id": knowledge_base_id}).first()
-    return problem(404, "没有") if found is None else answered({"name": found.name})
+    return problem(404, "没有") if found is None else success({"name": found.name})
 
 
 async def talkative(knowledge_base_id: int, request: FastRequest, engine: TenantEngine) -> Response:
@@ -501,10 +501,10 @@ class Session(BaseModel):
 
 def test_a_route_with_ids_that_nobody_thought_of_is_caught(tmp_path: Path) -> None:
     async def of_path(session_id: int) -> Response:
-        return answered(session_id)
+        return success(session_id)
 
     async def of_field(body: Session) -> Response:
-        return answered(body.session_id)
+        return success(body.session_id)
 
     async def story(made: Quarter) -> None:
         made.asked.app.get("/planted/{session_id}")(of_path)

@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from qianxun.core.errors import Overloaded
 from qianxun.core.types import Vector
-from qianxun.doors.http.concurrency import ClientLeft, Turns, attended
+from qianxun.doors.http.concurrency import ClientDisconnected, Turns, attended
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.http.served import Served, serving, until
 
@@ -106,7 +106,7 @@ def test_a_client_that_leaves_takes_its_work_along_also_from_the_queue() -> None
             try:
                 async with turns.turn(caller.request):
                     await asyncio.sleep(60)
-            except ClientLeft:
+            except ClientDisconnected:
                 stopped.append(caller)
 
         tasks = [asyncio.create_task(work(caller)) for caller in (first, second)]

@@ -11,13 +11,13 @@ from fastapi import Request
 
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, Token
 from qianxun.core.errors import QianxunError
-from qianxun.doors.http.concurrency import ClientLeft
+from qianxun.doors.http.concurrency import ClientDisconnected
 from qianxun.doors.http.middleware.metrics import AnswerTime
 from qianxun.doors.http.responses import status_of
 
 
 @dataclass
-class AnswerNotes:
+class AnswerRecorder:
     """Of one answer on its way out. No text of anybody: words from closed sets, and times."""
 
     request: Request
@@ -30,7 +30,7 @@ class AnswerNotes:
         """Notes what ends before anything of the answer is told; a request that was wrong is no answer that failed."""
         try:
             yield
-        except ClientLeft:
+        except ClientDisconnected:
             self.left()
             raise
         except QianxunError as error:

@@ -16,7 +16,7 @@ from qianxun.core.errors import QianxunError
 from qianxun.doors.http import error_formats as door_forms
 from qianxun.doors.http import mcp
 from qianxun.doors.http import responses as answers
-from qianxun.doors.http.concurrency import ClientLeft, Turns
+from qianxun.doors.http.concurrency import ClientDisconnected, Turns
 from qianxun.doors.http.context import Service
 from qianxun.doors.http.dify import retrieval as dify
 from qianxun.doors.http.middleware.guard import OPEN, Guard
@@ -95,7 +95,7 @@ def create_app(engine: Engine, settings: Settings, spans: Spans | None = None) -
     app.state.service = service
     for raised in (QianxunError, RequestValidationError, HTTPException):
         app.add_exception_handler(raised, answers.told)
-    for left in (ClientLeft, ClientDisconnect):
+    for left in (ClientDisconnected, ClientDisconnect):
         app.add_exception_handler(left, _nobody)
     for router in _routers():
         app.include_router(router)

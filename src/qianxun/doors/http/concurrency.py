@@ -15,7 +15,7 @@ from qianxun.core.errors import Overloaded
 WATCHED_AFTER: Final = 0.05  # seconds: most recalls are done by then and never pay for a watcher
 
 
-class ClientLeft(Exception):
+class ClientDisconnected(Exception):
     """Nobody waits for this answer any more."""
 
 
@@ -83,7 +83,7 @@ class Turns:
 
 @asynccontextmanager
 async def attended(request: Request, seconds: float | None) -> AsyncIterator[None]:
-    """Cancels the block when its client leaves (raises ClientLeft) or after so many seconds (raises Overloaded).
+    """Cancels the block if its client disconnects (raises ClientDisconnected) or after ``seconds`` (raises Overloaded).
 
     None: it may take as long as it takes. The body must have been read: what comes after it is the client's leaving.
     """
@@ -118,4 +118,4 @@ async def _ending(request: Request, seconds: float | None) -> Exception:
                 pass
     except TimeoutError:
         return Overloaded(f"超过 {seconds:g} 秒仍未完成，已放弃", hint="稍后重试，或缩小范围")
-    return ClientLeft()
+    return ClientDisconnected()

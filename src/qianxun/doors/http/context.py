@@ -13,11 +13,11 @@ from qianxun.doors.http.concurrency import Turns, attended
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Settings
 
-GREATEST = 2**63 - 1  # what the records can hold
+MAX_ID = 2**63 - 1  # what the records can hold
 
 DOC_ID_LIMIT = 255
 
-BaseId = Annotated[int, Path(description="知识库的编号", ge=1, le=GREATEST, examples=[1001])]
+BaseId = Annotated[int, Path(description="知识库的编号", ge=1, le=MAX_ID, examples=[1001])]
 
 
 @dataclass
@@ -62,12 +62,12 @@ async def require_write(request: Request) -> None:
 Writer: Any = Depends(require_write)  # for a route's dependencies=[Writer]
 
 
-def turn(request: Request) -> AbstractAsyncContextManager[None]:
-    """``async with turn(request):`` around a recall: bounded, and cancelled when its client leaves."""
+def recall_slot(request: Request) -> AbstractAsyncContextManager[None]:
+    """``async with recall_slot(request):`` around a recall: bounded, and cancelled when its client leaves."""
     return service_of(request).turns.turn(request)
 
 
-def answer_turn(request: Request) -> AbstractAsyncContextManager[None]:
+def answer_slot(request: Request) -> AbstractAsyncContextManager[None]:
     """The same around an answer: those who wait for a model keep no search waiting."""
     return service_of(request).answers.turn(request)
 

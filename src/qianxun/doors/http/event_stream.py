@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from qianxun.core.answer_types import AnswerEvent, Done, Failed
 from qianxun.core.errors import Overloaded, QianxunError
-from qianxun.doors.http.concurrency import ClientLeft
+from qianxun.doors.http.concurrency import ClientDisconnected
 from qianxun.doors.http.responses import encoded
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Telling(Protocol):
         """Nobody listens any more."""
 
 
-async def begun(
+async def stream_response(
     turn: AbstractAsyncContextManager[None], events: AsyncGenerator[AnswerEvent, None], telling: Telling
 ) -> Response:
     """The answer to a request that wants events, once the first is there or a while has passed.
@@ -114,7 +114,7 @@ class EventStream(Response):
             async with self._held:
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 await self._send_all(send)
-        except ClientLeft:
+        except ClientDisconnected:
             self._telling.left()
             return
         except asyncio.CancelledError:  # the service stops, and has waited for this answer long enough
@@ -162,7 +162,7 @@ def _part(body: bytes) -> dict[str, Any]:
     return {"type": "http.response.body", "body": body, "more_body": True}
 
 
-def encoded_event(name: str, data: dict[str, Any]) -> bytes:
+def encode_event(name: str, data: dict[str, Any]) -> bytes:
     """Without a name, an event of data alone. JSON has no line ends of its own, so that it is one line."""
     head = b"event: " + name.encode() + b"\n" if name else b""
     return head + b"data: " + encoded(data) + b"\n\n"

@@ -15,8 +15,8 @@ from fastapi import APIRouter, Request, Response
 from starlette.types import Message, Receive
 
 from qianxun.core.errors import Overloaded
-from qianxun.doors.http.concurrency import ClientLeft
-from qianxun.doors.http.context import service_of, tenant_engine, trace_id, turn
+from qianxun.doors.http.concurrency import ClientDisconnected
+from qianxun.doors.http.context import recall_slot, service_of, tenant_engine, trace_id
 from qianxun.doors.http.responses import as_json
 from qianxun.doors.mcp import require_driver
 from qianxun.doors.mcp.collection import Collection
@@ -57,7 +57,7 @@ async def answer(request: Request) -> Response:
     told = _Told()
     await answer_http(server, request.scope, _again(body, request.receive), told.hear, body_bytes=most)
     if getattr(request.state, "has_left", False):
-        raise ClientLeft
+        raise ClientDisconnected
     return Response(b"".join(told.parts), told.status, told.headers)
 
 
@@ -74,9 +74,9 @@ async def _opened(request: Request) -> AsyncIterator[Collection]:
     """What the tenant of this request has, for as long as its turn lasts."""
     engine = await tenant_engine(request)
     try:
-        async with turn(request):
+        async with recall_slot(request):
             yield Collection(engine, service_address(str(request.base_url)), trace_id=trace_id(request))
-    except ClientLeft:
+    except ClientDisconnected:
         request.state.has_left = True
         raise Overloaded("提问的程序已经离开") from None  # told to nobody
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from qianxun.core.errors import NotFound
 from qianxun.core.types import KnowledgeBase
-from qianxun.doors.http.context import GREATEST
+from qianxun.doors.http.context import MAX_ID
 from qianxun.engine.engine import Engine
 from qianxun.records.bases import NAME_LIMIT
 from qianxun.records.database.texts import storable
@@ -14,12 +14,12 @@ from qianxun.records.database.texts import storable
 LISTED: Final = "用 GET /v1/knowledge-bases 查看已有的知识库"
 
 
-async def base_named(engine: Engine, told: str) -> KnowledgeBase:
+async def find_base(engine: Engine, told: str) -> KnowledgeBase:
     """The tenant's base of this name; without one, that of this number. Raises NotFound."""
     try:
         return await engine.knowledge_base(told)
     except NotFound:
-        number = int(told) if told.isascii() and told.isdigit() and len(told) <= len(str(GREATEST)) else 0
+        number = int(told) if told.isascii() and told.isdigit() and len(told) <= len(str(MAX_ID)) else 0
     try:
         return await engine.knowledge_base(number)
     except NotFound:

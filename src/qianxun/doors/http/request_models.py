@@ -25,8 +25,8 @@ from qianxun.core.errors import BadFilter, BadInput, BadQuery
 from qianxun.core.filters import CONDITION_LIMIT, FIELDS, SPELLINGS, TEXT_LIMIT, VALUE_LIMIT, read_filters
 from qianxun.core.options import TOP_K_LIMIT
 from qianxun.core.types import EVERYTHING
-from qianxun.doors.http.context import GREATEST
-from qianxun.doors.http.responses import WrongField
+from qianxun.doors.http.context import MAX_ID
+from qianxun.doors.http.responses import InvalidField
 from qianxun.retrieve.query_plan import QUERY_LIMIT
 
 DOC_IDS_LIMIT: Final = 1000
@@ -84,8 +84,8 @@ Weight = Annotated[float, Field(ge=0, le=LARGEST_WEIGHT, allow_inf_nan=False), N
 
 
 def _model_id(value: Any) -> Any:
-    is_number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= GREATEST
-    is_name = isinstance(value, str) and len(value) <= DOC_ID_LIMIT and not (value.isdigit() and int(value) > GREATEST)
+    is_number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_ID
+    is_name = isinstance(value, str) and len(value) <= DOC_ID_LIMIT and not (value.isdigit() and int(value) > MAX_ID)
     if value is None or is_number or is_name:
         return value
     raise PydanticCustomError("model_id", "must be the number or the name of a model")
@@ -97,7 +97,7 @@ ModelRef = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "integer", "minimum": 0, "maximum": GREATEST},
+                {"type": "integer", "minimum": 0, "maximum": MAX_ID},
                 {"type": "string", "maxLength": DOC_ID_LIMIT},
                 {"type": "null"},
             ]
@@ -219,7 +219,7 @@ class Search(Asked):
     filters: Filters | None = None
 
     def options(self) -> dict[str, Any]:
-        """The arguments of `Engine.retrieve`. Raises WrongField or BadFilterField, naming the field."""
+        """The arguments of `Engine.retrieve`. Raises InvalidField or BadFilterField, naming the field."""
         config = self.retrieval_config or RetrievalConfig()
         strategy = config.hybrid_strategy or HybridStrategy()
         told = _strategy(strategy)  # checked in every mode, used where it means something
@@ -241,16 +241,16 @@ def naming_the_model(options: Mapping[str, Any]) -> Iterator[None]:
     except BadInput as error:
         if not options.get("rerank"):
             raise
-        raise WrongField(f"{STRATEGY}.rerank_model_id", error.message, hint=error.hint) from error
+        raise InvalidField(f"{STRATEGY}.rerank_model_id", error.message, hint=error.hint) from error
 
 
 def _strategy(strategy: HybridStrategy) -> dict[str, Any]:
     model = _model(strategy)
     if strategy.type == "rerank" and not model:
-        raise WrongField(f"{STRATEGY}.rerank_model_id", "type 为 rerank 时必填", hint="填登记的模型的编号，或 maxsim")
+        raise InvalidField(f"{STRATEGY}.rerank_model_id", "type 为 rerank 时必填", hint="填登记的模型的编号，或 maxsim")
     if strategy.type in ("weighted", "rrf"):
         if strategy.fusion not in (None, strategy.type):
-            raise WrongField(f"{STRATEGY}.fusion", f"与 type 的 {strategy.type} 不一致", hint="去掉其中一个")
+            raise InvalidField(f"{STRATEGY}.fusion", f"与 type 的 {strategy.type} 不一致", hint="去掉其中一个")
         return {"fusion": strategy.type, "weights": _weights(strategy.weights), "rerank": ""}
     return {"fusion": strategy.fusion, "weights": _weights(strategy.weights), "rerank": model}
 
@@ -274,8 +274,8 @@ def _weights(told: Weights | None) -> dict[str, float] | None:
         ((name, weight),) = given.items()
         other = "keyword" if name == "vector" else "vector"
         if weight > 1:
-            raise WrongField(f"{STRATEGY}.weights.{other}", f"只给了 {name}，另一路补不足到 1", hint="两路都给出")
+            raise InvalidField(f"{STRATEGY}.weights.{other}", f"只给了 {name}，另一路补不足到 1", hint="两路都给出")
         given[other] = round(1.0 - weight, 6)
     if not any(given.values()):
-        raise WrongField(f"{STRATEGY}.weights", "两路都为零", hint="至少有一路大于零")
+        raise InvalidField(f"{STRATEGY}.weights", "两路都为零", hint="至少有一路大于零")
     return given

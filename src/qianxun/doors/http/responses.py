@@ -50,7 +50,7 @@ BLANK: Final = "Should say what to look for"  # where a pattern is all that was 
 LONGEST: Final = 200  # characters of a caller's own text in an answer
 
 
-class Answer(BaseModel, Generic[T]):
+class Envelope(BaseModel, Generic[T]):
     """The envelope of every answer that is not an error."""
 
     code: int = Field(default=200, description="与 HTTP 状态码相同")
@@ -58,7 +58,7 @@ class Answer(BaseModel, Generic[T]):
     data: T
 
 
-class WrongField(BadInput):
+class InvalidField(BadInput):
     """A field of a request that only the engine could find wrong: told as other wrong fields are."""
 
     word = "validation"
@@ -72,7 +72,7 @@ class WrongField(BadInput):
 # ── answers ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def answered(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def success(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """The envelope around ``data``, which is JSON already: no model looks at it again."""
     return as_json({"code": status, "msg": "success", "data": data}, status, headers)
 
@@ -120,7 +120,7 @@ WORDS: Final = {
 EVERYWHERE: Final = (401, 403, 500, 503)
 
 
-def problems(*statuses: int, form: type[Said] = Problem) -> dict[int | str, dict[str, Any]]:
+def error_responses(*statuses: int, form: type[Said] = Problem) -> dict[int | str, dict[str, Any]]:
     """What a route's documentation says of these error statuses and of those that every route may answer.
 
     ``form`` is that of the door that the route belongs to (`qianxun.doors.http.error_formats`).
@@ -138,7 +138,7 @@ def problems(*statuses: int, form: type[Said] = Problem) -> dict[int | str, dict
 
 # The first kind that fits counts.
 STATUSES: Final[tuple[tuple[type[QianxunError] | tuple[type[QianxunError], ...], int], ...]] = (
-    ((WrongField, BadQuery, BadFilter), 422),
+    ((InvalidField, BadQuery, BadFilter), 422),
     (BadInput, 400),
     (NotFound, 404),
     (AlreadyThere, 409),
@@ -195,7 +195,7 @@ def problem(
     return Told(content, status, headers)
 
 
-def speaks_english(request: Request) -> bool:
+def prefers_english(request: Request) -> bool:
     return english_wanted(request.scope)
 
 
@@ -217,14 +217,14 @@ def failed(error: Exception, trace_id: str, *, english: bool = False) -> Told:
 
 def of_error(error: QianxunError, *, english: bool = False) -> Told:
     fields = []
-    if isinstance(error, WrongField | BadFilterField):
+    if isinstance(error, InvalidField | BadFilterField):
         fields = [FieldProblem(field=error.field, reason=error.reason)]
     return problem(status_of(error), error.message, error.word, hint=error.hint, fields=fields, english=english)
 
 
 async def told(request: Request, error: Exception) -> Response:
     """The answer to whatever a handler raises on purpose."""
-    english = speaks_english(request)
+    english = prefers_english(request)
     if isinstance(error, QianxunError):
         return of_error(error, english=english)
     if isinstance(error, RequestValidationError | ValidationError):

@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 from qianxun.core.filters import CONDITION_LIMIT, FIELDS, LARGEST, METADATA, TEXT_LIMIT, TEXTS_LIMIT, VALUE_LIMIT
 from qianxun.core.types import EVERYTHING, And, Filter, In, Not, Or, Range, Scalar, Spelled
 from qianxun.doors.http.request_models import AskedElsewhere
-from qianxun.doors.http.responses import WrongField
+from qianxun.doors.http.responses import InvalidField
 
 NAME_LENGTH: Final = 200
 AT: Final = "metadata_condition.conditions"
@@ -97,7 +97,7 @@ class MetadataCondition(AskedElsewhere):
 
 
 def where_of(told: MetadataCondition | None) -> Filter:
-    """Raises WrongField for what no filter can say."""
+    """Raises InvalidField for what no filter can say."""
     if told is None:
         return EVERYTHING
     _check_size(told.conditions)
@@ -119,7 +119,7 @@ def _check_size(conditions: Sequence[Condition]) -> None:
         characters += several * sum(len(one) for one in told if isinstance(one, str))
     if names > CONDITION_LIMIT or values > VALUE_LIMIT or characters > TEXTS_LIMIT:
         most = f"{CONDITION_LIMIT} 个字段、{VALUE_LIMIT} 个值、{TEXTS_LIMIT} 个字符"
-        raise WrongField(AT, f"所有的条件合起来超过 {most}", hint="减少条件")
+        raise InvalidField(AT, f"所有的条件合起来超过 {most}", hint="减少条件")
 
 
 def _filter(condition: Condition, at: str) -> Filter | None:
@@ -137,7 +137,7 @@ def _filter(condition: Condition, at: str) -> Filter | None:
 def _field(name: str, at: str) -> str:
     if name in UNKNOWN_HERE:
         hint = "用 doc_id，或在问题里写 @文档名；文档的元数据里若有这个字段，写 metadata." + name
-        raise WrongField(f"{at}.name", "不能按文档名筛选", hint=hint)
+        raise InvalidField(f"{at}.name", "不能按文档名筛选", hint=hint)
     return OWN_NAMES.get(name) or (name if name.startswith(METADATA) and name != METADATA else METADATA + name)
 
 
@@ -153,7 +153,7 @@ def _judged(field: str, operator: str, value: Any, at: str) -> Filter:
     if operator == "in":
         return In(field, tuple(alike for one in _several(value) for alike in _alike(one)))
     if isinstance(value, list):
-        raise WrongField(at, "这种比较要一个值，而不是列表", hint="几个值用 in 或 not in")
+        raise InvalidField(at, "这种比较要一个值，而不是列表", hint="几个值用 in 或 not in")
     if operator == "is":
         return In(field, _alike(value))
     if operator == "=":
@@ -178,7 +178,7 @@ def _some_number(field: str) -> Filter:
 
 def _order(field: str, bound: str, value: Any, at: str) -> Filter:
     if isinstance(value, bool):
-        raise WrongField(at, "真假不能比大小", hint="用 is")
+        raise InvalidField(at, "真假不能比大小", hint="用 is")
     return Or(tuple(Range(field, **{bound: each}) for each in (value, *_measured(value))))
 
 

@@ -10,12 +10,12 @@ from pydantic import BaseModel, Field
 from qianxun.core.codec.results import written_metadata
 from qianxun.core.options import TOP_K_LIMIT
 from qianxun.core.types import Found
-from qianxun.doors.http.context import GREATEST, TenantEngine, trace_id, turn
+from qianxun.doors.http.context import MAX_ID, TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.dify.conditions import MetadataCondition, where_of
 from qianxun.doors.http.error_formats import DifyProblem
-from qianxun.doors.http.named_bases import base_named
+from qianxun.doors.http.named_bases import find_base
 from qianxun.doors.http.request_models import AskedElsewhere, Number
-from qianxun.doors.http.responses import WrongField, as_json, problems
+from qianxun.doors.http.responses import InvalidField, as_json, error_responses
 from qianxun.records.bases import NAME_LIMIT
 from qianxun.retrieve.query_plan import QUERY_LIMIT
 
@@ -34,9 +34,9 @@ class RetrievalSetting(AskedElsewhere):
 class KnowledgeSearch(AskedElsewhere):
     """What Dify sends; where it only looks whether somebody is there, nothing at all or nothing but empty texts."""
 
-    knowledge_id: (
-        Annotated[str, Field(max_length=NAME_LIMIT)] | Annotated[int, Field(ge=1, le=GREATEST, strict=True)]
-    ) = Field(default="", description="知识库的编号或名称", examples=["1001"])
+    knowledge_id: Annotated[str, Field(max_length=NAME_LIMIT)] | Annotated[int, Field(ge=1, le=MAX_ID, strict=True)] = (
+        Field(default="", description="知识库的编号或名称", examples=["1001"])
+    )
     query: str = Field(default="", max_length=QUERY_LIMIT, examples=["住院报销比例是多少"])
     retrieval_setting: RetrievalSetting = Field(default=RetrievalSetting())
     metadata_condition: MetadataCondition | None = None
@@ -46,11 +46,11 @@ class KnowledgeSearch(AskedElsewhere):
         return self.knowledge_id == "" and not self.query
 
     def options(self) -> dict[str, Any]:
-        """The arguments of `Engine.retrieve`. Raises WrongField."""
+        """The arguments of `Engine.retrieve`. Raises InvalidField."""
         if self.knowledge_id == "":
-            raise WrongField("knowledge_id", "缺少这个字段", hint="填知识库的编号或名称")
+            raise InvalidField("knowledge_id", "缺少这个字段", hint="填知识库的编号或名称")
         if not self.query.strip():
-            raise WrongField("query", "不能为空，写出要找的内容")
+            raise InvalidField("query", "不能为空，写出要找的内容")
         setting = self.retrieval_setting
         where = where_of(self.metadata_condition)
         return {"top_k": setting.top_k, "threshold": setting.score_threshold or 0.0, "where": where}
@@ -111,7 +111,7 @@ def routes() -> APIRouter:
         "/retrieval",
         summary="Dify 的外部知识库",
         response_model=Records,
-        responses=problems(400, 404, 413, 422, form=DifyProblem),
+        responses=error_responses(400, 404, 413, 422, form=DifyProblem),
     )(retrieve)
     return router
 
@@ -125,8 +125,8 @@ async def retrieve(
     if body is None or body.is_probe:
         return as_json({"records": []})
     options = {**body.options(), "trace_id": trace_id(request)}
-    async with turn(request):
-        base = await base_named(engine, str(body.knowledge_id))
+    async with recall_slot(request):
+        base = await find_base(engine, str(body.knowledge_id))
         found = await engine.retrieve(base.id, body.query, **options)
     return as_json({"records": [_record(each) for each in found.found]})
 

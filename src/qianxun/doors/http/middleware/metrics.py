@@ -22,7 +22,7 @@ from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.options import ARMS
 from qianxun.doors.http.concurrency import Turns
 from qianxun.doors.http.context import service_of
-from qianxun.doors.http.responses import problems
+from qianxun.doors.http.responses import error_responses
 from qianxun.engine.engine import Engine
 from qianxun.retrieve.timings import Recalled
 
@@ -267,7 +267,7 @@ def routes() -> APIRouter:
         response_class=Response,
         responses={
             200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus 文本格式"},
-            **problems(),
+            **error_responses(),
         },
     )
     async def metrics(request: Request) -> Response:

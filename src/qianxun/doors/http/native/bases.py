@@ -10,9 +10,9 @@ from pydantic_core import PydanticCustomError
 
 from qianxun.core.errors import ModelUnavailable, NotFound, QianxunError
 from qianxun.core.types import KnowledgeBase
-from qianxun.doors.http.context import GREATEST, BaseId, TenantEngine, Writer
+from qianxun.doors.http.context import MAX_ID, BaseId, TenantEngine, Writer
 from qianxun.doors.http.request_models import Asked
-from qianxun.doors.http.responses import Answer, WrongField, answered, problems
+from qianxun.doors.http.responses import Envelope, InvalidField, error_responses, success
 from qianxun.models.registry.registry import is_ref
 from qianxun.records.bases import NAME_LIMIT
 
@@ -113,25 +113,27 @@ def routes() -> APIRouter:
         "",
         summary="新建知识库",
         status_code=201,
-        response_model=Answer[BaseTold],
-        responses=problems(400, 409, 413, 422, 507),
+        response_model=Envelope[BaseTold],
+        responses=error_responses(400, 409, 413, 422, 507),
         dependencies=[Writer],
     )(create)
-    router.get("", summary="列出知识库", response_model=Answer[BasePage], responses=problems(422))(listed)
+    router.get("", summary="列出知识库", response_model=Envelope[BasePage], responses=error_responses(422))(listed)
     one = "/{knowledge_base_id}"
-    router.get(one, summary="查看一个知识库", response_model=Answer[BaseWithCounts], responses=problems(404, 422))(told)
+    router.get(
+        one, summary="查看一个知识库", response_model=Envelope[BaseWithCounts], responses=error_responses(404, 422)
+    )(told)
     router.patch(
         one,
         summary="改名、改配置",
-        response_model=Answer[BaseTold],
-        responses=problems(400, 404, 409, 413, 422, 507),
+        response_model=Envelope[BaseTold],
+        responses=error_responses(400, 404, 409, 413, 422, 507),
         dependencies=[Writer],
     )(change)
     router.delete(
         one,
         summary="删除知识库及其中的一切",
-        response_model=Answer[Deleted],
-        responses=problems(404, 422, 507),
+        response_model=Envelope[Deleted],
+        responses=error_responses(404, 422, 507),
         dependencies=[Writer],
     )(delete)
     return router
@@ -143,27 +145,27 @@ async def create(body: NewBase, engine: TenantEngine) -> Response:
             body.name, model=body.embedding_model, kind=body.kind, config=body.config, user_id=body.user_id
         )
     except NotFound as error:  # of a model: the request names it, no address does
-        raise WrongField(
+        raise InvalidField(
             "embedding_model" if body.embedding_model else "config", error.message, hint=error.hint
         ) from error
     except ModelUnavailable as error:
         if not (is_ref(body.embedding_model or "") or body.user_id):
             raise  # one of the service's own
         # A registered one that its user has disabled: to ask again later would not help.
-        raise WrongField("embedding_model", error.message, hint=error.hint) from error
-    return answered(written(made), 201)
+        raise InvalidField("embedding_model", error.message, hint=error.hint) from error
+    return success(written(made), 201)
 
 
 async def listed(
     engine: TenantEngine,
     limit: Annotated[int, Query(ge=1, le=1000, description="最多几个")] = PAGE,
-    after: Annotated[int, Query(ge=0, le=GREATEST, description="从这个编号之后开始")] = 0,
+    after: Annotated[int, Query(ge=0, le=MAX_ID, description="从这个编号之后开始")] = 0,
 ) -> Response:
     held = await engine.knowledge_bases()
     beyond = [base for base in held if base.id > after]
     page = beyond[:limit]
     is_last = len(page) == len(beyond)
-    return answered(
+    return success(
         {
             "total": len(held),
             "knowledge_bases": [written(base) for base in page],
@@ -174,7 +176,7 @@ async def listed(
 
 async def told(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
     about = await engine.knowledge_base(knowledge_base_id)
-    return answered({**written(about), "statistics": await engine.statistics(knowledge_base_id)})
+    return success({**written(about), "statistics": await engine.statistics(knowledge_base_id)})
 
 
 async def change(knowledge_base_id: BaseId, body: BaseChanges, engine: TenantEngine) -> Response:
@@ -191,14 +193,14 @@ async def change(knowledge_base_id: BaseId, body: BaseChanges, engine: TenantEng
                 await engine.rename(knowledge_base_id, before)
             await engine.knowledge_base(knowledge_base_id)  # it may be the base itself that is not found
             if isinstance(error, NotFound):
-                raise WrongField("config", error.message, hint=error.hint) from error
+                raise InvalidField("config", error.message, hint=error.hint) from error
             raise
-    return answered(written(about))
+    return success(written(about))
 
 
 async def delete(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
     await engine.delete_knowledge_base(knowledge_base_id)
-    return answered({"deleted": True})
+    return success({"deleted": True})
 
 
 def written(base: KnowledgeBase) -> dict[str, Any]:

@@ -19,14 +19,14 @@ from pydantic_core import PydanticCustomError
 
 from qianxun.core.codec.results import SOURCE_LIMIT
 from qianxun.core.types import ContentFormat, MetadataValue
-from qianxun.doors.http.context import DOC_ID_LIMIT, GREATEST
+from qianxun.doors.http.context import DOC_ID_LIMIT, MAX_ID
 from qianxun.doors.http.native.retrieval import ChunkTold
 from qianxun.doors.http.request_models import Asked
 from qianxun.indexing.add import Labels
 
 # ── asked ────────────────────────────────────────────────────────────────────────────────────────
 
-Whole = Annotated[int, Field(strict=True, ge=-GREATEST, le=GREATEST)]
+Whole = Annotated[int, Field(strict=True, ge=-MAX_ID, le=MAX_ID)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Word = Annotated[StrictStr, Field(max_length=10_000)]
 Told = StrictBool | Whole | Number | Word

@@ -16,7 +16,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from qianxun.core.codec.results import written_chunk
 from qianxun.core.errors import MissingExtra, NotFound, UnsupportedFile
 from qianxun.core.types import Accepted, Document, DocumentState, QAPair
-from qianxun.doors.http.context import DOC_ID_LIMIT, GREATEST, BaseId, TenantEngine, Writer, service_of
+from qianxun.doors.http.context import DOC_ID_LIMIT, MAX_ID, BaseId, TenantEngine, Writer, service_of
 from qianxun.doors.http.native.bases import Deleted
 from qianxun.doors.http.native.document_models import (
     ChunkPage,
@@ -28,7 +28,7 @@ from qianxun.doors.http.native.document_models import (
     SaidOfFile,
 )
 from qianxun.doors.http.native.uploads import Form, received
-from qianxun.doors.http.responses import Answer, WrongField, answered, problems
+from qianxun.doors.http.responses import Envelope, InvalidField, error_responses, success
 from qianxun.engine.engine import Engine
 from qianxun.ingest.sandbox.limits import MIB
 
@@ -77,35 +77,42 @@ class _AnyId(Convertor[str]):
 def routes() -> APIRouter:
     register_url_convertor("id", _AnyId())
     router = APIRouter(prefix="/v1/knowledge-bases/{knowledge_base_id}/documents", tags=[TAG])
-    taken = problems(400, 404, 413, 415, 422, 507)
+    taken = error_responses(400, 404, 413, 415, 422, 507)
     router.post(
         "",
         summary="放入一个文档：JSON，或以 multipart 上传文件",
         status_code=201,
-        response_model=Answer[DocumentTaken],
+        response_model=Envelope[DocumentTaken],
         responses=taken,
         openapi_extra=_body(NewDocument),
         dependencies=[Writer],
     )(add)
-    router.get("", summary="列出文档", response_model=Answer[DocumentPage], responses=problems(404, 422))(listed)
+    router.get("", summary="列出文档", response_model=Envelope[DocumentPage], responses=error_responses(404, 422))(
+        listed
+    )
     one = "/{doc_id:id}"
     router.get(  # before the next: an id may hold slashes
-        f"{one}/chunks", summary="一个文档的各块", response_model=Answer[ChunkPage], responses=problems(404, 422)
+        f"{one}/chunks",
+        summary="一个文档的各块",
+        response_model=Envelope[ChunkPage],
+        responses=error_responses(404, 422),
     )(chunks)
-    router.get(one, summary="一个文档的状态", response_model=Answer[DocumentTold], responses=problems(404, 422))(told)
+    router.get(
+        one, summary="一个文档的状态", response_model=Envelope[DocumentTold], responses=error_responses(404, 422)
+    )(told)
     router.put(
         one,
         summary="替换（或以这个编号放入）一个文档",
-        response_model=Answer[DocumentTaken],
-        responses={201: {"model": Answer[DocumentTaken], "description": "原来没有，已放入"}, **taken},
+        response_model=Envelope[DocumentTaken],
+        responses={201: {"model": Envelope[DocumentTaken], "description": "原来没有，已放入"}, **taken},
         openapi_extra=_body(Replacement),
         dependencies=[Writer],
     )(replace)
     router.delete(
         one,
         summary="删除一个文档",
-        response_model=Answer[Deleted],
-        responses=problems(404, 422, 507),
+        response_model=Envelope[Deleted],
+        responses=error_responses(404, 422, 507),
         dependencies=[Writer],
     )(delete)
     return router
@@ -114,7 +121,7 @@ def routes() -> APIRouter:
 async def add(knowledge_base_id: BaseId, request: Request, engine: TenantEngine, wait: Wait = True) -> Response:
     await engine.knowledge_base(knowledge_base_id)  # nothing is read for a base that is not there
     accepted = await _take(engine, knowledge_base_id, request, "", wait)
-    return answered(await _became(engine, knowledge_base_id, accepted), 201)
+    return success(await _became(engine, knowledge_base_id, accepted), 201)
 
 
 async def replace(
@@ -123,7 +130,7 @@ async def replace(
     await engine.knowledge_base(knowledge_base_id)
     accepted = await _take(engine, knowledge_base_id, request, doc_id, wait)
     status = 201 if accepted.outcome == "created" else 200
-    return answered(await _became(engine, knowledge_base_id, accepted), status)
+    return success(await _became(engine, knowledge_base_id, accepted), status)
 
 
 async def listed(
@@ -135,7 +142,7 @@ async def listed(
 ) -> Response:
     counts = await engine.statistics(knowledge_base_id)
     page = await engine.documents(knowledge_base_id, limit=limit + 1, after=after)
-    return answered(
+    return success(
         {
             "total": sum(counts.get(status, 0) for status in ("pending", "indexed", "retrying", "quarantined")),
             "documents": [written(each, request) for each in page[:limit]],
@@ -145,7 +152,7 @@ async def listed(
 
 
 async def told(knowledge_base_id: BaseId, doc_id: DocId, request: Request, engine: TenantEngine) -> Response:
-    return answered(written(await engine.document(knowledge_base_id, doc_id), request))
+    return success(written(await engine.document(knowledge_base_id, doc_id), request))
 
 
 async def chunks(
@@ -153,13 +160,13 @@ async def chunks(
     doc_id: DocId,
     engine: TenantEngine,
     limit: Annotated[int, Query(ge=1, le=CHUNKS, description="最多几块")] = CHUNKS,
-    after: Annotated[int, Query(ge=-1, le=GREATEST, description="从这个序号之后开始")] = -1,
+    after: Annotated[int, Query(ge=-1, le=MAX_ID, description="从这个序号之后开始")] = -1,
 ) -> Response:
     await engine.document(knowledge_base_id, doc_id)
     held = await engine.chunks(knowledge_base_id, doc_id)
     beyond = [each for each in held if each.index > after]
     page = beyond[:limit]
-    return answered(
+    return success(
         {
             "total": len(held),
             "chunks": [written_chunk(each) for each in page],
@@ -171,7 +178,7 @@ async def chunks(
 async def delete(knowledge_base_id: BaseId, doc_id: DocId, engine: TenantEngine) -> Response:
     if not await engine.delete_document(knowledge_base_id, doc_id):
         raise NotFound(f"知识库 {knowledge_base_id} 中没有文档“{doc_id}”", hint="它也许已经删除")
-    return answered({"deleted": True})
+    return success({"deleted": True})
 
 
 # ── taking in ────────────────────────────────────────────────────────────────────────────────────
@@ -252,15 +259,15 @@ def _json(name: str, text: str, kind: type) -> Any:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise WrongField(name, "不是合法的 JSON", hint=f"例如 {json.dumps(_EXAMPLES[name])}") from error
+        raise InvalidField(name, "不是合法的 JSON", hint=f"例如 {json.dumps(_EXAMPLES[name])}") from error
     if not isinstance(found, kind):
-        raise WrongField(name, "应为 JSON 的列表或键值对", hint=f"例如 {json.dumps(_EXAMPLES[name])}")
+        raise InvalidField(name, "应为 JSON 的列表或键值对", hint=f"例如 {json.dumps(_EXAMPLES[name])}")
     return found
 
 
 def _chosen_id(of_address: str, of_body: str | None) -> str:
     if of_address and of_body and of_address != of_body:
-        raise WrongField("doc_id", "与地址里的编号不同", hint="去掉请求体里的 doc_id")
+        raise InvalidField("doc_id", "与地址里的编号不同", hint="去掉请求体里的 doc_id")
     return of_address or of_body or ""
 
 

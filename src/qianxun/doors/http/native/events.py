@@ -7,9 +7,9 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Body, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from qianxun.doors.http.context import GREATEST, TenantEngine, Writer
+from qianxun.doors.http.context import MAX_ID, TenantEngine, Writer
 from qianxun.doors.http.request_models import DOC_ID_LIMIT, Number
-from qianxun.doors.http.responses import Answer, answered, problem, problems
+from qianxun.doors.http.responses import Envelope, error_responses, problem, success
 from qianxun.indexing.events import EVENT_ID_LIMIT, EventOutcome, RAGIndexEventHandler
 
 WANTS_CONTENT: Final[dict[str, Any]] = {
@@ -29,7 +29,7 @@ class Event(BaseModel):
     model_config = ConfigDict(extra="allow", json_schema_extra=WANTS_CONTENT)
 
     type: Literal["document.created", "document.updated", "document.deleted", "created", "updated", "deleted"]
-    knowledge_base_id: Annotated[int, Field(ge=1, le=GREATEST), Number] = Field(examples=[1001])
+    knowledge_base_id: Annotated[int, Field(ge=1, le=MAX_ID), Number] = Field(examples=[1001])
     document_id: str = Field(min_length=1, max_length=DOC_ID_LIMIT, description="文档的编号", examples=["123"])
     event_id: str | None = Field(
         default=None, max_length=EVENT_ID_LIMIT, description="同一个 event_id 只生效一次", examples=["evt-20260101-1"]
@@ -89,8 +89,8 @@ def routes() -> APIRouter:
         "/v1/events",
         summary="接收文档事件",
         status_code=202,
-        response_model=Answer[EventTold],
-        responses=problems(400, 404, 413, 422, 507),
+        response_model=Envelope[EventTold],
+        responses=error_responses(400, 404, 413, 422, 507),
         dependencies=[Writer],
     )(receive)
     return router
@@ -107,7 +107,7 @@ async def receive(engine: TenantEngine, body: Annotated[Event, Body(openapi_exam
         "generation": outcome.generation,
         "reason": outcome.reason,
     }
-    return answered(told, 202)
+    return success(told, 202)
 
 
 async def _handled(handler: RAGIndexEventHandler, event: Event) -> EventOutcome:

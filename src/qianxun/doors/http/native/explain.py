@@ -9,10 +9,10 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 
 from qianxun.core.codec.results import written_explained
-from qianxun.doors.http.context import BaseId, TenantEngine, trace_id, turn
+from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.native.retrieval import ArmSaid, ChunkTold, DegradedTold, FoundTold, Retrieved
 from qianxun.doors.http.request_models import Search, naming_the_model
-from qianxun.doors.http.responses import Answer, answered, problems
+from qianxun.doors.http.responses import Envelope, error_responses, success
 
 CHUNK_ID_LIMIT: Final = 300
 
@@ -100,8 +100,8 @@ def routes() -> APIRouter:
     router.post(
         "/v1/explain/{knowledge_base_id}",
         summary="为什么返回，或没有返回",
-        response_model=Answer[ExplainedTold],
-        responses=problems(400, 404, 413, 422),
+        response_model=Envelope[ExplainedTold],
+        responses=error_responses(400, 404, 413, 422),
     )(explain)
     return router
 
@@ -114,9 +114,9 @@ async def explain(
 ) -> Response:
     """检索一次，说明每个结果的分数，以及指定的片段在哪一步被挡下、最少改动什么就会返回它。"""
     options = body.options()
-    async with turn(request):
+    async with recall_slot(request):
         with naming_the_model(options):
             told = await engine.explain(knowledge_base_id, body.query, body.chunk_id or "", **options)
     if traced := trace_id(request):
         told = replace(told, answer=replace(told.answer, trace_id=traced))
-    return answered(written_explained(knowledge_base_id, told, options))
+    return success(written_explained(knowledge_base_id, told, options))

@@ -15,7 +15,7 @@ from qianxun.core.errors import NotFound, Overloaded, RecordsUnavailable
 from qianxun.core.types import KnowledgeBase
 from qianxun.doors.http.context import Service, service_of
 from qianxun.doors.http.error_formats import Problem
-from qianxun.doors.http.responses import DESCRIPTIONS, Answer, answered, problem
+from qianxun.doors.http.responses import DESCRIPTIONS, Envelope, problem, success
 from qianxun.records import bases
 
 log = logging.getLogger(__name__)
@@ -37,18 +37,18 @@ class Ready(BaseModel):
 
 def routes() -> APIRouter:
     router = APIRouter(tags=[TAG])
-    router.get("/healthz", summary="进程活着；不要密钥", response_model=Answer[Alive])(alive)
+    router.get("/healthz", summary="进程活着；不要密钥", response_model=Envelope[Alive])(alive)
     router.get(
         "/readyz",
         summary="可以接受请求：记录可读、索引已打开、没有在停止；不要密钥",
-        response_model=Answer[Ready],
+        response_model=Envelope[Ready],
         responses={503: {"model": Problem, "description": DESCRIPTIONS[503]}},
     )(ready)
     return router
 
 
 async def alive() -> Response:
-    return answered({"status": "alive"})
+    return success({"status": "alive"})
 
 
 async def ready(request: Request) -> Response:
@@ -63,7 +63,7 @@ async def ready(request: Request) -> Response:
     except (RecordsUnavailable, Overloaded, SQLAlchemyError, TimeoutError) as error:
         log.warning("not ready: the records do not answer (%s)", type(error).__name__)
         return problem(503, "读不到记录", "records_unavailable", hint="检查数据库与磁盘")
-    return answered({"status": "ready", "queue_depth": depth, "unusable": service.readiness.unusable})
+    return success({"status": "ready", "queue_depth": depth, "unusable": service.readiness.unusable})
 
 
 async def indexes_to_open(service: Service) -> tuple[KnowledgeBase, ...]:

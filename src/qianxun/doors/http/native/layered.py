@@ -12,10 +12,10 @@ from qianxun.core.filters import read_filters
 from qianxun.core.layered_types import MOST_CITED
 from qianxun.core.options import TOP_K_LIMIT
 from qianxun.core.types import EVERYTHING, Filter
-from qianxun.doors.http.context import BaseId, TenantEngine, trace_id, turn
+from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.native.retrieval import DegradedTold, GenerationTold, Placed
 from qianxun.doors.http.request_models import Asked, Filters, Number, QueryText
-from qianxun.doors.http.responses import Answer, answered, problems
+from qianxun.doors.http.responses import Envelope, error_responses, success
 
 # ── asked ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -158,10 +158,10 @@ class TablesTold(TextsTold):
 
 def routes() -> APIRouter:
     router = APIRouter(tags=["检索"])
-    shared: dict[str, Any] = {"responses": problems(400, 404, 413, 422)}
+    shared: dict[str, Any] = {"responses": error_responses(400, 404, 413, 422)}
     path = "/v1/recall/{knowledge_base_id}"
-    router.post(f"{path}/texts", summary="分层找正文", response_model=Answer[TextsTold], **shared)(texts)
-    router.post(f"{path}/tables", summary="分层找表格", response_model=Answer[TablesTold], **shared)(tables)
+    router.post(f"{path}/texts", summary="分层找正文", response_model=Envelope[TextsTold], **shared)(texts)
+    router.post(f"{path}/tables", summary="分层找表格", response_model=Envelope[TablesTold], **shared)(tables)
     return router
 
 
@@ -173,11 +173,11 @@ async def texts(
 ) -> Response:
     """三层：向量 → 关键词 → 同义与相关词。前面的层不够时后面的才运行；一层失败就由下一层接上，写进 `degraded`。"""
     where = body.where()
-    async with turn(request):
+    async with recall_slot(request):
         found = await engine.search_texts(
             knowledge_base_id, body.query, body.top_k, where=where, trace_id=trace_id(request)
         )
-    return answered(written_layered(knowledge_base_id, found))
+    return success(written_layered(knowledge_base_id, found))
 
 
 async def tables(
@@ -188,8 +188,8 @@ async def tables(
 ) -> Response:
     """四层：结构 → 语义 → 关键词 → 同义与相关词；并从找到的表格里查出或算出答案，逐格注明出处。"""
     where = body.where()
-    async with turn(request):
+    async with recall_slot(request):
         found = await engine.search_tables(
             knowledge_base_id, body.query, body.top_k, where=where, answer=body.answer, trace_id=trace_id(request)
         )
-    return answered(written_layered(knowledge_base_id, found))
+    return success(written_layered(knowledge_base_id, found))

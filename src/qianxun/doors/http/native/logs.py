@@ -11,24 +11,24 @@ from fastapi import APIRouter, Body, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from qianxun.core.codec.results import written_log
-from qianxun.doors.http.context import GREATEST, TenantEngine, Writer
+from qianxun.doors.http.context import MAX_ID, TenantEngine, Writer
 from qianxun.doors.http.native.retrieval import DegradedTold, StepTold
-from qianxun.doors.http.responses import Answer, answered, problems
+from qianxun.doors.http.responses import Envelope, error_responses, success
 from qianxun.records.logs import CHUNK_ID_LIMIT, CHUNKS_LIMIT, COMMENT_LIMIT, Feedback, LogEntry
 
 PAGE: Final = 50
 LARGEST_PAGE: Final = 100
 PAGE_CHARACTERS: Final = 500_000  # of parameters: a search may name a thousand documents
 
-LogId = Annotated[int, Path(description="检索记录的编号", ge=1, le=GREATEST, examples=[42])]
-BaseParameter = Annotated[int | None, Query(ge=1, le=GREATEST, description="只看这个知识库的")]
+LogId = Annotated[int, Path(description="检索记录的编号", ge=1, le=MAX_ID, examples=[42])]
+BaseParameter = Annotated[int | None, Query(ge=1, le=MAX_ID, description="只看这个知识库的")]
 ZeroParameter = Annotated[bool, Query(description="只看没找到或没能回答的")]
 SlowParameter = Annotated[float | None, Query(ge=0, allow_inf_nan=False, description="只看比这更慢的，毫秒")]
 TraceParameter = Annotated[
     str | None, Query(min_length=1, max_length=64, description="只看这次请求的：检索的回答里写着 trace_id")
 ]
 LimitParameter = Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="最多几条；内容太多时一页会少一些，看 next")]
-BeforeParameter = Annotated[int | None, Query(ge=1, le=GREATEST, description="上一页的 next")]
+BeforeParameter = Annotated[int | None, Query(ge=1, le=MAX_ID, description="上一页的 next")]
 
 
 class FeedbackAsked(BaseModel):
@@ -92,20 +92,20 @@ def routes() -> APIRouter:
     router.get(
         "/v1/retrieval-logs",
         summary="检索记录，新的在前",
-        response_model=Answer[LogPage],
-        responses=problems(404, 422),
+        response_model=Envelope[LogPage],
+        responses=error_responses(404, 422),
     )(listed)
     router.get(
         "/v1/retrieval-logs/{log_id}",
         summary="一条检索记录",
-        response_model=Answer[LogTold],
-        responses=problems(404, 422),
+        response_model=Envelope[LogTold],
+        responses=error_responses(404, 422),
     )(one)
     router.post(
         "/v1/retrieval-logs/{log_id}/feedback",
         summary="评价一次检索",
-        response_model=Answer[LogTold],
-        responses=problems(400, 404, 413, 422, 507),
+        response_model=Envelope[LogTold],
+        responses=error_responses(400, 404, 413, 422, 507),
         dependencies=[Writer],
     )(feedback)
     return router
@@ -126,7 +126,7 @@ async def listed(
     )
     page = list(_fitting(found))
     is_last = len(page) == len(found) < limit
-    return answered({"list": page, "next": None if is_last or not page else page[-1]["id"]})
+    return success({"list": page, "next": None if is_last or not page else page[-1]["id"]})
 
 
 def _fitting(found: Sequence[LogEntry]) -> Iterator[dict[str, Any]]:
@@ -141,7 +141,7 @@ def _fitting(found: Sequence[LogEntry]) -> Iterator[dict[str, Any]]:
 
 async def one(engine: TenantEngine, log_id: LogId) -> Response:
     """参数、结果与各步的用时。"""
-    return answered(written_log(await engine.log(log_id)))
+    return success(written_log(await engine.log(log_id)))
 
 
 async def feedback(
@@ -149,4 +149,4 @@ async def feedback(
 ) -> Response:
     """好或坏，可指明片段、写上原因；供事后分析。"""
     said = Feedback(body.rating, tuple(body.chunk_ids or ()), body.comment or "")
-    return answered(written_log(await engine.feedback(log_id, said)))
+    return success(written_log(await engine.feedback(log_id, said)))

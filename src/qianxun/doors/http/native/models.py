@@ -12,17 +12,17 @@ from pydantic_core import PydanticCustomError
 
 from qianxun.core.codec.results import written_model
 from qianxun.core.errors import BadInput
-from qianxun.doors.http.context import GREATEST, TenantEngine, Writer, attention
+from qianxun.doors.http.context import MAX_ID, TenantEngine, Writer, attention
 from qianxun.doors.http.native.bases import Deleted
 from qianxun.doors.http.request_models import Asked, Number
-from qianxun.doors.http.responses import Answer, WrongField, answered, problems
+from qianxun.doors.http.responses import Envelope, InvalidField, error_responses, success
 from qianxun.engine.engine import Engine
 from qianxun.models.registry.registry import NewModel
 from qianxun.models.remote.url_policy import check_url
 from qianxun.records.user_models import LONGEST_KEY, check_key
 
 ModelType = Literal["embedding", "chat", "qa", "rewrite", "rerank", "vision"]
-ModelId = Annotated[int, Path(description="模型的编号", ge=1, le=GREATEST, examples=[17])]
+ModelId = Annotated[int, Path(description="模型的编号", ge=1, le=MAX_ID, examples=[17])]
 
 
 def _visible(text: str) -> str:
@@ -163,36 +163,36 @@ def routes() -> APIRouter:
     router.get(
         "/{model_type}",
         summary="一个用户某一类型的模型",
-        response_model=Answer[ModelList],
-        responses=problems(422),
+        response_model=Envelope[ModelList],
+        responses=error_responses(422),
     )(listed)
     router.post(
         "",
         summary="登记模型",
         status_code=201,
-        response_model=Answer[ModelTold],
-        responses=problems(400, 413, 422, 507),
+        response_model=Envelope[ModelTold],
+        responses=error_responses(400, 413, 422, 507),
         dependencies=[Writer],
     )(add)
     router.patch(
         "/{id}",
         summary="修改模型",
-        response_model=Answer[ModelTold],
-        responses=problems(400, 404, 413, 422, 507),
+        response_model=Envelope[ModelTold],
+        responses=error_responses(400, 404, 413, 422, 507),
         dependencies=[Writer],
     )(change)
     router.delete(
         "/{id}",
         summary="删去模型",
-        response_model=Answer[Deleted],
-        responses=problems(404, 422, 507),
+        response_model=Envelope[Deleted],
+        responses=error_responses(404, 422, 507),
         dependencies=[Writer],
     )(remove)
     router.post(
         "/{id}/test",
         summary="试一次模型",
-        response_model=Answer[TrialTold],
-        responses=problems(404, 422),
+        response_model=Envelope[TrialTold],
+        responses=error_responses(404, 422),
         dependencies=[Writer],
     )(test)
     return router
@@ -201,7 +201,7 @@ def routes() -> APIRouter:
 async def listed(engine: TenantEngine, user_id: UserId, model_type: ModelType) -> Response:
     """`api_key` 是掩码，真正的密钥不会出现在任何答复里。"""
     found = await engine.registry.list(user_id, model_type)
-    return answered({"total": len(found), "list": [written_model(model) for model in found]})
+    return success({"total": len(found), "list": [written_model(model) for model in found]})
 
 
 async def add(
@@ -209,11 +209,11 @@ async def add(
 ) -> Response:
     """之后凡是写模型名的地方，写 `user-model:<id>` 就是它；检索的 `rerank_model_id` 直接写编号。"""
     if body.model_type == "embedding" and not body.model_dim:
-        raise WrongField("model_dim", "嵌入模型须给出维度", hint="例如 1024")
+        raise InvalidField("model_dim", "嵌入模型须给出维度", hint="例如 1024")
     _check_reach(engine, body.base_url)
     told = body.model_dump(exclude={"api_key"})
     made = await engine.registry.add(user_id, NewModel(**told, api_key=_revealed(body.api_key)))
-    return answered(written_model(made), 201)
+    return success(written_model(made), 201)
 
 
 async def change(
@@ -227,20 +227,20 @@ async def change(
         changes["api_key"] = _revealed(body.api_key)
     registry = engine.registry
     kept = await (registry.change(user_id, id, changes) if changes else registry.get(user_id, id))
-    return answered(written_model(kept))
+    return success(written_model(kept))
 
 
 async def remove(engine: TenantEngine, user_id: UserId, id: ModelId) -> Response:
     """用它的知识库照常检索，但少了它这一路，`degraded` 会说明。"""
     await engine.registry.remove(user_id, id)
-    return answered({"deleted": True})
+    return success({"deleted": True})
 
 
 async def test(request: Request, engine: TenantEngine, user_id: UserId, id: ModelId) -> Response:
     """向它的服务发一次请求；密钥不对、维度不对、超时、连不上，都在 `reason` 里说明。"""
     async with attention(request):
         told = await engine.registry.test(user_id, id)
-    return answered({"ok": told.ok, "reason": told.reason, "seconds": told.seconds, "dimension": told.dimension})
+    return success({"ok": told.ok, "reason": told.reason, "seconds": told.seconds, "dimension": told.dimension})
 
 
 @contextmanager
@@ -249,7 +249,7 @@ def _naming(field: str) -> Iterator[None]:
     try:
         yield
     except BadInput as error:
-        raise WrongField(field, error.message, hint=error.hint) from error
+        raise InvalidField(field, error.message, hint=error.hint) from error
 
 
 def _check_reach(engine: Engine, base_url: str) -> None:

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Body, Request, Response
 
 from qianxun.core.answer_types import AnswerEvent
 from qianxun.core.codec.answers import written_answer, written_event
-from qianxun.doors.http.answer_metrics import AnswerNotes
-from qianxun.doors.http.context import BaseId, TenantEngine, answer_turn, trace_id
-from qianxun.doors.http.event_stream import begun, encoded_event
+from qianxun.doors.http.answer_metrics import AnswerRecorder
+from qianxun.doors.http.context import BaseId, TenantEngine, answer_slot, trace_id
+from qianxun.doors.http.event_stream import encode_event, stream_response
 from qianxun.doors.http.native.query_models import Answered, Question
-from qianxun.doors.http.responses import Answer, answered, failure, problems, speaks_english
+from qianxun.doors.http.responses import Envelope, error_responses, failure, prefers_english, success
 
 PICTURE: Final = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTvJ8gAAAABJRU5ErkJggg=="
@@ -84,10 +84,10 @@ def routes() -> APIRouter:
     router.post(
         "/v1/query/{knowledge_base_id}",
         summary="提问，答案注明出处",
-        response_model=Answer[Answered],
+        response_model=Envelope[Answered],
         responses={
             200: {"description": "答案；stream 为 true 时是事件流", "content": {"text/event-stream": events}},
-            **problems(400, 404, 413, 415, 422),
+            **error_responses(400, 404, 413, 415, 422),
         },
     )(query)
     return router
@@ -107,34 +107,34 @@ async def query(
     以它为准；或 `error`：断了、失败或超时，`answer` 是到那时为止的部分，没有则为空。
     没有内容时每 10 秒一行注释，表示还在做。客户端断开，模型的调用随即停止。
     """
-    notes = AnswerNotes(request, body.mode or "mix")
+    notes = AnswerRecorder(request, body.mode or "mix")
     options = {**body.options(), "trace_id": trace_id(request)}
     with notes.watched():
         if body.stream:
             events = engine.ask_stream(knowledge_base_id, body.query, **options)
-            return await begun(answer_turn(request), events, Telling(notes, knowledge_base_id))
-        async with answer_turn(request):
+            return await stream_response(answer_slot(request), events, Telling(notes, knowledge_base_id))
+        async with answer_slot(request):
             answer = await engine.ask(knowledge_base_id, body.query, **options)
     notes.given(answer)
-    return answered(written_answer(knowledge_base_id, answer))
+    return success(written_answer(knowledge_base_id, answer))
 
 
 @dataclass(frozen=True, slots=True)
 class Telling:
     """One answer on its way out, as events."""
 
-    notes: AnswerNotes
+    notes: AnswerRecorder
     knowledge_base: int
 
     def event(self, event: AnswerEvent) -> bytes:
         self.notes.came(event)
-        return encoded_event(*written_event(self.knowledge_base, event))
+        return encode_event(*written_event(self.knowledge_base, event))
 
     def failure(self, error: Exception) -> bytes:
         self.notes.failed()
         request = self.notes.request
-        told = failure(error, trace_id(request), english=speaks_english(request))
-        return encoded_event("error", {**told, "answer": None})
+        told = failure(error, trace_id(request), english=prefers_english(request))
+        return encode_event("error", {**told, "answer": None})
 
     def left(self) -> None:
         self.notes.left()

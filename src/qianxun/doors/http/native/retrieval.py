@@ -8,9 +8,9 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 
 from qianxun.core.codec.results import written_recall
-from qianxun.doors.http.context import BaseId, TenantEngine, trace_id, turn
+from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.request_models import Search, naming_the_model
-from qianxun.doors.http.responses import Answer, answered, problems
+from qianxun.doors.http.responses import Envelope, error_responses, success
 
 # ── the answer ───────────────────────────────────────────────────────────────────────────────────
 
@@ -148,8 +148,8 @@ def routes() -> APIRouter:
     router.post(
         "/v1/retrieval/{knowledge_base_id}",
         summary="检索知识库",
-        response_model=Answer[Retrieved],
-        responses=problems(400, 404, 413, 422),
+        response_model=Envelope[Retrieved],
+        responses=error_responses(400, 404, 413, 422),
     )(retrieve)
     return router
 
@@ -165,7 +165,7 @@ async def retrieve(
     一路失败、超时或答非所问，都写进 `degraded`，其余照常回答。
     """
     options = body.options()
-    async with turn(request):
+    async with recall_slot(request):
         with naming_the_model(options):
             found = await engine.retrieve(knowledge_base_id, body.query, **options, trace_id=trace_id(request))
-    return answered(written_recall(knowledge_base_id, found))
+    return success(written_recall(knowledge_base_id, found))

@@ -21,7 +21,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from qianxun.core.errors import BadInput, TooLarge
 from qianxun.doors.http.native.file_names import file_name
-from qianxun.doors.http.responses import WrongField
+from qianxun.doors.http.responses import InvalidField
 from qianxun.ingest.sandbox.limits import MIB
 
 FOLDER: Final = "uploads"
@@ -46,7 +46,7 @@ class Form:
 async def received(request: Request, folder: Path, most: int) -> AsyncIterator[Form]:
     """The form of a multipart request, its file at most ``most`` bytes; the file is removed when the block ends.
 
-    Raises BadInput, WrongField or TooLarge.
+    Raises BadInput, InvalidField or TooLarge.
     """
     reader = _Reader(folder / FOLDER, most)
     try:
@@ -75,7 +75,7 @@ async def _read(request: Request, reader: _Reader) -> Form:
         raise BadInput("表单不完整：没有结尾的分隔行", hint="重新上传")
     await asyncio.to_thread(reader.close)
     if reader.path is None:
-        raise WrongField(FILE, "缺少这个字段", hint="文件放在名为 file 的一项里：curl -F file=@手册.pdf")
+        raise InvalidField(FILE, "缺少这个字段", hint="文件放在名为 file 的一项里：curl -F file=@手册.pdf")
     fields = {name: [each.decode("utf-8", "replace") for each in values] for name, values in reader.fields.items()}
     return Form(reader.path, reader.file_name, fields)
 
@@ -135,7 +135,7 @@ class _Reader:
         if name == FILE:
             told = file_name(self._disposition, options)
             if told is None:
-                raise WrongField(FILE, "应为文件", hint="curl -F file=@手册.pdf")
+                raise InvalidField(FILE, "应为文件", hint="curl -F file=@手册.pdf")
             self._open(told)
             self._into = self.pending
         else:
@@ -144,7 +144,7 @@ class _Reader:
 
     def _open(self, told: str) -> None:
         if self.path is not None:
-            raise WrongField(FILE, "一次只能上传一个文件", hint="分几次上传")
+            raise InvalidField(FILE, "一次只能上传一个文件", hint="分几次上传")
         self.file_name = told
         suffix = Path(self.file_name).suffix
         self.folder.mkdir(mode=0o700, exist_ok=True)

@@ -13,15 +13,15 @@ from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, Sentenc
 from qianxun.core.codec.answers import written_sources
 from qianxun.core.codec.results import written_degraded
 from qianxun.core.types import KnowledgeBase
-from qianxun.doors.http.answer_metrics import AnswerNotes
-from qianxun.doors.http.context import TenantEngine, answer_turn, trace_id
+from qianxun.doors.http.answer_metrics import AnswerRecorder
+from qianxun.doors.http.context import TenantEngine, answer_slot, trace_id
 from qianxun.doors.http.error_formats import OpenAIProblem
 from qianxun.doors.http.error_formats import openai as openai_form
-from qianxun.doors.http.event_stream import begun, encoded_event
-from qianxun.doors.http.named_bases import base_named
+from qianxun.doors.http.event_stream import encode_event, stream_response
+from qianxun.doors.http.named_bases import find_base
 from qianxun.doors.http.openai.chat_models import ChatCompletion, ChatRequest
 from qianxun.doors.http.openai.models import TAG
-from qianxun.doors.http.responses import as_json, failed, problem, problems, speaks_english
+from qianxun.doors.http.responses import as_json, error_responses, failed, prefers_english, problem
 from qianxun.doors.mcp.ids import own_url, service_address
 from qianxun.text.tokens import tokens
 
@@ -71,7 +71,7 @@ def routes() -> APIRouter:
         response_model=ChatCompletion,
         responses={
             200: {"description": "答案；stream 为 true 时是事件流", "content": {"text/event-stream": events}},
-            **problems(400, 404, 413, 422, form=OpenAIProblem),
+            **error_responses(400, 404, 413, 422, form=OpenAIProblem),
         },
     )(complete)
     return router
@@ -88,14 +88,14 @@ async def complete(
     """
     question, told = body.asked()
     options = {**told, "trace_id": trace_id(request)}
-    notes = AnswerNotes(request, body.mode)
+    notes = AnswerRecorder(request, body.mode)
     with notes.watched():
-        base = await base_named(engine, body.model)
+        base = await find_base(engine, body.model)
         writing = Writing(request, base, body)
         if body.stream:
             events = engine.ask_stream(base.id, question, checked=True, **options)
-            return await begun(answer_turn(request), events, Telling(notes, writing))
-        async with answer_turn(request):
+            return await stream_response(answer_slot(request), events, Telling(notes, writing))
+        async with answer_slot(request):
             answer = await engine.ask(base.id, question, **options)
     notes.given(answer)
     return as_json(writing.completion(answer))
@@ -153,7 +153,7 @@ class Writing:
 
     def _chunk(self, told: Mapping[str, Any]) -> bytes:
         usage = {"usage": None} if self.asked.stream_options.include_usage else {}
-        return encoded_event("", {**self._head("chat.completion.chunk"), **usage, **told})
+        return encode_event("", {**self._head("chat.completion.chunk"), **usage, **told})
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {
@@ -183,7 +183,7 @@ def about(answer: Answer) -> dict[str, Any]:
 class Telling:
     """One answer on its way out, as chunks. What was told cannot be taken back: only what is checked is."""
 
-    notes: AnswerNotes
+    notes: AnswerRecorder
     writing: Writing
     came: str = ""  # of the answer
     before: int = 0  # characters of what was told and is no part of it, with the word that says so
@@ -209,7 +209,7 @@ class Telling:
     def failure(self, error: Exception) -> bytes:
         self.notes.failed()
         request = self.notes.request
-        return self._error(failed(error, trace_id(request), english=speaks_english(request)).content)
+        return self._error(failed(error, trace_id(request), english=prefers_english(request)).content)
 
     def left(self) -> None:
         self.notes.left()
@@ -233,4 +233,4 @@ class Telling:
         return self.writing.chunk({"content": CORRECTED})
 
     def _error(self, said: dict[str, Any]) -> bytes:
-        return encoded_event("", openai_form(said, {})) + ENDED
+        return encode_event("", openai_form(said, {})) + ENDED

@@ -16,7 +16,7 @@ from qianxun.doors.http.native.query_models import SourceTold
 from qianxun.doors.http.native.retrieval import DegradedTold
 from qianxun.doors.http.openai.models import NAME_LENGTH
 from qianxun.doors.http.request_models import DOC_IDS_LIMIT, AskedElsewhere, DocId, Filters, Number
-from qianxun.doors.http.responses import WrongField
+from qianxun.doors.http.responses import InvalidField
 from qianxun.retrieve.query_plan import QUERY_LIMIT
 from qianxun.text.tokens import tokens_of_all
 
@@ -111,10 +111,10 @@ class ChatRequest(AskedElsewhere):
     filters: Filters | None = None
 
     def asked(self) -> tuple[str, dict[str, Any]]:
-        """The question, and the arguments of `Engine.ask`. Raises WrongField or BadFilterField, naming the field."""
+        """The question, and the arguments of `Engine.ask`. Raises InvalidField or BadFilterField, naming the field."""
         at = max((at for at, each in enumerate(self.messages) if each.role == "user"), default=-1)
         if at < 0:
-            raise WrongField("messages", "没有 user 消息", hint="把问题写在最后一条 user 消息里")
+            raise InvalidField("messages", "没有 user 消息", hint="把问题写在最后一条 user 消息里")
         question = self.messages[at]
         images = _images(question, f"messages.{at}.content")
         asked = _question(question.text.strip(), f"messages.{at}.content")
@@ -136,10 +136,10 @@ class ChatRequest(AskedElsewhere):
 
 def _question(text: str, at: str) -> str:
     if not text:
-        raise WrongField(at, "没有文字", hint="写出要问的；图片随文字一起")
+        raise InvalidField(at, "没有文字", hint="写出要问的；图片随文字一起")
     if len(text) > QUERY_LIMIT:  # a part of it would be another question
         reason = f"问题有 {len(text)} 个字符，超过上限 {QUERY_LIMIT}"
-        raise WrongField(at, reason, hint="把问题写短；成段的资料请先放入知识库，再就它提问")
+        raise InvalidField(at, reason, hint="把问题写短；成段的资料请先放入知识库，再就它提问")
     return text
 
 
@@ -149,15 +149,17 @@ def _images(message: ChatMessage, at: str) -> list[dict[str, str]]:
         if part.type == "image_url" and part.image_url is not None:
             found.append({"type": "image", "url": _data_url(part.image_url.url, f"{at}.{place}.image_url.url")})
         elif part.type != "text":
-            raise WrongField(f"{at}.{place}.type", "不支持这种内容", hint="可用：text；image_url，图片写成 data: 地址")
+            raise InvalidField(
+                f"{at}.{place}.type", "不支持这种内容", hint="可用：text；image_url，图片写成 data: 地址"
+            )
     if len(found) > MOST_ITEMS:
-        raise WrongField(at, f"图片超过 {MOST_ITEMS} 张", hint="分几次提问")
+        raise InvalidField(at, f"图片超过 {MOST_ITEMS} 张", hint="分几次提问")
     return found
 
 
 def _data_url(url: str, at: str) -> str:
     if url[:5].lower() != "data:":
-        raise WrongField(at, "不会去下载图片", hint="把图片写成 data:image/png;base64,…")
+        raise InvalidField(at, "不会去下载图片", hint="把图片写成 data:image/png;base64,…")
     return url
 
 

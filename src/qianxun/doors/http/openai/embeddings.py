@@ -14,11 +14,11 @@ from pydantic_core import PydanticCustomError
 
 from qianxun.core.ports import EmbeddingModel
 from qianxun.core.types import Vectors
-from qianxun.doors.http.context import TenantEngine, answer_turn
+from qianxun.doors.http.context import TenantEngine, answer_slot
 from qianxun.doors.http.error_formats import OpenAIProblem
 from qianxun.doors.http.openai.models import NAME_LENGTH, TAG, embedder
 from qianxun.doors.http.request_models import AskedElsewhere, Number
-from qianxun.doors.http.responses import WrongField, as_json, problems
+from qianxun.doors.http.responses import InvalidField, as_json, error_responses
 from qianxun.engine.engine import Engine
 from qianxun.indexing.prepare import EMBED_SLICE, embed
 from qianxun.models.checks import unit_rows
@@ -105,7 +105,7 @@ def routes() -> APIRouter:
         "/v1/embeddings",
         summary="文字变为向量",
         response_model=EmbeddingList,
-        responses=problems(400, 404, 413, 422, form=OpenAIProblem),
+        responses=error_responses(400, 404, 413, 422, form=OpenAIProblem),
     )(create)
     return router
 
@@ -114,11 +114,11 @@ async def create(
     request: Request, engine: TenantEngine, body: Annotated[EmbeddingRequest, Body(openapi_examples=EXAMPLES)]
 ) -> Response:
     """与引擎放入文档、检索时所用的向量相同。长过模型上限的文字按模型的办法截断。"""
-    async with answer_turn(request):  # which may take as long as an answer, and keeps no search waiting
+    async with answer_slot(request):  # which may take as long as an answer, and keeps no search waiting
         chosen = await embedder(engine, body.model)
         if body.dimensions not in (None, chosen.model.dimension):
             reason = f"模型 {chosen.name} 的维度是 {chosen.model.dimension}，不能改"
-            raise WrongField("dimensions", reason, hint="去掉这个字段")
+            raise InvalidField("dimensions", reason, hint="去掉这个字段")
         rows = await _embedded(engine, chosen.model, body.input, as_query=body.input_type in QUERYING)
     return as_json(_written(rows, chosen.name, body))
 

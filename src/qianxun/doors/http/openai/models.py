@@ -16,8 +16,8 @@ from qianxun.core.ports import EmbeddingModel
 from qianxun.core.types import KnowledgeBase
 from qianxun.doors.http.context import TenantEngine
 from qianxun.doors.http.error_formats import OpenAIProblem
-from qianxun.doors.http.named_bases import base_named
-from qianxun.doors.http.responses import as_json, problems
+from qianxun.doors.http.named_bases import find_base
+from qianxun.doors.http.responses import as_json, error_responses
 from qianxun.engine.engine import Engine
 from qianxun.models import CARDS
 from qianxun.models.registry.registry import is_ref
@@ -56,13 +56,13 @@ def routes() -> APIRouter:
         "/v1/models",
         summary="列出知识库与嵌入模型",
         response_model=ModelList,
-        responses=problems(form=OpenAIProblem),
+        responses=error_responses(form=OpenAIProblem),
     )(listed)
     router.get(
         "/v1/models/{model:path}",
         summary="查看一个知识库或嵌入模型",
         response_model=ModelTold,
-        responses=problems(400, 404, 422, form=OpenAIProblem),
+        responses=error_responses(400, 404, 422, form=OpenAIProblem),
     )(told)
     return router
 
@@ -77,7 +77,7 @@ async def listed(engine: TenantEngine) -> Response:
 
 async def told(model: ModelName, engine: TenantEngine) -> Response:
     try:
-        return as_json(_of_base(await base_named(engine, model)))
+        return as_json(_of_base(await find_base(engine, model)))
     except NotFound:
         if (known := _card_name(model)) in await embedding_names(engine):
             return as_json(_of_model(known))
@@ -116,7 +116,7 @@ async def embedder(engine: Engine, told: str) -> Embedder:
 
 async def _of_named_base(engine: Engine, told: str) -> tuple[str, int]:
     try:
-        base = await base_named(engine, told)
+        base = await find_base(engine, told)
     except NotFound:
         raise _unknown(told) from None
     return base.embedding_model, base.dimension

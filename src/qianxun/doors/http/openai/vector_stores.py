@@ -9,13 +9,13 @@ from pydantic import BaseModel, BeforeValidator, Field, GetJsonSchemaHandler, Ro
 
 from qianxun.core.filters import CONDITION_LIMIT, FIELDS, METADATA, TEXT_LIMIT, VALUE_LIMIT
 from qianxun.core.types import Chunk, Found, Recall, Scalar
-from qianxun.doors.http.context import TenantEngine, trace_id, turn
+from qianxun.doors.http.context import TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.error_formats import OpenAIProblem
-from qianxun.doors.http.named_bases import base_named
+from qianxun.doors.http.named_bases import find_base
 from qianxun.doors.http.openai.models import NAME_LENGTH, TAG
 from qianxun.doors.http.openai.vector_store_filters import COMPARISONS, COMPOUNDS, read_store_filters
 from qianxun.doors.http.request_models import AskedElsewhere, Number, QueryText
-from qianxun.doors.http.responses import as_json, problems
+from qianxun.doors.http.responses import as_json, error_responses
 from qianxun.retrieve.query_plan import QUERY_LIMIT
 
 MOST: Final = 50
@@ -148,7 +148,7 @@ def routes() -> APIRouter:
         "/v1/vector_stores/{vector_store_id:path}/search",
         summary="检索知识库",
         response_model=StorePage,
-        responses=problems(400, 404, 413, 422, form=OpenAIProblem),
+        responses=error_responses(400, 404, 413, 422, form=OpenAIProblem),
     )(search)
     return router
 
@@ -161,8 +161,8 @@ async def search(
 ) -> Response:
     """与 `/v1/retrieval` 相同的检索与分数。"""
     options = {**body.options(), "trace_id": trace_id(request)}
-    async with turn(request):
-        base = await base_named(engine, vector_store_id)
+    async with recall_slot(request):
+        base = await find_base(engine, vector_store_id)
         recalls = [await engine.retrieve(base.id, query, **options) for query in body.query]
     return as_json(
         {

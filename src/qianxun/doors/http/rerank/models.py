@@ -11,7 +11,7 @@ from typing import Final
 from qianxun.core.codec.results import rerank_name
 from qianxun.core.errors import BadInput, ModelUnavailable, NotFound
 from qianxun.core.ports import EmbeddingModel, RerankModel
-from qianxun.doors.http.responses import WrongField
+from qianxun.doors.http.responses import InvalidField
 from qianxun.engine.embedding_models import NO_MODEL
 from qianxun.engine.engine import Engine
 from qianxun.engine.model_catalog import MAXSIM
@@ -34,34 +34,34 @@ class Chosen:
 
 
 async def chosen(engine: Engine, told: str) -> Chosen:
-    """The model that is meant. Raises NotFound or WrongField, saying what there is."""
+    """The model that is meant. Raises NotFound or InvalidField, saying what there is."""
     registered = await engine.registry.list(model_type="rerank")
     return await asyncio.to_thread(_chosen, engine, told, registered)
 
 
 def _chosen(engine: Engine, told: str, registered: Sequence[UserModel]) -> Chosen:
     if not told.strip():
-        raise WrongField(FIELD, "缺少这个字段", hint=_known(engine, registered))
+        raise InvalidField(FIELD, "缺少这个字段", hint=_known(engine, registered))
     name = _meant(engine, told, registered)
     try:
         model = _opened(engine, name)
     except NotFound:
         raise NotFound(f"没有“{storable(told)[:80]}”这个重排模型", hint=_known(engine, registered)) from None
     except (ModelUnavailable, BadInput) as error:  # not downloaded, disabled, of another type
-        raise WrongField(FIELD, error.message, hint=error.hint) from error
+        raise InvalidField(FIELD, error.message, hint=error.hint) from error
     lane = repr((engine.tenant, name)) if is_ref(name) else ""
     return Chosen(model, lane, is_ref(name) or name == engine.settings.rerank.model)
 
 
 def _meant(engine: Engine, told: str, registered: Sequence[UserModel]) -> str:
-    """The engine's name for it, "" for what is none. Raises WrongField where several registered ones are called so."""
+    """The name that the engine knows it by, "" if unknown. Raises InvalidField if several models share it."""
     name = rerank_name(told)
     if is_ref(name) or engine.shelf.knows_rerank(name):
         return name
     found = [each for each in registered if each.status and told in (each.config_name, each.model_name)]
     if len(found) > 1:
         numbers = "、".join(str(each.id) for each in found[:SHOWN])
-        raise WrongField(FIELD, f"有 {len(found)} 个登记的模型叫“{told[:80]}”", hint=f"改写编号：{numbers}")
+        raise InvalidField(FIELD, f"有 {len(found)} 个登记的模型叫“{told[:80]}”", hint=f"改写编号：{numbers}")
     return found[0].ref if found else ""
 
 
@@ -78,7 +78,7 @@ async def scored(engine: Engine, by: Chosen, query: str, passages: Sequence[str]
         except ModelUnavailable as error:
             if by.is_afar or given_up.is_set():
                 raise
-            raise WrongField(FIELD, error.message, hint=error.hint) from error
+            raise InvalidField(FIELD, error.message, hint=error.hint) from error
 
     try:
         lane = engine.model_threads.lane("passages", by.lane)

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field, StrictBool
 
-from qianxun.doors.http.context import GREATEST, TenantEngine, trace_id, turn
+from qianxun.doors.http.context import MAX_ID, TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.error_formats import RerankProblem
 from qianxun.doors.http.request_models import DOC_ID_LIMIT, AskedElsewhere, Number, QueryText
 from qianxun.doors.http.rerank.models import chosen, scored
-from qianxun.doors.http.responses import WrongField, as_json, problems
+from qianxun.doors.http.responses import InvalidField, as_json, error_responses
 from qianxun.text.tokens import tokens_of_all
 
 DOCUMENTS_LIMIT: Final = 1000
@@ -26,12 +26,10 @@ Passage = Annotated[str, Field(max_length=DOCUMENT_LIMIT)] | dict[str, Any]
 class Reranking(AskedElsewhere):
     """Other fields of these protocols (rank_fields, max_chunks_per_doc …) mean nothing here."""
 
-    model: Annotated[str, Field(max_length=DOC_ID_LIMIT)] | Annotated[int, Field(ge=1, le=GREATEST, strict=True)] = (
-        Field(
-            default="",
-            description="maxsim、本地交叉编码器的名称、设置里的重排模型，或登记的模型的编号、名称",
-            examples=["maxsim"],
-        )
+    model: Annotated[str, Field(max_length=DOC_ID_LIMIT)] | Annotated[int, Field(ge=1, le=MAX_ID, strict=True)] = Field(
+        default="",
+        description="maxsim、本地交叉编码器的名称、设置里的重排模型，或登记的模型的编号、名称",
+        examples=["maxsim"],
     )
     query: QueryText
     documents: list[Passage] = Field(
@@ -43,7 +41,7 @@ class Reranking(AskedElsewhere):
     return_documents: StrictBool = Field(default=True, description="结果里要不要原文")
 
     def texts(self) -> list[str]:
-        """Raises WrongField for what cannot be read."""
+        """Raises InvalidField for what cannot be read."""
         return [_text(each, f"documents.{place}") for place, each in enumerate(self.documents)]
 
 
@@ -55,13 +53,13 @@ def _text(document: str | dict[str, Any], at: str) -> str:
         lines = (f"{name}: {value}" for name, value in document.items() if isinstance(value, str | int | float))
         text = "\n".join(lines)
         if not text:
-            raise WrongField(at, "里面没有文字", hint="写成文字，或带 text 的对象")
+            raise InvalidField(at, "里面没有文字", hint="写成文字，或带 text 的对象")
     if len(text) > DOCUMENT_LIMIT:
-        raise WrongField(at, f"最多 {DOCUMENT_LIMIT} 个字符", hint="分成几段")
+        raise InvalidField(at, f"最多 {DOCUMENT_LIMIT} 个字符", hint="分成几段")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise WrongField(at, "含有不成对的代理字符", hint="去掉它们") from None
+        raise InvalidField(at, "含有不成对的代理字符", hint="去掉它们") from None
     return text
 
 
@@ -128,7 +126,7 @@ def routes() -> APIRouter:
         "/v1/rerank",
         summary="重排",
         response_model=Reranked,
-        responses=problems(400, 404, 413, 422, form=RerankProblem),
+        responses=error_responses(400, 404, 413, 422, form=RerankProblem),
     )(rerank)
     return router
 
@@ -137,7 +135,7 @@ async def rerank(
     request: Request, engine: TenantEngine, body: Annotated[Reranking, Body(openapi_examples=EXAMPLES)]
 ) -> Response:
     """Cohere 与 Jina 的形式；分数与检索时同一个模型给出的相同。"""
-    async with turn(request):
+    async with recall_slot(request):
         texts = await asyncio.to_thread(body.texts)  # megabytes may be read here, and others want to be served
         scores = await scored(engine, await chosen(engine, str(body.model)), body.query, texts)
     best = sorted(range(len(texts)), key=lambda place: (-scores[place], place))[: body.top_n]
