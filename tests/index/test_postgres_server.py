@@ -17,8 +17,8 @@ import pytest
 
 from qianxun.core.errors import BadSettings, IndexUnusable, RetrieverUnavailable
 from qianxun.core.types import Attributes, Eq, IndexBatch, IndexStamp, Not, Terms
-from qianxun.engine.index_backends import schema_for
 from qianxun.engine.settings import load
+from qianxun.engine.storage import schema_for
 from qianxun.index.postgres import tables
 from qianxun.index.postgres import vectors as near
 from qianxun.index.postgres.index import PostgresBackend, PostgresIndex, create

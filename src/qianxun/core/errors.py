@@ -3,6 +3,7 @@
 QianxunError
 ├── BadInput                  the caller can mend it: the message says how
 │   ├── BadSettings           a settings file, variable or argument
+│   │   └── PluginError       a part of another package that cannot be imported or does not fit
 │   ├── BadFilter             an unknown field or an impossible value
 │   └── BadQuery              empty, too long, top_k out of bounds
 ├── NotFound                  no such knowledge base, document, chunk, model
@@ -51,6 +52,10 @@ class BadInput(QianxunError):
 
 class BadSettings(BadInput):
     word = "bad_settings"
+
+
+class PluginError(BadSettings):
+    word = "bad_plugin"
 
 
 class BadFilter(BadInput):

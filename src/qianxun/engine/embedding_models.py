@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qianxun.core.errors import BadSettings, Forbidden, ModelUnavailable
+from qianxun.core import plugins
+from qianxun.core.errors import BadSettings, Forbidden, ModelUnavailable, PluginError
 from qianxun.core.ports import EmbeddingModel
 from qianxun.engine.settings import Settings
 from qianxun.models import CARDS, SENTENCE_PREFIX, RemoteEndpoint, card, find_local, open_embedding
@@ -43,6 +44,11 @@ def open_model(settings: Settings, name: str) -> EmbeddingModel:
                 timeout_seconds=vectors.timeout_seconds,
             )
         )
+    if name in plugins.names("embedding"):
+        options = {name: getattr(vectors, name) for name in ("batch_size", "device", "threads", "timeout_seconds")}
+        api_key = vectors.api_key if name == vectors.model else ""
+        created: EmbeddingModel = plugins.create("embedding", name, name, api_key=api_key, **options)
+        return created
     return open_embedding(name, folders=model_folders(settings), threads=vectors.threads, device=vectors.device)
 
 
@@ -82,14 +88,14 @@ class Embeddings:
         named = (vectors.model,) if vectors.base_url or vectors.model.startswith(SENTENCE_PREFIX) else ()
         folders = model_folders(self._settings)
         here = (known.name for known in CARDS if find_local(known, folders) is not None)
-        return tuple(dict.fromkeys((*brought, *named, *here)))
+        return tuple(dict.fromkeys((*brought, *named, *here, *plugins.names("embedding"))))
 
     def _of_settings(self, name: str) -> tuple[str, int] | None:
         vectors = self._settings.vectorization
         if name.startswith(SENTENCE_PREFIX):
             return name, open_model(self._settings, name).dimension  # only the model itself knows
         if not vectors.base_url or name != vectors.model:
-            return None
+            return (name, open_model(self._settings, name).dimension) if name in plugins.names("embedding") else None
         if vectors.dimension < 1:
             raise BadSettings("设置了 vectorization.base_url，却没有向量的维度", hint="再设置 vectorization.dimension")
         return name, vectors.dimension
@@ -111,9 +117,15 @@ class Embeddings:
             return RegisteredEmbedding(registry, name, dimension)
         held = self._held.get((name, dimension))
         if held is None:
-            held = LazyEmbedding(name, dimension, lambda: self._brought.get(name) or open_model(self._settings, name))
+            held = LazyEmbedding(name, dimension, lambda: self._opened(name))
             self._held[name, dimension] = held
         return held
+
+    def _opened(self, name: str) -> EmbeddingModel:
+        try:
+            return self._brought.get(name) or open_model(self._settings, name)
+        except PluginError as error:  # so that a search goes on by words
+            raise ModelUnavailable(error.message, hint=error.hint) from error
 
     def curves(self, model: str) -> Curves:
         """What a model's scores mean: as fitted for it by the user, or on its card; else as they are."""

@@ -25,12 +25,11 @@ from qianxun.core.types import EVERYTHING, Accepted, Chunk, Document, DocumentSt
 from qianxun.engine.embedding_models import Embeddings, model_folders
 from qianxun.engine.folder_lock import owned
 from qianxun.engine.hooks import Hooks, nothing
-from qianxun.engine.index_backends import index_backend
 from qianxun.engine.memory_cache import MemoryCache
 from qianxun.engine.model_catalog import OwnShelf, Shelf, open_registry
 from qianxun.engine.open_bases import OpenBases, open_base
-from qianxun.engine.record_store import database_url, reach
 from qianxun.engine.settings import Settings, load
+from qianxun.engine.storage import database_url, index_backend, reach
 from qianxun.ingest.sandbox.limits import MIB, ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.jobs.background import keep_indexing

@@ -14,8 +14,8 @@ from qianxun.core.ports import EmbeddingModel
 from qianxun.engine.embedding_models import NO_MODEL, Embeddings, open_model
 from qianxun.engine.folder_lock import refused
 from qianxun.engine.model_catalog import open_registry
-from qianxun.engine.record_store import database_url, reach
 from qianxun.engine.settings import Settings, load
+from qianxun.engine.storage import database_url, reach
 from qianxun.examples.importing import Database, import_file, insert_examples, store_on
 from qianxun.examples.store import ExampleStore, no_model
 from qianxun.examples.vectors import Watch, unwatched

@@ -6,13 +6,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from qianxun.core.errors import ModelUnavailable, NotFound
+from qianxun.core import plugins
+from qianxun.core.errors import ModelUnavailable, NotFound, PluginError
 from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, RerankModel
 from qianxun.engine.configure import MODEL_KEYS, flat
-from qianxun.engine.settings import Settings
+from qianxun.engine.settings import ChatSettings, RerankSettings, Settings
 from qianxun.models import RERANK_CARDS, ChatEndpoint, MaxSim, RerankEndpoint, find_local, open_cross_encoder
 from qianxun.models.registry.registry import CHATTING, DEFAULT, Registry, is_ref
 from qianxun.models.remote.url_policy import Reach
@@ -56,7 +58,11 @@ class Shelf:
             return self._kept(("rerank", name), self._remote_rerank)
         if any(name in (card.name, *card.aliases) for card in RERANK_CARDS):
             return self._kept(("card", name), lambda: open_cross_encoder(name, folders=self._folders))
-        known = "、".join([MAXSIM, *self._brought, *filter(None, [told.model]), *(card.name for card in RERANK_CARDS)])
+        if name in plugins.names("reranker"):
+            reranker: RerankModel = self._kept(("plugin", name), partial(self._of_plugin, "reranker", name))
+            return reranker
+        ours = (MAXSIM, *self._brought, *filter(None, [told.model]), *(card.name for card in RERANK_CARDS))
+        known = "、".join((*ours, *plugins.names("reranker")))
         raise NotFound(f"没有名为“{name}”的重排模型", hint=f"可用：{known}")
 
     def knows_rerank(self, name: str) -> bool:
@@ -68,7 +74,7 @@ class Shelf:
         brought = (name for name, model in self._brought.items() if hasattr(model, "score"))
         named = (self._settings.rerank.model,) if self._settings.rerank.base_url else ()
         here = (card.name for card in RERANK_CARDS if find_local(card, self._folders) is not None)
-        return tuple(dict.fromkeys((MAXSIM, *brought, *named, *here)))
+        return tuple(dict.fromkeys((MAXSIM, *brought, *named, *here, *plugins.names("reranker"))))
 
     def chat(self, name: str, kind: ChatKind = "chat") -> ChatModel:
         """The settings know one endpoint for every kind."""
@@ -78,11 +84,16 @@ class Shelf:
         told = self._settings.chat
         if told.base_url and name == told.model:
             return self._kept(("chat", name), self._remote_chat)
+        if name in plugins.names("chat"):
+            options = {"max_tokens": told.max_tokens or None} if name == told.model else {"max_tokens": None}
+            chat: ChatModel = self._kept(("chat", name), partial(self._of_plugin, "chat", name, **options))
+            return chat
         raise NotFound(f"没有名为“{name}”的语言模型", hint="设置 chat.base_url 与 chat.model，或改正知识库的配置")
 
     def configured(self, kind: ChatKind = "chat") -> str:
         """The endpoint of the settings chats for all; whether it sees, or is to be asked at ingest, a base must say."""
-        return self._settings.chat.model if kind == "chat" and self._settings.chat.base_url else ""
+        told = self._settings.chat
+        return told.model if kind == "chat" and (told.base_url or told.model in plugins.names("chat")) else ""
 
     def _kept(self, key: tuple[str, str], open_it: Callable[[], Model]) -> Model:
         with self._lock:
@@ -90,6 +101,15 @@ class Shelf:
                 self._opened[key] = open_it()
             held: Model = self._opened[key]
             return held
+
+    def _of_plugin(self, kind: Literal["reranker", "chat"], name: str, **options: Any) -> Any:
+        """The settings' key is for the model that they name, and for no other."""
+        section: ChatSettings | RerankSettings = self._settings.chat if kind == "chat" else self._settings.rerank
+        api_key = section.api_key if name == section.model else ""
+        try:
+            return plugins.create(kind, name, name, api_key=api_key, timeout_seconds=section.timeout_seconds, **options)
+        except PluginError as error:  # a search goes on without it, and says why
+            raise ModelUnavailable(error.message, hint=error.hint) from error
 
     def _remote_rerank(self) -> RerankModel:
         from qianxun.models.remote.rerank import RemoteRerank  # its HTTP client is slow to import

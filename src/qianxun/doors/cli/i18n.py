@@ -26,6 +26,7 @@ _language: ContextVar[Language] = ContextVar("language", default=Language.zh)
 KINDS = {
     "bad_input": "Bad input",
     "bad_settings": "Bad settings",
+    "bad_plugin": "A plug-in does not fit",
     "bad_filter": "Bad filter",
     "bad_query": "Bad query",
     "not_found": "Not found",

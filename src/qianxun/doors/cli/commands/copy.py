@@ -74,7 +74,7 @@ def _target(settings: Settings, to: str, schema: str) -> Settings:
 def _opened(settings: Settings) -> Iterator[Records]:
     """The records alone, as the one who works on them."""
     from qianxun.engine.folder_lock import owned
-    from qianxun.engine.record_store import database_url, reach
+    from qianxun.engine.storage import database_url, reach
     from qianxun.records import Records
 
     if settings.records.url:

@@ -17,9 +17,8 @@ from qianxun.core.types import KnowledgeBase
 from qianxun.doors.cli.i18n import tr
 from qianxun.doors.cli.session import has_records
 from qianxun.engine.folder_lock import owner_of
-from qianxun.engine.index_backends import index_folder
-from qianxun.engine.record_store import database_url, reach
 from qianxun.engine.settings import Settings
+from qianxun.engine.storage import database_url, index_folder, reach
 from qianxun.index.embedded.extents import load_state, unsealed
 from qianxun.index.embedded.index import CURRENT
 from qianxun.records import bases, listing, outbox

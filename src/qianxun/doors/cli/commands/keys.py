@@ -112,7 +112,7 @@ def revoke(
 
 def with_records(settings: Settings, work: Callable[[Records], T], *, may_create: bool = False) -> T:
     """Opens the database alone: whoever owns the folder goes on. Only ``may_create`` makes one that is not there."""
-    from qianxun.engine.record_store import database_url, reach
+    from qianxun.engine.storage import database_url, reach
     from qianxun.records import Records
 
     folder = settings.folder

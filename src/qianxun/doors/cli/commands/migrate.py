@@ -38,7 +38,7 @@ def migrate(
 
 
 def _missing(settings: Settings) -> list[str]:
-    from qianxun.engine.record_store import database_url, reach
+    from qianxun.engine.storage import database_url, reach
     from qianxun.records.database.open import connect, missing_revisions
 
     engine = connect(database_url(settings), reach(settings))
@@ -50,7 +50,7 @@ def _missing(settings: Settings) -> list[str]:
 
 def _migrated(settings: Settings) -> list[str]:
     from qianxun.engine.folder_lock import owned
-    from qianxun.engine.record_store import database_url, reach
+    from qianxun.engine.storage import database_url, reach
     from qianxun.records.database.open import open_database
 
     with nullcontext() if settings.records.url else owned(settings.folder):

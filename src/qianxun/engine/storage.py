@@ -1,0 +1,72 @@
+"""Where the settings put the records and the indexes, and which index backend they name."""
+
+from __future__ import annotations
+
+import importlib
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from qianxun.core import plugins
+from qianxun.core.errors import BadSettings
+from qianxun.core.ports import IndexBackend
+from qianxun.engine.settings import Settings
+from qianxun.records.database.open import sqlite_url
+from qianxun.records.database.postgres import Reach
+
+DATABASE = "qianxun.db"
+SCHEMA = "qianxun_index"
+INDEX_BACKENDS = {"embedded": "qianxun.index.embedded.index", "postgres": "qianxun.index.postgres.index"}
+
+
+def database_url(settings: Settings) -> str:
+    """Of the database server, or of the file in the data folder."""
+    return settings.records.url or sqlite_url(settings.folder / DATABASE)
+
+
+def reach(settings: Settings) -> Reach:
+    """How a database server is reached."""
+    section = settings.records
+    return Reach(section.pool_size, section.connect_seconds, section.statement_seconds, section.schema)
+
+
+def index_backend(settings: Settings, database: str = "") -> IndexBackend:
+    """The backend that the settings name: ours, a plug-in's, or a dotted module with a ``create()``.
+
+    ``database`` is the identity of the records' database, if that is not in the data folder itself. Raises BadSettings.
+    """
+    section = settings.index
+    name = section.backend
+    if name == "postgres":
+        place: dict[str, Any] = {"url": section.url or settings.records.url, "schema": schema_for(settings, database)}
+    else:
+        place = {"root": index_folder(settings, database)}
+    if name in INDEX_BACKENDS or "." in name:
+        created: IndexBackend = _module(INDEX_BACKENDS.get(name, name)).create(exact_limit=section.exact_limit, **place)
+    elif name in plugins.names("index"):
+        created = plugins.create("index", name, exact_limit=section.exact_limit, url=section.url, **place)
+    else:
+        known = "、".join(sorted((*INDEX_BACKENDS, *plugins.names("index"))))
+        raise BadSettings(f"没有名为 {name} 的索引后端", hint=f"可用：{known}，或写出带 create() 的模块全名")
+    return created
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise BadSettings(f"导入不了索引后端 {name}：{error}", hint="检查模块名与安装") from error
+
+
+def index_folder(settings: Settings, database: str = "") -> Path:
+    """Of the embedded index: one for each database, since the ids of bases mean something else in another."""
+    return settings.folder / (f"index-{database}" if database else "index")
+
+
+def schema_for(settings: Settings, database: str = "") -> str:
+    """The schema of the index of these records: ids of bases are unique within one database only.
+
+    Tables that earlier records left in the same database are thus never taken for those of the present ones.
+    """
+    origin = database or str(settings.folder.resolve())
+    return f"{SCHEMA}_{blake2b(origin.encode(), digest_size=5).hexdigest()}"
