@@ -37,7 +37,7 @@ from qianxun.core.answer_types import (
 from qianxun.core.errors import ModelError
 from qianxun.core.ports import ChatModel, never
 from qianxun.core.types import Degraded, Message
-from qianxun.models.reasoning import Unsaid, spoken, told_apart
+from qianxun.text.reasoning import Unsaid, spoken, told_apart
 
 LONGEST_REPLY: Final = 100_000  # characters; what comes after is not read
 UNANSWERED: Final = "语言模型没能作答，也没有查阅资料。请稍后再试，或换一种检索方式（如 mix）。"

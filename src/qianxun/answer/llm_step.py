@@ -18,7 +18,7 @@ from qianxun.bases.base import OpenBase, chat_model, in_model_thread
 from qianxun.core.errors import BadModelReply, ModelError, ModelUnavailable, QianxunError
 from qianxun.core.ports import ChatModel, never
 from qianxun.core.types import Degraded, Message
-from qianxun.models.reasoning import reply_in
+from qianxun.text.llm_json import read_json
 
 log = logging.getLogger(__name__)
 
@@ -150,19 +150,10 @@ async def _replied(base: OpenBase, model: ChatModel, said: Sequence[Message]) ->
 
 
 def read_object(reply: str) -> Mapping[str, Any]:
-    """The JSON object in a reply, whatever stands around it. Raises ValueError."""
-    if not isinstance(reply, str) or len(reply) > LONGEST_REPLY:
-        raise ValueError("答复太长，或不是文字")
-    reply = reply_in(reply)
-    start, end = reply.find("{"), reply.rfind("}")
-    try:
-        read = json.loads(reply[start : end + 1])
-        read = json.loads(sendable(json.dumps(read, ensure_ascii=False)))  # half a surrogate pair may hide in an escape
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"不是 JSON 对象（{str(error)[:80]}）") from error
-    if not isinstance(read, dict):
-        raise ValueError("不是 JSON 对象")
-    return read
+    """The JSON object of a reply. Raises ValueError."""
+    read = read_json(reply, dict, limit=LONGEST_REPLY)
+    cleaned: dict[str, Any] = json.loads(sendable(json.dumps(read, ensure_ascii=False)))  # of half surrogate pairs
+    return cleaned
 
 
 def text_of(told: Mapping[str, Any], name: str, longest: int) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from qianxun.core.errors import BadModelReply
 from qianxun.core.ports import ChatModel
 from qianxun.core.types import Message
+from qianxun.text.llm_json import Malformed, read_json
 
 MOST: Final = 4
 LONGEST: Final = 300  # characters of one rewriting
@@ -28,11 +28,10 @@ def rewritten(model: ChatModel, text: str) -> tuple[str, ...]:
 
 
 def _read(reply: str, model: str) -> list[str]:
-    start, end = reply.find("["), reply.rfind("]")
     try:
-        read = json.loads(reply[start : end + 1])
-    except ValueError as error:
+        read = read_json(reply, list)
+    except Malformed as error:
         raise BadModelReply(f"改写模型 {model} 的答复不是 JSON 数组：{reply[:80]!r}", hint="请换一个模型") from error
-    if not isinstance(read, list) or not all(isinstance(each, str) for each in read):
+    if not all(isinstance(item, str) for item in read):
         raise BadModelReply(f"改写模型 {model} 应答复一个字符串数组：{reply[:80]!r}", hint="请换一个模型")
-    return read
+    return list(read)

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias
 
 from qianxun.core.graph_types import CO_OCCURRENCE, Facts, Mention, Span, StatedAlias, Statement
 from qianxun.graph.extract.positions import IN_TITLE, NAME_LIMIT, Standing, mentioned, shared, stated
-from qianxun.models.json_reply import Malformed, read_json, text_of
 from qianxun.text.chinese import fold
+from qianxun.text.llm_json import Malformed, read_json, text_of
 
 ENTITIES: Final = 80  # of one text; what a model says beyond is left out
 RELATIONS: Final = 120

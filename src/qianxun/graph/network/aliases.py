@@ -16,8 +16,8 @@ from qianxun.core.graph_types import Alias
 from qianxun.core.ports import ChatModel
 from qianxun.core.types import Message
 from qianxun.graph.extract.llm import quoted
-from qianxun.models.json_reply import Malformed, read_json, text_of
 from qianxun.text.chinese import fold
+from qianxun.text.llm_json import Malformed, read_json, text_of
 
 GIVEN: Final = "given"
 APART: Final = "apart"  # what a row's details say where the name stood for itself before

@@ -16,8 +16,8 @@ from qianxun.core.graph_types import Community
 from qianxun.core.ports import ChatModel
 from qianxun.core.types import Message
 from qianxun.graph.extract.llm import Cost, quoted
-from qianxun.models.json_reply import Malformed, read_json, text_of
 from qianxun.text.chinese import fold
+from qianxun.text.llm_json import Malformed, read_json, text_of
 from qianxun.text.tokens import tokens
 
 TITLE_LIMIT: Final = 60  # characters

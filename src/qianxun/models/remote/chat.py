@@ -12,12 +12,12 @@ from qianxun.core.errors import BadInput, BadModelReply, ModelUnavailable
 from qianxun.core.ports import never
 from qianxun.core.types import Message
 from qianxun.models.checks import sound_text
-from qianxun.models.reasoning import reply_in, spoken
 from qianxun.models.remote.chat_stream import ServiceError, StreamedReply, check_finish
 from qianxun.models.remote.endpoints import ChatEndpoint
 from qianxun.models.remote.http import ModelService
 from qianxun.models.remote.redaction import reply_without_key
 from qianxun.models.remote.repetition import Circling
+from qianxun.text.reasoning import reply_in, spoken
 
 PATH: Final = "chat/completions"
 LARGEST_REPLY: Final = 4 << 20

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from qianxun.models.reasoning import Unsaid, reply_in, spoken, told_apart
+from qianxun.text.reasoning import Unsaid, reply_in, spoken, told_apart
 
 PIECES = (1, 2, 3, 5, 100)
 
