@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from qianxun import Document, Engine
-from qianxun.bases.base import IndexTime
 from qianxun.core.errors import (
     AlreadyThere,
     BadInput,
@@ -24,13 +23,12 @@ from qianxun.core.errors import (
     Unreadable,
     UnsupportedFile,
 )
-from qianxun.core.types import Accepted
+from qianxun.core.ingest_types import Labels
+from qianxun.core.limits import MIB
+from qianxun.core.log_types import Feedback, IndexTime
+from qianxun.core.types import LOCAL_TENANT, Accepted
 from qianxun.engine.settings import load
-from qianxun.indexing.add import Labels
-from qianxun.ingest.sandbox.limits import MIB
 from qianxun.records import Records, bases, listing
-from qianxun.records.bases import LOCAL_TENANT
-from qianxun.records.logs import Feedback
 from qianxun.records.tenancy import BaseRecords
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.indexing.opened import GatedEmbedding

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from qianxun.answer.generate import AnswerGenerator
     from qianxun.core.errors import QianxunError
+    from qianxun.core.ingest_types import Labels
     from qianxun.core.types import Document
     from qianxun.doors.client import Client
     from qianxun.doors.frameworks.hybrid_retriever import HybridRetriever
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from qianxun.examples.search.library import ExampleLibrary
     from qianxun.examples.search.ranking import merge_and_rank_results, quality_filter
     from qianxun.graph.network.context import assemble_graph_context
-    from qianxun.indexing.add import Labels
     from qianxun.indexing.events import RAGIndexEventHandler
     from qianxun.indexing.knowledge_base import KnowledgeBaseManager
     from qianxun.rank.rerank import Reranker, ResultRanker, rank_results

@@ -27,13 +27,13 @@ from qianxun.answer.multimodal import (
 )
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput, QianxunError, Refused, TooLarge, Unreadable, UnsupportedFile
+from qianxun.core.limits import QUERY_LIMIT
 from qianxun.core.types import Document
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load
 from qianxun.ingest.parse.pages.ocr import upright_jpeg
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool
-from qianxun.retrieve.query_plan import QUERY_LIMIT
 from tests.models.chat_service import Reply, chat_service
 
 pytest.importorskip("rapidocr")

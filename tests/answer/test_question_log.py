@@ -11,9 +11,9 @@ import pytest
 
 from qianxun.answer.question_log import found_again
 from qianxun.core.codec.recall_bytes import found_digest
+from qianxun.core.log_types import LogEntry
 from qianxun.core.types import Eq
 from qianxun.doors.workflow.query_workflow import create_query_workflow
-from qianxun.records.logs import LogEntry
 from qianxun.retrieve.replay import replaying
 from tests.answer.answers_base import Asking
 

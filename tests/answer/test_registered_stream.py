@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from qianxun.core.errors import ModelUnavailable, NotFound
+from qianxun.core.model_types import NewModel, UserModel
 from qianxun.core.types import Message
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Outbound, Settings, Vectorization
-from qianxun.models.registry.registry import NewModel, UserModel
 from tests.models.chat_service import ChatService, Reply, chat_service
 
 ASKED = [Message("user", "住院报销多少？")]

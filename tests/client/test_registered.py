@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.model_types import NewModel
 from qianxun.doors.client import Client
-from qianxun.models.registry.registry import NewModel
 from tests.http.served import Served, serving
 
 KEY = "sk-canary-0123456789abcdef"

@@ -16,10 +16,10 @@ import pytest
 from qianxun.core.errors import BadFilter, BadInput, BadQuery, NotFound
 from qianxun.core.explanation import Explained
 from qianxun.core.layered_types import LayeredRecall
+from qianxun.core.log_types import Feedback
 from qianxun.core.types import And, Document, Eq, In, KnowledgeBase, Not, Or, QAPair, Range, Recall, Spelled
 from qianxun.doors.client import Client
 from qianxun.engine.engine import Engine
-from qianxun.records.logs import Feedback
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.http.served import MODEL, serving
 

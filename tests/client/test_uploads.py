@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from qianxun.core.errors import Forbidden, ModelUnavailable, NotFound, Unauthorized, Unreadable, UnsupportedFile
+from qianxun.core.ingest_types import Labels, Report, Step
 from qianxun.doors.client import Client, Patience
 from qianxun.doors.client.connection import Connection, Request, Upload
 from qianxun.doors.client.uploads import _opened as uploads_opened
-from qianxun.indexing.add import Labels, Report, Step
 from qianxun.ingest.sources import document_id
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.http.served import MODEL, issue, serving

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from qianxun.core.errors import BadInput, ModelUnavailable, NotFound
+from qianxun.core.model_types import NewModel, UserModel
 from qianxun.core.types import Document, KnowledgeBase, Recall
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Outbound, Search, Settings, Vectorization
-from qianxun.models.registry.registry import NewModel, UserModel
 from qianxun.models.threads import AT_ONCE_AFAR
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.models.embedding_service import DIMENSION, Exchange, ranks_well, says, serving, status, well

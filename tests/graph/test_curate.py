@@ -9,8 +9,8 @@ import pytest
 
 from qianxun.core.errors import AlreadyThere, BadInput, BadModelReply, NotFound
 from qianxun.core.graph_types import Alias
+from qianxun.core.ingest_types import Step
 from qianxun.engine.engine import Engine
-from qianxun.indexing.add import Step
 from tests.graph.reading_model import plants, reading_engine, reads_well
 from tests.indexing.opened import doc
 from tests.models.chat_service import ChatService, Reply, Request, chat_service

@@ -16,10 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy.exc import OperationalError
 
 from qianxun import Document, Engine
-from qianxun.bases.base import IndexTime
 from qianxun.core.answer_types import Answer, Flag, FlagKind, Form, TraceStep
 from qianxun.core.errors import RecallFailed
 from qianxun.core.layered_types import LayerRun
+from qianxun.core.log_types import IndexTime, Recalled
 from qianxun.core.types import Degraded, Recall, StepTime
 from qianxun.doors.cli.views import drawing
 from qianxun.doors.http.middleware.metrics import (
@@ -34,7 +34,6 @@ from qianxun.doors.http.middleware.metrics import (
     AnswerTime,
     Metrics,
 )
-from qianxun.retrieve.timings import Recalled
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.http.watched import client, real_app, small_app
 from tests.layered.recalls import DECLINED, TABLES, TEXTS

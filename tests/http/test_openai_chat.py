@@ -15,9 +15,9 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from qianxun.core.model_types import NewModel
 from qianxun.core.types import Document
 from qianxun.doors.http.openai.chat import CORRECTED
-from qianxun.records.user_models import NewModel
 from tests.http.openai_doors import Doors, doors
 from tests.http.questions import ANSWER, MANUAL, QUESTION, writing
 from tests.models.chat_service import Answers, ChatService, Reply, chat_service

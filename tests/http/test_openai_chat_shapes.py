@@ -10,10 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 from qianxun.core.answer_types import Answer
+from qianxun.core.limits import QUERY_LIMIT
 from qianxun.doors.http.openai.chat import finish_reason
 from qianxun.doors.http.openai.chat_models import ALL_PARTS_LIMIT, PARTS_LIMIT, ChatRequest
 from qianxun.doors.http.responses import InvalidField, wrong_fields
-from qianxun.retrieve.query_plan import QUERY_LIMIT
 from qianxun.text.tokens import COUNTED
 from tests.http.questions import QUESTION
 

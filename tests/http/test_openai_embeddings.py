@@ -12,9 +12,9 @@ import numpy as np
 import openai
 import pytest
 
+from qianxun.core.model_types import NewModel
 from qianxun.core.types import Document, Vector, Vectors
 from qianxun.doors.http.openai.embeddings import TEXTS_LIMIT
-from qianxun.records.user_models import NewModel
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.http.openai_doors import Doors, doors
 from tests.http.served import MODEL

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun import Document
+from qianxun.core.log_types import new_trace_id
 from qianxun.doors.http.middleware.connection import HEAD_BYTES
 from qianxun.doors.http.middleware.metrics import Metrics
 from qianxun.doors.http.middleware.trace_ids import Parent, parent_of, trace_id
 from qianxun.doors.http.middleware.tracing import Traced
 from qianxun.records import keys
-from qianxun.retrieve.timings import new_trace_id
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.http.served import serving
 from tests.http.watched import SPAN, TRACE, TRACEPARENT, client, logged, real_app, small_app

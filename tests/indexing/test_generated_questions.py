@@ -13,14 +13,13 @@ import pytest
 
 from qianxun.core.errors import ModelUnavailable, NotFound
 from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, RerankModel
-from qianxun.core.types import EVERYTHING, Document, Eq, Filter, IndexBatch, QAPair, Query, Terms, Vectors
+from qianxun.core.types import EVERYTHING, LOCAL_TENANT, Document, Eq, Filter, IndexBatch, QAPair, Query, Terms, Vectors
 from qianxun.engine.engine import Engine
 from qianxun.indexing import outbox_indexer as indexing
 from qianxun.models import ChatEndpoint
 from qianxun.models.remote.chat import RemoteChat
 from qianxun.rank.calibrate import clipped
 from qianxun.records import bases, chunks, pairs
-from qianxun.records.bases import LOCAL_TENANT
 from qianxun.retrieve.arms.qa import QARetriever
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.indexing.opened import FailingEmbedding, doc, opened

@@ -14,11 +14,11 @@ from sqlalchemy import select, update
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import ModelUnavailable
+from qianxun.core.ingest_types import Verdict
 from qianxun.core.types import Attributes, IndexBatch, IndexEntry
 from qianxun.engine.engine import Engine
 from qianxun.index.embedded.index import EmbeddedIndex
 from qianxun.indexing import maintenance as upkeep
-from qianxun.indexing.maintenance import Verdict
 from qianxun.records import chunks, outbox
 from qianxun.records.schema import KnowledgeBaseRow, VectorRow
 from qianxun.testing.fake_embedding import HashEmbedding

@@ -13,8 +13,8 @@ import pytest
 
 from qianxun import Document, Engine
 from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.ingest_types import Labels
 from qianxun.core.types import Eq
-from qianxun.indexing.add import Labels
 from qianxun.indexing.metadata import held_metadata
 
 UNFIT: dict[str, Any] = {

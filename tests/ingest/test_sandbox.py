@@ -18,10 +18,11 @@ from tests.ingest.hostile import BENIGN, REFUSED, SECRET
 from tests.linear import is_linear
 
 from qianxun.core.errors import QianxunError, Refused, TooLarge, TooSlow, Unreadable
+from qianxun.core.limits import MIB
 from qianxun.core.types import Paragraph, ParsedFile
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.parse import parse
-from qianxun.ingest.sandbox.limits import MIB, ParseLimits
+from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool, parse_in_child
 from qianxun.ingest.sandbox.serial import from_json, to_json
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from qianxun.ingest.sources import Refusal, Source, discover, document_id
+from qianxun.core.ingest_types import Refusal
+from qianxun.ingest.sources import Source, discover, document_id
 
 
 def found(*paths: Path) -> tuple[list[str], dict[str, str]]:

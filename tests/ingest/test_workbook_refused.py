@@ -14,8 +14,9 @@ import xlsxwriter
 
 from qianxun import Engine
 from qianxun.core.errors import Refused
+from qianxun.core.limits import MIB
 from qianxun.ingest.parse import parse
-from qianxun.ingest.sandbox.limits import MIB, ParseLimits
+from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import parse_in_child
 
 LIMITS = ParseLimits()

@@ -13,6 +13,8 @@ from sqlalchemy import Table, insert, inspect, select, update
 
 from qianxun.core.errors import AlreadyThere, BadInput
 from qianxun.core.graph_types import Alias
+from qianxun.core.log_types import Feedback
+from qianxun.core.model_types import NewModel
 from qianxun.core.types import Document, QAPair
 from qianxun.doors.cli import main
 from qianxun.engine.copy import OWN_COUNTERS, copy_records, count_rows
@@ -22,10 +24,8 @@ from qianxun.engine.settings import Settings, load
 from qianxun.examples.schema import models
 from qianxun.records import Records, bases, graph, keys
 from qianxun.records.database.open import sqlite_url
-from qianxun.records.logs import Feedback
 from qianxun.records.schema import Base, ChunkRow, DocumentRow, TermRow, UserModelRow
 from qianxun.records.sealing import Sealing
-from qianxun.records.user_models import NewModel
 from qianxun.testing.fake_embedding import HashEmbedding
 
 MODEL = HashEmbedding()

@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 from qianxun.core.errors import BadInput, ModelUnavailable, NotFound, QianxunError
+from qianxun.core.model_types import ModelTest, NewModel, UserModel, is_ref
 from qianxun.core.types import Message
 from qianxun.engine.model_catalog import OwnShelf, Shelf
 from qianxun.engine.settings import Settings
 from qianxun.models.registry.clients import Clients
-from qianxun.models.registry.registry import ModelTest, NewModel, Registry, UserModel, is_ref
+from qianxun.models.registry.registry import Registry
 from qianxun.models.remote.url_policy import Reach
 from qianxun.records import Records
 from qianxun.records.database.open import sqlite_url

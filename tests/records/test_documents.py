@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from qianxun.core.errors import AlreadyThere, BadInput, NotFound
 from qianxun.core.types import (
+    LOCAL_TENANT,
     Column,
     Document,
     Mark,
@@ -24,7 +25,6 @@ from qianxun.core.types import (
     Text,
 )
 from qianxun.records import Records, bases, chunks, documents, listing, outbox
-from qianxun.records.bases import LOCAL_TENANT
 from qianxun.records.database.counters import allocate
 
 

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from qianxun.core.types import LOCAL_TENANT
 from qianxun.records import IDLE, Records, bases
-from qianxun.records.bases import LOCAL_TENANT
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from qianxun.core.errors import BadInput
 from qianxun.core.graph_types import NO_FACTS, Alias, Facts, Mention, StatedAlias, Statement
-from qianxun.core.types import Document, Piece, Prepared, Submission
+from qianxun.core.types import LOCAL_TENANT, Document, Piece, Prepared, Submission
 from qianxun.records import Records, bases, documents, graph
-from qianxun.records.bases import LOCAL_TENANT
 from qianxun.records.database.open import sqlite_url
 from qianxun.records.graph import Read, Summary
 from qianxun.records.packed_facts import packed, unpacked

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, select
 
 from qianxun.core.errors import NotFound
-from qianxun.core.types import Degraded, Document, Piece, Prepared, StepTime, Submission, Text
+from qianxun.core.log_types import LogEntry
+from qianxun.core.types import LOCAL_TENANT, Degraded, Document, Piece, Prepared, StepTime, Submission, Text
 from qianxun.records import Records, bases, documents, logs, outbox
-from qianxun.records.bases import LOCAL_TENANT
-from qianxun.records.logs import LogEntry
 from qianxun.records.schema import RetrievalLogRow
 from tests.patience import SLOW_OR_SHARED
 

@@ -18,9 +18,10 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from qianxun.core.errors import BadInput, BadSettings, MissingExtra, NotFound
+from qianxun.core.model_types import NewModel, UserModel, check_key
 from qianxun.records import Records, bases, user_models
 from qianxun.records.sealing import Sealing
-from qianxun.records.user_models import NewModel, SealedKey, UserModel, check_key, checked, masked
+from qianxun.records.user_models import SealedKey, checked, masked
 from tests.records.held import held
 
 CANARY = "sk-canary-0123456789abcdef"

@@ -11,9 +11,9 @@ import pytest
 
 import qianxun
 from qianxun.core.errors import BadQuery, RecallFailed
+from qianxun.core.types import LOCAL_TENANT
 from qianxun.engine.engine import Engine
 from qianxun.records import logs
-from qianxun.records.bases import LOCAL_TENANT
 from qianxun.retrieve.hybrid_search import HybridSearchEngine
 from tests.indexing.opened import doc, opened
 

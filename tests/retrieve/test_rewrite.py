@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from qianxun.core.errors import BadModelReply, BadQuery, ModelUnavailable, NotFound
+from qianxun.core.model_types import NewModel
 from qianxun.core.options import RecallOptions, check, search_options
 from qianxun.core.types import Document
 from qianxun.engine.settings import ChatSettings, Outbound, Search, Settings
-from qianxun.models.registry.registry import NewModel
 from qianxun.retrieve.rewrite import LONGEST, MOST, rewritten
 from tests.answer.asked import FakeChat, Opened, near_ties
 from tests.models.embedding_service import says, serving, status

@@ -17,11 +17,10 @@ from sqlalchemy import Connection
 
 from qianxun.core.codec.recall_bytes import digest, layered_digest
 from qianxun.core.codec.search_params import layered_arguments, layered_params
-from qianxun.core.types import EVERYTHING, Degraded, Eq, Generation, KnowledgeBase, Recall, StepTime
+from qianxun.core.log_types import LogEntry
+from qianxun.core.types import EVERYTHING, LOCAL_TENANT, Degraded, Eq, Generation, KnowledgeBase, Recall, StepTime
 from qianxun.records import Records, bases, logs
-from qianxun.records.bases import LOCAL_TENANT
 from qianxun.records.database.open import sqlite_url
-from qianxun.records.logs import LogEntry
 from qianxun.retrieve.replay import replaying
 from qianxun.retrieve.search_log import Journal
 from tests.layered.recalls import TABLES, TEXTS

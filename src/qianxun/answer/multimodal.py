@@ -21,26 +21,23 @@ from qianxun.answer.tables.answer import answer_from_tables
 from qianxun.bases.base import OpenBase, chat_model, in_model_thread
 from qianxun.core.answer_types import Passage
 from qianxun.core.errors import BadInput, MissingExtra, ModelError, NotFound, Refused, TooLarge, Unreadable
+from qianxun.core.limits import ATTACHMENTS_LIMIT, CAPTION_LIMIT, MIB, QUERY_LIMIT
 from qianxun.core.ports import ChatModel
 from qianxun.core.table_answer_types import AskedTable, TableAnswer
 from qianxun.core.types import Degraded, Message, ParsedFile, Table, TableBlock, Text
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.attached_images import attached_image, read_bounded
-from qianxun.ingest.sandbox.limits import MIB
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.ingest.tables.attached import table_of_rows
 from qianxun.ingest.tables.grid import render
 from qianxun.models.checks import sound_text
-from qianxun.retrieve.query_plan import QUERY_LIMIT
 from qianxun.text.chinese import fold, stands_in
 
-MOST_ITEMS: Final = 10
 MOST_TABLE_BYTES: Final = 50 * MIB
 MOST_PASSAGES: Final = 8  # of one item: those that say most of the question
 LONGEST_SEEN: Final = 8_000  # characters of what a model says of a picture
 MOST_ROWS_CITED: Final = 50  # a count cites every row
 JOINED: Final = 300  # characters of one item that go into the search
-LONGEST_CAPTION: Final = 200
 _LOOKED_AT: Final = 20_000  # characters that tell what a text is
 _NAMELESS: Final = "表格"
 _PROMPT: Final = (
@@ -86,8 +83,8 @@ async def read_multimodal(
         return NO_CONTENT
     if isinstance(content, str | bytes | Mapping) or not isinstance(content, Sequence):
         raise BadInput("multimodal_content 应是一个列表", hint='例如 [{"type": "image", "img_path": "片子.png"}]')
-    if len(content) > MOST_ITEMS:
-        raise TooLarge(f"一次提问最多带 {MOST_ITEMS} 张图片或表格，收到 {len(content)}", hint="请分几次提问")
+    if len(content) > ATTACHMENTS_LIMIT:
+        raise TooLarge(f"一次提问最多带 {ATTACHMENTS_LIMIT} 张图片或表格，收到 {len(content)}", hint="请分几次提问")
     read = [await _read_item(_Reading(base, parsers, query, at), item) for at, item in enumerate(content, 1)]
     passages = [passage for each in read for passage in each.passages]
     return MultimodalContent(
@@ -366,7 +363,7 @@ def _caption(item: Mapping[str, Any], *names: str) -> str:
     """Given as text, or as a list of lines as some parsers have it."""
     given = next((item[name] for name in names if item.get(name)), "")
     lines = given if isinstance(given, list | tuple) else [given]
-    return sound_text(" ".join(" ".join(map(str, lines)).split())[:LONGEST_CAPTION])
+    return sound_text(" ".join(" ".join(map(str, lines)).split())[:CAPTION_LIMIT])
 
 
 @asynccontextmanager

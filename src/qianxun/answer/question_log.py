@@ -16,10 +16,10 @@ from qianxun.answer.state import AnswerState
 from qianxun.core.answer_types import Answer, QueryMode
 from qianxun.core.codec.recall_bytes import found_digest
 from qianxun.core.codec.search_params import read_filter, written_filter
+from qianxun.core.log_types import LogEntry
 from qianxun.core.options import RecallOptions
 from qianxun.core.types import Found, KnowledgeBase, StepTime
 from qianxun.graph.modes import ModeRecall
-from qianxun.records.logs import LogEntry
 
 ASKED: Final = "ask:"
 GATHERED: Final = "gather:"

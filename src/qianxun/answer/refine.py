@@ -17,8 +17,9 @@ from qianxun.answer.context import Answering
 from qianxun.answer.llm_step import adviser, asked_model, text_of
 from qianxun.answer.state import AnswerState, Step
 from qianxun.core.errors import IndexUnusable, RetrieverUnavailable
+from qianxun.core.limits import QUERY_LIMIT
 from qianxun.graph.network.network import KnowledgeGraph
-from qianxun.retrieve.query_plan import QUERY_LIMIT, counted
+from qianxun.retrieve.query_plan import counted
 from qianxun.retrieve.terms.related import expanded
 from qianxun.text.chinese import fold
 

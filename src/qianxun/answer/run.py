@@ -27,11 +27,12 @@ from qianxun.bases.base import read
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, QueryMode, TraceStep
 from qianxun.core.errors import RecallFailed
 from qianxun.core.graph_types import NO_CONTEXT
+from qianxun.core.limits import QUERY_LIMIT
+from qianxun.core.log_types import new_trace_id
 from qianxun.core.types import Degraded
 from qianxun.graph.modes import ModeRecall
 from qianxun.records import chunks
-from qianxun.retrieve.query_plan import QUERY_LIMIT, check_text
-from qianxun.retrieve.timings import new_trace_id
+from qianxun.retrieve.query_plan import check_text
 
 MOST_REFINEMENTS: Final = 3
 ANEW: Final = 2  # answers that are written again because their sources went meanwhile

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 from qianxun.bases.graph_cache import HeldGraph
 from qianxun.bases.graph_reader import GraphReader
 from qianxun.bases.known_terms import KnownTerms
+from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, Index, IndexBackend, Models, Retriever
 from qianxun.core.types import IndexStamp, KnowledgeBase
 from qianxun.ingest.chunk import ChunkSplitter
@@ -23,16 +24,6 @@ from qianxun.text.chinese import Analyser
 
 Result = TypeVar("Result")
 Arms: TypeAlias = "Callable[[OpenBase, Serving], Sequence[Retriever]]"
-
-
-@dataclass(frozen=True, slots=True)
-class IndexTime:
-    """One piece of index work that is done: changes of so many documents made ready and put into the index."""
-
-    knowledge_base: int
-    documents: int
-    seconds: float
-    failed: int = 0  # of the documents: they are tried again later, or quarantined
 
 
 def _unheard(_: IndexTime) -> None:

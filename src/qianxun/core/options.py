@@ -8,18 +8,18 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from qianxun.core.errors import BadQuery
 from qianxun.core.filters import not_a_filter
+from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.types import EVERYTHING, Filter
-from qianxun.rank.fuse import FUSIONS
 
 Mode: TypeAlias = Literal["hybrid", "vector", "fulltext"]
 FusionName: TypeAlias = Literal["weighted", "min_max", "rrf"]
+FUSIONS: Final[tuple[FusionName, ...]] = ("weighted", "min_max", "rrf")
 
 ARMS: Final[Mapping[Mode, tuple[str, ...]]] = {
     "hybrid": ("vector", "keyword", "qa"),
     "vector": ("vector", "qa"),
     "fulltext": ("keyword",),
 }
-TOP_K_LIMIT: Final = 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -598,6 +598,8 @@ class Inventory:
 
 # ── knowledge bases ──────────────────────────────────────────────────────────────────────────────
 
+LOCAL_TENANT = "local"
+
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeBase:
@@ -608,7 +610,7 @@ class KnowledgeBase:
     dimension: int = 0
     config: Mapping[str, Any] = field(default_factory=dict)
     created_at: str = ""
-    tenant: str = "local"
+    tenant: str = LOCAL_TENANT
     # What no other base is called, of whatever folder or tenant; a service does not tell it.
     identity: str = field(default="", compare=False)
 

@@ -11,13 +11,14 @@ from typing import Any
 
 from qianxun.core import plugins
 from qianxun.core.errors import BadSettings, Forbidden, ModelUnavailable, PluginError
+from qianxun.core.model_types import is_ref
 from qianxun.core.ports import EmbeddingModel
+from qianxun.core.types import LOCAL_TENANT
 from qianxun.engine.settings import Settings
 from qianxun.models import CARDS, SENTENCE_PREFIX, RemoteEndpoint, card, find_local, open_embedding
 from qianxun.models.local.lazy import LazyEmbedding
-from qianxun.models.registry.registry import RegisteredEmbedding, Registry, is_ref
+from qianxun.models.registry.registry import RegisteredEmbedding, Registry
 from qianxun.rank.calibrate import UNCALIBRATED, Curves
-from qianxun.records.bases import LOCAL_TENANT
 
 log = logging.getLogger(__name__)
 

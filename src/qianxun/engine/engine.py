@@ -19,9 +19,22 @@ from qianxun.core.codec.search_params import layered_params
 from qianxun.core.errors import RecallFailed
 from qianxun.core.layered_options import of_base
 from qianxun.core.layered_types import LayeredRecall
+from qianxun.core.limits import MIB
+from qianxun.core.log_types import Feedback, LogEntry, Recalled
+from qianxun.core.model_types import is_ref
 from qianxun.core.options import FusionName, Mode, RecallOptions, check, search_options
 from qianxun.core.ports import Cache, EmbeddingModel, IndexBackend
-from qianxun.core.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
+from qianxun.core.types import (
+    EVERYTHING,
+    LOCAL_TENANT,
+    Accepted,
+    Chunk,
+    Document,
+    DocumentState,
+    Filter,
+    KnowledgeBase,
+    Recall,
+)
 from qianxun.engine.embedding_models import Embeddings, model_folders
 from qianxun.engine.folder_lock import owned
 from qianxun.engine.hooks import Hooks, nothing
@@ -30,33 +43,29 @@ from qianxun.engine.model_catalog import OwnShelf, Shelf, open_registry
 from qianxun.engine.open_bases import OpenBases, open_base
 from qianxun.engine.settings import Settings, load
 from qianxun.engine.storage import database_url, index_backend, reach
-from qianxun.ingest.sandbox.limits import MIB, ParseLimits
+from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.jobs.background import keep_indexing
-from qianxun.models.registry.registry import Registry, is_ref
+from qianxun.models.registry.registry import Registry
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records, bases, chunks, listing, logs, outbox
-from qianxun.records.bases import LOCAL_TENANT
-from qianxun.records.logs import Feedback, LogEntry
 from qianxun.records.tenancy import BaseRecords
 from qianxun.retrieve.run import recall_kept
 from qianxun.retrieve.search_log import Journal
-from qianxun.retrieve.timings import Recalled
 
 if TYPE_CHECKING:
     from qianxun.answer.context import Answering
     from qianxun.core.explanation import Explained
     from qianxun.core.graph_types import Entity
+    from qianxun.core.ingest_types import Labels, Report, Verdict, Watch
     from qianxun.examples.store import ExampleStore
     from qianxun.graph.build import GraphBuilt
     from qianxun.graph.build import Watch as GraphWatch
     from qianxun.graph.curate import GraphKeeper
     from qianxun.graph.modes import ModeRecall, Surroundings
     from qianxun.graph.network.network import KnowledgeGraph
-    from qianxun.indexing.add import Labels, Report, Watch
     from qianxun.indexing.events import RAGIndexEventHandler
     from qianxun.indexing.knowledge_base import KnowledgeBaseManager
-    from qianxun.indexing.maintenance import Verdict
     from qianxun.indexing.outbox_indexer import Drained
     from qianxun.retrieve.hybrid_search import HybridSearchEngine
     from qianxun.retrieve.terms.learn import Learnt
@@ -230,9 +239,10 @@ class Engine:
         watch: Watch = nothing,
     ) -> Report:
         """Files and folders in; searchable when it returns. Unchanged files are passed over."""
+        from qianxun.core.ingest_types import Labels
         from qianxun.graph.build import is_wanted, read_quietly
         from qianxun.graph.llm_build import as_steps, read_quietly_with_model
-        from qianxun.indexing.add import Labels, take_files
+        from qianxun.indexing.add import take_files
         from qianxun.indexing.outbox_indexer import retry_due
         from qianxun.retrieve.terms.learn import learn_after
 
@@ -263,7 +273,8 @@ class Engine:
         ``source`` says where it came from. Without a ``doc_id`` the same name replaces what the same user uploaded
         under it to the same project. With ``wait`` it is searchable when this returns, without it durable.
         """
-        from qianxun.indexing.add import Labels, take_file
+        from qianxun.core.ingest_types import Labels
+        from qianxun.indexing.add import take_file
 
         base = await self.base(knowledge_base)
         with self._using(base):

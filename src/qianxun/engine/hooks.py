@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from qianxun.bases.base import IndexTime
-from qianxun.retrieve.timings import Recalled
+from qianxun.core.log_types import IndexTime, Recalled
 
 if TYPE_CHECKING:
     from qianxun.core.layered_types import LayeredRecall

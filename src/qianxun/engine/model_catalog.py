@@ -12,15 +12,16 @@ from typing import Any, Literal, TypeVar
 
 from qianxun.core import plugins
 from qianxun.core.errors import ModelUnavailable, NotFound, PluginError
+from qianxun.core.model_types import is_ref
 from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, RerankModel
+from qianxun.core.types import LOCAL_TENANT
 from qianxun.engine.configure import MODEL_KEYS, flat
 from qianxun.engine.settings import ChatSettings, RerankSettings, Settings
 from qianxun.models import RERANK_CARDS, ChatEndpoint, MaxSim, RerankEndpoint, find_local, open_cross_encoder
-from qianxun.models.registry.registry import CHATTING, DEFAULT, Registry, is_ref
+from qianxun.models.registry.registry import CHATTING, DEFAULT, Registry
 from qianxun.models.remote.url_policy import Reach
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records
-from qianxun.records.bases import LOCAL_TENANT
 from qianxun.records.sealing import FILE_NAME, Sealing
 
 MAXSIM = "maxsim"

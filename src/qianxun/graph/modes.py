@@ -23,7 +23,9 @@ from qianxun.bases.base import OpenBase
 from qianxun.core.answer_types import QUERY_MODES, QueryMode
 from qianxun.core.errors import BadQuery, NotFound, QianxunError, RecallFailed
 from qianxun.core.graph_types import NO_CONTEXT, AskedTie, GraphContext
-from qianxun.core.options import TOP_K_LIMIT, Mode, RecallOptions, check
+from qianxun.core.limits import TOP_K_LIMIT
+from qianxun.core.log_types import new_trace_id
+from qianxun.core.options import Mode, RecallOptions, check
 from qianxun.core.types import NOTHING, Degraded, Found, Ranking, Recall, StepTime
 from qianxun.graph.build import graph_of
 from qianxun.graph.mode_context import context_of
@@ -36,7 +38,7 @@ from qianxun.rank.mix import either, mixed, supported
 from qianxun.retrieve.query_plan import Asked, check_text
 from qianxun.retrieve.rerank_and_tiers import RERANKED, read_again
 from qianxun.retrieve.run import asked_for, generation_of, newest_only, recall
-from qianxun.retrieve.timings import Steps, new_trace_id
+from qianxun.retrieve.timings import Steps
 
 log = logging.getLogger(__name__)
 

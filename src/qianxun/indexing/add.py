@@ -11,8 +11,8 @@ import hashlib
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +20,8 @@ from tempfile import TemporaryDirectory
 from qianxun.bases.base import OpenBase, in_preparing_thread
 from qianxun.core.errors import BadInput, MissingExtra, ModelError, Refused, Unreadable
 from qianxun.core.gc_pause import paused_collection
-from qianxun.core.types import Accepted, Document, Metadata, ParsedFile, Prepared, QAPair, Submission
+from qianxun.core.ingest_types import Labels, Refusal, Report, Step, Watch
+from qianxun.core.types import Accepted, Document, ParsedFile, Prepared, QAPair, Submission
 from qianxun.indexing.generated_questions import asker
 from qianxun.indexing.maintenance import keep_up
 from qianxun.indexing.metadata import held_metadata
@@ -28,7 +29,7 @@ from qianxun.indexing.outbox_indexer import Drained, Fresh, entries_of
 from qianxun.indexing.prepare import prepare
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.sandbox.pool import ParserPool
-from qianxun.ingest.sources import Refusal, Source, discover
+from qianxun.ingest.sources import Source, discover
 from qianxun.ingest.structure import read_structure
 from qianxun.records import documents, outbox
 from qianxun.records.chunks import Material, with_questions
@@ -43,46 +44,6 @@ BATCH_SECONDS = 3.0  # … or what was prepared in that time
 AHEAD = 8  # files parsed or waiting for a parser while the one before them is taken in
 NAME_BYTES, SUFFIX_BYTES = 180, 20  # of an uploaded file's name: every file system takes as much
 PARSER_VERSION = "4"  # part of a fingerprint: unchanged files, and texts with headings, are read again by a better one
-
-
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """What the caller says of every file of one `add`."""
-
-    user_id: str = ""
-    project_id: str = ""
-    content_type: str = ""
-    tags: tuple[str, ...] = ()
-    metadata: Metadata = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Progress, for people: what has happened since the last one."""
-
-    # found | unchanged | refused | parsed | cut (texts to embed) | embedded | waiting | warned | added
-    # reading (chunks, for the graph, by the model of that name; the reason says at what cost) | read
-    kind: str
-    count: int = 1
-    name: str = ""
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The outcome of one `add`. ``chunks`` counts those of added documents; ``updated``: so many of these took the
-    place of an earlier version."""
-
-    added: int = 0
-    unchanged: int = 0
-    refused: tuple[Refusal, ...] = ()
-    chunks: int = 0
-    waiting: int = 0  # accepted, but not searchable yet: the model could not be reached
-    warnings: tuple[str, ...] = ()
-    updated: int = 0
-
-
-Watch = Callable[[Step], None]
 
 
 def _unwatched(_: Step) -> None:

@@ -11,10 +11,12 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput
+from qianxun.core.ingest_types import EventOutcome, Handled
+from qianxun.core.limits import EVENT_ID_LIMIT
 from qianxun.core.types import Document, MetadataValue, Scalar
 from qianxun.indexing.add import submission
 from qianxun.records import documents, outbox
@@ -22,21 +24,9 @@ from qianxun.records.database.texts import is_storable
 
 log = logging.getLogger(__name__)
 
-Handled: TypeAlias = Literal["accepted", "unchanged", "duplicate", "stale", "rejected"]
-
-EVENT_ID_LIMIT = 200
-
 
 def _asleep() -> None:
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class EventOutcome:
-    result: Handled
-    document_id: str = ""
-    generation: int = 0
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

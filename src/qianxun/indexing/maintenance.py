@@ -13,6 +13,7 @@ import numpy as np
 
 from qianxun.bases.base import OpenBase, Serving, stamp_for
 from qianxun.core.errors import IndexUnusable
+from qianxun.core.ingest_types import Finding, Verdict
 from qianxun.core.ports import EmbeddingModel, Index
 from qianxun.core.types import IndexBatch, IndexEntry, Keys, Vector
 from qianxun.graph.build import is_wanted, read_unread
@@ -36,32 +37,6 @@ REBUILD_PAGE = 1000  # chunks that are read, and embedded where the model is ano
 REBUILD_ENTRIES = 10_000  # entered into the index at once: see `indexing.BATCH_ROWS`
 SAMPLE = 100  # vectors that `verify` compares: so many of the newest chunks, and so many spread over all
 LOOKS = 5  # how often `verify` waits for a moment without writes
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One way in which records and index disagree."""
-
-    # missing_in_index | not_in_records | other_vector | orphan_{chunk,facts} | {chunk,question}_without_vector |
-    # chunk_without_facts | waiting | corrupt
-    kind: str
-    count: int
-    examples: tuple[int, ...] = ()
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What `verify` found out about one knowledge base."""
-
-    knowledge_base: str
-    documents: int
-    chunks: int
-    findings: tuple[Finding, ...]
-
-    @property
-    def is_clean(self) -> bool:
-        return not self.findings
 
 
 Progress = Callable[[int], None]

@@ -21,9 +21,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from qianxun.bases.base import IndexTime, OpenBase, in_preparing_thread
+from qianxun.bases.base import OpenBase, in_preparing_thread
 from qianxun.core.errors import IndexUnusable, ModelError, ModelUnavailable, NotFound, RecordsUnavailable
 from qianxun.core.gc_pause import paused_collection
+from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import EmbeddingModel, Index
 from qianxun.core.types import Document, IndexBatch, IndexEntry, Prepared, Vector
 from qianxun.indexing.generated_questions import asker

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from qianxun.core.errors import BadInput, Refused, TooLarge, Unreadable, UnsupportedFile
-from qianxun.ingest.sandbox.limits import MIB
+from qianxun.core.limits import IMAGE_BYTES_LIMIT, MIB
 
-MOST_BYTES: Final = 20 * MIB
 PLACES: Final = ("img_path", "img_base64", "url")
 _DATA_URL: Final = re.compile(r"data:([\w.+/-]*)((?:;[^;,]*)*),", re.ASCII | re.IGNORECASE)
 _ELSEWHERE: Final = re.compile(r"\s*[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _SPACE: Final = re.compile(r"\s+")
-_WRITTEN: Final = MOST_BYTES * 3 // 2  # characters of base64, line breaks and all
+_WRITTEN: Final = IMAGE_BYTES_LIMIT * 3 // 2  # characters of base64, line breaks and all
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", ".png"),
     (b"\xff\xd8\xff", ".jpg"),
@@ -66,7 +65,7 @@ def attached_image(item: Mapping[str, Any]) -> AttachedImage:
     if place == "img_path":
         path = Path(value)
         _refuse_elsewhere(os.fspath(value))
-        return _looked_at(read_bounded(path, MOST_BYTES, "图片"), path.name)
+        return _looked_at(read_bounded(path, IMAGE_BYTES_LIMIT, "图片"), path.name)
     return _looked_at(_decoded(str(value), place))
 
 
@@ -102,7 +101,7 @@ def _too_large(most: int, what: str) -> TooLarge:
 
 def _decoded(text: str, place: str) -> bytes:
     if len(text) > _WRITTEN:
-        raise _too_large(MOST_BYTES, "图片")
+        raise _too_large(IMAGE_BYTES_LIMIT, "图片")
     if text[:5].lower().lstrip() == "data:" or place == "url":
         text = _after_head(text.lstrip(), place)
     packed = _SPACE.sub("", text).replace("-", "+").replace("_", "/").rstrip("=")
@@ -110,8 +109,8 @@ def _decoded(text: str, place: str) -> bytes:
         data = binascii.a2b_base64(packed + "=" * (-len(packed) % 4), strict_mode=True)
     except (binascii.Error, ValueError) as failure:
         raise BadInput(f"{place} 不是有效的 base64", hint="请把图片文件的字节整个编码为 base64") from failure
-    if len(data) > MOST_BYTES:
-        raise _too_large(MOST_BYTES, "图片")
+    if len(data) > IMAGE_BYTES_LIMIT:
+        raise _too_large(IMAGE_BYTES_LIMIT, "图片")
     return data
 
 

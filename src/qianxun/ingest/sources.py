@@ -10,6 +10,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
+from qianxun.core.ingest_types import Refusal
+
 _CHUNK: Final = 1 << 20
 _JUNK: Final = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
 
@@ -23,15 +25,6 @@ class Source:
     id: str
     fingerprint: str
     bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A path that is not taken in, and why, in words for people."""
-
-    path: Path
-    reason: str
-    passed_over: bool = False  # nobody asked for it by name and it is no document: worth a word, not a failure
 
 
 def discover(paths: Iterable[Path | str]) -> Iterator[Source | Refusal]:

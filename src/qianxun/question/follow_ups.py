@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from qianxun.answer.state import Turn
-from qianxun.retrieve.query_plan import QUERY_LIMIT
+from qianxun.core.limits import QUERY_LIMIT
 from qianxun.text.chinese import STOP_WORDS, Analyser, fold
 
 

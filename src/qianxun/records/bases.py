@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Dialect, Row, bindparam, delete, func, insert, select, update
 
 from qianxun.core.errors import AlreadyThere, BadInput, NotFound
+from qianxun.core.limits import NAME_LIMIT
 from qianxun.core.types import KnowledgeBase
 from qianxun.records import pairs
 from qianxun.records.database.compiled import Compiled, compiled
@@ -38,9 +39,7 @@ from qianxun.records.schema import (
     VersionRow,
 )
 
-LOCAL_TENANT = "local"
 KINDS = ("documents", "examples")
-NAME_LIMIT = 200
 TENANT_LIMIT = 64
 
 

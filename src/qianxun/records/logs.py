@@ -4,72 +4,28 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, select, update
 
 from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.limits import CHUNK_ID_LIMIT, FEEDBACK_CHUNKS_LIMIT, FEEDBACK_COMMENT_LIMIT, QUERY_LIMIT
+from qianxun.core.log_types import RATINGS, Feedback, LogEntry, zero_flag
 from qianxun.core.types import Degraded, StepTime
-from qianxun.records.bases import LOCAL_TENANT, is_key, require, tenants
+from qianxun.records.bases import is_key, require, tenants
 from qianxun.records.database.bulk import insert_rows
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.texts import is_storable, storable
 from qianxun.records.schema import RetrievalLogRow
 
-QUERY_LIMIT = 2048
 SHORT_LIMITS = {"trace_id": 64, "mode": 16, "tier": 16}
 ESCAPED = "escaped"
 COLUMNS = (
     "id", "tenant", "knowledge_base_id", "trace_id", "query", "retrieval_params", "mode", "tier", "chunk_count", "zero",
     "time_cost_ms", "from_cache", "generation", "digest", "steps", "degraded", "results", "created_at", "updated_at",
 )  # fmt: skip
-
-Rating: TypeAlias = Literal["good", "bad"]
-RATINGS: tuple[Rating, ...] = ("good", "bad")
-COMMENT_LIMIT = 2_000
-CHUNKS_LIMIT = 100  # as many as a recall can return
-CHUNK_ID_LIMIT = 300  # c_, a base, a document's id, a position
-
-
-@dataclass(frozen=True, slots=True)
-class Feedback:
-    """What a person thinks of an answer. ``chunk_ids``: those it is about, or those that should have been found."""
-
-    rating: Rating
-    chunk_ids: tuple[str, ...] = ()
-    comment: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """One recall. ``id`` is 0 until it is in the log."""
-
-    knowledge_base_id: int
-    query: str
-    params: Mapping[str, Any]  # plain JSON: enough to ask the same again
-    results: tuple[tuple[str, float], ...]  # (chunk_id, score), best first
-    time_cost_ms: float
-    created_at: datetime
-    mode: str = ""
-    tier: str = ""  # "" when nothing was found
-    trace_id: str = ""
-    generation: str = ""
-    digest: str = ""
-    steps: tuple[StepTime, ...] = ()
-    degraded: tuple[Degraded, ...] = ()
-    from_cache: bool = False
-    tenant: str = field(default=LOCAL_TENANT)
-    id: int = 0
-    feedback: Feedback | None = None
-    is_zero: bool | None = None  # None: as the results tell
-
-    @property
-    def zero(self) -> bool:
-        """Whether it came to nothing: no results, or a question that these did not answer."""
-        return not self.results if self.is_zero is None else self.is_zero
 
 
 def append(tx: Connection, entries: Sequence[LogEntry]) -> int:
@@ -142,10 +98,12 @@ def check_feedback(feedback: Feedback) -> None:
     """Raises BadInput for what cannot be kept."""
     if feedback.rating not in RATINGS:
         raise BadInput(f"评价 {str(feedback.rating)[:40]!r} 不对", hint=f"应为 {' 或 '.join(RATINGS)}")
-    if len(feedback.comment) > COMMENT_LIMIT:
-        raise BadInput(f"评语不得超过 {COMMENT_LIMIT} 个字符", hint="缩短后再提交")
-    if len(feedback.chunk_ids) > CHUNKS_LIMIT or any(len(each) > CHUNK_ID_LIMIT for each in feedback.chunk_ids):
-        raise BadInput(f"评价最多涉及 {CHUNKS_LIMIT} 个片段", hint="chunk_ids 中写检索结果里的 chunk_id")
+    if len(feedback.comment) > FEEDBACK_COMMENT_LIMIT:
+        raise BadInput(f"评语不得超过 {FEEDBACK_COMMENT_LIMIT} 个字符", hint="缩短后再提交")
+    if len(feedback.chunk_ids) > FEEDBACK_CHUNKS_LIMIT or any(
+        len(each) > CHUNK_ID_LIMIT for each in feedback.chunk_ids
+    ):
+        raise BadInput(f"评价最多涉及 {FEEDBACK_CHUNKS_LIMIT} 个片段", hint="chunk_ids 中写检索结果里的 chunk_id")
 
 
 def prune(tx: Connection, keep_days: float, keep_rows: int, *, now: datetime | None = None) -> int:
@@ -202,13 +160,8 @@ def _entry(row: Row[Any]) -> LogEntry:
         results=results,
         created_at=row.created_at,
         feedback=_feedback(row) if row.rating is not None else None,
-        is_zero=told_zero(row.zero, results),
+        is_zero=zero_flag(row.zero, results),
     )
-
-
-def told_zero(zero: bool, results: Sequence[Any]) -> bool | None:
-    """As `LogEntry` keeps it: what the results tell need not be said."""
-    return None if zero == (not results) else zero
 
 
 def _feedback(row: Row[Any]) -> Feedback:

@@ -12,15 +12,13 @@ from typing import Any, Final
 from sqlalchemy import Connection, Dialect, bindparam, delete, func, insert, select, update
 
 from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.model_types import MODEL_TYPES, NewModel, UserModel
 from qianxun.records import bases
 from qianxun.records.database.compiled import Compiled, compiled
 from qianxun.records.database.counters import allocate
 from qianxun.records.schema import KnowledgeBaseRow, UserModelRow
 
-MODEL_TYPES: Final = ("embedding", "chat", "qa", "rewrite", "rerank", "vision")
-REF_PREFIX: Final = "user-model:"
 MOST_OF_A_USER: Final = 200
-LONGEST_KEY: Final = 4096
 MASKED_FROM: Final = 16  # a shorter key shows nothing of itself
 
 _TEXTS: Final = {"config_name": 200, "base_url": 2048, "model_name": 200}
@@ -35,51 +33,6 @@ _NUMBERS: Final[Mapping[str, tuple[float, float]]] = {
 }
 _FRACTIONS: Final = ("temperature", "top_p")
 _LARGEST_ID: Final = (1 << 63) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class NewModel:
-    """What is told of a model when it is registered. The key is never shown, not even by ``repr``."""
-
-    config_name: str
-    base_url: str
-    model_name: str
-    model_type: str
-    api_key: str = field(default="", repr=False)
-    model_dim: int = 0  # of an embedding model
-    max_tokens: int = 0  # of a reply; 0: as many as the service gives
-    temperature: float = 0.0
-    top_p: float = 1.0
-    timeout: int = 30  # seconds
-    status: int = 1  # 0: disabled
-    is_default: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class UserModel:
-    """A registered model as anybody may see it."""
-
-    id: int
-    user_id: str
-    config_name: str
-    base_url: str
-    model_name: str
-    model_type: str
-    model_dim: int
-    max_tokens: int
-    temperature: float
-    top_p: float
-    timeout: int
-    status: int
-    is_default: int
-    created_at: str
-    updated_at: str
-    masked_key: str  # "sk-…abcd"; "" without a key
-
-    @property
-    def ref(self) -> str:
-        """By which bases and requests name it."""
-        return f"{REF_PREFIX}{self.id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +78,6 @@ def check_type(model_type: str) -> str:
     if model_type not in MODEL_TYPES:
         raise BadInput(f"model_type 不能是 {str(model_type)[:40]!r}", hint=f"可用：{'、'.join(MODEL_TYPES)}")
     return model_type
-
-
-def check_key(api_key: Any) -> str:
-    """Never says what the key was. A masked key does not pass: an answer sent back cannot overwrite the real one."""
-    if not isinstance(api_key, str) or len(api_key) > LONGEST_KEY:
-        raise BadInput(f"api_key 须为至多 {LONGEST_KEY} 个字符的文字", hint="请重新复制密钥")
-    key = api_key.strip()
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise BadInput("api_key 含有不可用的字符", hint="请重新复制密钥，注意空白、省略号和全角字符")
-    return key
 
 
 def masked(api_key: str) -> str:

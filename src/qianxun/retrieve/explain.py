@@ -18,7 +18,8 @@ import numpy as np
 from qianxun.bases.base import OpenBase, Serving
 from qianxun.core.errors import NotFound, RecallFailed
 from qianxun.core.explanation import Explained, Explanation, Sum, Vote
-from qianxun.core.options import TOP_K_LIMIT, RecallOptions, check
+from qianxun.core.limits import TOP_K_LIMIT
+from qianxun.core.options import RecallOptions, check
 from qianxun.core.types import (
     EVERYTHING,
     And,

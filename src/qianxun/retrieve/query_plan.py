@@ -12,6 +12,7 @@ from typing import Final
 
 from qianxun.bases.base import OpenBase, Serving, in_model_thread
 from qianxun.core.errors import BadQuery, IndexUnusable, ModelUnavailable, QianxunError, RetrieverUnavailable
+from qianxun.core.limits import QUERY_LIMIT
 from qianxun.core.ports import Models
 from qianxun.core.types import CHUNK_KINDS, Degraded, Everything, Filter, In, Query, TermCounts, Terms, all_of, matches
 from qianxun.records import listing
@@ -21,7 +22,6 @@ from qianxun.text.homophones import corrections
 
 log = logging.getLogger(__name__)
 
-QUERY_LIMIT: Final = 2048
 # Not after a letter or digit, as in an e-mail address. An unquoted name may run on into the question: @手册住院报销多少
 _MENTION: Final = re.compile(
     r"(?<![A-Za-z0-9_.+\-])[@＠](?:《([^》\n]+)》|\"([^\"\n]+)\"|“([^”\n]+)”|「([^」\n]+)」|([^\s@＠]+))"

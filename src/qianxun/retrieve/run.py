@@ -19,7 +19,9 @@ from typing import Final
 from qianxun.bases.base import OpenBase, Serving, read
 from qianxun.core.codec.search_params import params_of
 from qianxun.core.errors import IndexUnusable, RetrieverUnavailable
-from qianxun.core.options import ARMS, TOP_K_LIMIT, RecallOptions, check
+from qianxun.core.limits import TOP_K_LIMIT
+from qianxun.core.log_types import new_trace_id
+from qianxun.core.options import ARMS, RecallOptions, check
 from qianxun.core.ports import Cache
 from qianxun.core.types import Degraded, Found, Generation, Ranking, Recall, Scores, StepTime
 from qianxun.rank.fuse import FUSIONS, fitting_weights, weighted
@@ -31,7 +33,7 @@ from qianxun.retrieve.recall_cache import cache_key, remember, remembered
 from qianxun.retrieve.rerank_and_tiers import Order, judge, sides_of
 from qianxun.retrieve.run_arms import Heard, completed, hear, together
 from qianxun.retrieve.search_log import Journal
-from qianxun.retrieve.timings import Steps, new_trace_id
+from qianxun.retrieve.timings import Steps
 
 DEPTH: Final = 200  # candidates per arm: above every top_k, so that a shorter list is a prefix of a longer one
 DEEPEST: Final = 12_800  # as far as a search goes on when the first candidates are not of record any more

@@ -17,9 +17,9 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from qianxun.core.codec.recall_bytes import digest, layered_digest
 from qianxun.core.errors import FolderInUse, Overloaded, RecordsUnavailable
+from qianxun.core.log_types import LogEntry
 from qianxun.core.types import KnowledgeBase, Recall, StepTime
 from qianxun.records import Records, logs
-from qianxun.records.logs import LogEntry
 from qianxun.retrieve.replay import is_replaying
 
 if TYPE_CHECKING:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass, field
 
-from qianxun.core.options import Mode
-from qianxun.core.types import Recall, StepTime
-
-
-def new_trace_id() -> str:
-    """The name of one request in logs and spans. Not by `random`: whoever seeds that, as experiments do, would get the
-    same names again, and would not get the numbers that follow from the seed."""
-    return os.urandom(16).hex()
+from qianxun.core.types import StepTime
 
 
 @dataclass
@@ -37,13 +29,3 @@ class Timed:
 
     def __exit__(self, *_: object) -> None:
         self.done.append(StepTime(self.name, time.perf_counter() - self.started, start=self.started))
-
-
-@dataclass(frozen=True, slots=True)
-class Recalled:
-    """A search that has ended: with an answer, or without one because every arm failed."""
-
-    mode: Mode
-    started: float  # as in `StepTime`
-    seconds: float
-    answer: Recall | None

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from qianxun.core.explanation import Explained, Explanation, Sum, Vote
 from qianxun.core.filters import read_filters, written_filters
+from qianxun.core.log_types import Feedback, LogEntry, zero_flag
+from qianxun.core.model_types import UserModel
 from qianxun.core.types import (
     EVERYTHING,
     ArmScore,
@@ -24,10 +26,7 @@ from qianxun.core.types import (
     Recall,
     StepTime,
 )
-from qianxun.records.logs import Feedback, LogEntry, told_zero
-from qianxun.records.user_models import UserModel
 
-SOURCE_LIMIT: Final = 2_000  # characters that say where a document came from
 USER_MODEL: Final = "user-model:"
 NO_RERANK: Final = "none"
 
@@ -435,7 +434,7 @@ def read_log(data: Mapping[str, Any]) -> LogEntry:
         degraded=read_degraded(data["degraded"]),
         from_cache=data["from_cache"],
         feedback=read_feedback(feedback) if feedback is not None else None,
-        is_zero=told_zero(data["zero"], results),
+        is_zero=zero_flag(data["zero"], results),
     )
 
 

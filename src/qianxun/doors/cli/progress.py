@@ -15,7 +15,7 @@ from rich.text import Text
 from qianxun.doors.cli.i18n import err, tr
 
 if TYPE_CHECKING:
-    from qianxun.indexing.add import Step
+    from qianxun.core.ingest_types import Step
 
 
 class Rate(ProgressColumn):

@@ -20,13 +20,13 @@ from qianxun.doors.cli.i18n import tr
 if TYPE_CHECKING:
     from qianxun.core.answer_types import Answer, AnswerEvent, QueryMode
     from qianxun.core.explanation import Explained
+    from qianxun.core.ingest_types import Labels, Report, Watch
     from qianxun.core.layered_types import LayeredRecall
+    from qianxun.core.log_types import LogEntry
     from qianxun.core.options import FusionName, Mode
     from qianxun.core.types import DocumentState, Filter, KnowledgeBase, Recall
     from qianxun.engine.engine import Engine
     from qianxun.engine.settings import Settings
-    from qianxun.indexing.add import Labels, Report, Watch
-    from qianxun.records.logs import LogEntry
 
 T = TypeVar("T")
 

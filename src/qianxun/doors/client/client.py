@@ -16,7 +16,9 @@ from qianxun.core.codec.layered import layered_body, read_layered
 from qianxun.core.codec.results import read_chunk, read_explained, read_log, read_recall, retrieval_body
 from qianxun.core.errors import BadQuery, NotFound, ServiceUnavailable
 from qianxun.core.explanation import Explained
+from qianxun.core.ingest_types import Labels, Report, Watch
 from qianxun.core.layered_types import LayeredRecall
+from qianxun.core.log_types import Feedback, LogEntry
 from qianxun.core.options import FusionName, Mode
 from qianxun.core.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
 from qianxun.doors.client.connection import Connection, Patience, Request
@@ -38,8 +40,6 @@ from qianxun.doors.client.questions import AskOptions, asked_question, heard
 from qianxun.doors.client.registered import RegisteredModels
 from qianxun.doors.client.uploads import send_documents, send_files, sent_file
 from qianxun.engine.hooks import nothing
-from qianxun.indexing.add import Labels, Report, Watch
-from qianxun.records.logs import Feedback, LogEntry
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from qianxun.core.codec.results import read_log
+from qianxun.core.log_types import LogEntry
 from qianxun.core.types import Accepted, DocumentState, KnowledgeBase
-from qianxun.records.logs import LogEntry
 
 Read = Mapping[str, Any]
 

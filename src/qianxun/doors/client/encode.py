@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.ingest_types import Labels
 from qianxun.core.types import Document
-from qianxun.indexing.add import Labels
 
 
 def segment(text: str) -> str:

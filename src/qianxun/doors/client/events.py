@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from qianxun.core.errors import BadInput, QianxunError
+from qianxun.core.ingest_types import EventOutcome
 from qianxun.doors.client.connection import Connection, Request
-from qianxun.indexing.events import EventOutcome
 
 REJECTED = "rejected"  # the service's word for an event that makes no sense
 

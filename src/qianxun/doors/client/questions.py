@@ -14,11 +14,12 @@ from qianxun.answer.state import turns_of
 from qianxun.core.answer_types import AnswerEvent, Done, Failed, QueryMode
 from qianxun.core.codec.answers import question_body, read_event
 from qianxun.core.errors import BadInput, BadQuery, ServiceUnavailable, Unreadable, UnsupportedFile, of_word
+from qianxun.core.limits import IMAGE_BYTES_LIMIT
+from qianxun.core.sse import Event, Events, EventTooLarge
 from qianxun.core.types import EVERYTHING, Filter
 from qianxun.doors.client.connection import Connection, Request, said
-from qianxun.ingest.attached_images import MOST_BYTES, read_bounded
+from qianxun.ingest.attached_images import read_bounded
 from qianxun.ingest.parse.encoding import decode
-from qianxun.models.remote.sse import Event, Events, EventTooLarge
 
 LARGEST_EVENT: Final = 64 << 20  # the last one holds the whole answer with its sources
 TEXT_TABLES: Final = frozenset((".csv", ".tsv", ".md", ".markdown", ".txt", ".html", ".htm", ".json"))
@@ -89,7 +90,7 @@ def _sent(item: Mapping[str, Any]) -> dict[str, Any]:
         raise BadInput("multimodal_content 的每一项应是键值对", hint='例如 {"type": "image", "img_path": "片子.png"}')
     rest = dict(item)
     if path := rest.pop("img_path", None):
-        packed = base64.b64encode(read_bounded(Path(path), MOST_BYTES, "图片")).decode("ascii")
+        packed = base64.b64encode(read_bounded(Path(path), IMAGE_BYTES_LIMIT, "图片")).decode("ascii")
         return {"image_caption": Path(path).name, **rest, "img_base64": packed}
     if path := rest.pop("table_path", None):
         return {"table_caption": Path(path).stem, **rest, "table_data": _table_text(Path(path))}
@@ -102,7 +103,7 @@ def _table_text(path: Path) -> str:
             f"{path.name} 不能随问题发给服务：它只收文字写成的表格",
             hint="另存为 CSV 再问；或先用 add 放进知识库，再用 tables 或 ask 问",
         )
-    decoded = decode(read_bounded(path, MOST_BYTES, "表格"))  # spreadsheets save CSV as GBK
+    decoded = decode(read_bounded(path, IMAGE_BYTES_LIMIT, "表格"))  # spreadsheets save CSV as GBK
     if decoded is None:
         raise Unreadable(f"{path.name} 不是文字，认不出它的编码", hint="另存为 UTF-8 的 CSV 再问")
     return decoded.text

@@ -8,9 +8,9 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from qianxun.core.codec.results import read_model
 from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.model_types import MODEL_TYPES, ModelTest, NewModel, UserModel
 from qianxun.doors.client.connection import Request
 from qianxun.doors.client.encode import segment
-from qianxun.models.registry.registry import MODEL_TYPES, ModelTest, NewModel, UserModel
 
 T = TypeVar("T")
 Listed: TypeAlias = list[UserModel]

@@ -16,14 +16,14 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
-from qianxun.core.codec.results import SOURCE_LIMIT
 from qianxun.core.errors import BadInput, MissingExtra, NotFound, Refused, Unreadable
+from qianxun.core.ingest_types import Labels, Refusal, Report, Step, Watch
+from qianxun.core.limits import SOURCE_LIMIT
 from qianxun.core.types import Accepted, Document, DocumentState
 from qianxun.doors.client.connection import Request, Upload
 from qianxun.doors.client.decode import Sent
 from qianxun.doors.client.encode import segment, written_labels
-from qianxun.indexing.add import Labels, Report, Step, Watch
-from qianxun.ingest.sources import Refusal, Source, discover
+from qianxun.ingest.sources import Source, discover
 
 AT_ONCE = 4  # enough that the service parses one file while another is on its way
 AHEAD = 256  # files that were sent while an earlier one is not searchable yet: the service indexes them together

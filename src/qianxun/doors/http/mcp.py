@@ -15,13 +15,13 @@ from fastapi import APIRouter, Request, Response
 from starlette.types import Message, Receive
 
 from qianxun.core.errors import Overloaded
+from qianxun.core.limits import MIB
 from qianxun.doors.http.concurrency import ClientDisconnected
 from qianxun.doors.http.context import recall_slot, service_of, tenant_engine, trace_id
 from qianxun.doors.http.responses import as_json
 from qianxun.doors.mcp import require_driver
 from qianxun.doors.mcp.collection import Collection
 from qianxun.doors.mcp.ids import service_address
-from qianxun.ingest.sandbox.limits import MIB
 
 if TYPE_CHECKING:
     from qianxun.doors.mcp.server import ToolServer

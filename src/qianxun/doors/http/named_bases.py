@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from qianxun.core.errors import NotFound
+from qianxun.core.limits import NAME_LIMIT
 from qianxun.core.types import KnowledgeBase
 from qianxun.doors.http.context import MAX_ID
 from qianxun.engine.engine import Engine
-from qianxun.records.bases import NAME_LIMIT
 from qianxun.records.database.texts import storable
 
 LISTED: Final = "用 GET /v1/knowledge-bases 查看已有的知识库"

@@ -10,9 +10,8 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
 from qianxun.core.errors import BadInput
-from qianxun.core.options import TOP_K_LIMIT
+from qianxun.core.limits import QUERY_LIMIT, TOP_K_LIMIT
 from qianxun.doors.mcp import tools
-from qianxun.retrieve.query_plan import QUERY_LIMIT
 
 ABOUT: Final = (
     "千寻知识库：回答与用户自己的资料（制度、手册、合同、价目、病历、论文……）有关的问题之前，先在这里查。"

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from qianxun.core.errors import MissingExtra, QianxunError, Refused, TooLarge, TooSlow, Unreadable, UnsupportedFile
+from qianxun.core.limits import MIB
 from qianxun.core.types import ParsedFile
-from qianxun.ingest.sandbox.limits import MIB, ParseLimits
+from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.serial import from_json
 
 Wanted: TypeAlias = Literal["parsed", "recognised", "picture"]

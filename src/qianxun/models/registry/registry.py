@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from qianxun.core.errors import BadInput, BadSettings, MissingExtra, ModelUnavailable, NotFound, QianxunError
+from qianxun.core.model_types import REF_PREFIX, ModelTest, NewModel, UserModel, check_key, is_ref
 from qianxun.core.ports import EmbeddingModel, RerankModel, StreamingChatModel, never
 from qianxun.core.types import Message, Vector, Vectors
 from qianxun.models import ChatEndpoint, RemoteEndpoint, RerankEndpoint
@@ -18,9 +19,7 @@ from qianxun.models.remote.url_policy import Reach, check_url
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records, user_models
 from qianxun.records.sealing import Sealing
-from qianxun.records.user_models import MODEL_TYPES, REF_PREFIX, NewModel, SealedKey, Stored, UserModel
-
-__all__ = ["MODEL_TYPES", "REF_PREFIX", "ModelTest", "NewModel", "Registry", "UserModel", "is_ref"]
+from qianxun.records.user_models import SealedKey, Stored
 
 DEFAULT: Final = "default"  # in place of a name: the default of whoever owns the base
 CHATTING: Final = ("chat", "qa", "rewrite", "vision")
@@ -34,11 +33,6 @@ Result = TypeVar("Result")
 Listed: TypeAlias = list[UserModel]
 
 
-def is_ref(name: str) -> bool:
-    """Whether a name means a registered model: ``user-model:17``."""
-    return name.startswith(REF_PREFIX)
-
-
 def is_registered(name: str) -> bool:
     """Whether a name means a registered model, by its number or as somebody's default."""
     return is_ref(name) or name == DEFAULT
@@ -50,16 +44,6 @@ def number_of(ref: str) -> int:
     if not is_ref(ref) or not (digits.isascii() and digits.isdigit() and len(digits) < 19):
         raise NotFound(f"没有名为“{ref[:80]}”的模型", hint=f"登记的模型写作 {REF_PREFIX}编号，例如 {REF_PREFIX}17")
     return int(digits)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelTest:
-    """What came of asking a model's service once; ``reason`` says what is wrong and what to do."""
-
-    ok: bool
-    reason: str
-    seconds: float
-    dimension: int | None = None  # of the vector that came back
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +78,7 @@ class Registry:
         """Raises BadInput, naming the field, for what cannot work."""
         user_models.check_user(user_id)
         values = self._checked(asdict(new))
-        key = user_models.check_key(new.api_key)
+        key = check_key(new.api_key)
 
         def keep() -> UserModel:
             with self.records.writing() as tx:
@@ -108,7 +92,7 @@ class Registry:
     async def change(self, user_id: str, id: int, changes: Mapping[str, Any]) -> UserModel:
         """Changes what is named; it holds for the very next request. A key can be replaced, never read."""
         values = self._checked(changes)
-        key = user_models.check_key(changes["api_key"]) if "api_key" in changes else None
+        key = check_key(changes["api_key"]) if "api_key" in changes else None
 
         def keep() -> UserModel:
             self._read(user_models.get, id, user_id)  # before anything is sealed for a row that is not there

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from qianxun.core.errors import BadModelReply, ModelUnavailable
-from qianxun.models.remote.sse import Events, EventTooLarge
+from qianxun.core.sse import Events, EventTooLarge
 
 DONE: Final = "[DONE]"
 FULL: Final = ("length", "model_context_window_exceeded")

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from qianxun.bases.base import OpenBase, Serving
 from qianxun.core.errors import QianxunError
 from qianxun.core.layered_types import LayeredRecall, LayeredResult, TableShown
+from qianxun.core.log_types import new_trace_id
 from qianxun.core.options import RecallOptions
 from qianxun.core.types import Chunk, ChunkKind, Degraded, Eq, Found, Keys, Query, all_of
 from qianxun.retrieve.candidate_pool import Pool
@@ -18,7 +19,6 @@ from qianxun.retrieve.layered.ladder import Climbed, Held
 from qianxun.retrieve.query_plan import Asked, check_text
 from qianxun.retrieve.run import DEEPEST, DEPTH, TRIES, asked_for, generation_of, newest_only, weighed
 from qianxun.retrieve.terms.related import expanded
-from qianxun.retrieve.timings import new_trace_id
 from qianxun.text.chinese import fold, stands_in
 from qianxun.text.expansion import Expansion, Related
 

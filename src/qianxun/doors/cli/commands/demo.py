@@ -26,10 +26,10 @@ from qianxun.doors.cli.views.drawing import show_degraded
 from qianxun.samples import LIBRARY
 
 if TYPE_CHECKING:
+    from qianxun.core.ingest_types import Report
     from qianxun.core.types import KnowledgeBase, Recall
     from qianxun.engine.engine import Engine
     from qianxun.engine.settings import Settings
-    from qianxun.indexing.add import Report
 
 BASE = "示例"
 SHOWN = 1  # results per search: enough to see the point

@@ -31,8 +31,8 @@ from qianxun.doors.cli.session import (
 )
 
 if TYPE_CHECKING:
+    from qianxun.core.ingest_types import Labels, Report
     from qianxun.core.types import MetadataValue
-    from qianxun.indexing.add import Labels, Report
     from qianxun.indexing.removed_files import Dropped
 
 
@@ -54,7 +54,7 @@ def add(
     as_json: JsonFlag = False,
 ) -> int:
     """放入文件与目录；没有变化的文件会跳过 · take in files and folders; unchanged ones are passed over"""
-    from qianxun.indexing.add import Labels
+    from qianxun.core.ingest_types import Labels
 
     labels = Labels(user, project, content_type, tuple(tag or ()), metadata_of(meta or ()))
     if yes and not sync:

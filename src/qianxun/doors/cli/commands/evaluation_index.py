@@ -21,11 +21,11 @@ from qianxun.core.errors import BadInput, ModelUnavailable, NotFound
 from qianxun.doors.cli.progress import Interrupted
 
 if TYPE_CHECKING:
+    from qianxun.core.ingest_types import Step
     from qianxun.core.types import KnowledgeBase
     from qianxun.engine.engine import Engine
     from qianxun.engine.settings import Settings
     from qianxun.evaluation.dataset import Dataset
-    from qianxun.indexing.add import Step
 
 FOLDER = "evaluation"
 BASE = "evaluation"

@@ -21,10 +21,10 @@ from qianxun.doors.cli.views.layered import show as show_layered
 
 if TYPE_CHECKING:
     from qianxun.core.layered_types import LayeredRecall
+    from qianxun.core.log_types import LogEntry
     from qianxun.core.types import KnowledgeBase, Recall
     from qianxun.engine.engine import Engine
     from qianxun.graph.modes import ModeRecall
-    from qianxun.records.logs import LogEntry
 
 QUERY_SHOWN = 24
 SLOW_MS = 200.0

@@ -13,9 +13,9 @@ from qianxun.doors.cli.progress import counting
 from qianxun.doors.cli.session import BaseOption, JsonFlag, find_base, program, session_of, with_engine
 
 if TYPE_CHECKING:
+    from qianxun.core.ingest_types import Finding, Verdict
     from qianxun.core.types import KnowledgeBase
     from qianxun.engine.engine import Engine
-    from qianxun.indexing.maintenance import Finding, Verdict
 
 KINDS = {
     "missing_in_index": ("索引里缺少", "missing in the index"),

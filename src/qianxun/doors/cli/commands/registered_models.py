@@ -20,7 +20,7 @@ from qianxun.doors.cli.i18n import note, out, print_json, tr
 from qianxun.doors.cli.session import JsonFlag, Session, has_records, session_of
 
 if TYPE_CHECKING:
-    from qianxun.models.registry.registry import ModelTest, NewModel, UserModel
+    from qianxun.core.model_types import ModelTest, NewModel, UserModel
     from qianxun.records import Records
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ def add_model(
     tenant: TenantOption = "local",
     as_json: JsonFlag = False,
 ) -> None:
-    from qianxun.models.registry.registry import NewModel
+    from qianxun.core.model_types import NewModel
 
     session = session_of(context)
     new = NewModel(

@@ -14,7 +14,7 @@ from qianxun.doors.cli.i18n import note, out, tr
 from qianxun.doors.cli.session import Library, find_base
 
 if TYPE_CHECKING:
-    from qianxun.indexing.add import Labels, Report
+    from qianxun.core.ingest_types import Labels, Report
     from qianxun.indexing.removed_files import Doubt, Dropped
 
 SHOWN = 20  # documents that were removed, of which people are told one by one

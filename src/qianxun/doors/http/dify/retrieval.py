@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 
 from qianxun.core.codec.results import written_metadata
-from qianxun.core.options import TOP_K_LIMIT
+from qianxun.core.limits import NAME_LIMIT, QUERY_LIMIT, TOP_K_LIMIT
 from qianxun.core.types import Found
 from qianxun.doors.http.context import MAX_ID, TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.dify.conditions import MetadataCondition, where_of
@@ -16,8 +16,6 @@ from qianxun.doors.http.error_formats import DifyProblem
 from qianxun.doors.http.named_bases import find_base
 from qianxun.doors.http.request_models import AskedElsewhere, Number
 from qianxun.doors.http.responses import InvalidField, as_json, error_responses
-from qianxun.records.bases import NAME_LIMIT
-from qianxun.retrieve.query_plan import QUERY_LIMIT
 
 # ── asked ────────────────────────────────────────────────────────────────────────────────────────
 

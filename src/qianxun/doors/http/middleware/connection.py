@@ -11,9 +11,9 @@ from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from qianxun.core.log_types import new_trace_id
 from qianxun.doors.http.middleware.trace_ids import within_trace
 from qianxun.doors.http.responses import problem
-from qianxun.retrieve.timings import new_trace_id
 
 log = logging.getLogger(__name__)
 

@@ -19,12 +19,12 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qianxun.core.errors import Forbidden, NotFound, QianxunError, Unauthorized
+from qianxun.core.limits import MIB
+from qianxun.core.types import LOCAL_TENANT
 from qianxun.doors.http.context import Service
 from qianxun.doors.http.middleware.key_lookup import Lookups
 from qianxun.doors.http.responses import english_wanted, is_address, no_address, of_error, problem, unforeseen
-from qianxun.ingest.sandbox.limits import MIB
 from qianxun.records import keys
-from qianxun.records.bases import LOCAL_TENANT
 
 log = logging.getLogger(__name__)
 

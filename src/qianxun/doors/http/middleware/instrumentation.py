@@ -5,11 +5,11 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from qianxun.core.layered_types import LayeredRecall
+from qianxun.core.log_types import Recalled
 from qianxun.doors.http.middleware import metrics
 from qianxun.doors.http.middleware.spans import Spans
 from qianxun.doors.http.middleware.tracing import Traced
 from qianxun.engine.engine import Engine
-from qianxun.retrieve.timings import Recalled
 
 
 def watch(app: FastAPI, engine: Engine, spans: Spans | None = None) -> None:

@@ -14,17 +14,16 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import choose_encoder
 from sqlalchemy.exc import SQLAlchemyError
 
-from qianxun.bases.base import IndexTime
 from qianxun.core.answer_types import QUERY_MODES
 from qianxun.core.answer_types import Answer as GivenAnswer
 from qianxun.core.errors import QianxunError
 from qianxun.core.layered_types import LayeredRecall
+from qianxun.core.log_types import IndexTime, Recalled
 from qianxun.core.options import ARMS
 from qianxun.doors.http.concurrency import Turns
 from qianxun.doors.http.context import service_of
 from qianxun.doors.http.responses import error_responses
 from qianxun.engine.engine import Engine
-from qianxun.retrieve.timings import Recalled
 
 log = logging.getLogger(__name__)
 

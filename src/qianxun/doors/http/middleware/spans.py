@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from qianxun.core.answer_types import Answer, TraceStep
     from qianxun.core.layered_types import LayeredRecall
-    from qianxun.retrieve.timings import Recalled
+    from qianxun.core.log_types import Recalled
 
 SERVICE: Final = "qianxun"
 DRIFT_NANOSECONDS: Final = 50_000_000  # of the wall clock, after which spans follow it

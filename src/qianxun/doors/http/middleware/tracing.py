@@ -8,11 +8,11 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from qianxun.core.log_types import new_trace_id
 from qianxun.doors.http.middleware.metrics import OTHER, Metrics
 from qianxun.doors.http.middleware.spans import OpenSpan, Spans
 from qianxun.doors.http.middleware.trace_ids import parent_of, within_trace
 from qianxun.doors.http.responses import english_wanted, unforeseen
-from qianxun.retrieve.timings import new_trace_id
 
 log = logging.getLogger(__name__)
 requests = logging.getLogger("qianxun.doors.http.requests")

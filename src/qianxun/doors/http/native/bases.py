@@ -9,12 +9,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from qianxun.core.errors import ModelUnavailable, NotFound, QianxunError
+from qianxun.core.limits import NAME_LIMIT
+from qianxun.core.model_types import is_ref
 from qianxun.core.types import KnowledgeBase
 from qianxun.doors.http.context import MAX_ID, BaseId, TenantEngine, Writer
 from qianxun.doors.http.request_models import Asked
 from qianxun.doors.http.responses import Envelope, InvalidField, error_responses, success
-from qianxun.models.registry.registry import is_ref
-from qianxun.records.bases import NAME_LIMIT
 
 DEEPEST: Final = 6  # levels of a configuration
 PAGE: Final = 100

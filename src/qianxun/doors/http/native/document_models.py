@@ -17,12 +17,12 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from qianxun.core.codec.results import SOURCE_LIMIT
+from qianxun.core.ingest_types import Labels
+from qianxun.core.limits import SOURCE_LIMIT
 from qianxun.core.types import ContentFormat, MetadataValue
 from qianxun.doors.http.context import DOC_ID_LIMIT, MAX_ID
 from qianxun.doors.http.native.retrieval import ChunkTold
 from qianxun.doors.http.request_models import Asked
-from qianxun.indexing.add import Labels
 
 # ── asked ────────────────────────────────────────────────────────────────────────────────────────
 

@@ -15,6 +15,7 @@ from starlette.convertors import Convertor, register_url_convertor
 
 from qianxun.core.codec.results import written_chunk
 from qianxun.core.errors import MissingExtra, NotFound, UnsupportedFile
+from qianxun.core.limits import MIB
 from qianxun.core.types import Accepted, Document, DocumentState, QAPair
 from qianxun.doors.http.context import DOC_ID_LIMIT, MAX_ID, BaseId, TenantEngine, Writer, service_of
 from qianxun.doors.http.native.bases import Deleted
@@ -30,7 +31,6 @@ from qianxun.doors.http.native.document_models import (
 from qianxun.doors.http.native.uploads import Form, received
 from qianxun.doors.http.responses import Envelope, InvalidField, error_responses, success
 from qianxun.engine.engine import Engine
-from qianxun.ingest.sandbox.limits import MIB
 
 TAG: Final = "文档"
 PAGE: Final = 100

@@ -7,10 +7,12 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Body, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from qianxun.core.ingest_types import EventOutcome
+from qianxun.core.limits import EVENT_ID_LIMIT
 from qianxun.doors.http.context import MAX_ID, TenantEngine, Writer
 from qianxun.doors.http.request_models import DOC_ID_LIMIT, Number
 from qianxun.doors.http.responses import Envelope, error_responses, problem, success
-from qianxun.indexing.events import EVENT_ID_LIMIT, EventOutcome, RAGIndexEventHandler
+from qianxun.indexing.events import RAGIndexEventHandler
 
 WANTS_CONTENT: Final[dict[str, Any]] = {
     "if": {"properties": {"type": {"enum": ["document.deleted", "deleted"]}}},

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, StrictBool
 from qianxun.core.codec.layered import written_layered
 from qianxun.core.filters import read_filters
 from qianxun.core.layered_types import MOST_CITED
-from qianxun.core.options import TOP_K_LIMIT
+from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.types import EVERYTHING, Filter
 from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.native.retrieval import DegradedTold, GenerationTold, Placed

@@ -11,10 +11,11 @@ from fastapi import APIRouter, Body, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from qianxun.core.codec.results import written_log
+from qianxun.core.limits import CHUNK_ID_LIMIT, FEEDBACK_CHUNKS_LIMIT, FEEDBACK_COMMENT_LIMIT
+from qianxun.core.log_types import Feedback, LogEntry
 from qianxun.doors.http.context import MAX_ID, TenantEngine, Writer
 from qianxun.doors.http.native.retrieval import DegradedTold, StepTold
 from qianxun.doors.http.responses import Envelope, error_responses, success
-from qianxun.records.logs import CHUNK_ID_LIMIT, CHUNKS_LIMIT, COMMENT_LIMIT, Feedback, LogEntry
 
 PAGE: Final = 50
 LARGEST_PAGE: Final = 100
@@ -36,9 +37,9 @@ class FeedbackAsked(BaseModel):
 
     rating: Literal["good", "bad"]
     chunk_ids: list[Annotated[str, Field(min_length=1, max_length=CHUNK_ID_LIMIT)]] | None = Field(
-        default=None, max_length=CHUNKS_LIMIT, description="评价所指的片段，或本该找到的片段"
+        default=None, max_length=FEEDBACK_CHUNKS_LIMIT, description="评价所指的片段，或本该找到的片段"
     )
-    comment: str | None = Field(default=None, max_length=COMMENT_LIMIT)
+    comment: str | None = Field(default=None, max_length=FEEDBACK_COMMENT_LIMIT)
 
 
 class FeedbackTold(BaseModel):

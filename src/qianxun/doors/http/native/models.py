@@ -12,14 +12,14 @@ from pydantic_core import PydanticCustomError
 
 from qianxun.core.codec.results import written_model
 from qianxun.core.errors import BadInput
+from qianxun.core.limits import API_KEY_LIMIT
+from qianxun.core.model_types import NewModel, check_key
 from qianxun.doors.http.context import MAX_ID, TenantEngine, Writer, attention
 from qianxun.doors.http.native.bases import Deleted
 from qianxun.doors.http.request_models import Asked, Number
 from qianxun.doors.http.responses import Envelope, InvalidField, error_responses, success
 from qianxun.engine.engine import Engine
-from qianxun.models.registry.registry import NewModel
 from qianxun.models.remote.url_policy import check_url
-from qianxun.records.user_models import LONGEST_KEY, check_key
 
 ModelType = Literal["embedding", "chat", "qa", "rewrite", "rerank", "vision"]
 ModelId = Annotated[int, Path(description="模型的编号", ge=1, le=MAX_ID, examples=[17])]
@@ -44,7 +44,7 @@ Url = Annotated[
         examples=["https://api.example.com/v1"],
     ),
 ]
-Key = Annotated[SecretStr, Field(max_length=LONGEST_KEY, description="只写：加密保存，答复里只有掩码")]
+Key = Annotated[SecretStr, Field(max_length=API_KEY_LIMIT, description="只写：加密保存，答复里只有掩码")]
 Dimension = Annotated[int, Field(ge=0, le=65_536, description="向量的维度；embedding 必填"), Number]
 Tokens = Annotated[int, Field(ge=0, le=10_000_000, description="回复的上限；0 为不限"), Number]
 Temperature = Annotated[float, Field(ge=0, le=2, allow_inf_nan=False), Number]

@@ -16,10 +16,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from qianxun.answer.multimodal import LONGEST_CAPTION, MOST_ITEMS
 from qianxun.core.codec.answers import AUTO
 from qianxun.core.filters import read_filters
-from qianxun.core.options import TOP_K_LIMIT
+from qianxun.core.limits import ATTACHMENTS_LIMIT, CAPTION_LIMIT, TOP_K_LIMIT
 from qianxun.core.types import EVERYTHING, In, all_of
 from qianxun.doors.http.native.retrieval import DegradedTold, StepTold
 from qianxun.doors.http.request_models import DOC_IDS_LIMIT, Asked, DocId, Filters, Number, QueryText
@@ -55,7 +54,7 @@ def _exactly_one(*names: str) -> dict[str, Any]:
     return {"oneOf": [{"required": [name]} for name in names]}
 
 
-Caption = Annotated[str, Field(max_length=10 * LONGEST_CAPTION)]
+Caption = Annotated[str, Field(max_length=10 * CAPTION_LIMIT)]
 
 
 class ImageAsked(Asked):
@@ -132,7 +131,7 @@ class Question(Asked):
         default=None, max_length=HISTORY_LIMIT, description="这个问题之前的对话，最近的在最后"
     )
     multimodal_content: list[Content] | None = Field(
-        default=None, max_length=MOST_ITEMS, description="随问题来的图片与表格；文件不按路径读"
+        default=None, max_length=ATTACHMENTS_LIMIT, description="随问题来的图片与表格；文件不按路径读"
     )
     doc_ids: list[DocId] | None = Field(
         default=None, max_length=DOC_IDS_LIMIT, description="只用这些文档；不写或为空则不限"

@@ -20,9 +20,9 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from qianxun.core.errors import BadInput, TooLarge
+from qianxun.core.limits import MIB
 from qianxun.doors.http.native.file_names import file_name
 from qianxun.doors.http.responses import InvalidField
-from qianxun.ingest.sandbox.limits import MIB
 
 FOLDER: Final = "uploads"
 FILE: Final = "file"

@@ -7,17 +7,15 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from qianxun.answer.multimodal import MOST_ITEMS
 from qianxun.core.codec.answers import AUTO
 from qianxun.core.filters import read_filters
-from qianxun.core.options import TOP_K_LIMIT
+from qianxun.core.limits import ATTACHMENTS_LIMIT, QUERY_LIMIT, TOP_K_LIMIT
 from qianxun.core.types import EVERYTHING, In, all_of
 from qianxun.doors.http.native.query_models import SourceTold
 from qianxun.doors.http.native.retrieval import DegradedTold
 from qianxun.doors.http.openai.models import NAME_LENGTH
 from qianxun.doors.http.request_models import DOC_IDS_LIMIT, AskedElsewhere, DocId, Filters, Number
 from qianxun.doors.http.responses import InvalidField
-from qianxun.retrieve.query_plan import QUERY_LIMIT
 from qianxun.text.tokens import tokens_of_all
 
 MESSAGES_LIMIT: Final = 1000
@@ -152,8 +150,8 @@ def _images(message: ChatMessage, at: str) -> list[dict[str, str]]:
             raise InvalidField(
                 f"{at}.{place}.type", "不支持这种内容", hint="可用：text；image_url，图片写成 data: 地址"
             )
-    if len(found) > MOST_ITEMS:
-        raise InvalidField(at, f"图片超过 {MOST_ITEMS} 张", hint="分几次提问")
+    if len(found) > ATTACHMENTS_LIMIT:
+        raise InvalidField(at, f"图片超过 {ATTACHMENTS_LIMIT} 张", hint="分几次提问")
     return found
 
 

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from qianxun.core.model_types import is_ref
 from qianxun.core.ports import EmbeddingModel
 from qianxun.core.types import Vectors
 from qianxun.doors.http.context import TenantEngine, answer_slot
@@ -22,7 +23,6 @@ from qianxun.doors.http.responses import InvalidField, as_json, error_responses
 from qianxun.engine.engine import Engine
 from qianxun.indexing.prepare import EMBED_SLICE, embed
 from qianxun.models.checks import unit_rows
-from qianxun.models.registry.registry import is_ref
 from qianxun.text.tokens import tokens_of_all
 
 TEXTS_LIMIT: Final = 2048  # as OpenAI has it

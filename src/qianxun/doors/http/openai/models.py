@@ -12,6 +12,8 @@ from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, Field
 
 from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.limits import NAME_LIMIT
+from qianxun.core.model_types import is_ref
 from qianxun.core.ports import EmbeddingModel
 from qianxun.core.types import KnowledgeBase
 from qianxun.doors.http.context import TenantEngine
@@ -20,8 +22,6 @@ from qianxun.doors.http.named_bases import find_base
 from qianxun.doors.http.responses import as_json, error_responses
 from qianxun.engine.engine import Engine
 from qianxun.models import CARDS
-from qianxun.models.registry.registry import is_ref
-from qianxun.records.bases import NAME_LIMIT
 from qianxun.records.database.texts import storable
 
 TAG: Final = "OpenAI 兼容"

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, BeforeValidator, Field, GetJsonSchemaHandler, RootModel, WithJsonSchema
 
 from qianxun.core.filters import CONDITION_LIMIT, FIELDS, METADATA, TEXT_LIMIT, VALUE_LIMIT
+from qianxun.core.limits import QUERY_LIMIT
 from qianxun.core.types import Chunk, Found, Recall, Scalar
 from qianxun.doors.http.context import TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.error_formats import OpenAIProblem
@@ -16,7 +17,6 @@ from qianxun.doors.http.openai.models import NAME_LENGTH, TAG
 from qianxun.doors.http.openai.vector_store_filters import COMPARISONS, COMPOUNDS, read_store_filters
 from qianxun.doors.http.request_models import AskedElsewhere, Number, QueryText
 from qianxun.doors.http.responses import as_json, error_responses
-from qianxun.retrieve.query_plan import QUERY_LIMIT
 
 MOST: Final = 50
 RESULTS: Final = 10

@@ -10,15 +10,14 @@ from typing import Final
 
 from qianxun.core.codec.results import rerank_name
 from qianxun.core.errors import BadInput, ModelUnavailable, NotFound
+from qianxun.core.model_types import UserModel, is_ref
 from qianxun.core.ports import EmbeddingModel, RerankModel
 from qianxun.doors.http.responses import InvalidField
 from qianxun.engine.embedding_models import NO_MODEL
 from qianxun.engine.engine import Engine
 from qianxun.engine.model_catalog import MAXSIM
-from qianxun.models.registry.registry import is_ref
 from qianxun.rank.rerank import checked_scores
 from qianxun.records.database.texts import storable
-from qianxun.records.user_models import UserModel
 
 FIELD: Final = "model"
 SHOWN: Final = 20  # names in a hint

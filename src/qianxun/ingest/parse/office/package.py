@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import IO, Final
 
 from qianxun.core.errors import TooLarge, Unreadable
-from qianxun.ingest.sandbox.limits import MIB, ParseLimits
+from qianxun.core.limits import MIB
+from qianxun.ingest.sandbox.limits import ParseLimits
 
 _MOST_MEMBERS: Final = 20_000
 _MOST_XML: Final = 256 * MIB  # of one part: a library builds a tree of it several times that size

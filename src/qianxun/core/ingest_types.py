@@ -1,0 +1,98 @@
+"""What goes with documents into a base, and what is reported of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from qianxun.core.types import Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What the caller sets on every file of one `add`."""
+
+    user_id: str = ""
+    project_id: str = ""
+    content_type: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: Metadata = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A path that is not taken in, and why, in words for people."""
+
+    path: Path
+    reason: str
+    passed_over: bool = False  # not named by the caller and no document: a warning, not a failure
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Progress, for people: what has happened since the last one."""
+
+    # found | unchanged | refused | parsed | cut (texts to embed) | embedded | waiting | warned | added
+    # reading (chunks, for the graph, by the model of that name; the reason says at what cost) | read
+    kind: str
+    count: int = 1
+    name: str = ""
+    reason: str = ""
+
+
+Watch: TypeAlias = Callable[[Step], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The outcome of one `add`. ``chunks`` counts those of added documents; ``updated`` of these replaced an earlier
+    version."""
+
+    added: int = 0
+    unchanged: int = 0
+    refused: tuple[Refusal, ...] = ()
+    chunks: int = 0
+    waiting: int = 0  # accepted, but not searchable yet: the model could not be reached
+    warnings: tuple[str, ...] = ()
+    updated: int = 0
+
+
+Handled: TypeAlias = Literal["accepted", "unchanged", "duplicate", "stale", "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class EventOutcome:
+    """What became of one document event."""
+
+    result: Handled
+    document_id: str = ""
+    generation: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One way in which records and index disagree."""
+
+    # missing_in_index | not_in_records | other_vector | orphan_{chunk,facts} | {chunk,question}_without_vector |
+    # chunk_without_facts | waiting | corrupt
+    kind: str
+    count: int
+    examples: tuple[int, ...] = ()
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The result of `verify` for one knowledge base."""
+
+    knowledge_base: str
+    documents: int
+    chunks: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.findings

@@ -1,0 +1,25 @@
+"""Bounds that several packages share: what a request, a name or an attachment may be at most."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MIB: Final = 1024 * 1024
+GIB: Final = 1024 * MIB
+
+QUERY_LIMIT: Final = 2048  # characters of a query
+TOP_K_LIMIT: Final = 100
+NAME_LIMIT: Final = 200  # characters of a knowledge base's name
+DOC_ID_LIMIT: Final = 255
+DOC_IDS_LIMIT: Final = 1000  # documents that one search may be narrowed to
+CHUNK_ID_LIMIT: Final = 300  # c_, a base, a document's id, a position
+SOURCE_LIMIT: Final = 2_000  # characters that say where a document came from
+EVENT_ID_LIMIT: Final = 200
+
+FEEDBACK_COMMENT_LIMIT: Final = 2_000
+FEEDBACK_CHUNKS_LIMIT: Final = 100  # as many as a search can return
+
+ATTACHMENTS_LIMIT: Final = 10  # images and tables that come with one question
+CAPTION_LIMIT: Final = 200
+IMAGE_BYTES_LIMIT: Final = 20 * MIB
+API_KEY_LIMIT: Final = 4096
