@@ -13,7 +13,7 @@ from tests.shared import BGE_SMALL, DATA, needs_data, needs_model
 
 from qianxun.core.errors import BadInput
 from qianxun.core.types import Column, Table, TableSpan, Text, Vector, Vectors
-from qianxun.ingest.boundaries import meaning_cuts, sentences
+from qianxun.ingest.boundaries import semantic_cuts, sentences
 from qianxun.ingest.chunk import ChunkSplitter
 
 TOPICS = {
@@ -49,13 +49,13 @@ def joined(*parts: str) -> tuple[str, list[int]]:
 
 def test_cuts_fall_where_the_topic_changes() -> None:
     content, joints = joined(*(sentence * 8 for sentence in TOPICS.values()))
-    assert meaning_cuts(Text(content), TopicModel()) == tuple(joints)
+    assert semantic_cuts(Text(content), TopicModel()) == tuple(joints)
 
 
 def test_chunks_do_not_mix_topics_and_keep_their_promises() -> None:
     content, joints = joined(*(sentence * 20 for sentence in TOPICS.values()))
     text = Text(content)
-    pieces = ChunkSplitter(200, 30).pieces(text, cuts=meaning_cuts(text, TopicModel()))
+    pieces = ChunkSplitter(200, 30).pieces(text, cuts=semantic_cuts(text, TopicModel()))
     assert {0, *joints} <= {piece.start for piece in pieces}
     for piece in pieces:
         assert sum(sentence[-6:] in piece.body for sentence in TOPICS.values()) == 1
@@ -64,14 +64,14 @@ def test_chunks_do_not_mix_topics_and_keep_their_promises() -> None:
 
 
 def test_one_topic_has_no_cut_and_neither_has_a_short_text() -> None:
-    assert meaning_cuts(Text(TOPICS["医"] * 30), TopicModel()) == ()
-    assert meaning_cuts(Text(""), TopicModel()) == ()
-    assert meaning_cuts(Text("好。" + TOPICS["房"]), TopicModel()) == ()
+    assert semantic_cuts(Text(TOPICS["医"] * 30), TopicModel()) == ()
+    assert semantic_cuts(Text(""), TopicModel()) == ()
+    assert semantic_cuts(Text("好。" + TOPICS["房"]), TopicModel()) == ()
 
 
 def test_cuts_keep_their_distance() -> None:
     content, _ = joined(*(sentence * 3 for sentence in [*TOPICS.values()] * 5))
-    cuts = meaning_cuts(Text(content), TopicModel(), percentile=0, least=150)
+    cuts = semantic_cuts(Text(content), TopicModel(), percentile=0, least=150)
     assert cuts
     assert min(np.diff([0, *cuts, len(content)])) >= 150
 
@@ -79,7 +79,7 @@ def test_cuts_keep_their_distance() -> None:
 def test_tables_are_left_alone() -> None:
     content, (start, end) = joined(TOPICS["医"] * 8, TOPICS["车"] * 8, TOPICS["医"] * 8)
     span = TableSpan(start, end, Table("", (Column("a", ("a",)),), (), ()), (start,))
-    assert meaning_cuts(Text(content, tables=(span,)), TopicModel()) == ()
+    assert semantic_cuts(Text(content, tables=(span,)), TopicModel()) == ()
 
 
 @given(st.text(alphabet="医房车。！？”\n 1.a", max_size=200))
@@ -103,7 +103,7 @@ def test_a_very_short_sentence_joins_the_one_before_it() -> None:
 @pytest.mark.parametrize("wrong", [{"window": 0}, {"percentile": 101.0}, {"least": -1}])
 def test_impossible_settings_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(BadInput, match=next(iter(wrong))):
-        meaning_cuts(Text("甲。"), TopicModel(), **wrong)
+        semantic_cuts(Text("甲。"), TopicModel(), **wrong)
 
 
 @needs_data
@@ -114,6 +114,6 @@ def test_the_real_model_finds_where_passages_were_joined() -> None:
     with (DATA / "beir" / "cmrc2018" / "corpus.jsonl").open(encoding="utf-8") as lines:
         passages = [json.loads(next(lines))["text"].replace("\n", "") for _ in range(60)]
     content, joints = joined(*(passage[: passage.rindex("。") + 1][-400:] for passage in passages[::10]))
-    cuts = meaning_cuts(Text(content), LocalEmbedding("bge-small-zh-v1.5", BGE_SMALL))
+    cuts = semantic_cuts(Text(content), LocalEmbedding("bge-small-zh-v1.5", BGE_SMALL))
     assert len(set(cuts) & set(joints)) >= 4  # of five
     assert len(cuts) <= 12

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from qianxun.core.types import Block, Heading, Mark, Paragraph, ParsedFile, Text
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.chunk import ChunkSplitter
-from qianxun.ingest.numbered_headings import numbered_headings
+from qianxun.ingest.headings import numbered_headings
 from qianxun.ingest.parse import parse
 from qianxun.ingest.sandbox.limits import ParseLimits
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from qianxun.core.types import Paragraph, TableBlock, Text
+from qianxun.ingest.assemble import read_structure
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.parse import parse
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.structure import read_structure
 
 RAILWAYS = "年份 | 铁路营业里程 | 同比增长\n2012 | 9 | 2.4%\n2015 | 12.7 | 5.6%"
 

@@ -14,8 +14,8 @@ from tests.linear import is_linear
 from qianxun.core.errors import Unreadable
 from qianxun.core.types import ParsedFile, Table, TableBlock
 from qianxun.ingest.parse import parse
-from qianxun.ingest.parse.spreadsheet.number_format import shown_number
 from qianxun.ingest.parse.spreadsheet.sheet_regions import regions
+from qianxun.ingest.parse.spreadsheet.xlsx import shown_number
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.tables.grid import Cell
 

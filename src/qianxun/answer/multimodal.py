@@ -26,9 +26,8 @@ from qianxun.core.ports import ChatModel
 from qianxun.core.table_answer_types import AskedTable, TableAnswer
 from qianxun.core.types import Degraded, Message, ParsedFile, Table, TableBlock, Text
 from qianxun.ingest.assemble import assemble
-from qianxun.ingest.attached_images import attached_image, read_bounded
+from qianxun.ingest.attachments import attached_image, read_bounded, table_of_rows
 from qianxun.ingest.sandbox.pool import ParserPool
-from qianxun.ingest.tables.attached import table_of_rows
 from qianxun.ingest.tables.grid import render
 from qianxun.models.checks import sound_text
 from qianxun.text.chinese import fold, stands_in

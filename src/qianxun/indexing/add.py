@@ -27,10 +27,9 @@ from qianxun.indexing.maintenance import keep_up
 from qianxun.indexing.metadata import held_metadata
 from qianxun.indexing.outbox_indexer import Drained, Fresh, entries_of
 from qianxun.indexing.prepare import prepare
-from qianxun.ingest.assemble import assemble
+from qianxun.ingest.assemble import assemble, read_structure
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.ingest.sources import Source, discover
-from qianxun.ingest.structure import read_structure
 from qianxun.records import documents, outbox
 from qianxun.records.chunks import Material, with_questions
 from qianxun.records.pairs import Attached

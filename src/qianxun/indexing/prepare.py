@@ -9,7 +9,7 @@ import numpy as np
 
 from qianxun.core.ports import EmbeddingModel
 from qianxun.core.types import Document, Piece, Prepared, QAPair, Question, Text, Vectors
-from qianxun.ingest.boundaries import meaning_cuts
+from qianxun.ingest.boundaries import semantic_cuts
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.questions import attach
 from qianxun.models.checks import unit_rows
@@ -96,7 +96,7 @@ def cut(document: Document, splitter: ChunkSplitter, meaning: EmbeddingModel | N
     text = document.structure or Text(document.content)
     if meaning is None:
         return splitter.pieces(text)
-    return splitter.pieces(text, cuts=meaning_cuts(text, meaning))
+    return splitter.pieces(text, cuts=semantic_cuts(text, meaning))
 
 
 def embed(texts: Sequence[str], model: EmbeddingModel, on_embedded: Progress = _silent) -> Vectors:

@@ -1,22 +1,39 @@
-"""The text of record of a parsed file: its blocks joined, every offset exact."""
+"""Blocks to the text that is stored: joined, with exact offsets of headings, tables and pages.
+
+`assemble` takes a parsed file, `read_structure` content that a caller passes as text.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import accumulate
 
-from qianxun.core.types import Block, Heading, Mark, PageStart, Paragraph, ParsedFile, Table, TableSpan, Text
+from qianxun.core.errors import BadInput
+from qianxun.core.types import (
+    Block,
+    ContentFormat,
+    Heading,
+    Mark,
+    PageStart,
+    Paragraph,
+    ParsedFile,
+    TableSpan,
+    Text,
+)
 from qianxun.ingest.preprocess import normalise
-from qianxun.ingest.tables.grid import lines
+from qianxun.ingest.sandbox.limits import ParseLimits
+from qianxun.ingest.tables.grid import render
+from qianxun.ingest.tables.pipes import pipe_tables, title_from
 
 _GAP = "\n\n"
 _INDENTED = ("markdown", "html")  # formats whose paragraphs may be program code or nested lists
 
 
 def assemble(parsed: ParsedFile) -> Text:
-    """Blocks separated by blank lines, cleaned one by one, with marks, table spans and page starts.
+    """Blocks separated by blank lines, normalised one by one, with marks, table spans and page starts.
 
-    A table with no title of its own is known by the file's; its text stays as the file shows it.
+    A table without a title gets the file's; its text stays as the file shows it.
     """
     parts: list[str] = []
     marks: list[Mark] = []
@@ -40,14 +57,14 @@ def assemble(parsed: ParsedFile) -> Text:
             table = block.table if block.table.title else replace(block.table, title=parsed.title)
             tables.append(TableSpan(start, start + len(body), table, row_starts))
             if len(block.row_pages) == len(row_starts):
-                pages.extend(_turned(row_starts, block.row_pages, pages[-1].page if pages else None))
+                pages.extend(_page_starts(row_starts, block.row_pages, pages[-1].page if pages else None))
         parts.append(body)
         offset = start + len(body)
     return Text(_GAP.join(parts), tuple(marks), tuple(tables), tuple(pages))
 
 
-def _turned(starts: Iterable[int], rows: Iterable[int], page: int | None) -> Iterator[PageStart]:
-    """Where the rows of a table come to another page."""
+def _page_starts(starts: Iterable[int], rows: Iterable[int], page: int | None) -> Iterator[PageStart]:
+    """Where the rows of a table move to another page."""
     for start, at in zip(starts, rows, strict=True):
         if at != page:
             yield PageStart(start, at)
@@ -59,26 +76,45 @@ def _body(block: Block, indent: bool) -> tuple[str, tuple[int, ...]]:
         return " ".join(normalise(block.text).split()), ()
     if isinstance(block, Paragraph):
         return normalise(block.text, indent=indent), ()
-    return _table_body(block.table)
-
-
-def _table_body(table: Table) -> tuple[str, tuple[int, ...]]:
-    above, rows, below = lines(table)
-    parts = list(_cleaned(above))
-    offset = sum(len(line) + 1 for line in parts)
-    starts: list[int] = []
-    for row in rows:
-        line = _one_line(row)
-        starts.append(offset)
-        parts.append(line)
-        offset += len(line) + 1
-    parts.extend(_cleaned(below))
-    return "\n".join(parts), tuple(starts)
-
-
-def _cleaned(texts: Iterable[str]) -> Iterable[str]:
-    return filter(None, map(_one_line, texts))
+    return render(block.table, _one_line)
 
 
 def _one_line(text: str) -> str:
     return normalise(text).replace("\n", " ")
+
+
+# ── content that a caller hands over as text ──────────────────────────────────────────────────────
+
+
+def read_structure(content: str, format: ContentFormat, limits: ParseLimits | None = None, name: str = "") -> Text:
+    """The text to store for ``content``. Plain text keeps every line as it is; tables drawn in it are recognised.
+
+    ``name``, the document's, becomes the title of a table without caption and heading. Raises BadInput.
+    """
+    if format == "text":
+        return _plain(normalise(content), name)
+    # Each loads its library only when needed.
+    if format == "html":
+        from qianxun.ingest.parse.html import parse_text
+    elif format == "markdown":
+        from qianxun.ingest.parse.markdown import parse_text
+    else:
+        raise BadInput(f"不认识的内容格式 {format!r}", hint="可用：text、html、markdown")
+    text = assemble(parse_text(content, limits or ParseLimits()))
+    return replace(text, tables=tuple(_titled(span, title_from(name)) for span in text.tables))
+
+
+def _titled(span: TableSpan, title: str) -> TableSpan:
+    return span if span.table.title else replace(span, table=replace(span.table, title=title))
+
+
+def _plain(content: str, name: str) -> Text:
+    if "|" not in content:
+        return Text(content)
+    lines = content.split("\n")
+    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+    spans = tuple(
+        TableSpan(starts[found.first], starts[found.last] - 1, found.table, tuple(starts[row] for row in found.rows))
+        for found in pipe_tables(lines, name)
+    )
+    return Text(content, tables=spans)

@@ -1,4 +1,4 @@
-"""Boundaries by meaning: where the text turns to something else, as an embedding model sees it.
+"""Semantic boundaries: where the topic of a text changes, as an embedding model sees it.
 
 The depth score of TextTiling (Hearst 1997) over sentence embeddings: each gap between sentences is scored by how far
 the similarity of its two sides lies below the peaks around it. The deepest gaps become cuts, which
@@ -19,7 +19,7 @@ from qianxun.core.ports import EmbeddingModel
 from qianxun.core.types import Text, Vectors
 from qianxun.text.chinese import SENTENCE_END
 
-_SHORTEST: Final = 8  # characters: a shorter sentence (“好。”) says too little on its own and joins the one before it
+_SHORTEST: Final = 8  # characters: a shorter sentence (“好。”) means too little on its own and joins the one before it
 
 
 def sentences(content: str) -> list[tuple[int, int]]:
@@ -47,10 +47,10 @@ def _line_ends(content: str) -> set[int]:
     return ends
 
 
-def meaning_cuts(
+def semantic_cuts(
     text: Text, model: EmbeddingModel, *, window: int = 3, percentile: float = 85.0, least: int = 100
 ) -> tuple[int, ...]:
-    """Offsets where the meaning turns: gaps deeper than ``percentile`` of all gaps, ``least`` characters apart.
+    """Offsets where the topic changes: gaps deeper than ``percentile`` of all gaps, ``least`` characters apart.
 
     ``window`` sentences on either side of a gap are compared. Sentences inside tables are left out: tables have
     boundaries of their own. Blocking, like the model; raises what the model raises.
@@ -90,11 +90,11 @@ def _similarities(vectors: Vectors, window: int) -> NDArray[np.float64]:
 
 def _depths(similar: NDArray[np.float64]) -> NDArray[np.float64]:
     """How far each gap lies below the nearest peak on its left plus below the nearest peak on its right."""
-    return _climb(similar) + _climb(similar[::-1])[::-1]
+    return _slopes(similar) + _slopes(similar[::-1])[::-1]
 
 
-def _climb(similar: NDArray[np.float64]) -> NDArray[np.float64]:
-    """For each gap, the height of the slope that leads down to it from the left; linear."""
+def _slopes(similar: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The height of the slope that leads down to each gap from the left; linear."""
     peak = similar[0]
     heights = np.zeros(len(similar))
     for gap in range(1, len(similar)):
@@ -107,7 +107,7 @@ def _climb(similar: NDArray[np.float64]) -> NDArray[np.float64]:
 def _deepest(
     spans: Sequence[tuple[int, int]], depths: NDArray[np.float64], threshold: float, least: int
 ) -> tuple[int, ...]:
-    """The gaps over the threshold, deepest first while they keep their distance from those already taken."""
+    """The gaps over the threshold, deepest first, at least so far from those already taken."""
     cuts = [spans[0][0], spans[-1][1]]
     for gap in sorted(range(len(depths)), key=lambda gap: (-depths[gap], gap)):
         if depths[gap] <= 0 or depths[gap] < threshold:

@@ -1,7 +1,7 @@
-"""Text into chunks: no longer than asked, with exact offsets, cut where a reader would cut.
+"""Text into chunks of bounded length with exact offsets, cut where a reader would cut.
 
 Headings and tables divide the text into sections (`_sections`); inside a section the splitter goes from window to
-window (`_windows`), ending each at the strongest boundary that leaves it well filled.
+window, ending each at the strongest boundary that leaves it well filled.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ChunkSplitter:
         self._levels = _LEVELS if separators is None else tuple(_levels(separators))
 
     def split(self, text: str) -> list[tuple[str, int]]:
-        """Each chunk with the offset at which it stands in ``text``."""
+        """The chunks, each with its offset in ``text``."""
         return [(piece.body, piece.start) for piece in self.pieces(Text(text))]
 
     def pieces(self, text: Text, cuts: Iterable[int] = ()) -> tuple[Piece, ...]:
@@ -87,12 +87,11 @@ class ChunkSplitter:
             body = content.strip()
             start = content.find(body[0]) if body else 0
             return (Piece(start, start + len(body), body),) if body else ()
-        return tuple(_Cutting(self, text, cuts).pieces())
+        return tuple(_Splitting(self, text, cuts).pieces())
 
     def windows(self, content: str, start: int, end: int, *, size: int, overlap: int, body: int) -> Iterator[range]:
         """Stretches of at most ``size`` that cover ``content[start:end]``; the first reaches beyond ``body``."""
-        while end > start and content[end - 1].isspace():
-            end -= 1
+        end = _without_space(content, start, end)
         at = _skip_space(content, start, end)
         if end - at <= size:
             if at < end:
@@ -120,7 +119,7 @@ def _levels(separators: Sequence[str]) -> Iterator[_Level]:
 
 
 def _sections(content: str, marks: Sequence[Mark]) -> Iterator[_Section]:
-    """The text divided at its headings. A heading with nothing below it but a deeper heading goes along with that."""
+    """The text divided at its headings. A heading with only a deeper heading below it stays with that."""
     path: list[Mark] = []
     start = 0
     for index, mark in enumerate(marks):
@@ -160,8 +159,8 @@ def _without_space(content: str, start: int, end: int) -> int:
     return end
 
 
-class _Cutting:
-    """One text on its way into pieces."""
+class _Splitting:
+    """One text that is being split."""
 
     def __init__(self, splitter: ChunkSplitter, text: Text, cuts: Iterable[int]) -> None:
         self._splitter = splitter
@@ -179,9 +178,9 @@ class _Cutting:
             yield from self._section(section)
 
     def _page_ends(self) -> Iterator[int]:
-        """Where a page begins that does not go on with a sentence: what stands on two pages has no page to be cited by.
+        """Where a page begins that does not continue a sentence: a chunk on two pages has no page to be cited by.
 
-        A heading at the foot of a page and a page with next to nothing on it (a cover) go along with the next page.
+        A heading at the foot of a page and a nearly empty page (a cover) stay with the next page.
         """
         headings = {mark.start for mark in self._marks}
         before = 0
@@ -194,7 +193,7 @@ class _Cutting:
                 before = start
 
     def _page(self, start: int, end: int) -> int | None:
-        """The page that holds most of a stretch, the earlier of two that hold as much."""
+        """The page with most of a stretch, the earlier of two with as much."""
         first = max(bisect_right(self._page_starts, start) - 1, 0)
         last = bisect_left(self._page_starts, end)
         if not self._pages or last == 0:
@@ -215,7 +214,7 @@ class _Cutting:
             start = span.start
             if start < at:
                 continue  # inside the table before it
-            if at < section.body <= start and self._goes_along(at, section.body, span):
+            if at < section.body <= start and self._joins_table(at, section.body, span):
                 start = at
             else:
                 yield from self._prose(section, at, start)
@@ -223,7 +222,7 @@ class _Cutting:
             at = span.end
         yield from self._prose(section, at, section.end)
 
-    def _goes_along(self, start: int, body: int, span: TableSpan) -> bool:
+    def _joins_table(self, start: int, body: int, span: TableSpan) -> bool:
         """Whether a heading has nothing below it but this table, and there is room for it above the first row."""
         first_row = span.row_starts[1] if len(span.row_starts) > 1 else span.end
         return _is_blank(self._content, body, span.start) and self._fits(start, first_row, "")
@@ -280,7 +279,7 @@ class _Cutting:
 
 
 def _repeatable(header: str, size: int) -> str:
-    """The header as it can stand above every group of rows: at most half a chunk, the column names before the title."""
+    """The header to repeat above every group of rows: at most half a chunk, the column names before the title."""
     for lead in (header, header.rstrip("\n").rpartition("\n")[2] + "\n"):
         if len(lead) <= size // 2:
             return lead if lead.strip() else ""

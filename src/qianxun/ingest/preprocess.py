@@ -1,7 +1,7 @@
-"""Text as it came, made even: widths, spaces and line ends change, what a reader reads does not.
+"""Normalises text before it is stored: widths, spaces and line ends change, the visible text does not.
 
-Traditional Chinese stays traditional, punctuation keeps its width, units, signs and emoji stay: folding for search
-is the business of ``qianxun.text.chinese`` and never touches the text of record.
+Traditional Chinese, the width of punctuation, units, signs and emoji stay: folding for search happens in
+``qianxun.text.chinese`` and never changes the stored text.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from qianxun.core.types import ContentFormat
 # Spaces that only differ in width, and line ends of other systems.
 _SPACES: Final = "\t\xa0\u1680\u2000-\u200a\u202f\u205f\u3000"
 _LINE_ENDS: Final = "\r\x0b\x0c\x85\u2028\u2029"
-# Characters nobody sees: controls, zero widths, marks of direction, BOM, halves of surrogates, non-characters. The
-# joiner U+200D is not here: it makes one emoji of several and is looked at on its own.
-_UNSEEN: Final = (
+# Invisible characters: controls, zero widths, marks of direction, BOM, halves of surrogates, non-characters. The joiner
+# U+200D is handled on its own: it makes one emoji of several.
+_INVISIBLE: Final = (
     "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u061c\u180e\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff"
 )
 _WIDE: Final = "\uff10-\uff19\uff21-\uff3a\uff41-\uff5a"  # full-width digits and letters, not punctuation
-_UNEVEN: Final = re.compile(f"[{_SPACES}{_LINE_ENDS}{_UNSEEN}{_WIDE}]")
-_RARE: Final = re.compile(f"[{_SPACES}{_LINE_ENDS}{_UNSEEN}{_WIDE}\u200d\U000e0000-\U000e007f]")
+_UNEVEN: Final = re.compile(f"[{_SPACES}{_LINE_ENDS}{_INVISIBLE}{_WIDE}]")
+_RARE: Final = re.compile(f"[{_SPACES}{_LINE_ENDS}{_INVISIBLE}{_WIDE}\u200d\U000e0000-\U000e007f]")
 _SPACE: Final = re.compile(f"[{_SPACES}]")
 _LINE_END: Final = re.compile(f"[{_LINE_ENDS}]")
 _JOINER: Final = re.compile(
@@ -43,8 +43,8 @@ _LINE_RUN: Final = re.compile("\n{3,}")
 def normalise(text: str, *, indent: bool = False) -> str:
     """One kind of space, one kind of line end, at most one empty line; full-width letters and digits made half-width.
 
-    Characters that nobody sees are dropped. Spaces at the ends of lines go; those at their beginning too, unless
-    ``indent`` asks for them (program code). Idempotent, linear.
+    Invisible characters are dropped, and so are spaces at the ends of lines and, unless ``indent`` (program code), at
+    their beginning. Idempotent, linear.
     """
     text = text.replace("\r\n", "\n")
     if _RARE.search(text):  # most text has none: one scan instead of three
@@ -62,7 +62,7 @@ def normalise(text: str, *, indent: bool = False) -> str:
 def _even(found: re.Match[str]) -> str:
     character = found.group()
     if character == "\t":
-        return "    "  # where indentation is kept a tab is four spaces; elsewhere the run becomes one
+        return "    "  # where indentation counts a tab is four spaces; elsewhere the run becomes one
     if _SPACE.match(character):
         return " "
     if _LINE_END.match(character):
@@ -75,13 +75,12 @@ def _flag(found: re.Match[str]) -> str:
 
 
 class TextPreprocessor:
-    """Raw text of a known format to the even text that is chunked and kept."""
+    """Raw text of a known format to the normalised text that is chunked and stored."""
 
     def preprocess(self, text: str, content_type: ContentFormat = "text") -> str:
-        """The readable text, normalised.
+        """The visible text, normalised. Raises BadInput for an unknown content type.
 
-        HTML loses scripts, styles and tags; Markdown its marks. Blocks stand on lines of their own, cells of a table
-        row are separated by a space. Program code keeps its indentation.
+        Blocks are on lines of their own, cells of a row are separated by a space, program code keeps its indentation.
         """
         if content_type == "text":
             return normalise(text)
@@ -92,9 +91,9 @@ class TextPreprocessor:
         raise BadInput(f"未知的内容类型：{content_type!r}", hint="请使用 text、html 或 markdown。")
 
 
-def markdown_reader(most_nested: int = 20) -> MarkdownIt:
-    """CommonMark with tables and footnotes: no word of a text is lost in it but the addresses of links."""
-    reader = MarkdownIt("commonmark", {"maxNesting": most_nested}).enable("table")
+def markdown_reader(max_nesting: int = 20) -> MarkdownIt:
+    """CommonMark with tables and footnotes: no text is lost but the addresses of links."""
+    reader = MarkdownIt("commonmark", {"maxNesting": max_nesting}).enable("table")
     reader.block.ruler.at("reference", _reference)
     return reader
 
@@ -169,3 +168,21 @@ class _Reading:
         else:
             return
         self._at_line_start = True
+
+
+# ── powers ────────────────────────────────────────────────────────────────────────────────────────
+
+_POWER: Final = re.compile(r"\s*[+\-−–]?\d{1,4}\s*")
+_SUPERSCRIPT: Final = str.maketrans("0123456789+-−–", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁻")
+
+
+def superscript(before: str, text: str) -> str:
+    """A superscript ``text`` that follows ``before``: 10 with a superscript 9 is 10⁹, never 109.
+
+    After a digit, a letter or a bracket a number is a power or part of a unit (m²); elsewhere it marks a note and
+    stays as it is.
+    """
+    last = before[-1:]
+    if (last.isascii() and last.isalnum()) or last in (")", "）", "]"):
+        return text.strip().translate(_SUPERSCRIPT) if _POWER.fullmatch(text) else text
+    return text

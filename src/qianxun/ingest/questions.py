@@ -1,4 +1,4 @@
-"""Questions for chunks: those that came with the document find their chunk, others are made by a language model."""
+"""Questions of chunks: those that come with a document are assigned to their chunk, others are generated."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _CANDIDATES: Final = 20  # chunks that are read
 
 
 def attach(pairs: Sequence[QAPair], pieces: Sequence[Piece]) -> tuple[tuple[Piece, ...], tuple[Question, ...]]:
-    """Ties each pair to the piece that answers it; answers the pieces and the questions.
+    """Assigns every pair to the piece that answers it. Returns the pieces and the questions.
 
-    That is the piece which holds the answer's beginning, of several the one which has the question too; without one,
-    the piece that shares most with the pair. A pair that shares nothing with the document becomes a piece itself, which
-    follows the others and has no span of its own in the text.
+    That is the piece with the beginning of the answer, of several the one with the question too; without one, the piece
+    that shares most with the pair. A pair that shares nothing with the document becomes a piece of its own after the
+    others, without a span in the text.
     """
-    holders: Mapping[str, list[int]] | None = None
+    by_gram: Mapping[str, list[int]] | None = None
     every = list(pieces)
     questions: list[Question] = []
     last = 0
@@ -39,8 +39,8 @@ def attach(pairs: Sequence[QAPair], pieces: Sequence[Piece]) -> tuple[tuple[Piec
             continue
         at = _nearby(pair, pieces, last)
         if at is None:
-            holders = _holders(pieces) if holders is None else holders
-            at = _best(pair, pieces, holders)
+            by_gram = _pieces_by_gram(pieces) if by_gram is None else by_gram
+            at = _best(pair, pieces, by_gram)
         if at is None:
             at = len(every)
             every.append(_piece(pair, pieces))
@@ -62,20 +62,20 @@ def _nearby(pair: QAPair, pieces: Sequence[Piece], last: int) -> int | None:
     return None
 
 
-def _holders(pieces: Sequence[Piece]) -> Mapping[str, list[int]]:
+def _pieces_by_gram(pieces: Sequence[Piece]) -> Mapping[str, list[int]]:
     """Gram → the first pieces that have it."""
     found: dict[str, list[int]] = {}
     for at, piece in enumerate(pieces):
         for gram in set(grams(piece.text)):
-            held = found.setdefault(gram, [])
-            if len(held) < _MOST:
-                held.append(at)
+            known = found.setdefault(gram, [])
+            if len(known) < _MOST:
+                known.append(at)
     return found
 
 
-def _best(pair: QAPair, pieces: Sequence[Piece], holders: Mapping[str, list[int]]) -> int | None:
+def _best(pair: QAPair, pieces: Sequence[Piece], by_gram: Mapping[str, list[int]]) -> int | None:
     head = pair.answer[:HEAD]
-    votes = Counter(at for text in (head, pair.question) for gram in _rarest(text, holders) for at in holders[gram])
+    votes = Counter(at for text in (head, pair.question) for gram in _rarest(text, by_gram) for at in by_gram[gram])
     ranked = sorted(votes.items(), key=lambda vote: (-vote[1], vote[0]))[:_CANDIDATES]
 
     def quality(vote: tuple[int, int]) -> tuple[bool, bool, int, int]:
@@ -86,8 +86,8 @@ def _best(pair: QAPair, pieces: Sequence[Piece], holders: Mapping[str, list[int]
     return max(ranked, key=quality)[0] if ranked else None
 
 
-def _rarest(text: str, holders: Mapping[str, list[int]]) -> Iterable[str]:
-    known = sorted((len(holders[gram]), gram) for gram in set(grams(text)) if gram in holders)
+def _rarest(text: str, by_gram: Mapping[str, list[int]]) -> Iterable[str]:
+    known = sorted((len(by_gram[gram]), gram) for gram in set(grams(text)) if gram in by_gram)
     return [gram for _, gram in known[:_RAREST]]
 
 
@@ -126,8 +126,8 @@ def make_questions(
 ) -> list[tuple[QAPair, ...]]:
     """For every piece, in order, at most ``per_chunk`` questions that it answers.
 
-    A reply that makes no sense costs that piece its questions; once the model cannot be reached the rest is not asked.
-    Each such piece is told to ``on_failure``, in order; the default raises.
+    An invalid reply costs that piece its questions; once the model is unavailable the rest is skipped. ``on_failure``
+    is called for every such piece, in order; the default raises.
     """
     down = threading.Event()
 
@@ -149,12 +149,6 @@ def make_questions(
         # Each call in a copy of the caller's context: what it logs belongs to the caller's trace.
         contexts = [copy_context() for _ in pieces]
         replies = list(threads.map(lambda context, piece: context.run(ask, piece), contexts, pieces))
-    return _told(pieces, replies, on_failure)
-
-
-def _told(
-    pieces: Sequence[Piece], replies: Sequence[tuple[QAPair, ...] | ModelError | None], on_failure: Failed
-) -> list[tuple[QAPair, ...]]:
     outage = next((reply for reply in replies if isinstance(reply, ModelUnavailable)), None)
     for piece, reply in zip(pieces, replies, strict=True):
         failure = outage if reply is None else reply
@@ -164,7 +158,7 @@ def _told(
 
 
 def questions_of(model: ChatModel, piece: Piece, per_chunk: int = PER_CHUNK) -> tuple[QAPair, ...]:
-    """Raises BadModelReply when the reply is not what was asked for."""
+    """Raises BadModelReply when the reply is not a list of questions with answers."""
     reply = model.complete(
         (Message("system", _SYSTEM), Message("user", f"最多 {per_chunk} 个问题。\n<资料>\n{_quoted(piece)}\n</资料>"))
     )
@@ -189,15 +183,15 @@ def _checked(reply: str, name: str) -> list[QAPair]:
 def _pair(item: Any, name: str) -> QAPair:
     if not isinstance(item, dict):
         raise _bad(name, "数组中有不是对象的项")
-    return QAPair(_said(item, "question", QUESTION_LIMIT, name), _said(item, "answer", ANSWER_LIMIT, name))
+    return QAPair(_text(item, "question", QUESTION_LIMIT, name), _text(item, "answer", ANSWER_LIMIT, name))
 
 
-def _said(item: dict[str, Any], field: str, limit: int, name: str) -> str:
-    told = item.get(field)
-    said = " ".join(told.split()) if isinstance(told, str) else ""
-    if not said or len(said) > limit or "\x00" in said or any("\ud800" <= sign <= "\udfff" for sign in said):
+def _text(item: dict[str, Any], field: str, limit: int, name: str) -> str:
+    value = item.get(field)
+    text = " ".join(value.split()) if isinstance(value, str) else ""
+    if not text or len(text) > limit or "\x00" in text or any("\ud800" <= sign <= "\udfff" for sign in text):
         raise _bad(name, f"{field} 缺失、过长或含有无效字符")
-    return said
+    return text
 
 
 def _bad(name: str, what: str) -> BadModelReply:

@@ -1,4 +1,4 @@
-"""Which files a list of paths means: every one of them, in a fixed order, or the reason why not."""
+"""The files that a list of paths stands for, in a fixed order, or the reasons why not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _JUNK: Final = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file to take in. ``id`` stays with its path; ``fingerprint`` changes with its content."""
+    """A file to add. ``id`` depends on its path, ``fingerprint`` on its content."""
 
     path: Path
     name: str
@@ -30,8 +30,8 @@ class Source:
 def discover(paths: Iterable[Path | str]) -> Iterator[Source | Refusal]:
     """The files at and below ``paths``, each once, folders in the order of their names.
 
-    What is hidden, is no regular file or leaves its folder by a link is refused aloud. A file that was named itself is
-    taken even if it is hidden or a link.
+    Hidden files, irregular files and links out of the folder yield a Refusal. A file named in ``paths`` itself is taken
+    even if it is hidden or a link.
     """
     seen: set[Path] = set()
     for given in paths:
@@ -49,7 +49,7 @@ def _below(folder: Path, seen: set[Path]) -> Iterator[Source | Refusal]:
     stack = [folder]
     while stack:
         path = stack.pop()
-        if path != folder and (reason := _kept_out(path, root)):
+        if path != folder and (reason := _skip_reason(path, root)):
             yield Refusal(path, reason, passed_over=True)
         elif path.is_dir():
             children = _children(path)
@@ -62,11 +62,11 @@ def _below(folder: Path, seen: set[Path]) -> Iterator[Source | Refusal]:
 
 
 def is_hidden(name: str) -> bool:
-    """A file or folder that is not taken in unless it is named itself: hidden, or left there by a program."""
+    """A file or folder that is skipped unless named itself: hidden, or left there by a program."""
     return name.startswith((".", "~$")) or name in _JUNK
 
 
-def _kept_out(path: Path, root: Path) -> str:
+def _skip_reason(path: Path, root: Path) -> str:
     if is_hidden(path.name):
         return "隐藏文件或临时文件，已跳过"
     if not path.is_symlink():
@@ -90,18 +90,18 @@ def _children(folder: Path) -> list[Path] | Refusal:
 def _file(path: Path, seen: set[Path]) -> Iterator[Source | Refusal]:
     try:
         real = path.resolve(strict=True)
-        held = real.stat()
+        found = real.stat()
         if real in seen:
             return
         seen.add(real)
-        if not stat.S_ISREG(held.st_mode):
+        if not stat.S_ISREG(found.st_mode):
             yield Refusal(path, "不是普通文件（管道、设备或套接字），已跳过")
             return
         fingerprint = _fingerprint(real)
     except OSError as failure:
         yield Refusal(path, _why(failure, "文件"))
         return
-    yield Source(path, path.name, document_id(path), fingerprint, held.st_size)
+    yield Source(path, path.name, document_id(path), fingerprint, found.st_size)
 
 
 def _why(failure: OSError, what: str) -> str:

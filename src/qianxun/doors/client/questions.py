@@ -18,7 +18,7 @@ from qianxun.core.limits import IMAGE_BYTES_LIMIT
 from qianxun.core.sse import Event, Events, EventTooLarge
 from qianxun.core.types import EVERYTHING, Filter
 from qianxun.doors.client.connection import Connection, Request, said
-from qianxun.ingest.attached_images import read_bounded
+from qianxun.ingest.attachments import read_bounded
 from qianxun.ingest.parse.encoding import decode
 
 LARGEST_EVENT: Final = 64 << 20  # the last one holds the whole answer with its sources

@@ -1,4 +1,4 @@
-"""HTML: what a reader reads, with headings and tables; scripts, styles and navigation are gone."""
+"""HTML: the visible text with headings and tables, without scripts, styles and navigation."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from typing import Any, Final
 from lxml import etree, html
 
 from qianxun.core.errors import TooLarge, Unreadable
-from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, TableBlock
-from qianxun.ingest.numbered_headings import numbered_headings
-from qianxun.ingest.parse.raised import raised
-from qianxun.ingest.parse.text import read
+from qianxun.core.types import Block, Heading, Paragraph, ParsedFile
+from qianxun.ingest.headings import numbered_headings
+from qianxun.ingest.parse.encoding import read_text
+from qianxun.ingest.preprocess import superscript
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import Cell, as_text, clean, flow, read_table
+from qianxun.ingest.tables.grid import Cell, clean, flow, table_blocks
 
 _CHARSET: Final = re.compile(rb"""charset\s{0,4}=\s{0,4}["']?([A-Za-z0-9_\-]{2,20})""", re.IGNORECASE)
 # fmt: off
-_SILENT: Final = frozenset((
+_INVISIBLE: Final = frozenset((
     "script", "style", "noscript", "template", "svg", "math", "nav", "iframe", "object", "embed", "button", "select",
     "input", "textarea", "head", "link", "meta", "video", "audio", "canvas", "footer", "menu",
 ))
-# fmt: on
-# fmt: off
 _INLINE: Final = frozenset((
     "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "ins", "kbd",
     "label", "mark", "q", "rp", "rt", "ruby", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time",
@@ -44,12 +42,12 @@ _SPACE: Final = re.compile(r"[ \t\r\n\f\u200b]+")
 def parse(path: Path, limits: ParseLimits) -> ParsedFile:
     with path.open("rb") as opened:
         declared = _CHARSET.search(opened.read(4096))
-    decoded = read(path, declared.group(1).decode("ascii") if declared else "")
+    decoded = read_text(path, declared.group(1).decode("ascii") if declared else "")
     return replace(parse_text(decoded.text, limits), metadata={"encoding": decoded.encoding}, warnings=decoded.warnings)
 
 
 def parse_text(text: str, limits: ParseLimits) -> ParsedFile:
-    """A page that is text already."""
+    """A page that is decoded already."""
     root = _tree(text)
     title = clean("".join(root.xpath("string(//title)")))
     blocks = tuple(_Reader(limits).read(root))
@@ -59,7 +57,7 @@ def parse_text(text: str, limits: ParseLimits) -> ParsedFile:
 
 
 def read_fragment(text: str, limits: ParseLimits) -> list[Block]:
-    """The blocks of a piece of HTML inside another document; none when it is only marks."""
+    """The blocks of a piece of HTML inside another document; none when it has no text."""
     try:
         return _Reader(limits).read(_tree(text))
     except Unreadable:
@@ -105,9 +103,9 @@ class _Reader:
         return self._blocks
 
     def _enter(self, element: Any, menus: set[Any]) -> bool:
-        """Begins an element; False when its content is dealt with or not for readers."""
+        """Begins an element; False when its content is done or invisible."""
         tag = element.tag
-        if not isinstance(tag, str) or tag in _SILENT or element in menus or _is_hidden(element):
+        if not isinstance(tag, str) or tag in _INVISIBLE or element in menus or _is_hidden(element):
             return False
         if tag in _HEADINGS:
             self._close()
@@ -137,9 +135,9 @@ class _Reader:
         return True
 
     def _power(self, element: Any) -> str:
-        """What is set high, as a power; empty for anything else, such as the mark of a note, which is read as text."""
+        """A superscript number as a power; empty for anything else, such as the mark of a note."""
         text = _squeezed("".join(element.itertext()))
-        power = raised("".join(self._words[-3:]), text)
+        power = superscript("".join(self._words[-3:]), text)
         return power if power != text else ""
 
     def _leave(self, element: Any) -> None:
@@ -172,14 +170,11 @@ def _is_hidden(element: Any) -> bool:
 
 
 def _menus(root: Any) -> set[Any]:
-    """Blocks that are mostly links and hold neither table, heading nor article: navigation, not content.
-
-    One pass from the leaves up, so that depth costs nothing more.
-    """
+    """Blocks of mostly links without table, heading or article: navigation. One pass from the leaves up."""
     letters: dict[Any, tuple[int, int, int, bool]] = {}
     found: set[Any] = set()
     for _, element in etree.iterwalk(root, events=("end",)):
-        if not isinstance(element.tag, str) or element.tag in _SILENT:
+        if not isinstance(element.tag, str) or element.tag in _INVISIBLE:
             continue
         own = len((element.text or "").strip()) + sum(len((child.tail or "").strip()) for child in element)
         linked = links = 0
@@ -206,7 +201,7 @@ def _is_menu(element: Any, letters: int, linked: int, links: int) -> bool:
 
 
 def _is_layout(table: Any) -> bool:
-    """A table around other tables or headings arranges a page; it holds no data of its own."""
+    """A table around other tables or headings only arranges a page."""
     return next(table.iterdescendants("table", "h1", "h2", "h3"), None) is not None
 
 
@@ -215,11 +210,7 @@ def _table(element: Any, heading: str, limits: ParseLimits) -> Iterator[Block]:
     grid = flow(rows, limits.cells)
     caption = element.find("caption")
     title = clean("".join(caption.itertext())) if caption is not None else heading
-    table = read_table(grid, title=title, header_rows=headers if headers or _heads_rows(rows) else None)
-    if table is not None:
-        yield TableBlock(table)
-    elif text := as_text(grid):
-        yield Paragraph(text)
+    return table_blocks(grid, title=title, header_rows=headers if headers or _heads_rows(rows) else None)
 
 
 def _rows(element: Any) -> tuple[list[list[Cell]], int]:
@@ -239,7 +230,7 @@ def _rows(element: Any) -> tuple[list[list[Cell]], int]:
 
 
 def _heads_rows(rows: Sequence[Sequence[Cell]]) -> bool:
-    """Whether each row begins with its name and nothing stands above the columns: 前提：| 会一点 HTML."""
+    """Whether every row begins with its name and there is no header row: 前提：| 会一点 HTML."""
     return all(len(row) > 1 and row[0].header and not any(cell.header for cell in row[1:]) for row in rows)
 
 
@@ -255,7 +246,7 @@ def _cell(element: Any) -> Cell:
             continue
         if node.tag in ("br", "p", "div", "li"):
             words.append("\n")
-        words.append(raised("".join(words[-3:]), node.text or "") if node.tag == "sup" else node.text or "")
+        words.append(superscript("".join(words[-3:]), node.text or "") if node.tag == "sup" else node.text or "")
         if node is not element:
             words.append(node.tail or "")
     return Cell(clean("".join(words)), _span(element, "rowspan"), _span(element, "colspan"), header=element.tag == "th")

@@ -1,4 +1,4 @@
-"""JSON and JSON Lines: flat objects become a table, questions with answers pairs, anything else reads as paths."""
+"""JSON and JSON Lines: flat objects become a table, questions with answers pairs, anything else lines of paths."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from qianxun.core.errors import TooLarge, Unreadable
 from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, QAPair, TableBlock
+from qianxun.ingest.parse.encoding import read_text
 from qianxun.ingest.parse.pairs import pairs_of
-from qianxun.ingest.parse.text import read
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.tables.grid import Cell, place, read_table
 
@@ -21,7 +21,7 @@ _LINES_OF_A_BLOCK: Final = 40
 
 
 def parse(path: Path, limits: ParseLimits) -> ParsedFile:
-    decoded = read(path)
+    decoded = read_text(path)
     warnings = list(decoded.warnings)
     value = _load(decoded.text, warnings)
     title = path.stem
@@ -74,9 +74,9 @@ def _records(value: Any) -> list[Mapping[str, str]] | None:
         value = next(iter(value.values()))  # {"data": [...]}
     if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
         return None
-    if len(value) == 1 or not all(_is_plain(held) for item in value for held in item.values()):
+    if len(value) == 1 or not all(_is_plain(field) for item in value for field in item.values()):
         return None
-    records: list[Mapping[str, str]] = [{str(key): _shown(held) for key, held in item.items()} for item in value]
+    records: list[Mapping[str, str]] = [{str(key): _shown(field) for key, field in item.items()} for item in value]
     return records if len(_names(records)) <= _MOST_COLUMNS else None
 
 
@@ -137,7 +137,7 @@ def _nested_pairs(value: Any) -> tuple[QAPair, ...]:
     """A single object with a question and an answer, however its answers are nested."""
     if not isinstance(value, dict):
         return ()
-    flat = {str(key): _first_text(held) for key, held in value.items()}
+    flat = {str(key): _first_text(item) for key, item in value.items()}
     return pairs_of([flat], list(flat))
 
 
@@ -152,19 +152,19 @@ def _paths(value: Any, limits: ParseLimits) -> Iterator[Block]:
     lines: list[str] = []
     stack: list[tuple[str, Any, int]] = [("", value, 0)]
     while stack:
-        path, held, depth = stack.pop()
+        path, item, depth = stack.pop()
         if depth > limits.depth:
             raise TooLarge(f"JSON 嵌套超过 {limits.depth} 层", hint="请展开嵌套后再试")
-        if depth == 1 and isinstance(held, dict | list) and lines:
+        if depth == 1 and isinstance(item, dict | list) and lines:
             yield Paragraph("\n".join(lines))
             lines = []
-        if isinstance(held, dict):
+        if isinstance(item, dict):
             stack.extend(
-                (f"{path}.{key}" if path else str(key), item, depth + 1) for key, item in reversed(held.items())
+                (f"{path}.{key}" if path else str(key), value, depth + 1) for key, value in reversed(item.items())
             )
-        elif isinstance(held, list):
-            stack.extend((f"{path}[{i}]", held[i], depth + 1) for i in range(len(held) - 1, -1, -1))
-        elif text := _shown(held).strip():
+        elif isinstance(item, list):
+            stack.extend((f"{path}[{i}]", item[i], depth + 1) for i in range(len(item) - 1, -1, -1))
+        elif text := _shown(item).strip():
             lines.append(f"{path}：{text}" if path else text)
         if len(lines) >= _LINES_OF_A_BLOCK:
             yield Paragraph("\n".join(lines))

@@ -1,4 +1,4 @@
-"""Markdown: headings, tables, lists and code; the marks themselves are gone."""
+"""Markdown: headings, tables, lists and code, without the markup."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import Final
 
 from markdown_it.token import Token
 
-from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, TableBlock
-from qianxun.ingest.numbered_headings import numbered_headings
+from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, Table, TableBlock
+from qianxun.ingest.headings import numbered_headings
+from qianxun.ingest.parse.encoding import read_text
 from qianxun.ingest.parse.html import read_fragment
-from qianxun.ingest.parse.raised import raised
-from qianxun.ingest.parse.text import read
-from qianxun.ingest.preprocess import markdown_reader
+from qianxun.ingest.preprocess import markdown_reader, superscript
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import Cell, as_text, clean, flow, read_table
-from qianxun.ingest.tables.pipes import pipe_tables
+from qianxun.ingest.tables.grid import Cell, clean, flow, table_blocks
+from qianxun.ingest.tables.pipes import split_at_tables
 
 _FRONT_TITLE: Final = re.compile(r"^title:\s*[\"']?(.{1,200}?)[\"']?\s*$", re.MULTILINE)
 _TAG: Final = re.compile(r"<[^<>]{0,2000}>")
@@ -28,17 +27,17 @@ _MACRO: Final = re.compile(
     r"(?:[\"']\s{0,4},\s{0,4}[\"']([^\"'{}]{1,100}))?)?[^{}]{0,300}\}\}",
     re.IGNORECASE,
 )
-_MOST_NESTED: Final = 40
+_MAX_NESTING: Final = 40
 _LONGEST_INLINE: Final = 20_000
 
 
 def parse(path: Path, limits: ParseLimits) -> ParsedFile:
-    decoded = read(path)
+    decoded = read_text(path)
     return replace(parse_text(decoded.text, limits), metadata={"encoding": decoded.encoding}, warnings=decoded.warnings)
 
 
 def parse_text(text: str, limits: ParseLimits) -> ParsedFile:
-    """Markdown that is text already."""
+    """Markdown that is decoded already."""
     body, front = _split_front_matter(text)
     tokens = _tokens(body)
     blocks = tuple(_blocks(tokens, limits))
@@ -50,11 +49,8 @@ def parse_text(text: str, limits: ParseLimits) -> ParsedFile:
 
 
 def _tokens(body: str) -> list[Token]:
-    """The blocks, with their inline marks resolved unless a block is too long for that.
-
-    Resolving is quadratic in the length of a block on hostile input; no author writes blocks of this length.
-    """
-    reader = markdown_reader(_MOST_NESTED).disable("inline")
+    """The blocks, with their inline markup parsed unless a block is too long: that is quadratic on hostile input."""
+    reader = markdown_reader(_MAX_NESTING).disable("inline")
     environment: dict[str, object] = {}
     tokens = reader.parse(body, environment)
     for token in tokens:
@@ -100,23 +96,19 @@ def _blocks(tokens: Sequence[Token], limits: ParseLimits) -> Iterator[Block]:
                 yield Paragraph("\n".join(bullets))
             position = end
         elif token.type == "html_block":
-            yield from read_fragment(_MACRO.sub(_referred, token.content), limits)
+            yield from read_fragment(_MACRO.sub(_macro_text, token.content), limits)
         elif (text := _leaf(token)).strip():
-            yield from _drawn(text, heading) if token.type == "inline" else (Paragraph(text),)
+            yield from _paragraph(text, heading) if token.type == "inline" else (Paragraph(text),)
         position += 1
 
 
-def _drawn(text: str, heading: str) -> Iterator[Block]:
-    """A paragraph. Rows with pipes but no line of dashes are no table to Markdown; to a reader they are one."""
-    lines = text.split("\n")
-    at = 0
-    for found in pipe_tables(lines, heading) if "|" in text else ():
-        if found.first > at:
-            yield Paragraph("\n".join(lines[at : found.first]))
-        yield TableBlock(found.table)
-        at = found.last
-    if at < len(lines):
-        yield Paragraph("\n".join(lines[at:]))
+def _paragraph(text: str, heading: str) -> Iterator[Block]:
+    """A paragraph. Rows with pipes but no line of dashes are no table to Markdown; here they are one."""
+    if "|" not in text:
+        yield Paragraph(text)
+        return
+    for part in split_at_tables(text.split("\n"), heading):
+        yield TableBlock(part) if isinstance(part, Table) else Paragraph("\n".join(part))
 
 
 def _closing(tokens: Sequence[Token], start: int) -> int:
@@ -133,22 +125,22 @@ def _leaf(token: Token) -> str:
     if token.type in ("fence", "code_block"):
         return token.content.rstrip()
     if token.type == "html_block":
-        return _MACRO.sub(_referred, _TAG.sub(" ", _without_comments(token.content))).strip()
+        return _MACRO.sub(_macro_text, _TAG.sub(" ", _without_comments(token.content))).strip()
     return ""
 
 
 def _without_comments(text: str) -> str:
-    kept: list[str] = []
+    parts: list[str] = []
     at = 0
     while (start := text.find("<!--", at)) >= 0:
-        kept.append(text[at:start])
+        parts.append(text[at:start])
         end = text.find("-->", start + 4)
         at = end + 3 if end >= 0 else len(text)
-    return "".join([*kept, text[at:]])
+    return "".join([*parts, text[at:]])
 
 
 def _list_lines(tokens: Sequence[Token]) -> Iterator[str]:
-    """Each item on its line with its bullet or number, nested ones indented."""
+    """One line per item with its bullet or number, nested ones indented."""
     kinds: list[tuple[str, int]] = []
     mark = ""
     for token in tokens:
@@ -166,19 +158,19 @@ def _list_lines(tokens: Sequence[Token]) -> Iterator[str]:
 
 
 def _inline(token: Token) -> str:
-    return _MACRO.sub(_referred, "".join(_spoken(token.children or ()))).strip()
+    return _MACRO.sub(_macro_text, "".join(_words(token.children or ()))).strip()
 
 
-def _referred(macro: re.Match[str]) -> str:
+def _macro_text(macro: re.Match[str]) -> str:
     return macro.group(1) or macro.group(3) or macro.group(2) or ""
 
 
-def _spoken(children: Sequence[Token]) -> list[str]:
+def _words(children: Sequence[Token]) -> list[str]:
     words: list[str] = []
     high = False
     for child in children:
         if child.type in ("text", "text_special", "code_inline"):  # special: \_ and &lt;, the character itself
-            words.append(raised("".join(words[-3:]), child.content) if high else child.content)
+            words.append(superscript("".join(words[-3:]), child.content) if high else child.content)
         elif child.type in ("softbreak", "hardbreak"):
             words.append("\n")
         elif child.type == "image":
@@ -197,8 +189,4 @@ def _table(tokens: Sequence[Token], heading: str, limits: ParseLimits) -> Iterat
         elif token.type in ("th_open", "td_open"):
             rows[-1].append(Cell(clean(_inline(tokens[position + 1])), header=token.type == "th_open"))
     grid = flow(rows, limits.cells)
-    table = read_table(grid, title=heading, header_rows=1)
-    if table is not None:
-        yield TableBlock(table)
-    elif text := as_text(grid):
-        yield Paragraph(text)
+    return table_blocks(grid, title=heading, header_rows=1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from qianxun.core.types import QAPair, Table
+from qianxun.core.types import Block, QAPair, TableBlock
 
-# What together makes the question, what makes the answer; the first row whose fields are all there counts.
+# The fields that make up the question, and those that may hold the answer; the first row that fits counts.
 _FIELDS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     (("question",), ("answer", "answers", "response")),
     (("问题",), ("答案", "回答", "解答", "答复")),
@@ -26,7 +26,7 @@ _FIELDS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
 
 def pairs_of(records: Iterable[Mapping[str, str]], names: Sequence[str]) -> tuple[QAPair, ...]:
     """The pairs in records that all have the fields ``names``; none when these are not questions and answers."""
-    chosen = _choose(names)
+    chosen = _fields_of(names)
     if chosen is None:
         return ()
     questions, answer = chosen
@@ -39,12 +39,18 @@ def pairs_of(records: Iterable[Mapping[str, str]], names: Sequence[str]) -> tupl
     return tuple(found)
 
 
-def pairs_in(table: Table) -> tuple[QAPair, ...]:
-    names = [column.name for column in table.columns]
-    return pairs_of((dict(zip(names, row, strict=True)) for row in table.texts), names)
+def pairs_in(blocks: Iterable[Block]) -> tuple[QAPair, ...]:
+    """The pairs in the tables among these blocks."""
+    return tuple(
+        pair
+        for block in blocks
+        if isinstance(block, TableBlock)
+        for names in ([column.name for column in block.table.columns],)
+        for pair in pairs_of((dict(zip(names, row, strict=True)) for row in block.table.texts), names)
+    )
 
 
-def _choose(names: Sequence[str]) -> tuple[list[str], str] | None:
+def _fields_of(names: Sequence[str]) -> tuple[list[str], str] | None:
     by_fold = {name.strip().lower(): name for name in names}
     for questions, answers in _FIELDS:
         answer = next((by_fold[name] for name in answers if name in by_fold), None)
@@ -54,9 +60,9 @@ def _choose(names: Sequence[str]) -> tuple[list[str], str] | None:
 
 
 def _joined(parts: Iterable[str]) -> str:
-    kept: list[str] = []
+    distinct: list[str] = []
     for part in parts:
-        if part and not any(part in other for other in kept):
-            kept = [other for other in kept if other not in part]
-            kept.append(part)
-    return "\n".join(kept)
+        if part and not any(part in other for other in distinct):
+            distinct = [other for other in distinct if other not in part]
+            distinct.append(part)
+    return "\n".join(distinct)

@@ -1,4 +1,4 @@
-"""What one file may cost. Values only; ``sandbox`` and the parsers hold to them."""
+"""What one file may cost. Values only; the pool and the parsers keep to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ParseLimits:
 
     file_bytes: int = 200 * MIB
     unpacked_bytes: int = 600 * MIB  # of a zipped office file
-    result_bytes: int = 256 * MIB  # of what the parser hands back
+    result_bytes: int = 256 * MIB  # of what the parser returns
     cells: int = 1_000_000  # of one file
     pages: int = 3_000
     pixels: int = 80_000_000  # of one picture

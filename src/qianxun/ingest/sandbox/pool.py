@@ -1,13 +1,14 @@
-"""Parsing in child processes: a poisoned file costs one message, never the batch.
+"""Parsing in worker processes: a malicious file costs one message, never the batch.
 
-A small pool of children is kept, because importing the libraries takes longer than most files. A child that dies,
-falls silent or answers nonsense is killed and replaced; every child is replaced after a number of files.
+Workers are pooled, because importing the libraries takes longer than most files. A worker that dies, stops responding
+or replies with garbage is killed and replaced; every worker is replaced after a number of files.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import stat
 import sys
@@ -23,46 +24,43 @@ from qianxun.core.types import ParsedFile
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.serial import from_json
 
-Wanted: TypeAlias = Literal["parsed", "recognised", "picture"]
+Output: TypeAlias = Literal["parsed", "recognised", "picture"]
 
 _ALIVE, _PARSED, _REFUSED = b".", b"+", b"-"
 _REFUSALS: Final[dict[str, type[Refused]]] = {
     kind.word: kind for kind in (Refused, UnsupportedFile, TooLarge, TooSlow, Unreadable)
 }
 _IMPORT_ROOT: Final = str(Path(__file__).parents[3])
-_START_SECONDS: Final = 60.0  # a loaded machine imports slowly; not held against the file
+_START_SECONDS: Final = 60.0  # a loaded machine imports slowly; not counted against the file
 
 
 class _Died(Exception):
-    """The child ended without an answer."""
+    """The worker ended without a reply."""
 
 
 class ParserPool:
-    """Children that parse files, at most ``workers`` at once, started when first needed."""
+    """Workers that parse files, at most ``workers`` at once, started when first needed."""
 
     def __init__(self, workers: int, limits: ParseLimits) -> None:
         self._limits = limits
         self._slots = asyncio.Semaphore(max(workers, 1))
-        self._idle: list[_Child] = []
-        self._all: set[_Child] = set()
+        self._idle: list[_Worker] = []
+        self._all: set[_Worker] = set()
 
     async def parse(self, path: Path) -> ParsedFile:
-        """What the file holds. Raises Refused or MissingExtra, in words that name the file and what to do."""
-        async with self._asked(path) as child:
-            return await child.parse(path, self._limits)
+        """The parsed file. Raises Refused, naming the file and what to do, or MissingExtra."""
+        async with self._worker_for(path) as worker:
+            return await worker.parse(path, self._limits)
 
     async def recognise(self, path: Path) -> ParsedFile:
-        """The text of a picture; without blocks where none stands in it. Raises as `parse` does."""
-        async with self._asked(path) as child:
-            return await child.parse(path, self._limits, "recognised")
+        """The text of a picture; no blocks where it has none. Raises as `parse` does."""
+        async with self._worker_for(path) as worker:
+            return await worker.parse(path, self._limits, "recognised")
 
     async def picture(self, path: Path) -> bytes:
-        """A picture as a model that sees may be sent it: one JPEG, upright, reduced, and nothing but its pixels.
-
-        Neither where it was taken nor anything else that its file says goes along. Raises as `parse` does.
-        """
-        async with self._asked(path) as child:
-            return await child.picture(path, self._limits)
+        """A picture for a vision model: one upright, reduced JPEG without any metadata. Raises as `parse` does."""
+        async with self._worker_for(path) as worker:
+            return await worker.picture(path, self._limits)
 
     @property
     def reads_pictures(self) -> bool:
@@ -70,51 +68,52 @@ class ParserPool:
         return self._limits.ocr
 
     @asynccontextmanager
-    async def _asked(self, path: Path) -> AsyncIterator[_Child]:
-        """A child for a file that may be looked at; what is said of it names the file."""
+    async def _worker_for(self, path: Path) -> AsyncIterator[_Worker]:
+        """A worker for a file that may be parsed; refusals name the file."""
         try:
             _check_file(path, self._limits)
-            async with self._slots, self._child() as child:
-                yield child
+            async with self._slots, self._worker() as worker:
+                yield worker
         except MissingExtra:
             raise
         except Refused as refusal:
             raise type(refusal)(f"{path.name}：{refusal.message}", hint=refusal.hint) from refusal
 
     @asynccontextmanager
-    async def _child(self) -> AsyncIterator[_Child]:
-        """A child for one file. It goes back to the others only after a sound answer."""
-        child = self._idle.pop() if self._idle else await self._start()
+    async def _worker(self) -> AsyncIterator[_Worker]:
+        """A worker for one file. It is reused only after a valid reply."""
+        worker = self._idle.pop() if self._idle else await self._start()
         try:
-            yield child
+            yield worker
         finally:
-            if child.is_sound and child.served < self._limits.files_per_worker:
-                self._idle.append(child)
+            if worker.is_reusable and worker.served < self._limits.files_per_worker:
+                self._idle.append(worker)
             else:
-                self._all.discard(child)
-                await child.stop()
+                self._all.discard(worker)
+                await worker.stop()
 
-    async def _start(self) -> _Child:
-        child = await _Child.start()
-        self._all.add(child)
-        return child
+    async def _start(self) -> _Worker:
+        worker = await _Worker.start()
+        self._all.add(worker)
+        return worker
 
     async def aclose(self) -> None:
-        """Ends every child; a file that is being parsed is given up."""
-        children, self._all = self._all, set()
+        """Ends every worker; a file that is being parsed is abandoned."""
+        workers, self._all = self._all, set()
         self._idle.clear()
-        await asyncio.gather(*(child.stop() for child in children))
+        await asyncio.gather(*(worker.stop() for worker in workers))
 
 
-class _Child:
+class _Worker:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.served = 0
-        self.is_sound = False
+        self.is_reusable = False
 
     @classmethod
-    async def start(cls) -> _Child:
+    async def start(cls) -> _Worker:
         # Nothing of this process's environment: no key, no proxy, no path that could change what is imported.
+        # Installed packages (site-packages) are importable: the parsers of plug-ins run here, too.
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-s", "-P", "-B", "-X", "utf8", "-m", "qianxun.ingest.sandbox.worker",
             stdin=asyncio.subprocess.PIPE,
@@ -131,35 +130,36 @@ class _Child:
     def pid(self) -> int:
         return self._process.pid
 
-    async def parse(self, path: Path, limits: ParseLimits, wanted: Wanted = "parsed") -> ParsedFile:
-        return await self._parsed(await self._served(path, limits, wanted))
+    async def parse(self, path: Path, limits: ParseLimits, output: Output = "parsed") -> ParsedFile:
+        return await self._parsed(await self._served(path, limits, output))
 
     async def picture(self, path: Path, limits: ParseLimits) -> bytes:
         body = await self._served(path, limits, "picture")
-        self.is_sound = True
+        self.is_reusable = True
         return body
 
-    async def _served(self, path: Path, limits: ParseLimits, wanted: Wanted) -> bytes:
-        self.is_sound = False
+    async def _served(self, path: Path, limits: ParseLimits, output: Output) -> bytes:
+        self.is_reusable = False
         first = self.served == 0
         self.served += 1
         try:
             async with asyncio.timeout(limits.total_seconds + _START_SECONDS):
-                await self._ask(path, limits, wanted)
-                return await self._answer(limits, _START_SECONDS if first else 0.0)
+                await self._send(path, limits, output)
+                return await self._reply(limits, _START_SECONDS if first else 0.0)
         except TimeoutError as late:
             raise TooSlow("解析超时", hint="文件过大或结构异常：请拆分，或调大 seconds 上限") from late
         except (_Died, BrokenPipeError, ConnectionResetError) as death:
-            raise _verdict(await self.stop()) from death
+            raise _refusal_for(await self.stop()) from death
 
-    async def _ask(self, path: Path, limits: ParseLimits, wanted: Wanted) -> None:
+    async def _send(self, path: Path, limits: ParseLimits, output: Output) -> None:
         assert self._process.stdin is not None
-        asked = {"path": str(_absolute(path)), "limits": asdict(limits), "wanted": wanted}
-        request = json.dumps(asked).encode("ascii")
+        # A `..` stays in the path: after a link it leads to another file.
+        fields = {"path": os.path.join(os.getcwd(), path), "limits": asdict(limits), "output": output}
+        request = json.dumps(fields).encode("ascii")
         self._process.stdin.write(len(request).to_bytes(8, "big") + request)
         await self._process.stdin.drain()
 
-    async def _answer(self, limits: ParseLimits, grace: float) -> bytes:
+    async def _reply(self, limits: ParseLimits, grace: float) -> bytes:
         while True:
             async with asyncio.timeout(limits.seconds + grace):
                 kind, body = await self._receive(limits.result_bytes)
@@ -185,28 +185,28 @@ class _Child:
     async def _parsed(self, body: bytes) -> ParsedFile:
         try:
             parsed = await asyncio.to_thread(from_json, body)  # a large workbook takes a second
-        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as nonsense:
-            raise Unreadable("解析进程的回答无法理解", hint="文件可能有害，请检查来源") from nonsense
-        self.is_sound = True
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as invalid:
+            raise Unreadable("解析进程的回答无法理解", hint="文件可能有害，请检查来源") from invalid
+        self.is_reusable = True
         return parsed
 
     def _refusal(self, body: bytes) -> QianxunError:
         try:
-            held = json.loads(body)
-            word, message, hint = str(held["word"]), str(held["message"]), str(held["hint"])
-        except (ValueError, KeyError, TypeError) as nonsense:
-            raise Unreadable("解析进程的回答无法理解", hint="文件可能有害，请检查来源") from nonsense
-        # A child that met something unforeseen says so and ends itself; the next one starts clean.
-        self.is_sound = held.get("sound") is True
+            fields = json.loads(body)
+            word, message, hint = str(fields["word"]), str(fields["message"]), str(fields["hint"])
+        except (ValueError, KeyError, TypeError) as invalid:
+            raise Unreadable("解析进程的回答无法理解", hint="文件可能有害，请检查来源") from invalid
+        # After an unexpected error a worker ends itself; the next one starts clean.
+        self.is_reusable = fields.get("sound") is True
         if word == MissingExtra.word:
-            return MissingExtra(str(held.get("package")), str(held.get("extra")))
+            return MissingExtra(str(fields.get("package")), str(fields.get("extra")))
         return _REFUSALS.get(word, Unreadable)(message, hint=hint)
 
     async def stop(self) -> int:
-        """Kills the child if it still runs; its exit code, negative for a signal."""
-        self.is_sound = False
+        """Kills the worker if it still runs; its exit code, negative for a signal."""
+        self.is_reusable = False
         if self._process.returncode is None:
-            # A child that closed its pipe is ending by itself: its own reason is worth a moment's wait.
+            # A worker that closed its pipe is ending by itself: its exit code is worth a moment's wait.
             try:
                 async with asyncio.timeout(0.5 if self._closed else 0):
                     await self._process.wait()
@@ -237,33 +237,28 @@ async def _parse_once(path: Path, limits: ParseLimits) -> ParsedFile:
 
 
 def parse_in_child(path: Path, limits: ParseLimits) -> ParsedFile:
-    """One file in a child of its own. For many files keep a ParserPool: starting a child takes a second."""
+    """One file in a worker of its own. For many files keep a ParserPool: starting a worker takes a second."""
     return asyncio.run(_parse_once(path, limits))
 
 
-def _absolute(path: Path) -> Path:
-    """For the child, which stands in another folder. A ``..`` stays: after a link it leads to another file."""
-    return path.absolute()
-
-
 def _check_file(path: Path, limits: ParseLimits) -> None:
-    """Looks before anything is opened: a FIFO would block, a device would never end."""
+    """Before anything is opened: a FIFO would block, a device would never end."""
     try:
-        held = path.stat()
+        found = path.stat()
     except FileNotFoundError as failure:
         raise Unreadable("文件不存在", hint="请检查路径") from failure
     except OSError as failure:
         raise Unreadable("读不了文件", hint="请检查路径与权限") from failure
-    if not stat.S_ISREG(held.st_mode):
+    if not stat.S_ISREG(found.st_mode):
         raise UnsupportedFile("不是普通文件", hint="请添加普通文件或文件夹")
-    if held.st_size == 0:
+    if found.st_size == 0:
         raise Unreadable("文件是空的", hint="请检查文件是否写完")
-    if held.st_size > limits.file_bytes:
+    if found.st_size > limits.file_bytes:
         raise TooLarge(f"文件超过 {limits.file_bytes // MIB} MB", hint="请拆分文件，或调大 file_bytes 上限")
 
 
-def _verdict(code: int) -> Refused:
-    """What a child's death says about the file it was parsing."""
+def _refusal_for(code: int) -> Refused:
+    """The refusal for a file whose worker died with this exit code."""
     if code == -signal.SIGXCPU:
         return TooSlow("解析用时超限", hint="请拆分文件，或调大 total_seconds 上限")
     if code == -signal.SIGKILL:

@@ -1,4 +1,4 @@
-"""A parsed file as JSON and back: what a parsing child sends. Never pickle: the child is not trusted."""
+"""A parsed file as JSON and back: what a parsing worker sends. Never pickle: the worker is not trusted."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def to_json(parsed: ParsedFile) -> bytes:
 
 def from_json(data: bytes) -> ParsedFile:
     """Raises ValueError, KeyError or TypeError when this is not a parsed file."""
-    held = json.loads(data)
+    fields = json.loads(data)
     return ParsedFile(
-        tuple(_read_block(block) for block in held["blocks"]),
-        str(held["format"]),
-        str(held["title"]),
-        _read_metadata(held["metadata"]),
-        tuple(QAPair(str(question), str(answer)) for question, answer in held["pairs"]),
-        tuple(str(warning) for warning in held["warnings"]),
+        tuple(_read_block(block) for block in fields["blocks"]),
+        str(fields["format"]),
+        str(fields["title"]),
+        _read_metadata(fields["metadata"]),
+        tuple(QAPair(str(question), str(answer)) for question, answer in fields["pairs"]),
+        tuple(str(warning) for warning in fields["warnings"]),
     )
 
 
@@ -53,18 +53,18 @@ def _block(block: Block) -> list[Any]:
         return ["p", block.page, block.text, block.opens, block.level]
     table = block.table
     columns = [[column.name, column.path, column.kind, column.unit] for column in table.columns]
-    held = [table.title, columns, table.rows, table.texts, table.source, table.notes]
-    return ["t", block.page, held, block.row_pages]
+    content = [table.title, columns, table.rows, table.texts, table.source, table.notes]
+    return ["t", block.page, content, block.row_pages]
 
 
-def _read_block(held: list[Any]) -> Block:
-    kind, page, content = held[0], held[1], held[2]
+def _read_block(fields: list[Any]) -> Block:
+    kind, page, content = fields[0], fields[1], fields[2]
     if page is not None and not isinstance(page, int):
         raise ValueError("page")
     if kind == "h":
-        return Heading(str(content), int(held[3]), page)
+        return Heading(str(content), int(fields[3]), page)
     if kind == "p":
-        return Paragraph(str(content), page, str(held[3]), int(held[4]))
+        return Paragraph(str(content), page, str(fields[3]), int(fields[4]))
     if kind != "t":
         raise ValueError(f"unknown block {kind!r}")
     title, columns, rows, texts, source, notes = content
@@ -78,9 +78,9 @@ def _read_block(held: list[Any]) -> Block:
             str(notes),
         ),
         page,
-        tuple(int(row) for row in held[3]),
+        tuple(int(row) for row in fields[3]),
     )
 
 
-def _read_metadata(held: Mapping[str, Any]) -> Metadata:
-    return {str(name): tuple(value) if isinstance(value, list) else value for name, value in held.items()}
+def _read_metadata(fields: Mapping[str, Any]) -> Metadata:
+    return {str(name): tuple(value) if isinstance(value, list) else value for name, value in fields.items()}

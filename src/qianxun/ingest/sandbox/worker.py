@@ -1,8 +1,8 @@
-"""The child that parses strangers' files: ``python -m qianxun.ingest.sandbox.worker``, fed and read by ``sandbox``.
+"""The worker process that parses untrusted files: ``python -m qianxun.ingest.sandbox.worker``, run by the pool.
 
-Reads requests from its standard input and answers on what was its standard output, both as a length of eight bytes
-and that many bytes of JSON, the first byte of an answer saying what it is. It opens no connection, starts no program
-and writes no file.
+Reads requests from its standard input and replies on what was its standard output, both as a length of eight bytes
+and that many bytes of JSON; the first byte of a reply is its kind. It opens no connection, starts no program and
+writes no file.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _FORBIDDEN: Final = (
 
 
 def main() -> None:
-    answers = os.fdopen(os.dup(1), "wb")
-    # What libraries print must not get between the answers.
+    replies = os.fdopen(os.dup(1), "wb")
+    # What libraries print must not mix with the replies.
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)
     _harden()
     requests = sys.stdin.buffer
     while (request := _receive(requests)) is not None:
-        if not _serve(json.loads(request), answers):
+        if not _serve(json.loads(request), replies):
             return
 
 
@@ -72,7 +72,7 @@ def _harden() -> None:
 
 def _refuse(event: str, args: tuple[Any, ...]) -> None:
     if event.startswith(_FORBIDDEN):
-        raise PermissionError(f"a parsing child may not do this: {event}")
+        raise PermissionError(f"a parsing worker may not do this: {event}")
 
 
 def _bound(memory: int, seconds: float) -> None:
@@ -87,46 +87,46 @@ def _bound(memory: int, seconds: float) -> None:
 
 
 def _mapped() -> int:
-    """Bytes of address space in use: the libraries, and after a first picture the recognition models."""
+    """Bytes of address space in use: the libraries, after a first picture the recognition models."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
-    except OSError:  # only Linux tells
+    except OSError:  # only Linux has it
         return 0
     return pages * resource.getpagesize()
 
 
-def _serve(request: dict[str, Any], answers: BinaryIO) -> bool:
+def _serve(request: dict[str, Any], replies: BinaryIO) -> bool:
     """Answers one request; False when this process should not go on afterwards."""
     path, limits = Path(request["path"]), ParseLimits(**request["limits"])
     try:
         heavy = limits.ocr and sniff(path).format in NEEDS_OCR_MEMORY
         _bound(limits.ocr_memory_bytes if heavy else limits.memory_bytes, limits.total_seconds)
-        body = _wanted(request["wanted"], path, limits, answers)
+        body = _output(request["output"], path, limits, replies)
         if len(body) > limits.result_bytes:
             raise TooLarge("解析结果过大", hint="请拆分文件，或调大 result_bytes 上限")
-        send(answers, PARSED, body)
+        send(replies, PARSED, body)
         return True
     except (Refused, MissingExtra) as refusal:
-        _send_refusal(answers, refusal, sound=True)
+        _send_refusal(replies, refusal, sound=True)
         return True
     except MemoryError:
         _relax()
-        _send_refusal(answers, TooLarge("解析时内存超限", hint="请拆分文件，或调大内存上限"))
+        _send_refusal(replies, TooLarge("解析时内存超限", hint="请拆分文件，或调大内存上限"))
     except RecursionError:
-        _send_refusal(answers, TooLarge("嵌套过深", hint="请简化文件结构"))
+        _send_refusal(replies, TooLarge("嵌套过深", hint="请简化文件结构"))
     except OSError as failure:
-        _send_refusal(answers, Unreadable(f"读不了文件（{type(failure).__name__}）", hint="请检查文件与权限"))
+        _send_refusal(replies, Unreadable(f"读不了文件（{type(failure).__name__}）", hint="请检查文件与权限"))
     except Exception as failure:  # the outer door of a process whose libraries may raise anything
-        _send_refusal(answers, Unreadable(f"解析失败（{type(failure).__name__}）", hint="文件可能已损坏，请重新导出"))
+        _send_refusal(replies, Unreadable(f"解析失败（{type(failure).__name__}）", hint="文件可能已损坏，请重新导出"))
     return False
 
 
-def _wanted(wanted: str, path: Path, limits: ParseLimits, answers: BinaryIO) -> bytes:
-    if wanted == "picture":
+def _output(output: str, path: Path, limits: ParseLimits, replies: BinaryIO) -> bytes:
+    if output == "picture":
         return upright_jpeg(path, limits)
-    if wanted == "recognised":
+    if output == "recognised":
         return to_json(image.parse(path, limits))
-    return to_json(parse(path, limits, lambda: send(answers, ALIVE)))
+    return to_json(parse(path, limits, lambda: send(replies, ALIVE)))
 
 
 def _relax() -> None:
@@ -135,11 +135,11 @@ def _relax() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 
 
-def _send_refusal(answers: BinaryIO, refusal: Refused | MissingExtra, sound: bool = False) -> None:
-    held = {"word": refusal.word, "message": refusal.message, "hint": refusal.hint, "sound": sound}
+def _send_refusal(replies: BinaryIO, refusal: Refused | MissingExtra, sound: bool = False) -> None:
+    fields = {"word": refusal.word, "message": refusal.message, "hint": refusal.hint, "sound": sound}
     if isinstance(refusal, MissingExtra):
-        held |= {"package": refusal.package, "extra": refusal.extra}
-    send(answers, REFUSED, json.dumps(held).encode("ascii"))
+        fields |= {"package": refusal.package, "extra": refusal.extra}
+    send(replies, REFUSED, json.dumps(fields).encode("ascii"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a cell says: numbers, percentages, money, dates and yes/no, read from the text its author wrote."""
+"""Values of cells: numbers, percentages, money, dates and yes/no, parsed from their text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 from qianxun.core.types import CellValue, ColumnKind
@@ -33,15 +35,12 @@ STRAYS: Final = 5  # a column keeps its kind while at most one filled cell in fi
 _FEWEST_ROWS: Final = 6  # of a column of categories
 _MOST_DIFFERENT: Final = 0.4  # share of different words in it
 _LONGEST_CATEGORY: Final = 20
-# fmt: off
-_MEASURES: Final = frozenset((
-    "%", "％", "‰", "℃", "°C", "个", "人", "次", "件", "台", "套", "吨", "千克", "公斤", "克", "米", "千米", "公里",
-    "亩", "公顷", "平方米", "立方米", "升", "天", "日", "年", "月", "小时", "分钟", "秒", "分", "岁", "户", "册",
-    "辆", "所", "kg", "g", "mg", "t", "m", "cm", "mm", "km", "L", "mL", "ml", "s", "ms", "h", "min", "kV", "V", "A",
-    "W", "kW", "MW", "kWh", "Hz", "MHz", "GHz", "GB", "MB", "KB", "mmHg", "μm", "nm", "m²", "m³", "㎡", "万人",
-    "万吨", "亿人",
-))
-# fmt: on
+
+
+@cache
+def _units() -> frozenset[str]:
+    lines = Path(__file__).with_name("units.txt").read_text("utf-8").splitlines()
+    return frozenset(unit for line in lines if not line.startswith("#") for unit in line.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +62,8 @@ def read_column(header: str, texts: Sequence[str]) -> Reading:
     if filled and not _NAMES_NOT_NUMBERS.search(header.split(" / ")[-1].strip()):
         for kind, reader in _READERS:
             if _fits(reader, filled):
-                currencies = (
-                    {_currency(text) for text in filled if money(text) is not None} if kind == "money" else {""}
-                )
+                amounts = (text for text in filled if money(text) is not None)
+                currencies = {_currency(text) for text in amounts} if kind == "money" else {""}
                 if len(currencies) > 1:
                     break  # 5 美元 and 5 元 cannot be compared
                 return _finish(kind, unit or currencies.pop(), texts, reader)
@@ -87,11 +85,11 @@ def unit_of(header: str) -> str:
     """The unit that closes a header: 金额（万元） → 万元; empty when the brackets hold something else."""
     found = _UNIT.search(header.strip()[-40:])
     unit = found.group(1).strip() if found else ""
-    return unit if unit in _MEASURES or _MONEY_UNIT.fullmatch(unit) else ""
+    return unit if unit in _units() or _MONEY_UNIT.fullmatch(unit) else ""
 
 
 def is_measure(unit: str) -> bool:
-    return unit in _MEASURES
+    return unit in _units()
 
 
 def is_money_unit(unit: str) -> bool:
@@ -185,7 +183,7 @@ def _fits(reader: _Reader, filled: Sequence[str]) -> bool:
 
 
 def _finish(kind: ColumnKind, unit: str, texts: Sequence[str], reader: _Reader) -> Reading:
-    values = tuple(None if is_missing(text) else _or_text(reader(text), text) for text in texts)
+    values = tuple(None if is_missing(text) else or_text(reader(text), text) for text in texts)
     return by_unit(kind, unit, values)
 
 
@@ -198,7 +196,7 @@ def by_unit(kind: ColumnKind, unit: str, values: tuple[CellValue, ...]) -> Readi
     return Reading(kind, unit or ("元" if kind == "money" else ""), values)
 
 
-def _or_text(value: CellValue, text: str) -> CellValue:
+def or_text(value: CellValue, text: str) -> CellValue:
     return text if value is None else value
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from qianxun.core.errors import TooLarge
-from qianxun.core.types import CellValue, Column, ColumnKind, Table
+from qianxun.core.types import Block, CellValue, Column, ColumnKind, Paragraph, Table, TableBlock
 from qianxun.ingest.tables.cells import (
     STRAYS,
     Reading,
     by_unit,
     is_missing,
     number,
+    or_text,
     percent,
     read_column,
     reader_of,
@@ -55,7 +56,7 @@ _NUMERIC: Final = ("number", "percent", "money")
 
 @dataclass(slots=True)
 class Grid:
-    """A rectangle of cells. A merged cell stands in every slot it covers; ``origins`` tells where it begins."""
+    """A rectangle of cells. A merged cell is in every slot it covers; ``origins`` maps these to where it begins."""
 
     rows: list[list[Cell]]
     origins: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
@@ -82,10 +83,9 @@ class Grid:
         return self.part(count, len(self.rows))
 
     def part(self, start: int, stop: int) -> Grid:
-        kept = {
-            (r - start, c): (max(r0 - start, 0), c0) for (r, c), (r0, c0) in self.origins.items() if start <= r < stop
-        }
-        return Grid(self.rows[start:stop], kept)
+        inside = (item for item in self.origins.items() if start <= item[0][0] < stop)
+        origins = {(r - start, c): (max(r0 - start, 0), c0) for (r, c), (r0, c0) in inside}
+        return Grid(self.rows[start:stop], origins)
 
 
 def clean(text: str) -> str:
@@ -118,7 +118,7 @@ def flow(rows: Sequence[Sequence[Cell]], most_cells: int) -> Grid:
 
 
 def place(placed: Iterable[tuple[int, int, Cell]]) -> Grid:
-    """A grid from cells whose positions are known; empty rows and columns fall out."""
+    """A grid from cells whose positions are known; empty rows and columns are dropped."""
     cells = list(placed)
     height = max((r + cell.row_span for r, _, cell in cells), default=0)
     width = max((c + cell.col_span for _, c, cell in cells), default=0)
@@ -136,7 +136,7 @@ def place(placed: Iterable[tuple[int, int, Cell]]) -> Grid:
 
 
 def _without_gaps(grid: Grid) -> Grid:
-    """Drops rows and columns in which no cell begins that says anything."""
+    """Drops rows and columns in which no filled cell begins."""
     live_rows: set[int] = set()
     live_cols: set[int] = set()
     for r, row in enumerate(grid.rows):
@@ -187,18 +187,18 @@ def read_table(
 
 
 def _take_top(grid: Grid) -> tuple[Grid, str, str]:
-    """Without the rows above the header: those that title the table, and those that say its unit or who made it."""
+    """Without the rows above the header: the title, and notes such as the unit or the author."""
     titles: list[str] = []
     notes: list[str] = []
     taken = 0
     while len(grid.rows) > 2 and grid.width > 1 and taken < _MOST_ABOVE:
         cells = grid.distinct(0)
-        said = [cell.text for cell in cells if _NOTE.match(cell.text)]
+        noted = [cell.text for cell in cells if _NOTE.match(cell.text)]
         others = [cell for cell in cells if not _NOTE.match(cell.text)]
-        if len(others) > 1 or not cells or (others and not said and not _is_title(grid)):
+        if len(others) > 1 or not cells or (others and not noted and not _is_title(grid)):
             break
         titles += [cell.text for cell in others]
-        notes += said
+        notes += noted
         whole = _is_whole(grid, 0)
         grid = grid.below(cells[0].row_span if whole else 1)
         taken += 1
@@ -232,9 +232,9 @@ def _take_notes(grid: Grid) -> tuple[Grid, str]:
 
 
 def _spread(grid: Grid) -> Grid:
-    """A first row whose names stand over several columns without being merged: 2023年, blank, above 收入, 成本.
+    """A first row whose names span several columns without being merged: 2023年, blank, above 收入, 成本.
 
-    Only where the second row names just those columns and numbers stand below it.
+    Only where the second row names just those columns and has numbers below it.
     """
     if len(grid.rows) < 3 or grid.origins or any(cell.header for cell in grid.rows[0]):
         return grid
@@ -257,7 +257,7 @@ def _spread(grid: Grid) -> Grid:
             rows[0][c] = first[start]
             origins[0, c] = origins[0, start] = (0, start)
     for at, origin in list(origins.items()):
-        wide = sum(held == origin and r == 0 for (r, _), held in origins.items())
+        wide = sum(other == origin and r == 0 for (r, _), other in origins.items())
         rows[at[0]][at[1]] = replace(rows[at[0]][at[1]], col_span=max(wide, 1))
     return Grid(rows, origins)
 
@@ -278,7 +278,7 @@ def _header_rows(grid: Grid) -> int:
         return 0
     count = 1
     row = 0
-    while row < min(count, len(grid.rows)):  # rows that say nothing have fallen out
+    while row < min(count, len(grid.rows)):  # empty rows have been dropped
         for col in range(grid.width):
             cell = grid.rows[row][col]
             if not grid.is_origin(row, col):
@@ -295,7 +295,7 @@ def _is_refined(grid: Grid, row: int, col: int, span: int) -> bool:
     """Whether a wide cell has several short ones right under it, and is not the title of all."""
     if not 1 < span < grid.width or row >= len(grid.rows):
         return False
-    under = range(col, min(col + span, grid.width))  # columns that said nothing have fallen out
+    under = range(col, min(col + span, grid.width))  # empty columns have been dropped
     begins = [c for c in under if grid.rows[row][c].text and grid.is_origin(row, c)]
     return len(begins) > 1 and all(len(cell.text) <= _LONGEST_LABEL for cell in grid.distinct(row))
 
@@ -373,8 +373,8 @@ def _read(name: str, path: tuple[str, ...], texts: list[str], cells: list[Cell])
 def _read_typed(name: str, texts: list[str], cells: list[Cell], family: str, count: int) -> Reading | None:
     """A column by the types its file gives its cells; None where too few agree. Other cells stay as they are shown."""
     # A formula without its result says nothing of the kind of its column.
-    told = (pair for pair in zip(cells, texts, strict=True) if pair[1] and not pair[1].startswith("="))
-    filled = [cell for cell, text in told if not is_missing(text)]
+    pairs = zip(cells, texts, strict=True)
+    filled = [cell for cell, text in pairs if text and not text.startswith("=") and not is_missing(text)]
     like = [cell for cell in filled if cell.kind == family or (family == "number" and cell.kind in _NUMERIC)]
     units = {cell.unit for cell in like if cell.unit}
     kind = Counter(cell.kind for cell in like).most_common(1)[0][0]
@@ -386,14 +386,19 @@ def _read_typed(name: str, texts: list[str], cells: list[Cell], family: str, cou
     if strays * STRAYS > len(filled):
         return None
     values = tuple(
-        None if not text or is_missing(text) else cell.value if id(cell) in known else _or_shown(read(text), text)
+        None if not text or is_missing(text) else cell.value if id(cell) in known else or_text(read(text), text)
         for cell, text in zip(cells, texts, strict=True)
     )
     return by_unit(kind, unit_of(name) or next(iter(units), ""), values)
 
 
-def _or_shown(value: CellValue, text: str) -> CellValue:
-    return text if value is None else value
+def table_blocks(grid: Grid, page: int | None = None, **options: Any) -> Iterator[Block]:
+    """The table a grid holds (`read_table` takes the options); its text where it is none."""
+    table = read_table(grid, **options)
+    if table is not None:
+        yield TableBlock(table, page)
+    elif text := as_text(grid):
+        yield Paragraph(text, page)
 
 
 # ── the text of a table ──────────────────────────────────────────────────────────────────────────
@@ -404,7 +409,7 @@ def row_line(cells: Iterable[str]) -> str:
 
 
 def lines(table: Table) -> tuple[list[str], list[str], list[str]]:
-    """What stands above the rows, the rows, and what stands below them."""
+    """The lines above the rows, the rows, and the lines below them."""
     above = [table.title] if table.title else []
     if any(column.path for column in table.columns):
         above.append(row_line(column.name if column.path else "" for column in table.columns))
@@ -412,18 +417,19 @@ def lines(table: Table) -> tuple[list[str], list[str], list[str]]:
     return above, [row_line(row) for row in table.texts], below
 
 
-def render(table: Table) -> tuple[str, tuple[int, ...]]:
+def render(table: Table, clean: Callable[[str], str] = str) -> tuple[str, tuple[int, ...]]:
     """The readable text of a table (title, header, a line per row, notes) and where its data rows begin."""
     above, rows, below = lines(table)
+    parts = list(filter(None, map(clean, above)))
+    offset = sum(len(line) + 1 for line in parts)
     starts: list[int] = []
-    offset = sum(len(line) + 1 for line in above)
-    for row in rows:
+    for line in map(clean, rows):
         starts.append(offset)
-        offset += len(row) + 1
-    return "\n".join([*above, *rows, *below]), tuple(starts)
+        parts.append(line)
+        offset += len(line) + 1
+    return "\n".join([*parts, *filter(None, map(clean, below))]), tuple(starts)
 
 
 def as_text(grid: Grid) -> str:
     """A grid that is no table, line by line."""
-    kept = (" ".join(cell.text for cell in grid.distinct(row)) for row in range(len(grid.rows)))
-    return "\n".join(line for line in kept if line)
+    return "\n".join(filter(None, (" ".join(cell.text for cell in grid.distinct(r)) for r in range(len(grid.rows)))))

@@ -1,4 +1,4 @@
-"""Tables that plain text draws with ``|``: where they stand, line by line, and what they hold.
+"""Tables drawn with ``|`` in plain text.
 
 A line with a pipe is not yet a table: shell pipelines, type unions, ASCII art and breadcrumbs have them too. A table is
 several such lines in a row that agree on their number of cells.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from qianxun.core.types import Table
-from qianxun.ingest.parse.outline import heading_level
+from qianxun.ingest.headings import heading_level
 from qianxun.ingest.tables.cells import is_missing, money, number, percent
 from qianxun.ingest.tables.grid import Cell, Grid, clean, place, read_table
 
@@ -39,7 +39,7 @@ _LONGEST_GAP: Final = 80  # a line without a pipe that may still be a row: a mer
 _LEAST_WORDS: Final = 0.5  # share of letters, digits and Chinese among what is drawn
 _LEAST_ALIKE: Final = 5  # at least one row in so many has the width of the table
 _MOST_CELLS: Final = 2_000_000
-_MOST_SHARED: Final = 20_000  # characters of names that stand over all columns, in all of these
+_MOST_SHARED: Final = 20_000  # characters of names that go over all columns, in all of these
 _FILE_ENDING: Final = re.compile(r"\.(?:txt|md|markdown|html?|csv|tsv|json|pdf|docx?|pptx?|xlsx?)$", re.IGNORECASE)
 
 
@@ -73,6 +73,18 @@ def pipe_tables(lines: Sequence[str], name: str = "") -> list[PipeTable]:
     return found
 
 
+def split_at_tables(lines: Sequence[str], name: str) -> Iterator[Sequence[str] | Table]:
+    """The tables among these lines and the runs of lines between them, in order."""
+    at = 0
+    for found in pipe_tables(lines, name):
+        if found.first > at:
+            yield lines[at : found.first]
+        yield found.table
+        at = found.last
+    if at < len(lines):
+        yield lines[at:]
+
+
 def title_from(name: str) -> str:
     """A document's name as a title: without the ending of a file."""
     return _FILE_ENDING.sub("", name.strip())
@@ -82,10 +94,10 @@ def title_from(name: str) -> str:
 
 
 def _runs(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Stretches of lines with pipes; one line without may stand inside where the table goes on as before it."""
+    """Stretches of lines with pipes; one line without may be inside where the table goes on as before it."""
     start = -1
     for at, line in enumerate(lines):
-        if "|" in line or (start >= 0 and (_is_rule(line) or _is_row_without(lines, start, at))):
+        if "|" in line or (start >= 0 and (_is_rule(line) or _is_merged_row(lines, start, at))):
             start = at if start < 0 else start
         elif start >= 0:
             yield start, at
@@ -98,7 +110,7 @@ def _is_rule(line: str) -> bool:
     return _RULE.fullmatch(line) is not None
 
 
-def _is_row_without(lines: Sequence[str], start: int, at: int) -> bool:
+def _is_merged_row(lines: Sequence[str], start: int, at: int) -> bool:
     line = lines[at].strip()
     if not line or len(line) > _LONGEST_GAP or at - start < 2 or at + 1 >= len(lines) or _SENTENCE.search(line):
         return False
@@ -187,7 +199,7 @@ def _caption(lines: Sequence[str], start: int, floor: int) -> tuple[int, str]:
 def _squared(rows: Sequence[_Row], width: int) -> tuple[Grid, int | None]:
     """A grid as wide as most rows are, and how many rows head it where that is known.
 
-    A row of another width has lost a merged cell; as nobody can tell which, it stands whole in the first column.
+    A row of another width has lost a merged cell; as it is unknown which, it goes whole into the first column.
     """
     placed = _header(rows, width)
     heads = 1 + max((r for r, _, _ in placed), default=-1)
@@ -216,27 +228,27 @@ def _header(rows: Sequence[_Row], width: int) -> list[_Placed]:
         return split
     if sum(len(row.cells) * len("".join(row.cells)) for row in rows[:count]) > _MOST_SHARED:
         return []
-    # Which name stands over which columns is lost: the first names the rows, the others stand over all the rest.
+    # Which name was over which columns is lost: the first names the rows, the others go over all the rest.
     shared = ["、".join(name for name in row.cells[not at :] if name) for at, row in enumerate(rows[:count])]
     wide = [(at, 1, Cell(names, col_span=width - 1)) for at, names in enumerate(shared)]
     return [(0, 0, Cell(rows[0].cells[0], row_span=count)), *wide]
 
 
 def _split(above: Sequence[str], below: Sequence[str], width: int, data: Sequence[_Cells]) -> list[_Placed] | None:
-    """The last names above, each over as many of those below; only where the widths leave no other reading."""
+    """The last names above, size over as many of those below; only where the widths leave no other reading."""
     groups = len(above) + len(below) - width
     alone = len(above) - groups
     if alone < 1 or groups < 1 or len(below) % groups or len(below) // groups < 2:
         return None
-    each = len(below) // groups
-    if any(below[at] != below[at % each] for at in range(len(below))):
+    size = len(below) // groups
+    if any(below[at] != below[at % size] for at in range(len(below))):
         return None
     if any(_is_value(cell) for cells in data for cell in cells[1:alone]):
         return None
     if alone > 1 and not all(_is_value(cell) or is_missing(cell) for cells in data for cell in cells[alone:]):
         return None
     heads = [(0, at, Cell(name, row_span=2)) for at, name in enumerate(above[:alone])]
-    heads += [(0, alone + at * each, Cell(name, col_span=each)) for at, name in enumerate(above[alone:])]
+    heads += [(0, alone + at * size, Cell(name, col_span=size)) for at, name in enumerate(above[alone:])]
     return heads + [(1, alone + at, Cell(name)) for at, name in enumerate(below)]
 
 

@@ -1,0 +1,1 @@
+"""Word and PowerPoint; `package` checks the archive of any Office file first."""

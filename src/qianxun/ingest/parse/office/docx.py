@@ -1,7 +1,7 @@
 """Word documents: headings by style or outline level, lists, tables with merged cells, text boxes, notes, pictures.
 
-What Word shows is taken in: numbers that it counts itself, equations, what stands in content controls, tracked
-insertions but not deletions, foot- and endnotes behind the paragraph that refers to them. Pictures are read by OCR.
+What Word shows is parsed: automatic numbers, equations, content controls, tracked insertions but not deletions, foot-
+and endnotes after the paragraph that refers to them. Pictures are read by OCR.
 """
 
 from __future__ import annotations
@@ -15,17 +15,14 @@ from typing import Any, Final
 from lxml import etree
 
 from qianxun.core.errors import MissingExtra, Unreadable
-from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, TableBlock
-from qianxun.ingest.numbered_headings import numbered_headings
-from qianxun.ingest.parse.office.diagram import diagram_text, diagrams_in
-from qianxun.ingest.parse.office.equation import EQUATIONS, linear
-from qianxun.ingest.parse.office.package import inspect
-from qianxun.ingest.parse.office.pictures import Pictures
+from qianxun.core.types import Block, Heading, Paragraph, ParsedFile
+from qianxun.ingest.headings import heading_level, numbered_headings, without_contents
+from qianxun.ingest.parse.office.embedded import EQUATIONS, Pictures, diagram_text, diagrams_in, linear
+from qianxun.ingest.parse.office.package import BROKEN, inspect
 from qianxun.ingest.parse.office.word_numbering import Numbering, read_numbering
-from qianxun.ingest.parse.outline import heading_level, without_contents
-from qianxun.ingest.parse.raised import raised
+from qianxun.ingest.preprocess import superscript
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import Cell, as_text, clean, flow, read_table
+from qianxun.ingest.tables.grid import Cell, clean, flow, table_blocks
 
 _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _EMBED: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}embed"
@@ -34,12 +31,11 @@ _CHART: Final = "{http://schemas.openxmlformats.org/drawingml/2006/chart}chart"
 _FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _HEADING_STYLE: Final = re.compile(r"(?:heading|标题|標題)\s?([1-9])", re.IGNORECASE)
 _CAPTION: Final = re.compile(r"\s{0,8}(?:附?表|Table)\s?[\d一二三四五六七八九十A-Z]|[^\n。]{2,50}表[:：]?\s{0,8}$")
-_BROKEN: Final = (KeyError, ValueError, AttributeError, TypeError, IndexError, SyntaxError, OSError)
 _SKIPPED: Final = (_W + "del", _W + "moveFrom", _W + "instrText", _W + "rt", _FALLBACK)
 _WRAPPERS: Final = tuple(_W + name for name in ("sdt", "sdtContent", "customXml", "smartTag", "ins", "moveTo"))
 _NOTE_MARKS: Final = (_W + "footnoteReference", _W + "endnoteReference")
 _PARTS: Final = {"numbering": "编号", "footnotes": "脚注", "endnotes": "尾注"}
-_SPOKEN: Final = {_W + "br": "\n", _W + "cr": "\n", _W + "tab": "\t", _W + "noBreakHyphen": "-"}
+_BREAKS: Final = {_W + "br": "\n", _W + "cr": "\n", _W + "tab": "\t", _W + "noBreakHyphen": "-"}
 _BOXES: Final = {  # how forms are ticked: characters of fonts that hold only signs
     "Wingdings": {"F0FE": "☑", "F0FD": "☒", "F0A8": "☐", "F06F": "☐", "F0FC": "✓", "F0FB": "✗"},
     "Wingdings 2": {"F052": "☑", "F053": "☒", "F054": "☒", "F0A3": "☐", "F02A": "☐", "F050": "✓", "F04F": "✗"},
@@ -48,7 +44,7 @@ _BOXES: Final = {  # how forms are ticked: characters of fonts that hold only si
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One document on its way into blocks."""
+    """A document that is being parsed."""
 
     document: Any
     levels: dict[str, int]
@@ -91,7 +87,7 @@ def _open(path: Path) -> Any:
         raise MissingExtra("python-docx", "office") from missing
     try:
         return docx.Document(str(path))
-    except (PackageNotFoundError, *_BROKEN) as failure:
+    except (PackageNotFoundError, *BROKEN) as failure:
         raise Unreadable("Word 文档已损坏", hint="请用 Word 打开后另存") from failure
 
 
@@ -125,7 +121,7 @@ def _part(document: Any, name: str, unread: list[str]) -> Any | None:
 
 
 def _notes(document: Any, kind: str, unread: list[str]) -> dict[tuple[str, str], str]:
-    """Reference tag and number → what the note says."""
+    """Reference tag and number → the text of the note."""
     root = _part(document, f"{kind}s", unread)
     found: dict[tuple[str, str], str] = {}
     for note in root.iterfind(_W + kind) if root is not None else ():
@@ -186,18 +182,18 @@ def _lines(text: str, level: int | None) -> Iterator[Block]:
     if level is not None and len(text) <= 200:
         yield Heading(" ".join(text.split()), level)
         return
-    kept: list[str] = []
+    lines: list[str] = []
     for line in text.split("\n"):
         found = heading_level(line)
         if found is None:
-            kept.append(line)
+            lines.append(line)
             continue
-        if any(part.strip() for part in kept):
-            yield Paragraph("\n".join(kept).strip("\n"))
-        kept = []
+        if any(part.strip() for part in lines):
+            yield Paragraph("\n".join(lines).strip("\n"))
+        lines = []
         yield Heading(" ".join(line.split()), found)
-    if any(part.strip() for part in kept):
-        yield Paragraph("\n".join(kept).strip("\n"))
+    if any(part.strip() for part in lines):
+        yield Paragraph("\n".join(lines).strip("\n"))
 
 
 def _text_boxes(element: Any) -> Iterator[Any]:
@@ -214,13 +210,13 @@ def _text(paragraph: Any) -> str:
         node = stack.pop()
         if node.tag in _SKIPPED or node.tag == _W + "txbxContent":
             continue
-        if node.tag == _W + "r" and _is_raised(node):
+        if node.tag == _W + "r" and _is_superscript(node):
             high = "".join(one.text or "" for one in node.iterfind(_W + "t"))
-            words.append(raised("".join(words[-3:]), high))
+            words.append(superscript("".join(words[-3:]), high))
         elif node.tag == _W + "t":
             words.append(node.text or "")
-        elif node.tag in _SPOKEN:
-            words.append(_SPOKEN[node.tag])
+        elif node.tag in _BREAKS:
+            words.append(_BREAKS[node.tag])
         elif node.tag == _W + "sym":
             words.append(_BOXES.get(node.get(_W + "font", ""), {}).get(node.get(_W + "char", "").upper(), ""))
         elif node.tag in EQUATIONS:
@@ -230,7 +226,7 @@ def _text(paragraph: Any) -> str:
     return "".join(words)
 
 
-def _is_raised(run: Any) -> bool:
+def _is_superscript(run: Any) -> bool:
     align = run.find(f"{_W}rPr/{_W}vertAlign")
     high = align is not None and align.get(_W + "val") == "superscript"
     return high and all(child.tag in (_W + "rPr", _W + "t") for child in run)
@@ -242,15 +238,11 @@ def _is_raised(run: Any) -> bool:
 def _table(element: Any, reading: _Reading, before: list[Block]) -> Iterator[Block]:
     rows, headers = _rows(element, reading.numbering)
     grid = flow(rows, reading.limits.cells)
-    table = read_table(grid, title=_title(before), header_rows=headers or None)
-    if table is not None:
-        yield TableBlock(table)
-    elif text := as_text(grid):
-        yield Paragraph(text)
+    return table_blocks(grid, title=_title(before), header_rows=headers or None)
 
 
 def _title(before: list[Block]) -> str:
-    """The heading a table stands under, or the caption right above it: 表 3-1 …, …一览表."""
+    """The heading above a table, or the caption right above it: 表 3-1 …, …一览表."""
     last = before[-1] if before else None
     if isinstance(last, Paragraph) and len(last.text) <= 60 and _CAPTION.match(last.text):
         return last.text
@@ -260,7 +252,7 @@ def _title(before: list[Block]) -> str:
 def _rows(element: Any, numbering: Numbering) -> tuple[list[list[Cell]], int]:
     """Rows of cells with their spans, and how many leading rows Word repeats as header."""
     rows: list[list[Cell]] = []
-    open_cells: dict[int, tuple[int, int]] = {}  # grid column → where the merged cell above it stands
+    open_cells: dict[int, tuple[int, int]] = {}  # grid column → position of the merged cell above it
     headers = 0
     for row in _inside(element, _W + "tr"):
         if row.find(f"{_W}trPr/{_W}del") is not None:

@@ -1,4 +1,4 @@
-"""Office files are zip archives of XML. Looked at before any library opens them: size, number, document types."""
+"""Office files are zip archives of XML. Checked before any library opens them: size, number, document types."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ _MOST_MEMBERS: Final = 20_000
 _MOST_XML: Final = 256 * MIB  # of one part: a library builds a tree of it several times that size
 _HEAD: Final = 65_536
 _DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError, OSError)
+# What the office libraries raise for a damaged file.
+BROKEN: Final = (KeyError, ValueError, AttributeError, TypeError, IndexError, SyntaxError, OSError)
 _CELL: Final = re.compile(rb"<(?:[a-z]{1,8}:)?c[ >]")
 _MERGE: Final = re.compile(rb'<(?:[a-z]{1,8}:)?mergeCell [^>]{0,80}?ref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
 _UNSOLVED: Final = re.compile(rb"</f>(?:<v\s{0,4}/>|<v></v>)?</c>")
@@ -55,7 +57,7 @@ def _check_sizes(members: list[zipfile.ZipInfo], limits: ParseLimits) -> None:
 
 
 def _check_prologue(stream: IO[bytes]) -> None:
-    """Office never writes a document type; entities only come from those who attack a parser."""
+    """Office never writes a document type; entities are an attack on the parser."""
     head = stream.read(_HEAD).replace(b"\x00", b"")
     if b"<!DOCTYPE" in head or b"<!ENTITY" in head:
         raise Unreadable("文件内含 XML 实体定义，可能有害，已拒绝", hint="请用 Office 打开后另存")

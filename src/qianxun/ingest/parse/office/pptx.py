@@ -9,15 +9,12 @@ from typing import Any, Final
 from lxml import etree
 
 from qianxun.core.errors import MissingExtra, TooLarge, Unreadable
-from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, TableBlock
-from qianxun.ingest.parse.office.diagram import diagram_text, diagrams_in
-from qianxun.ingest.parse.office.equation import EQUATIONS, linear
-from qianxun.ingest.parse.office.package import inspect
-from qianxun.ingest.parse.office.pictures import Pictures
+from qianxun.core.types import Block, Heading, Paragraph, ParsedFile
+from qianxun.ingest.parse.office.embedded import EQUATIONS, Pictures, diagram_text, diagrams_in, linear
+from qianxun.ingest.parse.office.package import BROKEN, inspect
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import Cell, as_text, clean, place, read_table
+from qianxun.ingest.tables.grid import Cell, clean, place, table_blocks
 
-_BROKEN: Final = (KeyError, ValueError, AttributeError, TypeError, IndexError, SyntaxError, OSError)
 _DEEPEST_GROUP: Final = 20
 _LONGEST_TITLE: Final = 40
 _CHOICE: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Choice"
@@ -58,12 +55,12 @@ def _open(path: Path) -> Any:
         raise MissingExtra("python-pptx", "office") from missing
     try:
         return pptx.Presentation(str(path))
-    except (PackageNotFoundError, *_BROKEN) as failure:
+    except (PackageNotFoundError, *BROKEN) as failure:
         raise Unreadable("演示文稿已损坏", hint="请用 PowerPoint 打开后另存") from failure
 
 
 def _headed(blocks: list[Block], page: int) -> list[Block]:
-    """A slide below a heading of its own, not below the one before: many a title is only a text box to PowerPoint."""
+    """A slide below a heading of its own, not below the one before: PowerPoint has many titles as text boxes."""
     if not blocks or isinstance(blocks[0], Heading):
         return blocks
     first = blocks[0]
@@ -87,7 +84,7 @@ def _slide(slide: Any, page: int, pictures: Pictures, limits: ParseLimits, unrea
         if getattr(shape, "has_chart", False) or diagrams_in(shape._element):
             try:
                 yield from _drawing(shape, page, title, limits)
-            except (etree.XMLSyntaxError, *_BROKEN):
+            except (etree.XMLSyntaxError, *BROKEN):
                 unread.append(page)
             continue
         yield from _shape(shape, page, title, pictures, limits)
@@ -152,12 +149,11 @@ def _drawing(shape: Any, page: int, title: str, limits: ParseLimits) -> Iterator
         if not 0 < len(plot.categories) * len(columns) <= limits.cells:
             raise ValueError("no categories, or too many")
         rows = [["类别", *(name for name, _ in columns)]]
-        rows += [[label, *(held.get(at, "") for _, held in columns)] for at, label in enumerate(_labels(plot))]
+        rows += [[label, *(values.get(at, "") for _, values in columns)] for at, label in enumerate(_labels(plot))]
         grid = place(
             (r, c, Cell(clean(text), header=r == 0)) for r, row in enumerate(rows) for c, text in enumerate(row)
         )
-        table = read_table(grid, title=named or title, header_rows=1)
-        yield TableBlock(table, page) if table is not None else Paragraph(as_text(grid), page)
+        yield from table_blocks(grid, page, title=named or title, header_rows=1)
 
 
 def _labels(plot: Any) -> list[str]:
@@ -180,8 +176,8 @@ def _day(text: str) -> str:
 def _figures(series: Any) -> dict[int, str]:
     """Place → the value drawn there. Read in one go: python-pptx goes through all points for each of them."""
     points = series._element.iterfind(f"{_C}val//{_C}pt")
-    held = ((point.get("idx", ""), _figure(point.findtext(_C + "v") or "")) for point in points)
-    return {int(at): value for at, value in held if at.isdecimal()}
+    values = ((point.get("idx", ""), _figure(point.findtext(_C + "v") or "")) for point in points)
+    return {int(at): value for at, value in values if at.isdecimal()}
 
 
 def _figure(text: str) -> str:
@@ -203,9 +199,4 @@ def _table(table: Any, page: int, title: str, limits: ParseLimits) -> Iterator[B
                 tall = min(cell.span_height, rows - r) if cell.is_merge_origin else 1
                 wide = min(cell.span_width, columns - c) if cell.is_merge_origin else 1
                 placed.append((r, c, Cell(clean(cell.text), tall, wide)))
-    grid = place(placed)
-    found = read_table(grid, title=title)
-    if found is not None:
-        yield TableBlock(found, page)
-    elif text := as_text(grid):
-        yield Paragraph(text, page)
+    return table_blocks(place(placed), page, title=title)

@@ -1,4 +1,4 @@
-"""The numbers that Word itself writes before paragraphs: 第一条, 1.1, （一）. They stand nowhere in the text."""
+"""The automatic numbers of Word before paragraphs: 第一条, 1.1, （一）. The text itself does not contain them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Level:
 
 @dataclass(slots=True)
 class Numbering:
-    """Counts along with Word. Ask for the label of every numbered paragraph once, in the order of the document."""
+    """Counts as Word does. Call `label` for every numbered paragraph once, in document order."""
 
     lists: dict[str, dict[int, _Level]] = field(default_factory=dict)  # abstract id → levels
     numbers: dict[str, tuple[str, dict[int, int]]] = field(default_factory=dict)  # id → abstract id, starts anew at
@@ -70,12 +70,12 @@ class Numbering:
         for deeper in [one for one in counts if one > depth]:
             del counts[deeper]
 
-    def _shown(self, abstract: str, depth: int, asking: _Level) -> str:
+    def _shown(self, abstract: str, depth: int, of: _Level) -> str:
         level = self.lists[abstract].get(depth)
         if level is None:
             return ""
         count = self._counts[abstract].get(depth, level.start)
-        return str(count) if asking.all_decimal else shown_number(count, level.format)
+        return str(count) if of.all_decimal else shown_number(count, level.format)
 
     def _numbered(self, paragraph: Any) -> tuple[str, int] | None:
         """Number and level by the paragraph itself, else by its style."""
@@ -127,9 +127,9 @@ def read_numbering(numbering: Any | None, styles: Any) -> Numbering:
         }
         found.numbers[number.get(_W + "numId", "")] = (_value(number.find(_W + "abstractNumId"), ""), restarts)
     for style in styles.iterfind(_W + "style"):
-        held = style.find(f"{_W}pPr/{_W}numPr")
-        number = _value(held.find(_W + "numId"), "") if held is not None else ""
-        depth = _value(held.find(_W + "ilvl"), "") if held is not None else ""
+        numbered = style.find(f"{_W}pPr/{_W}numPr")
+        number = _value(numbered.find(_W + "numId"), "") if numbered is not None else ""
+        depth = _value(numbered.find(_W + "ilvl"), "") if numbered is not None else ""
         based = _value(style.find(_W + "basedOn"), "")
         found.styles[style.get(_W + "styleId", "")] = (based, number, _integer(depth, 0) if depth else None)
     return found

@@ -1,4 +1,4 @@
-"""Recognised lines of a picture. The engine is loaded once per process, when the first picture comes."""
+"""Text recognition. The engine is loaded once per process, with the first picture."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF")  # of one that moves, the first
 _LONGEST_SIDE = 4_000  # larger scans are reduced: recognition scales its input anyway
 _SEEN_SIDE = 2_048  # of what a model is shown: services reduce whatever is larger
 _SHORTEST_SIDE = 12
-_LEAST_SURE = 0.5
+_MIN_SCORE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def upright_jpeg(source: Path | bytes, limits: ParseLimits) -> bytes:
 
 
 def recognise(pixels: Pixels) -> list[Line]:
-    """The lines of a picture, unordered, without those the engine itself doubts."""
+    """The lines of a picture, unordered, without those of low confidence."""
     height, width = pixels.shape[:2]
     if min(height, width) < _SHORTEST_SIDE:
         return []
@@ -115,7 +115,7 @@ def recognise(pixels: Pixels) -> list[Line]:
         return []
     lines = []
     for box, text, score in zip(found.boxes, found.txts, found.scores, strict=True):
-        if score >= _LEAST_SURE and text.strip():
+        if score >= _MIN_SCORE and text.strip():
             xs, ys = box[:, 0], box[:, 1]
             lines.append(Line(float(xs.min()), float(ys.min()), float(xs.max()), float(ys.max()), text.strip()))
     return lines
@@ -127,8 +127,8 @@ def engine() -> Any:
         from rapidocr import RapidOCR
     except ImportError as missing:
         raise MissingExtra("rapidocr", "ocr") from missing
-    # Two files are read side by side unless told otherwise: threads for all processors in each of them spend as much
-    # again on waiting for one another (measured: 10.3 seconds of two busy processors instead of 5.3).
+    # Two files are read at once by default: with threads for all processors in each, as much time again goes into
+    # waiting (measured: 10.3 seconds of two busy processors instead of 5.3).
     threads = max(1, (os.cpu_count() or 1) // 2)
     loaded = RapidOCR(params={"EngineConfig.onnxruntime.intra_op_num_threads": threads})
     logging.getLogger("RapidOCR").setLevel(logging.ERROR)

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from qianxun.core.errors import MissingExtra, TooLarge, Unreadable
 from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, TableBlock
-from qianxun.ingest.numbered_headings import numbered_headings
-from qianxun.ingest.parse.outline import heading_level
+from qianxun.ingest.headings import heading_level, numbered_headings
 from qianxun.ingest.parse.pages.pdf_tables import RuledTable, Tables
 from qianxun.ingest.parse.pages.reflow import reflow
 from qianxun.ingest.sandbox.limits import ParseLimits
@@ -24,7 +23,7 @@ _SCAN_PIXELS: Final = 9_000_000
 _NUMBER: Final = re.compile(r"\d+|^[IVXLC]{1,6}(?![A-Za-z])|(?<![A-Za-z])[IVXLC]{1,6}$")
 _REPEATED: Final = 0.2  # a line that opens or closes this share of the pages is a running head or foot
 _GOES_ON: Final = re.compile(r"^[(（]?(?:接上页|续上表|续表)|^表.{0,40}[(（]续[一二三四五六七八九十\d]{0,3}[)）]")
-_KEEPS_PACE: Final = 0.7  # of its steps from page to page
+_REGULAR: Final = 0.7  # of its steps from page to page
 _PAGE_OF: Final = re.compile(r"[第共]\s*\d+\s*页|\bpage\s*\d+(?:\s*of\s*\d+)?", re.IGNORECASE)
 _MOST_ANNOTATIONS: Final = 2_000
 _ODD: Final = re.compile("[\ufffd\ue000-\uf8ff]")
@@ -128,7 +127,7 @@ def _page(document: Any, index: int, tables: Tables, limits: ParseLimits) -> tup
 
 
 def _filled_in(document: Any, index: int) -> Any:
-    """A page with what was filled into its form and typed onto it: both are no part of its text otherwise."""
+    """A page with filled-in form fields and typed annotations, which are not part of its text otherwise."""
     import pypdfium2.raw as raw
 
     page = document[index]
@@ -197,7 +196,7 @@ def _bands(page: Any, text: Any, content: str, index: int, tables: Tables) -> It
 
 
 def _characters(text: Any, page_height: float) -> Iterator[tuple[str, float, float]]:
-    """Each character with its middle, measured from the top; -1 for line ends, which stand nowhere."""
+    """Each character with its middle, measured from the top; -1 for line ends."""
     import pypdfium2.raw as raw
 
     for position in range(text.count_chars()):
@@ -237,21 +236,23 @@ def _running_lines(pages: Sequence[_Page]) -> set[str]:
             numbers = [int(digits[:9]) for digits in re.findall(r"\d+", _PAGE_OF.sub("", line))]
             found.setdefault(shape, []).append((page.number, numbers))
     fewest = max(4, _REPEATED * len(written))
-    return {shape for shape, lines in found.items() if len(lines) >= fewest and len(shape) <= 80 and _is_paced(lines)}
+    return {
+        shape for shape, lines in found.items() if len(lines) >= fewest and len(shape) <= 80 and _counts_pages(lines)
+    }
 
 
-def _is_paced(lines: Sequence[tuple[int, list[int]]]) -> bool:
+def _counts_pages(lines: Sequence[tuple[int, list[int]]]) -> bool:
     """Whether the numbers stay as they are or count the pages, which begin at 1 again where files were put together.
 
     合计：1,250 元 under every receipt does neither.
     """
-    steps = kept = 0
+    steps = regular = 0
     for (page, numbers), (next_page, next_numbers) in pairwise(lines):
         if len(numbers) == len(next_numbers):
             steps += 1
             pairs = zip(numbers, next_numbers, strict=True)
-            kept += all(0 <= b - a <= next_page - page or b == 1 for a, b in pairs)
-    return kept >= _KEEPS_PACE * steps
+            regular += all(0 <= b - a <= next_page - page or b == 1 for a, b in pairs)
+    return regular >= _REGULAR * steps
 
 
 def _running_on(page: _Page, running: set[str]) -> set[str]:
@@ -260,23 +261,23 @@ def _running_on(page: _Page, running: set[str]) -> set[str]:
 
 def _join_tables(pages: Sequence[_Page], running: set[str]) -> None:
     """A table that goes on at the top of the next page becomes one, on the page where it begins."""
-    held: tuple[_Page, int] | None = None  # a table with nothing below it, and its place on its page
+    open_table: tuple[_Page, int] | None = None  # a table with nothing below it, and its place on its page
     for page in pages:
         edges = _running_on(page, running)
-        said = [at for at, band in enumerate(page.bands) if _says(band, edges)]
-        top = page.bands[said[0]] if said else None
-        if held is not None and isinstance(top, RuledTable):
-            above = held[0].bands[held[1]]
+        filled = [at for at, band in enumerate(page.bands) if _has_text(band, edges)]
+        top = page.bands[filled[0]] if filled else None
+        if open_table is not None and isinstance(top, RuledTable):
+            above = open_table[0].bands[open_table[1]]
             whole = above.followed_by(top) if isinstance(above, RuledTable) else None
             if whole is not None:
-                held[0].bands[held[1]] = whole
-                page.bands[said[0]] = []
-                if len(said) == 1:
+                open_table[0].bands[open_table[1]] = whole
+                page.bands[filled[0]] = []
+                if len(filled) == 1:
                     continue
-        held = (page, said[-1]) if said and isinstance(page.bands[said[-1]], RuledTable) else None
+        open_table = (page, filled[-1]) if filled and isinstance(page.bands[filled[-1]], RuledTable) else None
 
 
-def _says(band: list[str] | RuledTable, edges: set[str]) -> bool:
+def _has_text(band: list[str] | RuledTable, edges: set[str]) -> bool:
     """Whether there is more than heads, feet and 续表 in it."""
     return isinstance(band, RuledTable) or any(line not in edges and not _GOES_ON.search(line) for line in band)
 
@@ -293,8 +294,8 @@ def _blocks(page: _Page, running: set[str], headings: dict[tuple[int, str], int]
             else:
                 yield TableBlock(table, page.number, band.pages_of(table))
             continue
-        kept = [line for line in band if line not in edges]
-        for paragraph in _paragraphs(kept, page.number, headings):
+        lines = [line for line in band if line not in edges]
+        for paragraph in _paragraphs(lines, page.number, headings):
             last = paragraph.text if len(paragraph.text) <= 60 else ""
             yield paragraph
 

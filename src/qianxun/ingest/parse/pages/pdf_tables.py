@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from qianxun.core.types import Table
-from qianxun.ingest.parse.pages.boxes import Box, edges, grid_of
+from qianxun.ingest.parse.pages.ruling import Box, edges, grid_of
 from qianxun.ingest.tables.grid import Cell, Grid, as_text, clean, read_table
 
 _FEWEST_STROKES: Final = 6  # a table of two rows and two columns has as many lines
@@ -38,10 +38,10 @@ class RuledTable:
         return self.pages[len(self.pages) - len(table.rows) :]
 
     def followed_by(self, other: RuledTable) -> RuledTable | None:
-        """Both as one, where the other stands on top of the next page in the same columns; None if it is another table.
+        """Both as one, where the other is on top of the next page in the same columns; None if it is another table.
 
-        A header that is repeated there is left out, no row below it; one of its own, with other kinds of cells below
-        it, begins a table, and so does a form of the same labels, filled in for somebody else.
+        A repeated header is left out. A header of its own, with other kinds of cells below it, begins a new table, and
+        so does a form with the same labels.
         """
         if self.grid.width != other.grid.width or not _is_aligned(self._columns(), other._columns()):
             return None

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
-from qianxun.ingest.parse.outline import heading_level
+from qianxun.ingest.headings import heading_level
 
 _ENDS: Final = re.compile(r"[。！？!?：:；;…”」』》】]$|\.$")
 _OPENS: Final = re.compile(
@@ -24,13 +24,13 @@ _HYPHENS: Final = "\ufffe\u00ad"
 def reflow(lines: Sequence[str], filled: Sequence[bool] | None = None) -> list[str]:
     """Paragraphs. A line that ran to the margin and did not end a sentence goes on in the next one.
 
-    ``filled`` says which lines ran to the margin, where that was seen; otherwise their lengths tell. No line is blank.
+    ``filled``: which lines ran to the margin, where that is known; otherwise judged by length. No line is blank.
     """
-    kept = [line.strip() for line in lines]
-    ran = _filled(kept) if filled is None else filled
+    stripped = [line.strip() for line in lines]
+    ran = _filled(stripped) if filled is None else filled
     paragraphs: list[str] = []
     joins = False
-    for line, is_full in zip(kept, ran, strict=True):
+    for line, is_full in zip(stripped, ran, strict=True):
         if joins and not _OPENS.match(line) and heading_level(line) is None:
             paragraphs[-1] = joined(paragraphs[-1], line)
         else:

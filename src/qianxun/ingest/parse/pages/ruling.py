@@ -1,16 +1,19 @@
-"""Ruling lines in a picture: which way is up, and which cells do they enclose."""
+"""Ruling lines: straightens a picture by them, finds the cells they enclose, turns boxes of cells into a grid."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.errors import MissingExtra
-from qianxun.ingest.parse.pages.boxes import Box
 from qianxun.ingest.parse.pages.ocr import Pixels
+from qianxun.ingest.tables.grid import Cell, Grid, place
 
 _Mask = NDArray[np.uint8]
 _SMALL = 1_200  # pixels: below this side thin lines are found better in an enlarged copy
@@ -101,10 +104,75 @@ def _scaled(box: Box, by: float) -> Box:
 
 
 def _outermost(tables: list[list[Box]]) -> list[list[Box]]:
-    """A frame inside a cell of a larger table is that table's business."""
-    kept: list[list[Box]] = []
+    """Without the frames inside a cell of a larger table."""
+    outermost: list[list[Box]] = []
     for cells in sorted(tables, key=len, reverse=True):
         x, y = (cells[0].left + cells[0].right) / 2, (cells[0].top + cells[0].bottom) / 2
-        if not any(any(cell.holds(x, y) for cell in other) for other in kept):
-            kept.append(cells)
-    return kept
+        if not any(any(cell.holds(x, y) for cell in other) for other in outermost):
+            outermost.append(cells)
+    return outermost
+
+
+# ── from the boxes of cells to a grid ─────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def holds(self, x: float, y: float) -> bool:
+        return self.left <= x <= self.right and self.top <= y <= self.bottom
+
+    @property
+    def width(self) -> float:
+        return self.right - self.left
+
+    @property
+    def height(self) -> float:
+        return self.bottom - self.top
+
+
+def edges(values: Sequence[float], tolerance: float) -> list[float]:
+    """The lines that the values lie on, each the mean of values that are within ``tolerance`` of their neighbour."""
+    ordered = sorted(values)
+    groups: list[list[float]] = []
+    for value in ordered:
+        if groups and value - groups[-1][-1] <= tolerance:
+            groups[-1].append(value)
+        else:
+            groups.append([value])
+    return [sum(group) / len(group) for group in groups]
+
+
+def grid_of(cells: Sequence[Box], across: float, down: float, text_of: Callable[[Box], str]) -> Grid | None:
+    """The grid that cell boxes form, merged cells spanning; None unless it has two rows and two columns.
+
+    ``across`` and ``down`` say how far apart the edges of one column or row line may lie.
+    """
+    columns = edges([edge for cell in cells for edge in (cell.left, cell.right)], across)
+    rows = edges([edge for cell in cells for edge in (cell.top, cell.bottom)], down)
+    if len(columns) < 3 or len(rows) < 3:
+        return None
+    placed = []
+    taken: set[tuple[int, int]] = set()
+    for cell in sorted(cells, key=lambda box: (box.top, box.left)):
+        c0, c1 = _nearest(columns, cell.left), _nearest(columns, cell.right)
+        r0, r1 = _nearest(rows, cell.top), _nearest(rows, cell.bottom)
+        slots = {(r, c) for r in range(r0, r1) for c in range(c0, c1)}
+        if not slots or slots & taken:
+            continue
+        taken |= slots
+        placed.append((r0, c0, Cell(text_of(cell), r1 - r0, c1 - c0)))
+    return place(placed) if placed else None
+
+
+def _nearest(lines: Sequence[float], value: float) -> int:
+    at = bisect_left(lines, value)
+    if at == 0:
+        return 0
+    if at == len(lines):
+        return len(lines) - 1
+    return at if lines[at] - value < value - lines[at - 1] else at - 1

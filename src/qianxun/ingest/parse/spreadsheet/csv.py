@@ -1,4 +1,4 @@
-"""CSV and its kin: encoding, delimiter and header are recognised."""
+"""CSV and TSV: encoding, delimiter and header are recognised."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from qianxun.core.errors import TooLarge, Unreadable
-from qianxun.core.types import Block, Paragraph, ParsedFile, TableBlock
+from qianxun.core.types import ParsedFile
+from qianxun.ingest.parse.encoding import read_text
 from qianxun.ingest.parse.pairs import pairs_in
-from qianxun.ingest.parse.text import read
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import EMPTY, Cell, Grid, as_text, place, read_table
+from qianxun.ingest.tables.grid import EMPTY, Cell, Grid, place, table_blocks
 
 _DELIMITERS: Final = ",\t;|，"
 _LONGEST_FIELD: Final = 10_000_000
@@ -23,16 +23,11 @@ _SAMPLE_CHARACTERS: Final = 200_000
 
 
 def parse(path: Path, limits: ParseLimits) -> ParsedFile:
-    decoded = read(path)
+    decoded = read_text(path)
     delimiter = _delimiter(decoded.text)
-    grid = _grid(decoded.text, delimiter, limits)
+    blocks = tuple(table_blocks(_grid(decoded.text, delimiter, limits), title=path.stem))
     metadata = {"encoding": decoded.encoding, "delimiter": delimiter}
-    table = read_table(grid, title=path.stem)
-    if table is None:
-        text = as_text(grid)
-        blocks: tuple[Block, ...] = (Paragraph(text),) if text else ()
-        return ParsedFile(blocks, "csv", path.stem, metadata, (), decoded.warnings)
-    return ParsedFile((TableBlock(table),), "csv", path.stem, metadata, pairs_in(table), decoded.warnings)
+    return ParsedFile(blocks, "csv", path.stem, metadata, pairs_in(blocks), decoded.warnings)
 
 
 def _delimiter(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Several tables on one sheet: where each stands, told from the empty rows and columns around it."""
+"""Several tables on one sheet, separated by the empty rows and columns around them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Region:
     cells: tuple[At, ...]
 
     def is_under(self, other: Region) -> bool:
-        """Whether it stands below another, in columns that both have."""
+        """Whether it is below another, with columns in common."""
         return other.bottom <= self.top and other.left < self.right and self.left < other.right
 
 
@@ -42,10 +42,10 @@ def regions(cells: Mapping[tuple[int, int], Cell]) -> list[Region]:
     """The rectangles of a sheet, top to bottom, left to right; a table with blank rows inside is one."""
     whole = _closed_up([(r, c, cell) for (r, c), cell in sorted(cells.items(), key=lambda item: item[0])])
     pieces = [_region(piece) for piece in _separate(whole)]
-    return _joined(_region(part) for region in _abreast(pieces) for part in _stacked(list(region.cells)))
+    return _joined(_region(part) for region in _side_by_side(pieces) for part in _stacked(list(region.cells)))
 
 
-# ── cells that stand apart from each other ───────────────────────────────────────────────────────
+# ── sheets with blanks between all cells ───────────────────────────────────────────────────────
 
 
 def _closed_up(whole: list[At]) -> list[At]:
@@ -55,7 +55,7 @@ def _closed_up(whole: list[At]) -> list[At]:
     if len(rows) < 3 or len(columns) < 2 or not _are_apart(rows) or not _are_apart(columns):
         return whole
     filled = Counter(row for row, _, _ in whole)
-    lines = [row for row in rows if filled[row] > 1]  # a title stands alone
+    lines = [row for row in rows if filled[row] > 1]  # a title is alone in its row
     is_full = 4 * sum(filled[row] for row in lines) >= 3 * len(lines) * len(columns)
     typed = {row for row, _, cell in whole if cell.kind in _TYPED}
     is_whole = all(cell.row_span == cell.col_span == 1 for _, _, cell in whole)
@@ -106,7 +106,7 @@ def _cut(part: Sequence[At], axis: int) -> list[list[At]]:
 
 
 def _peeled(part: Sequence[At]) -> list[list[At]]:
-    """One merged line above or below two tables that stand side by side bridges the gap between them: taken off."""
+    """One merged line above or below two tables side by side bridges the gap between them: taken off."""
     rows = [row for row, _, _ in part]
     for edge in (min(rows), max(rows)):
         line = [placed for placed in part if placed[0] == edge]
@@ -137,14 +137,14 @@ def _region(part: Sequence[At]) -> Region:
 # ── a table with blank columns inside ────────────────────────────────────────────────────────────
 
 
-def _abreast(pieces: Sequence[Region]) -> list[Region]:
-    """Names, a blank column, and numbers beside them are one table: a single column of names and columns without any
-    are none by themselves. Tables that stand side by side have names of their own."""
+def _side_by_side(pieces: Sequence[Region]) -> list[Region]:
+    """Names, a blank column, and numbers next to them are one table: a single column of names and columns without any
+    are none by themselves. Tables side by side have names of their own."""
     result: list[Region] = []
-    named: set[int] = set()  # places in the result of columns of names, and what was put beside them
+    named: set[int] = set()  # places in the result of columns of names, and what was put next to them
     for piece in pieces:
         at = len(result) - 1
-        if at in named and _is_beside(result[at], piece) and _is_nameless(piece):
+        if at in named and _is_right_of(result[at], piece) and _is_nameless(piece):
             result[at] = _region(sorted((*result[at].cells, *piece.cells), key=lambda placed: placed[:2]))
             continue
         result.append(piece)
@@ -153,7 +153,7 @@ def _abreast(pieces: Sequence[Region]) -> list[Region]:
     return result
 
 
-def _is_beside(left: Region, right: Region) -> bool:
+def _is_right_of(left: Region, right: Region) -> bool:
     near = 0 < right.left - left.right <= _WIDEST_GAP
     return near and left.top == right.top and 2 < right.bottom - right.top <= left.bottom - left.top
 
@@ -211,8 +211,8 @@ def _are_names(row: Sequence[At], below: Sequence[At]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """What a table holds that more rows may go on with: added to, not read again for each of them."""
+class _Contents:
+    """What is known of a table that more rows may continue: added to, not computed again for each of them."""
 
     cells: list[At]
     families: dict[int, Counter[str]]  # of the values of each column, below the first row
@@ -229,52 +229,52 @@ class _Held:
 def _joined(found: Iterable[Region]) -> list[Region]:
     """An empty row inside a table does not end it: rows of values under the same columns go on with it."""
     result: list[Region] = []  # of the tables' extents, and the rows that were added last
-    held: list[_Held] = []
+    tables: list[_Contents] = []
     for region in found:
         above = [at for at, other in enumerate(result) if region.is_under(other)]
         nearest = max(above, key=lambda at: result[at].bottom, default=None)
-        if nearest is not None and _goes_on(result[nearest], held[nearest], region):
-            held[nearest].add(region.cells, result[nearest].top)
+        if nearest is not None and _goes_on(result[nearest], tables[nearest], region):
+            tables[nearest].add(region.cells, result[nearest].top)
             result[nearest] = replace(result[nearest], bottom=region.bottom, cells=region.cells)
         else:
             result.append(region)
-            held.append(_Held([], {}, set()))
-            held[-1].add(region.cells, region.top)
-    return [replace(region, cells=tuple(each.cells)) for region, each in zip(result, held, strict=True)]
+            tables.append(_Contents([], {}, set()))
+            tables[-1].add(region.cells, region.top)
+    return [replace(region, cells=tuple(contents.cells)) for region, contents in zip(result, tables, strict=True)]
 
 
-def _goes_on(last: Region, held: _Held, region: Region) -> bool:
+def _goes_on(last: Region, contents: _Contents, region: Region) -> bool:
     inside = last.left <= region.left and region.right <= last.right and region.top - last.bottom <= _WIDEST_GAP
     first = [(column, cell) for row, column, cell in region.cells if row == region.top]
     if not inside or last.right - last.left < 2 or len(first) < 2:
         return False
-    kinds = _most(held.families)
+    kinds = _most(contents.families)
     typed = any(cell.kind in _TYPED for _, _, cell in region.cells)
     if not kinds and typed:  # a header with nothing below it yet
         return sum(row + cell.row_span == last.bottom for row, _, cell in last.cells) > 1
-    if not kinds:  # words say in some column what the rows above say there: 财务部 under 部门 once more
+    if not kinds:  # a word repeats one of the rows above in its column: 财务部 under 部门 once more
         alike = (last.left, last.right) == (region.left, region.right)
-        return alike and any((column, cell.text) in held.words for column, cell in first)
+        return alike and any((column, cell.text) in contents.words for column, cell in first)
     under = [(cell, kinds[column]) for column, cell in first if column in kinds and not is_missing(cell.text)]
     return bool(under) and all(_fits(cell, family) for cell, family in under)
 
 
 def _kinds(region: Region) -> dict[int, str]:
     """The columns that hold values, and of which family, among the rows below the first."""
-    held: dict[int, Counter[str]] = {}
+    families: dict[int, Counter[str]] = {}
     for row, column, cell in region.cells:
         if row > region.top:
-            _count(held, column, cell)
-    return _most(held)
+            _count(families, column, cell)
+    return _most(families)
 
 
-def _count(held: dict[int, Counter[str]], column: int, cell: Cell) -> None:
+def _count(families: dict[int, Counter[str]], column: int, cell: Cell) -> None:
     if cell.kind in _TYPED:
-        held.setdefault(column, Counter())[_family(cell.kind)] += 1
+        families.setdefault(column, Counter())[_family(cell.kind)] += 1
 
 
-def _most(held: Mapping[int, Counter[str]]) -> dict[int, str]:
-    return {column: families.most_common(1)[0][0] for column, families in held.items()}
+def _most(families: Mapping[int, Counter[str]]) -> dict[int, str]:
+    return {column: counts.most_common(1)[0][0] for column, counts in families.items()}
 
 
 def _family(kind: str | None) -> str:

@@ -1,7 +1,6 @@
-"""A workbook's XML, looked at cell by cell before anything is built from it: what is wrong is named by sheet and cell.
+"""Checks a workbook's XML cell by cell before anything is built from it: errors name the sheet and the cell.
 
-A library that meets a damaged cell either gives up without saying where, or reads something else in its place. Both
-would be worse than refusing the file.
+A library that meets a damaged cell either gives up without saying where, or reads something else in its place.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ import posixpath
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Final, NoReturn
@@ -32,57 +30,41 @@ _BROKEN_PART: Final = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImp
 Attributes = dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class SheetPart:
-    """A sheet by its name, and the member of the archive that holds it."""
+def check_workbook(path: Path, most_cells: int) -> dict[str, dict[tuple[int, int], str]]:
+    """Formulas that were saved without their result, by sheet and (row, column).
 
-    name: str
-    part: str
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """What was seen: formulas saved without their result, by sheet and (row, column)."""
-
-    unsolved: Mapping[str, Mapping[tuple[int, int], str]] = field(default_factory=dict)
-
-    @property
-    def count(self) -> int:
-        return sum(map(len, self.unsolved.values()))
-
-
-def look_through(path: Path, most_cells: int) -> Looked:
-    """Raises Unreadable, naming the sheet and the cell or range, where a workbook is not what it should be."""
+    Raises Unreadable, naming the sheet and the cell or range, for a damaged workbook.
+    """
     with zipfile.ZipFile(path) as archive:
         members = frozenset(archive.namelist())
         sheets = _sheets(archive, members)
         strings = _count(archive, members, "xl/sharedStrings.xml", "si", "共享字符串表")
         styles = _count(archive, members, "xl/styles.xml", "xf", "样式表", inside="cellXfs")
-        unsolved = {
-            sheet.name: _Sheet(sheet.name, strings, styles, most_cells).read(archive, sheet.part) for sheet in sheets
-        }
-    return Looked(unsolved)
+        return {name: _Sheet(name, strings, styles, most_cells).read(archive, part) for name, part in sheets}
 
 
 # ── the parts ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _sheets(archive: zipfile.ZipFile, members: frozenset[str]) -> list[SheetPart]:
-    """The worksheets in their order; chart sheets and the like are no worksheets."""
+def _sheets(archive: zipfile.ZipFile, members: frozenset[str]) -> list[tuple[str, str]]:
+    """The worksheets in order, each with its member of the archive; chart sheets and the like are left out."""
     book = next((name for name in members if name.lower() == "xl/workbook.xml"), None)
     if book is None:
         raise Unreadable("工作簿里没有 xl/workbook.xml", hint="请用 Excel 打开后另存为 .xlsx，再添加一次")
     named: list[tuple[str, str]] = []
     targets: dict[str, tuple[str, str]] = {}
 
-    def sheet(name: str, held: Attributes) -> None:
+    def sheet(name: str, attributes: Attributes) -> None:
         if name == "sheet":
-            key = next((value for each, value in held.items() if each.rpartition(":")[2] == "id"), "")
-            named.append((held.get("name", ""), key))
+            key = next((value for attribute, value in attributes.items() if attribute.rpartition(":")[2] == "id"), "")
+            named.append((attributes.get("name", ""), key))
 
-    def relation(name: str, held: Attributes) -> None:
+    def relation(name: str, attributes: Attributes) -> None:
         if name == "Relationship":
-            targets[held.get("Id", "")] = (held.get("Target", ""), held.get("Type", "").rpartition("/")[2])
+            targets[attributes.get("Id", "")] = (
+                attributes.get("Target", ""),
+                attributes.get("Type", "").rpartition("/")[2],
+            )
 
     _read(archive, book, "工作簿目录", sheet)
     links = posixpath.join(posixpath.dirname(book), "_rels", posixpath.basename(book) + ".rels")
@@ -92,7 +74,7 @@ def _sheets(archive: zipfile.ZipFile, members: frozenset[str]) -> list[SheetPart
     for name, key in named:
         target, kind = targets.get(key, ("", ""))
         if kind in ("worksheet", ""):
-            found.append(SheetPart(name, _part(name, target, posixpath.dirname(book), members)))
+            found.append((name, _part(name, target, posixpath.dirname(book), members)))
     return found
 
 
@@ -137,7 +119,7 @@ def _read(
     """Goes through the XML of one member. ``where`` says what was read last, for the message about broken XML."""
     reader = expat.ParserCreate()
     reader.buffer_text = True
-    reader.StartElementHandler = lambda name, held: start(name.rpartition(":")[2], held)
+    reader.StartElementHandler = lambda name, attributes: start(name.rpartition(":")[2], attributes)
     reader.EndElementHandler = lambda name: end(name.rpartition(":")[2])
     if text is not None:
         reader.CharacterDataHandler = text
@@ -157,7 +139,7 @@ def _read(
 
 
 class _Sheet:
-    """One sheet on its way through the reader."""
+    """One sheet that is being checked."""
 
     def __init__(self, name: str, strings: int | None, styles: int | None, most_cells: int) -> None:
         self._name = name
@@ -187,11 +169,11 @@ class _Sheet:
     def _refuse(self, what: str, at: str = "") -> NoReturn:
         raise Unreadable(f"工作表“{self._name}”的单元格 {at or self._at}：{what}", hint=_HINT)
 
-    def _start(self, name: str, held: Attributes) -> None:
+    def _start(self, name: str, attributes: Attributes) -> None:
         if name in ("v", "f"):
             self._collecting = []
         elif handler := self._starts.get(name):
-            handler(held)
+            handler(attributes)
 
     def _text(self, text: str) -> None:
         if self._collecting is not None:
@@ -207,8 +189,8 @@ class _Sheet:
         elif name == "c":
             self._close_cell()
 
-    def _on_row(self, held: Attributes) -> None:
-        given = held.get("r")
+    def _on_row(self, attributes: Attributes) -> None:
+        given = attributes.get("r")
         if given is not None and not (given.isdigit() and 1 <= int(given) <= LAST_ROW):
             raise Unreadable(f"工作表“{self._name}”有一行的行号是“{given}”，不是 1 到 {LAST_ROW} 的整数", hint=_HINT)
         self._row = int(given) if given is not None else self._row + 1
@@ -218,10 +200,10 @@ class _Sheet:
         self._columns = set()
         self._column = 0
 
-    def _on_cell(self, held: Attributes) -> None:
+    def _on_cell(self, attributes: Attributes) -> None:
         self._value = self._formula = None
-        self._type = held.get("t", "n")
-        given = held.get("r")
+        self._type = attributes.get("t", "n")
+        given = attributes.get("r")
         if given is None:
             self._column += 1
             self._at = f"{column_letters(self._column)}{self._row}"
@@ -231,7 +213,7 @@ class _Sheet:
         if self._column in self._columns:
             self._refuse("出现了两次")
         self._columns.add(self._column)
-        style = held.get("s")
+        style = attributes.get("s")
         if style is not None and not (style.isdigit() and (self._styles is None or int(style) < self._styles)):
             self._refuse(f"样式编号 {style} 不存在（共 {self._styles} 个）")
         if self._type not in _TYPES:
@@ -267,8 +249,8 @@ class _Sheet:
 
     # ── merged ranges ──
 
-    def _on_merge(self, held: Attributes) -> None:
-        given = held.get("ref", "")
+    def _on_merge(self, attributes: Attributes) -> None:
+        given = attributes.get("ref", "")
         first, _, last = given.partition(":")
         top_left, bottom_right = position(first), position(last or first)
         if top_left is None or bottom_right is None:

@@ -1,7 +1,7 @@
 """Excel workbooks: every visible sheet, every table on it, with merged headers and typed cells.
 
 Hidden sheets and columns are left out, as their author does not show them; hidden rows are taken in, as a filter or
-a folded group hides rows that still count. Each is said in a warning.
+a folded group hides rows that still count. A warning names each.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
+from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,25 +20,16 @@ import openpyxl
 from openpyxl.utils.exceptions import InvalidFileException
 
 from qianxun.core.errors import Unreadable
-from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, Table, TableBlock
-from qianxun.ingest.parse.office.package import count_cells, inspect
+from qianxun.core.types import Block, CellValue, ColumnKind, Heading, Paragraph, ParsedFile, Table, TableBlock
+from qianxun.ingest.parse.office.package import BROKEN, count_cells, inspect
 from qianxun.ingest.parse.pairs import pairs_in
-from qianxun.ingest.parse.spreadsheet.number_format import shown_number
 from qianxun.ingest.parse.spreadsheet.sheet_regions import Region, regions
-from qianxun.ingest.parse.spreadsheet.workbook import column_letters, look_through, position
+from qianxun.ingest.parse.spreadsheet.workbook import check_workbook, column_letters, position
 from qianxun.ingest.sandbox.limits import ParseLimits
+from qianxun.ingest.tables.cells import is_measure, is_money_unit
 from qianxun.ingest.tables.grid import Cell, as_text, clean, place, read_table
 
-_BROKEN: Final = (
-    KeyError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    IndexError,
-    InvalidFileException,
-    SyntaxError,
-    OSError,
-)
+_BROKEN: Final = (*BROKEN, InvalidFileException)
 _UNIT_LINE: Final = re.compile(r"[(（]?(?:金额|计量|货币)?单位|币种")
 _NOTE_LINE: Final = re.compile(r"(?:注|备注|说明|附注|资料来源|数据来源|来源)\s*\d{0,2}\s*[:：.．、]")
 _LONGEST_TITLE: Final = 60
@@ -46,7 +39,7 @@ _Formulas = Mapping[tuple[int, int], str]
 def parse(path: Path, limits: ParseLimits) -> ParsedFile:
     inspect(path, limits)
     count_cells(path, limits)
-    looked = look_through(path, limits.cells)
+    unsolved = check_workbook(path, limits.cells)
     book = _open(path)
     blocks: list[Block] = []
     notes: list[str] = []
@@ -55,24 +48,23 @@ def parse(path: Path, limits: ParseLimits) -> ParsedFile:
         if sheet.sheet_state != "visible":
             notes.append(f"工作表“{sheet.title}”是隐藏的，未收录")
             continue
-        found = list(_sheet_blocks(sheet, looked.unsolved.get(sheet.title, {}), notes))
+        found = list(_sheet_blocks(sheet, unsolved.get(sheet.title, {}), notes))
         if found and len(shown) > 1:
             blocks.append(Heading(sheet.title, 1))
         blocks.extend(found)
-    if looked.count:
-        notes.append(f"{looked.count} 个公式没有保存计算结果，按公式本身收录；用 Excel 打开并保存一次即可")
+    if count := sum(map(len, unsolved.values())):
+        notes.append(f"{count} 个公式没有保存计算结果，按公式本身收录；用 Excel 打开并保存一次即可")
     if book.chartsheets:
         notes.append(f"{len(book.chartsheets)} 张图表工作表没有文字，未收录")
-    pairs = tuple(pair for block in blocks if isinstance(block, TableBlock) for pair in pairs_in(block.table))
     title = (book.properties.title or "").strip() or path.stem
-    return ParsedFile(tuple(blocks), "xlsx", title, {"sheets": len(book.worksheets)}, pairs, tuple(notes))
+    return ParsedFile(tuple(blocks), "xlsx", title, {"sheets": len(book.worksheets)}, pairs_in(blocks), tuple(notes))
 
 
 def _open(path: Path) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # openpyxl tells of styles it does not keep; nothing here needs them
+        warnings.simplefilter("ignore")  # openpyxl warns of styles it drops; nothing here needs them
         try:
-            with path.open("rb") as opened:  # of a path it would look at the name: many a new workbook is called .xls
+            with path.open("rb") as opened:  # given a path it checks the name: many a new workbook is called .xls
                 return openpyxl.load_workbook(opened, data_only=True)
         except _BROKEN as failure:
             what = f"工作簿已损坏（{type(failure).__name__}：{str(failure)[:120]}）"
@@ -81,13 +73,13 @@ def _open(path: Path) -> Any:
             ) from failure
 
 
-# ── what stands on a sheet ───────────────────────────────────────────────────────────────────────
+# ── the blocks of a sheet ───────────────────────────────────────────────────────────────────────
 
 
 def _sheet_blocks(sheet: Any, unsolved: _Formulas, notes: list[str]) -> Iterator[Block]:
     """Tables and the lines between them: above a table its title or unit; 注：… belongs to the one before.
 
-    A line stands above a table where no other table stands between them.
+    A line belongs to the table below it where no other table is between them.
     """
     blocks: list[tuple[Region, Block]] = []
     waiting: list[tuple[Region, str]] = []
@@ -117,7 +109,7 @@ def _is_next(region: Region, line: Region, blocks: list[tuple[Region, Block]]) -
 
 
 def _titled(table: Table, above: list[str], sheet: str) -> Table:
-    """With what stands above: the lines of units as notes, the others as title; a title of its own goes before."""
+    """With the lines above it: units as notes, the others before its own title."""
     units = [text for text in above if _UNIT_LINE.match(text)]
     titles = [text for text in above if not _UNIT_LINE.match(text)]
     title = " ".join([*titles, table.title] if table.title else titles) or sheet
@@ -140,17 +132,17 @@ def _with_note(block: Block, text: str) -> Block:
 
 
 def _cells(sheet: Any, unsolved: _Formulas, notes: list[str]) -> dict[tuple[int, int], Cell]:
-    """The cells that say something, by position, merged ones with their spans.
+    """The filled cells by position, merged ones with their spans.
 
-    Read from the sheet's own mapping: walking its rows and columns would visit every empty slot up to the last used
-    one, seventeen billion in a sheet with one cell in its far corner.
+    Read from the sheet's own mapping: walking rows and columns would visit every empty slot up to the last used one,
+    seventeen billion in a sheet with one cell in its far corner.
     """
     spans = {(m.min_row, m.min_col): (m.size["rows"], m.size["columns"]) for m in sheet.merged_cells.ranges}
     hidden = _hidden_columns(sheet)
     found: dict[tuple[int, int], Cell] = {}
     left_out: set[int] = set()
-    for at, held in sheet._cells.items():
-        cell = _shown(held) if at not in unsolved else Cell(unsolved[at], value=unsolved[at], kind="text")
+    for at, stored in sheet._cells.items():
+        cell = _shown(stored) if at not in unsolved else Cell(unsolved[at], value=unsolved[at], kind="text")
         if cell.text and at[1] in hidden and spans.get(at, (1, 1))[1] == 1:
             left_out.add(at[1])
         elif cell.text:
@@ -159,7 +151,7 @@ def _cells(sheet: Any, unsolved: _Formulas, notes: list[str]) -> dict[tuple[int,
     if left_out:
         names = "、".join(column_letters(column) for column in sorted(left_out)[:10])
         notes.append(f"工作表“{sheet.title}”的 {names} 列是隐藏的，未收录")
-    folded = {row for row, held in sheet.row_dimensions.items() if held.hidden} & {row for row, _ in found}
+    folded = {row for row, dimension in sheet.row_dimensions.items() if dimension.hidden} & {row for row, _ in found}
     if folded:
         notes.append(f"工作表“{sheet.title}”有 {len(folded)} 行被隐藏（筛选或折叠），照常收录")
     return found
@@ -168,10 +160,10 @@ def _cells(sheet: Any, unsolved: _Formulas, notes: list[str]) -> dict[tuple[int,
 def _hidden_columns(sheet: Any) -> frozenset[int]:
     """Columns that are hidden by themselves; those of a folded group are only folded."""
     found: set[int] = set()
-    for letters, held in sheet.column_dimensions.items():
-        first = held.min or (position(f"{letters}1") or (1, 0))[1]
-        if held.hidden and not held.outlineLevel:
-            found.update(range(first, min(held.max or first, first + 16_384) + 1))
+    for letters, column in sheet.column_dimensions.items():
+        first = column.min or (position(f"{letters}1") or (1, 0))[1]
+        if column.hidden and not column.outlineLevel:
+            found.update(range(first, min(column.max or first, first + 16_384) + 1))
     return frozenset(found)
 
 
@@ -201,3 +193,105 @@ def _iso(value: datetime | date | time) -> str:
 def _hours(value: timedelta) -> str:
     minutes, seconds = divmod(round(value.total_seconds()), 60)
     return f"{minutes // 60}:{minutes % 60:02}" + (f":{seconds:02}" if seconds else "")
+
+
+# ── numbers as their format shows them ────────────────────────────────────────────────────────────
+
+_TOKEN: Final = re.compile(
+    r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|[_*].|\[\$(?P<currency>[^\]-]*)[^\]]*\]|\[[^\]]*\]'
+    r"|(?P<pattern>General|@|[0#?][0#?,]*(?:\.[0#?]*)?,*(?:[Ee][+-][0#?]+)?)|(?P<literal>.)"
+)
+_CURRENCIES: Final = {
+    **{"¥": "元", "￥": "元", "RMB": "元", "CNY": "元", "HK$": "港元", "$": "美元", "US$": "美元", "USD": "美元"},
+    **{"€": "欧元", "EUR": "欧元", "£": "英镑", "GBP": "英镑"},
+}
+
+
+_LARGEST_SET: Final = Decimal(10) ** 18  # beyond it a pattern would only add noughts
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """One section of a number format: the text before and after the digits, and their pattern."""
+
+    before: str
+    after: str
+    digits: str  # "" where the format is General, or one that is not understood
+    percent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShownNumber:
+    text: str
+    value: CellValue
+    kind: ColumnKind
+    unit: str = ""
+
+
+def shown_number(value: int | float, number_format: str) -> ShownNumber:
+    """Excel keeps fifteen digits of a number; what lies beyond is noise of binary fractions."""
+    exact = value if isinstance(value, int) else _whole(float(f"{value:.15g}"))
+    shape = _read(number_format)
+    if shape.percent:
+        return ShownNumber(f"{_set(Decimal(str(exact)) * 100, shape.digits or '0')}%", exact, "percent")
+    if re.fullmatch("00+", shape.digits) and isinstance(exact, int) and not shape.before + shape.after:
+        text = str(exact).zfill(len(shape.digits))  # a code: 000123 is no quantity
+        return ShownNumber(text, text, "text")
+    bare = _set(Decimal(str(exact)), shape.digits)
+    before, after = shape.before, shape.after
+    text = f"-{before}{bare[1:]}{after}" if bare.startswith("-") else f"{before}{bare}{after}"
+    if after.strip() in ("%", "％"):
+        return ShownNumber(text, float(Decimal(str(exact)) / 100), "percent")
+    unit = after.strip() or _CURRENCIES.get(before.strip(), "")
+    if is_money_unit(unit) or before.strip() in _CURRENCIES:
+        return ShownNumber(text, exact, "money", unit)
+    return ShownNumber(text, exact, "number", unit if is_measure(unit) else "")
+
+
+def _whole(value: float) -> int | float:
+    return int(value) if value.is_integer() and abs(value) < 1e15 else value
+
+
+@lru_cache(maxsize=1_000)
+def _read(number_format: str) -> _Format:
+    before = after = digits = ""
+    percent = False
+    for token in _TOKEN.finditer(number_format.split(";")[0]):
+        if token["pattern"] is not None:
+            if digits:  # 0!.0, and 000-0000: not one number with words around it
+                return _Format("", "", "", percent)
+            digits = token["pattern"]
+            continue
+        words = token["quoted"] or token["escaped"] or token["currency"] or token["literal"] or ""
+        if token["literal"] == "%":
+            percent = True
+        elif digits:
+            after += words
+        else:
+            before += words
+    plain = digits in ("General", "@") or "e" in digits.lower() or digits.endswith(",")
+    marks = before.strip("( ") + after.strip(") ")
+    if plain and not marks:
+        return _Format("", "", "", percent)
+    return _Format(before.replace("(", "").strip(), after.replace(")", "").rstrip(), "" if plain else digits, percent)
+
+
+def _set(number: Decimal, digits: str) -> str:
+    """A number under a pattern such as #,##0.00; as it is where there is none."""
+    whole, dot, after = digits.partition(".")
+    if not digits or abs(number) >= _LARGEST_SET:
+        return f"{number.normalize():f}" if number else "0"
+    most = len(after) if dot else 0
+    least = len(after.rstrip("#?")) if dot else 0
+    text = f"{number.quantize(Decimal(1).scaleb(-most), rounding=ROUND_HALF_UP):f}"
+    if most > least:
+        head, _, tail = text.partition(".")
+        tail = tail.rstrip("0").ljust(least, "0")
+        text = f"{head}.{tail}" if tail else head
+    if text.startswith("-") and not any(mark in "123456789" for mark in text):
+        text = text[1:]
+    if "," in whole:
+        sign = "-" if text.startswith("-") else ""
+        head, point, tail = text.lstrip("-").partition(".")
+        text = f"{sign}{int(head or 0):,}{point}{tail}"
+    return text

@@ -1,9 +1,9 @@
-"""Headings that nobody styled: 一、适用范围, （二）申报材料, 3. 报销比例, 1.2.3 …, 附件1 on lines of their own; 第三条.
+"""Headings without a heading style: 一、适用范围, （二）申报材料, 3. 报销比例, 1.2.3 …, 附件1, 第三条, 第一章.
 
-Certain rather than eager. Numbered lines are read as runs (一、二、三 …), each inside the run that was open when it
-began. A run holds headings if most of its lines read like titles and have text below them: items of a list, a table of
-contents, running heads and numbered sentences stay text. Articles of a law need only follow each other. Nothing is
-lost, changed or moved.
+Precision over recall. `numbered_headings` reads numbered lines as runs (一、二、三 …), one inside another. A run has
+headings if most of its lines read like titles and have text below them: list items, a table of contents, running
+heads and numbered sentences stay text. Articles of a law need only follow each other. No text is lost, changed or
+moved. `outline` and `heading_level` find the chapters of plain text.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MOST: Final = 0.6
 _IN_ORDER: Final = 0.8  # of the articles: some lines only speak of one
 _FEWEST_ARTICLES: Final = 3
 _BELOW: Final = {"counted": 10, "bracketed": 24, "outlined": 24, "listed": 30, "attached": 24}  # characters, at least
-_TABLE: Final = 60  # characters that a table below a heading stands for
+_TABLE: Final = 60  # characters that a table below a heading counts as
 _UNBROKEN: Final = 20  # characters: where no line of a paragraph is longer, none was broken at a margin
 _BROKEN: Final = 0.75
 _ONES: Final = {sign: value for value, sign in enumerate("零一二三四五六七八九")}
@@ -59,7 +59,7 @@ _LAW: Final[Kind] = ("article",)
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A numbered line: where it stands among the lines, and among the characters."""
+    """A numbered line with its place among the lines and the characters."""
 
     place: Place
     start: int
@@ -80,7 +80,7 @@ class _Run:
 
     within: _Run | None
     items: list[_Item] = field(default_factory=list)
-    end: int = 0  # of what stands below its last line
+    end: int = 0  # of the text below its last line
 
     @property
     def kind(self) -> Kind:
@@ -90,7 +90,7 @@ class _Run:
         return self.kind == item.kind != _ATTACHMENT and item.follows(self.items[-1])
 
     def ends_at(self, first: _Item) -> bool:
-        """Whether the first line of another run, of the same kind or of a kind that stands above it, ends this one."""
+        """Whether the first line of another run, of the same kind or of an outer kind, ends this one."""
         if first.kind[0] == "outlined":
             return self.kind[0] == "outlined" and len(self.kind) >= len(first.kind)
         return first.kind in (self.kind, _ATTACHMENT)
@@ -103,13 +103,12 @@ class _Run:
 
 
 def numbered_headings(blocks: Sequence[Block], *, only_articles: bool = False) -> list[Block]:
-    """The blocks, with hand-made headings known as such, below all headings that were known before.
+    """The blocks, with unstyled headings marked as such, at levels below all headings that are marked already.
 
-    A title that nobody styled stands above all of them: without it no section would say what it is about.
-    ``only_articles`` is for formats whose writers mark their headings, but not 第三条.
+    An unstyled title is marked above all of them. ``only_articles``: for formats that mark headings, but not 第三条.
     """
     runs = [run for run in _runs(_stretches(blocks)) if run.kind == _LAW or not only_articles]
-    with_headings = {id(run) for pool in _pools(runs) if _holds_headings(pool) for run in pool}
+    with_headings = {id(run) for pool in _pools(runs) if _has_headings(pool) for run in pool}
     if not with_headings:
         return list(blocks)
     title = None if only_articles else _title(blocks)
@@ -134,7 +133,7 @@ def numbered_headings(blocks: Sequence[Block], *, only_articles: bool = False) -
 def _title(blocks: Sequence[Block]) -> _Item | None:
     """The first line, where it reads like a title and no heading is as high as one."""
     first = blocks[0]
-    if not isinstance(first, Paragraph) or any(isinstance(each, Heading) and each.level <= _TOP for each in blocks):
+    if not isinstance(first, Paragraph) or any(isinstance(block, Heading) and block.level <= _TOP for block in blocks):
         return None
     lines = first.text.split("\n")
     line = lines[0]
@@ -188,7 +187,7 @@ def _item(line: str, place: Place, start: int, is_whole: bool) -> _Item | None:
 
 
 def _numbered(line: str) -> tuple[Kind, int, str] | None:
-    """How a line is numbered, its number, and the number as it stands there."""
+    """How a line is numbered, its number, and the label as written."""
     if found := _ARTICLE.fullmatch(line):
         number = found["number"]
         return _LAW, int(number) if number.isdecimal() else _counted(number), "".join(found["label"].split())
@@ -224,13 +223,12 @@ def _counted(signs: str) -> int:
 
 
 def _is_title(line: str) -> bool:
-    """Whether a numbered line reads like a title: short, no sentence, no line of a table of contents."""
-    kept = line.strip()
-    width = len(kept) + sum(sign >= "\u2e80" for sign in kept[:_WIDEST])
-    led = _LED.search(kept)
-    if width > (_WIDEST_LED if led else _WIDEST) or _CONTENTS.search(kept):
+    """Whether a line reads like a title: short, no sentence, no line of a table of contents."""
+    line = line.strip()
+    width = len(line) + sum(sign >= "\u2e80" for sign in line[:_WIDEST])
+    if width > (_WIDEST_LED if _LED.search(line) else _WIDEST) or _CONTENTS.search(line):
         return False
-    return _SENTENCE.search(kept) is None
+    return _SENTENCE.search(line) is None
 
 
 # ── runs ─────────────────────────────────────────────────────────────────────────────────────────
@@ -264,7 +262,7 @@ def _close(opened: list[_Run], depth: int, at: int) -> None:
 
 
 def _pools(runs: Sequence[_Run]) -> list[list[_Run]]:
-    """The runs that are judged together: all of 1.1, 1.2 … 2.1 …, of which many are short, and all articles; others
+    """The runs that are decided together: all of 1.1, 1.2 … 2.1 …, of which many are short, and all articles; others
     one by one."""
     pools: dict[tuple[str, int], list[_Run]] = {}
     for at, run in enumerate(runs):
@@ -273,9 +271,9 @@ def _pools(runs: Sequence[_Run]) -> list[list[_Run]]:
     return list(pools.values())
 
 
-def _holds_headings(pool: Sequence[_Run]) -> bool:
+def _has_headings(pool: Sequence[_Run]) -> bool:
     """Whether most of the lines read like titles, and most of those that are followed by another have text below, and
-    it says something else: 1 年度报告, 2 年度报告 stand at the foot of pages."""
+    it says something else: 1 年度报告, 2 年度报告 are page footers."""
     items = [item for run in pool for item in run.items]
     kind = items[0].kind[0]
     if kind == "article":
@@ -289,7 +287,7 @@ def _holds_headings(pool: Sequence[_Run]) -> bool:
     below = [later.start - item.end for item, later in followed]
     below = below or [run.end - run.items[-1].end for run in pool]
     titles = sum(item.is_title for item in items)
-    return titles >= _MOST * len(items) and sum(each >= _BELOW[kind] for each in below) >= _MOST * len(below)
+    return titles >= _MOST * len(items) and sum(length >= _BELOW[kind] for length in below) >= _MOST * len(below)
 
 
 # ── blocks ───────────────────────────────────────────────────────────────────────────────────────
@@ -297,22 +295,94 @@ def _holds_headings(pool: Sequence[_Run]) -> bool:
 
 def _divided(block: Paragraph, at: int, found: Mapping[Place, tuple[_Item, int]]) -> Iterator[Block]:
     """A paragraph at its headings. A sentence that is numbered among headings opens a section by its number alone."""
-    kept = Paragraph("", block.page, block.opens, block.level)
+    current = Paragraph("", block.page, block.opens, block.level)
     lines: list[str] = []
     for number, line in enumerate(block.text.split("\n")):
         if (at, number) in found:
-            yield from _filled(kept, lines)
+            yield from _filled(current, lines)
             item, level = found[at, number]
             lines = [] if item.is_title else [line]
-            kept = Paragraph("", block.page) if item.is_title else Paragraph("", block.page, item.label, level)
+            current = Paragraph("", block.page) if item.is_title else Paragraph("", block.page, item.label, level)
             if item.is_title:
                 yield Heading(" ".join(line.split()), level, block.page)
         else:
             lines.append(line)
-    yield from _filled(kept, lines)
+    yield from _filled(current, lines)
 
 
 def _filled(paragraph: Paragraph, lines: Sequence[str]) -> Iterator[Paragraph]:
     text = "\n".join(lines)
     if text.strip():
         yield replace(paragraph, text=text)
+
+
+# ── chapters of plain text: 第一回, 第三章, 第二节 on a line of their own ─────────────────────────
+
+_CHAPTER: Final = re.compile(
+    r"[\s　]{0,8}(?:[^\s。！？]{1,12}[\s　]{1,4})?第[\s　]?[〇零一二两三四五六七八九十百千\d]{1,7}[\s　]?"
+    r"(?P<unit>[部编卷篇集回章节])(?P<rest>.{0,60})"
+)
+_ENGLISH_CHAPTER: Final = re.compile(
+    r"\s{0,8}(?P<unit>Part|Book|Chapter|CHAPTER|PART)\s(?:\d{1,3}|[IVXLC]{1,7})\b(?P<rest>.{0,60})"
+)
+_CHAPTER_LEVELS: Final = {"部": 1, "编": 1, "卷": 1, "篇": 1, "集": 1, "回": 2, "章": 2, "节": 3}
+_LONGEST_CHAPTER: Final = 60
+_PAGE_NUMBER: Final = re.compile(r"^\s{0,8}\d{1,4}\s|[\s.…·∣|]\d{1,4}\s{0,8}$")  # a running head, a line of contents
+_CLAUSE: Final = re.compile(r"[。！？；…，,：:]")
+_RUN_OF_CONTENTS: Final = 3  # as many headings in a row are a table of contents
+
+
+def heading_level(line: str) -> int | None:
+    """The level of a line that is a numbered heading, else None. 第三章 opens a chapter, 第三章规定，… does not."""
+    if len(line) > _LONGEST_CHAPTER or ("第" not in line and line.lstrip()[:4].lower() not in ("part", "book", "chap")):
+        return None
+    found = _CHAPTER.fullmatch(line.rstrip()) or _ENGLISH_CHAPTER.fullmatch(line.rstrip())
+    if found is None or _CLAUSE.search(found["rest"]) or _PAGE_NUMBER.search(line):
+        return None
+    rest = found["rest"]
+    # 第一章总则 is a heading, 第一章主要介绍…、… the beginning of a sentence; chapters of novels are long (回).
+    if rest and not rest[0].isspace() and found["unit"] != "回" and (len(rest) > 14 or "、" in rest):
+        return None
+    return _CHAPTER_LEVELS.get(found["unit"], 1 if found["unit"].lower() in ("part", "book") else 2)
+
+
+def outline(lines: Sequence[str]) -> list[Block]:
+    """Lines as headings and paragraphs; an empty line ends a paragraph."""
+    blocks: list[Block] = []
+    paragraph: list[str] = []
+    for line in (*lines, ""):
+        level = heading_level(line)
+        if level is None and line.strip():
+            paragraph.append(line.rstrip())
+            continue
+        if paragraph:
+            blocks.append(Paragraph("\n".join(paragraph)))
+            paragraph = []
+        if level is not None:
+            blocks.append(Heading(" ".join(line.split()), level))
+    return without_contents(blocks)
+
+
+def without_contents(blocks: Iterable[Block]) -> list[Block]:
+    """A run of headings with nothing between them is a table of contents: one paragraph."""
+    result: list[Block] = []
+    run: list[Heading] = []
+    for block in blocks:
+        if isinstance(block, Heading) and (not run or block.level >= run[0].level):
+            run.append(block)
+            continue
+        result.extend(_unless_contents(run))
+        run = []
+        if isinstance(block, Heading):
+            run.append(block)
+        else:
+            result.append(block)
+    return result + _unless_contents(run)
+
+
+def _unless_contents(run: list[Heading]) -> list[Block]:
+    levels = [heading.level for heading in run]
+    if any(levels.count(level) >= _RUN_OF_CONTENTS for level in set(levels)):
+        # The last heading of the run is followed by text: it is the one that counts.
+        return [Paragraph("\n".join(heading.text for heading in run[:-1]), run[0].page), run[-1]]
+    return list(run)
