@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from langchain_core.messages import AIMessageChunk, HumanMessage
 
-from qianxun.answer.state import TURNS, Turn, turns_of
+from qianxun.core.conversation import TURNS_LIMIT, Turn, turns_of
 from qianxun.core.errors import BadQuery
 from qianxun.question.follow_ups import Name, standing_alone
 from qianxun.text.chinese import Analyser
@@ -80,7 +80,7 @@ def test_a_conversation_is_taken_in_every_usual_form() -> None:
 
     told = [{"role": "user", "content": "一"}, ("assistant", "二"), Message(), {"role": "system", "content": "四"}]
     assert turns_of(told) == (Turn("user", "一"), Turn("assistant", "二"), Turn("user", "三"))
-    assert len(turns_of([{"role": "user", "content": str(at)} for at in range(1, 100)])) == TURNS
+    assert len(turns_of([{"role": "user", "content": str(at)} for at in range(1, 100)])) == TURNS_LIMIT
 
 
 def test_a_conversation_may_have_blocks_calls_of_tools_and_messages_that_came_as_a_stream() -> None:
@@ -89,7 +89,7 @@ def test_a_conversation_may_have_blocks_calls_of_tools_and_messages_that_came_as
         HumanMessage([{"type": "text", "text": "这张片子"}, picture, "正常吗"]),
         {"role": "developer", "content": "你是医生"},
         {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
-        *({"role": "tool", "content": f"结果{at}", "tool_call_id": "1"} for at in range(2 * TURNS)),
+        *({"role": "tool", "content": f"结果{at}", "tool_call_id": "1"} for at in range(2 * TURNS_LIMIT)),
         AIMessageChunk("正") + AIMessageChunk("常[1]。"),
     ]
     assert turns_of(told) == (Turn("user", "这张片子 正常吗"), Turn("assistant", "正常[1]。"))

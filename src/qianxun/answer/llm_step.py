@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from qianxun.answer.state import sendable
 from qianxun.answer.streaming import part_from
 from qianxun.bases.base import OpenBase, chat_model, in_model_thread
 from qianxun.core.errors import BadModelReply, ModelError, ModelUnavailable, QianxunError
 from qianxun.core.ports import ChatModel, never
 from qianxun.core.types import Degraded, Message
+from qianxun.core.unicode import sendable
 from qianxun.text.llm_json import read_json
 
 log = logging.getLogger(__name__)

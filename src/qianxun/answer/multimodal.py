@@ -25,11 +25,11 @@ from qianxun.core.limits import ATTACHMENTS_LIMIT, CAPTION_LIMIT, MIB, QUERY_LIM
 from qianxun.core.ports import ChatModel
 from qianxun.core.table_answer_types import AskedTable, TableAnswer
 from qianxun.core.types import Degraded, Message, ParsedFile, Table, TableBlock, Text
+from qianxun.core.unicode import sound_text
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.attachments import attached_image, read_bounded, table_of_rows
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.ingest.tables.grid import render
-from qianxun.models.checks import sound_text
 from qianxun.text.chinese import fold, stands_in
 
 MOST_TABLE_BYTES: Final = 50 * MIB

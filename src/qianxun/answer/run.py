@@ -20,16 +20,18 @@ from qianxun.answer.context import Answering, merged
 from qianxun.answer.generate import declined
 from qianxun.answer.grade import graded
 from qianxun.answer.refine import refined
-from qianxun.answer.state import AnswerState, Step, TableLack, TableReply, check_mode, sendable, turns_of
+from qianxun.answer.state import AnswerState, Step, TableLack, TableReply, check_mode
 from qianxun.answer.table_replies import table_reply
 from qianxun.answer.write import Writing, writing_of
 from qianxun.bases.base import read
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, QueryMode, TraceStep
+from qianxun.core.conversation import turns_of
 from qianxun.core.errors import RecallFailed
 from qianxun.core.graph_types import NO_CONTEXT
 from qianxun.core.limits import QUERY_LIMIT
 from qianxun.core.log_types import new_trace_id
 from qianxun.core.types import Degraded
+from qianxun.core.unicode import sendable
 from qianxun.graph.modes import ModeRecall
 from qianxun.records import chunks
 from qianxun.retrieve.query_plan import check_text

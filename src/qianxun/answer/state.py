@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any, Final, Literal, TypeAlias
 
 from qianxun.core.answer_types import QUERY_MODES, Answer, Passage, QueryMode, TraceStep
+from qianxun.core.conversation import Turn
 from qianxun.core.errors import BadQuery
 from qianxun.core.graph_types import NO_CONTEXT, AskedTie, GraphContext
 from qianxun.core.layered_types import Cited
@@ -26,18 +26,6 @@ QUESTION_KINDS: Final[tuple[QuestionKind, ...]] = (
     "summary",
     "count",
 )
-Role: TypeAlias = Literal["user", "assistant"]
-
-TURNS: Final = 20  # of a conversation that are looked at, the last ones
-TURN_LENGTH: Final = 8000  # characters of one
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """Something that was said before the question."""
-
-    role: Role
-    content: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,63 +170,3 @@ def check_mode(mode: str | None) -> QueryMode | None:
     if mode not in QUERY_MODES:
         raise BadQuery(f"没有查询模式 {mode!r}", hint=f"可用：{'、'.join(QUERY_MODES)}")
     return next(each for each in QUERY_MODES if each == mode)
-
-
-def sendable(text: str) -> str:
-    """Half of a surrogate pair is no character: nobody can be sent it, and no checkpoint keeps it."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def turns_of(history: Sequence[Any]) -> tuple[Turn, ...]:
-    """The last turns of a conversation, as ``{"role", "content"}``, ``(role, content)`` or values with these names.
-
-    What a system or a tool said, pictures, and what is empty (a call of a tool), is left out. Raises BadQuery for what
-    is no turn.
-    """
-    read = (_turn(each) for each in reversed(history))
-    latest = islice((turn for turn in read if turn is not None and turn.content), TURNS)
-    return tuple(reversed(list(latest)))
-
-
-_ROLES: Final[Mapping[str, Role | None]] = {
-    "user": "user",
-    "human": "user",
-    "assistant": "assistant",
-    "ai": "assistant",
-    "system": None,
-    "developer": None,
-    "tool": None,
-    "function": None,
-    # messages of LangChain that came as a stream
-    "HumanMessageChunk": "user",
-    "AIMessageChunk": "assistant",
-    "SystemMessageChunk": None,
-    "ToolMessageChunk": None,
-    "FunctionMessageChunk": None,
-}
-
-
-def _turn(said: Any) -> Turn | None:
-    if isinstance(said, Mapping):
-        role, content = said.get("role", said.get("type")), said.get("content")
-    elif isinstance(said, tuple | list) and len(said) == 2:
-        role, content = said
-    else:
-        role, content = getattr(said, "role", getattr(said, "type", None)), getattr(said, "content", None)
-    words = "" if content is None and role == "assistant" else _words(content)  # it called a tool
-    if not isinstance(role, str) or role not in _ROLES or words is None:
-        raise BadQuery(
-            f"对话历史里有看不懂的一条：{str(said)[:80]!r}", hint='写成 {"role": "user", "content": "……"} 的列表'
-        )
-    known = _ROLES[role]
-    return None if known is None else Turn(known, sendable(words).strip()[:TURN_LENGTH])
-
-
-def _words(content: Any) -> str | None:
-    """The text of a turn, whose content may be a list of blocks; None where that is not to be understood."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list | tuple) or not all(isinstance(each, str | Mapping) for each in content):
-        return None
-    blocks = (each if isinstance(each, str) else each.get("text") for each in content)
-    return " ".join(block for block in blocks if isinstance(block, str))

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 
 from qianxun.core.errors import BadFilter
 from qianxun.core.types import EVERYTHING, And, Eq, Everything, Filter, In, Not, Or, Range, Scalar, Spelled, all_of
+from qianxun.core.unicode import is_unicode
 
 FIELDS: Final = ("doc_id", "user_id", "project_id", "content_type", "kind", "tags")
 METADATA: Final = "metadata."
@@ -150,21 +151,16 @@ class _Reader:
 def _text(value: str, at: str) -> str:
     if len(value) > TEXT_LIMIT:
         raise BadFilterField(at, f"文字超过 {TEXT_LIMIT} 个字符", hint="缩短它")
-    if not _is_unicode(value):
+    if not is_unicode(value):
         raise BadFilterField(at, "不是合法的 Unicode 文字", hint="去掉不成对的代理字符")
     return value
 
 
 def _check_name(name: str, at: str) -> None:
     is_known = name in FIELDS or (name.startswith(METADATA) and name != METADATA)
-    if not is_known or len(name) > NAME_LIMIT or not _is_unicode(name):
+    if not is_known or len(name) > NAME_LIMIT or not is_unicode(name):
         known = "、".join((*FIELDS, "metadata.<字段>", "and", "or", "not"))
         raise BadFilterField(at, "没有可过滤的字段", hint=f"可用：{known}")
-
-
-def _is_unicode(text: str) -> bool:
-    """False with half of a surrogate pair, which no database and no answer can hold."""
-    return text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 def written_filters(where: Filter) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from qianxun.bases.base import OpenBase, read
 from qianxun.core.errors import ModelError, NotFound
 from qianxun.core.graph_types import Alias, Community, Entity, Evidence, Relation
 from qianxun.core.types import EVERYTHING, Filter
+from qianxun.core.unicode import storable
 from qianxun.engine.hooks import nothing
 from qianxun.graph.build import graph_of
 from qianxun.graph.extract.llm import Cost
@@ -36,7 +37,6 @@ from qianxun.graph.summaries import Summarised, communities, summaries_cost, sum
 from qianxun.graph.summaries import Watch as SummariesWatch
 from qianxun.records import chunks
 from qianxun.records import graph as facts
-from qianxun.records.database.texts import storable
 from qianxun.text.chinese import fold
 
 PROPOSED_AMONG: Final = 200  # entities that a model is shown, the most central ones

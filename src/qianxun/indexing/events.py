@@ -18,9 +18,9 @@ from qianxun.core.errors import BadInput
 from qianxun.core.ingest_types import EventOutcome, Handled
 from qianxun.core.limits import EVENT_ID_LIMIT
 from qianxun.core.types import Document, MetadataValue, Scalar
+from qianxun.core.unicode import is_storable
 from qianxun.indexing.add import submission
 from qianxun.records import documents, outbox
-from qianxun.records.database.texts import is_storable
 
 log = logging.getLogger(__name__)
 

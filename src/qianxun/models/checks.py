@@ -11,15 +11,6 @@ from qianxun.core.errors import BadModelReply
 from qianxun.core.types import Scores, Vectors
 
 
-def sound_text(text: str) -> str:
-    """The text itself, or with U+FFFD for lone surrogates, which no tokenizer and no JSON reader takes."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    return text
-
-
 def unit_rows(rows: NDArray[Any], count: int, dimension: int, model: str) -> Vectors:
     """The rows as unit vectors. Raises BadModelReply on a wrong shape, a value that is no number, or a zero vector."""
     if rows.shape != (count, dimension):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from qianxun.answer.state import Turn
+from qianxun.core.conversation import Turn
 from qianxun.core.limits import QUERY_LIMIT
 from qianxun.text.chinese import STOP_WORDS, Analyser, fold
 

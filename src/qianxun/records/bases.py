@@ -16,11 +16,11 @@ from sqlalchemy import Connection, Dialect, Row, bindparam, delete, func, insert
 from qianxun.core.errors import AlreadyThere, BadInput, NotFound
 from qianxun.core.limits import NAME_LIMIT
 from qianxun.core.types import KnowledgeBase
+from qianxun.core.unicode import is_storable, storable
 from qianxun.records import pairs
 from qianxun.records.database.compiled import Compiled, compiled
 from qianxun.records.database.counters import allocate, count_up
 from qianxun.records.database.slices import in_slices
-from qianxun.records.database.texts import is_storable, storable
 from qianxun.records.schema import (
     ChunkRow,
     Counter,

@@ -10,12 +10,12 @@ import numpy as np
 from sqlalchemy import Connection, Dialect, bindparam, delete, func, select
 
 from qianxun.core.types import Attributes, Chunk, Keys, Prepared, Vector, VectorField
+from qianxun.core.unicode import is_storable
 from qianxun.records import graph, pairs, rows
 from qianxun.records.database.bulk import insert_rows
 from qianxun.records.database.compiled import Compiled, compiled
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.slices import in_slices
-from qianxun.records.database.texts import is_storable
 from qianxun.records.pairs import VECTOR_TYPE, Attached
 from qianxun.records.schema import ChunkRow, DocumentRow, GraphFactsRow, VectorRow, VersionRow
 

@@ -21,13 +21,14 @@ from sqlalchemy import Connection, bindparam, delete, exists, func, insert, sele
 
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.types import Accepted, Document, Outcome, Prepared, Submission
+from qianxun.core.unicode import is_storable, storable
 from qianxun.records import pairs, rows
 from qianxun.records.chunks import remove_chunks, remove_older_chunks, write_chunks
 from qianxun.records.database.bulk import insert_rows
 from qianxun.records.database.counters import CounterName, allocate
 from qianxun.records.database.slices import in_slices
-from qianxun.records.database.texts import is_endless, is_storable, storable
 from qianxun.records.outbox import append
+from qianxun.records.rows import is_endless
 from qianxun.records.schema import ChunkRow, DocumentRow, KnowledgeBaseRow, PairRow, TableRow, VersionRow
 
 ID_LIMIT = 255

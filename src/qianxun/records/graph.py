@@ -18,11 +18,11 @@ from sqlalchemy import Connection, Select, and_, delete, func, insert, or_, sele
 from qianxun.core.errors import BadInput
 from qianxun.core.graph_types import Alias, ChunkFacts, Facts
 from qianxun.core.types import Attributes, ChunkKind, Keys
+from qianxun.core.unicode import is_storable, storable
 from qianxun.records.bases import generation, graph_revision
 from qianxun.records.database.bulk import insert_rows
 from qianxun.records.database.counters import count_up
 from qianxun.records.database.slices import in_slices
-from qianxun.records.database.texts import is_storable, storable
 from qianxun.records.packed_facts import packed, unpacked
 from qianxun.records.rows import attributes_of
 from qianxun.records.schema import (

@@ -9,10 +9,10 @@ from sqlalchemy import Connection, Row, func, select
 
 from qianxun.core.errors import NotFound
 from qianxun.core.types import Attributes, DocumentState
+from qianxun.core.unicode import is_storable, storable
 from qianxun.records import rows
 from qianxun.records.chunks import chunk_id
 from qianxun.records.database.slices import in_slices
-from qianxun.records.database.texts import is_storable, storable
 from qianxun.records.schema import ChunkRow, DocumentRow, OutboxRow, TableRow, VersionRow
 
 SHOWN = 80  # characters of an id in a message

@@ -14,10 +14,10 @@ from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.limits import CHUNK_ID_LIMIT, FEEDBACK_CHUNKS_LIMIT, FEEDBACK_COMMENT_LIMIT, QUERY_LIMIT
 from qianxun.core.log_types import RATINGS, Feedback, LogEntry, zero_flag
 from qianxun.core.types import Degraded, StepTime
+from qianxun.core.unicode import is_storable, storable
 from qianxun.records.bases import is_key, require, tenants
 from qianxun.records.database.bulk import insert_rows
 from qianxun.records.database.counters import allocate
-from qianxun.records.database.texts import is_storable, storable
 from qianxun.records.schema import RetrievalLogRow
 
 SHORT_LIMITS = {"trace_id": 64, "mode": 16, "tier": 16}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from qianxun.core.graph_types import Facts, Mention, StatedAlias, Statement
-from qianxun.records.database.texts import storable
+from qianxun.core.unicode import storable
 
 
 def packed(facts: Facts) -> str:

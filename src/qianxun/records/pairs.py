@@ -10,10 +10,10 @@ import numpy as np
 from sqlalchemy import Connection, delete, select
 
 from qianxun.core.types import Keys, Prepared, QAPair, Vector
+from qianxun.core.unicode import storable
 from qianxun.records.database.bulk import insert_rows
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.slices import in_slices
-from qianxun.records.database.texts import storable
 from qianxun.records.schema import DocumentRow, PairRow, PairVectorRow
 
 GIVEN = "given"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -21,7 +22,6 @@ from qianxun.core.types import (
     TableSpan,
     Text,
 )
-from qianxun.records.database.texts import is_endless
 
 VERSION = (
     "name", "format", "content_type", "user_id", "project_id", "tags", "metadata", "source", "structure", "content",
@@ -164,3 +164,8 @@ def attributes_from(document: Document, kind: ChunkKind) -> Attributes:
         metadata=document.metadata,
         kind=kind,
     )
+
+
+def is_endless(value: object) -> bool:
+    """True for infinity and NaN: JSON has neither, and PostgreSQL refuses the words that Python has for them."""
+    return isinstance(value, float) and not math.isfinite(value)

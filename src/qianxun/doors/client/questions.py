@@ -10,9 +10,9 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
-from qianxun.answer.state import turns_of
 from qianxun.core.answer_types import AnswerEvent, Done, Failed, QueryMode
 from qianxun.core.codec.answers import question_body, read_event
+from qianxun.core.conversation import turns_of
 from qianxun.core.errors import BadInput, BadQuery, ServiceUnavailable, Unreadable, UnsupportedFile, of_word
 from qianxun.core.limits import IMAGE_BYTES_LIMIT
 from qianxun.core.sse import Event, Events, EventTooLarge

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from qianxun.core.errors import BadSettings, MissingExtra, ModelUnavailable, ServiceUnavailable, Unauthorized
 from qianxun.core.graph_types import Entity, GraphContext, Relation
+from qianxun.core.unicode import sound_text
 from qianxun.doors.frameworks.neo4j_rows import (
     Row,
     digest_of,
@@ -30,7 +31,6 @@ from qianxun.doors.frameworks.neo4j_rows import (
     relation_of,
     relation_row,
 )
-from qianxun.models.checks import sound_text
 from qianxun.models.remote.breaker import Breaker, Outage, Paused
 from qianxun.models.threads import Lane
 

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any, Final, TypeAlias
 
 from qianxun.core.graph_types import Entity, Evidence, Relation
-from qianxun.models.checks import sound_text
+from qianxun.core.unicode import sound_text
 from qianxun.text.chinese import fold
 
 Row: TypeAlias = dict[str, Any]

@@ -7,9 +7,9 @@ from typing import Final
 from qianxun.core.errors import NotFound
 from qianxun.core.limits import NAME_LIMIT
 from qianxun.core.types import KnowledgeBase
+from qianxun.core.unicode import storable
 from qianxun.doors.http.context import MAX_ID
 from qianxun.engine.engine import Engine
-from qianxun.records.database.texts import storable
 
 LISTED: Final = "用 GET /v1/knowledge-bases 查看已有的知识库"
 

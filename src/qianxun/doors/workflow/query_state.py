@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from qianxun.answer.run import begun
-from qianxun.answer.state import AnswerState, turns_of
+from qianxun.answer.state import AnswerState
 from qianxun.core.answer_types import Answer
 from qianxun.core.codec.plain import plain, read
 from qianxun.core.codec.search_params import read_filter, written_filter
+from qianxun.core.conversation import turns_of
 from qianxun.core.errors import BadQuery
 from qianxun.core.types import EVERYTHING, Filter
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.errors import BadInput, BadModelReply, ModelUnavailable
+from qianxun.core.unicode import sound_text
 from qianxun.models.cards import ModelCard, RerankCard
-from qianxun.models.checks import sound_text
 from qianxun.models.local.weights import check_folder
 
 if TYPE_CHECKING:

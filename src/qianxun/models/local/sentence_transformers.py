@@ -9,7 +9,8 @@ import numpy as np
 
 from qianxun.core.errors import MissingExtra, ModelUnavailable
 from qianxun.core.types import Vector, Vectors
-from qianxun.models.checks import sound_text, unit_rows
+from qianxun.core.unicode import sound_text
+from qianxun.models.checks import unit_rows
 
 
 class SentenceEmbedding:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from qianxun.core.errors import BadInput, BadModelReply, ModelUnavailable
 from qianxun.core.ports import never
 from qianxun.core.types import Message
-from qianxun.models.checks import sound_text
+from qianxun.core.unicode import sound_text
 from qianxun.models.remote.chat_stream import ServiceError, StreamedReply, check_finish
 from qianxun.models.remote.endpoints import ChatEndpoint
 from qianxun.models.remote.http import ModelService

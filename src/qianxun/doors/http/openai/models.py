@@ -16,13 +16,13 @@ from qianxun.core.limits import NAME_LIMIT
 from qianxun.core.model_types import is_ref
 from qianxun.core.ports import EmbeddingModel
 from qianxun.core.types import KnowledgeBase
+from qianxun.core.unicode import storable
 from qianxun.doors.http.context import TenantEngine
 from qianxun.doors.http.error_formats import OpenAIProblem
 from qianxun.doors.http.named_bases import find_base
 from qianxun.doors.http.responses import as_json, error_responses
 from qianxun.engine.engine import Engine
 from qianxun.models import CARDS
-from qianxun.records.database.texts import storable
 
 TAG: Final = "OpenAI 兼容"
 OWNER: Final = "qianxun"

@@ -12,12 +12,12 @@ from qianxun.core.codec.results import rerank_name
 from qianxun.core.errors import BadInput, ModelUnavailable, NotFound
 from qianxun.core.model_types import UserModel, is_ref
 from qianxun.core.ports import EmbeddingModel, RerankModel
+from qianxun.core.unicode import storable
 from qianxun.doors.http.responses import InvalidField
 from qianxun.engine.embedding_models import NO_MODEL
 from qianxun.engine.engine import Engine
 from qianxun.engine.model_catalog import MAXSIM
 from qianxun.rank.rerank import checked_scores
-from qianxun.records.database.texts import storable
 
 FIELD: Final = "model"
 SHOWN: Final = 20  # names in a hint
