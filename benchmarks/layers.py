@@ -28,9 +28,10 @@ from qianxun.evaluation.calibration import expected_calibration_error, fit
 from qianxun.evaluation.dataset import Dataset, limited, load
 from qianxun.evaluation.experiment import run
 from qianxun.retrieve.layered.found_tables import found_tables
-from qianxun.retrieve.layered.search import Searching
+from qianxun.retrieve.layered.search import LayeredSearch
 from qianxun.retrieve.layered.table_fit import ask
-from qianxun.retrieve.run import asked_for, weighed
+from qianxun.retrieve.query_plan import plan_query
+from qianxun.retrieve.run import with_weights
 
 SETS = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "beir"
 TABLES = ("imtqa", "dusql_tables_train")
@@ -119,10 +120,10 @@ async def samples(settings: Settings, dataset: Dataset) -> list[Sample]:
         base = await opened.base(about.id)
         weight = settings.table_engine.structure_weight
         chosen = replace(search_options(settings.search, {}, {}), where=Eq("kind", "table"))
-        options = await weighed(base.serving, chosen)
+        options = await with_weights(base.serving, chosen)
         for query, text in dataset.queries.items():
-            asked = await asked_for(base, base.serving, text, options)
-            evidence = await Searching(base, base.serving, asked, options, "table").evidence()
+            asked = await plan_query(base, text, options)
+            evidence = await LayeredSearch(base, base.serving, asked, options, "table").evidence()
             question = ask(text, evidence.bench.weights[0])
             tables = await found_tables(base, evidence, [question], weight)
             for key, candidate in tables.candidates.items():

@@ -10,28 +10,38 @@ import pytest
 
 from qianxun.core.errors import BadQuery, RetrieverUnavailable
 from qianxun.engine.settings import TableEngine, TextEngine
-from qianxun.retrieve.layered.ladder import ALWAYS, Climbed, Ladder, Layer, Let, Step, climb, table_ladder, text_ladder
+from qianxun.retrieve.layered.ladder import (
+    ALWAYS,
+    Admission,
+    Ladder,
+    LadderResult,
+    Layer,
+    Step,
+    run_ladder,
+    table_ladder,
+    text_ladder,
+)
 
 LADDER = Ladder((Layer(1, "a", ALWAYS, 0.7), Layer(2, "b", 0.8, 0.5), Layer(3, "c", 0.7, 0.4)), cap=30)
 
 
 def giving(*scored: tuple[int, float]) -> Step:
-    async def step(layer: Layer) -> Mapping[int, Let]:
-        return {id_: Let(score, {layer.strategy: score}) for id_, score in scored}
+    async def step(layer: Layer) -> Mapping[int, Admission]:
+        return {id_: Admission(score, {layer.strategy: score}) for id_, score in scored}
 
     return step
 
 
 def failing(error: Exception) -> Step:
-    async def step(layer: Layer) -> Mapping[int, Let]:
+    async def step(layer: Layer) -> Mapping[int, Admission]:
         raise error
 
     return step
 
 
-def climbed(target: int, a: Step, b: Step | None = None, c: Step | None = None) -> Climbed:
+def climbed(target: int, a: Step, b: Step | None = None, c: Step | None = None) -> LadderResult:
     nothing = giving()
-    return asyncio.run(climb(LADDER, {"a": a, "b": b or nothing, "c": c or nothing}, target))
+    return asyncio.run(run_ladder(LADDER, {"a": a, "b": b or nothing, "c": c or nothing}, target))
 
 
 def test_the_ladders_are_those_of_the_requirement() -> None:

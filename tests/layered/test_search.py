@@ -19,8 +19,8 @@ from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Search
 from qianxun.retrieve import candidate_pool as joining
 from qianxun.retrieve.layered import found_tables
-from qianxun.retrieve.layered.ladder import Climbed, Held, Layer
-from qianxun.retrieve.layered.search import Searching
+from qianxun.retrieve.layered.ladder import Admitted, LadderResult, Layer
+from qianxun.retrieve.layered.search import LayeredSearch
 from qianxun.retrieve.run import DEPTH
 from qianxun.retrieve.run_arms import standard_arms
 from tests.answer.asked import HungEmbedding, Opened
@@ -95,9 +95,9 @@ def test_of_two_versions_of_a_document_the_newest_is_a_result() -> None:
     """An index just made anew may hold both, and both may be of record."""
     version = chunk("旧版")
     chunks = [version, replace(version, key=1, text="新版", generation=2), replace(version, key=2, doc_id="别的")]
-    held = {at + 10: Held(Layer(1, "vector", 1.0, 0.7), 0.9 - at / 10, {}) for at in range(3)}
-    searching = Searching(*cast(tuple[Any, Any, Any, Any], (None,) * 4), "text")
-    climbed = searching.newest(Climbed(held, (), ()), lambda key: Found(chunks[key - 10], 0.5, "hybrid", {}))
+    held = {at + 10: Admitted(Layer(1, "vector", 1.0, 0.7), 0.9 - at / 10, {}) for at in range(3)}
+    searching = LayeredSearch(*cast(tuple[Any, Any, Any, Any], (None,) * 4), "text")
+    climbed = searching.newest(LadderResult(held, (), ()), lambda key: Found(chunks[key - 10], 0.5, "hybrid", {}))
     assert [key for key, _ in climbed.best(9)] == [11, 12]
     assert not searching.is_settled
 

@@ -32,7 +32,7 @@ from qianxun.engine.settings import Search
 from qianxun.index.embedded.index import EmbeddedIndex
 from qianxun.models.threads import Lane, ModelThreads
 from qianxun.retrieve.arm_results import sound
-from qianxun.retrieve.run_arms import Heard, standard_arms
+from qianxun.retrieve.run_arms import ArmResults, standard_arms
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.answer.asked import FakeRerank, HungEmbedding, Opened, near_ties
 
@@ -567,7 +567,7 @@ def test_a_chunk_has_one_score_for_its_meaning_whoever_found_it(asked: list[tupl
         "qa": Ranking.of(asked, 1.0),
     }
     behind = [(7, 0.1), (9, 0.6)] if asked else [(7, 0.1)]
-    heard = Heard(rankings, rankings, (), (), behind=Ranking.of(behind, 1.0))
+    heard = ArmResults(rankings, rankings, (), (), behind=Ranking.of(behind, 1.0))
     own = {1: 0.9, 3: 0.8, 9: 0.6, 7: 0.1} if asked else {1: 0.9, 3: 0.5, 7: 0.1}
     assert list(heard.scores()["vector"].hits) == list(own.items())
 
@@ -575,7 +575,7 @@ def test_a_chunk_has_one_score_for_its_meaning_whoever_found_it(asked: list[tupl
 def test_where_the_vector_arm_found_nothing_what_stands_behind_is_in_order() -> None:
     """As when the index was filled between its look and the other arms'."""
     rankings = {"vector": NOTHING, "keyword": Ranking.of([(1, 0.5), (7, 0.4)], 1.0)}
-    heard = Heard(rankings, rankings, (), (), behind=Ranking(ints(1, 7), np.array([0.2, 0.9]), 1.0))
+    heard = ArmResults(rankings, rankings, (), (), behind=Ranking(ints(1, 7), np.array([0.2, 0.9]), 1.0))
     assert heard.scores()["vector"].keys.tolist() == [7, 1]
 
 

@@ -37,7 +37,7 @@ from qianxun.core.types import (
 )
 from qianxun.engine.engine import Engine
 from qianxun.records import documents
-from qianxun.retrieve.drop_reasons import told_filter
+from qianxun.retrieve.drop_reasons import filter_text
 from qianxun.retrieve.explain import loosened
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.indexing.opened import FailingEmbedding, doc, opened
@@ -254,7 +254,7 @@ def test_a_loosened_filter_lets_it_through_and_names_what_failed(where: Filter) 
     assert matches(looser, attributes)
     assert (looser == where) == (not failing) == matches(where, attributes)
     assert not any(matches(part, attributes) for part in failing)
-    assert all(told_filter(part) for part in failing)
+    assert all(filter_text(part) for part in failing)
 
 
 # ── each step by name ────────────────────────────────────────────────────────────────────────────

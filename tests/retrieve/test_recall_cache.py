@@ -20,7 +20,7 @@ from qianxun.core.types import Degraded, Generation, Recall
 from qianxun.engine.engine import Engine
 from qianxun.engine.memory_cache import MemoryCache
 from qianxun.records import bases
-from qianxun.retrieve.recall_cache import cache_key, remember, remembered
+from qianxun.retrieve.recall_cache import cache_key, get_cached, put_cached
 from qianxun.retrieve.replay import replaying
 from tests.indexing.opened import doc, opened
 from tests.retrieve.recalls import answer, filters
@@ -80,8 +80,8 @@ def test_a_query_that_is_not_unicode_has_a_key() -> None:
 def kept(recall: Recall) -> Recall | None:
     async def work() -> Recall | None:
         cache = MemoryCache()
-        await remember(cache, KEY, recall, 60)
-        return await remembered(cache, KEY, recall.query)
+        await put_cached(cache, KEY, recall, 60)
+        return await get_cached(cache, KEY, recall.query)
 
     return asyncio.run(work())
 
@@ -97,8 +97,8 @@ def test_a_degraded_answer_is_not_remembered() -> None:
 def test_another_querys_answer_under_the_same_key_counts_as_absent() -> None:
     async def work() -> None:
         cache = MemoryCache()
-        await remember(cache, KEY, replace(WHOLE, query="md5 相同的另一句"), 60)
-        assert await remembered(cache, KEY, WHOLE.query) is None
+        await put_cached(cache, KEY, replace(WHOLE, query="md5 相同的另一句"), 60)
+        assert await get_cached(cache, KEY, WHOLE.query) is None
 
     asyncio.run(work())
 
@@ -107,12 +107,12 @@ def test_a_replay_neither_asks_the_cache_nor_fills_it() -> None:
     async def work() -> None:
         cache = MemoryCache()
         with replaying():
-            await remember(cache, KEY, WHOLE, 60)
+            await put_cached(cache, KEY, WHOLE, 60)
         assert len(cache) == 0
-        await remember(cache, KEY, WHOLE, 60)
+        await put_cached(cache, KEY, WHOLE, 60)
         with replaying():
-            assert await remembered(cache, KEY, WHOLE.query) is None
-        assert await remembered(cache, KEY, WHOLE.query) == WHOLE
+            assert await get_cached(cache, KEY, WHOLE.query) is None
+        assert await get_cached(cache, KEY, WHOLE.query) == WHOLE
 
     asyncio.run(work())
 

@@ -40,7 +40,7 @@ def told(folder: Path, story: Story, *models: Meanings, model: str = "meanings",
 
 async def said(engine: Engine, kb: int, text: str, where: Filter = EVERYTHING) -> tuple[Expansion, ...]:
     base = await engine.base(kb)
-    with base.serving.lent() as serving:
+    with base.serving.borrow() as serving:
         return await expanded(base, serving, text, where=where)
 
 

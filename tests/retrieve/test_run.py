@@ -165,13 +165,13 @@ def test_what_the_index_lets_go_of_while_a_search_wonders_is_no_damage(
     async def story() -> None:
         async with opened(tmp_path) as (engine, kb):
             await engine.add_documents(kb, [doc("旧", "旧版的报销比例"), doc("新", "新版的报销比例")])
-            loop, honest = asyncio.get_running_loop(), recall.strangers
+            loop, honest = asyncio.get_running_loop(), recall.unknown_keys
 
             def drained(*given: Any) -> Any:
                 asyncio.run_coroutine_threadsafe(engine.drain(kb), loop).result(60)
                 return honest(*given)
 
-            monkeypatch.setattr(recall, "strangers", drained)
+            monkeypatch.setattr(recall, "unknown_keys", drained)
             await (await engine.events(kb)).handle_document_deleted({"document_id": "旧"})
             answer = await engine.retrieve(kb, "报销比例")
             assert [each.chunk.doc_id for each in answer.found] == ["新"]

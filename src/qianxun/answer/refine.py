@@ -73,7 +73,7 @@ def _plain(text: str) -> str:
 async def _other_wordings(answering: Answering, state: AnswerState) -> AsyncIterator[tuple[str, str]]:
     """(way, query), best first. A way that cannot be gone is passed over: another follows."""
     base, question = answering.base, state.question
-    with base.serving.lent() as serving:
+    with base.serving.borrow() as serving:
         try:
             for expansion in await expanded(base, serving, question, 1, where=answering.options.where):
                 yield "synonyms", expansion.text

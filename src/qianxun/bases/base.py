@@ -50,7 +50,7 @@ class Serving:
     arm_times: dict[tuple[str, bool], ArmTime] = field(default_factory=dict)  # by name, and whether under a filter
 
     @contextmanager
-    def lent(self) -> Iterator[Serving]:
+    def borrow(self) -> Iterator[Serving]:
         self.searches += 1
         try:
             yield self

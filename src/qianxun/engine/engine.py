@@ -50,7 +50,7 @@ from qianxun.models.registry.registry import Registry
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records, bases, chunks, listing, logs, outbox
 from qianxun.records.tenancy import BaseRecords
-from qianxun.retrieve.run import recall_kept
+from qianxun.retrieve.run import cached_recall
 from qianxun.retrieve.search_log import Journal
 
 if TYPE_CHECKING:
@@ -450,7 +450,7 @@ class Engine:
         seconds = self.settings.search.cache_seconds
         try:
             with self._using(base):
-                answer = await recall_kept(base, query, options, self.cache, self.journal, seconds, trace_id)
+                answer = await cached_recall(base, query, options, self.cache, self.journal, seconds, trace_id)
         except RecallFailed:
             self.hooks.recalled(Recalled(options.mode, started, time.perf_counter() - started, None))
             raise

@@ -13,7 +13,7 @@ from qianxun.core.types import ArmScore, Chunk, Found, Hit, Keys, Ranking, match
 from qianxun.rank.tiers import matched_in, matched_under
 from qianxun.records import chunks
 from qianxun.retrieve.highlight import highlights
-from qianxun.retrieve.query_plan import Asked
+from qianxun.retrieve.query_plan import QueryPlan
 from qianxun.text.chinese import fold
 
 UNRELATED: Final = 1e-6  # the score of what is there only because there is nothing better
@@ -24,7 +24,7 @@ PAGE: Final = 50
 class Results:
     """The results of one query mode, as many as were asked for; each chunk once."""
 
-    def __init__(self, base: OpenBase, asked: Asked, top_k: int, recalled: Sequence[Found], graph: Ranking) -> None:
+    def __init__(self, base: OpenBase, asked: QueryPlan, top_k: int, recalled: Sequence[Found], graph: Ranking) -> None:
         self._base, self._asked, self._top_k = base, asked, top_k
         self._recalled = {each.chunk.key: each for each in recalled}
         self._graph = {hit.key: (rank, hit.score) for rank, hit in enumerate(graph.hits, 1)}

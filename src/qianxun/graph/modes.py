@@ -35,9 +35,9 @@ from qianxun.graph.network.local_search import NOWHERE, Around, around
 from qianxun.graph.network.network import KnowledgeGraph
 from qianxun.question.graph_terms import Question, read_question
 from qianxun.rank.mix import either, mixed, supported
-from qianxun.retrieve.query_plan import Asked, check_text
-from qianxun.retrieve.rerank_and_tiers import RERANKED, read_again
-from qianxun.retrieve.run import asked_for, generation_of, newest_only, recall
+from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
+from qianxun.retrieve.rerank_and_tiers import RERANK_DEPTH, rerank
+from qianxun.retrieve.run import current_generation, newest_only, recall
 from qianxun.retrieve.timings import Steps
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class Looking:
 
     base: OpenBase
     query: str
-    asked: Asked  # without its rewritings
+    asked: QueryPlan  # without its rewritings
     question: Question
     options: RecallOptions
     steps: Steps = field(default_factory=Steps)
@@ -181,15 +181,15 @@ class Looking:
         with self.steps.timed("graph.context"):
             return await self._tried(context_of(self.base, graph, near, seen)) or NO_CONTEXT
 
-    async def read_again(self, ranking: Ranking) -> Ranking:
+    async def reranked(self, ranking: Ranking) -> Ranking:
         """The first results in the order of a second reading, where the base has a model for it."""
         if self.base.model is None or self.base.models is None or not len(ranking):
             return ranking
-        first = Results(self.base, self.asked, RERANKED, (), NOTHING)
+        first = Results(self.base, self.asked, RERANK_DEPTH, (), NOTHING)
         await first.take(ranking)
         options = replace(self.options, rerank=self.options.rerank or RERANKER)
-        with self.steps.timed("rerank"), self.base.serving.lent() as serving:
-            model, failed = await read_again(self.base, serving, self.asked, first.found, options)
+        with self.steps.timed("rerank"), self.base.serving.borrow() as serving:
+            model, failed = await rerank(self.base, serving, self.asked, first.found, options)
         self.degraded.extend(failed)
         if model is None:
             return ranking
@@ -234,9 +234,9 @@ class Looking:
 
 
 async def _begun(base: OpenBase, query: str, options: RecallOptions) -> Looking:
-    with base.serving.lent() as serving:
-        generation = str(await generation_of(base, serving))
-        asked = await asked_for(base, serving, query, options, rewritings=())
+    with base.serving.borrow() as serving:
+        generation = str(await current_generation(base, serving))
+        asked = await plan_query(base, query, options, rewritings=())
     own = base.terms.own(base.about.config)
     question = read_question(asked.queries[0].text, base.analyser, own)
     return Looking(base, query, asked, question, options, generation=generation)
@@ -280,7 +280,7 @@ async def _hybrid(looking: Looking) -> tuple[list[Found], GraphContext]:
     recalled, graph = await looking.recalled(), await looking.graph()
     near, seen = await looking.near(graph), await looking.overview(graph)
     known = either(near.chunks, seen.chunks)
-    ranking = await looking.read_again(supported(known, _ranking(recalled)))
+    ranking = await looking.reranked(supported(known, _ranking(recalled)))
     found = await looking.finished(ranking, known, recalled, graph)
     return found, await looking.context(graph, near, seen)
 

@@ -42,7 +42,7 @@ class _Silent(QianxunError):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ArmOutcomes:
     """What each arm answered or raised, by its name, and the vectors of the queries."""
 
     outcomes: Mapping[str, Outcome]
@@ -52,7 +52,7 @@ class Said:
 
 async def listen(
     base: OpenBase, serving: Serving, arms: Sequence[Retriever], queries: Sequence[Query], depth: int, seconds: float
-) -> Said:
+) -> ArmOutcomes:
     """Every arm on every query."""
     wants_vector = any(arm.name in WITH_VECTOR for arm in arms)
     vectors = [_vector(base, serving, query) for query in queries] if wants_vector else []
@@ -64,7 +64,7 @@ async def listen(
         else:
             outcomes = await _outcomes(serving, arms, queries, vectors, depth, seconds)
         known = tuple(vector.result() for vector in vectors if _is_well(vector))
-        return Said(outcomes, known, len(known) < len(vectors))
+        return ArmOutcomes(outcomes, known, len(known) < len(vectors))
     finally:
         await _dismiss(vectors)
 

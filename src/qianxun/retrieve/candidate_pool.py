@@ -11,24 +11,24 @@ from qianxun.core.types import ArmScore, Chunk, Degraded, Found, Ranking, matche
 from qianxun.rank.calibrate import Curve
 from qianxun.records import chunks, outbox
 from qianxun.retrieve.arm_results import WITH_VECTOR
-from qianxun.retrieve.query_plan import Asked
-from qianxun.retrieve.run_arms import Heard
+from qianxun.retrieve.query_plan import QueryPlan
+from qianxun.retrieve.run_arms import ArmResults
 
 
-class Pool:
+class CandidatePool:
     """The fused candidates, joined with the records as far as somebody looks."""
 
-    def __init__(self, base: OpenBase, asked: Asked, heard: Heard, fused: Ranking) -> None:
+    def __init__(self, base: OpenBase, asked: QueryPlan, heard: ArmResults, fused: Ranking) -> None:
         self._base = base
         self._where = asked.queries[0].where
         self.candidates = fused.head(int(np.count_nonzero(fused.scores > 0.0)))
-        self._fused = ByKey(self.candidates)
+        self._fused = ScoresByKey(self.candidates)
         vector = base.curves.vector
         self.arms = {
-            arm: ByKey(ranking, vector) if arm in WITH_VECTOR else ByKey(ranking)
+            arm: ScoresByKey(ranking, vector) if arm in WITH_VECTOR else ScoresByKey(ranking)
             for arm, ranking in heard.rankings.items()
         }
-        self.behind = ByKey(heard.behind, vector)
+        self.behind = ScoresByKey(heard.behind, vector)
         self._read: dict[int, Found | None] = {}
         self.dropped: list[int] = []  # keys that are not of record
 
@@ -74,7 +74,7 @@ class Pool:
         return {arm: sum(key in by_key for key in self.dropped) for arm, by_key in self.arms.items()}
 
 
-class ByKey:
+class ScoresByKey:
     """A ranking asked for single chunks: of hundreds of candidates only a page is looked at.
 
     ``calibrate`` says what its scores mean; without it they are shown as they are.
@@ -98,7 +98,7 @@ class ByKey:
         return 0.0 if row is None else float(self._scores[row])
 
 
-def strangers(base: OpenBase, pool: Pool) -> list[Degraded]:
+def unknown_keys(base: OpenBase, pool: CandidatePool) -> list[Degraded]:
     """Arms that named chunks nobody knows, though the index has nothing left to catch up with."""
     with base.records.reading() as tx:
         if outbox.depth(tx, base.id):

@@ -14,7 +14,7 @@ SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 SPELT = {"starts": "开头是", "contains": "含有", "ends": "结尾是"}
 
 
-def told_filter(where: Filter) -> str:
+def filter_text(where: Filter) -> str:
     match where:
         case Everything():
             return "全部"
@@ -27,11 +27,11 @@ def told_filter(where: Filter) -> str:
         case Spelled():
             return "、".join(f"{where.field} {SPELT[name]}“{part}”" for name, part in where.parts()) or where.field
         case And(parts):
-            return "（" + " 且 ".join(map(told_filter, parts)) + "）"
+            return "（" + " 且 ".join(map(filter_text, parts)) + "）"
         case Or(parts):
-            return "（" + " 或 ".join(map(told_filter, parts)) + "）"
+            return "（" + " 或 ".join(map(filter_text, parts)) + "）"
         case Not(part):
-            return f"非 {told_filter(part)}"
+            return f"非 {filter_text(part)}"
 
 
 def why_not_of_record(name: str, status: str, reason: str = "", served: int = 0) -> str:
@@ -71,7 +71,7 @@ def reason_for(known: Explanation, options: RecallOptions, chunk: Chunk) -> str:
             waits = "还有变更等待进入索引" if known.status == "waiting" else "索引里缺了它"
             return f"记录里有这个片段，索引里没有：{waits}"
         case "filter":
-            return "被过滤条件排除：" + "；".join(map(told_filter, known.failing))
+            return "被过滤条件排除：" + "；".join(map(filter_text, known.failing))
         case "recall":
             return "没有一路检索把它排进候选" + ("" if known.arms else "：与问题没有共同的词语或字")
         case "fuse":

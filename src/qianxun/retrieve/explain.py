@@ -1,6 +1,6 @@
 """Why a chunk was returned, or which step dropped it and the smallest change that would return it.
 
-An explanation walks the same road as the search (`gather`, `put_in_order`, the verdicts) and cuts nothing off. A change
+An explanation takes the same steps as the search (`gather`, `ranking_order`) without a cut-off. A change
 is suggested only after a search with it has returned the chunk.
 """
 
@@ -38,20 +38,26 @@ from qianxun.core.types import (
 from qianxun.rank.fuse import VOTES, fitting_weights
 from qianxun.records import chunks, documents, listing, outbox
 from qianxun.retrieve.drop_reasons import hint_for, reason_for, why_not_of_record
-from qianxun.retrieve.query_plan import Asked, check_text
-from qianxun.retrieve.rerank_and_tiers import Order, Verdict, bench_of, is_cut, is_let_in, put_in_order
+from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
+from qianxun.retrieve.rerank_and_tiers import (
+    Order,
+    Relevance,
+    is_admitted,
+    is_below_threshold,
+    ranking_order,
+    tier_criteria,
+)
 from qianxun.retrieve.run import (
     DEEPEST,
     DEPTH,
     TRIES,
     Candidates,
-    Traced,
-    answer_of,
-    asked_for,
+    SearchTrace,
+    current_generation,
     gather,
-    generation_of,
+    to_recall,
     trace,
-    weighed,
+    with_weights,
 )
 from qianxun.retrieve.timings import Steps
 
@@ -68,15 +74,15 @@ async def explained(base: OpenBase, text: str, options: RecallOptions, chunk_id:
     check_text(text)
     check(options)
     for _ in range(TRIES):
-        with base.serving.lent() as serving:
+        with base.serving.borrow() as serving:
             traced = await trace(base, serving, text, options)
             case = _Case(base, serving, text, options, traced)
             chunk = await _explanation(case, chunk_id) if chunk_id else None
-            with base.serving.lent() as current:
-                if traced.generation == await generation_of(base, current):
+            with base.serving.borrow() as current:
+                if traced.generation == await current_generation(base, current):
                     break
     sums = tuple(_sum(traced.candidates, traced.order, traced.options, each) for each in traced.found)
-    return Explained(answer_of(text, options, traced), traced.options.weights, sums, chunk)
+    return Explained(to_recall(text, options, traced), traced.options.weights, sums, chunk)
 
 
 # ── where a chunk stands when nothing is cut off ─────────────────────────────────────────────────
@@ -90,12 +96,12 @@ class _Case:
     serving: Serving
     text: str
     options: RecallOptions
-    traced: Traced
+    traced: SearchTrace
 
-    async def asked(self, options: RecallOptions) -> Asked:
+    async def asked(self, options: RecallOptions) -> QueryPlan:
         """As `trace` would ask, with the rewritings that it had."""
         rewritings = self.traced.asked.rewritings
-        return await asked_for(self.base, self.serving, self.text, options, rewritings)
+        return await plan_query(self.base, self.text, options, rewritings)
 
     async def returns(self, chunk: Chunk, options: RecallOptions) -> bool:
         traced = await trace(self.base, self.serving, self.text, options, self.traced.asked.rewritings)
@@ -105,18 +111,18 @@ class _Case:
 @dataclass(frozen=True, slots=True)
 class _Place:
     found: Found
-    verdict: Verdict
+    verdict: Relevance
     rank: int  # among those that are let in; of one that is not, where it would stand
     sum: Sum
 
 
-async def _place(case: _Case, asked: Asked, options: RecallOptions, chunk: Chunk, depth: int) -> _Place | None:
+async def _place(case: _Case, asked: QueryPlan, options: RecallOptions, chunk: Chunk, depth: int) -> _Place | None:
     """Where the chunk stands among the candidates, in the order in which they are judged; None: it is not one."""
-    options = await weighed(case.serving, options)
+    options = await with_weights(case.serving, options)
     candidates = await gather(case.base, case.serving, asked, options, depth, Steps())
     asked, heard, pool = candidates.asked, candidates.heard, candidates.pool
-    bench = await bench_of(case.base, case.serving, asked, heard, pool)
-    order = await put_in_order(case.base, case.serving, asked, heard, pool, options, Steps())
+    bench = await tier_criteria(case.base, case.serving, asked, heard, pool)
+    order = await ranking_order(case.base, case.serving, asked, heard, pool, options, Steps())
     before = 0
     async with aclosing(order.walk(pool, TOP_K_LIMIT)) as walk:
         async for candidate, shown in walk:
@@ -124,7 +130,7 @@ async def _place(case: _Case, asked: Asked, options: RecallOptions, chunk: Chunk
             if candidate.chunk.key == chunk.key:
                 result = bench.result(candidate, shown, verdict)
                 return _Place(result, verdict, before + 1, _sum(candidates, order, options, result))
-            before += is_let_in(verdict.tier, options)
+            before += is_admitted(verdict.tier, options)
     return None
 
 
@@ -215,9 +221,9 @@ async def _cut(case: _Case, place: _Place) -> Explanation:
     """Of a candidate: its own verdict, or those before it."""
     options, asked = case.options, case.traced.asked
     known = _facts(Explanation(place.found.chunk.chunk_id, "returned", ""), place)
-    if is_cut(place.found.score, asked, options):
+    if is_below_threshold(place.found.score, asked, options):
         return replace(known, step="threshold")
-    if not is_let_in(place.verdict.tier, options):
+    if not is_admitted(place.verdict.tier, options):
         return replace(known, step="tier")
     known = replace(known, rank=place.rank)
     if options.rerank:
@@ -370,9 +376,9 @@ async def _completed(case: _Case, chunk: Chunk, changes: dict[str, Any]) -> dict
         place = await _place(case, asked, options, chunk, DEPTH)
     except RecallFailed:
         return None
-    if place is None or not is_let_in(place.verdict.tier, options):
+    if place is None or not is_admitted(place.verdict.tier, options):
         return None
-    if is_cut(place.found.score, asked, options):
+    if is_below_threshold(place.found.score, asked, options):
         changes = {**changes, "threshold": place.found.score}
     if place.rank > options.top_k:
         changes = {**changes, "top_k": place.rank}

@@ -13,6 +13,7 @@ from typing import Final
 from qianxun.bases.base import OpenBase, Serving, in_model_thread
 from qianxun.core.errors import BadQuery, IndexUnusable, ModelUnavailable, QianxunError, RetrieverUnavailable
 from qianxun.core.limits import QUERY_LIMIT
+from qianxun.core.options import RecallOptions
 from qianxun.core.ports import Models
 from qianxun.core.types import CHUNK_KINDS, Degraded, Everything, Filter, In, Query, TermCounts, Terms, all_of, matches
 from qianxun.records import listing
@@ -34,7 +35,7 @@ _MENTIONS: Final = 20  # looked up; a text with more of them is no question
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryPlan:
     """The queries of one search. The first is the user's own; ``corrected`` counts how many of the last are guesses."""
 
     queries: tuple[Query, ...]
@@ -63,35 +64,24 @@ def check_text(text: str) -> None:
         raise BadQuery(f"查询有 {len(text)} 个字符，超过上限 {QUERY_LIMIT}", hint="缩短查询")
 
 
-async def ask(
-    base: OpenBase,
-    serving: Serving,
-    text: str,
-    where: Filter,
-    doc_ids: Sequence[str],
-    *,
-    rewrite_seconds: float,
-    rewritings: Sequence[str] | None = None,
-) -> Asked:
-    """The queries of a search, without their vectors: the arms that want those wait for them.
-
-    Given its ``rewritings``, no model is asked for them.
-    """
-    text, named, degraded = await _mentions(base, text, where, frozenset(doc_ids))
+async def plan_query(
+    base: OpenBase, text: str, options: RecallOptions, rewritings: Sequence[str] | None = None
+) -> QueryPlan:
+    """The queries of a search, without their vectors. With ``rewritings`` given, no language model is called."""
+    where = options.where
+    text, named, degraded = await _mentions(base, text, where, frozenset(options.doc_ids))
     if not text:
         raise BadQuery("只写了文档名，没有问题", hint="在 @文档名 之后写出要找的内容")
     if named:
         where = all_of(where, In("doc_id", tuple(sorted(named))))
-    texts = [text, *(rewritings or ())]
     if rewritings is None and (name := str(base.about.config.get("rewrite_model") or "")):
-        others, failed = await _rewritten(base, name, text, rewrite_seconds)
-        texts += others
+        rewritings, failed = await _rewritten(base, name, text, options.rewrite_seconds)
         degraded += failed
-    queries = tuple(Query(each, base.analyser.analyse_query(each), None, where) for each in texts)
-    return Asked(queries, named, 0, tuple(degraded))
+    queries = tuple(Query(one, base.analyser.analyse_query(one), None, where) for one in (text, *(rewritings or ())))
+    return QueryPlan(queries, named, 0, tuple(degraded))
 
 
-async def with_guess(base: OpenBase, serving: Serving, asked: Asked) -> Asked:
+async def with_guess(base: OpenBase, serving: Serving, asked: QueryPlan) -> QueryPlan:
     """The same with the query as it may have been meant, where a word was typed by its sound."""
     own = asked.queries[0]
     try:

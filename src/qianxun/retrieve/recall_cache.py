@@ -27,13 +27,13 @@ def cache_key(knowledge_base: int, query: str, params: Mapping[str, Any], genera
     return f"rag:retrieval:{knowledge_base}:{asked}:{hashlib.sha256(told).hexdigest()[:32]}:{generation}"
 
 
-async def remembered(cache: Cache, key: str, query: str) -> Recall | None:
+async def get_cached(cache: Cache, key: str, query: str) -> Recall | None:
     """The answer kept under a key; another query's (md5 can be made to collide) is none."""
     found = None if is_replaying() else await cache.get(key)
     return found if found is not None and found.query == query else None
 
 
-async def remember(cache: Cache, key: str, recall: Recall, seconds: float) -> None:
+async def put_cached(cache: Cache, key: str, recall: Recall, seconds: float) -> None:
     """Keeps an answer. A degraded one is not kept: the next search may be whole again."""
     if not recall.degraded and not recall.from_cache and not is_replaying():
         await cache.put(key, recall, seconds)

@@ -20,61 +20,61 @@ from qianxun.rank.calibrate import Curve, clipped
 from qianxun.rank.rerank import reranked
 from qianxun.rank.tiers import coverage, matched_in, matched_under, rarity, tier_of
 from qianxun.retrieve.arm_results import WITH_VECTOR
-from qianxun.retrieve.candidate_pool import ByKey, Pool
+from qianxun.retrieve.candidate_pool import CandidatePool, ScoresByKey
 from qianxun.retrieve.highlight import highlights
-from qianxun.retrieve.query_plan import Asked, counted
-from qianxun.retrieve.run_arms import Heard
+from qianxun.retrieve.query_plan import QueryPlan, counted
+from qianxun.retrieve.run_arms import ArmResults
 from qianxun.retrieve.timings import Steps
 from qianxun.text.chinese import fold
 
 log = logging.getLogger(__name__)
 
-RERANKED: Final = 50  # the first so many are read again
+RERANK_DEPTH: Final = 50  # the first so many are read again
 PAGE: Final = 50
 NEAREST: Final = 3  # by the vector arm: related, however little the cosine
 
 
-async def judge(
+async def rerank_and_tiers(
     base: OpenBase,
     serving: Serving,
-    asked: Asked,
-    heard: Heard,
-    pool: Pool,
+    asked: QueryPlan,
+    heard: ArmResults,
+    pool: CandidatePool,
     options: RecallOptions,
     steps: Steps,
 ) -> tuple[list[Found], Order]:
     """The results, best first, at most ``top_k``; and the order in which they were judged."""
-    bench = await bench_of(base, serving, asked, heard, pool)
-    order = await put_in_order(base, serving, asked, heard, pool, options, steps)
+    bench = await tier_criteria(base, serving, asked, heard, pool)
+    order = await ranking_order(base, serving, asked, heard, pool, options, steps)
     results: list[Found] = []
     with steps.timed("judge"):
         async with aclosing(order.walk(pool, options.top_k)) as candidates:
             async for candidate, shown in candidates:
-                if is_cut(shown, asked, options):
+                if is_below_threshold(shown, asked, options):
                     break
                 verdict = bench.verdict(candidate)
-                if is_let_in(verdict.tier, options):
+                if is_admitted(verdict.tier, options):
                     results.append(bench.result(candidate, shown, verdict))
                     if len(results) == options.top_k:
                         break
     return results, order
 
 
-def is_cut(shown: float, asked: Asked, options: RecallOptions) -> bool:
+def is_below_threshold(shown: float, asked: QueryPlan, options: RecallOptions) -> bool:
     """Below the threshold, which does not hold for documents that the user named."""
     return shown < options.threshold and not asked.named
 
 
-def is_let_in(tier: Tier | None, options: RecallOptions) -> bool:
+def is_admitted(tier: Tier | None, options: RecallOptions) -> bool:
     return tier is not None and (tier != "fuzzy" or options.fuzzy)
 
 
-def curve_of(base: OpenBase, heard: Heard, options: RecallOptions) -> Curve:
+def curve_of(base: OpenBase, heard: ArmResults, options: RecallOptions) -> Curve:
     """What brings a fused score to the one that is shown. All of them keep the order."""
     return base.curves.fused(sides_of(heard, options)) if options.fusion == "weighted" else clipped
 
 
-def sides_of(heard: Heard, options: RecallOptions) -> dict[str, float]:
+def sides_of(heard: ArmResults, options: RecallOptions) -> dict[str, float]:
     """The weights of the sides that answered, the largest as 1."""
     held = {side: options.weights.get(side, 0.0) for side in heard.sides}
     largest = max(held.values()) or 1.0
@@ -90,12 +90,12 @@ class Order:
     share: float = 0.0  # of the reranker
     degraded: tuple[Degraded, ...] = ()
 
-    async def walk(self, pool: Pool, page: int) -> AsyncGenerator[tuple[Found, float], None]:
+    async def walk(self, pool: CandidatePool, page: int) -> AsyncGenerator[tuple[Found, float], None]:
         """Every candidate with the score it shows, best first, ties by key: two scores may show as one."""
         scores = self._scores(pool.candidates)
         shown = Ranking.ordered(scores.keys, self.curve(scores.scores))
         again = {each.chunk.key: each for each in self.first}
-        before = ByKey(scores) if self.first else None
+        before = ScoresByKey(scores) if self.first else None
         size = min(page, PAGE)
         for at in range(0, len(shown), size):
             after = {hit.key: hit.score for hit in shown.hits_between(at, at + size)}
@@ -115,12 +115,12 @@ class Order:
         return Ranking(np.concatenate([read.keys, fused.keys[is_rest]]), np.concatenate([read.scores, rest]))
 
 
-async def put_in_order(
+async def ranking_order(
     base: OpenBase,
     serving: Serving,
-    asked: Asked,
-    heard: Heard,
-    pool: Pool,
+    asked: QueryPlan,
+    heard: ArmResults,
+    pool: CandidatePool,
     options: RecallOptions,
     steps: Steps,
 ) -> Order:
@@ -128,8 +128,8 @@ async def put_in_order(
     if not options.rerank:
         return Order(curve)
     with steps.timed("rerank"):
-        first = await pool.first(RERANKED)
-        model, failed = await read_again(base, serving, asked, first, options)
+        first = await pool.first(RERANK_DEPTH)
+        model, failed = await rerank(base, serving, asked, first, options)
     if model is None:
         return Order(curve, first, 0.0, tuple(failed))
     if options.fusion == "weighted":  # the curves speak of weighted sums
@@ -141,14 +141,14 @@ async def put_in_order(
 
 
 @dataclass(frozen=True, slots=True)
-class ReadAgain:
+class Reranked:
     results: list[Found]
     share: float
 
 
-async def read_again(
-    base: OpenBase, serving: Serving, asked: Asked, first: Sequence[Found], options: RecallOptions
-) -> tuple[ReadAgain | None, list[Degraded]]:
+async def rerank(
+    base: OpenBase, serving: Serving, asked: QueryPlan, first: Sequence[Found], options: RecallOptions
+) -> tuple[Reranked | None, list[Degraded]]:
     """The first candidates in the reranker's order; the fused order stands where it fails or takes too long."""
     late = time.monotonic() + options.rerank_seconds
     query = asked.queries[0].text
@@ -163,7 +163,7 @@ async def read_again(
     try:
         reading = in_model_thread(base, "rerank", options.rerank, scored)
         scores, share = await asyncio.wait_for(reading, options.rerank_seconds)
-        return ReadAgain(reranked(first, scores, share), share), []
+        return Reranked(reranked(first, scores, share), share), []
     except TimeoutError:
         return None, [Degraded("rerank", f"{options.rerank_seconds:g} 秒内没有重排完，按融合的次序返回")]
     except NotFound:
@@ -179,7 +179,7 @@ async def read_again(
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Relevance:
     """What a candidate's tier was decided by."""
 
     tier: Tier | None  # None: it has nothing to do with the query
@@ -190,17 +190,17 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class TierCriteria:
     """What results are judged by: the words of the user's own queries, and how alike they are to those."""
 
     words: tuple[str, ...]
     grams: frozenset[str]
     weights: tuple[Mapping[str, float], ...]  # of the words of each query: one that is met is enough
-    alike: tuple[ByKey, ...]  # cosines, calibrated; none where no vector took part
+    alike: tuple[ScoresByKey, ...]  # cosines, calibrated; none where no vector took part
     unlike: float  # what a cosine of zero means: no other means less
     named: frozenset[str]
 
-    def verdict(self, candidate: Found) -> Verdict:
+    def verdict(self, candidate: Found) -> Relevance:
         chunk = candidate.chunk
         folded = fold(chunk.text)
         held = matched_under(folded, chunk.headings, self.words)
@@ -208,9 +208,9 @@ class Bench:
         alike = max([self.unlike, *(each.score(chunk.key) for each in self.alike)]) if self.alike else None
         meets = bool(held) or "keyword" in candidate.arms or _is_near(candidate) or not self.grams.isdisjoint(folded)
         tier = tier_of(alike, covered, is_named=chunk.doc_id in self.named, meets=meets)
-        return Verdict(tier, alike, held, covered, folded)
+        return Relevance(tier, alike, held, covered, folded)
 
-    def result(self, candidate: Found, shown: float, verdict: Verdict) -> Found:
+    def result(self, candidate: Found, shown: float, verdict: Relevance) -> Found:
         """The candidate with its tier and all that explains it."""
         return Found(
             candidate.chunk,
@@ -231,17 +231,19 @@ def _is_near(candidate: Found) -> bool:
     return "vector" in candidate.arms and 1 <= candidate.arms["vector"].rank <= NEAREST
 
 
-async def bench_of(base: OpenBase, serving: Serving, asked: Asked, heard: Heard, pool: Pool) -> Bench:
+async def tier_criteria(
+    base: OpenBase, serving: Serving, asked: QueryPlan, heard: ArmResults, pool: CandidatePool
+) -> TierCriteria:
     words = tuple(dict.fromkeys(word for query in asked.own for word in query.terms.words))
     rare = rarity(await counted(serving, words))
     calibrate = base.curves.vector
     alike = [
-        pool.arms[arm] if own is heard.rankings[arm] else ByKey(own, calibrate)
+        pool.arms[arm] if own is heard.rankings[arm] else ScoresByKey(own, calibrate)
         for arm, own in heard.own.items()
         if arm in WITH_VECTOR
     ]
     alike += [pool.behind] if alike else []
-    return Bench(
+    return TierCriteria(
         words=words,
         grams=frozenset(gram for query in asked.own for gram in query.terms.grams if len(gram) == 1),
         weights=tuple({word: rare[word] for word in query.terms.words} for query in asked.own),

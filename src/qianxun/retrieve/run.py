@@ -27,11 +27,11 @@ from qianxun.core.types import Degraded, Found, Generation, Ranking, Recall, Sco
 from qianxun.rank.fuse import FUSIONS, fitting_weights, weighted
 from qianxun.rank.tiers import FUZZY
 from qianxun.records import bases
-from qianxun.retrieve.candidate_pool import Pool, strangers
-from qianxun.retrieve.query_plan import Asked, ask, check_text, with_guess
-from qianxun.retrieve.recall_cache import cache_key, remember, remembered
-from qianxun.retrieve.rerank_and_tiers import Order, judge, sides_of
-from qianxun.retrieve.run_arms import Heard, completed, hear, together
+from qianxun.retrieve.candidate_pool import CandidatePool, unknown_keys
+from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query, with_guess
+from qianxun.retrieve.recall_cache import cache_key, get_cached, put_cached
+from qianxun.retrieve.rerank_and_tiers import Order, rerank_and_tiers, sides_of
+from qianxun.retrieve.run_arms import ArmResults, completed, run_arms, together
 from qianxun.retrieve.search_log import Journal
 from qianxun.retrieve.timings import Steps
 
@@ -41,7 +41,7 @@ UNSURE_WORDS: Final = 0.2  # a share, chosen by eye: the best hit of a well-word
 TRIES: Final = 5  # under writes without a pause a search may have to look again
 
 
-async def recall_kept(
+async def cached_recall(
     base: OpenBase,
     text: str,
     options: RecallOptions,
@@ -55,12 +55,12 @@ async def recall_kept(
     check_text(text)
     started = time.perf_counter()
     params = params_of(options)
-    with base.serving.lent() as serving:
-        generation = await generation_of(base, serving)
+    with base.serving.borrow() as serving:
+        generation = await current_generation(base, serving)
     key = cache_key(base.id, text, params, generation)
     # What a language model would say this time nobody knows, nor whether another has taken its name.
     is_repeatable = not base.about.config.get("rewrite_model")
-    kept = await remembered(cache, key, text) if is_repeatable else None
+    kept = await get_cached(cache, key, text) if is_repeatable else None
     if kept is not None:
         await asyncio.sleep(0)  # nothing else is waited for here, and others must have their turn
         answer = replace(
@@ -76,7 +76,7 @@ async def recall_kept(
         if is_repeatable and answer.generation is not None:
             if answer.generation != generation:
                 key = cache_key(base.id, text, params, answer.generation)
-            await remember(cache, key, answer, seconds)
+            await put_cached(cache, key, answer, seconds)
         answer = replace(answer, trace_id=trace_id) if trace_id else answer
     journal.note(base.about, answer, params)
     return answer
@@ -91,12 +91,12 @@ async def recall(base: OpenBase, text: str, options: RecallOptions, generation: 
     check(options)
     started = time.perf_counter()
     for _ in range(TRIES):
-        with base.serving.lent() as serving:
+        with base.serving.borrow() as serving:
             traced = await trace(base, serving, text, options, generation=generation)
         generation = None
         if traced.is_settled or time.perf_counter() - started > options.arm_seconds:
             break
-    return answer_of(text, options, traced, time.perf_counter() - started)
+    return to_recall(text, options, traced, time.perf_counter() - started)
 
 
 def newest_only(found: Sequence[Found]) -> list[Found]:
@@ -115,10 +115,10 @@ def newest_only(found: Sequence[Found]) -> list[Found]:
 class Candidates:
     """What the arms found to so great a depth, put into one ranking."""
 
-    asked: Asked
-    heard: Heard
+    asked: QueryPlan
+    heard: ArmResults
     fused: Ranking
-    pool: Pool
+    pool: CandidatePool
     depth: int
 
     @property
@@ -128,11 +128,11 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class SearchTrace:
     """Everything a search did, for the answer and for those who ask why."""
 
     options: RecallOptions  # with their weights
-    asked: Asked
+    asked: QueryPlan
     candidates: Candidates
     order: Order
     found: tuple[Found, ...]
@@ -144,7 +144,7 @@ class Traced:
     is_settled: bool
 
 
-def answer_of(text: str, options: RecallOptions, traced: Traced, seconds: float = 0.0) -> Recall:
+def to_recall(text: str, options: RecallOptions, traced: SearchTrace, seconds: float = 0.0) -> Recall:
     return Recall(
         query=text,
         mode=options.mode,
@@ -165,34 +165,34 @@ async def trace(
     options: RecallOptions,
     rewritings: Sequence[str] | None = None,
     generation: Generation | None = None,
-) -> Traced:
+) -> SearchTrace:
     """One search, step by step. Given its ``rewritings``, no model is asked for them; given the ``generation``, as
     read just before, the records are not asked for it again."""
     steps = Steps()
-    options = await weighed(serving, options)
+    options = await with_weights(serving, options)
     if generation is None or not _is_of(generation, serving):
-        generation = await generation_of(base, serving)
+        generation = await current_generation(base, serving)
     with steps.timed("rewrite"):
-        asked = await asked_for(base, serving, text, options, rewritings)
+        asked = await plan_query(base, text, options, rewritings)
     depth, arms = DEPTH, ARMS[options.mode]
     told: list[Degraded] = []
     while True:
         candidates = await gather(base, serving, asked, options, depth, steps, arms)
         asked, heard, pool = candidates.asked, candidates.heard, candidates.pool
-        judged, order = await judge(base, serving, asked, heard, pool, options, steps)
+        judged, order = await rerank_and_tiers(base, serving, asked, heard, pool, options, steps)
         told += heard.degraded
         # Not by top_k or threshold: another depth may give other scores.
         if not pool.dropped or candidates.is_all or depth >= DEEPEST or await pool.of_record() >= TOP_K_LIMIT:
             break
         depth *= 4
         arms = tuple(heard.rankings)  # who failed or was late would be so again
-    unknown = await asyncio.to_thread(strangers, base, pool) if pool.dropped else []
-    # Asked last: where nothing waited for the index a moment ago, and it has not moved since, it has nothing left to
+    unknown = await asyncio.to_thread(unknown_keys, base, pool) if pool.dropped else []
+    # Read last: where nothing waited for the index a moment ago, and it has not moved since, it has nothing left to
     # take. The other way round, what it took between the two questions was told as damage.
     has_moved = serving is not base.serving or generation.index != await serving.index.watermark()
     found = newest_only(judged)
     degraded = [*asked.degraded, *told, *order.degraded, *([] if has_moved else unknown)]
-    return Traced(
+    return SearchTrace(
         options=options,
         asked=asked,
         candidates=candidates,
@@ -205,24 +205,10 @@ async def trace(
     )
 
 
-async def asked_for(
-    base: OpenBase, serving: Serving, text: str, options: RecallOptions, rewritings: Sequence[str] | None = None
-) -> Asked:
-    return await ask(
-        base,
-        serving,
-        text,
-        options.where,
-        options.doc_ids,
-        rewrite_seconds=options.rewrite_seconds,
-        rewritings=rewritings,
-    )
-
-
 async def gather(
     base: OpenBase,
     serving: Serving,
-    asked: Asked,
+    asked: QueryPlan,
     options: RecallOptions,
     depth: int,
     steps: Steps,
@@ -234,7 +220,7 @@ async def gather(
     meant. Only then, because most such guesses are wrong where the query is right.
     """
     arms = arms or ARMS[options.mode]
-    heard = await hear(base, serving, asked, arms, depth, options.arm_seconds)
+    heard = await run_arms(base, serving, asked, arms, depth, options.arm_seconds)
     with steps.timed("fuse"):
         heard = await completed(serving, heard)
         sides = heard.scores()
@@ -245,13 +231,13 @@ async def gather(
             guessed = await with_guess(base, serving, asked)
         if guessed.corrected:
             meant = replace(guessed, queries=guessed.queries[-guessed.corrected :])
-            heard = together(heard, await hear(base, serving, meant, arms, depth, options.arm_seconds))
+            heard = together(heard, await run_arms(base, serving, meant, arms, depth, options.arm_seconds))
             asked, heard = guessed, await completed(serving, heard)
             fused = FUSIONS[options.fusion](heard.scores(), options.weights)
-    return Candidates(asked, heard, fused, Pool(base, asked, heard, fused), depth)
+    return Candidates(asked, heard, fused, CandidatePool(base, asked, heard, fused), depth)
 
 
-def is_unsure(base: OpenBase, heard: Heard, best: Scores, options: RecallOptions) -> bool:
+def is_unsure(base: OpenBase, heard: ArmResults, best: Scores, options: RecallOptions) -> bool:
     """Whether the best candidate would not even be a fuzzy result; by words alone, whether it has few of them."""
     if len(best) == 0:
         return True
@@ -260,7 +246,7 @@ def is_unsure(base: OpenBase, heard: Heard, best: Scores, options: RecallOptions
     return bool(base.curves.fused(sides_of(heard, options))(best)[0] < FUZZY)
 
 
-async def generation_of(base: OpenBase, serving: Serving) -> Generation:
+async def current_generation(base: OpenBase, serving: Serving) -> Generation:
     stamp = serving.index.stamp
     records = await read(base, bases.generation)
     return Generation(records, await serving.index.watermark(), stamp.model, stamp.analysis)
@@ -272,7 +258,7 @@ def _is_of(generation: Generation, serving: Serving) -> bool:
     return (generation.model, generation.analysis) == (stamp.model, stamp.analysis)
 
 
-async def weighed(serving: Serving, options: RecallOptions) -> RecallOptions:
+async def with_weights(serving: Serving, options: RecallOptions) -> RecallOptions:
     """The options with their weights: the user's own, or those that fit the base."""
     if options.mode != "hybrid":
         return replace(options, weights={"vector": 1.0, "keyword": 1.0})

@@ -16,11 +16,11 @@ from qianxun.core.types import NOTHING, Degraded, Ranking, Scores, StepTime, Vec
 from qianxun.rank.calibrate import clipped
 from qianxun.rank.fuse import best_of, joined
 from qianxun.records import pairs
-from qianxun.retrieve.arm_results import WITH_VECTOR, Said, listen
+from qianxun.retrieve.arm_results import WITH_VECTOR, ArmOutcomes, listen
 from qianxun.retrieve.arms.dense import DenseRetriever
 from qianxun.retrieve.arms.keyword import KeywordRetriever
 from qianxun.retrieve.arms.qa import QARetriever
-from qianxun.retrieve.query_plan import Asked
+from qianxun.retrieve.query_plan import QueryPlan
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ QUESTION_LEAD: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ArmResults:
     """What the arms answered: one ranking each, over all queries."""
 
     rankings: Mapping[str, Ranking]
@@ -73,9 +73,9 @@ def _led(cosines: Scores) -> Scores:
     return clipped(cosines - QUESTION_LEAD)
 
 
-async def hear(
-    base: OpenBase, serving: Serving, asked: Asked, names: Sequence[str], depth: int, seconds: float
-) -> Heard:
+async def run_arms(
+    base: OpenBase, serving: Serving, asked: QueryPlan, names: Sequence[str], depth: int, seconds: float
+) -> ArmResults:
     """Every named arm on every query. Raises RecallFailed when none answers."""
     arms = [arm for arm in (base.arms or standard_arms)(base, serving) if arm.name in names]
     if not arms:
@@ -86,7 +86,7 @@ async def hear(
 # ── what they said ───────────────────────────────────────────────────────────────────────────────
 
 
-def _heard(arms: Sequence[Retriever], said: Said, asked: Asked) -> Heard:
+def _heard(arms: Sequence[Retriever], said: ArmOutcomes, asked: QueryPlan) -> ArmResults:
     rankings: dict[str, Ranking] = {}
     own: dict[str, Ranking] = {}
     failed: list[Degraded] = []
@@ -107,10 +107,10 @@ def _heard(arms: Sequence[Retriever], said: Said, asked: Asked) -> Heard:
             "每一路检索都失败了：" + "；".join(f"{each.part}：{each.reason}" for each in failed),
             hint="按上面的原因处理后重试；qianxun doctor 可以检查环境",
         )
-    return Heard(rankings, own, tuple(failed), tuple(steps), said.vectors)
+    return ArmResults(rankings, own, tuple(failed), tuple(steps), said.vectors)
 
 
-def together(heard: Heard, meant: Heard) -> Heard:
+def together(heard: ArmResults, meant: ArmResults) -> ArmResults:
     """What the arms said of the user's own queries, and of a guess at what was meant."""
     rankings = {
         arm: best_of(filter(None, (heard.rankings.get(arm), meant.rankings.get(arm))))
@@ -118,7 +118,7 @@ def together(heard: Heard, meant: Heard) -> Heard:
     }
     more = {step.name: step.seconds for step in meant.steps}
     steps = [replace(step, seconds=step.seconds + more.get(step.name, 0.0)) for step in heard.steps]
-    return Heard(
+    return ArmResults(
         rankings,
         heard.own,
         tuple(dict.fromkeys((*heard.degraded, *meant.degraded))),
@@ -142,7 +142,7 @@ def _reason(arm: Retriever, error: BaseException) -> str:
     return f"出错：{type(error).__name__}: {error}"
 
 
-async def completed(serving: Serving, heard: Heard) -> Heard:
+async def completed(serving: Serving, heard: ArmResults) -> ArmResults:
     """Cosines also for what only other arms found: an arm's silence beyond its last candidate is not a zero."""
     if "vector" not in heard.rankings or len(heard.rankings) < 2:
         return heard

@@ -10,9 +10,9 @@ from qianxun.bases.base import OpenBase, Serving
 from qianxun.core.errors import RetrieverUnavailable
 from qianxun.core.options import RecallOptions
 from qianxun.core.types import NOTHING, ChunkKind, Found, Ranking
-from qianxun.retrieve.candidate_pool import ByKey
-from qianxun.retrieve.query_plan import Asked
-from qianxun.retrieve.rerank_and_tiers import Bench, Verdict, bench_of, curve_of
+from qianxun.retrieve.candidate_pool import ScoresByKey
+from qianxun.retrieve.query_plan import QueryPlan
+from qianxun.retrieve.rerank_and_tiers import Relevance, TierCriteria, curve_of, tier_criteria
 from qianxun.retrieve.run import DEPTH, Candidates, gather
 from qianxun.retrieve.timings import Steps
 
@@ -25,14 +25,14 @@ class Evidence:
     """The candidates with their scores, each brought to [0, 1] so that it means the same for every question."""
 
     candidates: Candidates
-    bench: Bench
+    bench: TierCriteria
     fused: Ranking  # words and meaning together, as `retrieve` shows them
     meaning: Ranking
     words: Ranking
     failed: Mapping[str, str]  # arm → why it did not answer
-    _fused: ByKey
-    _meaning: ByKey
-    _words: ByKey
+    _fused: ScoresByKey
+    _meaning: ScoresByKey
+    _words: ScoresByKey
 
     def expect(self, arm: str) -> None:
         """Raises RetrieverUnavailable where the arm did not answer."""
@@ -74,14 +74,14 @@ class Evidence:
             left = left[wanted:]
         return found
 
-    def verdict(self, found: Found) -> Verdict:
+    def verdict(self, found: Found) -> Relevance:
         return self.bench.verdict(found)
 
 
 async def listen(
     base: OpenBase,
     serving: Serving,
-    asked: Asked,
+    asked: QueryPlan,
     options: RecallOptions,
     kind: ChunkKind,
     depth: int = DEPTH,
@@ -92,7 +92,7 @@ async def listen(
     arms = tuple(before.candidates.heard.rankings) if before is not None else ()
     candidates = await gather(base, serving, asked, options, depth, Steps(), arms)
     heard = candidates.heard
-    bench = await bench_of(base, serving, candidates.asked, heard, candidates.pool)
+    bench = await tier_criteria(base, serving, candidates.asked, heard, candidates.pool)
     held = candidates.pool.candidates
     fused = Ranking.ordered(held.keys, curve_of(base, heard, options)(held.scores))
     sides = heard.scores()
@@ -102,4 +102,6 @@ async def listen(
     words = sides.get("keyword", NOTHING)
     failed = {each.part: each.reason for each in heard.degraded if each.part not in heard.rankings}
     failed |= before.failed if before is not None else {}
-    return Evidence(candidates, bench, fused, meaning, words, failed, ByKey(fused), ByKey(meaning), ByKey(words))
+    return Evidence(
+        candidates, bench, fused, meaning, words, failed, ScoresByKey(fused), ScoresByKey(meaning), ScoresByKey(words)
+    )

@@ -99,7 +99,7 @@ def table_ladder(chosen: TableChoices) -> Ladder:
 
 
 @dataclass(frozen=True, slots=True)
-class Let:
+class Admission:
     """What a layer lets in, with the score that all layers share and what the layer saw."""
 
     score: float
@@ -107,7 +107,7 @@ class Let:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Admitted:
     """What was let in: by which layer first, with its best score and what every layer saw in it."""
 
     layer: Layer
@@ -115,23 +115,23 @@ class Held:
     details: Mapping[str, Any]
 
 
-Step: TypeAlias = Callable[[Layer], Awaitable[Mapping[int, Let]]]  # by the id of what is let in: a chunk, a table
+Step: TypeAlias = Callable[[Layer], Awaitable[Mapping[int, Admission]]]  # by the id of what is let in: a chunk, a table
 
 
 @dataclass(frozen=True, slots=True)
-class Climbed:
-    held: Mapping[int, Held]
+class LadderResult:
+    held: Mapping[int, Admitted]
     runs: tuple[LayerRun, ...]
     degraded: tuple[Degraded, ...]
 
-    def best(self, count: int) -> list[tuple[int, Held]]:
+    def best(self, count: int) -> list[tuple[int, Admitted]]:
         """Best first, ties by id."""
         return sorted(self.held.items(), key=lambda item: (-item[1].score, item[0]))[:count]
 
 
-async def climb(ladder: Ladder, steps: Mapping[str, Step], target: int) -> Climbed:
+async def run_ladder(ladder: Ladder, steps: Mapping[str, Step], target: int) -> LadderResult:
     """Layer after layer, as far as the target wants. One that fails gives way to the next, and is named."""
-    held: dict[int, Held] = {}
+    held: dict[int, Admitted] = {}
     runs: list[LayerRun] = []
     degraded: list[Degraded] = []
     for layer in ladder.layers:
@@ -154,17 +154,17 @@ async def climb(ladder: Ladder, steps: Mapping[str, Step], target: int) -> Climb
             held[id_] = _with(held.get(id_), layer, each)
         seconds = time.perf_counter() - started
         runs.append(replace(run, count=len(fresh), best=max(fresh, default=0.0), seconds=seconds))
-    return Climbed(held, tuple(runs), tuple(degraded))
+    return LadderResult(held, tuple(runs), tuple(degraded))
 
 
-def _with(before: Held | None, layer: Layer, let: Let) -> Held:
+def _with(before: Admitted | None, layer: Layer, let: Admission) -> Admitted:
     if before is None:
-        return Held(layer, let.score, let.details)
-    return Held(before.layer, max(before.score, let.score), {**let.details, **before.details})
+        return Admitted(layer, let.score, let.details)
+    return Admitted(before.layer, max(before.score, let.score), {**let.details, **before.details})
 
 
 def _reason(layer: Layer, error: Exception) -> str:
     if isinstance(error, QianxunError):
-        return str(error)  # `layer_log` warns of it, once for the whole climb
+        return str(error)  # `layer_log` warns of it, once for the whole run_ladder
     log.error("layer %d (%s) failed", layer.number, layer.strategy, exc_info=error)
     return f"出错：{type(error).__name__}: {error}"

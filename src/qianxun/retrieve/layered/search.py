@@ -13,27 +13,27 @@ from qianxun.core.layered_types import LayeredRecall, LayeredResult, TableShown
 from qianxun.core.log_types import new_trace_id
 from qianxun.core.options import RecallOptions
 from qianxun.core.types import Chunk, ChunkKind, Degraded, Eq, Found, Keys, Query, all_of
-from qianxun.retrieve.candidate_pool import Pool
+from qianxun.retrieve.candidate_pool import CandidatePool
 from qianxun.retrieve.layered.evidence import Evidence, listen
-from qianxun.retrieve.layered.ladder import Climbed, Held
-from qianxun.retrieve.query_plan import Asked, check_text
-from qianxun.retrieve.run import DEEPEST, DEPTH, TRIES, asked_for, generation_of, newest_only, weighed
+from qianxun.retrieve.layered.ladder import Admitted, LadderResult
+from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
+from qianxun.retrieve.run import DEEPEST, DEPTH, TRIES, current_generation, newest_only, with_weights
 from qianxun.retrieve.terms.related import expanded
 from qianxun.text.chinese import fold, stands_in
 from qianxun.text.expansion import Expansion, Related
 
 
 @dataclass
-class Searching:
+class LayeredSearch:
     """Evidence is asked for when the first layer wants it; what failed once is not asked again."""
 
     base: OpenBase
     serving: Serving
-    asked: Asked
+    asked: QueryPlan
     options: RecallOptions
     kind: ChunkKind
     degraded: list[Degraded] = field(default_factory=list)
-    _pools: list[Pool] = field(default_factory=list)
+    _pools: list[CandidatePool] = field(default_factory=list)
     _is_mixed: bool = False  # two versions of a document were found
     _held: Evidence | None = None
     _failure: QianxunError | None = None
@@ -73,7 +73,7 @@ class Searching:
                 return evidence, found
             depth *= 4
 
-    def newest(self, climbed: Climbed, found: Callable[[int], Found]) -> Climbed:
+    def newest(self, climbed: LadderResult, found: Callable[[int], Found]) -> LadderResult:
         """Without what is of a version of a document that another result's version has replaced."""
         held = {key: found(key) for key in climbed.held}
         kept = {each.chunk.key for each in newest_only(list(held.values()))}
@@ -95,7 +95,7 @@ class Searching:
             return (), None
         analyse = self.base.analyser.analyse_query
         queries = tuple(Query(each.text, analyse(each.text), None, own.where) for each in expansions)
-        meant = Asked(queries, self.asked.named)
+        meant = QueryPlan(queries, self.asked.named)
         options = replace(self.options, fuzzy=False)
         heard = await listen(self.base, self.serving, meant, options, self.kind, before=before)
         self._note(heard)
@@ -142,7 +142,7 @@ def told(related: Sequence[Related]) -> list[dict[str, Any]]:
 
 
 def result_of(
-    chunk: Chunk, held: Held, content: str, details: Mapping[str, Any], table: TableShown | None = None
+    chunk: Chunk, held: Admitted, content: str, details: Mapping[str, Any], table: TableShown | None = None
 ) -> LayeredResult:
     return LayeredResult(
         doc=chunk,
@@ -158,7 +158,7 @@ def result_of(
     )
 
 
-Search: TypeAlias = Callable[[Searching], Awaitable[tuple[Sequence[LayeredResult], Climbed]]]
+Search: TypeAlias = Callable[[LayeredSearch], Awaitable[tuple[Sequence[LayeredResult], LadderResult]]]
 
 
 async def searched(
@@ -176,11 +176,11 @@ async def searched(
     options = replace(options, where=all_of(options.where, Eq("kind", kind)), fusion="weighted")
     started = time.perf_counter()
     for _ in range(TRIES):
-        with base.serving.lent() as serving:
-            generation = await generation_of(base, serving)
-            weighted = await weighed(serving, options)
-            asked = await asked_for(base, serving, text, weighted)
-            searching = Searching(base, serving, asked, weighted, kind)
+        with base.serving.borrow() as serving:
+            generation = await current_generation(base, serving)
+            weighted = await with_weights(serving, options)
+            asked = await plan_query(base, text, weighted)
+            searching = LayeredSearch(base, serving, asked, weighted, kind)
             results, climbed = await search(searching)
             has_moved = serving is not base.serving or generation.index != await serving.index.watermark()
         if searching.is_settled or not has_moved or time.perf_counter() - started > options.arm_seconds:

@@ -21,8 +21,16 @@ from qianxun.core.types import Chunk, Degraded, Found
 from qianxun.records.tables import TableHead, row_starts, whole
 from qianxun.retrieve.layered.evidence import UNRELATED
 from qianxun.retrieve.layered.found_tables import LOOKED_AT, FoundTables, TableCandidate, expansions_asked, found_tables
-from qianxun.retrieve.layered.ladder import Climbed, Held, Layer, Let, TableChoices, climb, table_ladder
-from qianxun.retrieve.layered.search import Searching, credited, result_of, searched, seen_in, told
+from qianxun.retrieve.layered.ladder import (
+    Admission,
+    Admitted,
+    LadderResult,
+    Layer,
+    TableChoices,
+    run_ladder,
+    table_ladder,
+)
+from qianxun.retrieve.layered.search import LayeredSearch, credited, result_of, searched, seen_in, told
 from qianxun.retrieve.layered.table_fit import Structure, ask
 from qianxun.retrieve.layered.table_rows import RowsShown, rows_shown
 from qianxun.retrieve.run import DEEPEST, DEPTH
@@ -51,7 +59,7 @@ async def search_tables(
     target = ladder.target(top_k)
     last: list[_Layers] = []
 
-    async def search(searching: Searching) -> tuple[Sequence[LayeredResult], Climbed]:
+    async def search(searching: LayeredSearch) -> tuple[Sequence[LayeredResult], LadderResult]:
         layers = _Layers(searching, chosen.structure_weight)
         last[:] = [layers]
         steps = {
@@ -60,7 +68,7 @@ async def search_tables(
             "keyword": layers.keyword,
             "expansion": layers.expansion,
         }
-        climbed = searching.newest(await climb(ladder, steps, target), layers.found)
+        climbed = searching.newest(await run_ladder(ladder, steps, target), layers.found)
         return await layers.results(climbed.best(target)), climbed
 
     recall = await searched(base, text, "table", options, target, search, trace_id)
@@ -71,30 +79,30 @@ async def search_tables(
 class _Layers:
     """What each layer lets in. One score for all: words and meaning, and how the table's structure fits."""
 
-    searching: Searching
+    searching: LayeredSearch
     weight: float  # of the structure
     heads: dict[str, TableHead] = field(default_factory=dict)  # of the results, by their table's id
     _found: FoundTables | None = None
     _seen: dict[int, FoundTables] = field(default_factory=dict)  # where each table was seen first, by any layer
 
-    async def structure(self, layer: Layer) -> Mapping[int, Let]:
+    async def structure(self, layer: Layer) -> Mapping[int, Admission]:
         """By title, headers and type beside words and meaning."""
         tables = await self._tables()
         return self._let_in(layer, tables, {key: tables.score(key, tables.fits(key)) for key in tables.candidates})
 
-    async def semantic(self, layer: Layer) -> Mapping[int, Let]:
+    async def semantic(self, layer: Layer) -> Mapping[int, Admission]:
         tables = await self._tables()
         tables.evidence.expect("vector")
         return self._let_in(layer, tables, {key: tables.similarity(key) or 0.0 for key in tables.candidates})
 
-    async def keyword(self, layer: Layer) -> Mapping[int, Let]:
+    async def keyword(self, layer: Layer) -> Mapping[int, Admission]:
         """By the keywords in title, headers and content."""
         tables = await self._tables()
         tables.evidence.expect("keyword")
         matches = {key: tables.keyword_match(key) for key in tables.candidates}
         return self._let_in(layer, tables, matches, lambda key: {"keyword_match": round(matches[key], 4)})
 
-    async def expansion(self, layer: Layer) -> Mapping[int, Let]:
+    async def expansion(self, layer: Layer) -> Mapping[int, Admission]:
         """What the question finds with related words in the place of its own; and whatever else is not unrelated,
         because after this layer there is none."""
         expansions, evidence = await self.searching.in_other_words()
@@ -112,7 +120,7 @@ class _Layers:
                 let[key] = replace(self._let(tables, key, {"expansion": told(credit.related)}), score=score)
         return let
 
-    async def _rest(self) -> Mapping[int, Let]:
+    async def _rest(self) -> Mapping[int, Admission]:
         tables = await self._tables()
         scores = {key: tables.score(key, self._fits(tables, key)) for key in tables.candidates}
         return {key: self._let(tables, key) for key, score in scores.items() if score >= UNRELATED}
@@ -135,7 +143,7 @@ class _Layers:
         tables: FoundTables,
         scores: Mapping[int, float],
         seen: Callable[[int], Mapping[str, Any]] = lambda _: {},
-    ) -> dict[int, Let]:
+    ) -> dict[int, Admission]:
         return {
             key: self._let(tables, key, seen(key)) for key, score in scores.items() if self._is_let_in(score, layer)
         }
@@ -143,9 +151,9 @@ class _Layers:
     def _is_let_in(self, score: float, layer: Layer) -> bool:
         return score >= layer.threshold or self.searching.is_named
 
-    def _let(self, tables: FoundTables, key: int, seen: Mapping[str, Any] | None = None) -> Let:
+    def _let(self, tables: FoundTables, key: int, seen: Mapping[str, Any] | None = None) -> Admission:
         self._seen.setdefault(key, tables)
-        return Let(tables.score(key, self._fits(tables, key)), seen or {})
+        return Admission(tables.score(key, self._fits(tables, key)), seen or {})
 
     def _fits(self, tables: FoundTables, key: int) -> Structure | None:
         """None where it could not be told, of which the structure layer has spoken: the rest of the score stands."""
@@ -158,7 +166,7 @@ class _Layers:
     def found(self, key: int) -> Found:
         return self._seen[key].candidates[key].found
 
-    async def results(self, best: Sequence[tuple[int, Held]]) -> list[LayeredResult]:
+    async def results(self, best: Sequence[tuple[int, Admitted]]) -> list[LayeredResult]:
         base = self.searching.base
         starts = await read(base, row_starts, [key for key, _ in best])
         results = []
@@ -195,7 +203,7 @@ class _Layers:
         return [candidate.found.chunk]
 
 
-def _result(candidate: TableCandidate, held: Held, shown: RowsShown, rows: int) -> tuple[LayeredResult, TableShown]:
+def _result(candidate: TableCandidate, held: Admitted, shown: RowsShown, rows: int) -> tuple[LayeredResult, TableShown]:
     chunk, head = candidate.found.chunk, candidate.head
     table = TableShown(
         id=f"{chunk.doc_id}#{head.position}",

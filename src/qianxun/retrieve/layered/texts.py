@@ -13,8 +13,16 @@ from qianxun.core.options import RecallOptions, check
 from qianxun.core.types import Found, Keys, Query
 from qianxun.rank.overlap import is_short, overlap
 from qianxun.retrieve.layered.evidence import Evidence
-from qianxun.retrieve.layered.ladder import Climbed, Held, Layer, Let, TextChoices, climb, text_ladder
-from qianxun.retrieve.layered.search import Searching, credited, result_of, searched, seen_in, told
+from qianxun.retrieve.layered.ladder import (
+    Admission,
+    Admitted,
+    LadderResult,
+    Layer,
+    TextChoices,
+    run_ladder,
+    text_ladder,
+)
+from qianxun.retrieve.layered.search import LayeredSearch, credited, result_of, searched, seen_in, told
 from qianxun.text.chinese import Analyser
 from qianxun.text.headings import under_headings
 
@@ -32,10 +40,10 @@ async def search_texts(
     ladder = text_ladder(chosen)
     target = ladder.target(top_k)
 
-    async def search(searching: Searching) -> tuple[Sequence[LayeredResult], Climbed]:
+    async def search(searching: LayeredSearch) -> tuple[Sequence[LayeredResult], LadderResult]:
         layers = _Layers(searching, round(target * chosen.search_k_multiplier))
         steps = {"vector": layers.vector, "keyword": layers.keyword, "expansion": layers.expansion}
-        climbed = searching.newest(await climb(ladder, steps, target), layers.found)
+        climbed = searching.newest(await run_ladder(ladder, steps, target), layers.found)
         return [layers.result(key, held) for key, held in climbed.best(target)], climbed
 
     return await searched(base, text, "text", options, target, search, trace_id)
@@ -45,11 +53,11 @@ async def search_texts(
 class _Layers:
     """What each layer lets in, and with what score: that of words and meaning together, whichever layer it was."""
 
-    searching: Searching
+    searching: LayeredSearch
     search_k: int
     _seen: dict[int, tuple[Evidence, Found]] = field(default_factory=dict)  # by any layer, the first time
 
-    async def vector(self, layer: Layer) -> Mapping[int, Let]:
+    async def vector(self, layer: Layer) -> Mapping[int, Admission]:
         """The nearest chunks, scored again with their words: as alike, or as good, as the threshold wants."""
         (await self.searching.evidence()).expect("vector")
         evidence, nearest = await self.searching.first(lambda heard: heard.meaning.keys, self.search_k)
@@ -61,7 +69,7 @@ class _Layers:
                 let[key] = self._let(evidence, found)
         return let
 
-    async def keyword(self, layer: Layer) -> Mapping[int, Let]:
+    async def keyword(self, layer: Layer) -> Mapping[int, Admission]:
         """The chunks that share most words with the question, read again: see `_relevance`."""
         (await self.searching.evidence()).expect("keyword")
         evidence, nearest = await self.searching.first(lambda heard: heard.words.keys, self.search_k)
@@ -72,7 +80,7 @@ class _Layers:
                 let[found.chunk.key] = self._let(evidence, found, {"relevance": round(relevance, 4)})
         return let
 
-    async def expansion(self, layer: Layer) -> Mapping[int, Let]:
+    async def expansion(self, layer: Layer) -> Mapping[int, Admission]:
         """What the question finds with related words in the place of its own; and whatever else is not unrelated,
         because after this layer there is none."""
         expansions, evidence = await self.searching.in_other_words()
@@ -90,14 +98,14 @@ class _Layers:
                 let[key] = replace(let_in, score=max(weight * let_in.score, own))
         return let
 
-    async def _rest(self) -> Mapping[int, Let]:
+    async def _rest(self) -> Mapping[int, Admission]:
         evidence, related = await self.searching.first(_related, self.search_k)
         return {found.chunk.key: self._let(evidence, found) for found in related}
 
     def found(self, key: int) -> Found:
         return self._seen[key][1]
 
-    def result(self, key: int, held: Held) -> LayeredResult:
+    def result(self, key: int, held: Admitted) -> LayeredResult:
         evidence, found = self._seen[key]
         return result_of(found.chunk, held, found.chunk.text, {**seen_in(evidence, found), **held.details})
 
@@ -113,9 +121,9 @@ class _Layers:
             similarity = _overlap(self.searching.base.analyser, asked.terms.words, text)
         return similarity if is_short(asked.text) else max(similarity, evidence.verdict(found).coverage)
 
-    def _let(self, evidence: Evidence, found: Found, seen: Mapping[str, Any] | None = None) -> Let:
+    def _let(self, evidence: Evidence, found: Found, seen: Mapping[str, Any] | None = None) -> Admission:
         self._seen.setdefault(found.chunk.key, (evidence, found))
-        return Let(evidence.score(found.chunk.key), seen or {})
+        return Admission(evidence.score(found.chunk.key), seen or {})
 
 
 def _related(evidence: Evidence) -> Keys:

@@ -108,7 +108,7 @@ def _with_neighbours(text: str, place: Place, found: Sequence[tuple[str, float]]
 
 
 async def _standing(serving: Serving, words: Iterable[str], where: Filter) -> set[str]:
-    """Those of the words that stand in a chunk which ``where`` lets through, now: a count may remember the deleted."""
+    """Those of the words that occur in a chunk which passes ``where``: a count may include deleted chunks."""
     return {word for word in sorted(words) if len(await serving.index.match(Terms((word,)), 1, where, "all"))}
 
 

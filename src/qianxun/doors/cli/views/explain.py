@@ -168,7 +168,7 @@ def _changes(why: Explanation) -> str:
 
 def _change(name: str, value: Any) -> str:
     from qianxun.core.types import EVERYTHING
-    from qianxun.retrieve.drop_reasons import told_filter
+    from qianxun.retrieve.drop_reasons import filter_text
 
     match name:
         case "top_k":
@@ -180,7 +180,7 @@ def _change(name: str, value: Any) -> str:
         case "where":
             if value == EVERYTHING:
                 return tr("去掉过滤条件", "no filter")
-            return tr(f"过滤条件放宽为 {told_filter(value)}", f"the filter loosened to {told_filter(value)}")
+            return tr(f"过滤条件放宽为 {filter_text(value)}", f"the filter loosened to {filter_text(value)}")
         case "doc_ids":
             return tr(f"在这些文档里找：{'、'.join(value)}", f"in these documents: {', '.join(value)}")
         case "rerank":
