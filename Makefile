@@ -79,6 +79,7 @@ torture: $(VENV)/.dev
 	$(BIN)/python -m tests.torture --siege 100
 	$(BIN)/python -m tests.torture --cuts 500
 	$(BIN)/python -m tests.torture --novels
+	$(BIN)/python -m tests.torture --properties 5
 
 lock: $(VENV)/.dev
 	requirements/lock.sh

@@ -18,6 +18,7 @@ import gc
 import logging
 import os
 import shutil
+import signal
 import uuid
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
@@ -35,8 +36,8 @@ from qianxun.testing.postgres import (
     unavailable,
 )
 from tests import lent_memory
+from tests.hypothesis_settings import load_profile
 from tests.integration.emptied import empty
-from tests.patience import be_patient
 
 POSTGRES_URL = os.environ.get("QIANXUN_TEST_POSTGRES_URL", "")
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
@@ -72,7 +73,10 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)  # after hypothesis has read its options
 def pytest_configure() -> None:
-    be_patient()  # before any test is read: a test takes over the defaults of that moment
+    load_profile()  # before any test is read: a test takes over the defaults of that moment
+    # A shell starts background jobs with SIGINT ignored, and ignored signals are inherited: children that a test
+    # interrupts would never notice. A handler of ours becomes the default action again in whatever we start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,5 +15,5 @@ class Clock:
 
 def turned_by_hand(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     """The clients look at this clock: before they wait, and now and then while a caller who may say stop waits."""
-    for name in ("http", "wire", "streamed"):
-        monkeypatch.setattr(f"qianxun.models.{name}.time", clock)
+    for name in ("http", "pinned_transport", "chat_stream"):
+        monkeypatch.setattr(f"qianxun.models.remote.{name}.time", clock)

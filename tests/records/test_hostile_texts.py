@@ -69,7 +69,7 @@ def offers(draw: st.DrawFn) -> Submission:
     return Submission(document, "mark", None, ready if draw(st.booleans()) else None)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(offer=offers())
 def test_a_document_comes_back_as_it_was_or_is_refused(records: Records, offer: Submission) -> None:
     with records.writing() as tx:

@@ -18,7 +18,7 @@ from qianxun.core.log_types import LogEntry
 from qianxun.core.types import LOCAL_TENANT, Degraded, Document, Piece, Prepared, StepTime, Submission, Text
 from qianxun.records import Records, bases, documents, logs, outbox
 from qianxun.records.schema import RetrievalLogRow
-from tests.patience import SLOW_OR_SHARED
+from tests.hypothesis_settings import SLOW_OR_SHARED
 
 KB = 1001
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

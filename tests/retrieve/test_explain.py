@@ -40,8 +40,8 @@ from qianxun.records import documents
 from qianxun.retrieve.drop_reasons import filter_text
 from qianxun.retrieve.explain import loosened
 from qianxun.testing.fake_embedding import HashEmbedding
+from tests.hypothesis_settings import SLOW_OR_SHARED
 from tests.indexing.opened import FailingEmbedding, doc, opened
-from tests.patience import SLOW_OR_SHARED
 
 T = TypeVar("T")
 
@@ -166,7 +166,7 @@ questions = st.sampled_from(
 )
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=SLOW_OR_SHARED)
+@settings(max_examples=100, deadline=None, suppress_health_check=SLOW_OR_SHARED)
 @given(query=questions, options=searches, pick=st.integers(0, 10**6))
 def test_a_search_with_the_changes_returns_the_chunk_and_with_any_less_it_does_not(
     room: Room, query: str, options: dict[str, Any], pick: int
@@ -214,7 +214,7 @@ def _is_hopeless(room: Room, chunk: Chunk, query: str, options: dict[str, Any]) 
         assert not room.returns(chunk.chunk_id, query, **open_wide | chosen), chosen
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=SLOW_OR_SHARED)
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW_OR_SHARED)
 @given(query=questions, options=searches)
 def test_the_figures_of_a_sum_give_the_score(room: Room, query: str, options: dict[str, Any]) -> None:
     told = room.run(room.engine.explain(room.kb, query, **options))
@@ -246,7 +246,7 @@ def grown(parts: st.SearchStrategy[Filter]) -> st.SearchStrategy[Filter]:
     return st.one_of(st.builds(And, several), st.builds(Or, several), st.builds(Not, parts))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, deadline=None)
 @given(where=st.recursive(leaves, grown, max_leaves=6))
 def test_a_loosened_filter_lets_it_through_and_names_what_failed(where: Filter) -> None:
     attributes = Attributes("住院", user_id="张三", tags=("慢病", "门诊"), metadata={"年份": 2023})

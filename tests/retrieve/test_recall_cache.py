@@ -50,7 +50,7 @@ def test_the_key_says_what_it_is_made_of() -> None:
 @settings(max_examples=200, deadline=None)
 @given(params, params)
 def test_two_parameter_sets_share_a_key_only_when_they_are_the_same(one: dict[str, Any], two: dict[str, Any]) -> None:
-    same = json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True)
+    same = json.dumps(one, sort_keys=True, ensure_ascii=False) == json.dumps(two, sort_keys=True, ensure_ascii=False)
     assert (cache_key(1, "甲", one, STATE) == cache_key(1, "甲", two, STATE)) == same
 
 

@@ -19,8 +19,8 @@ from qianxun.core.types import And, Eq, Filter, In, Not, Or, Range, Recall, Vect
 from qianxun.engine.engine import Engine
 from qianxun.retrieve import candidate_pool as joining
 from qianxun.retrieve import run as recall
+from tests.hypothesis_settings import SLOW_OR_SHARED
 from tests.indexing.opened import FailingEmbedding, doc, found, opened
-from tests.patience import SLOW_OR_SHARED
 
 T = TypeVar("T")
 MODES: tuple[Mode, ...] = ("hybrid", "vector", "fulltext")
@@ -230,7 +230,7 @@ def test_traditional_and_simplified_find_each_other(shelf: Shelf, query: str, ex
     assert recall.found[0].chunk.text in next(each.content for each in LIBRARY if each.id == expected)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=SLOW_OR_SHARED)
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW_OR_SHARED)
 @given(
     query=st.sampled_from(["报销比例", "异地就医备案", "发票", "职工", "比例 结算 津贴"]),
     mode=st.sampled_from(MODES),

@@ -19,7 +19,7 @@ from qianxun.engine.settings import Search, Settings, Vectorization
 from qianxun.rank.calibrate import Curves
 from qianxun.testing.fake_embedding import HashEmbedding
 from tests.answer.asked import FakeRerank, Opened, near_ties
-from tests.patience import SLOW_OR_SHARED
+from tests.hypothesis_settings import SLOW_OR_SHARED
 from tests.shared import MODELS, needs_model
 
 UNKEPT = Search(cache_entries=0)

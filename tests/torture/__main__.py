@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
+import secrets
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +26,7 @@ def main() -> None:
     asked.add_argument("--siege", type=int, default=0, help="so many writes by each of 16 writers, beside 16 readers")
     asked.add_argument("--cuts", type=int, default=0, help="cut off so many streamed answers, each in another way")
     asked.add_argument("--novels", action="store_true", help="index ten long novels and look at the memory")
+    asked.add_argument("--properties", type=int, default=0, help="so many runs of all property tests on new examples")
     asked.add_argument("--seed", type=int, default=1)
     told = asked.parse_args()
     if told.rounds:
@@ -37,6 +41,8 @@ def main() -> None:
         _cut(told.cuts, told.seed)
     if told.novels:
         _read_novels()
+    if told.properties:
+        _try_properties(told.properties)
 
 
 def _kill(rounds: int, seed: int) -> None:
@@ -122,6 +128,21 @@ def _read_novels() -> None:
     is_well = told.added == len(novels) and told.chunks > 15_000 and told.is_clean and "水浒传.txt" in told.names
     if not is_well or told.peak_megabytes >= 1024:
         sys.exit(f"not as it should be: {told}")
+
+
+def _try_properties(runs: int) -> None:
+    """`make test` tries the same examples every time; here each run has a seed of its own, which is printed."""
+    files = [str(path) for path in sorted(Path("tests").rglob("test_*.py")) if "hypothesis" in path.read_text("utf-8")]
+    for _ in range(runs):
+        seed = secrets.randbelow(2**32)
+        sys.stdout.write(
+            f"property tests, seed {seed} (QIANXUN_TEST_SEED, --hypothesis-seed)\n"
+        )
+        sys.stdout.flush()
+        command = [sys.executable, "-m", "pytest", "-n", "2", "-k", "not kill", f"--hypothesis-seed={seed}", *files]
+        done = subprocess.run(command, env={**os.environ, "QIANXUN_TEST_SEED": str(seed)}, check=False)
+        if done.returncode:
+            sys.exit(f"failed with seed {seed}")
 
 
 if __name__ == "__main__":
