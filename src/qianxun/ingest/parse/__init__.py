@@ -1,4 +1,9 @@
-"""One file in, its blocks out. Each format has its module; ``sniff`` tells which one a file needs."""
+"""A file in, its blocks out. Read `parse` first; `sniff` chooses the module of a file's format.
+
+One module per format, in folders where a format has several parts; what they share: `encoding` (bytes to text), `pairs`
+(questions with answers), `tables` and `headings` of ingest. `plugins` adds the parsers of other packages.
+Only ``parse`` and the names below are for other packages.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +37,19 @@ NEEDS_OCR_MEMORY: Final = ("pdf", "pptx", "docx", "image")
 
 
 def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda: None) -> ParsedFile:
-    """What a file holds. Raises Refused or MissingExtra; ``on_page`` is called after every slow step.
+    """The blocks of a file. Raises Refused or MissingExtra; ``on_page`` is called after every slow step.
 
-    Runs in this process and trusts the parsing libraries: strangers' files go through ``sandbox``.
+    Runs in this process and trusts the parsing libraries: untrusted files go through ``sandbox``.
     """
     kind = sniff(path)
-    # The modules load their libraries when a file first needs them.
-    module: Any = import_module(f"qianxun.ingest.parse.{_MODULES[kind.format]}")
-    parsed: ParsedFile = module.parse(path, limits, on_page) if kind.format in _PAGED else module.parse(path, limits)
+    parsed = kind.plugin.parse(path, limits) if kind.plugin is not None else _parse(kind.format, path, limits, on_page)
     if not parsed.blocks and not parsed.pairs:
         raise Unreadable("文件里没有可收录的文字", hint="；".join(parsed.warnings) or "请检查文件内容")
     return replace(parsed, warnings=kind.warnings + parsed.warnings)
+
+
+def _parse(format: str, path: Path, limits: ParseLimits, on_page: Callable[[], None]) -> ParsedFile:
+    # The modules load their libraries when a file first needs them.
+    module: Any = import_module(f"qianxun.ingest.parse.{_MODULES[format]}")
+    parsed: ParsedFile = module.parse(path, limits, on_page) if format in _PAGED else module.parse(path, limits)
+    return parsed

@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes; its name only tells the text formats apart."""
+"""The format of a file by its first bytes; its ending only distinguishes the text formats and those of plug-ins."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final
 
 from qianxun.core.errors import Unreadable, UnsupportedFile
 from qianxun.ingest.parse.encoding import decode
+from qianxun.ingest.parse.plugins import PluginParser, parser_for, troubles
 
 _HEAD: Final = 16_384
 _BY_SUFFIX: Final = {
@@ -41,10 +42,35 @@ _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 class Kind:
     format: str
     warnings: tuple[str, ...] = ()
+    plugin: PluginParser | None = None
+    is_fallback: bool = False  # plain text, for want of anything better
 
 
 def sniff(path: Path) -> Kind:
-    """The format. Raises UnsupportedFile or Unreadable, saying why and what to do."""
+    """The format. Raises UnsupportedFile or Unreadable, saying why and what to do.
+
+    A plug-in gets what would be refused or, for want of a format, be taken for plain text; never what is ours.
+    """
+    ending = path.suffix.lower()
+    try:
+        kind = _own_kind(path)
+    except UnsupportedFile as refusal:
+        if (parser := _plugin_for(ending)) is not None:
+            return Kind(parser.plugin.name, plugin=parser)
+        if broken := troubles():
+            hint = f"{refusal.hint}；{'；'.join(broken)}"
+            raise UnsupportedFile(refusal.message, hint=hint) from refusal
+        raise
+    if kind.is_fallback and (parser := _plugin_for(ending)) is not None:
+        return Kind(parser.plugin.name, plugin=parser)
+    return kind
+
+
+def _plugin_for(ending: str) -> PluginParser | None:
+    return parser_for(ending) if ending and ending not in _BY_SUFFIX else None
+
+
+def _own_kind(path: Path) -> Kind:
     with path.open("rb") as opened:
         head = opened.read(_HEAD)
     if not head:
@@ -88,7 +114,7 @@ def _container(path: Path, kind: str) -> str:
 
 
 def _old_office(path: Path) -> str:
-    """Word 97 and its kin, or a new Office file with a password: both come in this container."""
+    """Word 97 and the like, or a new Office file with a password: both come in this container."""
     with path.open("rb") as opened:
         content = opened.read(4_000_000)
     if "EncryptedPackage".encode("utf-16-le") in content:
@@ -113,7 +139,7 @@ def _text_kind(path: Path, head: bytes, named: str) -> Kind:
         return Kind("csv", ("扩展名是 .xls，内容是文本表格，已按 CSV 解析",))
     if named:
         raise Unreadable(f"内容不是 {path.suffix} 文件，而是普通文字", hint="请检查文件，或改为 .txt")
-    return Kind("txt")
+    return Kind("txt", is_fallback=True)
 
 
 def _is_text(head: bytes) -> bool:

@@ -21,6 +21,7 @@ from qianxun.core.errors import MissingExtra, Refused, TooLarge, Unreadable
 from qianxun.ingest.parse import NEEDS_OCR_MEMORY, parse
 from qianxun.ingest.parse.pages import image
 from qianxun.ingest.parse.pages.ocr import upright_jpeg
+from qianxun.ingest.parse.plugins import PluginFailed
 from qianxun.ingest.parse.sniff import sniff
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.serial import to_json
@@ -106,6 +107,8 @@ def _serve(request: dict[str, Any], replies: BinaryIO) -> bool:
             raise TooLarge("解析结果过大", hint="请拆分文件，或调大 result_bytes 上限")
         send(replies, PARSED, body)
         return True
+    except PluginFailed as failure:
+        _send_refusal(replies, failure)
     except (Refused, MissingExtra) as refusal:
         _send_refusal(replies, refusal, sound=True)
         return True
