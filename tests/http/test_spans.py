@@ -162,7 +162,7 @@ def test_the_layers_that_ran_lie_in_their_search_and_one_that_failed_is_an_error
         async with Engine.open(tmp_path, models={"fake-64": HashEmbedding()}) as engine:
             base = await engine.create_knowledge_base("医保", model="fake-64")
             await engine.add_documents(base.id, [Document("a", "医保报销比例为八成。")])
-            engine.hooks.climbed = kept.spans.climbed
+            engine.hooks.layered = kept.spans.climbed
             opened = kept.spans.begin(None)
             await engine.search_texts(base.id, QUERY, 7)
             kept.spans.climbed(replace(TEXTS, kind="table", layers=(replace(TEXTS.layers[2], start=1.0),)))

@@ -12,7 +12,7 @@ from qianxun.bases.graph_cache import HeldGraph
 from qianxun.bases.graph_reader import GraphReader
 from qianxun.bases.known_terms import KnownTerms
 from qianxun.core.log_types import IndexTime
-from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, Index, IndexBackend, Models, Retriever
+from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, Index, IndexBackend, Models, Retriever, nothing
 from qianxun.core.types import IndexStamp, KnowledgeBase
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.models.registry.registry import is_registered
@@ -24,10 +24,6 @@ from qianxun.text.chinese import Analyser
 
 Result = TypeVar("Result")
 Arms: TypeAlias = "Callable[[OpenBase, Serving], Sequence[Retriever]]"
-
-
-def _unheard(_: IndexTime) -> None:
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +83,7 @@ class OpenBase:
     reader: GraphReader = field(default_factory=GraphReader)  # how a model gets on with reading them
     model_threads: ModelThreads | None = None  # None: those of the event loop
     arms: Arms | None = None  # None: the standard ones
-    indexed: Callable[[IndexTime], None] = _unheard  # told of each piece of index work
+    indexed: Callable[[IndexTime], None] = nothing  # told of each piece of index work
     # One indexer at a time; searches do not take it.
     indexing: asyncio.Lock = field(default_factory=asyncio.Lock)
     configuring: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -31,6 +31,10 @@ def never() -> bool:
     return False
 
 
+def nothing(*_: object) -> None:
+    """The callback of callers that follow no progress."""
+
+
 class EmbeddingModel(Protocol):
     """Text to unit vectors. Blocking: callers go through a worker thread.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -20,10 +20,10 @@ from qianxun.core.errors import RecallFailed
 from qianxun.core.layered_options import of_base
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.limits import MIB
-from qianxun.core.log_types import Feedback, LogEntry, Recalled
+from qianxun.core.log_types import Feedback, IndexTime, LogEntry, Recalled
 from qianxun.core.model_types import is_ref
 from qianxun.core.options import FusionName, Mode, RecallOptions, check, search_options
-from qianxun.core.ports import Cache, EmbeddingModel, IndexBackend
+from qianxun.core.ports import Cache, EmbeddingModel, IndexBackend, nothing
 from qianxun.core.types import (
     EVERYTHING,
     LOCAL_TENANT,
@@ -37,7 +37,6 @@ from qianxun.core.types import (
 )
 from qianxun.engine.embedding_models import Embeddings, model_folders
 from qianxun.engine.folder_lock import owned
-from qianxun.engine.hooks import Hooks, nothing
 from qianxun.engine.memory_cache import MemoryCache
 from qianxun.engine.model_catalog import OwnShelf, Shelf, open_registry
 from qianxun.engine.open_bases import OpenBases, open_base
@@ -75,6 +74,15 @@ if TYPE_CHECKING:
 # and answers are here all the same: whoever makes a tool for an agent of such a method evaluates its annotations.
 
 Result = TypeVar("Result")
+
+
+@dataclass
+class Hooks:
+    """Callbacks for metrics, spans and tests: one value for all tenants, called in the task of the work itself."""
+
+    recalled: Callable[[Recalled], None] = nothing  # after every search
+    layered: Callable[[LayeredRecall], None] = nothing  # after every layered one
+    indexed: Callable[[IndexTime], None] = nothing  # after every batch of index work
 
 
 @dataclass
@@ -377,7 +385,7 @@ class Engine:
         chosen = of_base(self.settings.text_engine, base.about.config, "text_engine")
         options = replace(search_options(self.settings.search, base.about.config, {"top_k": top_k}), where=where)
         searching = search_texts(base, query, chosen, options, top_k, trace_id)
-        return await self._climbed(base, searching, layered_params(top_k, where))
+        return await self._layered(base, searching, layered_params(top_k, where))
 
     async def search_tables(
         self,
@@ -397,9 +405,9 @@ class Engine:
         chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
         options = replace(search_options(self.settings.search, base.about.config, {"top_k": top_k}), where=where)
         searching = search_tables(base, query, chosen, options, top_k, answer=answer, trace_id=trace_id)
-        return await self._climbed(base, searching, layered_params(top_k, where, answer))
+        return await self._layered(base, searching, layered_params(top_k, where, answer))
 
-    async def _climbed(
+    async def _layered(
         self, base: OpenBase, searching: Awaitable[LayeredRecall], params: Mapping[str, Any]
     ) -> LayeredRecall:
         from qianxun.retrieve.layered.log import log_layers
@@ -408,7 +416,7 @@ class Engine:
             recall = await searching
         self.journal.note(base.about, recall, params)
         log_layers(recall)
-        self.hooks.climbed(recall)
+        self.hooks.layered(recall)
         return recall
 
     async def explain(self, knowledge_base: int, query: str, chunk_id: str = "", **options: Any) -> Explained:

@@ -19,8 +19,8 @@ from qianxun.bases.base import OpenBase
 from qianxun.core.errors import NotFound, QianxunError
 from qianxun.core.gc_pause import paused_collection
 from qianxun.core.graph_types import Facts
+from qianxun.core.ports import nothing
 from qianxun.core.types import EVERYTHING, Everything, Filter
-from qianxun.engine.hooks import nothing
 from qianxun.records import graph as facts
 from qianxun.records.graph import Read, Readable
 

@@ -14,9 +14,9 @@ from sqlalchemy import Connection
 from qianxun.bases.base import OpenBase, read
 from qianxun.core.errors import ModelError, NotFound
 from qianxun.core.graph_types import Alias, Community, Entity, Evidence, Relation
+from qianxun.core.ports import nothing
 from qianxun.core.types import EVERYTHING, Filter
 from qianxun.core.unicode import storable
-from qianxun.engine.hooks import nothing
 from qianxun.graph.build import graph_of
 from qianxun.graph.extract.llm import Cost
 from qianxun.graph.llm_build import (

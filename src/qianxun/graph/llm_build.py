@@ -19,8 +19,7 @@ from qianxun.bases.base import OpenBase, chat_model, in_model_thread
 from qianxun.core.errors import ModelUnavailable, NotFound, QianxunError
 from qianxun.core.graph_types import Facts
 from qianxun.core.ingest_types import Step
-from qianxun.core.ports import ChatModel
-from qianxun.engine.hooks import nothing
+from qianxun.core.ports import ChatModel, nothing
 from qianxun.graph.build import is_wanted
 from qianxun.graph.extract.llm import BatchRead, Cost, batches, estimate, read_batch
 from qianxun.records import graph as facts

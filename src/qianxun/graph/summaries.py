@@ -15,9 +15,8 @@ from typing import Final, TypeAlias
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadModelReply, ModelUnavailable
 from qianxun.core.graph_types import Community
-from qianxun.core.ports import ChatModel
+from qianxun.core.ports import ChatModel, nothing
 from qianxun.core.types import EVERYTHING, Filter
-from qianxun.engine.hooks import nothing
 from qianxun.graph.build import graph_of
 from qianxun.graph.extract.llm import Cost
 from qianxun.graph.llm_build import graph_model, in_graph_thread, side_by_side

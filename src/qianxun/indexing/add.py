@@ -21,6 +21,7 @@ from qianxun.bases.base import OpenBase, in_preparing_thread
 from qianxun.core.errors import BadInput, MissingExtra, ModelError, Refused, Unreadable
 from qianxun.core.gc_pause import paused_collection
 from qianxun.core.ingest_types import Labels, Refusal, Report, Step, Watch
+from qianxun.core.ports import nothing
 from qianxun.core.types import Accepted, Document, ParsedFile, Prepared, QAPair, Submission
 from qianxun.indexing.generated_questions import asker
 from qianxun.indexing.maintenance import keep_up
@@ -45,15 +46,11 @@ NAME_BYTES, SUFFIX_BYTES = 180, 20  # of an uploaded file's name: every file sys
 PARSER_VERSION = "4"  # part of a fingerprint: unchanged files, and texts with headings, are read again by a better one
 
 
-def _unwatched(_: Step) -> None:
-    return None
-
-
 # ── files ────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def take_files(
-    base: OpenBase, paths: Sequence[Path], parsers: ParserPool, labels: Labels, watch: Watch = _unwatched
+    base: OpenBase, paths: Sequence[Path], parsers: ParserPool, labels: Labels, watch: Watch = nothing
 ) -> Report:
     """Files and folders in. A bad file is refused with its reason and costs nothing but itself."""
     found = await asyncio.to_thread(lambda: list(discover(paths)))
@@ -222,7 +219,7 @@ async def take_file(
         link.symlink_to(file.path)
         document, _ = await _read_file(replace(file, path=link), parsers, labels)
     offered = Submission(replace(document, source=source or name), mark)
-    (accepted,) = await (_take(base, _one(offered), _unwatched) if wait else accept(base, [offered]))
+    (accepted,) = await (_take(base, _one(offered), nothing) if wait else accept(base, [offered]))
     return accepted
 
 
@@ -278,7 +275,7 @@ def submission(base: OpenBase, document: Document, generation: int | None = None
     return Submission(document, mark, generation)
 
 
-async def take(base: OpenBase, batch: Sequence[Document], watch: Watch = _unwatched) -> list[Accepted]:
+async def take(base: OpenBase, batch: Sequence[Document], watch: Watch = nothing) -> list[Accepted]:
     """Documents in: acknowledged and searchable when it returns.
 
     When the model cannot embed documents they are stored all the same, and the indexer tries again later.

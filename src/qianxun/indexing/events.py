@@ -17,16 +17,13 @@ from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput
 from qianxun.core.ingest_types import EventOutcome, Handled
 from qianxun.core.limits import EVENT_ID_LIMIT
+from qianxun.core.ports import nothing
 from qianxun.core.types import Document, MetadataValue, Scalar
 from qianxun.core.unicode import is_storable
 from qianxun.indexing.add import submission
 from qianxun.records import documents, outbox
 
 log = logging.getLogger(__name__)
-
-
-def _asleep() -> None:
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +36,7 @@ class RAGIndexEventHandler:
     """
 
     base: OpenBase
-    wake: Callable[[], None] = _asleep  # tells the indexer that there is work
+    wake: Callable[[], None] = nothing  # tells the indexer that there is work
 
     async def handle_document_created(self, event_data: Mapping[str, Any]) -> EventOutcome:
         return await self._store(event_data)

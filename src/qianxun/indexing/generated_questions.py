@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import ModelError, NotFound
-from qianxun.core.ports import ChatModel
+from qianxun.core.ports import ChatModel, nothing
 from qianxun.core.types import Piece, QAPair
 from qianxun.indexing.prepare import Ask
 from qianxun.ingest.questions import make_questions
@@ -19,11 +19,7 @@ log = logging.getLogger(__name__)
 Warn: TypeAlias = Callable[[str], None]
 
 
-def _silent(_: str) -> None:
-    return None
-
-
-def asker(base: OpenBase, warn: Warn = _silent) -> Ask | None:
+def asker(base: OpenBase, warn: Warn = nothing) -> Ask | None:
     """How this base makes questions; None where no qa model is configured for it.
 
     Whatever goes wrong is said to the log and to ``warn``: the document is taken in without these questions.

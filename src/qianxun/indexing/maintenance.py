@@ -14,7 +14,7 @@ import numpy as np
 from qianxun.bases.base import OpenBase, Serving, stamp_for
 from qianxun.core.errors import IndexUnusable
 from qianxun.core.ingest_types import Finding, Verdict
-from qianxun.core.ports import EmbeddingModel, Index
+from qianxun.core.ports import EmbeddingModel, Index, nothing
 from qianxun.core.types import IndexBatch, IndexEntry, Keys, Vector
 from qianxun.graph.build import is_wanted, read_unread
 from qianxun.indexing.outbox_indexer import (
@@ -42,14 +42,10 @@ LOOKS = 5  # how often `verify` waits for a moment without writes
 Progress = Callable[[int], None]
 
 
-def _silent(_: int) -> None:
-    return None
-
-
 # ── rebuild ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def rebuild(base: OpenBase, model: EmbeddingModel | None, on_chunks: Progress = _silent) -> int:
+async def rebuild(base: OpenBase, model: EmbeddingModel | None, on_chunks: Progress = nothing) -> int:
     """Makes the index anew from the records, beside the old one, and switches; answers the number of chunks.
 
     With another model than the base's the chunks are embedded again, and the base changes over with the switch.

@@ -28,7 +28,8 @@ from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import EmbeddingModel, Index
 from qianxun.core.types import Document, IndexBatch, IndexEntry, Prepared, Vector
 from qianxun.indexing.generated_questions import asker
-from qianxun.indexing.prepare import embed, prepare
+from qianxun.indexing.prepare import prepare
+from qianxun.models.embedding import embed
 from qianxun.records import bases, chunks, documents, outbox, pairs
 from qianxun.records.chunks import Material
 from qianxun.records.documents import LONGEST_WAIT

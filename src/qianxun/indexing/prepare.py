@@ -5,25 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import numpy as np
-
-from qianxun.core.ports import EmbeddingModel
+from qianxun.core.ports import EmbeddingModel, nothing
 from qianxun.core.types import Document, Piece, Prepared, QAPair, Question, Text, Vectors
 from qianxun.ingest.boundaries import semantic_cuts
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.questions import attach
-from qianxun.models.checks import unit_rows
+from qianxun.models.embedding import embed
 from qianxun.text.headings import read_under_headings
-
-EMBED_SLICE = 64  # texts per call: large enough for good batches, small enough for progress and Ctrl-C
 
 Progress = Callable[[int], None]
 Ask: TypeAlias = Callable[[Sequence[Piece]], tuple[str, Sequence[tuple[QAPair, ...]]]]
 """Makes questions: pieces → (who made them, the questions of each piece)."""
-
-
-def _silent(_: int) -> None:
-    return None
 
 
 def prepare(
@@ -33,8 +25,8 @@ def prepare(
     *,
     by_meaning: bool = False,
     ask: Ask | None = None,
-    on_cut: Progress = _silent,
-    on_embedded: Progress = _silent,
+    on_cut: Progress = nothing,
+    on_embedded: Progress = nothing,
 ) -> list[Prepared]:
     """One `Prepared` per document, in order; all their chunks and questions are embedded together, in slices."""
     pieces = [cut(document, splitter, model if by_meaning else None) for document in documents]
@@ -97,14 +89,3 @@ def cut(document: Document, splitter: ChunkSplitter, meaning: EmbeddingModel | N
     if meaning is None:
         return splitter.pieces(text)
     return splitter.pieces(text, cuts=semantic_cuts(text, meaning))
-
-
-def embed(texts: Sequence[str], model: EmbeddingModel, on_embedded: Progress = _silent) -> Vectors:
-    """One unit vector per text. A reply of the wrong count or dimension, or with what is no number, raises."""
-    vectors = np.empty((len(texts), model.dimension), dtype=np.float32)
-    for start in range(0, len(texts), EMBED_SLICE):
-        part = texts[start : start + EMBED_SLICE]
-        reply = np.asarray(model.embed_passages(part))
-        vectors[start : start + len(part)] = unit_rows(reply, len(part), model.dimension, model.name)
-        on_embedded(len(part))
-    return vectors

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from qianxun.core.errors import BadInput, ModelUnavailable
-from qianxun.core.ports import EmbeddingModel
+from qianxun.core.ports import EmbeddingModel, nothing
 from qianxun.core.types import Vector, Vectors
 from qianxun.models.cards import ModelCard, card
 from qianxun.models.checks import unit_rows
@@ -18,6 +18,7 @@ from qianxun.models.local.weights import find_local
 from qianxun.models.remote.endpoints import RemoteEndpoint
 
 SENTENCE_PREFIX = "sentence-transformers:"
+EMBED_SLICE = 64  # texts per call: large enough for good batches, small enough for progress and Ctrl-C
 
 
 def open_embedding(
@@ -42,6 +43,17 @@ def open_embedding(
             f"模型 {name} 还没有下载；找过：{looked}", hint=f"请运行 qianxun models pull {name}，或先不用模型"
         )
     return LocalEmbedding(spec, found, threads=threads, device=device)
+
+
+def embed(texts: Sequence[str], model: EmbeddingModel, on_embedded: Callable[[int], None] = nothing) -> Vectors:
+    """One unit vector per text. Raises BadModelReply for a wrong count or dimension, or a value that is no number."""
+    vectors = np.empty((len(texts), model.dimension), dtype=np.float32)
+    for start in range(0, len(texts), EMBED_SLICE):
+        part = texts[start : start + EMBED_SLICE]
+        reply = np.asarray(model.embed_passages(part))
+        vectors[start : start + len(part)] = unit_rows(reply, len(part), model.dimension, model.name)
+        on_embedded(len(part))
+    return vectors
 
 
 class EmbeddingEngine:

@@ -20,6 +20,7 @@ from qianxun.core.ingest_types import Labels, Report, Watch
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.log_types import Feedback, LogEntry
 from qianxun.core.options import FusionName, Mode
+from qianxun.core.ports import nothing
 from qianxun.core.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
 from qianxun.doors.client.connection import Connection, Patience, Request
 from qianxun.doors.client.decode import (
@@ -39,7 +40,6 @@ from qianxun.doors.client.events import EventSender
 from qianxun.doors.client.questions import AskOptions, asked_question, heard
 from qianxun.doors.client.registered import RegisteredModels
 from qianxun.doors.client.uploads import send_documents, send_files, sent_file
-from qianxun.engine.hooks import nothing
 
 T = TypeVar("T")
 

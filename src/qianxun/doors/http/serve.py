@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-# What an engine loads with the first question of a kind is here from the start: everybody would have to wait for it.
+import qianxun.engine.preload  # noqa: F401
 from qianxun.core.errors import BadInput, Forbidden
 from qianxun.doors.http.app import create_app
 from qianxun.doors.http.context import Service

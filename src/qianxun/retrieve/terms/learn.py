@@ -19,7 +19,7 @@ from typing import Any, Final
 from qianxun.bases.base import OpenBase, in_preparing_thread
 from qianxun.core.errors import NotFound, QianxunError
 from qianxun.core.ports import EmbeddingModel
-from qianxun.indexing.prepare import embed
+from qianxun.models.embedding import embed
 from qianxun.records import terms
 from qianxun.retrieve.terms.neighbours import can_have_neighbours
 from qianxun.text.chinese import Analyser

@@ -13,7 +13,7 @@ from qianxun.bases.known_terms import LearntTerms
 from qianxun.core.errors import ModelError
 from qianxun.core.ports import EmbeddingModel
 from qianxun.core.types import EVERYTHING, Filter, Terms, Vector
-from qianxun.indexing.prepare import embed
+from qianxun.models.embedding import embed
 from qianxun.records import terms
 from qianxun.retrieve.terms.neighbours import HELD, LACKING, can_have_neighbours, neighbours
 from qianxun.text.chinese import fold

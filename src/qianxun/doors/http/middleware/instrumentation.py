@@ -32,7 +32,7 @@ def watch(app: FastAPI, engine: Engine, spans: Spans | None = None) -> None:
             spans.asked(done)
 
     engine.hooks.recalled = recalled
-    engine.hooks.climbed = climbed
+    engine.hooks.layered = climbed
     engine.hooks.indexed = numbers.indexed
     app.state.metrics = numbers
     app.state.asked = asked  # by the route that answers: it knows when the first word and the last were told

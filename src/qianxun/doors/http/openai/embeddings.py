@@ -21,8 +21,8 @@ from qianxun.doors.http.openai.models import NAME_LENGTH, TAG, embedder
 from qianxun.doors.http.request_models import AskedElsewhere, Number
 from qianxun.doors.http.responses import InvalidField, as_json, error_responses
 from qianxun.engine.engine import Engine
-from qianxun.indexing.prepare import EMBED_SLICE, embed
 from qianxun.models.checks import unit_rows
+from qianxun.models.embedding import EMBED_SLICE, embed
 from qianxun.text.tokens import tokens_of_all
 
 TEXTS_LIMIT: Final = 2048  # as OpenAI has it
