@@ -135,9 +135,7 @@ def _try_properties(runs: int) -> None:
     files = [str(path) for path in sorted(Path("tests").rglob("test_*.py")) if "hypothesis" in path.read_text("utf-8")]
     for _ in range(runs):
         seed = secrets.randbelow(2**32)
-        sys.stdout.write(
-            f"property tests, seed {seed} (QIANXUN_TEST_SEED, --hypothesis-seed)\n"
-        )
+        sys.stdout.write(f"property tests, seed {seed} (QIANXUN_TEST_SEED, --hypothesis-seed)\n")
         sys.stdout.flush()
         command = [sys.executable, "-m", "pytest", "-n", "2", "-k", "not kill", f"--hypothesis-seed={seed}", *files]
         done = subprocess.run(command, env={**os.environ, "QIANXUN_TEST_SEED": str(seed)}, check=False)
