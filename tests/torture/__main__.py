@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -26,7 +27,7 @@ def main() -> None:
     asked.add_argument("--siege", type=int, default=0, help="so many writes by each of 16 writers, beside 16 readers")
     asked.add_argument("--cuts", type=int, default=0, help="cut off so many streamed answers, each in another way")
     asked.add_argument("--novels", action="store_true", help="index ten long novels and look at the memory")
-    asked.add_argument("--properties", type=int, default=0, help="so many runs of all property tests on new examples")
+    asked.add_argument("--properties", type=int, default=0, help="so many runs of the property tests on new examples")
     asked.add_argument("--seed", type=int, default=1)
     told = asked.parse_args()
     if told.rounds:
@@ -132,7 +133,8 @@ def _read_novels() -> None:
 
 def _try_properties(runs: int) -> None:
     """`make test` tries the same examples every time; here each run has a seed of its own, which is printed."""
-    files = [str(path) for path in sorted(Path("tests").rglob("test_*.py")) if "hypothesis" in path.read_text("utf-8")]
+    marks = re.compile(r"hypothesis|tests\.sampling")
+    files = [str(path) for path in sorted(Path("tests").rglob("test_*.py")) if marks.search(path.read_text("utf-8"))]
     for _ in range(runs):
         seed = secrets.randbelow(2**32)
         sys.stdout.write(f"property tests, seed {seed} (QIANXUN_TEST_SEED, --hypothesis-seed)\n")
