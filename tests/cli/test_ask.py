@@ -10,6 +10,7 @@ import pytest
 
 from qianxun.answer.state import QUESTION_KINDS
 from qianxun.doors.cli.views import answer as answer_view
+from qianxun.doors.cli.views.drawing import labels
 from qianxun.doors.http.middleware.metrics import FORMS
 from tests.cli.conftest import Outcome, Run
 from tests.http.questions import writing
@@ -132,7 +133,7 @@ def test_a_base_without_documents_is_told_as_such(handbook: Run) -> None:
 
 
 def test_every_choice_of_a_step_has_a_name() -> None:
-    assert {*QUESTION_KINDS, *answer_view.FORMS, "model"} <= set(answer_view.WORDS)
+    assert {*QUESTION_KINDS, *labels("forms"), "model"} <= set(labels("choices"))
 
 
 def test_files_go_along_with_the_question(handbook: Run, tmp_path: Path) -> None:
@@ -191,4 +192,4 @@ def test_mistakes_are_told(handbook: Run) -> None:
 
 
 def test_every_form_has_a_name() -> None:
-    assert {*answer_view.FORMS, "model"} == set(FORMS)
+    assert {*labels("forms"), "model"} == set(FORMS)

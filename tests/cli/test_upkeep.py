@@ -105,7 +105,7 @@ def test_doctor_goes_on_where_an_index_is_somebody_elses(handbook: Run, monkeypa
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(
-        "qianxun.doors.cli.commands.doctor_checks.unsealed", refused
+        "qianxun.engine.doctor.unsealed", refused
     )  # a test that runs as root may read everything
     told = handbook("doctor", "--json")
     assert told.code == 1

@@ -6,6 +6,7 @@ What can be made again from the records (the index, the cache) is not copied: it
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +15,15 @@ from sqlalchemy import Connection, Table, func, inspect, select, text
 from sqlalchemy.exc import DataError, IntegrityError
 
 from qianxun.core.errors import AlreadyThere, BadInput, QianxunError
+from qianxun.engine.database import own_records
+from qianxun.engine.settings import Settings
 from qianxun.examples.schema import models, version_table
 from qianxun.examples.store import stamp_of, upgrade
 from qianxun.records import Records
 from qianxun.records.database.bulk import insert_rows
 from qianxun.records.database.postgres import BACKEND
 from qianxun.records.schema import Base, Counter
+from qianxun.records.sealing import FILE_NAME
 
 BATCH = 200  # rows: a document may be large
 LIBRARY = "example_library"  # how the name of the table ends that every library of examples has
@@ -38,6 +42,21 @@ class Library:
     @property
     def tables(self) -> Sequence[Table]:
         return models(self.prefix, self.dimension).metadata.sorted_tables
+
+
+def copy_database(source: Settings, target: Settings, started: Callable[[int], Watch]) -> dict[str, int]:
+    """Copies the database of one data folder or server to another, with the file that opens sealed model keys.
+
+    ``started`` is called once with the number of rows, and returns what is called with the size of every batch. Returns
+    table → rows copied. Raises FolderInUse where an engine has either, and what `copy_records` raises.
+    """
+    schemas = {"source_schema": source.records.schema, "target_schema": target.records.schema}
+    with own_records(source) as read, own_records(target) as written:
+        copied = copy_records(read, written, started(count_rows(read, source.records.schema)), **schemas)
+    secret, copied_secret = source.folder / FILE_NAME, target.folder / FILE_NAME
+    if secret.is_file() and secret.resolve() != copied_secret.resolve() and not copied_secret.exists():
+        shutil.copy2(secret, copied_secret)
+    return copied
 
 
 def count_rows(source: Records, schema: str = "") -> int:

@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import Connection, inspect
 
 from qianxun.core.ports import EmbeddingModel
+from qianxun.engine.database import make_folder
 from qianxun.engine.embedding_models import NO_MODEL, Embeddings, open_model
-from qianxun.engine.folder_lock import refused
 from qianxun.engine.model_catalog import open_registry
 from qianxun.engine.settings import Settings, load
 from qianxun.engine.storage import database_url, reach
@@ -50,7 +50,7 @@ def _writing(records: Records, schema: str) -> Iterator[Connection]:
 def open_examples(settings: Settings, models: Mapping[str, Any] | None = None) -> Iterator[ExampleStore]:
     """The library by itself, also beside a service that owns the data folder: it takes only the database."""
     if not settings.records.url:
-        _make(settings.folder)
+        make_folder(settings)
     records = Records(connect(database_url(settings), reach(settings)))
     embeddings = Embeddings(settings, models or {})
     threads = ModelThreads()
@@ -62,13 +62,6 @@ def open_examples(settings: Settings, models: Mapping[str, Any] | None = None) -
         registry.clients.close()
         embeddings.close()
         records.close()
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise refused(folder, error) from error
 
 
 def import_from_excel(

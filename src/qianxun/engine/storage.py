@@ -10,11 +10,11 @@ from typing import Any
 from qianxun.core import plugins
 from qianxun.core.errors import BadSettings
 from qianxun.core.ports import IndexBackend
+from qianxun.engine.database import DATABASE
 from qianxun.engine.settings import Settings
 from qianxun.records.database.open import sqlite_url
 from qianxun.records.database.postgres import Reach
 
-DATABASE = "qianxun.db"
 SCHEMA = "qianxun_index"
 INDEX_BACKENDS = {"embedded": "qianxun.index.embedded.index", "postgres": "qianxun.index.postgres.index"}
 

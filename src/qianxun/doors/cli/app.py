@@ -10,7 +10,6 @@ import typer
 from qianxun.core.errors import BadInput
 from qianxun.doors.cli.commands.ask import ask
 from qianxun.doors.cli.commands.bases import app as bases
-from qianxun.doors.cli.commands.copy import copy
 from qianxun.doors.cli.commands.demo import demo
 from qianxun.doors.cli.commands.doctor import doctor
 from qianxun.doors.cli.commands.documents import add, delete
@@ -20,9 +19,8 @@ from qianxun.doors.cli.commands.graph import app as graph
 from qianxun.doors.cli.commands.keys import app as keys
 from qianxun.doors.cli.commands.layered import tables, texts
 from qianxun.doors.cli.commands.logs import logs, replay
-from qianxun.doors.cli.commands.maintenance import rebuild, verify
+from qianxun.doors.cli.commands.maintenance import copy, migrate, rebuild, verify
 from qianxun.doors.cli.commands.mcp import mcp
-from qianxun.doors.cli.commands.migrate import migrate
 from qianxun.doors.cli.commands.models import app as models
 from qianxun.doors.cli.commands.search import search
 from qianxun.doors.cli.commands.serve import serve
@@ -38,13 +36,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# These work on the data folder itself; those of the first row want it for themselves.
-ALONE = frozenset(("verify", "rebuild", "replay", "copy", "graph"))
-BESIDE = frozenset(("demo", "eval", "examples", "keys", "migrate", "serve"))
+# Commands that work on the data folder itself, not through --url; the first ones need it for themselves.
+EXCLUSIVE = frozenset(("verify", "rebuild", "replay", "copy", "graph"))
+LOCAL = EXCLUSIVE | {"demo", "eval", "examples", "keys", "migrate", "serve"}
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_set: bool) -> None:
+    if is_set:
         from importlib.metadata import version
 
         out().print(f"qianxun {version('qianxun')}")
@@ -52,7 +50,7 @@ def _version(wanted: bool) -> None:
 
 
 def _set_language(language: Language) -> Language:
-    """Before a command is looked for: that there is none is said in this language, too."""
+    """Eager, so that errors of parsing the command are in this language, too."""
     set_language(language)
     return language
 
@@ -91,12 +89,12 @@ def options(
     ] = False,
 ) -> None:
     context.obj = Session(data, config, verbose, _address(url, data), key or "")
-    if (command := context.invoked_subcommand) in ALONE | BESIDE:
-        refuse_url(context.obj, command, alone=command in ALONE)
+    if (command := context.invoked_subcommand) in LOCAL:
+        refuse_url(context.obj, command, alone=command in EXCLUSIVE)
 
 
 def _address(url: str | None, data: str | None) -> str:
-    """An empty address is a slip: the command would quietly work on another library than the one that was meant."""
+    """Refuses an empty address: the command would quietly work on another library than the intended one."""
     if url is None:
         return ""
     if not url.strip():
@@ -110,25 +108,12 @@ def _address(url: str | None, data: str | None) -> str:
 
 
 app.add_typer(bases, name="kb")
-for command in (
-    add,
-    search,
-    ask,
-    texts,
-    tables,
-    delete,
-    verify,
-    rebuild,
-    doctor,
-    demo,
-    logs,
-    replay,
-    migrate,
-    copy,
-    serve,
-    mcp,
+for commands in (
+    (add, search, ask, texts, tables, delete, verify, rebuild),
+    (doctor, demo, logs, replay, migrate, copy, serve, mcp),
 ):
-    app.command()(command)
+    for command in commands:
+        app.command()(command)
 app.command("eval")(evaluate)
 app.add_typer(graph, name="graph")
 app.add_typer(examples, name="examples")

@@ -22,7 +22,7 @@ NEVER_FIRST = "，。、；：！？）》」』】”’…"
 
 _language: ContextVar[Language] = ContextVar("language", default=Language.zh)
 
-# What kind of error it is, for readers of English; the details are those of the engine, in Chinese.
+# Kinds of errors for readers of English; the details come from the engine, in Chinese.
 KINDS = {
     "bad_input": "Bad input",
     "bad_settings": "Bad settings",
@@ -61,7 +61,7 @@ def tr(zh: str, en: str) -> str:
 
 
 def kind_of_error(word: str) -> str:
-    """What precedes an error's own message: nothing in Chinese, its kind in English."""
+    """The prefix of an error message: nothing in Chinese, its kind in English."""
     return tr("", f"{KINDS[word]}: " if word in KINDS else "")
 
 
@@ -84,11 +84,29 @@ def note(text: str, style: str = "dim") -> None:
     err().print(text, style=style, markup=False, soft_wrap=True)
 
 
+def hint(zh: str, en: str) -> None:
+    """What to do next, on stderr."""
+    note(tr(zh, en))
+
+
+def warn(zh: str, en: str) -> None:
+    note(tr(zh, en), "yellow")
+
+
+def done(zh: str, en: str, sign: str = "[green]✓[/]") -> None:
+    """The result of a command, on stdout; takes markup."""
+    out().print(f"{sign} {tr(zh, en)}")
+
+
+def print_plain(console: Console, text: str, style: str = "") -> None:
+    """One line, however long, without markup."""
+    console.print(text, style=style, markup=False, soft_wrap=True)
+
+
 def print_folded(console: Console, text: Text, indent: int, *, hanging: int = 0) -> None:
     """Prints text in lines that fit the console: Chinese breaks anywhere, runs of letters and digits do not.
 
-    Every line stands ``indent`` cells from the margin, the first one ``hanging`` less. A space at which a line is
-    broken is gone.
+    Every line is indented by ``indent`` cells, the first one by ``hanging`` less. A space at a line break is dropped.
     """
     parts = [part for line in text.split("\n") for part in _folded(line, console.width - indent)]
     for at, part in enumerate(parts):

@@ -1,4 +1,4 @@
-"""What the commands share: the data folder or the service they work on, and how a base is found by name."""
+"""What the commands share: the data folder or the service they work on, and knowledge bases found by name."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import typer
 
@@ -18,89 +18,18 @@ from qianxun.core.errors import BadInput, NotFound
 from qianxun.doors.cli.i18n import tr
 
 if TYPE_CHECKING:
-    from qianxun.core.answer_types import Answer, AnswerEvent, QueryMode
-    from qianxun.core.explanation import Explained
-    from qianxun.core.ingest_types import Labels, Report, Watch
-    from qianxun.core.layered_types import LayeredRecall
-    from qianxun.core.log_types import LogEntry
-    from qianxun.core.options import FusionName, Mode
-    from qianxun.core.types import DocumentState, Filter, KnowledgeBase, Recall
+    from qianxun.core.types import KnowledgeBase
+    from qianxun.doors.client import Client
     from qianxun.engine.engine import Engine
     from qianxun.engine.settings import Settings
 
 T = TypeVar("T")
 
-DATABASE = "qianxun.db"
-
+Library: TypeAlias = "Engine | Client"  # an engine over a data folder, or a client of a running service
 JsonFlag: TypeAlias = Annotated[
     bool, typer.Option("--json", help="只在标准输出打印一个 JSON 文档 · print one JSON document and nothing else")
 ]
 BaseOption: TypeAlias = Annotated[str, typer.Option("--kb", metavar="NAME", help="知识库的名称 · the knowledge base")]
-
-
-class Library(Protocol):
-    """What the commands need: an engine over a data folder has it, and so has a client of a running service."""
-
-    async def create_knowledge_base(
-        self, name: str, *, model: str | None = None, kind: str = "documents", config: Mapping[str, Any] | None = None
-    ) -> KnowledgeBase: ...
-    async def knowledge_bases(self) -> tuple[KnowledgeBase, ...]: ...
-    async def knowledge_base(self, name_or_id: str | int) -> KnowledgeBase: ...
-    async def configure(
-        self, knowledge_base: int, changes: Mapping[str, Any], *, watch: Callable[[int], None]
-    ) -> KnowledgeBase: ...
-    async def delete_knowledge_base(self, knowledge_base: int) -> None: ...
-    async def statistics(self, knowledge_base: int) -> dict[str, int]: ...
-    async def add(
-        self, knowledge_base: int, paths: Sequence[str | Path], *, labels: Labels | None = None, watch: Watch
-    ) -> Report: ...
-    async def documents(self, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]: ...
-    async def delete_document(self, knowledge_base: int, doc_id: str) -> bool: ...
-    async def retrieve(
-        self,
-        knowledge_base: int,
-        query: str,
-        *,
-        top_k: int | None = None,
-        mode: Mode = "hybrid",
-        threshold: float = 0.0,
-        where: Filter = ...,
-        doc_ids: Sequence[str] = (),
-        fusion: FusionName | None = None,
-        weights: Mapping[str, float] | None = None,
-        rerank: str | None = None,
-        fuzzy: bool | None = None,
-    ) -> Recall: ...
-    async def search_texts(
-        self, knowledge_base: int, query: str, top_k: int | None = None, *, where: Filter = ...
-    ) -> LayeredRecall: ...
-    async def search_tables(
-        self, knowledge_base: int, query: str, top_k: int | None = None, *, where: Filter = ..., answer: bool = True
-    ) -> LayeredRecall: ...
-    async def explain(self, knowledge_base: int, query: str, chunk_id: str = "", **options: Any) -> Explained: ...
-    async def ask(
-        self,
-        knowledge_base: int,
-        question: str,
-        *,
-        mode: QueryMode | None = "mix",
-        top_k: int | None = None,
-        where: Filter = ...,
-        multimodal_content: Sequence[Mapping[str, Any]] = (),
-    ) -> Answer: ...
-    def ask_stream(
-        self,
-        knowledge_base: int,
-        question: str,
-        *,
-        mode: QueryMode | None = "mix",
-        top_k: int | None = None,
-        where: Filter = ...,
-        multimodal_content: Sequence[Mapping[str, Any]] = (),
-    ) -> AsyncGenerator[AnswerEvent, None]: ...
-    async def logs(
-        self, *, knowledge_base: int | None = None, zero: bool = False, slow_ms: float | None = None, limit: int = 50
-    ) -> list[LogEntry]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,28 +64,71 @@ def session_of(context: typer.Context) -> Session:
 
 
 def has_records(settings: Settings) -> bool:
-    """Whether there is anything in the data folder; asking does not create it."""
-    return bool(settings.records.url) or (settings.folder / DATABASE).exists()
+    from qianxun.engine.database import has_records
+
+    return has_records(settings)
+
+
+def expect_records(settings: Settings, missing: tuple[str, str], hint: tuple[str, str]) -> None:
+    """Raises NotFound where the data folder has no database; ``missing`` and ``hint`` in both languages."""
+    if not has_records(settings):
+        folder = settings.folder
+        raise NotFound(
+            tr(f"数据目录 {folder} 里还没有{missing[0]}", f"There is {missing[1]} in {folder} yet"), hint=tr(*hint)
+        )
+
+
+def expect_data(settings: Settings, hint: tuple[str, str] | None = None) -> None:
+    """`expect_records` of a command that works on everything in the folder."""
+    elsewhere = ("数据若在别处，用 --data DIR 指明", "If the data is elsewhere, say so with --data DIR")
+    expect_records(settings, ("数据", "nothing"), hint or elsewhere)
 
 
 def with_library(session: Session, work: Callable[[Library], Awaitable[T]], *, may_create: bool = False) -> T:
     """Does the work with the service of ``--url``, or with the data folder as `with_engine` does."""
     if session.url:
-        return asyncio.run(_connected(session, work))
+        return with_client(session, work)
     return with_engine(session.settings(), work, may_create=may_create)
 
 
-async def _connected(session: Session, work: Callable[[Library], Awaitable[T]]) -> T:
-    from qianxun.doors.client import Client
+def with_client(session: Session, work: Callable[[Client], Awaitable[T]]) -> T:
+    """Connects to the service of ``--url``, does the work, disconnects."""
 
-    async with Client(session.url, key=session.key) as client:
-        return await work(client)
+    async def connected() -> T:
+        from qianxun.doors.client import Client
+
+        async with Client(session.url, key=session.key) as client:
+            return await work(client)
+
+    return asyncio.run(connected())
+
+
+def with_engine(settings: Settings, work: Callable[[Engine], Awaitable[T]], *, may_create: bool = False) -> T:
+    """Opens the data folder, does the work, closes it. Only ``may_create`` makes a folder that does not exist."""
+    if not may_create:
+        create = f"{program(settings)} kb create NAME"
+        expect_records(
+            settings,
+            ("知识库", "no knowledge base"),
+            (
+                f"先运行 {create}；数据若在别处，用 --data DIR 指明",
+                f"First run: {create}; or say where the data is with --data DIR",
+            ),
+        )
+
+    async def opened() -> T:
+        from qianxun.engine.engine import Engine
+
+        async with Engine.open(settings=settings, background=False) as engine:
+            return await work(engine)
+
+    return asyncio.run(opened())
 
 
 def refuse_url(session: Session, command: str, *, alone: bool = False) -> None:
-    """Raises BadInput where a command that works on files of its own machine was pointed at a service.
+    """Raises BadInput where ``--url`` was given to a command that works on files of its own machine.
 
-    ``alone``: it wants the data folder for itself, so that the service must be stopped for it.
+    ``alone``: it needs the data folder for itself, so that the service must be stopped first.
     """
     if not session.url:
         return
@@ -171,33 +143,13 @@ def refuse_url(session: Session, command: str, *, alone: bool = False) -> None:
     )
 
 
-def with_engine(settings: Settings, work: Callable[[Engine], Awaitable[T]], *, may_create: bool = False) -> T:
-    """Opens the data folder, does the work, closes it. Only ``may_create`` makes a folder that is not there."""
-    if not may_create and not has_records(settings):
-        raise NotFound(
-            tr(f"数据目录 {settings.folder} 里还没有知识库", f"There is no knowledge base in {settings.folder} yet"),
-            hint=tr(
-                f"先运行 {program(settings)} kb create NAME；数据若在别处，用 --data DIR 指明",
-                f"First run: {program(settings)} kb create NAME; or say where the data is with --data DIR",
-            ),
-        )
-    return asyncio.run(_opened(settings, work))
-
-
-async def _opened(settings: Settings, work: Callable[[Engine], Awaitable[T]]) -> T:
-    from qianxun.engine.engine import Engine
-
-    async with Engine.open(settings=settings, background=False) as engine:
-        return await work(engine)
-
-
 def quoted(word: str) -> str:
-    """As a shell wants it; `shlex.quote` alone would put every Chinese word in quotes, which no shell needs."""
+    """Quoted for a shell; `shlex.quote` alone would put every Chinese word in quotes, which no shell needs."""
     return word if word and all(sign.isalnum() or sign in "-_./=:@,+" for sign in word) else shlex.quote(word)
 
 
 def program(settings: Settings) -> str:
-    """How this data folder is reached on the command line: what suggested commands begin with."""
+    """What suggested commands on this data folder begin with."""
     if settings.data == type(settings)().data or settings.origins.get("data", "").startswith("环境"):
         return called()
     return f"{called()} --data {quoted(settings.data)}"

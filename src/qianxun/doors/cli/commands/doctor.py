@@ -1,8 +1,9 @@
-"""`qianxun doctor`: what is in force, where it came from, and whether it works. Reads only; owns nothing."""
+"""`qianxun doctor`: what is in force, where it came from, and whether it works, here or in a service. Reads only."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -10,115 +11,205 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from qianxun.doors.cli.commands.doctor_service import doctor_of_service
-from qianxun.doors.cli.commands.models import known_models
+from qianxun.core.errors import QianxunError
 from qianxun.doors.cli.i18n import out, print_json, tr
-from qianxun.doors.cli.session import JsonFlag, session_of
+from qianxun.doors.cli.session import JsonFlag, Session, quoted, session_of, with_client
 
 if TYPE_CHECKING:
-    from qianxun.doors.cli.commands.doctor_checks import BaseHealth, Extra, Health
+    from qianxun.doors.client import Client
+    from qianxun.engine.doctor import BaseHealth
 
 
 def doctor(context: typer.Context, as_json: JsonFlag = False) -> int:
     """检查环境：设置、数据目录、依赖、模型、知识库 · the state of the set-up"""
-    from qianxun.doors.cli.commands.doctor_checks import examine
-
     session = session_of(context)
-    if session.url:
-        return doctor_of_service(session, as_json)
-    settings = session.settings()
-    health = examine(settings)
-    models = known_models(settings)
+    health = (
+        with_client(session, lambda client: _examine_service(session, client)) if session.url else _examine(session)
+    )
     if as_json:
-        print_json(_told(health, settings.rows(), models))
+        print_json(health)
+    elif session.url:
+        _show_service(out(), health)
     else:
-        _show(out(), health, settings.rows(), models)
-    return 0 if health.is_sound else 1
+        _show(out(), health)
+    return 0 if health["sound"] else 1
 
 
-def _told(health: Health, rows: Sequence[tuple[str, Any, str]], models: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    from dataclasses import asdict
+# ── the set-up of this machine ───────────────────────────────────────────────────────────────────
 
+
+def _examine(session: Session) -> dict[str, Any]:
+    from qianxun.engine.doctor import examine
+    from qianxun.engine.model_admin import known_models
+
+    settings = session.settings()
+    found = examine(settings)
+    trouble = tr(f"读不了记录或索引：{found.trouble}", f"The records or an index cannot be read: {found.trouble}")
+    bases = [_base_json(base) for base in found.bases]
     return {
-        **asdict(health),
-        "sound": health.is_sound,
-        "settings": [{"name": name, "value": value, "from": origin} for name, value, origin in rows],
-        "models": list(models),
+        **asdict(found),
+        "trouble": trouble if found.trouble else "",
+        "bases": bases,
+        "sound": not found.trouble and not any(base["trouble"] for base in bases),
+        "settings": [{"name": name, "value": value, "from": origin} for name, value, origin in settings.rows()],
+        "models": known_models(settings),
     }
 
 
-def _show(
-    console: Console, health: Health, rows: Sequence[tuple[str, Any, str]], models: Sequence[dict[str, Any]]
-) -> None:
-    _title(console, tr("程序", "program"))
-    console.print(f"  qianxun {health.version}  Python {health.python}  SQLite {health.sqlite}")
-    _title(console, tr("设置", "settings"))
-    console.print(_settings(rows))
-    _title(console, tr("数据目录", "data folder"))
+def _base_json(base: BaseHealth) -> dict[str, Any]:
+    fields = asdict(base)
+    reason = fields.pop("reason")
+    explained = {
+        "ready": "",
+        "missing": tr("索引在首次使用时建立", "the index is built on first use"),
+        "unusable": tr(f"{reason}，下次打开时自动重建", f"{reason}; rebuilt on next opening"),
+        "other_model": tr("索引属于另一个模型，下次打开时自动重建", "built by another model; rebuilt on next opening"),
+        "other_records": tr(
+            "索引由别的知识库的记录建成，下次打开时自动重建", "built of another base's records; rebuilt on next opening"
+        ),
+    }
+    state = "foreign" if base.index.startswith("other_") else base.index
+    trouble = _quarantined(base.quarantined, f"qianxun kb show {base.name}")
+    return {**fields, "index": state, "index_told": explained[base.index], "trouble": trouble}
+
+
+def _quarantined(count: int, show_it: str) -> str:
+    if not count:
+        return ""
+    return tr(
+        f"{count} 个文档被隔离，原因见 {show_it}", f"{count} documents are quarantined; for the reasons: {show_it}"
+    )
+
+
+def _show(console: Console, health: dict[str, Any]) -> None:
+    _title(console, "程序", "program")
+    console.print(f"  qianxun {health['version']}  Python {health['python']}  SQLite {health['sqlite']}")
+    _title(console, "设置", "settings")
+    console.print(_settings(health["settings"]))
+    _title(console, "数据目录", "data folder")
     _show_folder(console, health)
-    _title(console, tr("可选依赖", "extras"))
-    for extra in health.extras:
-        console.print(f"  {_sign(extra.installed)} {_extra(extra)}", soft_wrap=True)
-    _title(console, tr("模型", "models"))
-    for model in models:
+    _title(console, "可选依赖", "extras")
+    for extra in health["extras"]:
+        gives = tr(extra["gives"], extra["gives_en"])
+        install = "" if extra["installed"] else "；[/]" + escape(f"pip install 'qianxun[{extra['name']}]'")
+        console.print(f"  {_sign(extra['installed'])} {extra['name']}  [dim]{gives}{install or '[/]'}", soft_wrap=True)
+    _title(console, "模型", "models")
+    for model in health["models"]:
         where = model["folder"] or tr(f"未下载（qianxun models pull {model['name']}）", "not here")
         chosen = tr("  ← 设置中选用", "  ← the settings' choice") if model["in_use"] else ""
         sign = _sign(bool(model["folder"]), missing="red" if model["in_use"] else "dim")
         console.print(f"  {sign} {model['name']}  {escape(where)}{chosen}", soft_wrap=True)
-    _title(console, tr("知识库", "knowledge bases"))
-    if health.trouble:
+    _title(console, "知识库", "knowledge bases")
+    if health["trouble"]:
         console.print("  " + tr("看不到，见上面的“数据目录”", "out of sight: see “data folder” above"))
-    elif not health.bases:
+    elif not health["bases"]:
         console.print(tr("  还没有：qianxun kb create NAME", "  none yet: qianxun kb create NAME"))
-    for base in health.bases:
-        console.print(f"  {_sign(not base.trouble, missing='red')} {_base(base)}", soft_wrap=True)
+    for base in health["bases"]:
+        index = tr("索引完好", "index sound") if base["index"] == "ready" else base["index_told"]
+        waiting = tr(f"  {base['waiting']} 项待索引", f"  {base['waiting']} waiting") if base["waiting"] else ""
+        _show_base(console, base, f"  {escape(index)}", waiting)
 
 
-def _title(console: Console, text: str) -> None:
-    console.print(f"[bold]{text}[/]")
+def _settings(rows: Sequence[dict[str, Any]]) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    for row in rows:
+        value, origin = row["value"], escape(row["from"])
+        shown = ":".join(value) if isinstance(value, tuple) else str(value)
+        table.add_row(row["name"], escape(shown), f"[dim]{origin}[/]" if origin == "默认值" else origin)
+    return table
+
+
+def _show_folder(console: Console, health: dict[str, Any]) -> None:
+    where = escape(health["folder"])
+    if not health["exists"]:
+        console.print("  " + tr(f"{where}（还没有建立）", f"{where} (not there yet)"))
+    else:
+        console.print(f"  {where}  {health['megabytes']:.1f} MB")
+    if health["owner"]:
+        in_use = tr(f"正被使用：{health['owner']}", f"in use: {health['owner']}")
+        console.print(f"  [yellow]![/] {escape(in_use)}", soft_wrap=True)
+    elif health["exists"]:
+        console.print("  " + tr("没有进程占用", "in use by no process"))
+    _show_trouble(console, health["trouble"])
+
+
+# ── a service ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _examine_service(session: Session, client: Client) -> dict[str, Any]:
+    """``unusable``: bases whose index could not be opened."""
+    health: dict[str, Any] = {"url": session.url, "ready": False, "queue_depth": 0, "unusable": 0}
+    health |= {"trouble": "", "bases": []}
+    try:
+        found = await client.readiness()
+        health |= {"ready": True, "queue_depth": found.queue_depth, "unusable": found.unusable}
+        health["bases"] = await _service_bases(client, session.start)
+    except QianxunError as error:
+        health["trouble"] = str(error)
+    troubled = health["trouble"] or health["unusable"] or any(base["trouble"] for base in health["bases"])
+    return {**health, "sound": health["ready"] and not troubled}
+
+
+async def _service_bases(client: Client, start: str) -> list[dict[str, Any]]:
+    found = []
+    for base in await client.knowledge_bases():
+        counts = await client.statistics(base.id)
+        quarantined = counts.get("quarantined", 0)
+        found.append(
+            {
+                "name": base.name,
+                "embedding_model": base.embedding_model,
+                "chunks": counts["chunks"],
+                "documents": sum(counts.get(state, 0) for state in ("indexed", "pending", "retrying", "quarantined")),
+                "quarantined": quarantined,
+                "trouble": _quarantined(quarantined, f"{start} kb show {quoted(base.name)}"),
+            }
+        )
+    return found
+
+
+def _show_service(console: Console, health: dict[str, Any]) -> None:
+    console.print(f"[bold]{tr('服务', 'service')}[/]  {escape(health['url'])}", soft_wrap=True)
+    if health["ready"]:
+        waiting = tr(f"{health['queue_depth']} 项待索引", f"{health['queue_depth']} waiting for the index")
+        console.print(f"  [green]✓[/] {tr('可以接受请求', 'takes requests')}  [dim]{waiting}[/]")
+    if unusable := health["unusable"]:
+        _show_trouble(console, tr(f"{unusable} 个知识库打不开，原因见服务的日志", f"{unusable} bases cannot be opened"))
+    if health["trouble"]:
+        _show_trouble(console, health["trouble"])
+        return
+    _title(console, "知识库", "knowledge bases")
+    if not health["bases"]:
+        console.print(tr("  还没有", "  none yet"))
+    for base in health["bases"]:
+        _show_base(console, base)
+
+
+# ── both ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _title(console: Console, zh: str, en: str) -> None:
+    console.print(f"[bold]{tr(zh, en)}[/]")
 
 
 def _sign(good: bool, missing: str = "dim") -> str:
     return "[green]✓[/]" if good else f"[{missing}]✗[/]"
 
 
-def _settings(rows: Sequence[tuple[str, Any, str]]) -> Table:
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(overflow="fold")
-    table.add_column(overflow="fold")
-    for name, value, origin in rows:
-        shown = ":".join(value) if isinstance(value, tuple) else str(value)
-        table.add_row(name, escape(shown), f"[dim]{escape(origin)}[/]" if origin == "默认值" else escape(origin))
-    return table
+def _show_trouble(console: Console, trouble: str) -> None:
+    if trouble:
+        console.print(f"  [red]✗[/] {escape(trouble)}", soft_wrap=True)
 
 
-def _show_folder(console: Console, health: Health) -> None:
-    where = escape(health.folder)
-    if not health.exists:
-        console.print("  " + tr(f"{where}（还没有建立）", f"{where} (not there yet)"))
-    else:
-        console.print(f"  {where}  {health.megabytes:.1f} MB")
-    if health.owner:
-        told = tr(f"正被使用：{health.owner}", f"in use: {health.owner}")
-        console.print(f"  [yellow]![/] {escape(told)}", soft_wrap=True)
-    elif health.exists:
-        console.print("  " + tr("没有进程占用", "in use by no process"))
-    if health.trouble:
-        console.print(f"  [red]✗[/] {escape(health.trouble)}", soft_wrap=True)
-
-
-def _extra(extra: Extra) -> str:
-    gives = tr(extra.gives, extra.gives_en)
-    if extra.installed:
-        return f"{extra.name}  [dim]{gives}[/]"
-    return f"{extra.name}  [dim]{gives}；[/]" + escape(f"pip install 'qianxun[{extra.name}]'")
-
-
-def _base(base: BaseHealth) -> str:
-    model = base.embedding_model or tr("只按词语", "words only")
-    counts = tr(f"{base.documents} 个文档  {base.chunks} 块", f"{base.documents} documents  {base.chunks} chunks")
-    index = tr("索引完好", "index sound") if base.index == "ready" else base.index_told
-    waiting = tr(f"  {base.waiting} 项待索引", f"  {base.waiting} waiting") if base.waiting else ""
-    troubled = f"  [red]{escape(base.trouble)}[/]" if base.trouble else ""
-    return f"{escape(base.name)}  {counts}  [dim]{escape(model)}  {escape(index)}[/]{waiting}{troubled}"
+def _show_base(console: Console, base: dict[str, Any], index: str = "", waiting: str = "") -> None:
+    model = escape(base["embedding_model"] or tr("只按词语", "words only"))
+    documents, chunks = base["documents"], base["chunks"]
+    counts = tr(f"{documents} 个文档  {chunks} 块", f"{documents} documents  {chunks} chunks")
+    trouble = f"  [red]{escape(base['trouble'])}[/]" if base["trouble"] else ""
+    sign = _sign(not base["trouble"], missing="red")
+    console.print(
+        f"  {sign} {escape(base['name'])}  {counts}  [dim]{model}{index}[/]{waiting}{trouble}", soft_wrap=True
+    )

@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,14 +15,13 @@ import typer
 from rich.markup import escape
 
 from qianxun.core.errors import BadInput, NotFound, ServiceUnavailable
-from qianxun.doors.cli.commands.sync import Syncing, described_dropped, show_dropped
-from qianxun.doors.cli.i18n import Stopped, note, out, print_json, tr
+from qianxun.core.ingest_types import Labels
+from qianxun.doors.cli.i18n import Stopped, done, hint, out, print_json, tr
 from qianxun.doors.cli.progress import AddProgress, bars, waiting
 from qianxun.doors.cli.session import (
     BaseOption,
     JsonFlag,
     Library,
-    Session,
     called,
     find_base,
     quoted,
@@ -31,9 +30,14 @@ from qianxun.doors.cli.session import (
 )
 
 if TYPE_CHECKING:
-    from qianxun.core.ingest_types import Labels, Report
+    from qianxun.core.ingest_types import Report
     from qianxun.core.types import MetadataValue
-    from qianxun.indexing.removed_files import Dropped
+    from qianxun.engine.sync import Doubt, Dropped
+
+REMOVED_SHOWN = 20  # documents that --sync removed
+
+
+# ── add ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def add(
@@ -54,73 +58,73 @@ def add(
     as_json: JsonFlag = False,
 ) -> int:
     """放入文件与目录；没有变化的文件会跳过 · take in files and folders; unchanged ones are passed over"""
-    from qianxun.core.ingest_types import Labels
-
-    labels = Labels(user, project, content_type, tuple(tag or ()), metadata_of(meta or ()))
     if yes and not sync:
         raise BadInput(
             tr("--yes 要与 --sync 一起用", "--yes goes with --sync"),
             hint=tr("要移除已删除的文件的文档，加上 --sync", "Add --sync to drop documents whose files are gone"),
         )
-    syncing = Syncing(tuple(paths), labels, sure=yes) if sync else None
+    labels = Labels(user, project, content_type, tuple(tag or ()), metadata_of(meta or ()))
     started = time.perf_counter()
-    report, dropped = _take(session_of(context), kb, paths, labels, syncing, quiet=as_json)
-    seconds = time.perf_counter() - started
-    if as_json:
-        print_json(described(report, seconds) | (described_dropped(dropped) if dropped else {}))
-    else:
-        show_report(report, seconds)
-        if dropped:
-            show_dropped(dropped)
-    return 1 if report.refused or report.waiting or (dropped and dropped.doubts) else 0
-
-
-def _take(
-    session: Session, kb: str, paths: Sequence[Path], labels: Labels, syncing: Syncing | None, *, quiet: bool
-) -> tuple[Report, Dropped | None]:
     with bars() as shown:
-        progress = AddProgress(None if quiet else shown, silent=quiet)
-
-        async def work(library: Library) -> tuple[Report, Dropped | None]:
-            async def taken(there: Sequence[Path]) -> Report:
-                return await take(library, session.start, kb, there, labels, progress)
-
-            if syncing:
-                return await syncing.around(library, session.start, kb, taken)
-            return await taken(paths), None
-
+        progress = AddProgress(None if as_json else shown, silent=as_json)
+        session = session_of(context)
+        request = Request(session.start, kb, tuple(paths), labels, sync, yes)
         try:
-            return with_library(session, work)
+            report, dropped = with_library(session, lambda library: _add(library, request, progress))
         except KeyboardInterrupt:
             if shown is not None:
                 shown.stop()
             raise Stopped(_interrupted(progress)) from None
         except ServiceUnavailable as error:
             raise ServiceUnavailable(error.message, hint=error.hint + _so_far(progress)) from error
+    seconds = time.perf_counter() - started
+    if as_json:
+        print_json(described(report, seconds) | (_dropped_json(dropped) if dropped else {}))
+    else:
+        _show_report(report, seconds)
+        if dropped:
+            _show_dropped(dropped)
+    return 1 if report.refused or report.waiting or (dropped and dropped.doubts) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    start: str  # what suggested commands begin with
+    kb: str
+    paths: tuple[Path, ...]
+    labels: Labels
+    sync: bool
+    sure: bool
+
+
+async def _add(library: Library, request: Request, progress: AddProgress) -> tuple[Report, Dropped | None]:
+    base = await find_base(library, request.kb, request.start)
+
+    async def take(paths: Sequence[Path]) -> Report:
+        """Stops soon after it is cancelled; counts the documents that still wait for their model."""
+        try:
+            report = await library.add(base.id, paths, labels=request.labels, watch=progress)
+        except asyncio.CancelledError:
+            progress.stop()
+            raise
+        counts = await library.statistics(base.id)
+        return replace(report, waiting=counts.get("pending", 0) + counts.get("retrying", 0))
+
+    if not request.sync:
+        return await take(request.paths), None
+    from qianxun.engine.sync import sync_folders
+
+    return await sync_folders(library, base.id, request.paths, request.labels, take, sure=request.sure)
 
 
 def _so_far(progress: AddProgress) -> str:
-    """What is safe although the service has gone."""
+    """What is stored although the connection to the service was lost."""
     if not progress.safe:
         return ""
     return tr(
         f"；已放入 {progress.safe} 个文件，再运行同一条命令就从那里继续",
         f"; {progress.safe} files are in, and the same command goes on from there",
     )
-
-
-async def take(
-    library: Library, start: str, kb: str, paths: Sequence[Path], labels: Labels, progress: AddProgress
-) -> Report:
-    """`Library.add`, stopped soon after it is cancelled; tells how many documents still wait for their model."""
-    base = await find_base(library, kb, start)
-    try:
-        report = await library.add(base.id, paths, labels=labels, watch=progress)
-    except asyncio.CancelledError:
-        progress.stop()
-        raise
-    counts = await library.statistics(base.id)
-    return replace(report, waiting=counts.get("pending", 0) + counts.get("retrying", 0))
 
 
 def _interrupted(progress: AddProgress) -> str:
@@ -133,7 +137,7 @@ def _interrupted(progress: AddProgress) -> str:
 
 
 def without_key(arguments: Sequence[str]) -> list[str]:
-    """What was typed, but for the key to a service: that is shown nowhere."""
+    """The arguments with the key to a service masked: it is never shown."""
     shown: list[str] = []
     for at, argument in enumerate(arguments):
         if at and arguments[at - 1] == "--key":
@@ -176,24 +180,74 @@ def described(report: Report, seconds: float) -> dict[str, object]:
     }
 
 
-def show_report(report: Report, seconds: float) -> None:
-    console = out()
-    new = report.added - report.updated
-    sign = "[yellow]![/]" if report.refused or report.waiting else "[green]✓[/]"
-    console.print(
-        tr(
-            f"{sign} 新增 {new} 个文件，更新 {report.updated} 个（{report.chunks} 块），未变 {report.unchanged} 个，"
-            f"未收 {len(report.refused)} 个，用时 {seconds:.1f} 秒",
-            f"{sign} {new} files added, {report.updated} updated ({report.chunks} chunks), "
-            f"{report.unchanged} unchanged, {len(report.refused)} refused, {seconds:.1f} s",
-        )
+def _show_report(report: Report, seconds: float) -> None:
+    new, updated, unchanged, refused = report.added - report.updated, report.updated, report.unchanged, report.refused
+    done(
+        f"新增 {new} 个文件，更新 {updated} 个（{report.chunks} 块），未变 {unchanged} 个，"
+        f"未收 {len(refused)} 个，用时 {seconds:.1f} 秒",
+        f"{new} files added, {updated} updated ({report.chunks} chunks), "
+        f"{unchanged} unchanged, {len(refused)} refused, {seconds:.1f} s",
+        sign="[yellow]![/]" if refused or report.waiting else "[green]✓[/]",
     )
-    for warning in report.warnings:
-        console.print(f"  [yellow]![/] {escape(warning)}")
-    if report.waiting:
-        console.print(f"  [yellow]![/] {waiting(report.waiting)}")
-    if report.refused:
-        note(tr("未收的文件改好之后，再运行同一条命令即可。", "Mend the refused files and run the same command again."))
+    for warning in (*report.warnings, *((waiting(report.waiting),) if report.waiting else ())):
+        out().print(f"  [yellow]![/] {escape(warning)}")
+    if refused:
+        hint("未收的文件改好之后，再运行同一条命令即可。", "Mend the refused files and run the same command again.")
+
+
+# ── add --sync ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _dropped_json(dropped: Dropped) -> dict[str, object]:
+    return {
+        "removed": len(dropped.removed),
+        "removed_documents": [{"doc_id": file.doc_id, "path": str(file.path)} for file in dropped.removed],
+        "kept": [{"path": str(one.folder), "documents": one.gone, "why": one.why} for one in dropped.doubts],
+    }
+
+
+def _show_dropped(dropped: Dropped) -> None:
+    console = out()
+    if count := len(dropped.removed):
+        done(f"移除 {count} 个文档：文件已不在", f"{count} documents removed: their files are gone")
+    else:
+        done("没有移除文档", "No document removed")
+    for file in dropped.removed[:REMOVED_SHOWN]:
+        console.print(f"  - {escape(str(file.path))}", soft_wrap=True)
+    if count > REMOVED_SHOWN:
+        console.print(tr(f"  … 共 {count} 个", f"  … {count} in all"))
+    for doubt in dropped.doubts:
+        console.print(f"[yellow]![/] {escape(_doubt(doubt))}", soft_wrap=True)
+    if any(doubt.why == "waiting" for doubt in dropped.doubts):
+        hint("新的可以检索之后，再运行一次。", "Run it again when the new ones can be found.")
+    if any(doubt.why != "waiting" for doubt in dropped.doubts):
+        hint(
+            "磁盘是不是没有挂上？确实删掉了的话，加上 --yes 再运行一次。",
+            "Is a disk not mounted? If they were deleted, run it again with --yes.",
+        )
+
+
+def _doubt(doubt: Doubt) -> str:
+    folder, missing, known = doubt.folder, doubt.gone, doubt.known
+    match doubt.why:
+        case "empty":
+            return tr(
+                f"{folder} 里一个文件也没有：从它放入的 {missing} 个文档没有移除",
+                f"There is no file in {folder}: {missing} documents that came from it were kept",
+            )
+        case "most":
+            return tr(
+                f"{folder} 的 {known} 个文档里有 {missing} 个的文件不在了：太多，没有移除",
+                f"Of {known} documents of {folder} the files of {missing} are gone: too many, they were kept",
+            )
+        case "waiting":
+            return tr(
+                f"{folder} 有新放入的文档还不能检索，也许就是改了名的：文件不在了的 {missing} 个先不移除",
+                f"New documents of {folder}, maybe renamed, cannot be found yet: {missing} of files that are gone stay",
+            )
+
+
+# ── delete ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def delete(
@@ -204,18 +258,18 @@ def delete(
 ) -> None:
     """删除一个文档，立即生效 · delete one document, at once"""
     session = session_of(context)
-    with_library(session, lambda library: _delete(library, session.start, kb, doc_id))
+
+    async def work(library: Library) -> None:
+        base = await find_base(library, kb, session.start)
+        if not await library.delete_document(base.id, doc_id):
+            listing = f"{session.start} kb show {quoted(base.name)}"
+            raise NotFound(
+                tr(f"“{base.name}”里没有文档 {doc_id}", f"There is no document {doc_id} in “{base.name}”"),
+                hint=tr(f"查看文档编号：{listing}", f"See the ids: {listing}"),
+            )
+
+    with_library(session, work)
     if as_json:
         print_json({"deleted": doc_id})
         return
-    out().print(tr(f"[green]✓[/] 已删除 {escape(doc_id)}", f"[green]✓[/] Deleted {escape(doc_id)}"))
-
-
-async def _delete(library: Library, start: str, kb: str, doc_id: str) -> None:
-    base = await find_base(library, kb, start)
-    if not await library.delete_document(base.id, doc_id):
-        listing = f"{start} kb show {quoted(base.name)}"
-        raise NotFound(
-            tr(f"“{base.name}”里没有文档 {doc_id}", f"There is no document {doc_id} in “{base.name}”"),
-            hint=tr(f"查看文档编号：{listing}", f"See the ids: {listing}"),
-        )
+    done(f"已删除 {escape(doc_id)}", f"Deleted {escape(doc_id)}")

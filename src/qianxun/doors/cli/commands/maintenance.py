@@ -1,36 +1,40 @@
-"""`qianxun verify` and `qianxun rebuild`: records against index, and the index made anew."""
+"""`qianxun verify`, `rebuild`, `migrate` and `copy`: the index against the records, and the database itself."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from qianxun.doors.cli.i18n import note, out, print_json, tr
+from qianxun.core.errors import AlreadyThere
+from qianxun.doors.cli.i18n import done, hint, out, print_json, tr, warn
 from qianxun.doors.cli.progress import counting
-from qianxun.doors.cli.session import BaseOption, JsonFlag, find_base, program, session_of, with_engine
+from qianxun.doors.cli.session import (
+    BaseOption,
+    JsonFlag,
+    expect_data,
+    find_base,
+    program,
+    quoted,
+    session_of,
+    with_engine,
+)
+from qianxun.doors.cli.views.drawing import label
 
 if TYPE_CHECKING:
     from qianxun.core.ingest_types import Finding, Verdict
     from qianxun.core.types import KnowledgeBase
     from qianxun.engine.engine import Engine
+    from qianxun.engine.settings import Settings
 
-KINDS = {
-    "missing_in_index": ("索引里缺少", "missing in the index"),
-    "not_in_records": ("索引里多出", "in the index but not in the records"),
-    "other_vector": (
-        "索引里的内容与记录不同（抽查）",
-        "in the index with other content than in the records (of a sample)",
-    ),
-    "orphan_chunk": ("没有文档的块", "chunks without a document"),
-    "orphan_facts": ("没有文档的图谱事实", "graph facts without a document"),
-    "chunk_without_facts": ("尚未读出图谱事实的块", "chunks without graph facts"),
-    "chunk_without_vector": ("没有向量的块", "chunks without a vector"),
-    "waiting": ("尚未进入索引的变更", "changes that wait for the index"),
-    "corrupt": ("损坏", "corrupt"),
-}
+SERVERS = ("postgresql://", "postgresql+psycopg://", "postgres://")
+
+# ── the index ────────────────────────────────────────────────────────────────────────────────────
 
 
 def verify(
@@ -40,12 +44,12 @@ def verify(
 ) -> int:
     """核对记录与索引 · compare the records with the index"""
     verdicts = with_engine(session_of(context).settings(), lambda engine: _verdicts(engine, kb))
-    clean = all(one.is_clean for one in verdicts)
+    clean = all(verdict.is_clean for verdict in verdicts)
     if as_json:
-        print_json({"clean": clean, "knowledge_bases": [_told(one) for one in verdicts]})
+        print_json({"clean": clean, "knowledge_bases": [_verdict_json(verdict) for verdict in verdicts]})
     else:
-        for one in verdicts:
-            _show(one)
+        for verdict in verdicts:
+            _show_verdict(verdict)
     return 0 if clean else 1
 
 
@@ -58,7 +62,7 @@ async def _base(engine: Engine, kb: str) -> KnowledgeBase:
     return await find_base(engine, kb, program(engine.settings))
 
 
-def _told(verdict: Verdict) -> dict[str, Any]:
+def _verdict_json(verdict: Verdict) -> dict[str, Any]:
     return {
         "knowledge_base": verdict.knowledge_base,
         "documents": verdict.documents,
@@ -68,26 +72,24 @@ def _told(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _show(verdict: Verdict) -> None:
-    console = out()
-    name = escape(verdict.knowledge_base)
-    counts = tr(
-        f"{verdict.documents} 个文档，{verdict.chunks} 块", f"{verdict.documents} documents, {verdict.chunks} chunks"
-    )
+def _show_verdict(verdict: Verdict) -> None:
+    console, name = out(), escape(verdict.knowledge_base)
+    documents, chunks = verdict.documents, verdict.chunks
+    counts = tr(f"{documents} 个文档，{chunks} 块", f"{documents} documents, {chunks} chunks")
     if verdict.is_clean:
         console.print(f"[green]✓[/] {name}：{counts}，" + tr("记录与索引一致", "records and index agree"))
         return
     console.print(f"[red]✗[/] {name}：{counts}")
     for finding in verdict.findings:
         console.print(f"    {_finding(finding)}", markup=False)
-    note(tr(f"  修复：qianxun rebuild --kb {name}", f"  To mend it: qianxun rebuild --kb {name}"), "yellow")
+    warn(f"  修复：qianxun rebuild --kb {name}", f"  To mend it: qianxun rebuild --kb {name}")
 
 
 def _finding(finding: Finding) -> str:
-    known = tr(*KINDS.get(finding.kind, (finding.kind, finding.kind)))
     detail = f"（{finding.detail}）" if finding.detail else ""
     keys = "、".join(map(str, finding.examples))
-    return f"{known} {finding.count}{detail}" + (tr(f"，例如 {keys}", f", such as {keys}") if keys else "")
+    examples = tr(f"，例如 {keys}", f", such as {keys}") if keys else ""
+    return f"{label('findings', finding.kind)} {finding.count}{detail}{examples}"
 
 
 def rebuild(
@@ -103,8 +105,8 @@ def rebuild(
     async def work(engine: Engine) -> tuple[str, str, int]:
         base = await _base(engine, kb)
         counts = await engine.statistics(base.id)
-        with counting(tr("重建", "rebuilding"), counts["chunks"], tr("块", "chunks")) as follow:
-            total = await engine.rebuild(base.id, model=model, watch=follow)
+        with counting(tr("重建", "rebuilding"), counts["chunks"], tr("块", "chunks")) as advance:
+            total = await engine.rebuild(base.id, model=model, watch=advance)
         after = await engine.knowledge_base(base.id)
         return after.name, after.embedding_model, total
 
@@ -112,10 +114,90 @@ def rebuild(
     if as_json:
         print_json({"knowledge_base": name, "embedding_model": used, "chunks": total})
         return
-    shown_model = used or tr("不用模型", "without a model")
-    out().print(
-        tr(
-            f"[green]✓[/] “{escape(name)}”的索引已重建：{total} 块，{shown_model}",
-            f"[green]✓[/] The index of “{escape(name)}” is rebuilt: {total} chunks, {shown_model}",
-        )
+    shown = used or tr("不用模型", "without a model")
+    done(
+        f"“{escape(name)}”的索引已重建：{total} 块，{shown}",
+        f"The index of “{escape(name)}” is rebuilt: {total} chunks, {shown}",
     )
+
+
+# ── the database ─────────────────────────────────────────────────────────────────────────────────
+
+
+def migrate(
+    context: typer.Context,
+    check: Annotated[bool, typer.Option("--check", help="只看缺什么，不改动；缺时以 1 退出 · only look")] = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """把数据库的结构升到最新；打开数据时也会自动做 · bring the schema of the database up to date"""
+    from qianxun.engine import database
+
+    settings = session_of(context).settings()
+    elsewhere = "数据若在别处，用 --data DIR 或 records.url 指明", "Say where it is with --data DIR or records.url"
+    expect_data(settings, elsewhere)
+    revisions = database.missing_migrations(settings) if check else database.migrate(settings)
+    names = "、".join(revisions)
+    if as_json:
+        print_json({"missing" if check else "applied": revisions})
+    elif not revisions:
+        done("数据库的结构是最新的", "The schema is up to date")
+    elif check:
+        done(f"数据库还缺：{names}", f"The database lacks: {names}", sign="[yellow]![/]")
+        hint(f"  运行 {program(settings)} migrate 补上", f"  Run: {program(settings)} migrate")
+    else:
+        done(f"已升级：{names}", f"Brought up to date: {names}")
+    return 1 if check and revisions else 0
+
+
+def copy(
+    context: typer.Context,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="URL|DIR",
+            envvar="QIANXUN_COPY_TO",
+            help="空的 PostgreSQL 数据库或空的目录；地址里有密码时写在环境变量里 · an empty database or folder",
+        ),
+    ],
+    schema: Annotated[str, typer.Option(metavar="NAME", help="目标数据库里的 schema · in the target")] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """把全部内容复制到另一个数据库或目录，编号不变 · copy everything to another database or folder"""
+    from qianxun.engine.copy import copy_database
+
+    settings = session_of(context).settings()
+    expect_data(settings, ("用 --data DIR 指明要复制的目录", "Say which folder to copy with --data DIR"))
+    target = _target(settings, to, schema)
+    started = time.perf_counter()
+    with ExitStack() as bar:
+        titles = tr("复制", "copying"), tr("行", "rows")
+        copied = copy_database(settings, target, lambda total: bar.enter_context(counting(titles[0], total, titles[1])))
+    rows, seconds = sum(copied.values()), time.perf_counter() - started
+    if as_json:
+        print_json({"tables": copied, "rows": rows, "seconds": round(seconds, 3)})
+        return
+    shown = "、".join(f"{name} {count}" for name, count in copied.items() if count)
+    done(
+        f"已复制 {rows} 行，逐表核对行数一致：{shown or '（空）'}",
+        f"Copied {rows} rows; the count of every table agrees: {shown or '(empty)'}",
+    )
+    hint("  索引不复制：第一次打开时从记录重建", "  The index is built anew on first use")
+    if target.records.url:
+        data = "" if settings.data == type(settings)().data else f"（--data {quoted(settings.data)}）"
+        hint(
+            f"  从现在起使用它：设置 records.url（环境变量 QIANXUN_RECORDS_URL），数据目录不变{data}",
+            f"  To use it from now on: set records.url (QIANXUN_RECORDS_URL), with the same data folder{data}",
+        )
+
+
+def _target(settings: Settings, to: str, schema: str) -> Settings:
+    if to.startswith(SERVERS):
+        return replace(settings, records=replace(settings.records, url=to, schema=schema))
+    folder = Path(to).expanduser()
+    if folder.resolve() == settings.folder.resolve() and not settings.records.url:
+        raise AlreadyThere(
+            tr("目标就是正要复制的目录", "The target is the folder to be copied"),
+            hint=tr("换一个目录或数据库", "Name another folder or database"),
+        )
+    return replace(settings, data=str(folder), records=replace(settings.records, url="", schema=""))

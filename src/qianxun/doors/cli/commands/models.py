@@ -1,17 +1,15 @@
-"""`qianxun models`: what models there are, fetching one, trying one; registered ones in `registered`."""
+"""`qianxun models`: which models there are, fetching one, trying one; for registered ones see `registered_models`."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-from rich.table import Table
 
-from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.errors import BadInput
 from qianxun.doors.cli.commands.registered_models import (
     TenantOption,
     add_model,
@@ -20,18 +18,15 @@ from qianxun.doors.cli.commands.registered_models import (
     remove_model,
     try_registered,
 )
-from qianxun.doors.cli.i18n import err, note, out, print_json, tr
+from qianxun.doors.cli.i18n import done, err, hint, note, out, print_json, tr
 from qianxun.doors.cli.session import JsonFlag, refuse_url, session_of
+from qianxun.doors.cli.views.drawing import new_table
 
 if TYPE_CHECKING:
+    from qianxun.engine.model_admin import PullEvent
     from qianxun.engine.settings import Settings
-    from qianxun.models import PullEvent
 
 app = typer.Typer(help="嵌入模型与重排模型 · embedding and rerank models", no_args_is_help=True)
-
-SENTENCE = "住院费用可以报销多少？"
-ANSWER = "住院费用的报销比例为百分之八十五。"
-
 
 WhoseOption: TypeAlias = Annotated[
     str | None, typer.Option("--user", metavar="U", help="登记它的用户 · whose registered models")
@@ -48,7 +43,11 @@ def list_models(
             tr("服务里的模型是用户登记的，没有写是谁的", "The models of a service are its users'; whose was not said"),
             hint=tr("写明用户：models list --user U", "Say so: models list --user U"),
         )
-    rows = [] if session.url else known_models(session.settings())  # of this machine: not the service's affair
+    rows = []
+    if not session.url:  # a service has none of this machine
+        from qianxun.engine.model_admin import known_models
+
+        rows = known_models(session.settings())
     registered = registered_models(session, user, tenant)
     if as_json:
         print_json({"models": rows, "registered": registered})
@@ -59,13 +58,11 @@ def list_models(
     if registered:
         out().print(registered_table(registered))
     elif session.url:
-        note(tr(f"{user} 还没有登记模型：{session.start} models add --help", f"{user} has registered no model yet"))
+        hint(f"{user} 还没有登记模型：{session.start} models add --help", f"{user} has registered no model yet")
 
 
 def _print_known(rows: list[dict[str, Any]]) -> None:
-    table = Table(box=None, pad_edge=False)
-    table.add_column(tr("模型", "model"))
-    table.add_column(tr("用途", "kind"))
+    table = new_table(("模型", "model"), ("用途", "kind"))
     table.add_column(tr("维度", "dimension"), justify="right")
     table.add_column(tr("哈希", "hashes"))
     table.add_column(tr("位置", "where"), overflow="fold")
@@ -76,32 +73,7 @@ def _print_known(rows: list[dict[str, Any]]) -> None:
         kind = tr("嵌入", "embedding") if row["kind"] == "embedding" else tr("重排", "rerank")
         table.add_row(row["name"] + in_use, kind, str(row["dimension"] or ""), pinned, escape(where))
     out().print(table)
-    note(tr("● 设置中选用的模型", "● the model of the settings"))
-
-
-def known_models(settings: Settings) -> list[dict[str, Any]]:
-    """Every card, as JSON, with the folder that holds its files."""
-    from qianxun.engine.embedding_models import model_folders
-    from qianxun.models import EVERY_CARD, ModelCard, find_local
-
-    folders = model_folders(settings)
-    chosen = settings.vectorization.model
-    rows = []
-    for card in EVERY_CARD:
-        found = find_local(card, folders)
-        rows.append(
-            {
-                "name": card.name,
-                "kind": "embedding" if isinstance(card, ModelCard) else "rerank",
-                "dimension": card.dimension if isinstance(card, ModelCard) else None,
-                "max_tokens": card.max_tokens,
-                "licence": card.licence,
-                "pinned": card.pinned,
-                "in_use": chosen in (card.name, *card.aliases),
-                "folder": str(found) if found else None,
-            }
-        )
-    return rows
+    hint("● 设置中选用的模型", "● the model of the settings")
 
 
 @app.command("pull", help="取来一个模型的文件，只收哈希相符的 · fetch a model; only files with the right hashes")
@@ -127,28 +99,24 @@ def pull_model(
     if as_json:
         print_json({"model": name, "folder": str(folder)})
         return
-    out().print(tr(f"[green]✓[/] {name} 已就绪：{folder}", f"[green]✓[/] {name} is ready: {folder}"))
+    done(f"{name} 已就绪：{folder}", f"{name} is ready: {folder}")
 
 
 def fetch(
     settings: Settings, name: str, source: Path | None = None, *, accept_unpinned: bool = False, quiet: bool = False
 ) -> Path:
-    """`pull` into the model home, with progress on stderr; ``source`` alone is asked where it is given."""
-    from qianxun.models import pull, standard_sources
-    from qianxun.models.local.download_sources import LocalFolder
+    """`pull_model` with progress on stderr. Returns the model's folder."""
+    from qianxun.engine.model_admin import pull_model
 
-    home = Path(settings.vectorization.model_home).expanduser()
-    folders = [Path(folder).expanduser() for folder in settings.vectorization.model_folders]
-    sources = (LocalFolder(source),) if source else standard_sources(name, folders)
     if quiet:
-        return pull(name, home, sources=sources, accept_unpinned=accept_unpinned)
+        return pull_model(settings, name, source, accept_unpinned=accept_unpinned)
     columns = (TextColumn("  {task.description}"), BarColumn(bar_width=30), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=err(), transient=True) as shown:
-        return pull(name, home, sources=sources, accept_unpinned=accept_unpinned, progress=_Watcher(shown))
+        return pull_model(settings, name, source, accept_unpinned=accept_unpinned, progress=_PullProgress(shown))
 
 
-class _Watcher:
-    """Tells which source is tried, why it failed, and how far a file is."""
+class _PullProgress:
+    """Shows which source is tried, why it failed, and how far a file is."""
 
     def __init__(self, shown: Progress) -> None:
         self._shown = shown
@@ -186,90 +154,45 @@ def try_model(
 ) -> None:
     session = session_of(context)
     if name and name.startswith("user-model:"):
-        _tell_trial(try_registered(session, name, user, tenant), as_json)
+        _show_trial(try_registered(session, name, user, tenant), as_json)
         return
     refuse_url(session, tr("试本机的模型", "Trying a model of this machine"))
     settings = session.settings()
-    wanted = name or settings.vectorization.model
-    if wanted == "none":
+    chosen = name or settings.vectorization.model
+    if chosen == "none":
         raise BadInput(
             tr("设置中没有选用模型（none）", "The settings name no model (none)"),
             hint=tr("写明要试哪个：qianxun models test bge-small-zh-v1.5", "Say which: qianxun models test NAME"),
         )
-    told = _try_reranker(settings, wanted) if _is_reranker(wanted) else _try(settings, wanted)
+    from qianxun.engine import model_admin
+
+    outcome = model_admin.try_model(settings, chosen)
     if as_json:
-        print_json(told)
+        print_json(outcome)
         return
-    out().print(_said(told))
-
-
-def _tell_trial(told: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(told)
-    elif told["ok"]:
-        spent, dimension = told["seconds"] * 1000, told["dimension"]
-        zh, en = (f"{dimension} 维，", f"{dimension} dimensions, ") if dimension else ("", "")
-        out().print(f"[green]✓[/] {told['model']}" + tr(f"：{zh}{spent:.0f} 毫秒", f": {en}answered in {spent:.0f} ms"))
-    else:
-        note(f"✗ {told['model']}：{told['reason']}", "red")
-    if not told["ok"]:
-        raise typer.Exit(1)
-
-
-def _said(told: dict[str, Any]) -> str:
-    name, load = told["model"], told["load_seconds"]
-    if "score" in told:
-        spent = told["score_seconds"] * 1000
-        return tr(
-            f"[green]✓[/] {name}：装载 {load:.2f} 秒，一问一答得 {told['score']:.3f} 分，{spent:.0f} 毫秒",
-            f"[green]✓[/] {name}: loaded in {load:.2f} s, one pair scored {told['score']:.3f} in {spent:.0f} ms",
+    model, load = outcome["model"], outcome["load_seconds"]
+    if "score" in outcome:
+        score, ms = outcome["score"], outcome["score_seconds"] * 1000
+        done(
+            f"{model}：装载 {load:.2f} 秒，一问一答得 {score:.3f} 分，{ms:.0f} 毫秒",
+            f"{model}: loaded in {load:.2f} s, one pair scored {score:.3f} in {ms:.0f} ms",
         )
-    spent = told["embed_seconds"] * 1000
-    return tr(
-        f"[green]✓[/] {name}：{told['dimension']} 维，装载 {load:.2f} 秒，嵌入一句话 {spent:.0f} 毫秒",
-        f"[green]✓[/] {name}: {told['dimension']} dimensions, loaded in {load:.2f} s, one sentence in {spent:.0f} ms",
-    )
+    else:
+        dimension, ms = outcome["dimension"], outcome["embed_seconds"] * 1000
+        done(
+            f"{model}：{dimension} 维，装载 {load:.2f} 秒，嵌入一句话 {ms:.0f} 毫秒",
+            f"{model}: {dimension} dimensions, loaded in {load:.2f} s, one sentence in {ms:.0f} ms",
+        )
 
 
-def _is_reranker(name: str) -> bool:
-    from qianxun.models import rerank_card
-
-    try:
-        rerank_card(name)
-    except NotFound:
-        return False
-    return True
-
-
-def _try_reranker(settings: Settings, name: str) -> dict[str, Any]:
-    from qianxun.engine.embedding_models import model_folders
-    from qianxun.models import open_cross_encoder
-
-    vectors = settings.vectorization
-    started = time.perf_counter()
-    model = open_cross_encoder(name, folders=model_folders(settings), threads=vectors.threads, device=vectors.device)
-    loaded = time.perf_counter()
-    score = model.score(SENTENCE, [ANSWER])[0]
-    done = time.perf_counter()
-    return {
-        "model": model.name,
-        "score": score,
-        "load_seconds": round(loaded - started, 3),
-        "score_seconds": round(done - loaded, 4),
-    }
-
-
-def _try(settings: Settings, name: str) -> dict[str, Any]:
-    from qianxun.engine.embedding_models import open_model
-
-    started = time.perf_counter()
-    model = open_model(settings, name)
-    loaded = time.perf_counter()
-    vector = model.embed_query(SENTENCE)
-    done = time.perf_counter()
-    return {
-        "model": model.name,
-        "dimension": len(vector),
-        "load_seconds": round(loaded - started, 3),
-        "embed_seconds": round(done - loaded, 4),
-    }
+def _show_trial(outcome: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(outcome)
+    elif outcome["ok"]:
+        ms, dimension = outcome["seconds"] * 1000, outcome["dimension"]
+        zh, en = (f"{dimension} 维，", f"{dimension} dimensions, ") if dimension else ("", "")
+        done(f"{outcome['model']}：{zh}{ms:.0f} 毫秒", f"{outcome['model']}: {en}answered in {ms:.0f} ms")
+    else:
+        note(f"✗ {outcome['model']}：{outcome['reason']}", "red")
+    if not outcome["ok"]:
+        raise typer.Exit(1)

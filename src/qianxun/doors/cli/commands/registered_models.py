@@ -1,32 +1,31 @@
-"""`qianxun models add`, and its kin for models that users registered: with a service, or beside one in its folder."""
+"""`qianxun models add` and `remove`, and what `list` and `test` do with registered models: through a service, or in the
+data folder, also while a service has it open."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from qianxun.core.errors import BadInput, NotFound
-from qianxun.doors.cli.commands.keys import with_records
-from qianxun.doors.cli.i18n import note, out, print_json, tr
-from qianxun.doors.cli.session import JsonFlag, Session, has_records, session_of
+from qianxun.doors.cli.i18n import done, hint, print_json, tr
+from qianxun.doors.cli.session import JsonFlag, Session, expect_data, has_records, session_of, with_client
+from qianxun.doors.cli.views.drawing import new_table
 
 if TYPE_CHECKING:
-    from qianxun.core.model_types import ModelTest, NewModel, UserModel
-    from qianxun.records import Records
+    from qianxun.core.model_types import ModelTest, UserModel
 
 T = TypeVar("T")
-Listed: TypeAlias = "list[UserModel]"
 
-LONGEST_FILE = 8192  # characters of a file that holds nothing but a key
+KEY_FILE_LIMIT = 8192  # characters
 
 UserOption: TypeAlias = Annotated[str, typer.Option("--user", metavar="U", help="谁的 · whose it is")]
 TenantOption: TypeAlias = Annotated[str, typer.Option("--tenant", metavar="T", help="哪个租户的 · of which tenant")]
@@ -42,17 +41,6 @@ class ModelType(StrEnum):
     rewrite = "rewrite"
     rerank = "rerank"
     vision = "vision"
-
-
-class Registered(Protocol):
-    """What the commands need: `Engine.registry` has it, and so has a client of a running service."""
-
-    async def list(self, user_id: str, model_type: str | None = None) -> Listed: ...
-    async def get(self, user_id: str, id: int) -> UserModel: ...
-    async def add(self, user_id: str, new: NewModel) -> UserModel: ...
-    async def change(self, user_id: str, id: int, changes: Mapping[str, Any]) -> UserModel: ...
-    async def remove(self, user_id: str, id: int) -> None: ...
-    async def test(self, user_id: str, id: int) -> ModelTest: ...
 
 
 def add_model(
@@ -94,14 +82,14 @@ def add_model(
         timeout=timeout,
         is_default=int(default),
     )
-    added = with_registered(session, tenant, lambda registry: registry.add(user, new), may_create=True)
+    added: UserModel = _with_registry(session, tenant, lambda registry: registry.add(user, new), may_create=True)
     if as_json:
-        print_json(described(added))
+        print_json(_as_json(added))
         return
-    out().print(tr(f"[green]✓[/] 已登记“{escape(name)}”：{added.ref}", f"[green]✓[/] “{escape(name)}” is {added.ref}"))
+    done(f"已登记“{escape(name)}”：{added.ref}", f"“{escape(name)}” is {added.ref}")
     whose = "" if tenant == "local" else f" --tenant {tenant}"
     try_it = f"{session.start} models test {added.ref} --user {user}{whose}"
-    note(tr(f"下一步，试试它：{try_it}", f"Next, try it: {try_it}"))
+    hint(f"下一步，试试它：{try_it}", f"Next, try it: {try_it}")
 
 
 def remove_model(
@@ -111,67 +99,58 @@ def remove_model(
     tenant: TenantOption = "local",
     as_json: JsonFlag = False,
 ) -> None:
-    number = number_in(ref)
-    with_registered(session_of(context), tenant, lambda registry: registry.remove(user, number))
+    number = _number_in(ref)
+    _with_registry(session_of(context), tenant, lambda registry: registry.remove(user, number))
     if as_json:
         print_json({"removed": f"user-model:{number}"})
         return
-    out().print(tr(f"[green]✓[/] 已删去 user-model:{number}", f"[green]✓[/] Removed user-model:{number}"))
+    done(f"已删去 user-model:{number}", f"Removed user-model:{number}")
 
 
 def try_registered(session: Session, ref: str, user: str | None, tenant: str) -> dict[str, Any]:
-    """Asks the model's service once; as JSON."""
-    number = number_in(ref)
-
-    async def work(registry: Any) -> ModelTest:
-        """Whoever has the folder sees everybody's models; a service wants to know whose it is."""
-        told: ModelTest = await registry.test(user or registry.find(ref).user_id, number)
-        return told
-
+    """Calls the model's service once. Returns what came of it, as JSON."""
+    number = _number_in(ref)
     if session.url and not user:
         raise BadInput(
             tr("没有写是谁的模型", "Whose model it is was not said"),
             hint=tr(f"写明用户：models test {ref} --user U", f"Say so: models test {ref} --user U"),
         )
-    return {"model": ref, **asdict(with_registered(session, tenant, work))}
+
+    def work(registry: Any) -> Awaitable[ModelTest]:
+        """In the data folder models of all users are visible; a service needs to know whose it is."""
+        tried: Awaitable[ModelTest] = registry.test(user or registry.find(ref).user_id, number)
+        return tried
+
+    return {"model": ref, **asdict(_with_registry(session, tenant, work))}
 
 
 def registered_models(session: Session, user: str | None, tenant: str) -> list[dict[str, Any]]:
-    """As JSON; of one user, or of all where the folder itself can be read."""
-    if session.url and not user:
+    """As JSON; of one user, or of all where the data folder itself is read."""
+    if not (user if session.url else has_records(session.settings())):
         return []
-    if not session.url and not has_records(session.settings()):
-        return []
-
-    async def work(registry: Any) -> Listed:
-        found: Listed = await registry.list(user)
-        return found
-
-    return [described(each) for each in with_registered(session, tenant, work)]
+    found: list[UserModel] = _with_registry(session, tenant, lambda registry: registry.list(user))
+    return [_as_json(model) for model in found]
 
 
 def registered_table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    heads = (("登记的模型", "registered"), ("用户", "user"), ("名字", "name"), ("用途", "kind"), ("模型", "model"))
-    for zh, en in (*heads, ("地址", "where"), ("密钥", "key"), ("状态", "state")):
-        table.add_column(tr(zh, en), overflow="fold")
+    titles = (("登记的模型", "registered"), ("用户", "user"), ("名字", "name"), ("用途", "kind"), ("模型", "model"))
+    table = new_table(*titles, ("地址", "where"), ("密钥", "key"), ("状态", "state"), overflow="fold")
     for row in rows:
         state = tr("启用", "on") if row["status"] else tr("停用", "off")
         if row["is_default"]:
             state += " " + tr("默认", "default")
-        told = (row["ref"], row["user_id"], row["config_name"], row["model_type"], row["model_name"], row["base_url"])
-        table.add_row(*(escape(each) for each in told), row["api_key"], state)
+        columns = ("ref", "user_id", "config_name", "model_type", "model_name", "base_url")
+        table.add_row(*(escape(row[column]) for column in columns), row["api_key"], state)
     return table
 
 
-def described(model: UserModel) -> dict[str, Any]:
-    """A registered model as JSON; its key is masked."""
-    about = asdict(model)
-    masked = about.pop("masked_key")
-    return {"ref": model.ref, **about, "api_key": masked}
+def _as_json(model: UserModel) -> dict[str, Any]:
+    fields = asdict(model)
+    masked = fields.pop("masked_key")
+    return {"ref": model.ref, **fields, "api_key": masked}
 
 
-def number_in(ref: str) -> int:
+def _number_in(ref: str) -> int:
     digits = ref.removeprefix("user-model:")
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
         raise NotFound(
@@ -181,42 +160,32 @@ def number_in(ref: str) -> int:
     return int(digits)
 
 
-def with_registered(
-    session: Session, tenant: str, work: Callable[[Registered], Awaitable[T]], *, may_create: bool = False
+def _with_registry(
+    session: Session, tenant: str, work: Callable[[Any], Awaitable[T]], *, may_create: bool = False
 ) -> T:
-    """Does the work with the service of ``--url``, or in the data folder, beside whoever owns it."""
+    """Does the work with the registry of the service of ``--url``, or with that of the data folder."""
     if session.url:
         if tenant != "local":
             raise BadInput(
                 tr("--tenant 与 --url 不能同时给出", "--tenant does not go with --url"),
                 hint=tr("租户由密钥决定", "The key decides the tenant"),
             )
-        return asyncio.run(_connected(session, work))
+        return with_client(session, lambda client: work(client.registry))
+    settings = session.settings()
+    if not may_create:
+        expect_data(settings)
+    from qianxun.engine.model_admin import open_registered
 
-    def beside(records: Records) -> T:
-        from qianxun.engine.model_catalog import open_registry
-        from qianxun.models.threads import ModelThreads
-        from qianxun.records.bases import check_tenant
-
-        registry = open_registry(session.settings(), records, ModelThreads()).of(check_tenant(tenant))
+    with open_registered(settings, tenant) as registry:
         return asyncio.run(_awaited(work(registry)))
-
-    return with_records(session.settings(), beside, may_create=may_create)
 
 
 async def _awaited(work: Awaitable[T]) -> T:
     return await work
 
 
-async def _connected(session: Session, work: Callable[[Registered], Awaitable[T]]) -> T:
-    from qianxun.doors.client import Client
-
-    async with Client(session.url, key=session.key) as client:
-        return await work(client.registry)
-
-
 def _read_key(key_file: str | None, no_key: bool) -> str:
-    """Never from an argument: whoever lists the machine's processes would read it there."""
+    """Never from an argument: the list of the machine's processes would show it."""
     if no_key:
         if key_file is not None:
             raise BadInput(
@@ -225,7 +194,7 @@ def _read_key(key_file: str | None, no_key: bool) -> str:
             )
         return ""
     if key_file == "-":
-        return sys.stdin.readline(LONGEST_FILE).strip()
+        return sys.stdin.readline(KEY_FILE_LIMIT).strip()
     if key_file is not None:
         return _key_in(Path(key_file))
     if not sys.stdin.isatty():
@@ -235,17 +204,17 @@ def _read_key(key_file: str | None, no_key: bool) -> str:
                 "用 --key-file FILE、--key-file -（标准输入）或 --no-key", "Use --key-file FILE, or -, or --no-key"
             ),
         )
-    asked = tr("api_key（不显示；没有就直接回车）", "api_key (not shown; just Enter for none)")
-    return str(typer.prompt(asked, default="", hide_input=True, show_default=False, err=True)).strip()
+    prompt = tr("api_key（不显示；没有就直接回车）", "api_key (not shown; just Enter for none)")
+    return str(typer.prompt(prompt, default="", hide_input=True, show_default=False, err=True)).strip()
 
 
 def _key_in(file: Path) -> str:
     try:
         with file.open(encoding="utf-8") as opened:
-            return opened.read(LONGEST_FILE).strip()
+            return opened.read(KEY_FILE_LIMIT).strip()
     except (OSError, UnicodeDecodeError) as error:
-        told = error.strerror if isinstance(error, OSError) else "UTF-8"
+        reason = error.strerror if isinstance(error, OSError) else "UTF-8"
         raise BadInput(
-            tr(f"读不了密钥文件 {file}：{told}", f"Cannot read {file}: {told}"),
+            tr(f"读不了密钥文件 {file}：{reason}", f"Cannot read {file}: {reason}"),
             hint=tr("检查路径与权限", "Check the path and its permissions"),
         ) from error

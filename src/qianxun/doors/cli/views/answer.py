@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from qianxun.doors.cli.i18n import note, print_folded, tr
-from qianxun.doors.cli.views.drawing import PARTS, highlighted, milliseconds, named, padded, telling_rows
+from qianxun.doors.cli.views.drawing import highlighted, label, milliseconds, padded, telling_rows
 from qianxun.text.headings import below_headings
 
 if TYPE_CHECKING:
@@ -23,64 +23,6 @@ QUOTED: Final = 160  # characters shown of a source
 NAMED: Final = 8  # entities and relationships of the graph
 MARK: Final = re.compile(r"\[\d+\]")
 MARK_STYLE: Final = "bold green"
-FORMS: Final[Mapping[str, tuple[str, str]]] = {
-    "extractive": ("由资料的原句组成", "in the sources' own words"),
-    "table": ("由表格的单元格得出", "from the cells of a table"),
-    "declined": ("资料里没有", "not in the sources"),
-    "direct": ("没有查资料", "without looking anything up"),
-}
-ATTACHED: Final[Mapping[str, tuple[str, str]]] = {
-    "image": ("随问题来的图片", "a picture that came with the question"),
-    "table": ("随问题来的表格", "a table that came with the question"),
-}
-SAID: Final[Mapping[str, tuple[str, str]]] = {
-    "question": ("问题", "question"),
-    "query": ("查", "query"),
-    "kind": ("问的是", "kind"),
-    "complexity": ("难易", "complexity"),
-    "entities": ("实体", "entities"),
-    "strategy": ("宜用", "strategy"),
-    "to": ("接着", "to"),
-    "mode": ("方式", "mode"),
-    "chosen_by": ("选择者", "chosen by"),
-    "found": ("找到", "found"),
-    "kept": ("留下", "kept"),
-    "enough": ("够用", "enough"),
-    "relevance": ("相关", "relevance"),
-    "coverage": ("覆盖", "coverage"),
-    "missing": ("还缺", "missing"),
-    "reason": ("原因", "reason"),
-    "by": ("办法", "by"),
-    "unchanged": ("没有新的", "nothing new"),
-    "form": ("形式", "form"),
-    "sources": ("出处", "sources"),
-    "flags": ("存疑", "flags"),
-}  # what the steps of an answer decide; another one goes by its own name
-WORDS: Final[Mapping[str, tuple[str, str]]] = {
-    "greeting": ("寒暄", "small talk"),
-    "definition": ("定义", "a definition"),
-    "fact": ("事实", "a fact"),
-    "list": ("列举", "a list"),
-    "comparison": ("比较", "a comparison"),
-    "multi_hop": ("多跳", "several steps"),
-    "summary": ("概括", "a summary"),
-    "count": ("计数", "a number"),
-    "simple": ("简单", "simple"),
-    "complex": ("要检索", "needs a search"),
-    "retrieve": ("检索", "search"),
-    "generate_answer": ("写答案", "the answer"),
-    "caller": ("提问者", "the asker"),
-    "analysis": ("问题的分析", "the analysis"),
-    "synonyms": ("同义词", "synonyms"),
-    "entity_names": ("实体的别名", "other names"),
-    "fewer_constraints": ("少一个条件", "one condition less"),
-    "model": ("模型", "a model"),
-    "none": ("没有别的说法", "no other words"),
-    "extractive": ("原句", "own sentences"),
-    "table": ("单元格", "cells"),
-    "declined": ("没有答案", "no answer"),
-    "direct": ("没有检索", "no search"),
-}  # that steps decide between
 CHOICES: Final = frozenset(("kind", "complexity", "to", "chosen_by", "by", "form"))
 EMPTY: Final[tuple[Any, ...]] = (None, "", (), [], {})
 UNPROVED: Final = ("unsupported_number", "uncited", "dropped")
@@ -125,7 +67,7 @@ def headed(source: Source, indent: int = 4) -> Text:
 def show_end(console: Console, answer: Answer) -> None:
     """Who wrote it, in which mode, how long it took; and what was taken out of it."""
     show_flags(answer.flags)
-    who = named(FORMS, answer.form)
+    who = label("forms", answer.form)
     if answer.form == "model":
         model = next((step.form.removeprefix("model:") for step in answer.trace if step.node == "generate_answer"), "")
         who = tr(f"由 {model or '模型'} 写成", f"written by {model or 'the model'}")
@@ -166,7 +108,7 @@ def _place(source: Source) -> Text:
     about = source.metadata
     place = Text(shown_text(source.doc_name or source.doc_id).plain, style="bold cyan")
     if about.get("source") == "question":
-        return place.append("  " + named(ATTACHED, str(about.get("type"))), style="not bold dim")
+        return place.append("  " + label("attachments", str(about.get("type"))), style="not bold dim")
     headings = [str(each) for each in about.get("headings") or () if each != Path(source.doc_name).stem]
     if headings:
         place.append(" › " + " › ".join(headings), style="not bold")
@@ -212,9 +154,9 @@ def show_trace(console: Console, answer: Answer) -> None:
     """Each step, whether rules or a model took it, what it decided; and what the graph had to say."""
     console.print()
     console.print(Text(tr("过程", "Steps"), style="bold"))
-    width = max((cell_len(named(PARTS, step.node)) for step in answer.trace), default=0)
+    width = max((cell_len(label("parts", step.node)) for step in answer.trace), default=0)
     for step in answer.trace:
-        line = Text(f"  {padded(named(PARTS, step.node), width)}  ")
+        line = Text(f"  {padded(label('parts', step.node), width)}  ")
         line.append(_by(step), style="cyan" if step.form.startswith("model:") else "dim")
         line.append(tr(f"  {milliseconds(step.seconds)} 毫秒", f"  {milliseconds(step.seconds)} ms"), style="dim")
         print_folded(console, line + Text(_said(step.said)), width + 6, hanging=width + 6)
@@ -227,7 +169,7 @@ def _by(step: TraceStep) -> str:
 
 def _said(said: Mapping[str, Any]) -> str:
     told = [
-        f"{named(SAID, name)} {named(WORDS, value) if name in CHOICES else _plain(value)}"
+        f"{label('decisions', name)} {label('choices', value) if name in CHOICES else _plain(value)}"
         for name, value in said.items()
         if value not in EMPTY
     ]

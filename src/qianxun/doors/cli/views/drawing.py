@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from qianxun.doors.cli.i18n import note, print_folded, tr
@@ -21,33 +24,36 @@ WIDEST = 32  # cells of a full bar
 SNIPPET = 120  # characters shown of prose, and of a table's row
 ROWS = 3
 EIGHTHS = " ▏▎▍▌▋▊▉█"
-ARMS = {"vector": ("语义", "vector"), "keyword": ("词语", "keyword"), "qa": ("问答", "questions")}
-PARTS = {
-    "rerank": ("重排", "Rerank"),
-    "rewrite": ("改写", "Rewriting"),
-    "document": ("文档", "Document"),
-    "structure": ("结构层没能参加", "The structure layer did not take part"),
-    "semantic": ("语义层没能参加", "The semantic layer did not take part"),
-    "expansion": ("扩展层没能参加", "The expansion layer did not take part"),
-    "depth": ("深处的候选", "Candidates beyond the first"),
-    "answer": ("表格里的答案", "The answer from tables"),
-    "graph": ("知识图谱", "The knowledge graph"),
-    "recall": ("检索", "Searching"),
-    "chat": ("语言模型", "The language model"),
-    "model": ("语言模型", "The language model"),
-    "vision": ("看图", "Seeing pictures"),
-    "image": ("图片", "Pictures"),
-    "analyze_query": ("分析问题", "Analysing the question"),
-    "route_query": ("选择路线", "Choosing a way"),
-    "retrieve": ("检索", "Searching"),
-    "grade_documents": ("评估资料", "Grading the sources"),
-    "refine_query": ("改写再找", "Asking again"),
-    "generate_answer": ("写答案", "Writing the answer"),
-}  # what else of a search or an answer may be degraded
 
 
-def named(names: Mapping[str, tuple[str, str]], key: str) -> str:
-    return tr(*names.get(key, (key, key)))
+@cache
+def labels(table: str) -> Mapping[str, tuple[str, str]]:
+    """A table of ``labels.toml``: key → (Chinese, English)."""
+    found: Mapping[str, tuple[str, str]] = _labels()[table]
+    return found
+
+
+@cache
+def _labels() -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / "labels.toml").read_text("utf-8"))
+
+
+def label(table: str, key: str) -> str:
+    """What a key of the engine is called on screen; the key itself where it has no label."""
+    return tr(*labels(table).get(key, (key, key)))
+
+
+def new_table(*titles: tuple[str, str], **column: Any) -> Table:
+    """A table without lines, with a column for every pair of titles (Chinese, English); ``column``: their options."""
+    table = Table(box=None, pad_edge=False)
+    for title in titles:
+        table.add_column(tr(*title), **column)
+    return table
+
+
+def minutes(moment: str) -> str:
+    """A moment in ISO 8601, as people read it: to the minute."""
+    return moment[:16].replace("T", " ")
 
 
 def place_of(chunk: Chunk) -> Text:
@@ -105,11 +111,11 @@ def show_degraded(degraded: Sequence[Degraded]) -> None:
     """Says aloud what could not take part in a search; of parts with one reason, the first."""
     reasons = {part.reason: part for part in reversed(degraded)}
     for part in (part for part in degraded if reasons[part.reason] is part):
-        if part.part in ARMS:
-            arm = named(ARMS, part.part)
+        if part.part in labels("arms"):
+            arm = label("arms", part.part)
             told = tr(f"! {arm}检索没能参加：{part.reason}", f"! The {arm} arm did not take part: {part.reason}")
         else:
-            told = f"! {named(PARTS, part.part)}{tr('：', ': ')}{part.reason}"
+            told = f"! {label('parts', part.part)}{tr('：', ': ')}{part.reason}"
         note(told, "yellow")
 
 

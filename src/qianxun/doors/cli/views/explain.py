@@ -11,28 +11,13 @@ from rich.text import Text
 
 from qianxun.doors.cli.i18n import print_folded, tr
 from qianxun.doors.cli.session import quoted
-from qianxun.doors.cli.views.drawing import ARMS, bars, labelled, milliseconds, named, padded, place_of
+from qianxun.doors.cli.views.drawing import bars, label, labelled, milliseconds, padded, place_of
 
 if TYPE_CHECKING:
     from qianxun.core.explanation import Explained, Explanation, Sum
     from qianxun.core.types import ArmScore, Filter, Found, Recall, StepTime
 
-RAW = {"vector": ("余弦", "cosine"), "keyword": ("BM25", "BM25"), "qa": ("余弦", "cosine")}
 COLOURS = {"vector": "cyan", "keyword": "yellow", "qa": "magenta", "rerank": "blue"}
-TIERS = {"strict": ("严格", "strict"), "document": ("指定文档", "document"), "fuzzy": ("模糊", "fuzzy")}
-STEPS = {
-    "rewrite": ("分析", "analyse"),
-    "fuse": ("融合", "fuse"),
-    "guess": ("猜谐音", "guess"),
-    "rerank": ("重排", "rerank"),
-    "judge": ("判定", "judge"),
-    **{f"recall.{arm}": names for arm, names in ARMS.items()},
-}
-FUSIONS = {
-    "weighted": ("加权", "weighted"),
-    "min_max": ("加权（各路先拉伸到 0–1）", "weighted, each side stretched to 0–1"),
-    "rrf": ("按名次（61 ÷ (60 + 名次)）", "by rank, 61 ÷ (60 + rank)"),
-}
 
 
 # ── a search ─────────────────────────────────────────────────────────────────────────────────────
@@ -61,8 +46,10 @@ def _turn(step: StepTime) -> int:
 
 
 def _step(step: StepTime) -> str:
+    kind, _, arm = step.name.partition(".")
+    name = label("arms", arm) if kind == "recall" else label("steps", step.name)
     count = tr(f"（{step.count} 个）", f" ({step.count} found)") if step.count else ""
-    return f"{named(STEPS, step.name)} {milliseconds(step.seconds)}{count}"
+    return f"{name} {milliseconds(step.seconds)}{count}"
 
 
 def show_hit(console: Console, hit: Found, figures: Sum | None) -> None:
@@ -75,7 +62,7 @@ def show_hit(console: Console, hit: Found, figures: Sum | None) -> None:
 
 
 def _bars(console: Console, arms: Mapping[str, ArmScore], rerank: float | None) -> None:
-    rows = [(named(ARMS, arm), by.score, _place(arm, by), COLOURS.get(arm, "white")) for arm, by in arms.items()]
+    rows = [(label("arms", arm), by.score, _place(arm, by), COLOURS.get(arm, "white")) for arm, by in arms.items()]
     if rerank is not None:
         rows.append((tr("重排", "rerank"), rerank, "", COLOURS["rerank"]))
     bars(console, rows)
@@ -83,15 +70,15 @@ def _bars(console: Console, arms: Mapping[str, ArmScore], rerank: float | None) 
 
 def _place(arm: str, by: ArmScore) -> str:
     rank = tr(f"第 {by.rank} 名", f"rank {by.rank}") if by.rank else tr("候选之外", "not found")
-    return f"{padded(rank, 9)} {named(RAW, arm)} {by.raw:.{2 if arm == 'keyword' else 3}f}"
+    return f"{padded(rank, 9)} {label('raw_scores', arm)} {by.raw:.{2 if arm == 'keyword' else 3}f}"
 
 
 def formula(figures: Sum) -> str:
     """The sum in figures, a line for each step: what a reader can check with a pocket calculator."""
     total = sum(vote.weight for vote in figures.votes.values()) or 1.0
     counted = [(side, vote) for side, vote in figures.votes.items() if vote.weight > 0.0]
-    terms = [f"{named(ARMS, side)} {vote.weight / total:.2f}×{vote.score:.3f}" for side, vote in counted]
-    lines = [f"{named(FUSIONS, figures.fusion)}  {' + '.join(terms)} = {figures.fused:.3f}"]
+    terms = [f"{label('arms', side)} {vote.weight / total:.2f}×{vote.score:.3f}" for side, vote in counted]
+    lines = [f"{label('fusions', figures.fusion)}  {' + '.join(terms)} = {figures.fused:.3f}"]
     if figures.rerank is not None:
         read = f"{1.0 - figures.share:.2f}×{figures.fused:.3f} + {figures.share:.2f}×{figures.rerank:.3f}"
         lines.append(f"{tr('重排', 'reranked')}  {read} = {figures.total:.3f}")
@@ -104,7 +91,7 @@ def formula(figures: Sum) -> str:
 
 
 def _tier(tier: str | None, matched: Sequence[str], coverage: float, similarity: float | None) -> str:
-    told = named(TIERS, tier) if tier else tr("没有一层接纳", "let in by none")
+    told = label("tiers", tier) if tier else tr("没有一层接纳", "let in by none")
     if not matched:
         told += tr("，没有共同的词", ", no word in common")
     else:

@@ -20,9 +20,10 @@ from qianxun.doors.cli.views.drawing import (
     bars,
     excerpt,
     highlighted,
+    label,
     labelled,
+    labels,
     milliseconds,
-    named,
     padded,
     place_of,
     visible,
@@ -40,27 +41,7 @@ ROWS = 8
 FEW = 3
 LEAST = 0.01  # share of a question that is worth telling: words that every row has are next to nothing
 GAP = 3  # between two columns
-STRATEGIES = {
-    "vector": ("向量", "vector"),
-    "keyword": ("关键词", "keyword"),
-    "expansion": ("扩展", "expansion"),
-    "structure": ("结构", "structure"),
-    "semantic": ("语义", "semantic"),
-}
-SEEN = {
-    "similarity": ("语义", "meaning"),
-    "keyword": ("词语", "words"),
-    "relevance": ("重合", "overlap"),
-    "keyword_match": ("关键词", "keywords"),
-    "structure": ("结构", "structure"),
-}
 SCORES = ("similarity", "keyword", "relevance", "keyword_match")
-PARTS = {"title": ("标题", "title"), "headers": ("列名", "headers"), "type": ("类型", "type")}
-ORIGINS = {
-    "user": ("知识库的同义词", "own synonyms"),
-    "shipped": ("自带词库", "shipped"),
-    "learnt": ("学来的", "learnt"),
-}
 COLOURS = {
     "similarity": "cyan",
     "relevance": "yellow",
@@ -100,7 +81,7 @@ def _title(rank: int, result: LayeredResult) -> Text:
     title = Text(f"{rank:>2}  ")
     title.append(f"{result.score:.2f} ", style="bold green")
     title.append(bar(result.score, BAR) + " ", style=COLOURS.get(result.strategy, "white"))
-    strategy = named(STRATEGIES, result.strategy)
+    strategy = label("strategies", result.strategy)
     title.append(tr(f"第 {result.layer} 层 {strategy}  ", f"layer {result.layer} {strategy}  "), style="dim")
     return title.append_text(place_of(result.doc))
 
@@ -276,9 +257,9 @@ def _below(table: TableShown, rows: int, columns: int) -> list[str]:
 def show_layers(console: Console, layers: Sequence[LayerRun]) -> None:
     """What each layer did: ran, or why not; how many it let in, the best score, the time."""
     console.print(Text(tr("各层", "Layers"), style="bold"))
-    width = max((cell_len(named(STRATEGIES, run.strategy)) for run in layers), default=0)
+    width = max((cell_len(label("strategies", run.strategy)) for run in layers), default=0)
     for run in layers:
-        line = Text(f"{run.layer} {padded(named(STRATEGIES, run.strategy), width)}  ")
+        line = Text(f"{run.layer} {padded(label('strategies', run.strategy), width)}  ")
         line.append_text(_outcome(run))
         print_folded(console, line, 2 + width + 4, hanging=width + 4)
 
@@ -301,12 +282,14 @@ def _show_details(console: Console, result: LayeredResult) -> None:
     structure = details.pop("structure", None) or {}
     scores = {name: details.pop(name, None) for name in SCORES} | {"structure": structure.get("score")}
     parts = tr("，", ", ").join(
-        f"{named(PARTS, part)} {score:.2f}" for part, score in structure.items() if part in PARTS and score is not None
+        f"{label('table_parts', part)} {score:.2f}"
+        for part, score in structure.items()
+        if part in labels("table_parts") and score is not None
     )
     bars(
         console,
         [
-            (named(SEEN, name), score, parts if name == "structure" else "", COLOURS.get(name, "white"))
+            (label("layer_scores", name), score, parts if name == "structure" else "", COLOURS.get(name, "white"))
             for name, score in scores.items()
             if score is not None
         ],
@@ -324,7 +307,7 @@ def _show_details(console: Console, result: LayeredResult) -> None:
             tr("没有换词；与问题并非无关，由最后一层收下", "no other words; not unrelated"),
         )
     for each in expansions:
-        origin = named(ORIGINS, each["origin"])
+        origin = label("expansions", each["origin"])
         labelled(
             console, tr("扩展", "expanded"), f"{each['word']} → {each['by']}{tr('（', ' (')}{origin}{tr('）', ')')}"
         )

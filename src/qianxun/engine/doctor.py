@@ -1,4 +1,5 @@
-"""What `doctor` finds out. Reads files and the database beside whoever owns the folder; changes nothing."""
+"""The state of a set-up: versions, optional dependencies, the data folder and what is in it. `examine` reads files and
+the database, also while another process owns the folder; it changes nothing."""
 
 from __future__ import annotations
 
@@ -8,23 +9,24 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from qianxun.core.errors import IndexUnusable, QianxunError
 from qianxun.core.types import KnowledgeBase
-from qianxun.doors.cli.i18n import tr
-from qianxun.doors.cli.session import has_records
+from qianxun.engine.database import disk_problem, has_records
 from qianxun.engine.folder_lock import owner_of
 from qianxun.engine.settings import Settings
 from qianxun.engine.storage import database_url, index_folder, reach
 from qianxun.index.embedded.extents import load_state, unsealed
 from qianxun.index.embedded.index import CURRENT
 from qianxun.records import bases, listing, outbox
-from qianxun.records.database.disk_errors import trouble
 from qianxun.records.database.open import connect
 from qianxun.records.database.ownership import identity
+
+IndexState: TypeAlias = Literal["ready", "missing", "unusable", "other_model", "other_records"]
 
 # name, modules, what it gives
 EXTRAS = (
@@ -45,7 +47,7 @@ class Extra:
 
 @dataclass(frozen=True, slots=True)
 class BaseHealth:
-    """``index``: ready, missing, foreign (built by another model) or unusable; the last three mend themselves."""
+    """An index that is not ready is built again when the base is opened; ``reason`` is why it is unusable."""
 
     name: str
     embedding_model: str
@@ -53,9 +55,8 @@ class BaseHealth:
     quarantined: int
     chunks: int
     waiting: int
-    index: str
-    index_told: str
-    trouble: str = ""
+    index: IndexState
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +67,21 @@ class Health:
     folder: str
     exists: bool
     megabytes: float
-    owner: str | None
-    trouble: str
+    owner: str | None  # the process that has the folder open
+    trouble: str  # why records or indexes could not be read
     extras: tuple[Extra, ...]
     bases: tuple[BaseHealth, ...]
-
-    @property
-    def is_sound(self) -> bool:
-        return not self.trouble and not any(base.trouble for base in self.bases)
 
 
 def examine(settings: Settings) -> Health:
     folder = settings.folder
-    failure = ""
+    trouble = ""
     found: tuple[BaseHealth, ...] = ()
     if has_records(settings):
         try:
             found = _bases(settings)
         except (QianxunError, SQLAlchemyError, OSError) as error:
-            failure = _reason(error)
+            trouble = "　".join(disk_problem(error) or ()) or str(error).splitlines()[0]
     return Health(
         version=version("qianxun"),
         python=platform.python_version(),
@@ -93,15 +90,10 @@ def examine(settings: Settings) -> Health:
         exists=folder.is_dir(),
         megabytes=_bytes(folder) / 1e6,
         owner=owner_of(folder),
-        trouble=failure,
+        trouble=trouble,
         extras=tuple(Extra(name, _installed(modules), *gives) for name, modules, *gives in EXTRAS),
         bases=found,
     )
-
-
-def _reason(error: Exception) -> str:
-    told = "　".join(trouble(error) or ()) or str(error).splitlines()[0]
-    return tr(f"读不了记录或索引：{told}", f"The records or an index cannot be read: {told}")
 
 
 def _installed(modules: tuple[str, ...]) -> bool:
@@ -109,7 +101,7 @@ def _installed(modules: tuple[str, ...]) -> bool:
 
 
 def _bytes(folder: Path) -> int:
-    """Files may vanish under a running process, or be somebody else's: those count nothing."""
+    """Files that vanish while another process works, or that may not be read, count nothing."""
     total = 0
     for path in folder.rglob("*"):
         try:
@@ -123,55 +115,37 @@ def _bases(settings: Settings) -> tuple[BaseHealth, ...]:
     engine = connect(database_url(settings), reach(settings))
     try:
         with engine.begin() as tx:
-            return tuple(_base(tx, about, settings) for about in bases.of_all_tenants(tx))
+            return tuple(_base(tx, base, settings) for base in bases.of_all_tenants(tx))
     finally:
         engine.dispose()
 
 
-def _base(tx: Connection, about: KnowledgeBase, settings: Settings) -> BaseHealth:
-    counts = listing.tally(tx, about.id)
-    states = {state: counts.get(state, 0) for state in ("indexed", "pending", "retrying", "quarantined")}
-    index, told = (
-        _index(index_folder(settings, identity(tx)), about) if settings.index.backend == "embedded" else ("ready", "")
-    )
-    quarantined = states["quarantined"]
+def _base(tx: Connection, base: KnowledgeBase, settings: Settings) -> BaseHealth:
+    counts = listing.tally(tx, base.id)
+    index: IndexState = "ready"
+    reason = ""
+    if settings.index.backend == "embedded":
+        index, reason = _index(index_folder(settings, identity(tx)), base)
     return BaseHealth(
-        name=about.name,
-        embedding_model=about.embedding_model,
-        documents=sum(states.values()),
-        quarantined=quarantined,
+        name=base.name,
+        embedding_model=base.embedding_model,
+        documents=sum(counts.get(state, 0) for state in ("indexed", "pending", "retrying", "quarantined")),
+        quarantined=counts.get("quarantined", 0),
         chunks=counts["chunks"],
-        waiting=outbox.depth(tx, about.id),
+        waiting=outbox.depth(tx, base.id),
         index=index,
-        index_told=told,
-        trouble=_trouble(about.name, quarantined),
+        reason=reason,
     )
 
 
-def _trouble(name: str, quarantined: int) -> str:
-    if not quarantined:
-        return ""
-    return tr(
-        f"{quarantined} 个文档被隔离，原因见 qianxun kb show {name}",
-        f"{quarantined} documents are quarantined; for the reasons: qianxun kb show {name}",
-    )
-
-
-def _index(root: Path, about: KnowledgeBase) -> tuple[str, str]:
-    folder = root / str(about.id)
+def _index(root: Path, base: KnowledgeBase) -> tuple[IndexState, str]:
+    folder = root / str(base.id)
     if not (folder / CURRENT).exists():
-        return "missing", tr("索引在首次使用时建立", "the index is built on first use")
+        return "missing", ""
     try:
-        state = load_state(folder / Path(unsealed(folder / CURRENT)).name)
+        stamp = load_state(folder / Path(unsealed(folder / CURRENT)).name).stamp
     except IndexUnusable as error:
-        return "unusable", tr(f"{error.message}，下次打开时自动重建", f"{error.message}; rebuilt on next opening")
-    if state.stamp.model != about.embedding_model:
-        return "foreign", tr(
-            "索引属于另一个模型，下次打开时自动重建", "built by another model; rebuilt on next opening"
-        )
-    if state.stamp.origin not in ("", about.identity):
-        return "foreign", tr(
-            "索引由别的知识库的记录建成，下次打开时自动重建",
-            "built of another base's records; rebuilt on next opening",
-        )
-    return "ready", ""
+        return "unusable", error.message
+    if stamp.model != base.embedding_model:
+        return "other_model", ""
+    return ("ready", "") if stamp.origin in ("", base.identity) else ("other_records", "")

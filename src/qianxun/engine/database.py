@@ -1,0 +1,93 @@
+"""The database of records that the settings name, opened without an engine: for keys, migrations, copies.
+
+Imports SQLAlchemy only when a function needs it: the command line asks `has_records` before it opens anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from qianxun.engine.folder_lock import owned, refused
+from qianxun.engine.settings import Settings
+
+if TYPE_CHECKING:
+    from qianxun.records import Records
+
+DATABASE = "qianxun.db"
+
+
+def has_records(settings: Settings) -> bool:
+    """Whether the database exists, as far as that can be seen without opening it. Creates nothing."""
+    return bool(settings.records.url) or (settings.folder / DATABASE).exists()
+
+
+@contextmanager
+def open_records(settings: Settings) -> Iterator[Records]:
+    """Opens the database alone, also while another process owns the data folder. Creates both where missing."""
+    from qianxun.engine.storage import database_url, reach
+    from qianxun.records import Records
+
+    if not settings.records.url:
+        make_folder(settings)
+    records = Records.open(database_url(settings), reach(settings))
+    try:
+        yield records
+    finally:
+        records.close()
+
+
+@contextmanager
+def own_records(settings: Settings) -> Iterator[Records]:
+    """Opens the database as its only user. Raises FolderInUse where an engine has it."""
+    from qianxun.engine.storage import database_url, reach
+    from qianxun.records import Records
+
+    if not settings.records.url:
+        with owned(settings.folder), open_records(settings) as records:
+            yield records
+        return
+    records = Records.open(database_url(settings), reach(settings), alone=True)
+    try:
+        yield records
+    finally:
+        records.close()
+
+
+def make_folder(settings: Settings) -> None:
+    """Raises BadInput where the data folder cannot be created."""
+    try:
+        settings.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise refused(settings.folder, error) from error
+
+
+def missing_migrations(settings: Settings) -> list[str]:
+    """The revisions that the schema of the database lacks, oldest first. Changes nothing."""
+    from qianxun.engine.storage import database_url, reach
+    from qianxun.records.database.open import connect, missing_revisions
+
+    engine = connect(database_url(settings), reach(settings))
+    try:
+        return missing_revisions(engine)
+    finally:
+        engine.dispose()
+
+
+def migrate(settings: Settings) -> list[str]:
+    """Brings the schema up to date. Returns what was applied; raises FolderInUse where an engine has the folder."""
+    from qianxun.engine.storage import database_url, reach
+    from qianxun.records.database.open import open_database
+
+    with nullcontext() if settings.records.url else owned(settings.folder):
+        missing = missing_migrations(settings)
+        open_database(database_url(settings), reach(settings)).dispose()
+    return missing
+
+
+def disk_problem(error: BaseException) -> tuple[str, str] | None:
+    """What is wrong with the disk or the database file, and what to do; None where the error has another cause."""
+    from qianxun.records.database.disk_errors import trouble
+
+    return trouble(error)
