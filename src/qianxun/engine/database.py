@@ -9,13 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from qianxun.engine.folder_lock import owned, refused
+from qianxun.engine.folder_lock import DATABASE, owned, refused
 from qianxun.engine.settings import Settings
 
 if TYPE_CHECKING:
     from qianxun.records import Records
-
-DATABASE = "qianxun.db"
 
 
 def has_records(settings: Settings) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 from qianxun.core.errors import BadInput, FolderInUse
 
 LOCK = "lock"
+DATABASE = "qianxun.db"  # the records, in the same folder
 
 
 @contextmanager

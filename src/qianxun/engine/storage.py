@@ -10,7 +10,7 @@ from typing import Any
 from qianxun.core import plugins
 from qianxun.core.errors import BadSettings
 from qianxun.core.ports import IndexBackend
-from qianxun.engine.database import DATABASE
+from qianxun.engine.folder_lock import DATABASE
 from qianxun.engine.settings import Settings
 from qianxun.records.database.open import sqlite_url
 from qianxun.records.database.postgres import Reach
