@@ -27,8 +27,8 @@ from qianxun.answer.verify.grounding import Evidence, stands
 from qianxun.answer.verify.sentence_check import judge
 from qianxun.core.answer_types import QUERY_MODES, Answer, Passage, QueryMode
 from qianxun.core.types import EVERYTHING, Found, In, Not
-from qianxun.doors.cli.commands.evaluation_index import home, model_of, ready
 from qianxun.engine.engine import Engine
+from qianxun.engine.evaluate import embedding_model, evaluation_settings, ready_base
 from qianxun.engine.settings import load as load_settings
 from qianxun.evaluation.dataset import load as load_set
 from qianxun.text.figures import figures
@@ -55,10 +55,10 @@ async def answered(
     models = {"QIANXUN_VECTORIZATION_MODEL_FOLDERS": str(MODELS)} if has_model else {}
     settings = load_settings(arguments={"data": str(data)}, environment=models)
     dataset = load_set(folder)
-    model = model_of(settings) if has_model else None
+    model = embedding_model(settings) if has_model else None
     told = []
-    async with Engine.open(settings=home(settings, dataset, model), background=False) as engine:
-        base, _, _ = await ready(engine, dataset, model, lambda count: None)
+    async with Engine.open(settings=evaluation_settings(settings, dataset, model), background=False) as engine:
+        base, _, _ = await ready_base(engine, dataset, model, lambda count: None)
         for each in asked:
             where = Not(In("doc_id", tuple(sorted(each.hidden)))) if each.hidden else EVERYTHING
             if mode:

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from qianxun.core.answer_types import QUERY_MODES, QueryMode
-from qianxun.doors.cli.commands.evaluation_index import home, model_of, ready
 from qianxun.engine.engine import Engine
+from qianxun.engine.evaluate import embedding_model, evaluation_settings, ready_base
 from qianxun.engine.settings import Settings
 from qianxun.engine.settings import load as settings_of
 from qianxun.evaluation.dataset import Dataset, limited, load
@@ -71,7 +71,7 @@ def row(done: Run, plain: Run | None) -> Row:
 
 async def measured(settings: Settings, dataset: Dataset, modes: Sequence[QueryMode]) -> dict[str, Any]:
     async with Engine.open(settings=settings, background=False) as engine:
-        about, _, _ = await ready(engine, dataset, model_of(settings), lambda _: None)
+        about, _, _ = await ready_base(engine, dataset, embedding_model(settings), lambda _: None)
         graph = await engine.graph(about.id)
         base = await engine.base(about.id)
         options = base_options(settings)
@@ -152,9 +152,9 @@ def main() -> None:
     for folder in options.folders:
         settings = settings_of(arguments={"data": options.data})
         dataset = limited(load(folder), options.limit)
-        model = model_of(settings)
+        model = embedding_model(settings)
         told: dict[str, Any] = {"dataset": dataset.name, "model": model, "queries": len(dataset.queries)}
-        told |= asyncio.run(measured(home(settings, dataset, model), dataset, modes))
+        told |= asyncio.run(measured(evaluation_settings(settings, dataset, model), dataset, modes))
         print(json.dumps(told, ensure_ascii=False) if options.json else "\n".join(table(told)), flush=True)
 
 

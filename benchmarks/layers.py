@@ -20,8 +20,8 @@ import numpy as np
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.options import search_options
 from qianxun.core.types import Eq
-from qianxun.doors.cli.commands.evaluation_index import home, model_of, ready
 from qianxun.engine.engine import Engine
+from qianxun.engine.evaluate import embedding_model, evaluation_settings, ready_base
 from qianxun.engine.settings import Settings
 from qianxun.engine.settings import load as settings_of
 from qianxun.evaluation.calibration import expected_calibration_error, fit
@@ -64,7 +64,7 @@ def up_to(settings: Settings, engine: str, layers: int) -> Settings:
 async def measured(settings: Settings, dataset: Dataset, engine: str, layers: int) -> Row:
     heard: list[LayeredRecall] = []
     async with Engine.open(settings=up_to(settings, engine, layers), background=False) as opened:
-        base, _, _ = await ready(opened, dataset, model_of(settings), lambda _: None)
+        base, _, _ = await ready_base(opened, dataset, embedding_model(settings), lambda _: None)
 
         async def search(text: str) -> Sequence[str]:
             if engine == "table_engine":
@@ -116,7 +116,7 @@ class Sample:
 async def samples(settings: Settings, dataset: Dataset) -> list[Sample]:
     found: list[Sample] = []
     async with Engine.open(settings=settings, background=False) as opened:
-        about, _, _ = await ready(opened, dataset, model_of(settings), lambda _: None)
+        about, _, _ = await ready_base(opened, dataset, embedding_model(settings), lambda _: None)
         base = await opened.base(about.id)
         weight = settings.table_engine.structure_weight
         chosen = replace(search_options(settings.search, {}, {}), where=Eq("kind", "table"))
@@ -153,7 +153,7 @@ async def work(chosen: argparse.Namespace) -> None:
     for engine, sets in (("table_engine", chosen.tables), ("text_engine", chosen.texts)):
         for name in sets:
             dataset = limited(load(SETS / name), chosen.limit)
-            settings = home(told_by, dataset, model_of(told_by))
+            settings = evaluation_settings(told_by, dataset, embedding_model(told_by))
             rows: list[Any] = []
             for layers in range(1, len(SWITCHES[engine]) + 2):
                 rows.append(await measured(settings, dataset, engine, layers))

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from qianxun.doors.cli.commands.evaluation_index import home, model_of, ready
 from qianxun.engine.engine import Engine
+from qianxun.engine.evaluate import embedding_model, evaluation_settings, ready_base
 from qianxun.engine.settings import load as load_settings
 from qianxun.evaluation.dataset import Dataset, load
 from qianxun.indexing.add import take
@@ -150,7 +150,7 @@ def test_a_configuration_compared_with_itself_does_not_differ(run: Run, rules: P
 async def _half_built(dataset: Dataset) -> Path:
     """As a killed process leaves it: some documents in, the build not signed off."""
     settings = load_settings()
-    own = home(settings, dataset, model_of(settings))
+    own = evaluation_settings(settings, dataset, embedding_model(settings))
     async with Engine.open(settings=own, background=False) as engine:
         base = await engine.create_knowledge_base("evaluation", model="none")
         await take(await engine.base(base.id), dataset.documents[:2])
@@ -264,9 +264,9 @@ def indexed(finance: Path) -> Path:
     settings, dataset = load_settings(environment={}, arguments=own), load(finance)
 
     async def build() -> None:
-        model = model_of(settings)
-        async with Engine.open(settings=home(settings, dataset, model), background=False) as engine:
-            _, _, was_there = await ready(engine, dataset, model, lambda _: None)
+        model = embedding_model(settings)
+        async with Engine.open(settings=evaluation_settings(settings, dataset, model), background=False) as engine:
+            _, _, was_there = await ready_base(engine, dataset, model, lambda _: None)
             assert not was_there
 
     asyncio.run(build())

@@ -2,51 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qianxun.core.errors import BadInput, BadQuery
-from qianxun.doors.cli.commands.evaluation_index import Built, home, model_of, ready
-from qianxun.doors.cli.i18n import Stopped, note, print_json, tr
+from qianxun.core.errors import BadInput
+from qianxun.doors.cli.i18n import Stopped, note, print_json, tr, warn
 from qianxun.doors.cli.progress import counting
 from qianxun.doors.cli.session import JsonFlag, Session, session_of, with_engine
 from qianxun.doors.cli.views.evaluation import Trial, described, described_calibration, show, show_calibration
 
 if TYPE_CHECKING:
-    from qianxun.core.answer_types import QueryMode
-    from qianxun.core.layered_types import LayeredRecall
-    from qianxun.core.types import KnowledgeBase, Recall
+    from qianxun.core.types import KnowledgeBase
     from qianxun.engine.engine import Engine
+    from qianxun.engine.evaluate import Built, Candidate, Dataset, Problems
     from qianxun.engine.settings import Settings
-    from qianxun.evaluation.calibration import Candidate
-    from qianxun.evaluation.dataset import Dataset
-    from qianxun.evaluation.experiment import Comparison, Run, Search
-    from qianxun.graph.modes import ModeRecall
-
-DEPTH = 100  # chunks asked for: the most a search gives
-OPTIONS: dict[str, dict[str, Any]] = {
-    "vector": {"mode": "vector"},
-    "fulltext": {"mode": "fulltext"},
-    "hybrid": {"mode": "hybrid"},
-    "rerank": {"mode": "hybrid", "rerank": "maxsim"},
-}
-LAYERED = ("texts", "tables")  # only where they are asked for: of a set without tables the second finds nothing
-# Query modes, by what they are called here: `hybrid` is the base's own search.
-GATHERED: dict[str, QueryMode] = {
-    "naive": "naive",
-    "local": "local",
-    "global": "global",
-    "graph_hybrid": "hybrid",
-    "mix": "mix",
-}
-ONLY_ASKED = (*LAYERED, *GATHERED)
-NEED_MODEL = ("vector", "rerank", "naive")
 
 
 def evaluate(
@@ -85,33 +58,38 @@ def evaluate(
             tr("一次只评测一个目录", "One folder at a time"),
             hint=tr("对每个目录各运行一次；只有 --calibrate 接受多个", "Only --calibrate takes several"),
         )
-    from qianxun.evaluation.metrics import available
+    from qianxun.engine.evaluate import available, compare
 
     available()
-    asked = _modes(modes)
+    chosen = _modes(modes)
     dataset = _dataset(folders[0], limit)
-    trials = [_trial(dataset, label, settings, asked) for label, settings in configurations]
-    comparisons = _comparisons(dataset, trials)
+    trials = [_trial(dataset, label, settings, chosen) for label, settings in configurations]
+    comparisons = {}
+    if len(trials) == 2:
+        before, after = (trial.runs for trial in trials)
+        comparisons = {mode: compare(before[mode], after[mode], dataset.queries) for mode in before if mode in after}
     if as_json:
         print_json(described(dataset, trials, comparisons))
     else:
         show(dataset, trials, comparisons)
 
 
-# ── what was asked for ───────────────────────────────────────────────────────────────────────────
+# ── options ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _modes(told: str | None) -> list[str] | None:
-    if told is None:
+def _modes(given: str | None) -> list[str] | None:
+    from qianxun.engine.evaluate import MODES
+
+    if given is None:
         return None
-    asked = [part.strip().lower() for part in told.replace("，", ",").replace("、", ",").split(",") if part.strip()]
-    unknown = [mode for mode in asked if mode not in (*OPTIONS, *ONLY_ASKED)]
-    if unknown or not asked:
+    modes = [part.strip().lower() for part in given.replace("，", ",").replace("、", ",").split(",") if part.strip()]
+    unknown = [mode for mode in modes if mode not in MODES]
+    if unknown or not modes:
         raise BadInput(
             tr(f"没有检索方式 {'、'.join(unknown) or '（空）'}", f"No such mode: {', '.join(unknown) or '(empty)'}"),
-            hint=tr("可用：", "There are: ") + ",".join((*OPTIONS, *ONLY_ASKED)),
+            hint=tr("可用：", "There are: ") + ",".join(MODES),
         )
-    return list(dict.fromkeys(asked))
+    return list(dict.fromkeys(modes))
 
 
 def _configurations(session: Session, files: Sequence[Path]) -> list[tuple[str, Settings]]:
@@ -139,136 +117,78 @@ def _labels(files: Sequence[Path]) -> list[str]:
 
 
 def _dataset(folder: Path, limit: int | None) -> Dataset:
-    from qianxun.evaluation.dataset import limited, load
+    from qianxun.engine.evaluate import limited, load
 
     dataset = limited(load(folder), limit)
-    for told in dataset.notes:
-        note(f"! {dataset.name}：{told}", "yellow")
+    for remark in dataset.notes:
+        note(f"! {dataset.name}：{remark}", "yellow")
     return dataset
+
+
+def _possible(modes: list[str] | None, model: str, settings: Settings) -> list[str]:
+    """The modes that can be measured with this model. Raises BadInput where one was named that cannot."""
+    from qianxun.engine.evaluate import DEFAULT_MODES, NEED_MODEL
+
+    if model:
+        return modes if modes is not None else list(DEFAULT_MODES)
+    name = settings.vectorization.model
+    pull = tr("装上模型：", "Get a model: ")
+    pull += f"qianxun models pull {'bge-small-zh-v1.5' if name == 'none' else name}"
+    if modes is None:
+        warn(f"! 没有向量模型，只评测 fulltext。{pull}", f"! No embedding model: fulltext only. {pull}")
+        return ["fulltext"]
+    impossible = [mode for mode in modes if mode in NEED_MODEL]
+    if impossible:
+        raise BadInput(
+            tr(f"没有向量模型，不能评测 {'、'.join(impossible)}", f"No embedding model for {', '.join(impossible)}"),
+            hint=pull,
+        )
+    return modes
 
 
 # ── runs ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass
-class Heard:
-    """What went wrong during searches without ending them: to be said aloud."""
+def _trial(dataset: Dataset, label: str, settings: Settings, chosen: list[str] | None) -> Trial:
+    from qianxun.engine.evaluate import embedding_model, evaluation_settings, run_mode
 
-    degraded: Counter[tuple[str, str]] = field(default_factory=Counter)
-    refused: Counter[str] = field(default_factory=Counter)
-
-    def tell(self, name: str) -> None:
-        for (part, reason), times in self.degraded.items():
-            note(
-                tr(
-                    f"! {name}：{times} 次检索里“{part}”没有参加：{reason}",
-                    f"! {name}: {part} did not take part in {times} searches: {reason}",
-                ),
-                "yellow",
-            )
-        for reason, times in self.refused.items():
-            note(
-                tr(
-                    f"! {name}：{times} 个查询被拒绝，按未命中计：{reason}",
-                    f"! {name}: {times} queries were refused and count as not found: {reason}",
-                ),
-                "yellow",
-            )
-
-
-def _trial(dataset: Dataset, label: str, settings: Settings, asked: list[str] | None) -> Trial:
-    model = model_of(settings)
-    modes = _possible(asked, model, settings)
-    own = home(settings, dataset, model)
+    model = embedding_model(settings)
+    modes = _possible(chosen, model, settings)
+    own = evaluation_settings(settings, dataset, model)
 
     async def work(engine: Engine) -> Trial:
         base, built, is_reused = await _ready(engine, dataset, model)
-        runs = {mode: await _run(engine, base, dataset, mode, label) for mode in modes}
+        runs = {}
+        for mode in modes:
+            name = f"{mode}@{label}" if label else mode
+            with counting(name, len(dataset.queries), tr("个查询", "queries")) as advance:
+                runs[mode], problems = await run_mode(engine, base, dataset, mode, name, advance)
+            _warn_of(name, problems)
         return Trial(label, own.data, built, is_reused, runs)
 
     with _resumable():
         return with_engine(own, work, may_create=True)
 
 
-def _possible(asked: list[str] | None, model: str, settings: Settings) -> list[str]:
-    if model:
-        return asked if asked is not None else list(OPTIONS)
-    wanted = settings.vectorization.model
-    pull = (
-        tr("装上模型：", "Get a model: ") + f"qianxun models pull {'bge-small-zh-v1.5' if wanted == 'none' else wanted}"
-    )
-    if asked is None:
-        note(tr("! 没有向量模型，只评测 fulltext。", "! No embedding model: fulltext only. ") + pull, "yellow")
-        return ["fulltext"]
-    lacking = [mode for mode in asked if mode in NEED_MODEL]
-    if lacking:
-        raise BadInput(
-            tr(f"没有向量模型，不能评测 {'、'.join(lacking)}", f"No embedding model for {', '.join(lacking)}"),
-            hint=pull,
-        )
-    return asked
-
-
 async def _ready(engine: Engine, dataset: Dataset, model: str) -> tuple[KnowledgeBase, Built, bool]:
+    from qianxun.engine.evaluate import ready_base
+
     title = tr(f"建索引 {dataset.name}", f"indexing {dataset.name}")
-    with counting(title, len(dataset.documents), tr("个文档", "documents")) as follow:
-        return await ready(engine, dataset, model, follow)
+    with counting(title, len(dataset.documents), tr("个文档", "documents")) as advance:
+        return await ready_base(engine, dataset, model, advance)
 
 
-async def _run(engine: Engine, base: KnowledgeBase, dataset: Dataset, mode: str, label: str) -> Run:
-    from qianxun.evaluation.experiment import run
-
-    heard = Heard()
-    name = f"{mode}@{label}" if label else mode
-    await _ask(engine, base, "预热", mode, Heard())  # the model is loaded now, and not in the times
-    with counting(name, len(dataset.queries), tr("个查询", "queries")) as follow:
-        done = await run(name, dataset.queries, dataset.qrels, _search(engine, base, mode, heard), follow)
-    heard.tell(name)
-    return done
-
-
-def _search(engine: Engine, base: KnowledgeBase, mode: str, heard: Heard) -> Search:
-    """A document is found where its best chunk is."""
-    from qianxun.core.layered_types import LayeredRecall
-
-    async def search(text: str) -> list[str]:
-        answer = await _ask(engine, base, text, mode, heard)
-        if isinstance(answer, LayeredRecall):
-            return [result.doc_id for result in answer.results]
-        return [hit.chunk.doc_id for hit in answer.found] if answer else []
-
-    return search
-
-
-async def _ask(
-    engine: Engine, base: KnowledgeBase, text: str, mode: str, heard: Heard
-) -> Recall | LayeredRecall | ModeRecall | None:
-    answer: Recall | LayeredRecall | ModeRecall
-    try:
-        if mode == "texts":
-            answer = await engine.search_texts(base.id, text)
-        elif mode == "tables":
-            answer = await engine.search_tables(base.id, text, answer=False)
-        elif mode in GATHERED:
-            answer = await engine.gather(base.id, text, mode=GATHERED[mode], top_k=DEPTH)
-        else:
-            answer = await engine.retrieve(base.id, text, top_k=DEPTH, **OPTIONS[mode])
-    except BadQuery as error:
-        heard.refused[error.message] += 1
-        return None
-    heard.degraded.update((part.part, part.reason) for part in answer.degraded)
-    return answer
-
-
-def _comparisons(dataset: Dataset, trials: Sequence[Trial]) -> dict[str, Comparison]:
-    """By mode; none without two configurations."""
-    from qianxun.evaluation.experiment import compare
-
-    if len(trials) != 2:
-        return {}
-    first, second = trials
-    shared = [mode for mode in first.runs if mode in second.runs]
-    return {mode: compare(first.runs[mode], second.runs[mode], dataset.queries) for mode in shared}
+def _warn_of(name: str, problems: Problems) -> None:
+    for (part, reason), times in problems.degraded.items():
+        warn(
+            f"! {name}：{times} 次检索里“{part}”没有参加：{reason}",
+            f"! {name}: {part} did not take part in {times} searches: {reason}",
+        )
+    for reason, times in problems.refused.items():
+        warn(
+            f"! {name}：{times} 个查询被拒绝，按未命中计：{reason}",
+            f"! {name}: {times} queries were refused and count as not found: {reason}",
+        )
 
 
 @contextmanager
@@ -276,12 +196,11 @@ def _resumable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise Stopped(
-            tr(
-                "已停下。已建的索引都在；再运行同一条命令就从这里继续。",
-                "Stopped. What is indexed is kept; the same command goes on from here.",
-            )
-        ) from None
+        stopped = tr(
+            "已停下。已建的索引都在；再运行同一条命令就从这里继续。",
+            "Stopped. What is indexed is kept; the same command goes on from here.",
+        )
+        raise Stopped(stopped) from None
 
 
 # ── calibration ──────────────────────────────────────────────────────────────────────────────────
@@ -294,7 +213,7 @@ def _calibrate(
     modes: str | None,
     as_json: bool,
 ) -> None:
-    from qianxun.evaluation.calibration import calibrate
+    from qianxun.engine.evaluate import calibrate, embedding_model
 
     if len(configurations) > 1 or modes is not None:
         raise BadInput(
@@ -302,11 +221,10 @@ def _calibrate(
             hint=tr("去掉 --modes 与多余的 --config", "Leave out --modes and the second --config"),
         )
     ((_, settings),) = configurations
-    model = model_of(settings)
+    model = embedding_model(settings)
     _possible(["vector"], model, settings)
     datasets = [_dataset(folder, limit) for folder in dict.fromkeys(folders)]
-    candidates = [each for dataset in datasets for each in _candidates(dataset, settings, model)]
-    report = calibrate(candidates)
+    report = calibrate([found for dataset in datasets for found in _candidates(dataset, settings, model)])
     if as_json:
         print_json(described_calibration(model, datasets, report))
     else:
@@ -314,29 +232,14 @@ def _calibrate(
 
 
 def _candidates(dataset: Dataset, settings: Settings, model: str) -> list[list[Candidate]]:
+    from qianxun.engine.evaluate import evaluation_settings, labelled_candidates
+
     async def work(engine: Engine) -> list[list[Candidate]]:
         base, _, _ = await _ready(engine, dataset, model)
-        from qianxun.core.types import Recall
-
-        heard = Heard()
-        found = []
-        with counting(f"vector {dataset.name}", len(dataset.queries), tr("个查询", "queries")) as follow:
-            for query, text in dataset.queries.items():
-                answer = await _ask(engine, base, text, "vector", heard)
-                found.append(_labelled(answer, dataset.qrels[query]) if isinstance(answer, Recall) else [])
-                follow(1)
-        heard.tell(dataset.name)
-        return found
+        with counting(f"vector {dataset.name}", len(dataset.queries), tr("个查询", "queries")) as advance:
+            candidates, problems = await labelled_candidates(engine, base, dataset, advance)
+        _warn_of(dataset.name, problems)
+        return candidates
 
     with _resumable():
-        return with_engine(home(settings, dataset, model), work, may_create=True)
-
-
-def _labelled(answer: Recall, judged: Any) -> list[Candidate]:
-    from qianxun.evaluation.calibration import Candidate
-
-    cosines: dict[str, float] = {}
-    for hit in answer.found:
-        if "vector" in hit.arms:
-            cosines.setdefault(hit.chunk.doc_id, hit.arms["vector"].raw)
-    return [Candidate(cosine, judged.get(document, 0) > 0) for document, cosine in cosines.items()]
+        return with_engine(evaluation_settings(settings, dataset, model), work, may_create=True)

@@ -12,10 +12,7 @@ from rich.table import Table
 from qianxun.doors.cli.i18n import out, tr
 
 if TYPE_CHECKING:
-    from qianxun.doors.cli.commands.evaluation_index import Built
-    from qianxun.evaluation.calibration import Report
-    from qianxun.evaluation.dataset import Dataset
-    from qianxun.evaluation.experiment import Comparison, Run
+    from qianxun.engine.evaluate import Built, Comparison, Dataset, Report, Run
 
 HEADLINE = "hybrid"  # the mode a comparison speaks of first
 SHOWN_MOVED = 5
