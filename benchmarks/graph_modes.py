@@ -30,7 +30,7 @@ from qianxun.evaluation.metrics import HIT, NDCG, RECALL
 from qianxun.graph.modes import gather
 from qianxun.graph.network.local_search import around
 from qianxun.graph.network.network import KnowledgeGraph, derived
-from qianxun.question.graph_terms import read_question
+from qianxun.question.graph_query import graph_query
 
 SETS = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "beir"
 PLAIN = "plain"  # the base's own search, hybrid
@@ -106,7 +106,7 @@ def costs(graph: KnowledgeGraph, dataset: Dataset, base: Any) -> dict[str, Any]:
     again = derived(base.graph._columns)
     seconds = time.process_time() - started
     assert len(again) == len(graph)
-    questions = [read_question(text, base.analyser) for text in list(dataset.queries.values())[:WALKS]]
+    questions = [graph_query(text, base.analyser) for text in list(dataset.queries.values())[:WALKS]]
     around(graph, questions[0])  # what is made once for a graph
     started = time.process_time()
     for question in questions:

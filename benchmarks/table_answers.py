@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from qianxun.answer.tables.answer import answer_from_tables
-from qianxun.answer.tables.match import plain
 from qianxun.core.table_answer_types import AskedTable, TableAnswer
 from qianxun.core.types import Table, TableBlock
 from qianxun.ingest.parse import parse
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.tables.grid import Cell, flow, place, read_table
+from qianxun.question.table_query import plain
 
 MOST_CELLS = 2_000_000
 

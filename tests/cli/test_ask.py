@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.answer.state import QUESTION_KINDS
+from qianxun.core.answer_types import QUESTION_KINDS
 from qianxun.doors.cli.views import answer as answer_view
 from qianxun.doors.cli.views.drawing import labels
 from qianxun.doors.http.middleware.metrics import FORMS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qianxun.graph.network.global_search import central_themes, overview
 from qianxun.graph.network.network import KnowledgeGraph, graph_of_facts
-from qianxun.question.graph_terms import read_question
+from qianxun.question.graph_query import graph_query
 from qianxun.text.chinese import Analyser
 from tests.graph.telling import triple
 
@@ -14,7 +14,7 @@ TOWNS = [triple(at, "绍兴", "下辖地区", f"{at}号镇") for at in range(11,
 
 
 def seen(graph: KnowledgeGraph, text: str) -> tuple[list[set[str]], list[int]]:
-    found = overview(graph, read_question(text, ANALYSER))
+    found = overview(graph, graph_query(text, ANALYSER))
     return [{graph.name(row) for row in theme.entities} for theme in found.themes], found.chunks.keys.tolist()
 
 
@@ -36,7 +36,7 @@ def test_a_question_about_everything_hears_of_every_community() -> None:
 
 
 def test_scores_are_within_bounds_and_sorted() -> None:
-    found = overview(graph_of_facts([*FILMS, *TOWNS]), read_question("绍兴的下辖地区", ANALYSER))
+    found = overview(graph_of_facts([*FILMS, *TOWNS]), graph_query("绍兴的下辖地区", ANALYSER))
     assert all(0.0 < hit.score <= 1.0 for hit in found.chunks.hits)
     assert found.chunks.hits == tuple(sorted(found.chunks.hits, key=lambda hit: (-hit.score, hit.key)))
     assert [theme.score for theme in found.themes] == sorted((each.score for each in found.themes), reverse=True)

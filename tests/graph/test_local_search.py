@@ -9,7 +9,7 @@ from qianxun.graph.network.local_search import Around, around
 from qianxun.graph.network.network import KnowledgeGraph, entity_id, graph_of_facts
 from qianxun.graph.network.paths import ways
 from qianxun.graph.network.walk import walked
-from qianxun.question.graph_terms import read_question
+from qianxun.question.graph_query import graph_query
 from qianxun.text.chinese import Analyser
 from tests.graph.telling import prose, triple
 
@@ -25,7 +25,7 @@ FILMS = [
 
 
 def asked(graph: KnowledgeGraph, text: str) -> Around:
-    return around(graph, read_question(text, ANALYSER))
+    return around(graph, graph_query(text, ANALYSER))
 
 
 def test_both_steps_of_a_question_stand_before_all_else() -> None:
@@ -103,7 +103,7 @@ def test_a_walk_prefers_what_is_asked_for() -> None:
 
 def test_a_way_goes_no_tie_twice() -> None:
     graph = graph_of_facts(FILMS)
-    question = read_question("文森特·卡塞尔的代表作品的代表作品", ANALYSER)
+    question = graph_query("文森特·卡塞尔的代表作品的代表作品", ANALYSER)
     for way, score in ways(graph, question, graph.find(question.folded)):
         assert len(set(way.ties)) == len(way.ties)
         assert 0.0 <= score <= 1.0

@@ -7,7 +7,7 @@ import pytest
 from qianxun.core.graph_types import AskedTie
 from qianxun.graph.network.local_search import around
 from qianxun.graph.network.network import graph_of_facts
-from qianxun.question.graph_terms import read_question
+from qianxun.question.graph_query import graph_query
 from qianxun.text.chinese import Analyser
 from tests.graph.telling import triple
 
@@ -23,7 +23,7 @@ CAST = graph_of_facts(
 
 
 def asked(question: str) -> AskedTie | None:
-    return around(CAST, read_question(question, ANALYSER)).asked
+    return around(CAST, graph_query(question, ANALYSER)).asked
 
 
 def stating(question: str) -> set[int]:
@@ -86,5 +86,5 @@ def test_other_questions_ask_for_no_tie(question: str) -> None:
 def test_what_states_it_stands_before_all_else() -> None:
     crowd = [triple(100 + at, f"第{at}人", "妹妹", "沈长宁") for at in range(30)]
     graph = graph_of_facts([*crowd, triple(1, "沈长安", "妹妹", "沈长宁")])
-    found = around(graph, read_question("沈长安和沈长宁是什么关系", ANALYSER)).chunks
+    found = around(graph, graph_query("沈长安和沈长宁是什么关系", ANALYSER)).chunks
     assert found.hits[0] == (1, 1.0)

@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessageChunk, HumanMessage
 
 from qianxun.core.conversation import TURNS_LIMIT, Turn, turns_of
 from qianxun.core.errors import BadQuery
-from qianxun.question.follow_ups import Name, standing_alone
+from qianxun.question.follow_ups import Name, complete_question
 from qianxun.text.chinese import Analyser
 
 KNOWN = {
@@ -30,7 +30,7 @@ def names(text: str) -> list[Name]:
 def alone(query: str, *said: str) -> str:
     """``said`` are the turns before, the user's first."""
     history = [Turn("assistant" if at % 2 else "user", text) for at, text in enumerate(said)]
-    return standing_alone(query, history, names, Analyser())
+    return complete_question(query, history, names, Analyser())
 
 
 @pytest.mark.parametrize(

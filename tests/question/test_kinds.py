@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qianxun.answer.state import QuestionKind
+from qianxun.core.answer_types import QuestionKind
 from qianxun.question.kinds import is_small_talk, kind_of, without_courtesy, without_greeting
 
 

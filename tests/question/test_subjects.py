@@ -7,7 +7,7 @@ import pytest
 from qianxun.answer.extractive.rows import readable
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.core.answer_types import Passage
-from qianxun.question.subjects import sides_of
+from qianxun.question.subjects import subjects
 
 FEES = """收费标准
 | 类别 | 项目 | 起付线（元） | 比例 |
@@ -92,7 +92,7 @@ def test_a_reason_is_the_sentence_that_tells_it_not_the_opening() -> None:
     ],
 )
 def test_subjects_are_read_from_the_question(question: str, names: list[str]) -> None:
-    assert [each.name for each in sides_of(question)] == names
+    assert [each.name for each in subjects(question)] == names
 
 
 def test_rows_without_a_header_and_with_holes_keep_every_value() -> None:

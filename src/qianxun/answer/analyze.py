@@ -14,11 +14,12 @@ from typing import Any, Final
 
 from qianxun.answer.context import Answering
 from qianxun.answer.llm_step import asked_model, choice_of, list_of, text_of, writer
-from qianxun.answer.state import QUESTION_KINDS, Analysis, AnswerState, QuestionKind, Step
-from qianxun.core.answer_types import QUERY_MODES, QueryMode
+from qianxun.answer.state import Analysis, AnswerState, Step
+from qianxun.core.answer_types import QUERY_MODES, QUESTION_KINDS, QueryMode, QuestionKind
 from qianxun.core.types import Degraded
-from qianxun.question.follow_ups import Name, Names, standing_alone
-from qianxun.question.kinds import is_about_everything, kind_of, without_courtesy, without_greeting
+from qianxun.question.follow_ups import Name, Names, complete_question
+from qianxun.question.kinds import without_courtesy, without_greeting
+from qianxun.question.question import read
 from qianxun.text.expansion import comparable
 
 MOST_ENTITIES: Final = 8
@@ -63,14 +64,12 @@ async def analysed(answering: Answering, state: AnswerState) -> tuple[Analysis, 
 
 def _by_rules(answering: Answering, state: AnswerState, names: Names) -> Analysis:
     query = without_courtesy(without_greeting(state.query))
-    kind = kind_of(query)
-    if kind == "greeting":
+    if read(query).is_small_talk:
         return Analysis(query, "greeting", (), "bypass")
-    question = standing_alone(query, state.history, names, answering.base.analyser)
-    kind = kind_of(question)
-    entities = tuple(dict.fromkeys(name.text for name in names(question)))[:MOST_ENTITIES]
-    is_broad = not entities and is_about_everything(question)
-    return Analysis(question, kind, entities, _strategy(kind, is_broad), is_broad)
+    question = read(complete_question(query, state.history, names, answering.base.analyser))
+    entities = tuple(dict.fromkeys(name.text for name in names(question.text)))[:MOST_ENTITIES]
+    is_broad = not entities and question.is_about_everything
+    return Analysis(question.text, question.kind, entities, _strategy(question.kind, is_broad), is_broad)
 
 
 def _strategy(kind: QuestionKind, is_broad: bool) -> QueryMode:
@@ -102,7 +101,7 @@ def _read(told: Mapping[str, Any]) -> Analysis:
     entities = list_of(told, "entities", str, 50)
     named = tuple(dict.fromkeys(each.strip()[:100] for each in entities if each.strip()))[:MOST_ENTITIES]
     question = text_of(told, "question", LONGEST)
-    return Analysis(question, kind, named, strategy, not named and is_about_everything(question))
+    return Analysis(question, kind, named, strategy, not named and read(question).is_about_everything)
 
 
 def _step(analysis: Analysis, form: str, degraded: tuple[Degraded, ...]) -> Step:

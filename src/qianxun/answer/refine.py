@@ -19,6 +19,7 @@ from qianxun.answer.state import AnswerState, Step
 from qianxun.core.errors import IndexUnusable, RetrieverUnavailable
 from qianxun.core.limits import QUERY_LIMIT
 from qianxun.graph.network.network import KnowledgeGraph
+from qianxun.question.words import cue
 from qianxun.retrieve.query_plan import counted
 from qianxun.retrieve.terms.related import expanded
 from qianxun.text.chinese import fold
@@ -26,7 +27,6 @@ from qianxun.text.chinese import fold
 LONGEST: Final = 300  # characters of a query that a model made
 _ALIASES: Final = 3  # other names of one entity
 _FEWEST_WORDS: Final = 3  # a question of fewer has none to spare
-_ASKS: Final = re.compile(r"[几哪谁]|多少|什么|怎|如何|是否")
 _SPACES: Final = re.compile(r"\s+")
 
 _TASK: Final = (
@@ -115,7 +115,7 @@ def _rarest_first(words: list[str], counts: Mapping[str, int], state: AnswerStat
     kept = fold(" ".join(state.analysis.entities if state.analysis else ()))
     if len(words) < _FEWEST_WORDS:
         return []
-    spare = [word for word in words if word not in kept and len(word) > 1 and not _ASKS.search(word)]
+    spare = [word for word in words if word not in kept and len(word) > 1 and not cue("which.reword").search(word)]
     return sorted(spare, key=lambda word: (counts.get(word, 0), -len(word), word))[:1]
 
 

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any
 
-from qianxun.core.answer_types import QUERY_MODES, Answer, Passage, QueryMode, TraceStep
+from qianxun.core.answer_types import QUERY_MODES, Answer, Passage, QueryMode, QuestionKind, TraceStep
 from qianxun.core.conversation import Turn
 from qianxun.core.errors import BadQuery
 from qianxun.core.graph_types import NO_CONTEXT, AskedTie, GraphContext
 from qianxun.core.layered_types import Cited
 from qianxun.core.types import Chunk, Degraded, Found, StepTime
-
-QuestionKind: TypeAlias = Literal[
-    "greeting", "definition", "fact", "list", "comparison", "multi_hop", "summary", "count"
-]
-QUESTION_KINDS: Final[tuple[QuestionKind, ...]] = (
-    "greeting",
-    "definition",
-    "fact",
-    "list",
-    "comparison",
-    "multi_hop",
-    "summary",
-    "count",
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from qianxun.core.graph_types import NO_CONTEXT, GraphContext
 from qianxun.core.types import Degraded, StepTime
 
 QueryMode: TypeAlias = Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
 QUERY_MODES: Final[tuple[QueryMode, ...]] = ("naive", "local", "global", "hybrid", "mix", "bypass")
+QuestionKind: TypeAlias = Literal[
+    "greeting", "definition", "fact", "list", "comparison", "multi_hop", "summary", "count"
+]
+QUESTION_KINDS: Final[tuple[QuestionKind, ...]] = get_args(QuestionKind)
 
 # ── what an answer rests on ──────────────────────────────────────────────────────────────────────
 

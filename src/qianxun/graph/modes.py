@@ -33,7 +33,8 @@ from qianxun.graph.mode_results import UNRELATED, Results
 from qianxun.graph.network.global_search import NO_OVERVIEW, Overview, overview
 from qianxun.graph.network.local_search import NOWHERE, Around, around
 from qianxun.graph.network.network import KnowledgeGraph
-from qianxun.question.graph_terms import Question, read_question
+from qianxun.question.graph_query import GraphQuery
+from qianxun.question.question import read
 from qianxun.rank.mix import either, mixed, supported
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
 from qianxun.retrieve.rerank_and_tiers import RERANK_DEPTH, rerank
@@ -118,7 +119,7 @@ class Looking:
     base: OpenBase
     query: str
     asked: QueryPlan  # without its rewritings
-    question: Question
+    question: GraphQuery
     options: RecallOptions
     steps: Steps = field(default_factory=Steps)
     degraded: list[Degraded] = field(default_factory=list)
@@ -238,7 +239,7 @@ async def _begun(base: OpenBase, query: str, options: RecallOptions) -> Looking:
         generation = str(await current_generation(base, serving))
         asked = await plan_query(base, query, options, rewritings=())
     own = base.terms.own(base.about.config)
-    question = read_question(asked.queries[0].text, base.analyser, own)
+    question = read(asked.queries[0].text).for_graph(base.analyser, own)
     return Looking(base, query, asked, question, options, generation=generation)
 
 

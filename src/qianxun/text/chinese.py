@@ -314,20 +314,20 @@ def _jieba_type() -> Any:
 
 
 @cache
-def _plain_analyser() -> Analyser:
+def plain_analyser() -> Analyser:
     return Analyser()
 
 
 def words(text: str) -> list[str]:
     """`Analyser.words` without a dictionary of one's own."""
-    return _plain_analyser().words(text)
+    return plain_analyser().words(text)
 
 
 def index_words(text: str) -> str:
     """`Analyser.index_words` without a dictionary of one's own."""
-    return _plain_analyser().index_words(text)
+    return plain_analyser().index_words(text)
 
 
 def analyse_query(text: str) -> Terms:
     """`Analyser.analyse_query` without a dictionary of one's own."""
-    return _plain_analyser().analyse_query(text)
+    return plain_analyser().analyse_query(text)

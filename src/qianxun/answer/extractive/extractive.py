@@ -11,11 +11,11 @@ from typing import Final
 from qianxun.answer.extractive.sentence_scores import Weighed, held
 from qianxun.answer.verify.plain_text import quotable
 from qianxun.core.answer_types import Passage
-from qianxun.question.facets import Asked, AskedKind
+from qianxun.question.evidence_query import AnswerKind, EvidenceQuery
 from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import figures
 
-MOST: Final[dict[AskedKind, int]] = {
+MOST: Final[dict[AnswerKind, int]] = {
     "fact": 3,
     "explain": 6,
     "comparison": 2,
@@ -32,12 +32,12 @@ _MOST_ROWS: Final = 6  # of a table
 _REPEATS: Final = 0.7  # of a sentence's pairs of characters stand in one that is chosen: it says nothing new
 CARRIED: Final = 0.95  # of what a line is worth, the next one is, too
 FIGURE: Final = 0.3  # what each figure adds
-PLAIN: Final[dict[AskedKind, float]] = {"explain": 0.4, "summary": 0.25}  # what a line without figures is worth
+PLAIN: Final[dict[AnswerKind, float]] = {"explain": 0.4, "summary": 0.25}  # what a line without figures is worth
 FRAMING: Final = 0.5  # … of that, what one is that only frames the others
 _FRAMES: Final = re.compile("综上|总之|总的来说|总体|总而言之|未来|通过对|本报告|我们将|展望|in summary|overall")
 _OPENING: Final = 12  # characters that tell it
 MOST_FIGURES: Final = 4
-ON_TOPIC: Final[dict[AskedKind, float]] = {"explain": 0.55, "summary": 0.3}  # of the best line's topic
+ON_TOPIC: Final[dict[AnswerKind, float]] = {"explain": 0.55, "summary": 0.3}  # of the best line's topic
 ON_NAMED: Final = 0.6  # of that, where all lines are of the document that the question names
 REFERS_BACK: Final = re.compile(
     "(?:因此|同时|此外|然而|但|而)?[，,]?(?:这|该|此(?!外)|上述|以上|其中|他|她|它|其(?!次|他))"
@@ -62,7 +62,7 @@ class Quoted:
         return f"- {told}" if self.is_item else told
 
 
-def extract(asked: Asked, weighed: Sequence[Weighed]) -> tuple[Quoted, ...]:
+def extract(asked: EvidenceQuery, weighed: Sequence[Weighed]) -> tuple[Quoted, ...]:
     """The sentences that answer best: for a fact the one that tells it, for a comparison those of every side, for a
     summary the telling ones in their order."""
     usable = _usable(weighed)
@@ -76,7 +76,7 @@ def extract(asked: Asked, weighed: Sequence[Weighed]) -> tuple[Quoted, ...]:
     return _quoted(chosen, asked.kind in ("summary", "comparison"))
 
 
-def extract_each(sides: Iterable[tuple[Asked, Sequence[Weighed]]]) -> tuple[Quoted, ...]:
+def extract_each(sides: Iterable[tuple[EvidenceQuery, Sequence[Weighed]]]) -> tuple[Quoted, ...]:
     """The sentences that answer best for each of several subjects, in the question's order."""
     chosen: dict[int, Weighed] = {}
     for asked, weighed in sides:
@@ -113,7 +113,7 @@ def _speaks_of(weighed: Weighed, name: str) -> bool:
     return name in weighed.line.name or name in weighed.line.folded
 
 
-def _picked(asked: Asked, offered: Sequence[Weighed]) -> list[Weighed]:
+def _picked(asked: EvidenceQuery, offered: Sequence[Weighed]) -> list[Weighed]:
     """The best line, then what adds most to those chosen, as long as it comes near the best."""
     worth = _worth(asked, offered)
     left = sorted(offered, key=lambda each: (-worth[each.line.at], each.line.at))[:_CANDIDATES]
@@ -129,7 +129,7 @@ def _picked(asked: Asked, offered: Sequence[Weighed]) -> list[Weighed]:
     return chosen
 
 
-def _least(asked: Asked, ordered: Sequence[Weighed], worth: Mapping[int, float]) -> float:
+def _least(asked: EvidenceQuery, ordered: Sequence[Weighed], worth: Mapping[int, float]) -> float:
     """What a line must be worth beside the best. A summary also has lines on its topic that tell no figure."""
     best = worth[ordered[0].line.at] if ordered else 0.0
     if asked.kind == "summary":
@@ -137,13 +137,13 @@ def _least(asked: Asked, ordered: Sequence[Weighed], worth: Mapping[int, float])
     return best * (_NEAR_WHY if asked.is_why else _NEAR[asked.kind])
 
 
-def _most(asked: Asked, chosen: Sequence[Weighed]) -> int:
+def _most(asked: EvidenceQuery, chosen: Sequence[Weighed]) -> int:
     if chosen and chosen[0].line.is_row:
         return _MOST_ROWS
     return _MOST_WHY if asked.is_why else MOST[asked.kind]
 
 
-def _worth(asked: Asked, offered: Sequence[Weighed]) -> dict[int, float]:
+def _worth(asked: EvidenceQuery, offered: Sequence[Weighed]) -> dict[int, float]:
     """By its place among the lines. Where more is asked for than one fact, a line goes on with what the
     one before it spoke of, and the lines that tell most are those with figures."""
     if asked.is_why:
@@ -164,19 +164,19 @@ def _worth(asked: Asked, offered: Sequence[Weighed]) -> dict[int, float]:
     }
 
 
-def _telling(weighed: Weighed, kind: AskedKind) -> float:
+def _telling(weighed: Weighed, kind: AnswerKind) -> float:
     count = min(len(figures(weighed.line.text)), MOST_FIGURES)
     if count:
         return 1 + FIGURE * count
     return PLAIN[kind] * (FRAMING if _FRAMES.search(weighed.line.folded[:_OPENING]) else 1.0)
 
 
-def _news(weighed: Weighed, chosen: Iterable[Weighed], asked: Asked) -> float:
+def _news(weighed: Weighed, chosen: Iterable[Weighed], asked: EvidenceQuery) -> float:
     """How much of what a line says of the question has not been said: 1 for the first."""
     said = " ".join(each.line.folded for each in chosen)
     if not said or weighed.line.is_row:
         return 1.0
-    own = [word.text for word in asked.words if held(word.text, weighed.line.folded) >= 0.8]
+    own = [word.text for word in asked.terms if held(word.text, weighed.line.folded) >= 0.8]
     fresh = [word for word in own if held(word, said) < 0.8 and word not in weighed.line.name]
     return 0.7 + 0.3 * len(fresh) / max(len(own), 1)
 

@@ -9,21 +9,21 @@ from typing import Final
 from qianxun.answer.extractive.extractive import REFERS_BACK
 from qianxun.answer.extractive.sentence_scores import Line, Weighed, held
 from qianxun.core.answer_types import StatedTie
-from qianxun.question.facets import Asked, AskedWord, read_question
+from qianxun.question.evidence_query import EvidenceQuery, Term, evidence_query
 from qianxun.text.chinese import fold
 
 STATED: Final = 0.6  # what a line that states the tie is worth at least; the rest is how well it fits
 _SPEAKS: Final = 0.9  # how far a line has to have a name
 
 
-def asked_of(tie: StatedTie, query: str) -> Asked:
+def asked_of(tie: StatedTie, query: str) -> EvidenceQuery:
     """The question with its names as whole words, whatever a segmenter makes of them: 顾清和和顾清辞."""
     folded = rest = fold(query)
     for name in sorted(tie.names, key=len, reverse=True):
         rest = rest.replace(name, "，")
-    asked = read_question(rest)
-    words = (*map(AskedWord, dict.fromkeys(tie.names)), *asked.words)
-    return replace(asked, text=query, folded=folded, kind="fact", wants=frozenset(), words=words, label=None)
+    asked = evidence_query(rest)
+    words = (*map(Term, dict.fromkeys(tie.names)), *asked.terms)
+    return replace(asked, text=query, folded=folded, kind="fact", wants=frozenset(), terms=words, label=None)
 
 
 def tied(tie: StatedTie, weighed: Sequence[Weighed]) -> tuple[Weighed, ...]:

@@ -9,14 +9,14 @@ from typing import Final
 
 from qianxun.answer.extractive.rows import Row
 from qianxun.answer.extractive.sentence_scores import SHORT, Line, Weighed, held
-from qianxun.question.facets import Asked
+from qianxun.question.evidence_query import EvidenceQuery
 from qianxun.text.chinese import fold
 
 _ENDING: Final = re.compile("(?<=..)(?:[省市区县]|公司|集团)$")  # 北京市 may be called 北京, 华为公司 华为技术
 _OF: Final = "的"
 
 
-def of_subject(asked: Asked, weighed: Sequence[Weighed]) -> list[Weighed]:
+def of_subject(asked: EvidenceQuery, weighed: Sequence[Weighed]) -> list[Weighed]:
     """The same, with rows about something else not its own. All rows of a table share its headers: a row answers by
     what its cells say. Who compares or sums up asks of several rows, and each says only its part."""
     if asked.kind in ("comparison", "summary"):
@@ -42,7 +42,7 @@ class _Table:
         return not (self.names(word) or self.tells(word) or _has(word, self.setting))
 
 
-def _is_of_another(asked: Asked, line: Line) -> bool:
+def _is_of_another(asked: EvidenceQuery, line: Line) -> bool:
     if line.row is None:
         return False
     table = _table(line.row, line.setting)

@@ -12,8 +12,7 @@ from typing import Final
 from qianxun.answer.extractive.rows import Row, readable
 from qianxun.answer.verify.grounding import Evidence, day_stands
 from qianxun.core.answer_types import Passage
-from qianxun.question.facets import Asked, AskedWord, is_wanted, stem
-from qianxun.question.labels import Measure, is_change, is_of
+from qianxun.question.evidence_query import EvidenceQuery, Measure, Term, is_change, is_of, may_answer, stem
 from qianxun.text.chinese import SENTENCE_END, fold
 from qianxun.text.figures import Day, Figure, Number, figures
 from qianxun.text.synonyms import Thesaurus, shipped
@@ -117,7 +116,7 @@ def _parted(line: str) -> Iterator[tuple[int, str]]:
         yield line.index(sentence, start), sentence
 
 
-def weigh(asked: Asked, offered: Sequence[Line]) -> list[Weighed]:
+def weigh(asked: EvidenceQuery, offered: Sequence[Line]) -> list[Weighed]:
     """Every line, in order. A word counts by how rare it is among the lines: what none of them has counts most."""
     worth = _worth(asked, offered)
     whole = sum(worth.values())
@@ -125,7 +124,7 @@ def weigh(asked: Asked, offered: Sequence[Line]) -> list[Weighed]:
     evidence = _evidence(offered)
     found = []
     for line in offered:
-        held = sum(worth[word.text] * _told(word, line, asked) for word in asked.words) / whole if whole else all_told
+        held = sum(worth[word.text] * _told(word, line, asked) for word in asked.terms) / whole if whole else all_told
         figure = _figure(asked, line, worth)
         when = _when(asked, line, evidence[line.passage.number], evidence[line.passage.doc_name])
         found.append(
@@ -134,9 +133,9 @@ def weigh(asked: Asked, offered: Sequence[Line]) -> list[Weighed]:
     return found
 
 
-def _worth(asked: Asked, offered: Sequence[Line]) -> dict[str, float]:
+def _worth(asked: EvidenceQuery, offered: Sequence[Line]) -> dict[str, float]:
     found = {}
-    for word in asked.words:
+    for word in asked.terms:
         holding = sum(word.text in line.folded for line in offered)
         rarity = math.log1p(len(offered) / max(holding, 0.5))
         found[word.text] = word.share * rarity * (0.6 + 0.2 * min(len(word.text), 4))
@@ -154,7 +153,7 @@ def taken_up(word: str, line: Line) -> float:
     return max(here, around, BEFORE * held(word, line.before), TOPIC * held(word, line.first))
 
 
-def _told(word: AskedWord, line: Line, asked: Asked) -> float:
+def _told(word: Term, line: Line, asked: EvidenceQuery) -> float:
     """How far a line tells a word of the question: has it, writes it otherwise, or has the figure it labels."""
     here = taken_up(word.text, line)
     if any(other in line.folded for other in word.alike):
@@ -164,9 +163,9 @@ def _told(word: AskedWord, line: Line, asked: Asked) -> float:
     return max(here, FIGURED * (taken_up(word.bare, line) if word.bare else 1.0))
 
 
-def _has_figure(measure: Measure, line: Line, asked: Asked) -> bool:
+def _has_figure(measure: Measure, line: Line, asked: EvidenceQuery) -> bool:
     """Whether a line that speaks of all the rest of a question has a figure of a kind, beside some of that."""
-    rest = [word for word in asked.words if word.share == 1.0 and (word.bare or word.measure is None)]
+    rest = [word for word in asked.terms if word.share == 1.0 and (word.bare or word.measure is None)]
     if not rest or any(_stands(word, line.folded) < SHORT and word.text not in line.name for word in rest):
         return False
     return any(
@@ -177,7 +176,7 @@ def _has_figure(measure: Measure, line: Line, asked: Asked) -> bool:
     )
 
 
-def _stands(word: AskedWord, text: str) -> float:
+def _stands(word: Term, text: str) -> float:
     if any(other in text for other in word.alike):
         return ALIKE
     return held(word.bare or word.text, text)
@@ -216,15 +215,15 @@ def _thesaurus() -> Thesaurus:
     return shipped()
 
 
-def _figure(asked: Asked, line: Line, worth: dict[str, float]) -> float:
+def _figure(asked: EvidenceQuery, line: Line, worth: dict[str, float]) -> float:
     """Whether the figure that is asked for stands with what it is asked of: in one clause, or in the sentence."""
     if not asked.wants:
         return 1.0
     most = max(worth.values(), default=0.0)
-    telling = [word for word in asked.words if worth[word.text] >= TELLING * most] or [AskedWord("")]
+    telling = [word for word in asked.terms if worth[word.text] >= TELLING * most] or [Term("")]
     best = NOWHERE
     for near, clause in _clauses(line):
-        wanted = [each for each in figures(clause) if is_wanted(each, asked)]
+        wanted = [each for each in figures(clause) if may_answer(each, asked)]
         if not wanted:
             continue
         here = CLAUSE if any(_stands(word, near) >= SHORT for word in telling) else SENTENCE
@@ -266,7 +265,7 @@ def _evidence(offered: Sequence[Line]) -> dict[int | str, Evidence]:
     return found
 
 
-def _when(asked: Asked, line: Line, whole: Evidence, document: Evidence) -> float:
+def _when(asked: EvidenceQuery, line: Line, whole: Evidence, document: Evidence) -> float:
     """The time that is asked about: said here, said in the passage, not said at all, or another one is."""
     if not asked.days:
         return 1.0
@@ -287,7 +286,7 @@ def _at(day: Day, here: Evidence, whole: Evidence, document: Evidence) -> float:
     return OTHER_TIME if document.years else 0.85
 
 
-def _is_own(asked: Asked, line: Line) -> bool:
+def _is_own(asked: EvidenceQuery, line: Line) -> bool:
     if asked.names:
         return any(name in line.name or name in line.around for name in asked.names)
     return asked.others.get(line.passage.doc_name, "") in line.around

@@ -10,10 +10,10 @@ from qianxun.answer.extractive.relations import asked_of, tied
 from qianxun.answer.extractive.row_subject import of_subject
 from qianxun.answer.extractive.sentence_scores import Line, Weighed, held, lines, taken_up, weigh
 from qianxun.core.answer_types import Passage, StatedTie
-from qianxun.question.facets import Asked, AskedKind, read_question
-from qianxun.question.subjects import sides_of
+from qianxun.question.evidence_query import AnswerKind, EvidenceQuery
+from qianxun.question.question import read as read_question
 
-ENOUGH: Final[dict[AskedKind, float]] = {"fact": 0.6, "explain": 0.37, "comparison": 0.24, "summary": 0.35}
+ENOUGH: Final[dict[AnswerKind, float]] = {"fact": 0.6, "explain": 0.37, "comparison": 0.24, "summary": 0.35}
 
 ENOUGH_OF_SIDE: Final = 0.5  # where the same is asked of several
 SPEAKS: Final = 0.72  # of a subject's words that a line has to take up: not by the sentence before it alone
@@ -40,7 +40,7 @@ class Aside:
     """A subject among several, the question as it is asked of it, and what answers that."""
 
     name: str
-    asked: Asked
+    asked: EvidenceQuery
     weighed: tuple[Weighed, ...] = ()
 
 
@@ -49,7 +49,7 @@ class Evidenced:
     """A question, and the sentences of the passages weighed by it. ``sides``: where it asks the same of several
     subjects, each with the sentences that speak of it; of some there may be none."""
 
-    asked: Asked
+    asked: EvidenceQuery
     weighed: tuple[Weighed, ...]
     sides: tuple[Aside, ...] = ()
 
@@ -60,17 +60,17 @@ def read(query: str, passages: Sequence[Passage], tie: StatedTie | None = None) 
     if tie is not None:
         asked = asked_of(tie, query)
         return Evidenced(asked, tied(tie, weigh(asked, offered)))
-    asked = read_question(query, names)
+    asked = read_question(query).for_evidence(names)
     sides = () if len(asked.names) > 1 else _sides(query, names, asked, offered)
     weighed = tuple(of_subject(asked, weigh(asked, offered)))
     return Evidenced(asked, weighed, sides if any(each.weighed for each in sides) else ())
 
 
-def _sides(query: str, doc_names: Sequence[str], whole: Asked, offered: Sequence[Line]) -> tuple[Aside, ...]:
+def _sides(query: str, doc_names: Sequence[str], whole: EvidenceQuery, offered: Sequence[Line]) -> tuple[Aside, ...]:
     found = []
-    for name, own, question in sides_of(query):
-        asked = replace(read_question(question, doc_names), kind="fact", wants=whole.wants)
-        words = [word.text for word in read_question(own).words] or [own]
+    for name, own, question in read_question(query).subjects:
+        asked = replace(read_question(question).for_evidence(doc_names), kind="fact", wants=whole.wants)
+        words = [word.text for word in read_question(own).for_evidence().terms] or [own]
         speaking = [
             each
             for each in of_subject(asked, weigh(asked, offered))
@@ -93,7 +93,7 @@ def enough(evidenced: Evidenced) -> Sufficiency:
     if fit >= ENOUGH[asked.kind]:
         return Sufficiency(True, fit)
     lacking = [
-        word.text for word in asked.words if all(held(word.text, w.line.folded) < 0.8 for w in evidenced.weighed)
+        word.text for word in asked.terms if all(held(word.text, w.line.folded) < 0.8 for w in evidenced.weighed)
     ]
     told = "、".join(lacking[:5])
     return Sufficiency(False, fit, f"资料没有讲到：{told}" if told else "资料讲到了这些，但没有讲到所问的内容")
@@ -104,7 +104,7 @@ def _lacking(evidenced: Evidenced) -> str:
     return f"资料没有讲到：{told}" if told else ""
 
 
-def _fit(asked: Asked, weighed: Sequence[Weighed]) -> float:
+def _fit(asked: EvidenceQuery, weighed: Sequence[Weighed]) -> float:
     """Of the best sentence; of the best of every side, where several are compared."""
     if len(asked.names) > 1:
         sides = [max((each.fit for each in weighed if _is_of(each, name)), default=0.0) for name in asked.names]

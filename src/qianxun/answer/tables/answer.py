@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from qianxun.answer.tables.fitness import broken, misfit
-from qianxun.answer.tables.match import Asked, ask, places, plain, size, span
-from qianxun.answer.tables.question import decisive, read_question
+from qianxun.answer.tables.match import places
+from qianxun.answer.tables.plan import decisive, read_question
 from qianxun.answer.tables.run import Outcome, Unanswerable, run
-from qianxun.answer.tables.sheet import Sheet, runs
-from qianxun.answer.tables.words import BEGGING, NEGATION
+from qianxun.answer.tables.sheet import Sheet
 from qianxun.core.ports import never
 from qianxun.core.table_answer_types import AskedTable, CitedCell, Condition, Plan, TableAnswer, Understood, Unsure
+from qianxun.question.question import read
+from qianxun.question.table_query import TableQuery, plain, runs, span
+from qianxun.question.words import cue
 
 SURE: Final = 0.66  # of lookups between .65 and .75 eight in ten were right on imtqa, above that more; docs/quality.md
 _CLEARLY: Final = 0.1  # a table that leaves the same words open must be named this much closer to be the one meant
@@ -43,7 +45,7 @@ def answer_from_tables(
     """
     if len(question) > _MOST_QUESTION:
         return _declined(f"问题超过 {_MOST_QUESTION} 个字，请问得短些")
-    asked = ask(question)
+    asked = read(question).for_tables
     tried = []
     for table in tables:
         if stop():
@@ -82,7 +84,7 @@ def _is_rival(answer: TableAnswer, first: TableAnswer) -> bool:
     return answer.text != first.text and answer.confidence > first.confidence - _CLEARLY
 
 
-def _try(asked: Asked, table: AskedTable, sure: float) -> _Tried:
+def _try(asked: TableQuery, table: AskedTable, sure: float) -> _Tried:
     sheet = Sheet(table)
     read = read_question(asked, sheet) if len(sheet) else Unsure("表格没有数据行")
     if isinstance(read, Unsure):
@@ -90,7 +92,7 @@ def _try(asked: Asked, table: AskedTable, sure: float) -> _Tried:
     return _Tried(_answer(asked, sheet, read, sure), _open(asked, sheet, read))
 
 
-def _answer(asked: Asked, sheet: Sheet, read: Understood, sure: float) -> TableAnswer:
+def _answer(asked: TableQuery, sheet: Sheet, read: Understood, sure: float) -> TableAnswer:
     plan = read.plan
     confidence, doubt = _confidence(asked, sheet, read)
     clear = confidence >= (sure if plan.operation == "lookup" else sure + _SURE_OF_WORK)
@@ -109,7 +111,7 @@ def _answer(asked: Asked, sheet: Sheet, read: Understood, sure: float) -> TableA
     return TableAnswer(True, text, reading, plan.operation, outcome.values, cells, confidence, sheet.id, outcome.rows)
 
 
-def _refusal(asked: Asked, sheet: Sheet, read: Understood, outcome: Outcome) -> str:
+def _refusal(asked: TableQuery, sheet: Sheet, read: Understood, outcome: Outcome) -> str:
     """Why what was found is no answer, however well the names were said; empty if it is one."""
     if len({sheet.columns[column].name for column in read.plan.outputs}) < len(read.plan.outputs):
         return "几列同名，分不清问的是哪一列"
@@ -118,12 +120,12 @@ def _refusal(asked: Asked, sheet: Sheet, read: Understood, outcome: Outcome) -> 
     return misfit(asked, sheet, read, outcome, _open(asked, sheet, read))
 
 
-def _open(asked: Asked, sheet: Sheet, read: Understood) -> int:
+def _open(asked: TableQuery, sheet: Sheet, read: Understood) -> int:
     """The telling characters that neither the reading nor what stands around the table explains."""
     return asked.unexplained(read.explained | sheet.about_in(asked.text))
 
 
-def _repeats(text: str, asked: Asked, read: Understood) -> bool:
+def _repeats(text: str, asked: TableQuery, read: Understood) -> bool:
     """Whether a cell only says what the question says: then it is a name beside the answer, not the answer. What is
     said within a longer name does not count: 医院 of 怡宁医院."""
     said = plain(text)
@@ -136,7 +138,7 @@ def _repeats(text: str, asked: Asked, read: Understood) -> bool:
     )
 
 
-def _confidence(asked: Asked, sheet: Sheet, read: Understood) -> tuple[float, str]:
+def _confidence(asked: TableQuery, sheet: Sheet, read: Understood) -> tuple[float, str]:
     """How much of the question the reading explains, and how closely the names it uses were said."""
     about = sheet.about_in(asked.text)
     open_ = _open(asked, sheet, read)
@@ -146,8 +148,8 @@ def _confidence(asked: Asked, sheet: Sheet, read: Understood) -> tuple[float, st
         return 0.3, doubt
     if open_ and read.strict:
         return 0.3, doubt
-    telling = size(asked.telling) or 1
-    share = size(open_) / telling
+    telling = asked.telling.bit_count() or 1
+    share = open_.bit_count() / telling
     if read.plan.operation == "lookup":
         return read.closeness * (1 - share), doubt
     # A word left out of a computation may be a condition, or what is to be counted: 有几家学校 of a table of hospitals.
@@ -156,9 +158,9 @@ def _confidence(asked: Asked, sheet: Sheet, read: Understood) -> tuple[float, st
 
 
 def _denies(text: str, explained: int) -> bool:
-    for begging in BEGGING.finditer(text):
+    for begging in cue("small_talk.begging").finditer(text):
         explained |= span(*begging.span())
-    return any(not span(*hit.span()) & explained for hit in NEGATION.finditer(text))
+    return any(not span(*hit.span()) & explained for hit in cue("negation.any").finditer(text))
 
 
 def _declined(reason: str, table: str = "", rows: Sequence[int] = (), confidence: float = 0.0) -> TableAnswer:

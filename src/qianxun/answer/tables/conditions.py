@@ -9,30 +9,19 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from qianxun.answer.tables.match import plain, span
-from qianxun.answer.tables.sheet import WORDS, Said, Sheet, runs
-from qianxun.answer.tables.words import AFTER, BEFORE, BETWEEN, DENYING, EXCEPT_AFTER
+from qianxun.answer.tables.sheet import WORDS, Said, Sheet
 from qianxun.core.table_answer_types import Comparison, Condition
+from qianxun.question.table_query import plain, runs, span
+from qianxun.question.words import cue, entries, listed
 from qianxun.text.chinese import words
 from qianxun.text.quantities import Moment, Quantity, in_unit, moments, quantities
 
-_BEFORE: Final = tuple((sign, re.compile(f"(?:{words})[了到于在]?$")) for sign, words in BEFORE)
-_AFTER: Final = tuple((sign, re.compile(f"(?:之间|时)?(?:{words})")) for sign, words in AFTER)
-_RANGE_END: Final = re.compile("之间|以内|之内|区间|范围内?")
+_BEFORE: Final = tuple((sign, re.compile(f"(?:{words})[了到于在]?$")) for sign, words in entries("bound.before"))
+_AFTER: Final = tuple((sign, re.compile(f"(?:之间|时)?(?:{words})")) for sign, words in entries("bound.after"))
 _LOOSE: Final = re.compile(  # comparisons that must belong to a number
-    "|".join(words for sign, words in BEFORE if sign in (">", ">=", "<", "<="))
+    "|".join(words for sign, words in entries("bound.before") if sign in (">", ">=", "<", "<="))
     + "|达到|以上|以下|介于|之间|之前|以前|之后|以后|以内"
 )
-_SPOKEN_OF: Final = {"岁": "年龄|岁", "页": "页数", "平方米": "面积", "公斤": "重", "公里": "里程|距离", "张": "票|床"}
-_DATED: Final = re.compile(
-    r"(?P<event>.*?)(?:交易|订单|下单|销售|成交|发生|记账|入账|开票|统计|数据|报告|采集|填报|更新)?"
-    r"(?:日期|时间|年份|年度|年月|月份|年|月|日)(?:\([^()]*\))?"
-)
-_HAD: Final = re.compile(
-    "(?P<lacks>(?<!有)没有|没带|不带|不含|无)$|(?<![没只所国公私自])(?:配有|设有|带有|含有|具有|有|带)$"
-)
-_HAVING: Final = frozenset(["有", "是", "√", "✓", "✔", "y", "yes", "true", "支持"])
-_LACKING: Final = frozenset(["无", "否", "没有", "×", "✗", "✘", "n", "no", "false", "不支持"])
 _LONGEST_CATEGORY: Final = 12
 _CLAUSE: Final = re.compile("[,;。?!:]")
 
@@ -87,14 +76,14 @@ def _is_label(sheet: Sheet, phrase: str) -> bool:
 def _comparison(
     text: str, number: Quantity | Moment, after: Quantity | Moment | None
 ) -> tuple[tuple[Quantity | Moment, ...], int, int, Comparison | None]:
-    if after is not None and BETWEEN.fullmatch(text[number.end : after.start]):
-        tail = _RANGE_END.match(text, after.end)
+    if after is not None and cue("bound.between").fullmatch(text[number.end : after.start]):
+        tail = cue("bound.range_end").match(text, after.end)
         head = re.search("(?:介于|从|在)$", text[: number.start])
         if tail or head:
             start = head.start() if head else number.start
             return (number, after), start, tail.end() if tail else after.end, "between"
-    before = next(((sign, hit) for sign, cue in _BEFORE if (hit := cue.search(text[: number.start]))), None)
-    behind = next(((sign, hit) for sign, cue in _AFTER if (hit := cue.match(text, number.end))), None)
+    before = next(((sign, hit) for sign, pattern in _BEFORE if (hit := pattern.search(text[: number.start]))), None)
+    behind = next(((sign, hit) for sign, pattern in _AFTER if (hit := pattern.match(text, number.end))), None)
     if re.search("最[多少高低大小]$", text[: number.start]):
         raise Unclear("“最多”“最少”后面直接跟数，意思不定")
     weak = before is None or before[0] == "="
@@ -190,7 +179,7 @@ def _only(
 
 def _is_dated_by(text: str, sheet: Sheet, named: Sequence[Named], column: int) -> bool:
     """Whether a date may mean this column: 2019年的销售额 is not the sales of those that opened (开业日期) in 2019."""
-    found = _DATED.fullmatch(plain(sheet.columns[column].path[-1] if sheet.columns[column].path else ""))
+    found = cue("bound.dated").fullmatch(plain(sheet.columns[column].path[-1] if sheet.columns[column].path else ""))
     event = found["event"] if found else ""
     return not event or any(each.column == column for each in named) or any(part in text for part in _pairs(event))
 
@@ -200,7 +189,8 @@ def _pairs(word: str) -> list[str]:
 
 
 def _counts_in(sheet: Sheet, column: int, unit: str) -> bool:
-    return unit in _SPOKEN_OF and bool(re.search(_SPOKEN_OF[unit], sheet.columns[column].name))
+    columns = entries("bound.unit_column")
+    return unit in columns and bool(re.search(columns[unit], sheet.columns[column].name))
 
 
 # ── words of cells ───────────────────────────────────────────────────────────────────────────────
@@ -245,11 +235,11 @@ def denial(text: str, mask: int) -> int:
     """The characters that deny a cell: 不是三级, 除了北京以外."""
     start, end = runs(mask)[0]
     found = 0
-    for hit in DENYING.finditer(text[:start]):
+    for hit in cue("negation.of_cell").finditer(text[:start]):
         between = text[hit.end() : start]
         if len(between) <= 2 and not _CLAUSE.search(between):
             found |= span(hit.start(), hit.end())
-    after = EXCEPT_AFTER.match(text, end)
+    after = cue("negation.except_after").match(text, end)
     if after:
         found |= span(after.start(), after.end())
     return found
@@ -259,18 +249,19 @@ def had_conditions(text: str, sheet: Sheet, named: Sequence[Named]) -> list[Cond
     """有投影仪的会议室, where a column says 有 or 无 of each: one with the word in question. Raises Unclear where the
     column says something else, or nothing, of some: whether they have it cannot be told."""
     found = []
+    having, lacking = listed("negation.having"), listed("negation.lacking")
     for each in named:
-        cue = _HAD.search(text[: each.start])
+        hit = cue("negation.had").search(text[: each.start])
         behind = text[each.end :].rstrip("?")
-        if cue is None or (behind and not behind.startswith("的")):
+        if hit is None or (behind and not behind.startswith("的")):
             continue
         held = set(sheet.plain_cells(each.column))
-        if not held <= _HAVING | _LACKING:
+        if not held <= having | lacking:
             if not behind:  # 哪个部门有经理
                 continue
-            raise Unclear(f"“{cue.group()}{text[each.start : each.end]}”说的是哪些行，分不清")
-        wanted = _HAVING if cue["lacks"] is None else _LACKING
-        mask = span(*cue.span())
+            raise Unclear(f"“{hit.group()}{text[each.start : each.end]}”说的是哪些行，分不清")
+        wanted = having if hit["lacks"] is None else lacking
+        mask = span(*hit.span())
         written = f"是“{'、'.join(sorted(held & wanted))}”"
         found.append(Condition(each.column, "in", tuple(sorted(held & wanted)), written, mask))
     return found

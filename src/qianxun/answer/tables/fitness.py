@@ -6,48 +6,32 @@ import re
 from itertools import pairwise
 from typing import Final
 
-from qianxun.answer.tables.match import Asked, match_column, plain, span
+from qianxun.answer.tables.match import match_column
 from qianxun.answer.tables.run import Outcome, kept
-from qianxun.answer.tables.sheet import Sheet, runs
-from qianxun.answer.tables.words import BEGGING, UNSOLVED
+from qianxun.answer.tables.sheet import Sheet
 from qianxun.core.table_answer_types import Understood
+from qianxun.question.table_query import TableQuery, plain, runs, span
+from qianxun.question.words import cue
 
-_WHY: Final = re.compile("为什么|为何|为啥|凭什么|凭啥|怎么回事|怎么会|怎么(?=[涨跌降升变这那])|何以")
-_REASON: Final = re.compile("原因|理由|事由|缘由|缘故|目的|依据|说明|reason", re.IGNORECASE)
-_WHETHER: Final = re.compile(
-    "(?P<word>[^\\W\\d])不(?P=word)(?!于)|有没有|有无|是否|能否|可否|合理|合适|值得|划算|要不要|该不该"
-)
-_TRUTH: Final = re.compile(
-    "[□√☑☐■✓✔×]*(?:是|否|有|无|没有|对|错|能|可以?|不(?:是|能|可以?|适用|存在|构成)?|适用|存在|构成|√|×|✓|✗|✔|✘|y|n|yes|no|true|false|[-—/])?"
-)
-_BUT_NOT: Final = re.compile("(?<=但)是不是")
-_HOW: Final = re.compile("怎么样|怎样|如何|怎么|咋")
-_KIND: Final = re.compile("(?:类型|种类|类别|性质)$")
-_BARE_UNIT: Final = re.compile(r"[A-Za-zμΩ°℃²³]+(?:/[A-Za-z²³]+)?")
-_WHERE: Final = re.compile("哪里|哪儿|在哪(?![家个所名位种些一天年月])|什么地方|何处")
-_PLACE: Final = re.compile("地|址|位置|所在|处|场|室|楼|address|location|place|区|[省市县国]$", re.IGNORECASE)
-_NUMBERED: Final = re.compile("多少钱|几块钱|什么时候|啥时候|何时|哪天|哪一天|几点|多久|几天|多长时间")
-_NUMERAL: Final = re.compile(
-    r"[\d一二两三四五六七八九十百千零半]|长期|永久|即时|实时|免费|全天|每[天日周月年]|当[天日]"
-)
-_WHO: Final = re.compile("谁|哪位")
-_ASKING: Final = re.compile("几|多少|哪|什么|各")
 _SHORT: Final = 12
-_ERROR: Final = re.compile(r"#(?:N/A|DIV/0!|VALUE!|REF!|NAME\?|NUM!|NULL!|SPILL!|CALC!|GETTING_DATA)", re.IGNORECASE)
 
 
-def misfit(asked: Asked, sheet: Sheet, read: Understood, outcome: Outcome, open_: int) -> str:
+def misfit(asked: TableQuery, sheet: Sheet, read: Understood, outcome: Outcome, open_: int) -> str:
     """Why the outcome is not the kind of answer that the question wants; empty if it is. ``open_`` are the characters
     of the question that nothing explains."""
     if wrong := broken(read, outcome):
         return wrong
-    if _free(_WHY, asked.text, read.explained) and not _names(_REASON, sheet, read, outcome):
+    if _free("explain.table_why", asked.text, read.explained) and not _names(
+        "explain.reason_column", sheet, read, outcome
+    ):
         return "问的是为什么，表里没有原因"
-    if _asks_whether(asked.text, read.explained) and not all(_TRUTH.fullmatch(plain(text)) for text in outcome.shown):
+    if _asks_whether(asked.text, read.explained) and not all(
+        cue("whether.truth").fullmatch(plain(text)) for text in outcome.shown
+    ):
         return "问的是是不是、好不好，不是查什么"
     if _asks_how(asked.text, read.explained, open_, outcome):
         return "问的是怎么样、怎么做，不是查一个数"
-    if "多少" in asked.text and all(_BARE_UNIT.fullmatch(text.strip()) for text in outcome.shown):
+    if "多少" in asked.text and all(cue("table.bare_unit").fullmatch(text.strip()) for text in outcome.shown):
         return "查到的只有单位，没有数"
     if read.plan.operation == "lookup" and not _are_numbers(outcome) and _asks_beyond(asked, sheet, read, open_):
         return "问题最后问的，表里没有"
@@ -62,37 +46,37 @@ def misfit(asked: Asked, sheet: Sheet, read: Understood, outcome: Outcome, open_
 
 def broken(read: Understood, outcome: Outcome) -> str:
     """What Excel writes where it has no value answers nothing; in a list it stands for itself, beside the others."""
-    formula = next((text for text in outcome.shown if UNSOLVED.fullmatch(text)), None)
+    formula = next((text for text in outcome.shown if cue("table.unsolved").fullmatch(text)), None)
     if formula is not None:
         return f"单元格是公式（{formula}），没有保存计算结果；用 Excel 打开并保存一次，再添加"
-    wrong = [text for text in outcome.shown if _ERROR.fullmatch(text.strip())]
+    wrong = [text for text in outcome.shown if cue("table.error").fullmatch(text.strip())]
     if wrong and (read.plan.operation == "lookup" or len(wrong) == len(outcome.shown)):
         return f"单元格是错误值（{wrong[0]}），没有数"
     return ""
 
 
-def _free(cue: re.Pattern[str], text: str, explained: int) -> bool:
+def _free(name: str, text: str, explained: int) -> bool:
     """Whether a cue stands in a question outside of what the table's own names explain."""
-    return any(not span(*hit.span()) & explained for hit in cue.finditer(text))
+    return any(not span(*hit.span()) & explained for hit in cue(name).finditer(text))
 
 
-def _names(kind: re.Pattern[str], sheet: Sheet, read: Understood, outcome: Outcome) -> bool:
+def _names(kind: str, sheet: Sheet, read: Understood, outcome: Outcome) -> bool:
     """Whether a column that is shown, or a short cell of its row, is called something of a kind."""
     names = [sheet.columns[column].name for column in read.plan.outputs]
     labels = [text for row in outcome.rows if row >= 0 for text in sheet.table.texts[row] if len(text) <= _SHORT]
-    return any(kind.search(name) for name in (*names, *labels))
+    return any(cue(kind).search(name) for name in (*names, *labels))
 
 
 def _asks_whether(text: str, explained: int) -> bool:
     polite = 0
-    for hit in (*BEGGING.finditer(text), *_BUT_NOT.finditer(text)):
+    for hit in (*cue("small_talk.begging").finditer(text), *cue("whether.but_not").finditer(text)):
         polite |= span(*hit.span())
-    return _free(_WHETHER, text, explained | polite)
+    return _free("whether.table", text, explained | polite)
 
 
 def _asks_how(text: str, explained: int, open_: int, outcome: Outcome) -> bool:
     """怎么安装, of which the table says nothing; or 怎么样, of which a number is no description."""
-    free = [hit for hit in _HOW.finditer(text) if not span(*hit.span()) & explained]
+    free = [hit for hit in cue("explain.how").finditer(text) if not span(*hit.span()) & explained]
     return bool(free) and (_are_numbers(outcome) or any(open_ >> hit.end() & 1 for hit in free))
 
 
@@ -102,16 +86,16 @@ def _are_numbers(outcome: Outcome) -> bool:
 
 def _other_kind(text: str, sheet: Sheet, read: Understood, outcome: Outcome) -> str:
     """What a question wants, where a cell is plainly something else: a place, a time or a price, a person."""
-    if _free(_WHERE, text, read.explained) and not _names(_PLACE, sheet, read, outcome):
+    if _free("where.fitness", text, read.explained) and not _names("where.place", sheet, read, outcome):
         return "在哪里"
-    if _NUMBERED.search(text) and not all(_NUMERAL.search(shown) for shown in outcome.shown):
+    if cue("number.numbered").search(text) and not all(cue("number.numeral").search(shown) for shown in outcome.shown):
         return "时间或价钱"
-    if _free(_WHO, text, read.explained) and _are_numbers(outcome):
+    if _free("who.fitness", text, read.explained) and _are_numbers(outcome):
         return "谁"
     return ""
 
 
-def _asks_beyond(asked: Asked, sheet: Sheet, read: Understood, open_: int) -> bool:
+def _asks_beyond(asked: TableQuery, sheet: Sheet, read: Understood, open_: int) -> bool:
     """Whether what is asked for belongs to a noun that stands unexplained at the end: 供货商电话 is no 供货商, and
     是什么级别的公园 asks for the level of a park, which need not be that of a place worth seeing. A noun after a kind
     only says of what kind."""
@@ -120,14 +104,14 @@ def _asks_beyond(asked: Asked, sheet: Sheet, read: Understood, open_: int) -> bo
         named |= match_column(sheet.names[column], asked.text).mask
     for start, end in runs(open_)[-1:]:
         before = asked.text[:start].removesuffix("的")
-        of_a_name = bool(before) and named >> (len(before) - 1) & 1 and not _KIND.search(before)
-        asks = _ASKING.search(asked.text[start:end])  # 账龄几年了
+        of_a_name = bool(before) and named >> (len(before) - 1) & 1 and not cue("table.kind_end").search(before)
+        asks = cue("which.fitness").search(asked.text[start:end])  # 账龄几年了
         if end - start > 1 and of_a_name and not asks and not asked.telling >> end:
             return True
     return False
 
 
-def _other_column(asked: Asked, sheet: Sheet, read: Understood) -> str:
+def _other_column(asked: TableQuery, sheet: Sheet, read: Understood) -> str:
     """Another column that 哪些专业 may ask for, where a single cell is no list: 招生专业 and 教学环节专业."""
     if len(read.plan.outputs) != 1:
         return ""
@@ -145,7 +129,7 @@ def _other_column(asked: Asked, sheet: Sheet, read: Understood) -> str:
 # ── rows of a group whose name is written once ───────────────────────────────────────────────────
 
 
-def _hidden(asked: Asked, sheet: Sheet, read: Understood, outcome: Outcome) -> list[int]:
+def _hidden(asked: TableQuery, sheet: Sheet, read: Understood, outcome: Outcome) -> list[int]:
     """Rows that may belong to those found, the name of their group being written only in its first row."""
     plan = read.plan
     if plan.operation == "lookup":
@@ -158,7 +142,7 @@ def _hidden(asked: Asked, sheet: Sheet, read: Understood, outcome: Outcome) -> l
     return [row for row in blank if _group_head(sheet, grouping[0].column, row) in outcome.rows]
 
 
-def _hidden_beside(asked: Asked, sheet: Sheet, rows: tuple[int, ...], outputs: tuple[int, ...]) -> list[int]:
+def _hidden_beside(asked: TableQuery, sheet: Sheet, rows: tuple[int, ...], outputs: tuple[int, ...]) -> list[int]:
     found = []
     for row in rows:
         cells = [plain(text) for text in sheet.table.texts[row]]

@@ -8,30 +8,18 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
-from qianxun.answer.tables.everyday import Hint, everyday
-from qianxun.answer.tables.header_words import is_header
-from qianxun.answer.tables.match import Asked, Match, match, match_column, plain, size, together
-from qianxun.answer.tables.sheet import WORDS, Sheet, runs
-from qianxun.answer.tables.words import DECISIVE, IDENTIFYING
+from qianxun.answer.tables.match import Match, is_header, match, match_column, together
+from qianxun.answer.tables.sheet import WORDS, Sheet
 from qianxun.core.table_answer_types import Plan, Understood, Unsure
+from qianxun.question.table_query import TableQuery, plain, runs, span
+from qianxun.question.words import cue, entries
 
 _MOST_FUZZY_ROWS: Final = 400
 _LEAST_SHARE: Final = 0.4
 _LONGEST_LABEL: Final = 60
 _UNSAID: Final = 0.5  # what an unsaid character of a name costs, against one of the question explained
-_JOINT: Final = re.compile("[和与及、]|以及|还有|跟")
-_SEVERAL: Final = re.compile("哪些|哪几|分别|各|都|列|所有|全部|和|与|及|或|、|每")
-_PERSON: Final = re.compile("姓名|名字|[人员]$|员工|学生|患者|客户|经理$")
-_PART_OF_NAME: Final = re.compile(
-    "(?![和与各占为对因受所下上在是的及跟同相里中共每若拿领挣赚当任做干归管])[\u4e00-\u9fff]"
-)
-_CALLED_FOR: Final = re.compile("(?:[我想要去再先就那但而查找问看求给发打]|查到|找到|联系)+")  # 查张三的月薪
 _DIRECTION: Final = re.compile("[东西南北]")
-_PART_OF_PERSON: Final = re.compile(  # also a surname of two characters
-    f"{_PART_OF_NAME.pattern}|欧阳|司马|上官|诸葛|夏侯|东方|皇甫|尉迟|公孙|慕容|令狐|轩辕|长孙|宇文|司徒|司空|端木|百里|东郭|南宫|西门|独孤|呼延|闻人|澹台|申屠|太史"
-)
-_UNIT_OF: Final = re.compile("[^的]{0,3}(?:[部组科处室店厂班队]|中心|办事处|分公司|子公司)")
-_WHEN: Final = re.compile("什么时候|何时|哪天|哪一天|哪年|哪一年|日期|时间")
+_UNIT_COLUMN: Final = re.compile("(?:计量|计价)?单位")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +33,7 @@ class Pick:
 
     @property
     def worth(self) -> float:
-        return size(self.met.mask) - _UNSAID * self.met.unsaid
+        return self.met.mask.bit_count() - _UNSAID * self.met.unsaid
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +59,7 @@ class Chosen:
 
     @property
     def worth(self) -> float:
-        return size(self.mask) - _UNSAID * max((pick.met.unsaid for pick in self.picks), default=0)
+        return self.mask.bit_count() - _UNSAID * max((pick.met.unsaid for pick in self.picks), default=0)
 
     @property
     def share(self) -> float:
@@ -82,10 +70,10 @@ class Chosen:
         return tuple(sorted(pick.at for pick in self.picks))
 
 
-def look_up(asked: Asked, sheet: Sheet) -> Understood | Unsure:
+def look_up(asked: TableQuery, sheet: Sheet) -> Understood | Unsure:
     """The cells where the named rows meet the named columns."""
     rows, columns = _best_cross(asked.text, sheet)
-    several = bool(_SEVERAL.search(_without(asked.text, rows.mask | columns.mask)))
+    several = bool(cue("several.lookup").search(_without(asked.text, rows.mask | columns.mask)))
     rows, columns = rows.cut(several), columns.cut(several)
     if not rows.clear or not columns.clear:
         which = "行" if not rows.clear else "列"
@@ -126,7 +114,7 @@ def _is_told(sheet: Sheet, pick: Pick, target: int) -> bool:
     return target in pick.told and sheet.plain_cells(target)[pick.at] not in sheet.plain_cells(pick.home)[pick.at]
 
 
-def _another(asked: Asked, sheet: Sheet, rows: Chosen, explained: int) -> str:
+def _another(asked: TableQuery, sheet: Sheet, rows: Chosen, explained: int) -> str:
     """The name in a question that only looks like that of a row: 南京分公司, where the table has 北京分公司; 李四光,
     where it has 李四; 西北京分公司, 北京分公司二部."""
     text = asked.text
@@ -137,15 +125,24 @@ def _another(asked: Asked, sheet: Sheet, rows: Chosen, explained: int) -> str:
         said = [(label.find(text[start:end]), start, end) for start, end in runs(match(label, text).mask)]
         first, start, end = min(said, default=(0, 0, 0))
         begin, stop = before.get(start, start), after.get(end, end)
-        begin = start if _CALLED_FOR.fullmatch(text[begin:start]) else begin
-        person = bool(_PERSON.search(sheet.columns[pick.home].name))
+        begin = start if cue("table.called_for").fullmatch(text[begin:start]) else begin
+        person = bool(cue("table.person_column").search(sheet.columns[pick.home].name))
         if begin < start and first > 0 and label[first - 1].isalpha():
             return text[begin:end]
-        if first == 0 and (_PART_OF_PERSON if person else _DIRECTION).fullmatch(text[begin:start]):
+        if first == 0 and _begins_name(text[begin:start], person):
             return text[begin:end]
-        if _UNIT_OF.fullmatch(text[end:stop]) or (person and _PART_OF_NAME.fullmatch(text[end:stop])):
+        if cue("table.unit_of").fullmatch(text[end:stop]) or (
+            person and cue("table.part_of_name").fullmatch(text[end:stop])
+        ):
             return text[start:stop]
     return ""
+
+
+def _begins_name(text: str, is_person: bool) -> bool:
+    """Returns True if a text before a name makes another of it: a surname, a direction."""
+    if not is_person:
+        return _DIRECTION.fullmatch(text) is not None
+    return bool(cue("table.part_of_name").fullmatch(text) or cue("table.surname").fullmatch(text))
 
 
 def _is_record(text: str, sheet: Sheet, rows: Chosen, columns: Chosen, hint: Hint | None) -> bool:
@@ -157,7 +154,13 @@ def _is_record(text: str, sheet: Sheet, rows: Chosen, columns: Chosen, hint: Hin
     names = hint.mask if hint else columns.mask
     whole = pick.met.verbatim and (hint is not None or all(each.met.verbatim for each in columns.picks))
     after = not names or runs(pick.met.mask)[-1][1] <= runs(names)[0][0]
-    return whole and pick.home == 0 and bool(names) and after and not _JOINT.search(_without(text, rows.mask | names))
+    return (
+        whole
+        and pick.home == 0
+        and bool(names)
+        and after
+        and not cue("several.joint").search(_without(text, rows.mask | names))
+    )
 
 
 def _differ(sheet: Sheet, rows: Sequence[int], columns: Sequence[int]) -> bool:
@@ -198,7 +201,7 @@ def _columns(text: str, sheet: Sheet, homes: Set[int], told: Set[int] = frozense
 
 
 def _is_enough(met: Match) -> bool:
-    return met.said >= 2 and met.share >= _LEAST_SHARE and not DECISIVE.search(met.rest)
+    return met.said >= 2 and met.share >= _LEAST_SHARE and not cue("decisive.any").search(met.rest)
 
 
 def _rows(text: str, sheet: Sheet) -> Chosen:
@@ -288,7 +291,9 @@ def _is_also(pick: Pick, chosen: Sequence[Pick], text: str) -> bool:
         return True
     own = runs(pick.met.mask & ~taken)
     theirs = [one for other in chosen for one in runs(other.met.mask & ~pick.met.mask)]
-    joined = any(_JOINT.fullmatch(text[a[1] : b[0]]) for x in own for y in theirs for a, b in ((x, y), (y, x)))
+    joined = any(
+        cue("several.joint").fullmatch(text[a[1] : b[0]]) for x in own for y in theirs for a, b in ((x, y), (y, x))
+    )
     return joined and pick.met.unsaid <= chosen[0].met.unsaid + 1
 
 
@@ -300,14 +305,18 @@ def _targets(text: str, sheet: Sheet, rows: Chosen, columns: Chosen) -> tuple[in
     if named:
         ties = len({pick.met.mask for pick in columns.picks}) < len(named)
         return tuple(named) if not ties or re.search("分别|各|都|哪些", text) else ()
-    useful = [c for c, column in enumerate(sheet.columns) if c not in homes and not IDENTIFYING.search(column.name)]
+    useful = [
+        c
+        for c, column in enumerate(sheet.columns)
+        if c not in homes and not cue("table.identifying").search(column.name)
+    ]
     if len(useful) == 1 and rows.picks and not columns.picks:
         return tuple(useful)
     measures = [c for c in useful if sheet.is_measure(c)]
     if len(measures) == 1 and rows.picks and not columns.picks and "多少" in text:
         return tuple(measures)
     dated = [c for c in useful if sheet.columns[c].kind == "date"]
-    return tuple(dated) if len(dated) == 1 and rows.picks and _WHEN.search(text) else ()
+    return tuple(dated) if len(dated) == 1 and rows.picks and cue("when.lookup").search(text) else ()
 
 
 def _asks_for_a_name(text: str) -> bool:
@@ -317,7 +326,7 @@ def _asks_for_a_name(text: str) -> bool:
 # ── forms ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def look_up_pair(asked: Asked, sheet: Sheet) -> Understood | Unsure:
+def look_up_pair(asked: TableQuery, sheet: Sheet) -> Understood | Unsure:
     """A form says name, value, name, value: the value beside the name that the question says. Row -1 is the header."""
     picks: dict[tuple[int, int], Pick] = {}
     for row, cells in _lines(sheet):
@@ -325,7 +334,7 @@ def look_up_pair(asked: Asked, sheet: Sheet) -> Understood | Unsure:
             met = match(plain(cells[at]).rstrip(":"), asked.text)
             if met.said >= 2 and met.share >= 0.6:
                 picks[row, value_at] = Pick(row, met, value_at)
-    several = bool(_SEVERAL.search(asked.text))
+    several = bool(cue("several.lookup").search(asked.text))
     chosen = _choose_pairs(list(picks.values()), several)
     if not chosen.picks or not chosen.clear:
         return Unsure("没有认出要查的名目")
@@ -382,3 +391,50 @@ def _pairs(cells: Sequence[str]) -> Iterable[tuple[int, int]]:
     for at in range(0, len(cells) - 1, 2):
         if cells[at].strip() and cells[at + 1].strip():
             yield at, at + 1
+
+
+# ── everyday words ───────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """The column that is asked for (none where several could be, or none is), and the characters that say so."""
+
+    targets: tuple[int, ...]
+    mask: int
+
+
+def everyday(text: str, sheet: Sheet, rows: Sequence[int], labels: Sequence[str]) -> Hint | None:
+    """What everyday words of a question ask for; None without such words, and where the ``labels`` of the rows say
+    themselves what kind of value stands beside them: 学费多少钱."""
+    for idea in entries("everyday"):
+        found = cue(f"everyday.{idea}.cue").search(text)
+        if found is None:
+            continue
+        if any(_has(idea, part, label) for label in labels for part in ("column", "label")):
+            return None
+        fits = tuple(column for column in range(len(sheet.columns)) if _fits(idea, sheet, column))
+        clear = len(fits) == 1 and _in_unit(found, sheet, rows, fits[0])
+        return Hint(fits if clear else (), span(*found.span()))
+    return None
+
+
+def _in_unit(found: re.Match[str], sheet: Sheet, rows: Sequence[int], price: int) -> bool:
+    """Whether a price is that of the unit asked for: 多少钱一支 is not answered by the price of a box."""
+    held = {name: word for name, word in found.groupdict().items() if word}
+    units = [c for c, column in enumerate(sheet.columns) if _UNIT_COLUMN.fullmatch(plain(column.name))]
+    said = [sheet.plain_cells(column)[row] for column in units for row in rows]
+    _, _, per = sheet.unit(price).partition("/")
+    return all(word in unit for word in held.values() for unit in (*said, per) if unit)
+
+
+def _fits(idea: str, sheet: Sheet, column: int) -> bool:
+    kind = sheet.columns[column].kind
+    if kind == "percent" or (kind == "date" and not entries(f"everyday.{idea}").get("dates", True)):
+        return False
+    ways = sheet.names[column].parts[-1] if sheet.names[column].parts else ()
+    return any(_has(idea, "column", way) for way in ways) and not any(_has(idea, "never", way) for way in ways)
+
+
+def _has(idea: str, part: str, text: str) -> bool:
+    return part in entries(f"everyday.{idea}") and cue(f"everyday.{idea}.{part}").search(text) is not None

@@ -1,74 +1,23 @@
-"""Where a question speaks of a table: which of its characters each header and each label explains."""
+"""Where a question mentions a table: which of its characters a header or a label explains."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Final
 
-from qianxun.answer.tables.header_words import ENGLISH, ENGLISH_PAIRS, SAME
-from qianxun.answer.tables.words import FILLER
 from qianxun.core.types import Column
-from qianxun.text.chinese import fold, words
+from qianxun.question.table_query import plain, span
 
-_ONE_FORM: Final = str.maketrans(
-    {**dict(zip("（）【】［］〔〕，：；？！～＝＜＞％—–−", "()()()(),:;?!~=<>%---", strict=True))}
-)
-_TO: Final = re.compile(r"(?<=\d)[至到~](?=\d{1,3}[年月天日岁人个级期])")  # 1至2年 is 1-2年
-_QUIET: Final = re.compile("[\\s“”\"'‘’「」『』《》〈〉`*]+")
-_QUIET_IN_LINE: Final = re.compile("(?:(?!\n)[\\s“”\"'‘’「」『』《》〈〉`*])+")
 _BRACKETED: Final = re.compile(r"\([^()]*\)")
 _ENDING: Final = re.compile("(?<=..)(?:名称|姓名|名字|名|情况|信息|数据|数量|金额|%|:)$")
 _CAMEL: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _FRACTION_BEFORE: Final = re.compile(r"\d\.$")
 _RUN: Final = re.compile("[a-z0-9.]+")
 _CALENDAR: Final = "年月季"
-
-
-def plain(text: str) -> str:
-    """The form in which a question and a table meet: folded, one kind of brackets, no quotes and no spaces."""
-    return _TO.sub("-", _QUIET.sub("", fold(text).translate(_ONE_FORM)))
-
-
-def plain_all(texts: Sequence[str]) -> list[str]:
-    """`plain` of many cells, folded at one go."""
-    whole = "\n".join([text.replace("\n", " ") for text in texts])
-    return _TO.sub("-", _QUIET_IN_LINE.sub("", fold(whole).translate(_ONE_FORM))).split("\n")
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A question in plain form; ``telling`` are the characters (as bits) that say something."""
-
-    text: str
-    telling: int
-
-    def unexplained(self, explained: int) -> int:
-        return self.telling & ~explained
-
-
-def ask(question: str) -> Asked:
-    text = plain(question)
-    telling = 0
-    for at, mark in enumerate(text):
-        if mark.isalnum():
-            telling |= 1 << at
-    alone = {word for word in words(text) if len(word) == 1}
-    for filler in FILLER.finditer(text):
-        if filler.end() - filler.start() > 1 or filler.group() in alone:  # 上 says nothing, but not that of 上海
-            telling &= ~span(filler.start(), filler.end())
-    return Asked(text, telling)
-
-
-def span(start: int, end: int) -> int:
-    """The characters from ``start`` up to ``end``, as bits."""
-    return ((1 << (end - start)) - 1) << start
-
-
-def size(mask: int) -> int:
-    return mask.bit_count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +46,8 @@ def match(name: str, text: str) -> Match:
     """A name in plain form against a question in plain form, piece by piece: 销售占比 is met in 年度销售占比."""
     if not name:
         return NO_MATCH
-    if name in text and not _is_cut(name, text):
-        return Match(places(name, text), len(name), len(name), True)
+    if name in text and (whole := places(name, text)):
+        return Match(whole, len(name), len(name), True)
     mask = said = at = 0
     rest = ""
     while at < len(name):
@@ -111,10 +60,6 @@ def match(name: str, text: str) -> Match:
             rest += name[at]
             at += 1
     return Match(mask, said, sum(mark.isalnum() for mark in name) or 1, rest=rest)
-
-
-def _is_cut(name: str, text: str) -> bool:
-    return not places(name, text)
 
 
 def _longest(name: str, at: int, text: str) -> int:
@@ -202,30 +147,56 @@ def _wordings(bare: str, written: str) -> Iterator[str]:
             yield from _others(meaning)
 
 
+@dataclass(frozen=True, slots=True)
+class _HeaderWords:
+    """What columns are called (`headers.txt`)."""
+
+    english: dict[tuple[str, ...], tuple[str, ...]]  # one word or two → what questions call it
+    same: tuple[tuple[str, ...], ...]  # Chinese words for one thing
+
+
+@cache
+def _header_words() -> _HeaderWords:
+    lines = (Path(__file__).parent / "headers.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split(": ") for line in lines if ": " in line and not line.startswith("#")]
+    english = {tuple(word.split()): tuple(meanings.split()) for word, meanings in pairs}
+    return _HeaderWords(english, tuple(tuple(line[2:].split()) for line in lines if line.startswith("=")))
+
+
+@cache
+def _header_endings() -> tuple[str, ...]:
+    known = _header_words()
+    groups = (*known.english.values(), *known.same)
+    return tuple({word for group in groups for word in group if len(word) > 1 and not word.isascii()})
+
+
+def is_header(text: str) -> bool:
+    """Returns True if a text ends as columns are called: 联系电话, 开业日期."""
+    return text.endswith(_header_endings())
+
+
 @cache
 def _others(word: str) -> tuple[str, ...]:
     """The same header with a word of it replaced by another for the same thing."""
     found: dict[str, None] = {}
-    for group in SAME:
-        held = max((each for each in group if each in word), key=len, default=None)
-        if held is not None:
-            found.update(dict.fromkeys(word.replace(held, other) for other in group if other != held))
+    for group in _header_words().same:
+        own = max((other for other in group if other in word), key=len, default=None)
+        if own is not None:
+            found.update(dict.fromkeys(word.replace(own, other) for other in group if other != own))
     return tuple(found)
 
 
 def _translated(written: str) -> Iterator[str]:
-    said = [word.lower() for word in _CAMEL.findall(written)]
-    meanings = []
-    while said:
-        pair = ENGLISH_PAIRS.get(tuple(said[:2]))
-        meaning = pair or ENGLISH.get(said[0])
-        if meaning is None:
+    words = [word.lower() for word in _CAMEL.findall(written)]
+    english = _header_words().english
+    found = [""] if words else []
+    while words:
+        count = 2 if tuple(words[:2]) in english and len(words) > 1 else 1
+        meanings = english.get(tuple(words[:count]))
+        if meanings is None:
             return
-        meanings.append(meaning)
-        said = said[2 if pair else 1 :]
-    found = [""] if meanings else []
-    for meaning in meanings:
-        found = [head + word for head in found for word in meaning]
+        found = [head + meaning for head in found for meaning in meanings]
+        words = words[count:]
     yield from found[:60]
 
 

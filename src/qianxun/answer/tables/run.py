@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from qianxun.answer.tables.sheet import Sheet
-from qianxun.answer.tables.words import PART_ROW
 from qianxun.core.table_answer_types import Condition, Plan
 from qianxun.core.types import CellValue
+from qianxun.question.words import cue
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def _refuse_parts(sheet: Sheet, plan: Plan, rows: list[int]) -> None:
     if plan.operation not in ("count", "sum", "average") or sheet.label is None:
         return
     cells = sheet.plain_cells(sheet.label)
-    if any(PART_ROW.match(cells[row]) for row in rows):
+    if any(cue("table.part_row").match(cells[row]) for row in rows):
         raise Unanswerable("有的行是别的行的一部分（其中、加、减），加起来会重复")
     if plan.operation == "count" and any(_only_label(sheet, row) for row in rows):
         raise Unanswerable("有的行只有名称，可能是小标题，数出来会多")

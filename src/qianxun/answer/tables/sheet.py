@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from qianxun.answer.tables.match import Name, match, name_of, places, plain, plain_all, span
-from qianxun.answer.tables.words import IDENTIFYING, NAMING, TOTAL_ROW, YEARLY
+from qianxun.answer.tables.match import Name, match, name_of, places
 from qianxun.core.table_answer_types import AskedTable
 from qianxun.core.types import CellValue, Column, Table
+from qianxun.question.table_query import plain, plain_all, runs, span
+from qianxun.question.words import cue
 
 NUMERIC: Final = ("number", "money", "percent")
 WORDS: Final = ("text", "category")
-_STATED_UNIT: Final = re.compile(  # not 编制单位：某某公司, nor 收款单位
-    r"(?<![\u4e00-\u9fff])(?:(?:金额|计量|货币|数量|计价)的?)?单位[:：]\s*(?:人民币)?\s*([^\s,，;；()（）]{1,8})"
-)
-# 员工数 under 单位：万元 is no money; 期末数, 预算数 and the like are.
-_COUNTED: Final = re.compile("(?:(?<![末初期年算行计额])数|数量|面积|年龄|里程|天|率|比|倍|名次|排名|得分)$")
 _LONGEST_LABEL: Final = 60
 _LONGEST_FORM: Final = 60
 
@@ -44,7 +39,7 @@ class Sheet:
         self.columns: tuple[Column, ...] = asked.table.columns
         self.names: tuple[Name, ...] = tuple(map(name_of, asked.table.columns))
         told = f"{asked.table.title} {asked.context} {asked.table.notes} {asked.table.source}"
-        self.about = plain(_STATED_UNIT.sub(" ", told))  # 万元 of a question belongs to its number
+        self.about = plain(cue("table.stated_unit").sub(" ", told))  # 万元 of a question belongs to its number
         self._plain: dict[int, list[str]] = {}
         self._rows_by_text: dict[int, Mapping[str, Sequence[int]]] = {}
 
@@ -69,12 +64,12 @@ class Sheet:
     def is_measure(self, column: int) -> bool:
         """Whether its numbers measure something: neither a running number nor a year."""
         last = self.columns[column].name.split(" / ")[-1].strip()
-        return self.is_numeric(column) and not IDENTIFYING.search(last) and not self.is_yearly(column)
+        return self.is_numeric(column) and not cue("table.identifying").search(last) and not self.is_yearly(column)
 
     def is_yearly(self, column: int) -> bool:
         """Whether its numbers are years."""
         last = self.columns[column].name.split(" / ")[-1]
-        if self.columns[column].kind != "number" or not YEARLY.search(last):
+        if self.columns[column].kind != "number" or not cue("table.yearly").search(last):
             return False
         held = [value for value in self.values(column) if isinstance(value, int | float)]
         return bool(held) and all(isinstance(value, int) and 1000 <= value <= 2200 for value in held)
@@ -82,9 +77,9 @@ class Sheet:
     def unit(self, column: int) -> str:
         """The unit of a column: its own, or what the table says of all: 单位：万元."""
         own = self.columns[column].unit
-        if own or not self.is_measure(column) or _COUNTED.search(self.columns[column].name):
+        if own or not self.is_measure(column) or cue("table.counted_column").search(self.columns[column].name):
             return own
-        stated = _STATED_UNIT.search(f"{self.table.title} {self.table.notes} {self.table.source}")
+        stated = cue("table.stated_unit").search(f"{self.table.title} {self.table.notes} {self.table.source}")
         return stated.group(1) if stated else ""
 
     @cached_property
@@ -93,7 +88,7 @@ class Sheet:
         texts = [c for c, column in enumerate(self.columns) if column.kind in WORDS and self._is_wordy(c)]
         if not texts:
             return None
-        named = [c for c in texts if NAMING.search(self.columns[c].name.split(" / ")[-1])]
+        named = [c for c in texts if cue("table.naming").search(self.columns[c].name.split(" / ")[-1])]
         different = [c for c in texts if self.variety(c) > 0.5]
         return next(iter([c for c in named if c in different] or different or named or texts))
 
@@ -101,7 +96,7 @@ class Sheet:
         last = self.columns[column].name.split(" / ")[-1].strip()
         filled = [cell for cell in self.plain_cells(column)[:200] if cell]
         short = sum(len(cell) <= _LONGEST_LABEL for cell in filled)
-        return bool(filled) and short * 2 > len(filled) and not IDENTIFYING.search(last)
+        return bool(filled) and short * 2 > len(filled) and not cue("table.identifying").search(last)
 
     def variety(self, column: int) -> float:
         """The share of its filled cells that no other repeats: 1 where each row has its own."""
@@ -113,7 +108,10 @@ class Sheet:
         """Rows that sum up others."""
         texts = [c for c, column in enumerate(self.columns) if column.kind in WORDS][:3]
         return frozenset(
-            r for c in texts for r, cell in enumerate(self.plain_cells(c)) if cell and TOTAL_ROW.fullmatch(cell)
+            r
+            for c in texts
+            for r, cell in enumerate(self.plain_cells(c))
+            if cell and cue("table.total_row").fullmatch(cell)
         )
 
     @cached_property
@@ -145,7 +143,7 @@ class Sheet:
         """Whether a question may say its cells word for word."""
         kind = self.columns[column].kind
         last = self.columns[column].name.split(" / ")[-1].strip()
-        return kind in WORDS or (kind == "number" and bool(IDENTIFYING.search(last)))
+        return kind in WORDS or (kind == "number" and bool(cue("table.identifying").search(last)))
 
     def said(self, text: str) -> list[Said]:
         """Every cell that stands in a question, the longest at each place; the same words may stand in two columns."""
@@ -164,21 +162,6 @@ class Sheet:
 
 def _says_enough(piece: str) -> bool:
     return piece in ("男", "女") or (len(piece) >= 2 and any(mark.isalnum() for mark in piece))
-
-
-def runs(mask: int) -> list[tuple[int, int]]:
-    """The stretches of a mask."""
-    found: list[tuple[int, int]] = []
-    at = 0
-    while mask >> at:
-        if mask >> at & 1:
-            start = at
-            while mask >> at & 1:
-                at += 1
-            found.append((start, at))
-        else:
-            at += 1
-    return found
 
 
 def longest(found: Sequence[Said]) -> list[Said]:

@@ -12,7 +12,7 @@ from qianxun.core.types import NOTHING, Ranking, Scores
 from qianxun.graph.network.columns import Numbers
 from qianxun.graph.network.local_search import Fitting
 from qianxun.graph.network.network import KnowledgeGraph
-from qianxun.question.graph_terms import Question
+from qianxun.question.graph_query import GraphQuery
 
 THEMES: Final = 6
 MATCHES: Final = 200  # relations of the kind that is asked for
@@ -43,7 +43,7 @@ class Overview:
 NO_OVERVIEW: Final = Overview((), NOTHING, {})
 
 
-def overview(graph: KnowledgeGraph, question: Question) -> Overview:
+def overview(graph: KnowledgeGraph, question: GraphQuery) -> Overview:
     """Of a question that names nothing and asks for no relation: what the graph is about at all."""
     if not len(graph):
         return NO_OVERVIEW
@@ -64,7 +64,7 @@ def central_themes(graph: KnowledgeGraph, limit: int) -> tuple[Theme, ...]:
     return tuple(Theme(_members(graph, at), float(score[at])) for at in order[:limit])
 
 
-def _asked(graph: KnowledgeGraph, question: Question) -> Scores:
+def _asked(graph: KnowledgeGraph, question: GraphQuery) -> Scores:
     """By tie, how far the question speaks of it."""
     ties = graph.ties
     named = np.zeros(len(graph))

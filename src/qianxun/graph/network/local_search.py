@@ -17,7 +17,7 @@ from qianxun.graph.network.paths import ways
 from qianxun.graph.network.relation_question import asked_tie
 from qianxun.graph.network.ties import TOGETHER
 from qianxun.graph.network.walk import walked
-from qianxun.question.graph_terms import Question
+from qianxun.question.graph_query import GraphQuery
 
 NEAR: Final = 0.6  # what a chunk that the walk reaches counts beside one that a way leads to
 SHOWN: Final = 64  # entities and ties that are told
@@ -37,7 +37,7 @@ class Around:
 NOWHERE: Final = Around(NOTHING, {}, {})
 
 
-def around(graph: KnowledgeGraph, question: Question) -> Around:
+def around(graph: KnowledgeGraph, question: GraphQuery) -> Around:
     """The surroundings of what the question names; nothing where it names nothing."""
     matches = graph.find(question.folded)
     if not matches:
@@ -54,7 +54,7 @@ def around(graph: KnowledgeGraph, question: Question) -> Around:
     )
 
 
-def _start(graph: KnowledgeGraph, question: Question, matches: Sequence[Match]) -> Scores:
+def _start(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Match]) -> Scores:
     """Where the walk begins: at what is named, the more of the question the name takes up and the fewer chunks have
     it."""
     start = np.zeros(len(graph.roads))
@@ -65,7 +65,7 @@ def _start(graph: KnowledgeGraph, question: Question, matches: Sequence[Match]) 
     return start
 
 
-def _named(graph: KnowledgeGraph, question: Question, matches: Sequence[Match]) -> float:
+def _named(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Match]) -> float:
     """The share of the question that names things, rare ones more than common ones."""
     seen, share = 0, 0.0
     for match in sorted(matches, key=lambda match: (match.start - match.end, match.start, match.entity)):
@@ -79,7 +79,7 @@ def _named(graph: KnowledgeGraph, question: Question, matches: Sequence[Match]) 
 class Fitting:
     """How far a question asks for relations of some types; every type is looked at once."""
 
-    def __init__(self, graph: KnowledgeGraph, question: Question) -> None:
+    def __init__(self, graph: KnowledgeGraph, question: GraphQuery) -> None:
         self._types, self._question = graph.types, question
         self._shares: Scores = np.zeros(len(graph.types))
         self._is_known = np.zeros(len(graph.types), dtype=np.bool_)

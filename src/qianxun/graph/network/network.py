@@ -26,7 +26,7 @@ from qianxun.graph.network.merging import main_names, told_forms, visible_names
 from qianxun.graph.network.naming import Match, named
 from qianxun.graph.network.ties import Ties, distinct, standing_together, tied
 from qianxun.graph.network.walk import Roads, roads
-from qianxun.question.graph_terms import units_of
+from qianxun.question.graph_query import units_of
 from qianxun.text.chinese import fold
 
 CANDIDATE: Final = "TERM"  # the type of a name that may be a mere word: how often it stands tells whether it is one

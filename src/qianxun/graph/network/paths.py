@@ -18,7 +18,7 @@ from qianxun.graph.network.columns import Numbers
 from qianxun.graph.network.naming import Match
 from qianxun.graph.network.network import KnowledgeGraph
 from qianxun.graph.network.ties import TOGETHER
-from qianxun.question.graph_terms import Question
+from qianxun.question.graph_query import GraphQuery
 
 STEPS: Final = 3
 BREADTH: Final = 40  # ways that go on
@@ -38,11 +38,11 @@ class Way:
     explained: float
     cost: float = 1.0
 
-    def score(self, question: Question) -> float:
+    def score(self, question: GraphQuery) -> float:
         return min(1.0, self.explained / max(1, question.telling.bit_count())) * self.cost
 
 
-def ways(graph: KnowledgeGraph, question: Question, matches: Sequence[Match]) -> list[tuple[Way, float]]:
+def ways(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Match]) -> list[tuple[Way, float]]:
     """Every way that was looked at, with its score, best first."""
     found: list[tuple[Way, float]] = []
     going = list(_beginnings(graph, question, matches))
@@ -54,7 +54,7 @@ def ways(graph: KnowledgeGraph, question: Question, matches: Sequence[Match]) ->
     return sorted(found, key=lambda each: (-each[1], each[0].ties))
 
 
-def _beginnings(graph: KnowledgeGraph, question: Question, matches: Sequence[Match]) -> Iterator[Way]:
+def _beginnings(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Match]) -> Iterator[Way]:
     """A name explains the less, the more chunks have it."""
     for match in matches:
         bits = question.bits(match.start, match.end)
@@ -62,7 +62,7 @@ def _beginnings(graph: KnowledgeGraph, question: Question, matches: Sequence[Mat
         yield Way(match.entity, (), bits, explained)
 
 
-def _steps(graph: KnowledgeGraph, question: Question, way: Way) -> Iterator[Way]:
+def _steps(graph: KnowledgeGraph, question: GraphQuery, way: Way) -> Iterator[Way]:
     ties = graph.ties
     at_hand = graph.ties_by_entity.of(way.entity)
     stated = at_hand[ties.type[at_hand] != TOGETHER]
@@ -83,7 +83,7 @@ def _steps(graph: KnowledgeGraph, question: Question, way: Way) -> Iterator[Way]
         yield Way(other, (*way.ties, tie), way.bits | (fit.bits if fit.share >= 0.5 else 0), explained, way.cost * cost)
 
 
-def _looked_at(graph: KnowledgeGraph, question: Question, way: Way, stated: Numbers) -> list[int]:
+def _looked_at(graph: KnowledgeGraph, question: GraphQuery, way: Way, stated: Numbers) -> list[int]:
     """All ties of an entity; of a busy one those that say something of the question that the way has not said yet."""
     if len(stated) <= CROSSING:
         return list(map(int, stated.tolist()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -12,38 +11,13 @@ from qianxun.core.graph_types import AskedTie
 from qianxun.graph.network.naming import Match
 from qianxun.graph.network.network import KnowledgeGraph
 from qianxun.graph.network.ties import TOGETHER
-from qianxun.question.graph_terms import Question
+from qianxun.question.graph_query import GraphQuery
+from qianxun.question.relation_query import asks_for_relation, relation_words
 
 SURELY: Final = 0.55  # how surely a name must mean an entity: of three that are called the same, each does
 NAMES: Final = 4  # of a question that are looked at
 SAME: Final = 0.8  # how much of a relation's words the question must have
 MOST: Final = 24  # places that are told
-_MARK: Final = "\ue000"  # stands for a name
-_QUOTES: Final = frozenset("《》〈〉“”「」『』\"'")
-_END: Final = "(?:来着|呢|啊|呀)?[?？。!！ ]*"
-_WHAT: Final = "(?:什么样?的?|啥|何种?|怎样的?|怎么样的?|哪种)"
-_SOMEBODY: Final = "(?:谁|哪位|哪个人|什么人|何人|啥人)"
-_PAIRS: Final = tuple(
-    re.compile(pattern + _END)
-    for pattern in (
-        f"{_MARK}(?:和|与|跟|同|、|及|以及){_MARK}(?:[他她它]们)?(?:两人|二人|两个人|俩|之间)?(?:到底|究竟)?"
-        f"(?:的|是|有|存在|算)*{_WHAT}?(?:亲属|血缘|亲戚|人物)?关系(?:是?{_WHAT}|如何)?",
-        f"{_MARK}(?:到底|究竟)?(?:是|算){_MARK}的?(?:{_SOMEBODY}|{_WHAT}(?:亲戚|关系)?)",
-    )
-)
-_WORD: Final = f"(?P<word>[^的是{_MARK}]{{1,8}}?)"
-_ALONG: Final = tuple(
-    re.compile(pattern + _END)
-    for pattern in (
-        f"{_MARK}的{_WORD}(?:到底|究竟)?(?:是|叫|为){_SOMEBODY}",
-        f"{_MARK}的{_WORD}(?:叫|名叫)什么(?:名字)?",
-        f"{_SOMEBODY}是{_MARK}的{_WORD}",
-    )
-)
-_AGAINST: Final = tuple(
-    re.compile(pattern + _END)
-    for pattern in (f"{_MARK}(?:到底|究竟)?是{_SOMEBODY}的{_WORD}", f"{_SOMEBODY}的{_WORD}是{_MARK}")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +29,19 @@ class _Named:
     entities: frozenset[int]
 
 
-def asked_tie(graph: KnowledgeGraph, question: Question, matches: Sequence[Match]) -> tuple[AskedTie | None, list[int]]:
+def asked_tie(
+    graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Match]
+) -> tuple[AskedTie | None, list[int]]:
     """What a question for a tie names, with the places that state it, and the ties themselves; None for any other
     question, and for one of a single name of which the graph knows no such tie."""
     named = _named(matches)
     for pair in combinations(named, 2):
-        bare, _ = _bare(question.folded, pair)
-        if any(pattern.fullmatch(bare) for pattern in _PAIRS):
+        if asks_for_relation(question.folded, [(name.start, name.end) for name in pair]):
             ties = list(_between(graph, *pair))
             return _told(graph, question, pair, ties), ties
     for one in named:
-        for word, is_along in _worded(question, one):
-            if ties := list(_along(graph, question, one, word, is_along)):
+        for word, is_along in relation_words(question.folded, (one.start, one.end)):
+            if ties := list(_along(graph, question, one, question.bits(*word), is_along)):
                 return _told(graph, question, (one,), ties), ties
     return None, []
 
@@ -80,26 +55,6 @@ def _named(matches: Sequence[Match]) -> list[_Named]:
     return [_Named(*span, frozenset(found[span])) for span in sorted(found)][:NAMES]
 
 
-def _worded(question: Question, named: _Named) -> Iterator[tuple[int, bool]]:
-    """The units of the word that says what is tied to a name, and whether it is the name's: 甲的妹妹, not 谁的妹妹."""
-    bare, at = _bare(question.folded, (named,))
-    for patterns, is_along in ((_ALONG, True), (_AGAINST, False)):
-        for found in filter(None, (pattern.fullmatch(bare) for pattern in patterns)):
-            yield question.bits(at[found.start("word")], at[found.end("word") - 1] + 1), is_along
-
-
-def _bare(folded: str, named: Sequence[_Named]) -> tuple[str, list[int]]:
-    """The question with a mark for each name, without quotation marks, and where each of its characters stood."""
-    starts = {each.start: each.end for each in named}
-    bare, places, at = [], [], 0
-    while at < len(folded):
-        if folded[at] not in _QUOTES:
-            bare.append(_MARK if at in starts else folded[at])
-            places.append(at)
-        at = starts.get(at, at + 1)
-    return "".join(bare), places
-
-
 def _between(graph: KnowledgeGraph, one: _Named, other: _Named) -> Iterator[int]:
     ties = graph.ties
     for tie in graph.ties_of(sorted(one.entities)).tolist():
@@ -108,7 +63,7 @@ def _between(graph: KnowledgeGraph, one: _Named, other: _Named) -> Iterator[int]
             yield tie
 
 
-def _along(graph: KnowledgeGraph, question: Question, named: _Named, asked: int, is_along: bool) -> Iterator[int]:
+def _along(graph: KnowledgeGraph, question: GraphQuery, named: _Named, asked: int, is_along: bool) -> Iterator[int]:
     """The ties that the question's word names: the end of that word says what it is, 妹妹 of 亲妹妹."""
     ends = graph.ties.source if is_along else graph.ties.target
     for tie in graph.ties_of(sorted(named.entities)).tolist():
@@ -120,7 +75,7 @@ def _along(graph: KnowledgeGraph, question: Question, named: _Named, asked: int,
             yield tie
 
 
-def _told(graph: KnowledgeGraph, question: Question, named: Sequence[_Named], ties: Sequence[int]) -> AskedTie:
+def _told(graph: KnowledgeGraph, question: GraphQuery, named: Sequence[_Named], ties: Sequence[int]) -> AskedTie:
     names = tuple(question.folded[each.start : each.end] for each in named)
     places = dict.fromkeys(place for tie in ties for place in graph.relation(tie, MOST).evidence)
     return AskedTie(names, tuple(places)[:MOST])

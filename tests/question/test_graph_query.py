@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from qianxun.question.graph_terms import Question, read_question
+from qianxun.question.graph_query import GraphQuery, graph_query
 from qianxun.text.chinese import Analyser
 from qianxun.text.synonyms import of_user
 
 ANALYSER = Analyser()
 
 
-def asked(text: str) -> Question:
-    return read_question(text, ANALYSER)
+def asked(text: str) -> GraphQuery:
+    return graph_query(text, ANALYSER)
 
 
-def telling(question: Question) -> str:
+def telling(question: GraphQuery) -> str:
     return "".join(unit for at, unit in enumerate(question.units) if question.telling >> at & 1)
 
 
@@ -66,5 +66,5 @@ def test_a_lone_character_counts_for_less_than_a_word() -> None:
 
 def test_a_bases_own_synonyms_are_heard() -> None:
     own = of_user([["掌门", "董事长"]])
-    assert read_question("甲公司的掌门是谁", ANALYSER, own).fit("董事长").share > 0.9
+    assert graph_query("甲公司的掌门是谁", ANALYSER, own).fit("董事长").share > 0.9
     assert asked("甲公司的掌门是谁").fit("董事长").share < 0.5

@@ -1,4 +1,4 @@
-"""A question read against one table: which work on its rows would answer it, and how sure that reading is."""
+"""A question read against one table: the plan on its rows that would answer it, and how sure that reading is."""
 
 from __future__ import annotations
 
@@ -6,63 +6,34 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from qianxun.answer.tables.conditions import (
-    Unclear,
-    numeric_conditions,
-)
+from qianxun.answer.tables.conditions import Unclear, numeric_conditions
 from qianxun.answer.tables.lookup import look_up, look_up_pair
-from qianxun.answer.tables.match import Asked, places, plain, size, span
-from qianxun.answer.tables.mentions import Scene, scene_of
-from qianxun.answer.tables.reading import (
+from qianxun.answer.tables.match import places
+from qianxun.answer.tables.scene import (
+    Scene,
     asked_for,
     asks,
     entities,
     finish,
     outputs_of,
     refuse_more,
+    scene_of,
     with_contained,
     worded,
 )
-from qianxun.answer.tables.sheet import WORDS, Sheet, runs
-from qianxun.answer.tables.superlative import count_word, superlative_work
-from qianxun.answer.tables.words import (
-    ASKING,
-    AVERAGE,
-    CHANGED_BY,
-    DECISIVE,
-    DECISIVE_ALONE,
-    DIFFERENCE,
-    DOWNWARD,
-    ELSEWHERE,
-    HOW_MANY,
-    IDENTIFYING,
-    JOINED,
-    LISTING,
-    MORE_THAN,
-    ORDINAL,
-    PER_GROUP,
-    POLITE,
-    SEVERAL,
-    SUM,
-    SUPERLATIVE,
-    TIMES,
-    TOP,
-    UNCOUNTED,
-    UNSOLVED,
-)
+from qianxun.answer.tables.sheet import WORDS, Sheet
 from qianxun.core.table_answer_types import Condition, Operation, Plan, Understood, Unsure
+from qianxun.question.table_query import TableQuery, plain, runs, span
+from qianxun.question.words import cue, entries, listed
 from qianxun.text.chinese import words
+from qianxun.text.quantities import han_number
 
-_ADDED: Final = re.compile("总和|之和|加起来|相加|加在一起")
-_ORDERED: Final = re.compile("升序|降序|倒序|正序|排序|排列|从[^,]{1,3}到[^,]{1,3}|由[^,]{1,3}到[^,]{1,3}")
 _CATEGORIES: Final = 0.6  # cells that repeat this often name kinds of rows, not rows
 _PIECES: Final = "件台支只本张辆册套枚顶双户"
 _KINDS: Final = "种类款"
-_PEOPLE_COLUMN: Final = re.compile("人数(?:[（(].*)?$")
-_HOW_MANY_COLUMN: Final = re.compile("(?:数量|个数|人数|数目|件数|台数|户数)(?:[（(].*)?$")
 
 
-def read_question(asked: Asked, sheet: Sheet) -> Understood | Unsure:
+def read_question(asked: TableQuery, sheet: Sheet) -> Understood | Unsure:
     """The best reading of a question against a table."""
     scene = scene_of(asked, sheet)
     try:
@@ -78,35 +49,37 @@ def read_question(asked: Asked, sheet: Sheet) -> Understood | Unsure:
     return crossed
 
 
-def _whole(asked: Asked, read: Understood | Unsure) -> Understood | Unsure:
+def _whole(asked: TableQuery, read: Understood | Unsure) -> Understood | Unsure:
     """A lookup that finds as many cells as are asked for; fewer would be half an answer."""
     if isinstance(read, Unsure):
         return read
     plan = read.plan
     cells = len(plan.against) or len(plan.rows or ()) * len(plan.outputs)
-    joined = [hit for hit in JOINED.finditer(asked.text) if not span(*hit.span()) & read.explained]
-    if cells < max(asks(asked.text), 1 + len(joined), 2 if SEVERAL.search(asked.text) else 1):
+    joined = [hit for hit in cue("several.joined").finditer(asked.text) if not span(*hit.span()) & read.explained]
+    if cells < max(asks(asked.text), 1 + len(joined), 2 if cue("several.each").search(asked.text) else 1):
         return Unsure("问题里不止一问", tuple(plan.rows or ())[:10])
     return read
 
 
-def _is_better(asked: Asked, one: Understood, other: Understood | Unsure) -> bool:
+def _is_better(asked: TableQuery, one: Understood, other: Understood | Unsure) -> bool:
     if isinstance(other, Unsure):
         return True
-    return size(one.explained & asked.telling) > size(other.explained & asked.telling)
+    return (one.explained & asked.telling).bit_count() > (other.explained & asked.telling).bit_count()
 
 
 def _unsolved(scene: Scene) -> str:
     """Of a column that is named and cannot be computed with, because its formulas were saved without their results."""
     for column, _ in scene.columns:
-        if any(isinstance(value, str) and UNSOLVED.fullmatch(value) for value in scene.sheet.values(column)):
+        if any(
+            isinstance(value, str) and cue("table.unsolved").fullmatch(value) for value in scene.sheet.values(column)
+        ):
             name = scene.sheet.columns[column].name
             return f"“{name}”列的公式没有保存计算结果；用 Excel 打开并保存一次，再添加"
     return ""
 
 
 def _near(scene: Scene) -> tuple[int, ...]:
-    best = max(scene.said, key=lambda each: size(each.mask), default=None)
+    best = max(scene.said, key=lambda each: each.mask.bit_count(), default=None)
     return best.rows[:10] if best else ()
 
 
@@ -122,22 +95,22 @@ def _work(scene: Scene) -> Understood | None:
     closed = scene.names_mask | scene.said_mask
     taken_by_cues = _cue_numbers(text)
     numeric = numeric_conditions(text, scene.sheet, scene.named, closed | taken_by_cues | scene.about)
-    superlative, top = scene.free(SUPERLATIVE), scene.free(TOP)
+    superlative, top = scene.free("superlative.cue"), scene.free("superlative.top")
     if scene.sheet.is_form and (numeric or superlative or top):
         raise Unclear("表格不是一行一条的样子")
     if superlative is not None or top is not None:
         return superlative_work(scene, numeric, superlative, top)
     if scene.sheet.is_form:
         return None
-    if (average := scene.free(AVERAGE)) is not None:
+    if (average := scene.free("aggregate.average")) is not None:
         return _aggregate(scene, numeric, "average", average)
     if (how_many := _counting(scene, numeric)) is not None:
         return _stated(scene, how_many) or _count(scene, numeric, how_many)
-    if (total := scene.free(SUM)) is not None and _free_measure(scene, numeric) is not None:
+    if (total := scene.free("aggregate.sum")) is not None and _free_measure(scene, numeric) is not None:
         return _aggregate(scene, numeric, "sum", total)
-    if scene.free(_ADDED) is not None:
+    if scene.free("aggregate.added") is not None:
         raise Unclear("不知道要相加的是哪一列")
-    is_list = scene.free(LISTING) is not None
+    is_list = scene.free("several.listing") is not None
     if numeric or (is_list and (scene.said or scene.columns)):
         return _filter(scene, numeric)
     return _ordinal(scene)
@@ -146,19 +119,21 @@ def _work(scene: Scene) -> Understood | None:
 def _refuse_beyond(scene: Scene) -> None:
     """What these readings cannot say is refused, not left out."""
     text = scene.asked.text.rstrip("?")
-    if text.endswith("吗") and not ASKING.search(text) and not POLITE.search(text):
+    if text.endswith("吗") and not cue("which.table").search(text) and not cue("small_talk.polite").search(text):
         raise Unclear("问的是对不对，不是查什么")
-    if (found := scene.free(_ORDERED)) is not None:
+    if (found := scene.free("aggregate.ordered")) is not None:
         raise Unclear(f"问题要求排序（{found.group()}），这里只查不排")
-    if scene.free(PER_GROUP) and (scene.free(SUPERLATIVE) or scene.free(AVERAGE) or scene.free(SUM)):
+    if scene.free("aggregate.per_group") and (
+        scene.free("superlative.cue") or scene.free("aggregate.average") or scene.free("aggregate.sum")
+    ):
         raise Unclear("问题要求分组统计")
 
 
 def _cue_numbers(text: str) -> int:
     """Numbers that belong to 前三名, 最高的3个, 第二所."""
     mask = 0
-    for cue in (TOP, ORDINAL):
-        for hit in cue.finditer(text):
+    for name in ("superlative.top", "superlative.ordinal"):
+        for hit in cue(name).finditer(text):
             mask |= span(*hit.span())
     for hit in re.finditer(
         "最.{1,2}的(?P<n>\\d{1,3}|[一二两三四五六七八九十]{1,3})(?=[个家名位种款所部条项座本])", text
@@ -172,8 +147,8 @@ def _cue_numbers(text: str) -> int:
 
 def _counting(scene: Scene, numeric: Sequence[Condition]) -> re.Match[str] | None:
     """多少家, 几个: a count, unless a column says how many there are."""
-    hit = scene.free(HOW_MANY)
-    if hit is None or not hit["of"] or scene.free(UNCOUNTED):
+    hit = scene.free("number.how_many")
+    if hit is None or not hit["of"] or scene.free("whether.uncounted"):
         return None
     return None if _free_measure(scene, numeric) is not None else hit
 
@@ -183,62 +158,62 @@ def _free_measure(scene: Scene, numeric: Sequence[Condition]) -> int | None:
     return free[-1] if free else None
 
 
-def _stated(scene: Scene, cue: re.Match[str]) -> Understood | None:
+def _stated(scene: Scene, hit: re.Match[str]) -> Understood | None:
     """多少顶大檐帽: the number is stated where the row is one, and one column says how many."""
     rows = {each.rows for each in scene.said}
-    numbers = [c for c, column in enumerate(scene.sheet.columns) if _says_how_many(scene, cue, column.name)]
+    numbers = [c for c, column in enumerate(scene.sheet.columns) if _says_how_many(scene, hit, column.name)]
     if len(rows) != 1 or len(next(iter(rows))) != 1 or len(numbers) != 1 or not scene.sheet.is_measure(numbers[0]):
         return None
     refuse_more(scene, 1)
     plan = Plan("lookup", rows=next(iter(rows)), outputs=tuple(numbers))
-    return finish(scene, plan, span(*cue.span()) | scene.said_mask, [c for c, _ in scene.columns])
+    return finish(scene, plan, span(*hit.span()) | scene.said_mask, [c for c, _ in scene.columns])
 
 
-def _says_how_many(scene: Scene, cue: re.Match[str], column: str) -> bool:
+def _says_how_many(scene: Scene, hit: re.Match[str], column: str) -> bool:
     """Whether a column may hold what is asked for: 人数 is the number of people, 几名, 几个人 or 几个会计 where the row
     is 会计, and not 几家; 数量 is that of pieces, and not 几种."""
-    if cue["of"] in _KINDS and cue["of"] not in column:
+    if hit["of"] in _KINDS and hit["of"] not in column:
         return False
-    if _PEOPLE_COLUMN.search(column):
+    if cue("table.people_column").search(column):
         rows_own = (each for each in scene.said if each.column == scene.sheet.label)
-        behind = cue.string.startswith("人", cue.end()) or any(each.mask >> cue.end() & 1 for each in rows_own)
-        return cue["of"] in "人名位" or (cue["of"] == "个" and behind)
-    return _HOW_MANY_COLUMN.search(column) is not None
+        behind = hit.string.startswith("人", hit.end()) or any(each.mask >> hit.end() & 1 for each in rows_own)
+        return hit["of"] in "人名位" or (hit["of"] == "个" and behind)
+    return cue("table.number_column").search(column) is not None
 
 
-def _count(scene: Scene, numeric: list[Condition], cue: re.Match[str]) -> Understood:
-    if scene.free(PER_GROUP):  # 各部门有多少人: not how many departments there are
+def _count(scene: Scene, numeric: list[Condition], hit: re.Match[str]) -> Understood:
+    if scene.free("aggregate.per_group"):  # 各部门有多少人: not how many departments there are
         raise Unclear("问题要求分组统计")
-    conditions = with_contained(scene, [*numeric, *worded(scene)], span(*cue.span()))
+    conditions = with_contained(scene, [*numeric, *worded(scene)], span(*hit.span()))
     taken = [condition.column for condition in conditions]
     outputs = [c for c in outputs_of(scene, conditions) if not scene.sheet.is_numeric(c)]
     if len(outputs) > 1:
         raise Unclear("不知道要数的是哪一列")
-    if any(_adds_up(cue["of"], column.name) for column in scene.sheet.columns):
+    if any(_adds_up(hit["of"], column.name) for column in scene.sheet.columns):
         raise Unclear("有一列写着数量，分不清数行还是把它相加")
-    stated = any(_HOW_MANY_COLUMN.search(scene.sheet.columns[c].name) for c in outputs)
+    stated = any(cue("table.number_column").search(scene.sheet.columns[c].name) for c in outputs)
     if stated or any(_picks_one(scene, condition) for condition in conditions):
         raise Unclear("一行已是一项统计，不能再数行数")
     if not outputs:
-        outputs = _begun(scene, cue)
+        outputs = _begun(scene, hit)
     label = scene.sheet.label
-    kinds = cue["of"] in _KINDS or (label is not None and scene.sheet.variety(label) <= _CATEGORIES)
+    kinds = hit["of"] in _KINDS or (label is not None and scene.sheet.variety(label) <= _CATEGORIES)
     distinct = bool(outputs) and (outputs[0] != label or kinds)
     refuse_more(scene, 1)
     plan = Plan("count", tuple(conditions), tuple(outputs), distinct=distinct)
-    return finish(scene, plan, span(*cue.span()), [*taken, *outputs])
+    return finish(scene, plan, span(*hit.span()), [*taken, *outputs])
 
 
 def _adds_up(counted: str, column: str) -> bool:
     """几台 of a table in which each row says how many there are: 数量 or 台数, 人数 of 几人."""
     if counted in "人名位":
-        return _PEOPLE_COLUMN.search(column) is not None
+        return cue("table.people_column").search(column) is not None
     return counted in _PIECES and re.search(f"(?:数量|数目|{counted}数)(?:[（(].*)?$", column) is not None
 
 
-def _begun(scene: Scene, cue: re.Match[str]) -> list[int]:
+def _begun(scene: Scene, hit: re.Match[str]) -> list[int]:
     """几个省: the column whose name begins so, 省份."""
-    after = scene.asked.text[cue.end() : cue.end() + 1]
+    after = scene.asked.text[hit.end() : hit.end() + 1]
     texts = [c for c, column in enumerate(scene.sheet.columns) if column.kind in WORDS and column.path]
     begun = [c for c in texts if after and plain(scene.sheet.columns[c].path[-1]).startswith(after)]
     return begun if len(begun) == 1 and after.isalpha() else []
@@ -254,21 +229,129 @@ def _picks_one(scene: Scene, condition: Condition) -> bool:
     return scene.sheet.variety(condition.column) == 1.0
 
 
-def _aggregate(scene: Scene, numeric: list[Condition], operation: Operation, cue: re.Match[str]) -> Understood:
+def _aggregate(scene: Scene, numeric: list[Condition], operation: Operation, hit: re.Match[str]) -> Understood:
     measures = [c for c in outputs_of(scene, numeric) if scene.sheet.is_measure(c)]
     if len(measures) != 1:
         raise Unclear("不知道要算的是哪一列" if not measures else "要算的列不止一列")
-    conditions = with_contained(scene, [*numeric, *worded(scene)], span(*cue.span()))
-    if any(PER_GROUP.match(scene.asked.text, each.end) for each in scene.named):
+    conditions = with_contained(scene, [*numeric, *worded(scene)], span(*hit.span()))
+    if any(cue("aggregate.per_group").match(scene.asked.text, each.end) for each in scene.named):
         raise Unclear("问题要求分组统计")
     taken = [condition.column for condition in conditions]
     refuse_more(scene, 1)
     plan = Plan(operation, tuple(conditions), (), measures[0])
     extra = [c for c in outputs_of(scene, conditions, measures) if c == scene.sheet.label]
-    return finish(scene, plan, span(*cue.span()), [*taken, *measures, *extra])
+    return finish(scene, plan, span(*hit.span()), [*taken, *measures, *extra])
 
 
 # ── superlatives ─────────────────────────────────────────────────────────────────────────────────
+
+
+def superlative_work(
+    scene: Scene, numeric: list[Condition], superlative: re.Match[str] | None, top: re.Match[str] | None
+) -> Understood:
+    text = scene.asked.text
+    used = [condition.column for condition in numeric]
+    hit = superlative or top
+    assert hit is not None  # the caller found one
+    word = (superlative["word"] or superlative["nthword"]) if superlative else "高"
+    if word in listed("superlative.unclear"):
+        raise Unclear(f"“最{word}”说的是大还是小，分不清")
+    if len(list(cue("superlative.cue").finditer(text))) > 1:
+        raise Unclear("问题里不止一个“最”")
+    measure = _measure_of(scene, hit, word, used)
+    limit, cues = _limit(text, superlative, top)
+    conditions = with_contained(scene, [*numeric, *worded(scene)], cues)
+    taken = [*(condition.column for condition in conditions), measure]
+    outputs = asked_for(scene, conditions, [measure])
+    asks_value = bool(cue("number.value").search(text)) and not outputs
+    if not asks_value and not outputs and scene.sheet.label is not None:
+        outputs = [scene.sheet.label]
+    refuse_more(scene, max(len(outputs), 1))
+    _refuse_groups(scene, hit, measure, outputs)
+    operation: Operation = "top" if limit > 1 else "min" if word in listed("superlative.downward") else "max"
+    nth = _nth(superlative)
+    plan = Plan(
+        operation,
+        tuple(conditions),
+        tuple(outputs),
+        measure,
+        limit,
+        nth,
+        distinct=word in listed("superlative.downward"),
+    )
+    return finish(scene, plan, cues, [*taken, *outputs, *entities(scene, outputs)])
+
+
+def _refuse_groups(scene: Scene, hit: re.Match[str], measure: int, outputs: Sequence[int]) -> None:
+    """计划数最多的专业, where a subject has several rows: one row's number or their sum, nobody knows."""
+    sheet = scene.sheet
+    if sheet.columns[measure].kind in ("percent", "date") or cue("superlative.per_unit").search(
+        sheet.columns[measure].name
+    ):
+        return
+    for each in scene.named:
+        compared = each.end <= hit.start() or cue("superlative.count_of").fullmatch(
+            scene.asked.text[hit.end() : each.start]
+        )
+        if compared and each.column in outputs and sheet.variety(each.column) < 1.0:
+            raise Unclear("同一名称有多行，分不清比一行还是比合计")
+
+
+def _measure_of(scene: Scene, hit: re.Match[str], word: str, used: Sequence[int]) -> int:
+    sheet = scene.sheet
+    ranked = [
+        each for each in scene.named if sheet.is_measure(each.column) or sheet.columns[each.column].kind == "date"
+    ]
+    ranked = [each for each in ranked if each.column not in used or scene.free("number.how_many")]
+    about = entries("superlative.about").get(word)
+    if about is not None:
+        ranked = [each for each in ranked if re.search(about, sheet.columns[each.column].name)]
+    behind = [each for each in ranked if 0 <= each.start - hit.end() <= 1]
+    before = [
+        each for each in ranked if each.end <= hit.start() and "," not in scene.asked.text[each.end : hit.start()]
+    ]
+    best = behind or sorted(before, key=lambda each: -each.end) or ranked
+    if best:
+        same = {each.column for each in ranked if (each.start, each.end) == (best[0].start, best[0].end)}
+        if len(same) > 1 or any(each.end == best[0].start and each.column != best[0].column for each in ranked):
+            raise Unclear("不知道要比的是哪一列")  # 已用预算 of a table with 预算 and 已用
+        return best[0].column
+    measures = [c for c in range(len(sheet.columns)) if sheet.is_measure(c) or sheet.columns[c].kind == "date"]
+    fits = [c for c in measures if about is not None and re.search(about, sheet.columns[c].name)]
+    if len(fits) == 1:
+        return fits[0]
+    raise Unclear("不知道要比的是哪一列")
+
+
+def _limit(text: str, superlative: re.Match[str] | None, top: re.Match[str] | None) -> tuple[int, int]:
+    """How many are asked for, and the characters that say it."""
+    cues = 0
+    for hit in (superlative, top):
+        cues |= span(*hit.span()) if hit else 0
+    if top is not None:
+        return count_word(top["n"]), cues
+    assert superlative is not None  # one of the two was found
+    after = re.compile("的?(?P<n>\\d{1,3}|[一二两三四五六七八九十]{1,3})[个家名位种款所部条项座本]").match(
+        text, superlative.end()
+    )
+    before = re.search(
+        "哪(?P<n>\\d{1,3}|[二两三四五六七八九十]{1,3})[个家名位种款所部条项座本]", text[: superlative.start()]
+    )
+    found = after or before
+    if found is None:
+        return 1, cues
+    return count_word(found["n"]), cues | span(*found.span())
+
+
+def count_word(word: str) -> int:
+    number = int(word) if word.isdigit() else han_number(word)
+    if not number:
+        raise Unclear(f"没有读懂“{word}”")
+    return number
+
+
+def _nth(superlative: re.Match[str] | None) -> int:
+    return count_word(superlative["nth"]) if superlative and superlative["nth"] else 1
 
 
 # ── filters and lists ────────────────────────────────────────────────────────────────────────────
@@ -290,7 +373,7 @@ def _filter(scene: Scene, numeric: list[Condition]) -> Understood:
     denied = any(condition.comparison in ("not in", "not contains", "!=") for condition in conditions)
     if denied and label not in outputs and any(scene.sheet.variety(column) < 1.0 for column in outputs):
         raise Unclear("否定的是行还是整组，分不清")
-    listing = scene.free(LISTING)
+    listing = scene.free("several.listing")
     cues = span(*listing.span()) if listing else 0
     plan = Plan("filter" if conditions else "list", tuple(conditions), tuple(outputs))
     return finish(scene, plan, cues, [*taken, *outputs, *entities(scene, outputs)])
@@ -306,7 +389,7 @@ def _refuse_labels(scene: Scene) -> None:
 
 def _ordinal(scene: Scene) -> Understood | None:
     """第三名 of a list: by its running number, or by its place where the list has no other order."""
-    hit = scene.free(ORDINAL)
+    hit = scene.free("superlative.ordinal")
     if hit is None or scene.said:
         return None
     wanted = count_word(hit["n"])
@@ -317,7 +400,7 @@ def _ordinal(scene: Scene) -> Understood | None:
     else:
         rows = [wanted - 1] if wanted <= len(sheet) else []
     outputs = outputs_of(scene, (), running) or ([sheet.label] if sheet.label is not None else [])
-    useful = [c for c, column in enumerate(sheet.columns) if not IDENTIFYING.search(column.name.strip())]
+    useful = [c for c, column in enumerate(sheet.columns) if not cue("table.identifying").search(column.name.strip())]
     if len(rows) != 1 or not outputs or (not running and len(useful) > 1):
         raise Unclear(f"没有读懂“{hit.group()}”说的是哪一行")
     return finish(scene, Plan("lookup", rows=tuple(rows), outputs=tuple(outputs)), span(*hit.span()), outputs)
@@ -328,21 +411,25 @@ def _ordinal(scene: Scene) -> Understood | None:
 
 def _comparison(scene: Scene) -> Understood | None:
     """A和B的X差多少, A的X比B多多少, A的X是B的多少倍: two cells, one number."""
-    difference, more, times = scene.free(DIFFERENCE), scene.free(MORE_THAN), scene.free(TIMES)
-    cue = times or difference or (more if "比" in scene.asked.text else None)
-    if cue is None:
+    difference, more, times = (
+        scene.free("aggregate.difference"),
+        scene.free("number.more_than"),
+        scene.free("number.times"),
+    )
+    hit = times or difference or (more if "比" in scene.asked.text else None)
+    if hit is None:
         return None
     measures = [c for c in outputs_of(scene, ()) if scene.sheet.is_measure(c)]
     cells = _two_cells(scene, measures)
     if cells is None:
         raise Unclear("要比较的不是两个单元格")
-    cues = span(*cue.span()) | scene.said_mask
+    cues = span(*hit.span()) | scene.said_mask
     at = scene.asked.text.find("比")
     if at >= 0:
         cues |= span(at, at + 1)
-    if more is not None and cue is more and more["word"] in DOWNWARD:
+    if more is not None and hit is more and more["word"] in listed("superlative.downward"):
         cells = cells[::-1]
-    plan = Plan("ratio" if times else "difference", against=cells, distinct=cue is difference)
+    plan = Plan("ratio" if times else "difference", against=cells, distinct=hit is difference)
     return finish(scene, plan, cues, measures)
 
 
@@ -361,18 +448,18 @@ def _two_cells(scene: Scene, measures: Sequence[int]) -> tuple[tuple[int, int], 
 
 def decisive(text: str, mask: int) -> str:
     """The first word among unexplained characters that tells one table's number from another's; empty without any."""
-    for hit in DECISIVE.finditer(text):
+    for hit in cue("decisive.any").finditer(text):
         if span(*hit.span()) & ~mask == 0:
             return hit.group()
     for start, end in runs(mask):
-        if elsewhere := ELSEWHERE.search(text, start, end):
+        if elsewhere := cue("decisive.elsewhere").search(text, start, end):
             return elsewhere.group()
     for word in words(text):
-        if word in DECISIVE_ALONE and places(word, text) & mask:
+        if word in listed("decisive.alone") and places(word, text) & mask:
             return word
     for start, end in runs(mask):  # 净利润率 is not 净利润
-        if start and text[start] in CHANGED_BY["after"] and text[start - 1].isalnum():
+        if start and text[start] in listed("decisive.after") and text[start - 1].isalnum():
             return text[start]
-        if text[end - 1] in CHANGED_BY["before"] and text[end : end + 1].isalnum():
+        if text[end - 1] in listed("decisive.before") and text[end : end + 1].isalnum():
             return text[end - 1]
     return ""

@@ -1,9 +1,10 @@
-"""From names and cues to a reading: what is shown, which rows are meant, and what must not be left unread."""
+"""What a question mentions of a table, and how mentions and cues become a plan: what is shown, which rows are meant."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from qianxun.answer.tables.conditions import (
@@ -13,29 +14,118 @@ from qianxun.answer.tables.conditions import (
     had_conditions,
     worded_conditions,
 )
-from qianxun.answer.tables.match import span
-from qianxun.answer.tables.mentions import Scene
-from qianxun.answer.tables.sheet import runs
-from qianxun.answer.tables.words import (
-    ASKING,
-    EITHER,
-    LISTING,
-    NEGATION,
-    NEXT_ASK,
-)
+from qianxun.answer.tables.match import Match, match, match_column
+from qianxun.answer.tables.sheet import Said, Sheet
 from qianxun.core.table_answer_types import Condition, Plan, Understood
+from qianxun.question.table_query import TableQuery, plain, runs, span
+from qianxun.question.words import cue
 
-_WHERE: Final = (re.compile("哪里|在哪|哪儿|何处|什么地方"), re.compile("地址|位置|地点|所在|address", re.IGNORECASE))
-_WHEN: Final = (
-    re.compile("什么时候|何时|哪天|哪一天|哪年|哪一年"),
-    re.compile("时间|日期|年份|date|time", re.IGNORECASE),
-)
-_KIND_OF_VALUE: Final = re.compile("日期|时间|年份|年|数|数量|人数|金额|额")  # 2023年签约的: the number says so already
+_BRACKETED: Final = re.compile(r"\([^()]*\)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a question says of a table, before it is known what it asks."""
+
+    asked: TableQuery
+    sheet: Sheet
+    columns: tuple[tuple[int, Match], ...]
+    named: tuple[Named, ...]
+    said: tuple[Said, ...]
+
+    @property
+    def names_mask(self) -> int:
+        mask = 0
+        for _, met in self.columns:
+            mask |= met.mask
+        return mask
+
+    @property
+    def about(self) -> int:
+        """The characters that the table's title and surroundings explain."""
+        return match(self.sheet.about, self.asked.text).mask
+
+    @property
+    def said_mask(self) -> int:
+        mask = 0
+        for each in self.said:
+            mask |= each.mask
+        return mask
+
+    def free(self, name: str) -> re.Match[str] | None:
+        """A cue that is no part of a name or a cell of the table."""
+        closed = self.names_mask | self.said_mask
+        return next((hit for hit in cue(name).finditer(self.asked.text) if not span(*hit.span()) & closed), None)
+
+
+def scene_of(asked: TableQuery, sheet: Sheet) -> Scene:
+    about = match(sheet.about, asked.text).mask
+    met = [(c, found) for c, name in enumerate(sheet.names) if _is_named(found := match_column(name, asked.text))]
+    met = [(c, found) for c, found in met if found.verbatim or found.mask & ~about]
+    met = [(c, found) for c, found in met if not _is_of_thing(c, found, asked.text, sheet)]
+    said = sheet.said(asked.text)
+    said_spans = [one for each in said for one in runs(each.mask)]
+    kept = [(c, found) for c, found in met if not _is_within(found, said_spans) and not _is_outdone(c, found, met)]
+    spans = [one for _, found in kept for one in runs(found.mask)]
+    said = [each for each in said if not all(_inside(one, spans) for one in runs(each.mask))]
+    named = tuple(Named(start, end, c) for c, found in kept for start, end in _mentions(found))
+    return Scene(asked, sheet, tuple(kept), named, tuple(said))
+
+
+def _is_of_thing(column: int, met: Match, text: str, sheet: Sheet) -> bool:
+    """Whether a question says the thing that a column measures, and not the measure: 合同 is not 合同金额, where the
+    contracts are named by 合同编号. The largest, or what all cost, is said by the measure."""
+    if sheet.columns[column].kind == "money" and cue("table.of_amount").search(text):
+        return False
+    whole = _BRACKETED.sub("", plain(sheet.columns[column].name.split(" / ")[-1]))
+    if not sheet.is_measure(column) or whole in text:
+        return False
+    thing = "".join(text[start:end] for start, end in runs(met.mask))
+    others = (plain(each.name) for c, each in enumerate(sheet.columns) if c != column and not sheet.is_measure(c))
+    return any(
+        name.startswith(thing) and (cue("table.identifying").search(name) or cue("table.naming").search(name))
+        for name in others
+    )
+
+
+def _is_named(met: Match) -> bool:
+    if cue("decisive.any").search(met.rest):
+        return False
+    return (met.said >= 2 and met.share >= 0.5) or (met.verbatim and met.said >= 1)
+
+
+def _mentions(met: Match) -> list[tuple[int, int]]:
+    """The places that name a column: each that says half of it, or the longest where it is said in pieces."""
+    places = runs(met.mask)
+    halves = [(start, end) for start, end in places if (end - start) * 2 >= met.length]
+    return halves or [max(places, key=lambda one: one[1] - one[0])]
+
+
+def _is_within(met: Match, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether it is said only as part of something longer."""
+    return all(_inside(one, spans) for one in runs(met.mask))
+
+
+def _inside(one: tuple[int, int], spans: Sequence[tuple[int, int]]) -> bool:
+    return any(other[0] <= one[0] and one[1] <= other[1] and other != one for other in spans)
+
+
+def _is_outdone(column: int, met: Match, all_met: Sequence[tuple[int, Match]]) -> bool:
+    """Whether other columns are named by the same characters and more, or one by the same, and wholly."""
+    rivals = [rival for other, rival in all_met if other != column]
+    if any(met.mask == rival.mask and met.unsaid and not rival.unsaid for rival in rivals):
+        return True
+    if any(met.mask != rival.mask and met.mask & ~rival.mask == 0 for rival in rivals):
+        return True
+    return _is_within(met, [one for rival in rivals for one in runs(rival.mask)])
+
+
+# ── plans ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def asks(text: str) -> int:
     """How many things a question asks for, clause by clause."""
-    return sum(bool(ASKING.search(clause)) for clause in NEXT_ASK.split(text)) or 1
+    return sum(bool(cue("which.table").search(clause)) for clause in cue("several.next").split(text)) or 1
 
 
 def refuse_more(scene: Scene, shown: int) -> None:
@@ -58,7 +148,7 @@ def finish(scene: Scene, plan: Plan, cues: int, used: Sequence[int]) -> Understo
         explained |= condition.mask
     bounding = [*(condition.column for condition in plan.conditions), plan.measure]
     shares = [
-        1.0 if c in bounding and _KIND_OF_VALUE.fullmatch(met.rest) else met.share
+        1.0 if c in bounding and cue("table.kind_of_value").fullmatch(met.rest) else met.share
         for c, met in scene.columns
         if c in used
     ]
@@ -70,10 +160,10 @@ def finish(scene: Scene, plan: Plan, cues: int, used: Sequence[int]) -> Understo
 
 
 def _refuse_unread(scene: Scene, plan: Plan, explained: int, text: str) -> None:
-    for hit in NEGATION.finditer(text):
+    for hit in cue("negation.any").finditer(text):
         if not span(*hit.span()) & (explained | scene.names_mask | scene.said_mask | scene.about):
             raise Unclear(f"没有读懂否定（{hit.group()}）")
-    for either in EITHER.finditer(text):
+    for either in cue("several.either").finditer(text):
         if not span(*either.span()) & (explained | scene.names_mask | scene.said_mask) and not _joins(scene, either):
             raise Unclear("没有读懂“或”")
 
@@ -136,14 +226,15 @@ def _place_of(scene: Scene, condition: Condition) -> Named | None:
 def asked_for(scene: Scene, conditions: Sequence[Condition], taken: Sequence[int] = ()) -> list[int]:
     """What is to be shown: columns named; 在哪里 and 什么时候 ask for one without naming it, 哪些 for labels."""
     outputs = _after_entity(scene, outputs_of(scene, conditions, taken))
-    for cue, wanted in (_WHERE, _WHEN):
-        if scene.free(cue) is None or any(wanted.search(scene.sheet.columns[c].name) for c in outputs):
+    for idea in ("where", "when"):
+        wanted = cue(f"{idea}.column")
+        if scene.free(f"{idea}.table") is None or any(wanted.search(scene.sheet.columns[c].name) for c in outputs):
             continue
         fits = [c for c, column in enumerate(scene.sheet.columns) if wanted.search(column.name)]
         if len(fits) != 1:
             raise Unclear("不知道要列出哪一列")
         outputs = fits
-    listing = scene.free(LISTING)
+    listing = scene.free("several.listing")
     label = scene.sheet.label
     known = any(condition.column == label and condition.comparison in ("in", "=") for condition in conditions)
     if listing is None or label is None or label in outputs or (known and outputs):
@@ -154,8 +245,8 @@ def asked_for(scene: Scene, conditions: Sequence[Condition], taken: Sequence[int
     return outputs if beside else [label, *outputs]
 
 
-def _is_beside(named: Named, cue: re.Match[str]) -> bool:
-    return 0 <= named.start - cue.end() <= 1 or named.end == cue.start()
+def _is_beside(named: Named, hit: re.Match[str]) -> bool:
+    return 0 <= named.start - hit.end() <= 1 or named.end == hit.start()
 
 
 def _after_entity(scene: Scene, outputs: list[int]) -> list[int]:

@@ -1,0 +1,300 @@
+"""A question as the sentences of documents are scored by it: its terms, the figure it asks for, the times it names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from qianxun.question.table_query import FILLER
+from qianxun.question.words import cue, entries, joined, listed
+from qianxun.text.chinese import STOP_WORDS, fold, plain_analyser
+from qianxun.text.figures import Day, Figure, Number, Share, figures
+
+AnswerKind: TypeAlias = Literal["fact", "explain", "comparison", "summary"]
+FigureKind: TypeAlias = Literal["time", "number"]
+Measure: TypeAlias = Literal["share", "money", "date", "time", "people", "age", "size"]
+
+_MEASURES: Final[Mapping[Measure, str]] = entries("label.words")
+_LABEL_ASKED: Final = re.compile(  # the label that is asked for, not one that is only spoken of: 费用 of 费用由谁承担
+    f"(?:{'|'.join(f'(?P<{measure}>{words})' for measure, words in _MEASURES.items())})"
+    "(?:大概|大约|一般|通常|最高|最低)?(?:会?是|为|达到?|有|在|要)?"
+    "(?:多少|几|什么时[候间]|何时|哪一?[天年月日]|多[大高长久重远]|多长时间)?[元钱岁人天]?[呢啊]?[\\s?？。]*$"
+)
+_SHORT_FORM: Final = re.compile("(?:能|可以?|要|会|得|该|需)?(.)")
+_ANSWER_NAME: Final = re.compile("[^,，。；;？?!！、:：的了在于是为和与及]{1,6}")
+_LABEL_SHARE: Final = 0.3
+_PHRASE_SHARE: Final = 0.5  # of words side by side: 总 and 负债 are not yet 总负债
+_LONGEST_PHRASE: Final = 4  # words
+_VERBAL: Final = frozenset(["v", "vd", "vi", "p", "d"])  # parts of speech
+_PROPER: Final = ("nr", "ns", "nt", "nz")  # parts of speech
+_CODE: Final = re.compile(r"(?=.*[a-z])(?=.*\d)[a-z\d][a-z\d_./\-]*")  # ht-009
+_MEASURING: Final = re.compile("[总]?[量额数率值]$")
+_SHORTEST_NAME: Final = 3
+_PARTS: Final = re.compile(r"[\s()（）《》〈〉【】\[\]_\-—:：,，、·|/]+")
+_RUNS_ON: Final = re.compile("[^\\W_的和与及在对于据合较比从由被把向为是]")
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A word of the question. ``share``: its worth where it is found; a label is named in a text, not stated.
+    ``alike``: how else a text may write it. ``measure``: of the figure whose label it is, or ends in; ``bare`` is the
+    word without that label."""
+
+    text: str
+    share: float = 1.0
+    alike: tuple[str, ...] = ()
+    measure: Measure | None = None
+    bare: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceQuery:
+    """``terms`` are the words beside names of documents and times."""
+
+    text: str
+    folded: str
+    kind: AnswerKind
+    wants: frozenset[FigureKind]
+    terms: tuple[Term, ...]
+    runs: tuple[tuple[str, ...], ...]  # the same, neighbours together, 的 among them
+    proper: frozenset[str]  # names of people, places, firms, or like HT-009
+    days: tuple[Day, ...]
+    figures: frozenset[str]
+    names: tuple[str, ...] = ()  # of documents
+    others: Mapping[str, str] = field(default_factory=dict)  # documents about something else (`other_documents`)
+    is_why: bool = False
+    unit: str = ""  # 天 of 多少天
+    label: tuple[str, Measure] | None = None  # of the figure that it asks for: 比例
+
+
+def evidence_query(text: str, doc_names: Iterable[str] = ()) -> EvidenceQuery:
+    folded = fold(text)
+    doc_names = tuple(doc_names)
+    names = named_documents(folded, doc_names)
+    stated = figures(text)
+    kind = answer_kind(folded)
+    days = tuple(figure for figure in stated if isinstance(figure, Day))
+    rest = folded
+    for part in (*names, *(day.written for day in days)):
+        rest = rest.replace(part, "，")
+    return EvidenceQuery(
+        text,
+        folded,
+        kind,
+        figure_kinds(folded),
+        _terms(rest),
+        _runs(rest),
+        _proper(rest),
+        days,
+        frozenset(figure.written for figure in stated),
+        names,
+        {} if names else other_documents(folded, doc_names),
+        kind == "explain" and bool(cue("explain.why").search(folded)),
+        unit.group(1) if (unit := cue("number.unit").search(folded)) else "",
+        asked_label(folded),
+    )
+
+
+def answer_kind(folded: str) -> AnswerKind:
+    if cue("summary.evidence").search(folded):
+        return "summary"
+    if cue("comparison.evidence").search(folded):
+        return "comparison"
+    return "explain" if cue("explain.evidence").search(folded) else "fact"
+
+
+# ── figures ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def figure_kinds(folded: str) -> frozenset[FigureKind]:
+    """The kinds of figures that are asked for, if any."""
+    time = cue("when.evidence")
+    found: set[FigureKind] = {"time"} if time.search(folded) else set()
+    return frozenset(found | {"number"} if cue("number.evidence").search(time.sub("，", folded)) else found)
+
+
+def may_answer(figure: Figure, query: EvidenceQuery) -> bool:
+    """Returns True if a figure may be the one that is asked for; not if the question has it itself."""
+    if figure.written in query.figures:
+        return False
+    if "time" in query.wants and (isinstance(figure, Day) or (isinstance(figure, Number) and _is_time(figure))):
+        return True
+    return "number" in query.wants and isinstance(figure, Number | Share)
+
+
+def _is_time(figure: Number) -> bool:
+    """Three hours, or a year by itself: built in 1889."""
+    is_year = not figure.unit and figure.digits.isdigit() and len(figure.digits) == 4
+    return is_year or figure.unit in listed("when.units")
+
+
+def asked_label(folded: str) -> tuple[str, Measure] | None:
+    """The label of the figure that a question ends in: 比例 of 住院报销比例是多少."""
+    found = _LABEL_ASKED.search(folded)
+    if found is None:
+        return None
+    return next((words, measure) for measure in _MEASURES if (words := found.group(measure)))
+
+
+def is_of(measure: Measure, figure: Figure) -> bool:
+    if measure == "share":
+        return isinstance(figure, Share)
+    if isinstance(figure, Day):
+        return measure in ("date", "time")
+    return isinstance(figure, Number) and bool(re.fullmatch(joined(f"label.units.{measure}"), figure.unit))
+
+
+def is_change(text: str) -> bool:
+    """Returns True if a figure here is how something changed, not how much it is: 同比增长 12% is no 占比."""
+    return bool(cue("number.change").search(text))
+
+
+# ── names of documents ───────────────────────────────────────────────────────────────────────────
+
+
+def named_documents(folded: str, doc_names: Iterable[str]) -> tuple[str, ...]:
+    """The names of documents in a question, as it writes them, in its order: whole, or how they begin, or how a part of
+    them does: 王强 of 刑事判决书（王强盗窃案）."""
+    whole = dict.fromkeys(map(_bare, doc_names))
+    found = {start for name in whole if _is_name(start := _start_in(name, folded), name)}
+    parts = [part for name in whole if len(split := _PARTS.split(name)) > 1 for part in split if part]
+    found |= {start for part in parts if _is_part(start := _start_in(part, folded), part)}
+    ordered = sorted(found, key=lambda name: (-len(name), name))
+    own = [one for at, one in enumerate(ordered) if not any(one in other for other in ordered[:at])]
+    return tuple(sorted(own, key=folded.index))
+
+
+def _is_name(start: str, name: str) -> bool:
+    if len(start) < 2 or start in listed("filler.evidence"):
+        return False
+    return start == name or len(start) >= max(_SHORTEST_NAME, (len(name) + 2) // 3)
+
+
+def _is_part(start: str, part: str) -> bool:
+    return _is_name(start, part) or (len(start) > 1 and start == plain_analyser().segments(part)[0])
+
+
+def other_documents(folded: str, doc_names: Iterable[str]) -> dict[str, str]:
+    """Documents whose name ends like what the question is about, and begins otherwise, and what they would have to
+    mention to be about it: 创新购物中心 is not in a report of 顶级购物中心, unless its text names it."""
+    found = {}
+    for name in dict.fromkeys(doc_names):
+        end = _start_in(_bare(name)[::-1], folded[::-1])[::-1]
+        at = folded.find(end) if len(end) >= _SHORTEST_NAME else 0
+        if at > 1 and _RUNS_ON.match(folded[at - 1]) and _RUNS_ON.match(folded[at - 2]):
+            found[name] = folded[at - 2 : at + len(end)]
+    return found
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"\.[a-z]{2,5}$", "", fold(name).strip())
+
+
+def _start_in(name: str, text: str) -> str:
+    """The longest start of a name that is in a text."""
+    end = 0
+    while end < len(name) and name[: end + 1] in text:
+        end += 1
+    return name[:end].strip()
+
+
+# ── terms ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _terms(rest: str) -> tuple[Term, ...]:
+    labels = {
+        _answer_noun(name.group())
+        for found in cue("which.labelled").finditer(rest)
+        if (name := _ANSWER_NAME.match(rest, found.end()))
+    }
+    shares: dict[str, float] = {}
+    run: list[str] = []
+    for segment in (*_segments(rest), ""):
+        word = segment.strip()
+        if _is_term(word):
+            is_label = word in listed("filler.seldom_stated") or any(
+                label.startswith(word) or label.endswith(word) for label in labels
+            )
+            shares[word] = _LABEL_SHARE if is_label else 1.0
+            if not is_label:
+                run.append(word)
+                continue
+        if 1 < len(run) <= _LONGEST_PHRASE:
+            shares["".join(run)] = _PHRASE_SHARE
+        run = []
+    return tuple(_term(word, share, rest) for word, share in shares.items())
+
+
+def _runs(rest: str) -> tuple[tuple[str, ...], ...]:
+    found: list[list[str]] = [[]]
+    for segment in _segments(rest):
+        word = segment.strip()
+        if _is_term(word) or (word == "的" and found[-1]):
+            found[-1].append(word)
+        elif found[-1]:
+            found.append([])
+    return tuple(tuple(run) for run in found if run)
+
+
+def _proper(rest: str) -> frozenset[str]:
+    tagged = plain_analyser().tagged(cue("which.evidence").sub("，", rest))
+    return frozenset(word for word, tag in tagged if tag.startswith(_PROPER) or _CODE.fullmatch(word))
+
+
+def _term(word: str, share: float, rest: str) -> Term:
+    alike, label = other_forms(word, rest), asked_label(rest)
+    if label is None or not word.endswith(label[0]):
+        return Term(word, share, alike)
+    return Term(word, share, alike, label[1], word.removesuffix(label[0]))
+
+
+def other_forms(word: str, folded: str) -> tuple[str, ...]:
+    """How a text writes what a question abbreviates: 报销 for 能报; and for what may be done, that it may not be."""
+    short = _SHORT_FORM.fullmatch(word)
+    if short:
+        return tuple(entries("label.full").get(short.group(1), "").split())
+    return tuple(entries("label.forbidden").get(word, "").split()) if cue("whether.allowed").search(folded) else ()
+
+
+def _answer_noun(label: str) -> str:
+    """What the answer is called, without what is done with it: 部门 of 哪个部门开具."""
+    parts = plain_analyser().tagged(label)
+    while len(parts) > 1 and parts[-1][1] in _VERBAL:
+        parts.pop()
+    return "".join(part for part, _ in parts)
+
+
+def _segments(text: str) -> Iterator[str]:
+    """Segments without question words; 年 and 假 are 年假."""
+    pending = ""
+    for segment in plain_analyser().segments(cue("which.evidence").sub("，", text)):
+        if (
+            pending
+            and len(segment) == 1
+            and segment.isalpha()
+            and segment not in STOP_WORDS | listed("filler.evidence")
+        ):
+            yield pending + segment
+            pending = ""
+            continue
+        if pending:
+            yield pending
+        pending = segment if segment in ("年", "月", "日") else ""
+        if not pending:
+            yield segment
+    if pending:
+        yield pending
+
+
+def _is_term(word: str) -> bool:
+    if not any(mark.isalnum() for mark in word) or word in STOP_WORDS or word in listed("filler.evidence"):
+        return False
+    return not FILLER.fullmatch(word) and not cue("which.evidence").fullmatch(word)
+
+
+def stem(word: str) -> str:
+    """消耗 of 消耗量, 投资 of 投资总额: a text has it without what it is measured by."""
+    bare = _MEASURING.sub("", word)
+    return bare if len(bare) >= 2 else word

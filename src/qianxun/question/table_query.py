@@ -1,0 +1,68 @@
+"""A question as the names and cells of a table are matched with it: in plain form, its places as bits of a number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from qianxun.question.words import listed
+from qianxun.text.chinese import fold, words
+
+FILLER: Final = re.compile("|".join(sorted(map(re.escape, listed("filler.table")), key=len, reverse=True)))
+_ONE_FORM: Final = str.maketrans("（）【】［］〔〕，：；？！～＝＜＞％—–−", "()()()(),:;?!~=<>%---")
+_TO: Final = re.compile(r"(?<=\d)[至到~](?=\d{1,3}[年月天日岁人个级期])")  # 1至2年 is 1-2年
+_QUIET: Final = re.compile("[\\s“”\"'‘’「」『』《》〈〉`*]+")
+_QUIET_IN_LINE: Final = re.compile("(?:(?!\n)[\\s“”\"'‘’「」『』《》〈〉`*])+")
+
+
+def plain(text: str) -> str:
+    """The form in which a question and a table are compared: folded, one kind of brackets, no quotes and no spaces."""
+    return _TO.sub("-", _QUIET.sub("", fold(text).translate(_ONE_FORM)))
+
+
+def plain_all(texts: Sequence[str]) -> list[str]:
+    """`plain` of many cells, folded at one go."""
+    whole = "\n".join([text.replace("\n", " ") for text in texts])
+    return _TO.sub("-", _QUIET_IN_LINE.sub("", fold(whole).translate(_ONE_FORM))).split("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class TableQuery:
+    """A question in plain form; ``telling`` are the characters (as bits) that carry meaning."""
+
+    text: str
+    telling: int
+
+    def unexplained(self, explained: int) -> int:
+        return self.telling & ~explained
+
+
+def table_query(text: str) -> TableQuery:
+    text = plain(text)
+    telling = sum(1 << at for at, mark in enumerate(text) if mark.isalnum())
+    alone = {word for word in words(text) if len(word) == 1}
+    for filler in FILLER.finditer(text):
+        if filler.end() - filler.start() > 1 or filler.group() in alone:  # 上 carries nothing, but not that of 上海
+            telling &= ~span(*filler.span())
+    return TableQuery(text, telling)
+
+
+def span(start: int, end: int) -> int:
+    """The characters from ``start`` up to ``end``, as bits."""
+    return ((1 << (end - start)) - 1) << start
+
+
+def runs(mask: int) -> list[tuple[int, int]]:
+    """The stretches of a mask."""
+    found: list[tuple[int, int]] = []
+    at = 0
+    while mask >> at:
+        start = at
+        while mask >> at & 1:
+            at += 1
+        if at > start:
+            found.append((start, at))
+        at += 1
+    return found
