@@ -31,7 +31,7 @@ from qianxun.core.ports import Index
 from qianxun.core.types import EVERYTHING, Attributes, Eq, Filter, IndexBatch, IndexEntry, IndexStamp, Terms, Vectors
 from qianxun.index.embedded import index as folder_index
 from qianxun.index.postgres import index as server_index
-from qianxun.index.postgres import match as matching
+from qianxun.index.postgres import keywords as matching
 from qianxun.index.postgres import vectors as near
 from qianxun.index.postgres.index import PostgresIndex
 from qianxun.index.postgres.postings import GRAMS, WORDS
@@ -147,7 +147,7 @@ async def bare_nearest(connections: Connections, state: State, vector: Any) -> i
         search = near.Search(tx, Tables(SCHEMA, state.build), state, "content", vector)
         if state.graphs[0]:
             near._plan(search, near.SEARCH_WIDTH)
-            return len(tx.rows(near.statement(search, None), wanted=DEPTH, **search.values(None)))
+            return len(tx.rows(near.statement(search, None), fetched=DEPTH, **search.values(None)))
         return len(near._exactly(search, DEPTH, None))
 
     return await connections.read(work)

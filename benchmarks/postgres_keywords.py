@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from qianxun.core.types import Terms
-from qianxun.index.embedded.keywords import K1
-from qianxun.index.postgres.match import B
 from qianxun.index.postgres.postings import GRAMS, NORMS, WORDS, counted, term_hash
 from qianxun.index.postgres.server import Server, Tx, bigints
+from qianxun.index.shared import K1, B
 from qianxun.text.chinese import index_grams, index_words
 
 SCHEMA = "bench_others"

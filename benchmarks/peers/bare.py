@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks.peers.harness import Answer, Contender, Material, Question, main
 from qianxun.index.embedded import codes, keywords
 from qianxun.index.embedded.index import Options
+from qianxun.index.shared import distinct
 from qianxun.retrieve.run import DEPTH
 from qianxun.text.chinese import analyse_query
 
@@ -28,8 +29,8 @@ def _keyword_folder(folder: Path) -> Path:
 def _query(view: Any, text: str) -> Any:
     """The very query that the index would put to tantivy."""
     terms = analyse_query(text)
-    words = keywords.distinct(terms.words)
-    grams = keywords._telling(view, words, keywords.distinct(terms.grams))
+    words = distinct(terms.words)
+    grams = keywords._informative(view, words, distinct(terms.grams))
     return keywords._query(view.schema, words, grams, "any", Options().gram_weight, None)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from qianxun.core.ports import Index
 from qianxun.core.types import Attributes, IndexBatch, IndexEntry, IndexStamp, Terms
-from qianxun.index.embedded import keywords
+from qianxun.index import shared
 from qianxun.index.embedded.index import create
 from qianxun.testing.index_material import keys_of
 
@@ -37,7 +37,7 @@ def found(folder: Path, words: tuple[str, ...], *grams: str) -> tuple[list[int],
 
 @pytest.fixture
 def _frequent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keywords, "FREQUENT_LEAST", 10)
+    monkeypatch.setattr(shared, "FREQUENT_LEAST", 10)
 
 
 @pytest.mark.usefixtures("_frequent")

@@ -297,7 +297,7 @@ def test_a_session_that_says_nothing_at_all_is_given_up(
     is_writing: bool, index_url: str, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hangs, and its own time limit does not come either: neither a search nor a batch waits for it for ever."""
-    monkeypatch.setattr("qianxun.records.database.timeouts.GRACE_SECONDS", -0.5)
+    monkeypatch.setattr("qianxun.records.database.postgres.GRACE_SECONDS", -0.5)
     monkeypatch.setattr("qianxun.index.postgres.server.READ_SECONDS", 1.5)
 
     async def story() -> None:
@@ -317,7 +317,7 @@ def test_a_session_that_says_nothing_at_all_is_given_up(
 
 
 def test_a_batch_may_take_longer_than_a_search(index_url: str, schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qianxun.records.database.timeouts.GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("qianxun.records.database.postgres.GRACE_SECONDS", 0.0)
     monkeypatch.setattr("qianxun.index.postgres.server.READ_SECONDS", 1.0)
 
     async def story() -> None:
@@ -409,7 +409,7 @@ def test_the_graph_finds_what_exact_search_finds_also_under_filters(
     def explained(tx: Tx, state: State, owners: Any) -> str:
         search = near.Search(tx, Tables(schema, state.build), state, "content", rows[5])
         near._plan(search, 400)
-        plan = tx.rows("EXPLAIN " + near.statement(search, owners), wanted=50, **search.values(owners))
+        plan = tx.rows("EXPLAIN " + near.statement(search, owners), fetched=50, **search.values(owners))
         return "\n".join(str(line) for (line,) in plan)
 
     async def found(index: PostgresIndex, where: Any, allowed: np.ndarray) -> float:

@@ -13,8 +13,8 @@ import pytest
 
 from qianxun.core.ports import Index
 from qianxun.core.types import Attributes, Eq, Filter, IndexBatch, IndexEntry, IndexStamp, Not, Ranking, Terms
+from qianxun.index import shared
 from qianxun.index.embedded import index as embedded
-from qianxun.index.embedded import keywords
 from qianxun.index.postgres import check as postgres_check
 from qianxun.index.postgres import index as postgres
 from qianxun.index.postgres import postings as postgres_postings
@@ -88,7 +88,7 @@ def test_after_random_work_as_an_index_of_what_is_left(
 
     Half of the work is done in a build that is not yet current, which is put in order when it becomes so.
     """
-    monkeypatch.setattr(keywords, "FREQUENT_LEAST", frequent)
+    monkeypatch.setattr(shared, "FREQUENT_LEAST", frequent)
     for module in (postgres_postings, postgres_check):
         monkeypatch.setattr(module, "BLOCK", block)
     chance = random.Random(frequent)

@@ -414,14 +414,14 @@ def test_a_server_that_says_nothing_at_all_is_given_up(
     with records.glancing() as tx:
         session = tx.execute(text("SELECT pg_backend_pid()")).scalar_one()
         kind: Any = type(tx.connection.dbapi_connection)
-    monkeypatch.setattr(kind, "patience", 0.3)
+    monkeypatch.setattr(kind, "reply_seconds", 0.3)
     os.kill(session, signal.SIGSTOP)
     try:
         with pytest.raises(RecordsUnavailable, match="没有任何答复"):
             names(records)
         monkeypatch.undo()  # a busy machine may need more
         assert names(records) == []  # another session is as good as ever
-        monkeypatch.setattr(kind, "patience", 0.6)
+        monkeypatch.setattr(kind, "reply_seconds", 0.6)
         with records.writing() as tx:  # writers have more time
             tx.execute(text("SELECT pg_sleep(1.2)"))
     finally:

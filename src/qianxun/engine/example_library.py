@@ -23,7 +23,7 @@ from qianxun.models.registry.registry import Registry
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records
 from qianxun.records.database.open import connect
-from qianxun.records.database.postgres import BACKEND, be_patient, create_schema
+from qianxun.records.database.postgres import BACKEND, create_schema, wait_at_most
 
 
 def example_store(settings: Settings, records: Records, embeddings: Embeddings, registry: Registry) -> ExampleStore:
@@ -38,7 +38,7 @@ def example_store(settings: Settings, records: Records, embeddings: Embeddings, 
 def _writing(records: Records, schema: str) -> Iterator[Connection]:
     """On a server an import need not keep the records' writers waiting, and may take its time over an index."""
     with records.engine.begin() as connection:
-        be_patient(connection, None)
+        wait_at_most(connection, None)
         connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
         connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
         if schema and not inspect(connection).has_schema(schema):

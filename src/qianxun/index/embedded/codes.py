@@ -1,7 +1,7 @@
-"""One-bit codes in lists: which rows are worth scoring exactly.
+"""One-bit codes in lists, which propose the rows to score exactly.
 
-Codes (RaBitQ, https://arxiv.org/abs/2405.12497) are taken from the nearest of at most 256 centres and kept in the list
-of that centre (faiss IndexIVFRaBitQ). A search of the whole base reads the lists nearest to the query, `PROBED` of
+Codes (RaBitQ, https://arxiv.org/abs/2405.12497) are relative to the nearest of at most 256 centres and stored in
+its list (faiss IndexIVFRaBitQ). A search of the whole base reads the lists nearest to the query, `PROBED` of
 them; a filtered one reads them all, so a filter costs no recall. Rows are added without rebuilding anything.
 
 On disk a row's code is the number of its list (one byte) and the code proper, in the order of the rows.
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from qianxun.core.types import Vector, Vectors
 
 FEW = 2_000  # so many allowed rows are scored exactly even beside codes
-POOL = 600  # rows that codes propose, whatever is wanted: a longer list then starts with the shorter one
+POOL = 600  # rows that codes propose, whatever the limit: a longer list then starts with the shorter one
 POOLED = 200  # … up to this limit; beyond it
-OVERSAMPLING = 5  # rows are proposed per wanted hit
+OVERSAMPLING = 5  # rows are proposed per hit
 LISTS = 256  # at most: a list's number is one byte
 LIST_ROWS = 64  # … and at least so many rows to a list, which is also how many of them train its centre
 LEAST_ROWS = 40_000  # of fewer rows every list is read: 200 hits are too large a share of them
@@ -48,16 +48,16 @@ class Coded:
     def proposed(self, vector: Vector, limit: int, allowed: Mask, passing: int) -> Slots:
         """The allowed rows whose codes are nearest, ascending; ``allowed`` speaks of the coded rows, ``passing`` of
         them."""
-        wanted = min(POOL if limit <= POOLED else OVERSAMPLING * limit, passing)
+        number = min(POOL if limit <= POOLED else OVERSAMPLING * limit, passing)
         lists: int = self.index.nlist
         if limit <= POOLED and self.rows >= LEAST_ROWS and passing >= WHOLE * self.rows:
-            found = self._search(vector, wanted, allowed, passing, int(PROBED * lists))
-            if len(found) == wanted:  # not when the nearest lists are nearly empty
+            found = self._search(vector, number, allowed, passing, int(PROBED * lists))
+            if len(found) == number:  # not when the nearest lists are nearly empty
                 return found
-        return self._search(vector, wanted, allowed, passing, lists)
+        return self._search(vector, number, allowed, passing, lists)
 
-    def _search(self, vector: Vector, wanted: int, allowed: Mask, passing: int, probes: int) -> Slots:
-        if wanted == 0:
+    def _search(self, vector: Vector, number: int, allowed: Mask, passing: int, probes: int) -> Slots:
+        if number == 0:
             return np.empty(0, dtype=np.int64)
         if passing == self.rows:
             chosen = _unfiltered(probes)
@@ -67,14 +67,14 @@ class Coded:
             selector = faiss().IDSelectorBitmap(bitmap)
             chosen = faiss().IVFRaBitQSearchParameters(nprobe=probes, qb=QUERY_BITS, sel=selector)
         with OneThread():
-            _, found = self.index.search(vector[None, :], wanted, params=chosen)
+            _, found = self.index.search(vector[None, :], number, params=chosen)
         slots: Slots = np.sort(found[0])
-        return slots[np.searchsorted(slots, 0) :]  # -1 stands where there were fewer
+        return slots[np.searchsorted(slots, 0) :]  # -1 where there were fewer
 
 
 @cache
 def faiss() -> Any:
-    """Loaded by the first who has vectors. Its type stubs know only the C++ signatures."""
+    """Loaded with the first vectors. Its type stubs know only the C++ signatures."""
     return import_module("faiss")
 
 

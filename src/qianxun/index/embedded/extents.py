@@ -1,4 +1,4 @@
-"""Append-only files with a committed length, and the small state that says how long they are.
+"""Append-only files with a committed length, and the small state with these lengths.
 
 A file may hold bytes beyond its extent: they belong to a write that never finished, and the next append overwrites
 them. Nothing is ever changed inside an extent.
@@ -15,13 +15,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from qianxun.core.errors import IndexUnusable
 from qianxun.core.types import IndexStamp
+from qianxun.index.shared import unusable
 
 FORMAT = 4
-READABLE = (3, FORMAT)  # the former does not say of whose records it is
+READABLE = (3, FORMAT)  # the former does not name the records it was built from
 STATE = "state"
-REBUILD = "请运行 qianxun rebuild，从记录重建索引"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything that makes the files of an index mean something; switched last, as a whole."""
+    """Everything needed to read the files of an index; switched last, as a whole."""
 
     stamp: IndexStamp
     watermark: int = 0
@@ -52,25 +51,7 @@ class State:
         return replace(self, extents={**self.extents, **changed})
 
     def without(self, names: Iterable[str]) -> State:
-        return replace(self, extents={name: kept for name, kept in self.extents.items() if name not in set(names)})
-
-
-def unusable(reason: str) -> IndexUnusable:
-    return IndexUnusable(f"索引不可用：{reason}", hint=REBUILD)
-
-
-def require_stamp(held: IndexStamp, wanted: IndexStamp) -> None:
-    """Raises IndexUnusable that says what differs."""
-    names = {"model": "嵌入模型", "dimension": "维度", "analysis": "分词版本"}
-    differing = [
-        f"{names[name]} {getattr(held, name)!r} ≠ {getattr(wanted, name)!r}"
-        for name in names
-        if getattr(held, name) != getattr(wanted, name)
-    ]
-    if differing:
-        raise IndexUnusable(f"索引由另一套设置建成：{'；'.join(differing)}", hint=REBUILD)
-    if held.origin and wanted.origin and held.origin != wanted.origin:
-        raise unusable("由别的知识库的记录建成")
+        return replace(self, extents={name: extent for name, extent in self.extents.items() if name not in set(names)})
 
 
 def append(path: Path, extent: Extent, data: bytes | memoryview) -> Extent:

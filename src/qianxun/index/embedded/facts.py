@@ -1,25 +1,23 @@
-"""What filters ask about: one fact per value of a chunk's attributes, kept as columns.
+"""Filters over facts, one per value of a chunk's attributes, stored as columns.
 
-A fact is found by the hash of its field and value, so equality is one pass over an array of integers whatever the
-field; ranges and spellings decode the distinct values of their field and let `qianxun.core.types.matches` judge them.
+A fact is found by the hash of its field and value, so equality is one pass over an array of integers; ranges and
+spellings decode the distinct values of their field and test them with `qianxun.core.types.matches`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.core.errors import BadFilter
 from qianxun.core.types import And, Attributes, Eq, Everything, Filter, In, Not, Or, Range, Scalar, Spelled, matches
+from qianxun.index.shared import hash_fact, hash_text, pairs
 
 FACT = np.dtype([("fact", "<u8"), ("field", "<u8"), ("start", "<u8"), ("owner", "<u4"), ("size", "<u4")])
-PLAIN = ("doc_id", "user_id", "project_id", "content_type", "kind")
-REMEMBERED = 200_000  # values kept in memory so that a repeated one is stored once
+KNOWN_VALUES = 200_000  # values in memory so that a repeated one is stored once
 
 Mask = NDArray[np.bool_]
 
@@ -37,7 +35,7 @@ class Facts:
 
 
 class FactWriter:
-    """Turns attributes into facts to append; remembers where a value already lies."""
+    """Turns attributes into facts to append; knows where a value is stored already."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, type, Scalar], tuple[int, int, int, int]] = {}
@@ -57,63 +55,17 @@ class FactWriter:
                     known = (hash_fact(name, value), hash_text(name), heap_size, len(stored))
                     heap.append(stored)
                     heap_size += len(stored)
-                    self._remember((name, type(value), value), known)
+                    self._note((name, type(value), value), known)
                 rows.append((known[0], known[1], known[2], owner, known[3]))
         self._end = heap_size
         return np.array(rows, dtype=FACT), b"".join(heap)
 
-    def _remember(self, key: tuple[str, type, Scalar], place: tuple[int, int, int, int]) -> None:
+    def _note(self, key: tuple[str, type, Scalar], place: tuple[int, int, int, int]) -> None:
         if key[0] == "doc_id":
             return  # seldom repeated, and one per document
-        if len(self._known) >= REMEMBERED:
+        if len(self._known) >= KNOWN_VALUES:
             self._known.clear()
         self._known[key] = place
-
-
-def pairs(attributes: Attributes) -> Iterator[tuple[str, Scalar]]:
-    for name in PLAIN:
-        yield name, getattr(attributes, name)
-    for tag in attributes.tags:
-        yield "tags", tag
-    for name in attributes.metadata:
-        for value in attributes.values(f"metadata.{name}"):
-            yield f"metadata.{name}", value
-
-
-def hash_text(text: str) -> int:
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
-
-
-def hash_fact(name: str, value: Scalar) -> int:
-    return hash_text(f"{len(name)}:{name}{_canonical(value)}")
-
-
-def _canonical(value: Scalar) -> str:
-    """One spelling for values that are equal in JSON: 1 and 1.0, but neither True nor "1"."""
-    if isinstance(value, bool):
-        return f"b{value}"
-    if isinstance(value, str):
-        return f"s{value}"
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return f"n{value!r}"
-
-
-def check_filter(where: Filter) -> None:
-    """Raises BadFilter for a field that does not exist, wherever in the tree it stands."""
-    match where:
-        case Eq(name) | In(name) | Range(name) | Spelled(name):
-            if name not in PLAIN and name != "tags" and not name.startswith("metadata."):
-                known = "、".join((*PLAIN, "tags", "metadata.<字段>"))
-                raise BadFilter(f"没有可过滤的字段：{name!r}", hint=f"可用字段：{known}")
-        case And(parts) | Or(parts):
-            for part in parts:
-                check_filter(part)
-        case Not(part):
-            check_filter(part)
-        case _:
-            pass
 
 
 def passing(where: Filter, facts: Facts, owners: int) -> Mask:
@@ -122,11 +74,11 @@ def passing(where: Filter, facts: Facts, owners: int) -> Mask:
         case Everything():
             return np.ones(owners, dtype=bool)
         case Eq(name, value):
-            return _holding(facts, owners, name, (value,))
+            return _with_value(facts, owners, name, (value,))
         case In(name, values):
-            return _holding(facts, owners, name, values)
+            return _with_value(facts, owners, name, values)
         case Range() | Spelled():
-            return _judged(where, facts, owners)
+            return _tested(where, facts, owners)
         case And(parts):
             return _combined(np.logical_and, (passing(part, facts, owners) for part in parts), owners, True)
         case Or(parts):
@@ -142,28 +94,28 @@ def _combined(operation: np.ufunc, masks: Iterable[Mask], owners: int, start: bo
     return result
 
 
-def _holding(facts: Facts, owners: int, name: str, values: Iterable[Scalar]) -> Mask:
-    wanted = {hash_fact(name, value) for value in values if value == value}  # NaN equals nothing
-    return _owners_of(facts, owners, np.array(sorted(wanted), dtype=np.uint64))
+def _with_value(facts: Facts, owners: int, name: str, values: Iterable[Scalar]) -> Mask:
+    hashes = {hash_fact(name, value) for value in values if value == value}  # NaN equals nothing
+    return _owners_of(facts, owners, np.array(sorted(hashes), dtype=np.uint64))
 
 
-def _owners_of(facts: Facts, owners: int, wanted: NDArray[np.uint64]) -> Mask:
+def _owners_of(facts: Facts, owners: int, hashes: NDArray[np.uint64]) -> Mask:
     mask = np.zeros(owners, dtype=bool)
-    if len(wanted) == 0:
+    if len(hashes) == 0:
         return mask
-    found = facts.fact == wanted[0] if len(wanted) == 1 else np.isin(facts.fact, wanted)
+    found = facts.fact == hashes[0] if len(hashes) == 1 else np.isin(facts.fact, hashes)
     mask[facts.owner[found]] = True
     return mask
 
 
-def _judged(where: Range | Spelled, facts: Facts, owners: int) -> Mask:
+def _tested(where: Range | Spelled, facts: Facts, owners: int) -> Mask:
     places = np.flatnonzero(facts.field == np.uint64(hash_text(where.field)))
     distinct, first = np.unique(facts.fact[places], return_index=True)
     heap = facts.values() if len(first) else b""
     bare = replace(where, field="metadata.v")
-    kept = np.zeros(len(distinct), dtype=bool)
+    passed = np.zeros(len(distinct), dtype=bool)
     for at, place in enumerate(places[first].tolist()):
         start = int(facts.start[place])
         value = json.loads(heap[start : start + int(facts.size[place])])
-        kept[at] = matches(bare, Attributes(doc_id="", metadata={"v": value}))
-    return _owners_of(facts, owners, distinct[kept])
+        passed[at] = matches(bare, Attributes(doc_id="", metadata={"v": value}))
+    return _owners_of(facts, owners, distinct[passed])

@@ -1,13 +1,13 @@
 """The index that lives in a folder of this machine: tantivy for keywords, rows of our own and faiss for vectors.
 
     root/<knowledge base>/CURRENT            names the build in use
-    root/<knowledge base>/<build>/state      switched last: whatever it does not speak of has not happened
+    root/<knowledge base>/<build>/state      switched last: what it does not list has not happened
                                  /columns-N  rows, vectors, facts (see `store`)
                                  /keywords   tantivy
-                                 /applying   stands while the keyword index may be ahead of the state
+                                 /applying   exists while the keyword index may be ahead of the state
 
-The keyword index commits before the state is switched and never deletes what the state still holds: rows that die in
-one batch are purged from it with the next. After a crash it can therefore only have too much, and that is taken away.
+The keyword index commits before the state is switched and never deletes what the state still has: rows that die in
+one batch are purged from it with the next. After a crash it can therefore only have too much, and that is removed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
-from qianxun.core.errors import BadInput, IndexUnusable, RetrieverUnavailable
+from qianxun.core.errors import BadInput
 from qianxun.core.ports import Index, IndexBackend
 from qianxun.core.types import (
     EVERYTHING,
@@ -43,26 +42,24 @@ from qianxun.core.types import (
     Vectors,
 )
 from qianxun.index.embedded import codes, keywords, vectors
-from qianxun.index.embedded.columns import Column
-from qianxun.index.embedded.extents import (
-    State,
-    load_state,
-    replace_file,
+from qianxun.index.embedded.extents import State, load_state, replace_file, save_state, sealed, sync, unsealed
+from qianxun.index.embedded.store import CENTERS, CODES, Column, Rows, Store, compact, field_keys, trained_on
+from qianxun.index.shared import (
+    SAMPLE,
+    Require,
+    check_filter,
+    closed,
+    latest,
+    require_model,
     require_stamp,
-    save_state,
-    sealed,
-    sync,
-    unsealed,
+    require_vectors,
     unusable,
 )
-from qianxun.index.embedded.facts import check_filter
-from qianxun.index.embedded.store import CENTERS, CODES, Rows, Store, compact, field_keys, trained_on
 
 CURRENT = "CURRENT"
 KEYWORDS = "keywords"
 APPLYING = "applying"
-AT_ONCE = 400  # rows that are sooner scored than handed to a thread
-SAMPLE = 2_000  # rows that speak for all of them
+AT_ONCE = 400  # rows that are scored sooner than a thread starts
 FEW_TERMS = 200  # so many are counted in less time than a thread takes to wake: 3 µs each where they are not known
 PURGE_AFTER = 1_000  # deaths that wait, at most, for a batch that adds something
 
@@ -84,8 +81,8 @@ class View:
 
     store: Store
     rows: Rows
-    keywords: keywords.KeywordView | None  # opened, and checked, by the first who needs it
-    watermark: int  # of these very rows: a reader who compares it before and after knows whether they have moved
+    keywords: keywords.KeywordView | None  # opened, and checked, when first needed
+    watermark: int  # of these very rows: a reader compares it before and after to see whether they changed
 
 
 class EmbeddedIndex:
@@ -120,9 +117,7 @@ class EmbeddedIndex:
     ) -> Ranking:
         return self._nearest(vector, limit, where, field)
 
-    async def match(
-        self, terms: Terms, limit: int, where: Filter = EVERYTHING, require: Literal["all", "any"] = "any"
-    ) -> Ranking:
+    async def match(self, terms: Terms, limit: int, where: Filter = EVERYTHING, require: Require = "any") -> Ranking:
         return self._match(terms, limit, where, require)
 
     async def count(self, terms: Terms) -> TermCounts:
@@ -153,33 +148,30 @@ class EmbeddedIndex:
     # ── reading ──────────────────────────────────────────────────────────────────────────────────
 
     def _nearest(self, vector: Vector, limit: int, where: Filter, field: VectorField) -> Ranking:
-        if self.stamp.dimension == 0:
-            raise RetrieverUnavailable(
-                "这个知识库没有向量（零模型模式）", hint="请指定嵌入模型并重建索引，或改用全文检索"
-            )
+        require_model(self.stamp)
         check_filter(where)
         view = self._open_view()
-        if field == "question" and not self._holds_questions(view.rows):
+        if field == "question" and not self._has_questions(view.rows):
             return NOTHING
-        wanted = vectors.require_vectors([vector], self.stamp.dimension)[0]
+        query = require_vectors([vector], self.stamp.dimension)[0]
         allowed = view.store.allowed(view.rows, where, view.rows.with_vector(field))
-        return vectors.nearest(view.store.vector_rows(view.rows), wanted, limit, allowed)
+        return vectors.nearest(view.store.vector_rows(view.rows), query, limit, allowed)
 
     def _cosines(self, vector: Vector, keys: Keys) -> Scores:
-        wanted = vectors.require_vectors([vector], self.stamp.dimension)[0]
+        query = require_vectors([vector], self.stamp.dimension)[0]
         view = self._open_view()
-        held, slots = self._places(view.rows)
+        stored, slots = self._places(view.rows)
         found = np.full(len(keys), np.nan)
-        if len(held):
-            has_gaps = held[-1] - held[0] != len(held) - 1
-            at = np.searchsorted(held, keys) if has_gaps else np.maximum(keys - held[0], 0)
-            at = np.minimum(at, len(held) - 1)
-            known = held[at] == keys
-            found[known] = vectors.cosines(view.store.vector_rows(view.rows), wanted, slots[at[known]])
+        if len(stored):
+            has_gaps = stored[-1] - stored[0] != len(stored) - 1
+            at = np.searchsorted(stored, keys) if has_gaps else np.maximum(keys - stored[0], 0)
+            at = np.minimum(at, len(stored) - 1)
+            known = stored[at] == keys
+            found[known] = vectors.cosines(view.store.vector_rows(view.rows), query, slots[at[known]])
         return found
 
     def _likeness(self) -> float:
-        """Made once for each state, of rows that are evenly spaced in key order: history leaves no trace in it."""
+        """Computed once for each state, from rows evenly spaced in key order: independent of history."""
         view = self._open_view()
         of, likeness = self._alike
         if of is not view.rows:
@@ -189,25 +181,25 @@ class EmbeddedIndex:
             self._alike = (view.rows, likeness)
         return likeness
 
-    def _holds_questions(self, rows: Rows) -> bool:
-        """Looked for once for each state: most bases have none, and every search asks."""
-        of, holds = self._questions
+    def _has_questions(self, rows: Rows) -> bool:
+        """Computed once for each state: most bases have none, and every search needs it."""
+        of, has = self._questions
         if of is not rows:
-            holds = bool(rows.with_vector("question").any())
-            self._questions = (rows, holds)
-        return holds
+            has = bool(rows.with_vector("question").any())
+            self._questions = (rows, has)
+        return has
 
     def _places(self, rows: Rows) -> tuple[Keys, Column]:
         """The keys of the chunks that have a vector, sorted, and their slots; made once for each state."""
-        of, held, slots = self._placed
+        of, keys, slots = self._placed
         if of is not rows:
             slots = np.flatnonzero(rows.with_vector("content"))
             slots = slots[np.argsort(rows.columns["key"][slots], kind="stable")]
-            held = rows.columns["key"][slots]
-            self._placed = (rows, held, slots)
-        return held, slots
+            keys = rows.columns["key"][slots]
+            self._placed = (rows, keys, slots)
+        return keys, slots
 
-    def _match(self, terms: Terms, limit: int, where: Filter, require: Literal["all", "any"]) -> Ranking:
+    def _match(self, terms: Terms, limit: int, where: Filter, require: Require) -> Ranking:
         check_filter(where)
         view, searched = self._keyword_view()
         allowed = view.store.allowed(view.rows, where, view.rows.in_keywords())
@@ -222,9 +214,9 @@ class EmbeddedIndex:
     def _inventory(self) -> Inventory:
         view, searched = self._keyword_view()
         rows = view.rows.columns["row"]
-        held = np.isin(rows, keywords.all_rows(searched)) & view.rows.in_keywords()
+        found = np.isin(rows, keywords.all_rows(searched)) & view.rows.in_keywords()
         return Inventory(
-            keywords=np.sort(view.rows.columns["key"][held]),
+            keywords=np.sort(view.rows.columns["key"][found]),
             vectors={field: field_keys(view.rows, field) for field in ("content", "question")},
         )
 
@@ -237,7 +229,7 @@ class EmbeddedIndex:
 
     def _open_view(self) -> View:
         if self._closed:
-            raise IndexUnusable("索引已经关闭", hint="请重新打开知识库")
+            raise closed()
         return self._view
 
     def _keyword_view(self) -> tuple[View, keywords.KeywordView]:
@@ -272,7 +264,7 @@ class EmbeddedIndex:
                     file.unlink()
 
     def _open_keywords(self) -> keywords.Keywords:
-        """Opens the keyword index, checked file by file, and takes away what an unfinished batch left in it."""
+        """Opens the keyword index, checked file by file, and removes what an unfinished batch left in it."""
         if self._keywords is None:
             keywords.check_files(self.folder / KEYWORDS)
             self._keywords = keywords.Keywords.open(self.folder / KEYWORDS)
@@ -282,10 +274,10 @@ class EmbeddedIndex:
             self._view = replace(self._view, keywords=self._keywords.view())
         return self._keywords
 
-    def _undo_unfinished(self, held: keywords.Keywords) -> None:
-        held.truncate(self._state.next_row, self._pending().tolist())
+    def _undo_unfinished(self, index: keywords.Keywords) -> None:
+        index.truncate(self._state.next_row, self._pending().tolist())
         rows = self._view.rows
-        if not np.array_equal(keywords.all_rows(held.view()), rows.columns["row"][rows.in_keywords()]):
+        if not np.array_equal(keywords.all_rows(index.view()), rows.columns["row"][rows.in_keywords()]):
             raise unusable("关键词索引与其余部分不符")
         deaths = len(self._view.store.deaths())
         self._commit(replace(self._state, purged=deaths, keywords=self._keyword_checksum()))
@@ -294,10 +286,8 @@ class EmbeddedIndex:
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
     def _apply(self, batch: IndexBatch) -> None:
-        entries = tuple({(entry.field, entry.key): entry for entry in batch.entries}.values())
-        matrix = vectors.require_vectors(
-            [entry.vector for entry in entries if entry.vector is not None], self.stamp.dimension
-        )
+        entries = latest(batch.entries)
+        matrix = require_vectors([entry.vector for entry in entries if entry.vector is not None], self.stamp.dimension)
         with self._writing:
             self._open_view()
             if (self.folder / APPLYING).exists():
@@ -320,11 +310,11 @@ class EmbeddedIndex:
         )
         pending, searched = self._pending(), view.keywords
         if content or len(pending) + len(dead) >= PURGE_AFTER:
-            with self._keywords_ahead() as held:
-                self._write_keywords(held, content, pending)
+            with self._keywords_ahead() as index:
+                self._write_keywords(index, content, pending)
                 state = replace(state, keywords=self._keyword_checksum(), purged=state.purged + len(pending))
                 self._commit(state)
-            searched = held.view()
+            searched = index.view()
         else:
             self._commit(state)
         view.store.accept(staged)
@@ -332,17 +322,17 @@ class EmbeddedIndex:
 
     @contextmanager
     def _keywords_ahead(self) -> Iterator[keywords.Keywords]:
-        """Marks the time in which the keyword index may hold what the state does not."""
-        held = self._open_keywords()
+        """Marks the time in which the keyword index may contain what the state does not."""
+        index = self._open_keywords()
         marker = self.folder / APPLYING
         marker.touch()
-        yield held
+        yield index
         marker.unlink()
 
     def _write_keywords(
-        self, held: keywords.Keywords, content: Sequence[tuple[int, IndexEntry]], pending: Column
+        self, index: keywords.Keywords, content: Sequence[tuple[int, IndexEntry]], pending: Column
     ) -> None:
-        held.write(
+        index.write(
             [row for row, _ in content],
             [entry.words for _, entry in content],
             [entry.grams for _, entry in content],
@@ -350,7 +340,7 @@ class EmbeddedIndex:
         )
 
     def _pending(self) -> Column:
-        """Dead rows that the keyword index still holds."""
+        """Dead rows that are still in the keyword index."""
         return self._view.store.deaths()[self._state.purged :]
 
     def _commit(self, state: State) -> None:
@@ -421,7 +411,7 @@ class EmbeddedBackend:
         current = folder / Path(unsealed(folder / CURRENT)).name
         state = load_state(current)
         require_stamp(state.stamp, stamp)
-        # One that did not say of whose records it is says so from its next change on.
+        # An index without origin gets it with its next change.
         state = replace(state, stamp=replace(stamp, origin=stamp.origin or state.stamp.origin))
         index = EmbeddedIndex(current, state, self._options)
         self._remove_builds(folder, current)

@@ -1,7 +1,7 @@
-"""BM25 over words and grams, on tantivy. Entries are known by their row number; what is dead is the caller's to say.
+"""BM25 over words and grams, on tantivy. Entries are identified by row number; the caller knows which are dead.
 
-tantivy's table of contents (``meta.json``) names immutable files that end in their own checksum. The caller keeps the
-checksum of the table, so together they tell a damaged index from a sound one before tantivy looks at it.
+tantivy's table of contents (``meta.json``) names immutable files that end in their own checksum. The caller stores the
+checksum of the table, so that a damaged index is recognised before tantivy opens it.
 """
 
 from __future__ import annotations
@@ -15,28 +15,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.types import Keys, TermCounts, Terms
-from qianxun.index.embedded.extents import unusable
+from qianxun.index import shared
+from qianxun.index.shared import K1, SCORE_DECIMALS, Require, distinct, unusable, writable
 
-K1 = 1.2  # tantivy's, as is b = 0.75
-DECIMALS = 4  # beyond this, tantivy's float32 sums depend on how its segments lie
-# What tantivy may hold while it writes. A batch that does not fit falls into several segments, and every segment costs
+# Memory of tantivy while it writes. A batch that does not fit falls into several segments, and every segment costs
 # every later search (docs/decisions/0006-recall-speed.md): a chunk of 400 characters takes 13 KB.
 LEAST_HEAP_BYTES, MOST_HEAP_BYTES = 15_000_000, 320_000_000
 HEAP_BYTES_PER_ROW = 20_000
 FEW = 5_000  # so many allowed rows are given to tantivy as a set; more are sifted from its hits
-FREQUENT_SHARE, FREQUENT_LEAST = 0.1, 2_000  # a character in more entries than either says next to nothing
-REMEMBERED = 50_000  # terms whose frequency a view keeps
+CACHED_TERMS = 50_000  # terms whose frequency a view keeps
 META = "meta.json"
 FOOTER_MAGIC = 1337
 PIECE_BYTES = 1 << 18  # of a file that are checked at a time
-
-Require = Literal["all", "any"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +47,7 @@ class KeywordView:
     )
 
     def frequency(self, name: str, term: str) -> int:
-        """In how many entries a term of a field stands."""
+        """In how many entries a term of a field occurs."""
         return self._weighed(name, term)[0]
 
     def rarity(self, name: str, term: str) -> float:
@@ -60,20 +56,20 @@ class KeywordView:
 
     def _weighed(self, name: str, term: str) -> tuple[int, float]:
         known = self._known[name]
-        held = known.get(term)
-        if held is None:
-            holding = int(self.searcher.doc_freq(name, term))
-            rarity = math.log(1 + (self.documents - holding + 0.5) / (holding + 0.5))
-            if len(known) >= REMEMBERED:
+        weighed = known.get(term)
+        if weighed is None:
+            count = int(self.searcher.doc_freq(name, term))
+            rarity = math.log(1 + (self.documents - count + 0.5) / (count + 0.5))
+            if len(known) >= CACHED_TERMS:
                 known.clear()
-            held = known[term] = (holding, rarity)
-        return held
+            weighed = known[term] = (count, rarity)
+        return weighed
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Where the rows stand among all of them, with their scores, best first, and the most that the query could have
-    scored."""
+    """Positions of the rows among all of them, with their scores, best first, and the highest score the query could
+    have."""
 
     slots: Keys
     scores: NDArray[np.float64]
@@ -168,20 +164,6 @@ class Keywords:
         return self._index.writer(heap, 1)
 
 
-def writable(text: str) -> str:
-    """Half a surrogate pair is no text that tantivy could hold."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode("utf-8")
-    return text
-
-
-def distinct(terms: Sequence[str]) -> tuple[str, ...]:
-    together = "".join(terms)
-    return tuple(dict.fromkeys(terms if writable(together) is together else map(writable, terms)))
-
-
 def meta_checksum(folder: Path) -> int:
     try:
         return zlib.crc32((folder / META).read_bytes())
@@ -222,11 +204,11 @@ def _footer_agrees(path: Path) -> bool:
             return False
         file.seek(end - length)
         try:
-            told = json.loads(file.read(length))["crc"]
+            expected = json.loads(file.read(length))["crc"]
         except (ValueError, KeyError, TypeError):
             return False
         file.seek(0)
-        return bool(told == _checksum(file, end - length))
+        return bool(expected == _checksum(file, end - length))
 
 
 def _checksum(file: BufferedReader, size: int) -> int:
@@ -263,11 +245,11 @@ def match(
 ) -> Matched:
     """The best allowed rows, ``rows`` being all there are. All that tie at the cut come, for the caller to order.
 
-    Characters that stand nearly everywhere count only when the query has nothing else: see `_telling`.
+    Characters that occur nearly everywhere count only when the query has nothing else: see `_informative`.
     """
     words = distinct(terms.words)
     with _Sound():
-        grams = _telling(view, words, distinct(terms.grams))
+        grams = _informative(view, words, distinct(terms.grams))
         top = _ceiling(view, words, grams, gram_weight)
     count = int(np.count_nonzero(allowed))
     if limit <= 0 or count == 0 or not (words or grams):
@@ -279,20 +261,20 @@ def match(
     return Matched(slots, scores, top)
 
 
-def _telling(view: KeywordView, words: Sequence[str], grams: Sequence[str]) -> Sequence[str]:
-    """The grams without single characters like 的 and 一, unless nothing else of the query stands in any entry.
+def _informative(view: KeywordView, words: Sequence[str], grams: Sequence[str]) -> Sequence[str]:
+    """The grams without single characters like 的 and 一, unless nothing else of the query occurs in any entry.
 
     Their lists made up two thirds of a search and did not better it: nDCG@10 .9809 with them and .9809 without on
     CMRC2018, .7783 and .7786 on DuReader-robust, a tenth being the only bound (docs/decisions/0006-recall-speed.md).
     """
-    most = max(FREQUENT_LEAST, FREQUENT_SHARE * view.documents)
-    kept = [gram for gram in grams if len(gram) > 1 or view.frequency("grams", gram) <= most]
-    known = any(view.frequency("words", word) for word in words) or any(view.frequency("grams", gram) for gram in kept)
-    return kept if known else grams
+    most = max(shared.FREQUENT_LEAST, shared.FREQUENT_SHARE * view.documents)
+    rare = [gram for gram in grams if len(gram) > 1 or view.frequency("grams", gram) <= most]
+    known = any(view.frequency("words", word) for word in words) or any(view.frequency("grams", gram) for gram in rare)
+    return rare if known else grams
 
 
 def count(view: KeywordView, terms: Terms) -> TermCounts:
-    """In how many entries each term stands, dead ones included."""
+    """In how many entries each term occurs, dead ones included."""
     with _Sound():
         words = {word: view.frequency("words", word) for word in distinct(terms.words)}
         grams = {gram: view.frequency("grams", gram) for gram in distinct(terms.grams)}
@@ -310,19 +292,19 @@ def _search(
             return np.empty(0, dtype=np.int64), np.empty(0)
         raw, addresses = zip(*hits, strict=True)
         found = np.array(view.searcher.fast_field_values("row", list(addresses)), dtype=np.int64)
-        scores = np.array(raw, dtype=np.float64).round(DECIMALS)
+        scores = np.array(raw, dtype=np.float64).round(SCORE_DECIMALS)
         slots = _slots(rows, found)
-        last, kept = scores[-1], rows[slots] == found
+        last, passes = scores[-1], rows[slots] == found
         if allowed is not None:
-            kept &= allowed[slots]
-        slots, scores = slots[kept], scores[kept]
+            passes &= allowed[slots]
+        slots, scores = slots[passes], scores[passes]
         if len(hits) < fetch or (len(scores) >= limit and scores[limit - 1] > last):
             return slots, scores
         fetch *= 8
 
 
 def _slots(rows: Keys, found: Keys) -> Keys:
-    """Where rows stand, or would, among all of them; a base that nothing was ever removed from has no gaps."""
+    """Positions of rows among all of them; a base that nothing was ever removed from has no gaps."""
     has_gaps = len(rows) == 0 or rows[-1] - rows[0] != len(rows) - 1
     slots: Keys = np.searchsorted(rows, found) if has_gaps else np.maximum(found - rows[0], 0)
     return np.minimum(slots, len(rows) - 1)
@@ -349,4 +331,4 @@ def _ceiling(view: KeywordView, words: Sequence[str], grams: Sequence[str], gram
     """Each term's weight where it is so frequent that length no longer matters; rounded up, never down."""
     total: float = sum([view.rarity("words", word) for word in words])
     total += gram_weight * sum([view.rarity("grams", gram) for gram in grams])
-    return math.ceil(total * (K1 + 1) * 10.0**DECIMALS) / 10.0**DECIMALS
+    return math.ceil(total * (K1 + 1) * 10.0**SCORE_DECIMALS) / 10.0**SCORE_DECIMALS

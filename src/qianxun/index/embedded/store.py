@@ -6,27 +6,68 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.types import Attributes, Everything, Filter, IndexEntry, Keys, VectorField, Vectors
 from qianxun.index.embedded import codes, vectors
-from qianxun.index.embedded.columns import CONTENT, QUESTION, ROW, Column, Columns
 from qianxun.index.embedded.extents import Extent, State, append, read, require_size, sync
 from qianxun.index.embedded.facts import FACT, Facts, FactWriter, passing
+from qianxun.index.shared import CACHED_FILTERS, LANES, owners_of, row_sums
 
 ROWS, VECTORS, FACTS, VALUES, DEATHS = "rows", "vectors", "facts", "values", "deaths"
 CODES, CENTERS = "codes-", "centers-"  # … and the number of rows that the centres were made from
 OUTGROWN = 4  # times as many rows want centres of their own
-LANES: Mapping[VectorField, int] = {"content": CONTENT, "question": QUESTION}
-ANSWERS = 32  # filters whose answers are kept
 Mask = NDArray[np.bool_]
+Column = NDArray[Any]
+
+ROW = np.dtype(
+    [
+        ("row", "<i8"),  # never reused, ascending: identifies an entry in the keyword index
+        ("key", "<i8"),
+        ("document", "<i8"),
+        ("check", "<u8"),  # sum of the vector's words, see `shared.row_sums`
+        ("owner", "<u4"),  # whose facts are this row's attributes
+        ("lane", "u1"),  # of `LANES`
+        ("vector", "u1"),  # 1 when it has one
+        ("spare", "<u2"),
+    ]
+)
+
+
+class Columns:
+    """One array per field of a record type; they grow at the end while readers use earlier, shorter views of them."""
+
+    def __init__(self, table: NDArray[np.void]) -> None:
+        self._names = tuple(table.dtype.names or ())
+        self._arrays: dict[str, Column] = {name: np.array(table[name]) for name in self._names}
+        self._length = len(table)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def append(self, table: NDArray[np.void]) -> None:
+        """Adds records after everything that a reader can see."""
+        end = self._length + len(table)
+        for name in self._names:
+            array = self._arrays[name]
+            if end > len(array):
+                array = np.empty(max(end, 2 * len(array), 1024), dtype=array.dtype)
+                array[: self._length] = self._arrays[name][: self._length]
+                self._arrays[name] = array
+            array[self._length : end] = table[name]
+        self._length = end
+
+    def view(self) -> Mapping[str, Column]:
+        """The columns as they are now; later appends do not change them."""
+        return {name: self._arrays[name][: self._length] for name in self._names}
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What is in the store at one moment. Masks are made once: every search asks for them, and none changes them."""
+    """What is in the store at one moment. Masks are made once: every search needs them, and none changes them."""
 
     columns: Mapping[str, Column]
     live: Mask
@@ -37,7 +78,7 @@ class Rows:
 
     def in_keywords(self) -> Mask:
         if "keywords" not in self._masks:
-            self._masks["keywords"] = self.live & (self.columns["lane"] == CONTENT)
+            self._masks["keywords"] = self.live & (self.columns["lane"] == LANES["content"])
         return self._masks["keywords"]
 
     def with_vector(self, field: VectorField) -> Mask:
@@ -54,15 +95,15 @@ class Rows:
         return np.flatnonzero(mask & self.live)
 
 
-def _among(column: Column, wanted: Column) -> Mask:
+def _among(column: Column, values: Column) -> Mask:
     """Membership. New keys are larger than all old ones, which makes the common case free."""
-    known = wanted[wanted <= column.max()] if len(column) else wanted[:0]
+    known = values[values <= column.max()] if len(column) else values[:0]
     return np.isin(column, known) if len(known) else np.zeros(len(column), dtype=bool)
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Records that lie behind their extents, waiting for the state to be switched."""
+    """Records after their extents, until the state is switched."""
 
     rows: NDArray[np.void]
     facts: NDArray[np.void]
@@ -72,7 +113,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class StagedCodes:
-    """Codes on disk, waiting for the state to be switched; ``replaced`` names the files that go with the old ones."""
+    """Codes on disk, until the state is switched; ``replaced`` names the files of the old ones."""
 
     coded: codes.Coded
     extents: Mapping[str, Extent]
@@ -94,7 +135,7 @@ class Store:
         self._coded: codes.Coded | None = None
         self._checked = vectors.Checked()
         self._fact_writer = FactWriter()
-        self._answers: dict[tuple[str, int, int], Mask] = {}
+        self._filtered: dict[tuple[str, int, int], Mask] = {}
         self._loading = threading.Lock()
         self._searched: tuple[Rows | None, vectors.VectorRows | None] = (None, None)  # made once for each state
         for name in state.extents:
@@ -120,13 +161,13 @@ class Store:
         return np.frombuffer(read(self.folder / DEATHS, self._extent(DEATHS)), dtype="<i8")
 
     def vector_rows(self, rows: Rows) -> vectors.VectorRows:
-        of, held = self._searched
-        if of is not rows or held is None or held.coded is not self._coded:
+        of, table = self._searched
+        if of is not rows or table is None or table.coded is not self._coded:
             # Not as a memmap: to look one up in that takes ten times as long.
             mapped, coded = np.asarray(self._vectors[: len(rows)]), self._codes()
-            held = vectors.VectorRows(mapped, rows.columns["check"], rows.columns["key"], coded, self._checked)
-            self._searched = (rows, held)
-        return held
+            table = vectors.VectorRows(mapped, rows.columns["check"], rows.columns["key"], coded, self._checked)
+            self._searched = (rows, table)
+        return table
 
     def allowed(self, rows: Rows, where: Filter, base: Mask) -> Mask:
         """Those of ``base`` that the filter lets through."""
@@ -136,18 +177,18 @@ class Store:
         return mask
 
     def _passing(self, where: Filter) -> Mask:
-        """The filter over all owners; the last few answers are kept, since tenants ask the same again and again."""
+        """The filter over all owners, from a small cache."""
         facts = self._fact_columns().view()
         owners = self._owners  # read after the facts: no fact has an owner beyond it
-        asked = (repr(where), len(facts["owner"]), owners)  # not the filter itself: to a dict, 1 and True are the same
+        query = (repr(where), len(facts["owner"]), owners)  # not the filter itself: to a dict, 1 and True are the same
         with self._loading:
-            if asked in self._answers:
-                return self._answers[asked]
+            if query in self._filtered:
+                return self._filtered[query]
         passed = passing(where, Facts(values=self._heap, **facts), owners)
         with self._loading:
-            if len(self._answers) >= ANSWERS:
-                self._answers.clear()
-            self._answers[asked] = passed
+            if len(self._filtered) >= CACHED_FILTERS:
+                self._filtered.clear()
+            self._filtered[query] = passed
         return passed
 
     def check(self) -> None:
@@ -183,8 +224,8 @@ class Store:
             trained = trained_on(self._extents)
             if self._coded is None and trained:
                 name = f"{CODES}{trained}"
-                held = read(self.folder / name, self._extent(name))
-                self._coded = codes.coded(self._centers(trained), held, self._few)
+                stored = read(self.folder / name, self._extent(name))
+                self._coded = codes.coded(self._centers(trained), stored, self._few)
             return self._coded
 
     def _centers(self, trained: int) -> codes.Centers:
@@ -198,7 +239,7 @@ class Store:
         table, attributes = self._table(entries, first_row)
         full = np.zeros((len(entries), self.dimension), dtype="<f4")
         full[table["vector"] == 1] = matrix
-        table["check"] = vectors.row_sums(full) if self.dimension else 0
+        table["check"] = row_sums(full) if self.dimension else 0
         facts, heap = self._fact_writer.encode(attributes, self._extent(VALUES).size)
         parts = {ROWS: table.tobytes(), FACTS: facts.tobytes(), VALUES: heap, DEATHS: dead.astype("<i8").tobytes()}
         if self.dimension:
@@ -221,8 +262,8 @@ class Store:
         return len(self._rows) - self._coded_rows()
 
     def _coded_rows(self) -> int:
-        held = self._codes()
-        return held.rows if held else 0
+        coded = self._codes()
+        return coded.rows if coded else 0
 
     def stage_codes(self) -> StagedCodes:
         """Codes for every row that has none, durably; for all of them when the centres are missing or outgrown."""
@@ -247,7 +288,7 @@ class Store:
         return StagedCodes(codes.coded(centers, fresh, self._few), extents, replaced)
 
     def accept_codes(self, staged: StagedCodes) -> None:
-        """Makes staged codes visible to the searches that begin from now on, and lets go of those they replace."""
+        """Makes staged codes visible to the searches that begin from now on, and removes those they replace."""
         with self._loading:
             self._coded = staged.coded
             self._extents.update(staged.extents)
@@ -259,11 +300,11 @@ class Store:
 
     def facts_of(self, owners: Column) -> tuple[NDArray[np.void], bytes]:
         """The facts of these owners (ascending), renumbered from 0, with a heap that holds only their values."""
-        held = self._fact_columns().view()
-        kept = np.flatnonzero(np.isin(held["owner"], owners))
-        table = np.zeros(len(kept), dtype=FACT)
-        for name, column in held.items():
-            table[name] = column[kept]
+        columns = self._fact_columns().view()
+        chosen = np.flatnonzero(np.isin(columns["owner"], owners))
+        table = np.zeros(len(chosen), dtype=FACT)
+        for name, column in columns.items():
+            table[name] = column[chosen]
         table["owner"] = np.searchsorted(owners, table["owner"])
         heap = self._heap()
         starts, first, inverse = np.unique(table["start"], return_index=True, return_inverse=True)
@@ -294,17 +335,11 @@ class Store:
     ) -> tuple[NDArray[np.void], Mapping[int, Attributes]]:
         """Records for entries. Those that share one Attributes object share its facts."""
         table = np.zeros(len(entries), dtype=ROW)
-        owner_of: dict[int, int] = {}
-        attributes: dict[int, Attributes] = {}
-        for entry in entries:
-            if id(entry.attributes) not in owner_of:
-                owner = self._owners + len(attributes)
-                owner_of[id(entry.attributes)] = owner
-                attributes[owner] = entry.attributes
+        attributes, owner_of = owners_of(entries, self._owners)
         table["row"] = np.arange(first_row, first_row + len(entries))
         table["key"] = [entry.key for entry in entries]
         table["document"] = [entry.document for entry in entries]
-        table["owner"] = [owner_of[id(entry.attributes)] for entry in entries]
+        table["owner"] = owner_of
         table["lane"] = [LANES[entry.field] for entry in entries]
         table["vector"] = [entry.vector is not None for entry in entries]
         return table, attributes
@@ -318,7 +353,7 @@ def trained_on(names: Iterable[str]) -> int:
 def compact(store: Store, rows: Rows, folder: Path, pending: Column) -> tuple[int, Mapping[str, Extent]]:
     """Writes what lives to a new folder, durably. Returns the number of owners and the extents there.
 
-    Afterwards everything that a reader of the old store may want is in its memory: its folder can go.
+    Afterwards everything that a reader of the old store may need is in its memory: its folder can be removed.
     """
     folder.mkdir()
     live = np.flatnonzero(rows.live)

@@ -10,18 +10,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.core.errors import BadModelReply
 from qianxun.core.types import NOTHING, Keys, Ranking, Scores, Vector, Vectors
 from qianxun.index.embedded.codes import Coded, OneThread, faiss
-from qianxun.index.embedded.extents import unusable
+from qianxun.index.shared import COSINE_DECIMALS, mean_cosine, row_sums, unusable
 
-DECIMALS = 6  # beyond this, float32 sums depend on the order of adding
 DENSE_SHARE = 0.3  # above this share of a stretch it is cheaper to score all its rows
 BLOCK = 16_384  # rows that are checked in one go
 UNCODED = 2_000  # rows that may wait for their codes once there are any: to score 5,000 takes half of a search
-
-USUAL_LIKENESS = 0.4  # in a base of mixed matters, under the models we know
-FEW_ROWS = 50
 
 Slots = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -53,63 +48,46 @@ class VectorRows:
     checked: Checked
 
 
-def require_vectors(vectors: list[Vector], dimension: int) -> Vectors:
-    """One matrix. Raises BadModelReply on a wrong dimension or a value that is not a number."""
-    for vector in vectors:
-        if np.shape(vector) != (dimension,):
-            raise BadModelReply(f"向量应为 {dimension} 维，实为 {np.shape(vector)}", hint="请检查嵌入模型，或重建索引")
-    matrix = np.array(vectors, dtype=np.float32, order="C").reshape(len(vectors), dimension)
-    if not np.isfinite(matrix).all():
-        raise BadModelReply("向量里有 NaN 或无穷大", hint="请检查嵌入模型的输出")
-    return matrix
-
-
-def row_sums(rows: Vectors) -> NDArray[np.uint64]:
-    """A sum that any flipped bit in the row changes, at the speed of memory."""
-    sums: NDArray[np.uint64] = np.ascontiguousarray(rows).view(np.uint32).sum(axis=1, dtype=np.uint64)
-    return sums
-
-
 def require_sums(rows: Vectors, sums: NDArray[np.uint64]) -> None:
     """Raises IndexUnusable when a row is not the one that was written."""
     if not np.array_equal(row_sums(rows), sums):
         raise unusable("向量文件已损坏")
 
 
-def require_sums_from(held: VectorRows, first: int, end: int) -> None:
+def require_sums_from(table: VectorRows, first: int, end: int) -> None:
     """Checks a stretch of rows, except what has been checked since the file was opened."""
-    seen = held.checked.seen(end)
+    seen = table.checked.seen(end)
     for start in range(first, end, BLOCK):
         stretch = slice(start, min(start + BLOCK, end))
         if not seen[stretch].all():
-            require_sums(held.rows[stretch], held.sums[stretch])
+            require_sums(table.rows[stretch], table.sums[stretch])
             seen[stretch] = True
 
 
-def _require_sums_of(held: VectorRows, slots: Slots) -> None:
-    seen = held.checked.seen(len(held.rows))
+def _require_sums_of(table: VectorRows, slots: Slots) -> None:
+    seen = table.checked.seen(len(table.rows))
     fresh = slots[~seen[slots]]
     for start in range(0, len(fresh), BLOCK):
         part = fresh[start : start + BLOCK]
-        require_sums(held.rows[part], held.sums[part])
+        require_sums(table.rows[part], table.sums[part])
         seen[part] = True
 
 
-def nearest(held: VectorRows, vector: Vector, limit: int, allowed: Mask) -> Ranking:
+def nearest(table: VectorRows, vector: Vector, limit: int, allowed: Mask) -> Ranking:
     """The nearest of the allowed rows."""
-    faiss()  # also where nothing passes: whoever asks first has time to load it, the next may not
+    faiss()  # also where nothing passes: loaded by the first search, not by one with a deadline
     passing = int(np.count_nonzero(allowed))
     if limit <= 0 or passing == 0:
         return NOTHING
-    coded = held.coded
+    coded = table.coded
     first_uncoded = coded.rows if coded else 0
     uncoded = np.flatnonzero(allowed[first_uncoded:]) + first_uncoded
     if coded is not None and passing > max(coded.few, limit):
         chosen = coded.proposed(vector, limit, allowed[:first_uncoded], passing - len(uncoded))
     else:
         chosen = np.flatnonzero(allowed[:first_uncoded])
-    scored = [_scored(held, vector, part) for part in (chosen, uncoded) if len(part)]
-    return _ranked(held, vector, limit, scored[0] if len(scored) == 1 else _joined(*scored))
+    scored = [_scored(table, vector, part) for part in (chosen, uncoded) if len(part)]
+    return _ranked(table, vector, limit, scored[0] if len(scored) == 1 else _joined(*scored))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +99,14 @@ class _Scored:
     is_exact: bool
 
 
-def _scored(held: VectorRows, vector: Vector, slots: Slots) -> _Scored:
-    """Scores a stretch from end to end when most of it is wanted, otherwise row by row, both where they lie."""
+def _scored(table: VectorRows, vector: Vector, slots: Slots) -> _Scored:
+    """Scores a stretch from end to end when most of it is needed, otherwise row by row, both in place."""
     first, end = int(slots[0]), int(slots[-1]) + 1
     if len(slots) >= DENSE_SHARE * (end - first):
-        require_sums_from(held, first, end)
-        return _Scored(slots, _products(held.rows[first:end], vector)[slots - first], is_exact=False)
-    _require_sums_of(held, slots)
-    return _Scored(slots, _products_of(held.rows, slots, vector), is_exact=True)
+        require_sums_from(table, first, end)
+        return _Scored(slots, _products(table.rows[first:end], vector)[slots - first], is_exact=False)
+    _require_sums_of(table, slots)
+    return _Scored(slots, _products_of(table.rows, slots, vector), is_exact=True)
 
 
 def _joined(one: _Scored, other: _Scored) -> _Scored:
@@ -139,12 +117,12 @@ def _joined(one: _Scored, other: _Scored) -> _Scored:
     )
 
 
-def _ranked(held: VectorRows, vector: Vector, limit: int, scored: _Scored) -> Ranking:
+def _ranked(table: VectorRows, vector: Vector, limit: int, scored: _Scored) -> Ranking:
     """The best of them by their cosines, which are the same whatever is scored beside a row."""
     best = _best(scored.products, limit)
     slots = scored.slots[best]
-    cosines = _rounded(scored.products[best]) if scored.is_exact else _cosines(held, vector, slots)
-    return Ranking.ordered(held.keys[slots], cosines).head(limit)
+    cosines = _rounded(scored.products[best]) if scored.is_exact else _cosines(table, vector, slots)
+    return Ranking.ordered(table.keys[slots], cosines).head(limit)
 
 
 def _products_of(rows: Vectors, slots: Slots, vector: Vector) -> NDArray[np.float32]:
@@ -166,38 +144,30 @@ def _products(rows: Vectors, vector: Vector) -> NDArray[np.float32]:
 
 
 def _best(scores: NDArray[np.float32], limit: int) -> Slots:
-    """Where those stand that can be among the best ``limit``, ties and rounding included."""
+    """Positions of those that can be among the best ``limit``, ties and rounding included."""
     if len(scores) <= limit:
         return np.arange(len(scores))
     least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-    return np.flatnonzero(scores >= least - np.float32(4 * 10.0**-DECIMALS))
+    return np.flatnonzero(scores >= least - np.float32(4 * 10.0**-COSINE_DECIMALS))
 
 
-def cosines(held: VectorRows, vector: Vector, slots: Slots) -> Scores:
-    """Exactly what `nearest` would say of these rows."""
-    _require_sums_of(held, slots)
-    return _cosines(held, vector, slots)
+def cosines(table: VectorRows, vector: Vector, slots: Slots) -> Scores:
+    """Exactly the scores of `nearest` for these rows."""
+    _require_sums_of(table, slots)
+    return _cosines(table, vector, slots)
 
 
-def likeness(held: VectorRows, slots: Slots) -> float:
-    """The mean cosine between two different rows of these; few of them borrow from what is usual."""
-    _require_sums_of(held, slots)
-    return mean_cosine(held.rows[slots].astype(np.float64))
+def likeness(table: VectorRows, slots: Slots) -> float:
+    """The mean cosine between two different rows of these."""
+    _require_sums_of(table, slots)
+    return mean_cosine(table.rows[slots].astype(np.float64))
 
 
-def mean_cosine(rows: NDArray[np.float64]) -> float:
-    """Between two different rows; few of them borrow from what is usual."""
-    count = len(rows)
-    total = rows.sum(axis=0)
-    between = (float(total @ total) - count) / (count - 1) if count > 1 else 0.0  # without each row and itself
-    return round((between + FEW_ROWS * USUAL_LIKENESS) / (count + FEW_ROWS), DECIMALS)
-
-
-def _cosines(held: VectorRows, vector: Vector, slots: Slots) -> Scores:
+def _cosines(table: VectorRows, vector: Vector, slots: Slots) -> Scores:
     """Row by row, by one routine: a row scores the same whatever is scored beside it."""
-    return _rounded(_products_of(held.rows, slots, vector))
+    return _rounded(_products_of(table.rows, slots, vector))
 
 
 def _rounded(products: NDArray[np.float32]) -> Scores:
     exact: Scores = products.astype(np.float64)
-    return exact.round(DECIMALS)
+    return exact.round(COSINE_DECIMALS)

@@ -8,12 +8,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.index.embedded.extents import unusable
-from qianxun.index.embedded.vectors import row_sums
-from qianxun.index.postgres.match import dead_rows
+from qianxun.index.postgres.keywords import dead_rows
 from qianxun.index.postgres.postings import BLOCK, MOST, decoded, slices
 from qianxun.index.postgres.server import Tx
 from qianxun.index.postgres.tables import Segment, State, Tables
+from qianxun.index.shared import row_sums, unusable
 
 PAGE: Final = 5_000  # rows of vectors that are read at once
 
@@ -30,8 +29,8 @@ def check(tx: Tx, tables: Tables, state: State) -> None:
     _owners(tx, tables)
     if state.stamp.dimension:
         _vectors(tx, tables, state)
-    held = sum(segment.entries for segment in state.segments)
-    if held - state.dead != state.contents:
+    found = sum(segment.entries for segment in state.segments)
+    if found - state.dead != state.contents:
         raise unusable("关键词部分与条目的数目不符")
     for segment in state.segments:
         _segment(tx, tables, segment, lengths, dead)
@@ -57,17 +56,17 @@ def _owners(tx: Tx, tables: Tables) -> None:
             f"SELECT FROM {table} t WHERE NOT EXISTS (SELECT FROM {tables.owners} o WHERE o.owner = t.owner) LIMIT 1"
         ):
             raise unusable("有条目的属性不见了")
-    kept = tx.one(f"SELECT count(*), count(DISTINCT owner) FROM {tables.owners}")
-    held = tx.one(f"SELECT count(DISTINCT owner) FROM {tables.facts}")
-    if kept is None or held is None or kept[1] != held[0]:
+    owners = tx.one(f"SELECT count(*), count(DISTINCT owner) FROM {tables.owners}")
+    found = tx.one(f"SELECT count(DISTINCT owner) FROM {tables.facts}")
+    if owners is None or found is None or owners[1] != found[0]:
         raise unusable("有条目的属性不见了")
 
 
 def _vectors(tx: Tx, tables: Tables, state: State) -> None:
     counted = [0, 0]
     for rows in _vector_pages(tx, tables):
-        held = np.frombuffer(b"".join(data[4:] for _, _, data in rows), dtype=">f4").astype("<f4")
-        sums = row_sums(held.reshape(len(rows), -1)).astype(np.int64)
+        found = np.frombuffer(b"".join(data[4:] for _, _, data in rows), dtype=">f4").astype("<f4")
+        sums = row_sums(found.reshape(len(rows), -1)).astype(np.int64)
         if sums.tolist() != [check_sum for _, check_sum, _ in rows]:
             raise unusable("向量已损坏")
         for lane, _, _ in rows:

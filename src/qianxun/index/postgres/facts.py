@@ -1,8 +1,7 @@
-"""Filters over attributes kept as rows: one per value, found by the hash of its field and value as in `facts`.
+"""Filters over attributes stored as rows, one per value, found by the hash of its field and value.
 
-Only hashes, numbers and bytes go to the server, all of them bound; which field or value they came from it never sees in
-a statement. Numbers are exact decimals and strings bytes in UTF-8, whose order is that of their characters: every
-filter lets through exactly what `qianxun.core.types.matches` does.
+Only hashes, numbers and bytes go to the server, all of them bound. Numbers are exact decimals and strings bytes in
+UTF-8, whose order is that of their characters: every filter passes exactly what `qianxun.core.types.matches` does.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.types import And, Attributes, Eq, Everything, Filter, In, Not, Or, Range, Scalar, Spelled
-from qianxun.index.embedded.facts import hash_fact, hash_text, pairs
 from qianxun.index.postgres.server import Packed, Tx, bigints
 from qianxun.index.postgres.tables import Tables
+from qianxun.index.shared import hash_fact, hash_text, pairs
 
 Owners = NDArray[np.int64]
 OPERATORS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
@@ -44,15 +43,15 @@ def add(tx: Tx, tables: Tables, owners: Mapping[int, Attributes]) -> None:
 
 
 def remove(tx: Tx, tables: Tables, owners: Owners) -> None:
-    """Those of these owners that own nothing any more."""
+    """Removes those of these owners that have no entries left."""
     if len(owners) == 0:
         return
-    gone = tx.ints(
+    removed = tx.ints(
         f"""DELETE FROM {tables.owners} o WHERE o.owner = ANY(%(owners)s::bigint[])
             AND NOT EXISTS (SELECT FROM {tables.entries} e WHERE e.owner = o.owner) RETURNING o.owner AS value""",
         owners=bigints(owners),
     )
-    tx.run(f"DELETE FROM {tables.facts} WHERE owner = ANY(%(gone)s::bigint[])", gone=bigints(gone))
+    tx.run(f"DELETE FROM {tables.facts} WHERE owner = ANY(%(removed)s::bigint[])", removed=bigints(removed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +79,9 @@ class Allowed:
 
 
 def passing(tx: Tx, tables: Tables, base: int, where: Filter) -> Allowed | None:
-    """Whom a filter lets through; None when that is everybody.
+    """The owners that pass a filter; None when all do.
 
-    Most filters name a few documents or leave out a few, in a base of very many: only the few are sent about.
+    Most filters name a few documents or leave out a few, in a base of very many: only the few are transferred.
     """
     values: dict[str, Any] = {"base": base}
     condition = _condition(where, tables, values)
@@ -94,8 +93,8 @@ def passing(tx: Tx, tables: Tables, base: int, where: Filter) -> Allowed | None:
     if passed == total:
         return None
     but_them = 2 * passed > total
-    wanted = f"NOT {condition}" if but_them else condition
-    statement = f"SELECT owner AS value FROM {tables.owners} o WHERE o.base = %(base)s AND {wanted}"
+    chosen = f"NOT {condition}" if but_them else condition
+    statement = f"SELECT owner AS value FROM {tables.owners} o WHERE o.base = %(base)s AND {chosen}"
     return Allowed(np.sort(tx.ints(statement, **values)), but_them)
 
 
@@ -105,9 +104,9 @@ def _condition(where: Filter, tables: Tables, values: dict[str, Any]) -> str:
         case Everything():
             return "(true)"
         case Eq(name, value):
-            return _holding(name, (value,), tables, values)
-        case In(name, wanted):
-            return _holding(name, wanted, tables, values)
+            return _with_value(name, (value,), tables, values)
+        case In(name, options):
+            return _with_value(name, options, tables, values)
         case Range():
             return _within(where, tables, values)
         case Spelled():
@@ -125,8 +124,8 @@ def _joined(word: str, empty: str, parts: Iterable[Filter], tables: Tables, valu
     return f"({word.join(conditions)})" if conditions else empty
 
 
-def _holding(name: str, wanted: Iterable[Scalar], tables: Tables, values: dict[str, Any]) -> str:
-    hashes = {signed(hash_fact(name, value)) for value in wanted if value == value}  # NaN equals nothing
+def _with_value(name: str, options: Iterable[Scalar], tables: Tables, values: dict[str, Any]) -> str:
+    hashes = {signed(hash_fact(name, value)) for value in options if value == value}  # NaN equals nothing
     facts = _bound(values, bigints(sorted(hashes)))
     return f"(o.owner IN (SELECT f.owner FROM {tables.facts} f WHERE f.fact = ANY({facts}::bigint[])))"
 

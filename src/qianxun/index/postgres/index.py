@@ -1,7 +1,7 @@
 """The index that lives in a PostgreSQL server with pgvector: vectors by HNSW, keywords by BM25 over packed postings.
 
 Any number of processes may search and write one index: a search sees one state of all its tables, a batch is one
-transaction, and batches of a base come one after another. `postgres_tables` says what is kept where,
+transaction, and batches of a base come one after another. `tables` says what is stored where,
 docs/decisions/0010-postgres-index.md why.
 """
 
@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -33,20 +33,26 @@ from qianxun.core.types import (
     Vector,
     VectorField,
 )
-from qianxun.index.embedded.extents import require_stamp, unusable
-from qianxun.index.embedded.facts import check_filter
-from qianxun.index.embedded.vectors import require_vectors
-from qianxun.index.postgres import facts, tables, writing
-from qianxun.index.postgres import match as matching
+from qianxun.index.postgres import facts, keywords, tables, writing
 from qianxun.index.postgres import vectors as near
 from qianxun.index.postgres.check import check
 from qianxun.index.postgres.server import Server, Tx
 from qianxun.index.postgres.tables import State, Tables
 from qianxun.index.postgres.writing import Upkeep
+from qianxun.index.shared import (
+    CACHED_FILTERS,
+    LANES,
+    Require,
+    check_filter,
+    closed,
+    require_model,
+    require_stamp,
+    require_vectors,
+    unusable,
+)
 
 log = logging.getLogger(__name__)
 
-ANSWERS = 32  # filters whose answers are kept
 EXACT_HERE = 5_000  # to score as many takes a server about as long as to search its HNSW index among them
 
 DROP_TRIES, DROP_PAUSE = 5, 0.1  # seconds between them
@@ -64,10 +70,10 @@ class Options:
 
 @dataclass(slots=True)
 class Known:
-    """What was found out about one state of an index, for the searches that find it unchanged."""
+    """What is known about one state of an index, for the searches that find it unchanged."""
 
     state: State
-    dead: matching.Mask | None
+    dead: keywords.Mask | None
     allowed: dict[str, facts.Allowed | None]
     likeness: float | None = None
 
@@ -101,7 +107,7 @@ class PostgresIndex:
         return await self._read(lambda tx, state: state.watermark)
 
     async def apply(self, batch: IndexBatch) -> None:
-        entries = writing.latest(batch.entries)
+        entries = writing.in_lanes(batch.entries)
         matrix = require_vectors([entry.vector for entry in entries if entry.vector is not None], self.stamp.dimension)
 
         def work(tx: Tx) -> None:
@@ -121,28 +127,25 @@ class PostgresIndex:
     async def nearest(
         self, vector: Vector, limit: int, where: Filter = EVERYTHING, field: VectorField = "content"
     ) -> Ranking:
-        if self.stamp.dimension == 0:
-            raise RetrieverUnavailable(
-                "这个知识库没有向量（零模型模式）", hint="请指定嵌入模型并重建索引，或改用全文检索"
-            )
+        require_model(self.stamp)
         check_filter(where)
-        wanted = require_vectors([vector], self.stamp.dimension)[0]
+        query = require_vectors([vector], self.stamp.dimension)[0]
 
         def work(tx: Tx, state: State) -> Ranking:
-            if state.vectors[tables.LANES[field]] == 0:
+            if state.vectors[LANES[field]] == 0:
                 return NOTHING
-            search = near.Search(tx, Tables(self._schema, state.build), state, field, wanted)
+            search = near.Search(tx, Tables(self._schema, state.build), state, field, query)
             return near.nearest(search, limit, self._allowed(tx, state, where), self._options.upkeep.exact_limit)
 
         return await self._read(work)
 
     async def cosines(self, vector: Vector, keys: Keys) -> Scores:
-        wanted = require_vectors([vector], self.stamp.dimension)[0]
+        query = require_vectors([vector], self.stamp.dimension)[0]
 
         def work(tx: Tx, state: State) -> Scores:
             if self.stamp.dimension == 0 or len(keys) == 0:
                 return np.full(len(keys), np.nan)
-            return near.cosines(near.Search(tx, Tables(self._schema, state.build), state, "content", wanted), keys)
+            return near.cosines(near.Search(tx, Tables(self._schema, state.build), state, "content", query), keys)
 
         return await self._read(work)
 
@@ -157,18 +160,16 @@ class PostgresIndex:
 
         return await self._read(work)
 
-    async def match(
-        self, terms: Terms, limit: int, where: Filter = EVERYTHING, require: Literal["all", "any"] = "any"
-    ) -> Ranking:
+    async def match(self, terms: Terms, limit: int, where: Filter = EVERYTHING, require: Require = "any") -> Ranking:
         check_filter(where)
 
         def work(tx: Tx, state: State) -> Ranking:
-            return matching.match(self._search(tx, state), terms, limit, require, self._allowed(tx, state, where))
+            return keywords.match(self._search(tx, state), terms, limit, require, self._allowed(tx, state, where))
 
         return await self._read(work)
 
     async def count(self, terms: Terms) -> TermCounts:
-        return await self._read(lambda tx, state: matching.count(self._search(tx, state), terms))
+        return await self._read(lambda tx, state: keywords.count(self._search(tx, state), terms))
 
     async def inventory(self) -> Inventory:
         def keys(tx: Tx, state: State, table: str, lane: int) -> Keys:
@@ -178,39 +179,39 @@ class PostgresIndex:
 
         def work(tx: Tx, state: State) -> Inventory:
             own = Tables(self._schema, state.build)
-            held = {
+            vectors = {
                 field: keys(tx, state, own.vectors, lane) if self.stamp.dimension else np.empty(0, dtype=np.int64)
-                for field, lane in tables.LANES.items()
+                for field, lane in LANES.items()
             }
-            return Inventory(keys(tx, state, own.entries, 0), held)
+            return Inventory(keys(tx, state, own.entries, 0), vectors)
 
         return await self._read(work)
 
     async def check(self) -> None:
-        """Reads everything and compares it with what was counted when it was written. Raises IndexUnusable."""
+        """Reads everything and compares it with the counts of when it was written. Raises IndexUnusable."""
         await self._read(lambda tx, state: check(tx, Tables(self._schema, state.build), state))
 
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
-            await self._server.let_go()
+            await self._server.release_soon()
 
     # ── one state ────────────────────────────────────────────────────────────────────────────────
 
     async def _read(self, work: Callable[[Tx, State], Result]) -> Result:
-        """``work`` on one state. Tables that go while they are read were replaced: their successor is asked."""
+        """``work`` on one state. Tables dropped while they are read were replaced: ``work`` runs on their successor."""
         self._require_open()
-        asked: list[int] = []
+        builds: list[int] = []
 
         def on_state(tx: Tx) -> Result:
             state = tables.state_of(self.base, tx.opened) or self._successor(tx)
-            asked.append(state.build)
+            builds.append(state.build)
             return work(tx, state)
 
         try:
             return await self._server.read(on_state, self._opening())
         except IndexUnusable:
-            if not asked or (await self._server.read(self._state)).build == asked[-1]:
+            if not builds or (await self._server.read(self._state)).build == builds[-1]:
                 raise
         return await self._server.read(on_state, self._opening())
 
@@ -219,7 +220,7 @@ class PostgresIndex:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise IndexUnusable("索引已经关闭", hint="请重新打开知识库")
+            raise closed()
 
     def _state(self, tx: Tx, *, changing: bool = False) -> State:
         """Of the build it was opened with or, where another process has switched to another one, of that."""
@@ -237,26 +238,26 @@ class PostgresIndex:
     def _about(self, tx: Tx, state: State) -> Known:
         known = self._known
         if known is None or (known.state.build, known.state.generation) != (state.build, state.generation):
-            known = Known(state, matching.dead_rows(tx, Tables(self._schema, state.build), state), {})
+            known = Known(state, keywords.dead_rows(tx, Tables(self._schema, state.build), state), {})
             self._known = known
         return known
 
-    def _search(self, tx: Tx, state: State) -> matching.Search:
+    def _search(self, tx: Tx, state: State) -> keywords.Search:
         own = Tables(self._schema, state.build)
-        return matching.Search(tx, own, state, self._about(tx, state).dead, self._options.gram_weight)
+        return keywords.Search(tx, own, state, self._about(tx, state).dead, self._options.gram_weight)
 
     def _allowed(self, tx: Tx, state: State, where: Filter) -> facts.Allowed | None:
-        """Whose entries a filter lets through; the last few answers are kept, since tenants ask the same again."""
+        """The owners that pass a filter, from a small cache."""
         if isinstance(where, Everything):
             return None
-        kept, asked = self._about(tx, state).allowed, repr(where)  # not the filter itself: to a dict 1 and True are one
+        cache, key = self._about(tx, state).allowed, repr(where)  # not the filter itself: to a dict 1 and True are one
         try:
-            return kept[asked]
+            return cache[key]
         except KeyError:
             found = facts.passing(tx, Tables(self._schema, state.build), state.base, where)
-        if len(kept) >= ANSWERS:
-            kept.clear()
-        kept[asked] = found
+        if len(cache) >= CACHED_FILTERS:
+            cache.clear()
+        cache[key] = found
         return found
 
 
@@ -314,14 +315,14 @@ class PostgresBackend:
         await self._cleared(work)
 
     async def _cleared(self, work: Callable[[Tx], None]) -> None:
-        """Work that leaves tables behind, which go as soon as nobody reads them: now, or the next time."""
+        """Work that leaves old tables, which are dropped once they are not read any more: now, or the next time."""
         self._server.hold()
         try:
             await self._server.write(work)
             for build in await self._server.read(lambda tx: tables.leftovers(tx, self._schema)):
                 await self._drop(build)
         finally:
-            await self._server.let_go()
+            await self._server.release_soon()
 
     async def _drop(self, build: int) -> None:
         for _ in range(DROP_TRIES):
@@ -337,7 +338,7 @@ class PostgresBackend:
         try:
             return PostgresIndex(self._server, self._schema, await self._server.write(work), self._options, follows)
         finally:
-            await self._server.let_go()
+            await self._server.release_soon()
 
 
 def create(

@@ -1,11 +1,11 @@
-"""Postings packed into tables: for each term of a segment one row, with four bytes for each entry it stands in.
+"""Postings packed into tables: for each term of a segment one row, with four bytes for each entry it occurs in.
 
     bits 0-15   the entry's row, counted from the start of its block of 65,536 rows
-    bits 16-23  how often the term stands there; 255 stands for all that is more
+    bits 16-23  how often the term occurs there; 255 is the maximum
     bits 24-31  the length of the entry's field, rounded as tantivy rounds it: scores are the same on both
 
-A batch makes a segment, and neighbouring segments of a block are put together as they become many: their packed numbers
-only have to be put one behind the other, which the server does by itself. Nothing is ever changed inside a segment, but
+A batch makes a segment, and neighbouring segments of a block are merged as they become many: their packed numbers
+only have to be concatenated, which the server does by itself. Nothing is ever changed inside a segment, but
 one that has too many dead entries is written anew without them.
 """
 
@@ -24,14 +24,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.index.embedded.extents import unusable
-from qianxun.index.embedded.keywords import writable
 from qianxun.index.postgres.server import Tx, bigints
 from qianxun.index.postgres.tables import Segment, Tables
+from qianxun.index.shared import unusable, writable
 
 BLOCK: Final = 1 << 16
 MOST: Final = 255
-FAN: Final = 8  # segments of a size that are put together
+FAN: Final = 8  # segments of a size that are merged
 SLICES: Final = 16  # parts in which a segment is written anew, so that it need not fit in memory
 COLUMNS: Final = "segment, term, entries, data"
 WORDS, GRAMS = "w", "g"
@@ -57,14 +56,14 @@ NORMS: Final = _norms()
 
 @lru_cache(maxsize=200_000)
 def term_hash(field: str, term: str) -> int:
-    """What a term of a field is known by: 64 bits, as a bigint."""
+    """The 64 bits that identify a term of a field, as a bigint."""
     digest = blake2b(f"{field}{term}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Texts of one field, taken apart: their lengths, and which term (of ``terms``) stands how often where."""
+    """Texts of one field, tokenised: their lengths, and which term (of ``terms``) occurs how often where."""
 
     lengths: NDArray[np.int64]
     terms: tuple[str, ...]
@@ -76,7 +75,7 @@ class Counted:
 def counted(texts: Sequence[str]) -> Counted:
     """At most a block of them."""
     tokens = [_TOKEN.findall(writable(text)) for text in texts]
-    lengths = np.array([len(each) for each in tokens], dtype=np.int64)
+    lengths = np.array([len(words) for words in tokens], dtype=np.int64)
     known: defaultdict[str, int] = defaultdict(count().__next__)
     codes = np.fromiter(map(known.__getitem__, chain.from_iterable(tokens)), np.int64, int(lengths.sum()))
     places = np.repeat(np.arange(len(texts)), lengths)
@@ -84,15 +83,15 @@ def counted(texts: Sequence[str]) -> Counted:
     return Counted(lengths, tuple(known), pairs >> 16, pairs & (BLOCK - 1), times)
 
 
-def records(segment: int, field: str, held: Counted) -> bytes:
+def records(segment: int, field: str, counts: Counted) -> bytes:
     """The rows of a segment, whose entries follow each other from row ``segment`` on, for a binary COPY."""
-    norms = np.searchsorted(NORMS, held.lengths, side="right") - 1
-    offsets = held.place + segment % BLOCK
-    numbers = offsets | np.minimum(held.times, MOST) << 16 | norms[held.place] << 24
+    norms = np.searchsorted(NORMS, counts.lengths, side="right") - 1
+    offsets = counts.place + segment % BLOCK
+    numbers = offsets | np.minimum(counts.times, MOST) << 16 | norms[counts.place] << 24
     data = numbers.astype("<u4").tobytes()
-    ends = np.cumsum(np.bincount(held.term, minlength=len(held.terms))).tolist()
+    ends = np.cumsum(np.bincount(counts.term, minlength=len(counts.terms))).tolist()
     spans = zip([0, *ends], ends, strict=False)
-    hashed = sorted((term_hash(field, term), *span) for term, span in zip(held.terms, spans, strict=True))
+    hashed = sorted((term_hash(field, term), *span) for term, span in zip(counts.terms, spans, strict=True))
     return b"".join(_record(segment, term, data[4 * start : 4 * end]) for term, start, end in hashed)
 
 
@@ -145,7 +144,7 @@ def _by_block(first: int, number: int) -> Iterator[tuple[int, int]]:
 
 
 def with_deaths(segments: Sequence[Segment], rows: NDArray[np.int64]) -> tuple[Segment, ...]:
-    """The segments, in which these rows have died, too."""
+    """The segments, with these rows counted as dead."""
     ends = np.array([segment.first for segment in segments], dtype=np.int64)
     fresh = np.bincount(np.searchsorted(ends, rows, side="right") - 1, minlength=len(segments))
     return tuple(
@@ -153,21 +152,21 @@ def with_deaths(segments: Sequence[Segment], rows: NDArray[np.int64]) -> tuple[S
     )
 
 
-# ── putting together ─────────────────────────────────────────────────────────────────────────────
+# ── merging ─────────────────────────────────────────────────────────────────────────────
 
 
 def mergeable(segments: Sequence[Segment]) -> tuple[Segment, ...]:
-    """The next neighbours to be put together; none when all is well.
+    """The next neighbours to merge; none when all is well.
 
-    What is behind the last block is full: one segment. In the last one eight of a size become one.
+    Blocks before the last are full: one segment each. In the last one eight of a size become one.
     """
     if not segments:
         return ()
     last = segments[-1].first // BLOCK
     for block in sorted({segment.first // BLOCK for segment in segments} - {last}):
-        held = tuple(segment for segment in segments if segment.first // BLOCK == block)
-        if len(held) > 1:
-            return held
+        group = tuple(segment for segment in segments if segment.first // BLOCK == block)
+        if len(group) > 1:
+            return group
     own = [segment for segment in segments if segment.first // BLOCK == last]
     for size in (FAN**power for power in range(1, 7)):
         tail: list[Segment] = []
@@ -182,24 +181,24 @@ def mergeable(segments: Sequence[Segment]) -> tuple[Segment, ...]:
 
 def merge(tx: Tx, tables: Tables, segments: Sequence[Segment]) -> tuple[Segment, ...]:
     """The segments, once they are few enough."""
-    while held := mergeable(segments):
-        merged = _joined(held)
+    while group := mergeable(segments):
+        merged = _joined(group)
         tx.run(
-            f"""WITH parts AS (DELETE FROM {tables.postings} WHERE segment = ANY(%(held)s::bigint[])
+            f"""WITH parts AS (DELETE FROM {tables.postings} WHERE segment = ANY(%(group)s::bigint[])
                     RETURNING segment, term, entries, data)
                 INSERT INTO {tables.postings} ({COLUMNS})
                 SELECT %(first)s, term, sum(entries), string_agg(data, ''::bytea ORDER BY segment)
                 FROM parts GROUP BY term ORDER BY term""",
-            held=bigints([segment.first for segment in held]),
+            group=bigints([segment.first for segment in group]),
             first=merged.first,
         )
-        segments = tuple(sorted([s for s in segments if s not in held] + [merged], key=lambda s: s.first))
+        segments = tuple(sorted([s for s in segments if s not in group] + [merged], key=lambda s: s.first))
     return tuple(segments)
 
 
 def compact(tx: Tx, tables: Tables, segments: Sequence[Segment]) -> tuple[Segment, ...]:
     """One segment for each block, in a table that holds nothing else: merging in place leaves room behind."""
-    blocks = [list(held) for _, held in groupby(segments, key=lambda segment: segment.first // BLOCK)]
+    blocks = [list(group) for _, group in groupby(segments, key=lambda segment: segment.first // BLOCK)]
     if len(blocks) == len(segments):
         return tuple(segments)
     old, new = tables.postings, tables.compacted
@@ -214,36 +213,36 @@ def compact(tx: Tx, tables: Tables, segments: Sequence[Segment]) -> tuple[Segmen
     tx.run(f"DROP TABLE {old}")
     tx.run(f"ALTER TABLE {new} RENAME TO {old.partition('.')[2]}")
     tx.run(f"ALTER TABLE {old} ADD PRIMARY KEY (segment, term)")
-    return tuple(_joined(held) for held in blocks)
+    return tuple(_joined(group) for group in blocks)
 
 
 def _firsts(blocks: Sequence[Sequence[Segment]]) -> list[int]:
     """The first segment of each block, by the number of the block; there are blocks without any."""
-    known = {held[0].first // BLOCK: held[0].first for held in blocks}
+    known = {group[0].first // BLOCK: group[0].first for group in blocks}
     return [known.get(number, 0) for number in range(max(known) + 1)]
 
 
-def _joined(held: Sequence[Segment]) -> Segment:
-    first, end = held[0].first, held[-1].first + held[-1].rows
-    return Segment(first, end - first, sum(part.entries for part in held), sum(part.dead for part in held))
+def _joined(group: Sequence[Segment]) -> Segment:
+    first, end = group[0].first, group[-1].first + group[-1].rows
+    return Segment(first, end - first, sum(part.entries for part in group), sum(part.dead for part in group))
 
 
 def purge(
     tx: Tx, tables: Tables, segments: Sequence[Segment], is_stale: Callable[[Segment], bool]
 ) -> tuple[Segment, ...]:
-    """Writes segments that are stale anew, without their dead; one that has nothing else goes."""
-    kept: list[Segment] = []
+    """Rewrites stale segments without their dead; one without live entries is removed."""
+    result: list[Segment] = []
     for segment in segments:
         if segment.dead == 0 or not is_stale(segment):
-            kept.append(segment)
+            result.append(segment)
             continue
         inside = f"row >= {segment.first:d} AND row < {segment.first + segment.rows:d}"
         dead = tx.ints(f"SELECT row AS value FROM {tables.deaths} WHERE {inside}")
         _rewrite(tx, tables, segment, dead)
         tx.run(f"DELETE FROM {tables.deaths} WHERE {inside}")
         if segment.dead < segment.entries:
-            kept.append(replace(segment, entries=segment.entries - segment.dead, dead=0))
-    return tuple(kept)
+            result.append(replace(segment, entries=segment.entries - segment.dead, dead=0))
+    return tuple(result)
 
 
 def _rewrite(tx: Tx, tables: Tables, segment: Segment, dead: NDArray[np.int64]) -> None:

@@ -1,7 +1,7 @@
-"""A PostgreSQL server as the index sees it: a few threads with connections of their own; what its errors mean.
+"""A PostgreSQL server as the index sees it: a pool of threads and connections; its errors as ours.
 
-The connections live while somebody uses them (`Server.hold`), come back after a restart of the server, and never wait
-for ever. Values that people wrote never stand in a statement: everything but the names of our own tables is bound.
+The connections live while they are in use (`Server.hold`), come back after a restart of the server, and never wait for
+ever. User input is never part of a statement: everything but the names of our own tables is bound.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from qianxun.core.errors import BadSettings, IndexUnusable, MissingExtra, QianxunError, RetrieverUnavailable
 from qianxun.core.types import Vector
-from qianxun.index.embedded.extents import unusable
-from qianxun.records.database import timeouts as patience
+from qianxun.index.shared import unusable
+from qianxun.records.database.postgres import connection_type
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +34,8 @@ Row = tuple[Any, ...]
 CONNECTIONS: Final = 8  # as many searches at once; PostgreSQL itself allows a hundred by default
 OLD_SECONDS: Final = 3600.0  # a connection's memory grows with every table that it has seen
 READ_SECONDS: Final = 30  # the longest that one statement of a search may take
-# A server that is cut off is given up after a minute, not after the two hours that TCP would wait.
-PATIENCE: Final[Mapping[str, Any]] = {
+# A server that is cut off is abandoned after a minute, not after the two hours that TCP would wait.
+CONNECTION_OPTIONS: Final[Mapping[str, Any]] = {
     "connect_timeout": 5,
     "keepalives_idle": 20,
     "keepalives_interval": 10,
@@ -72,12 +72,12 @@ class Packed:
 
 def bigints(values: NDArray[Any] | Iterable[int]) -> Packed:
     """For ``%s::bigint[]``: a hundred thousand numbers in a millisecond."""
-    held = np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.int64)
-    elements = np.empty(len(held), dtype=[("size", ">i4"), ("value", ">i8")])
-    elements["size"], elements["value"] = 8, held
-    if len(held) == 0:
+    numbers = np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.int64)
+    if len(numbers) == 0:
         return Packed(struct.pack(">iii", 0, 0, 20))
-    return Packed(struct.pack(">iiiii", 1, 0, 20, len(held), 1) + elements.tobytes())
+    elements = np.empty(len(numbers), dtype=[("size", ">i4"), ("value", ">i8")])
+    elements["size"], elements["value"] = 8, numbers
+    return Packed(struct.pack(">iiiii", 1, 0, 20, len(numbers), 1) + elements.tobytes())
 
 
 def packed_vector(vector: Vector) -> Packed:
@@ -112,8 +112,8 @@ class Tx:
     def ints(self, selected: str, **values: Any) -> NDArray[np.int64]:
         """The integers that ``selected`` gives as its only column, called ``value``, in one message."""
         statement = f"WITH found AS ({selected}) SELECT string_agg(int8send(value), ''::bytea) FROM found"
-        held = self.rows(statement, **values)[0][0]
-        return np.frombuffer(held or b"", dtype=">i8").astype(np.int64)
+        found = self.rows(statement, **values)[0][0]
+        return np.frombuffer(found or b"", dtype=">i8").astype(np.int64)
 
     def copy_in(self, table: str, columns: str, records: bytes) -> None:
         """``records`` are rows in the form of a binary COPY, without its head and tail."""
@@ -140,23 +140,23 @@ class Tx:
 Transaction = Callable[[Any], AbstractContextManager[Tx]]
 
 
-class Crew:
+class Pool:
     """Threads, and connections for as many of them as work at once: the one that was used last is used next, since
-    its server process has everything at hand. None is waited for: a server that is away is known at once."""
+    its server process has everything cached. None is waited for: a server that is away is noticed at once."""
 
     def __init__(self, url: str, connections: int) -> None:
         self.threads = ThreadPoolExecutor(connections, "qianxun-postgres")
         self._url = url
         self._idle: list[tuple[Any, float]] = []  # a connection, and when it has grown old
 
-    def dismiss(self) -> None:
+    def close(self) -> None:
         """Waits for what is running."""
         self.threads.shutdown(wait=True)
         self._close_idle()
 
     def attempt(self, work: Callable[[Tx], Result], transaction: Transaction) -> Result:
         """Once more where the connection turns out to be dead: the server may have been restarted since it was used."""
-        with _told():
+        with _our_errors():
             import psycopg
 
             with self._connection() as connection:
@@ -166,7 +166,7 @@ class Crew:
                 except psycopg.OperationalError as error:
                     if not connection.closed:
                         raise
-                    log.info("the connection to PostgreSQL is gone, trying another one: %s", error)
+                    log.info("the connection to PostgreSQL is lost, trying another one: %s", error)
             self._close_idle()  # they are as dead
             with self._connection() as connection, transaction(connection) as tx:
                 return work(tx)
@@ -192,8 +192,8 @@ class Crew:
             connection.close()
 
     def _close_idle(self) -> None:
-        while (held := self._taken()) is not None:
-            held[0].close()
+        while (idle := self._taken()) is not None:
+            idle[0].close()
 
 
 class Server:
@@ -204,43 +204,43 @@ class Server:
         self._connections = connections
         self._users = 0
         self._guard = threading.Lock()
-        self._crew: Crew | None = None
+        self._pool: Pool | None = None
 
     def hold(self) -> None:
         """Its connections stay open until as many have called `release`."""
         with self._guard:
-            if self._crew is None:
-                self._crew = Crew(self._url, self._connections)
+            if self._pool is None:
+                self._pool = Pool(self._url, self._connections)
             self._users += 1
 
     def release(self) -> None:
         with self._guard:
             self._users -= 1
-            if self._users or self._crew is None:
+            if self._users or self._pool is None:
                 return
-            crew, self._crew = self._crew, None
-        crew.dismiss()
+            pool, self._pool = self._pool, None
+        pool.close()
 
-    async def let_go(self) -> None:
-        """`release`, off the event loop: the last one waits for what is running."""
+    async def release_soon(self) -> None:
+        """`release`, off the event loop: the last one waits for running statements."""
         await asyncio.to_thread(self.release)
 
     async def read(self, work: Callable[[Tx], Result], opening: str = "") -> Result:
-        """``work`` sees one state of the database, whatever others write meanwhile.
+        """``work`` sees one state of the database.
 
-        ``opening``, a statement without parameters, goes with the transaction's begin: a wait less.
+        ``opening``, a statement without parameters, goes with the transaction's begin: a round trip less.
         """
         return await self._run(work, partial(_reading, opening=opening))
 
     async def write(self, work: Callable[[Tx], Result]) -> Result:
-        """All or nothing, durable when it returns. It may be tried twice: it must not mind."""
+        """All or nothing, durable when it returns. ``work`` may be run twice."""
         return await self._run(work, _writing)
 
     async def _run(self, work: Callable[[Tx], Result], transaction: Transaction) -> Result:
-        crew = self._crew
-        if crew is None:
+        pool = self._pool
+        if pool is None:
             raise IndexUnusable("索引已经关闭", hint="请重新打开知识库")
-        return await asyncio.get_running_loop().run_in_executor(crew.threads, crew.attempt, work, transaction)
+        return await asyncio.get_running_loop().run_in_executor(pool.threads, pool.attempt, work, transaction)
 
 
 @contextmanager
@@ -259,15 +259,15 @@ def _reading(connection: Any, opening: str) -> Iterator[Tx]:
 
 @contextmanager
 def _writing(connection: Any) -> Iterator[Tx]:
-    """The server has to answer at the beginning; then it may take its time."""
+    """The server has to reply at the beginning; then it may take its time."""
     with connection.transaction():
         tx = Tx(connection)
         tx.set(WRITING)
-        bound, connection.patience = connection.patience, None
+        bound, connection.reply_seconds = connection.reply_seconds, None
         try:
             yield tx
         finally:
-            connection.patience = bound
+            connection.reply_seconds = bound
 
 
 def connect(url: str) -> Any:
@@ -278,8 +278,8 @@ def connect(url: str) -> Any:
         given = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         raise BadSettings("PostgreSQL 的地址写错了", hint="应为 postgresql://用户:密码@主机:端口/数据库") from error
-    kind = patience.patient(psycopg, READ_SECONDS)
-    connection = kind.connect(**{**PATIENCE, **given}, autocommit=True, prepare_threshold=None)
+    kind = connection_type(psycopg, READ_SECONDS)
+    connection = kind.connect(**{**CONNECTION_OPTIONS, **given}, autocommit=True, prepare_threshold=None)
     connection.adapters.register_dumper(Packed, _dumper())
     connection.execute("; ".join(f"SET {name} = '{value}'" for name, value in READING.items()).encode())
     return connection
@@ -299,12 +299,12 @@ def _dumper() -> Any:
     return PackedDumper
 
 
-# ── what errors mean ─────────────────────────────────────────────────────────────────────────────
+# ── errors ─────────────────────────────────────────────────────────────────────────────
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """The driver's errors as ours: what a rebuild mends, and what only the server's return does."""
+def _our_errors() -> Iterator[None]:
+    """The driver's errors as ours."""
     try:
         import psycopg
     except ImportError as error:
@@ -312,28 +312,28 @@ def _told() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise _meaning(error) from error
+        raise _our_error(error) from error
 
 
-def _meaning(error: Any) -> QianxunError:
+def _our_error(error: Any) -> QianxunError:
     state = getattr(error, "sqlstate", None) or ""
-    said = " ".join(str(error).split())
+    words = " ".join(str(error).split())
     if state in ("42P01", "42703", "3F000"):
-        return unusable(f"表不见了（{said}）")
+        return unusable(f"表不见了（{words}）")
     if state[:2] == "XX":
-        return unusable(f"PostgreSQL 报告数据损坏（{said}）")
+        return unusable(f"PostgreSQL 报告数据损坏（{words}）")
     if state == "55P03":
         return RetrieverUnavailable("PostgreSQL 的表正被占用", hint="稍后再试")
-    if (state in ("58P01", "0A000", "42704") and "vector" in said) or "create extension" in said:
-        return RetrieverUnavailable(f"PostgreSQL 里没有 pgvector：{said}", hint=EXTENSION_HINT)
+    if (state in ("58P01", "0A000", "42704") and "vector" in words) or "create extension" in words:
+        return RetrieverUnavailable(f"PostgreSQL 里没有 pgvector：{words}", hint=EXTENSION_HINT)
     if state == "42501":
-        return RetrieverUnavailable(f"PostgreSQL 不允许：{said}", hint="为这个用户授予建表（CREATE）的权限")
+        return RetrieverUnavailable(f"PostgreSQL 不允许：{words}", hint="为这个用户授予建表（CREATE）的权限")
     if state == "57014":
         return RetrieverUnavailable("PostgreSQL 答得太慢", hint=f"一条语句最多 {READ_SECONDS} 秒；请查看服务器的负载")
     if state[:2] == "53":
-        return RetrieverUnavailable(f"PostgreSQL 资源不足：{said}", hint="检查磁盘空间与连接数")
+        return RetrieverUnavailable(f"PostgreSQL 资源不足：{words}", hint="检查磁盘空间与连接数")
     if not state or state[:2] in ("08", "57", "28", "3D"):
         return RetrieverUnavailable(
-            f"连不上 PostgreSQL：{said}", hint="检查服务器是否在运行，以及 index.url / records.url"
+            f"连不上 PostgreSQL：{words}", hint="检查服务器是否在运行，以及 index.url / records.url"
         )
-    return RetrieverUnavailable(f"PostgreSQL 出错（{state}）：{said}", hint="请查看服务器日志")
+    return RetrieverUnavailable(f"PostgreSQL 出错（{state}）：{words}", hint="请查看服务器日志")

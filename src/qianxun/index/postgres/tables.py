@@ -1,16 +1,16 @@
-"""The tables of an index in PostgreSQL, and the row that says what they mean.
+"""The tables of an index in PostgreSQL, and the row that describes them.
 
-    builds        one row per index: whose it is, what it was built by, how far it is; one of a base's is current
-    entries_<b>   what build <b> holds: keys, documents, lengths; and whose attributes are an entry's
+    builds        one row per index: base, stamp, progress; one of a base's is current
+    entries_<b>   what build <b> holds: keys, documents, lengths; and the owner of an entry's attributes
     vectors_<b>   … those with a vector (absent without a model), with an HNSW index once there are many
     owners_<b>    one row per set of attributes, and in
-    facts_<b>     one per value of them: what filters ask (`postgres_facts`)
-    postings_<b>  for each term which entries it stands in, packed (`postgres_postings`)
-    deaths_<b>    entries that are gone but for their postings
+    facts_<b>     one per value of them: what filters test (`facts`)
+    postings_<b>  for each term the entries it occurs in, packed (`postings`)
+    deaths_<b>    deleted entries that still have postings
 
 Each build has tables of its own: to switch is to change one row, to drop is to drop tables, and no graph of vectors is
-shared by two bases. In each of them every row bears the base's number, the tables refuse any other, and every statement
-asks for it.
+shared by two bases. Every row has the base's number, the tables refuse any other, and every statement
+filters by it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from hashlib import blake2b
 from typing import Final
 
 from qianxun.core.errors import BadSettings, RetrieverUnavailable
-from qianxun.core.types import IndexStamp, VectorField
-from qianxun.index.embedded.extents import unusable
+from qianxun.core.types import IndexStamp
 from qianxun.index.postgres.server import UPDATE_HINT, Row, Tx
+from qianxun.index.shared import unusable
 
 FORMAT: Final = 1
-LANES: Final[dict[VectorField, int]] = {"content": 0, "question": 1}
 INLINE_DIMENSIONS: Final = 1_900  # three vectors of 512 share a page of 8 KB; longer ones lie beside the table
-ABANDONED: Final = "1 day"  # a build that nobody has written to for so long was given up
-PATIENCE: Final = "300ms"  # less than PostgreSQL takes to see a deadlock
+ABANDONED: Final = "1 day"  # a build without writes for so long was abandoned
+LOCK_TIMEOUT: Final = "300ms"  # less than PostgreSQL takes to see a deadlock
 PARTS: Final = ("entries", "vectors", "owners", "facts", "postings", "deaths")
 
 
@@ -95,7 +94,7 @@ def check_schema(name: str) -> str:
 
 
 def lock(tx: Tx, schema: str, base: int | None) -> None:
-    """Until the transaction ends nobody else changes this base (None: the list of all), in whatever process."""
+    """Until the transaction ends no other process changes this base (None: the list of all)."""
     digest = blake2b(f"{schema}:{'' if base is None else base}".encode(), digest_size=8).digest()
     tx.run("SELECT pg_advisory_xact_lock(%(key)s)", key=int.from_bytes(digest, "little", signed=True))
 
@@ -135,10 +134,10 @@ def prepare(tx: Tx, schema: str) -> None:
 
 
 def _require_extension(tx: Tx) -> None:
-    asked = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
-    if tx.one(asked) is None:
+    version_query = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+    if tx.one(version_query) is None:
         tx.run("CREATE EXTENSION IF NOT EXISTS vector")
-    (version,) = tx.one(asked) or ("",)
+    (version,) = tx.one(version_query) or ("",)
     if [int(part) for part in version.split(".")[:2]] < [0, 8]:  # the first whose scans go on behind a filter
         raise RetrieverUnavailable(f"pgvector {version} 太旧，索引要 0.8 或更新", hint=UPDATE_HINT)
 
@@ -147,10 +146,10 @@ COUNTS: Final = ("watermark", "generation", "next_row", "next_owner", "contents"
 
 
 def state_statement(schema: str, base: int, build: int | None, *, changing: bool = False) -> str:
-    """Asks for the state of a build of this base, or of its current one; of a retired one there is none."""
-    wanted = "is_current" if build is None else f"build = {build:d}"
+    """Selects the state of a build of this base, or of its current one; of a retired one there is none."""
+    which = "is_current" if build is None else f"build = {build:d}"
     return f"""SELECT build, format, model, dimension, analysis, vectors, graphs, segments, {", ".join(COUNTS)}
-        FROM {schema}.builds WHERE base = {base:d} AND NOT is_retired AND {wanted} {"FOR UPDATE" if changing else ""}"""
+        FROM {schema}.builds WHERE base = {base:d} AND NOT is_retired AND {which} {"FOR UPDATE" if changing else ""}"""
 
 
 def load(tx: Tx, schema: str, base: int, build: int | None, *, changing: bool = False) -> State | None:
@@ -250,7 +249,7 @@ def analyze(tx: Tx, tables: Tables, dimension: int) -> None:
 
 
 def make_current(tx: Tx, schema: str, state: State) -> None:
-    """The one it replaces is retired: nobody finds it any more. One that another process is building stays."""
+    """The one it replaces is retired. One that another process is building stays."""
     tx.run(
         f"""UPDATE {schema}.builds SET is_current = false, is_retired = true
             WHERE base = %(base)s AND is_current AND build <> {state.build:d}""",
@@ -265,7 +264,7 @@ def retire(tx: Tx, schema: str, base: int) -> None:
 
 
 def leftovers(tx: Tx, schema: str) -> list[int]:
-    """Builds that were retired, and those that were begun and given up."""
+    """Retired and abandoned builds."""
     if not is_prepared(tx, schema):
         return []
     found = tx.rows(
@@ -276,8 +275,8 @@ def leftovers(tx: Tx, schema: str) -> list[int]:
 
 
 def drop(tx: Tx, schema: str, build: int) -> None:
-    """Waits but a moment for those who still read its tables: longer, and they could wait for us, and we for them."""
-    tx.run(f"SET LOCAL lock_timeout = '{PATIENCE}'")
+    """Waits only a moment for readers of its tables: longer could deadlock with them."""
+    tx.run(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
     tables = Tables(schema, build)
     tx.run("DROP TABLE IF EXISTS " + ", ".join(getattr(tables, part) for part in PARTS))
     tx.run(f"DELETE FROM {schema}.builds WHERE build = %(build)s", build=build)

@@ -1,8 +1,8 @@
 """Nearest vectors with pgvector: scored one by one while there are few, by an HNSW index beyond.
 
 Vectors have unit length, so their inner product is their cosine; every score comes from the vectors themselves, by one
-operator, whichever way they were found. What is to be searched exactly stands in a materialised table expression, which
-the planner cannot turn into a search of the index.
+operator, whichever way they were found. What is to be searched exactly is in a materialised table expression, which the
+planner cannot turn into a search of the index.
 """
 
 from __future__ import annotations
@@ -13,21 +13,19 @@ from typing import Any, Final
 import numpy as np
 
 from qianxun.core.types import NOTHING, Keys, Ranking, Scores, Vector, VectorField
-from qianxun.index.embedded import vectors
 from qianxun.index.postgres.facts import Allowed
 from qianxun.index.postgres.server import Tx, bigints, packed_vector
-from qianxun.index.postgres.tables import LANES, State, Tables
+from qianxun.index.postgres.tables import State, Tables
+from qianxun.index.shared import COSINE_DECIMALS, LANES, SAMPLE, mean_cosine
 
-DECIMALS: Final = vectors.DECIMALS
-SLACK: Final = 4 * 10.0**-DECIMALS  # what rounding may move
+SLACK: Final = 4 * 10.0**-COSINE_DECIMALS  # what rounding may move
 FEW: Final = 2_000  # so many allowed vectors are scored exactly even beside an index
-POOLED: Final = 200  # hits that an index is asked for, whatever is wanted: a longer list then starts with the shorter
+POOLED: Final = 200  # hits that a graph is searched for, whatever the limit: a longer list starts with the shorter
 DEEPEST: Final = 1_000  # beyond so many hits every vector is scored
 CONNECTIONS: Final = 16  # of a vector in the graph (m)
 BUILD_WIDTH: Final = 128  # ef_construction
 SEARCH_WIDTH: Final = 400  # ef_search: 97 of 100 of the nearest 200 are found, 99.6 of the nearest 15
 MOST_DIMENSIONS: Final = 4_000  # that pgvector indexes in half precision
-SAMPLE: Final = 2_000  # rows that speak for all of them
 GRAPH_MEMORY: Final = "256MB"  # a graph that does not fit is built slowly
 
 
@@ -46,8 +44,8 @@ class Search:
         return LANES[self.field]
 
     def values(self, allowed: Allowed | None) -> dict[str, Any]:
-        held = {"base": self.state.base, "lane": self.lane, "vector": packed_vector(self.vector)}
-        return held if allowed is None else {**held, "owners": allowed.value}
+        values = {"base": self.state.base, "lane": self.lane, "vector": packed_vector(self.vector)}
+        return values if allowed is None else {**values, "owners": allowed.value}
 
     def condition(self, allowed: Allowed | None) -> str:
         mine = f"base = %(base)s AND lane = {self.lane:d}"
@@ -59,8 +57,8 @@ def nearest(search: Search, limit: int, allowed: Allowed | None, exact_limit: in
     number = search.state.vectors[search.lane]
     if limit <= 0 or number == 0 or (allowed is not None and allowed.is_nothing):
         return NOTHING
-    wants_graph = search.state.graphs[search.lane] and number > exact_limit and limit <= DEEPEST
-    if not wants_graph or (allowed is not None and _are_few(search, allowed)):
+    use_graph = search.state.graphs[search.lane] and number > exact_limit and limit <= DEEPEST
+    if not use_graph or (allowed is not None and _are_few(search, allowed)):
         return _exactly(search, limit, allowed)
     found = _by_graph(search, limit, allowed)
     return _exactly(search, limit, allowed) if found is None else found
@@ -96,24 +94,24 @@ def _exactly(search: Search, limit: int, allowed: Allowed | None) -> Ranking:
 
 
 def _by_graph(search: Search, limit: int, allowed: Allowed | None) -> Ranking | None:
-    """From the HNSW index; None where it cannot say all that is asked.
+    """From the HNSW index; None where it does not find enough.
 
-    Its scan goes on until enough entries pass the filter, or it has seen as many as there are.
+    Its scan goes on until enough entries pass the filter, or it has seen all.
     """
     pool = max(limit, POOLED)
-    wanted = pool + 32
-    _plan(search, min(max(SEARCH_WIDTH, 2 * wanted), 1_000))
-    found = search.tx.rows(statement(search, allowed), wanted=wanted, **search.values(allowed))
+    fetched = pool + 32
+    _plan(search, min(max(SEARCH_WIDTH, 2 * fetched), 1_000))
+    found = search.tx.rows(statement(search, allowed), fetched=fetched, **search.values(allowed))
     ranking = _ranking(found)
     is_all = len(ranking) == search.state.vectors[search.lane]
-    if not is_all and (len(ranking) < wanted or ranking.scores[limit - 1] - ranking.scores[-1] <= SLACK):
+    if not is_all and (len(ranking) < fetched or ranking.scores[limit - 1] - ranking.scores[-1] <= SLACK):
         return None  # too few, or ties that go on beyond
     return ranking.head(limit)
 
 
 def statement(search: Search, allowed: Allowed | None) -> str:
     return f"""SELECT key, embedding <#> %(vector)s::vector AS distance FROM {search.tables.vectors}
-               WHERE {search.condition(allowed)} ORDER BY {_measure(search.state)} LIMIT %(wanted)s"""
+               WHERE {search.condition(allowed)} ORDER BY {_measure(search.state)} LIMIT %(fetched)s"""
 
 
 def _measure(state: State) -> str:
@@ -134,12 +132,12 @@ def _plan(search: Search, width: int) -> None:
 
 def _ranking(found: list[tuple[Any, ...]]) -> Ranking:
     keys = np.array([key for key, _ in found], dtype=np.int64)
-    scores = np.round(-np.array([distance for _, distance in found], dtype=np.float64), DECIMALS)
+    scores = np.round(-np.array([distance for _, distance in found], dtype=np.float64), COSINE_DECIMALS)
     return Ranking.ordered(keys, scores)
 
 
 def cosines(search: Search, keys: Keys) -> Scores:
-    """What `nearest` would say of these chunks; not a number for those it has no vector of."""
+    """The scores of `nearest` for these chunks; not a number for those without a vector."""
     found = search.tx.rows(
         f"""SELECT key, embedding <#> %(vector)s::vector FROM {search.tables.vectors}
             WHERE {search.condition(None)} AND key = ANY(%(keys)s::bigint[])""",
@@ -155,10 +153,10 @@ def _columns(ranking: Ranking) -> tuple[Keys, Scores]:
 
 
 def likeness(tx: Tx, tables: Tables, state: State) -> float:
-    """Of chunks that are evenly spaced in key order, as `embedded` takes them."""
+    """The mean cosine of chunks evenly spaced in key order, as the embedded index has it."""
     number = state.vectors[0]
     if number == 0:
-        return vectors.mean_cosine(np.empty((0, 1)))
+        return mean_cosine(np.empty((0, 1)))
     places = np.linspace(0, number - 1, min(SAMPLE, number)).astype(np.int64)
     found = tx.rows(
         f"""SELECT vector_send(v.embedding) FROM {tables.vectors} v JOIN (
@@ -168,8 +166,8 @@ def likeness(tx: Tx, tables: Tables, state: State) -> float:
         base=state.base,
         places=bigints(places),
     )
-    held = np.frombuffer(b"".join(data[4:] for (data,) in found), dtype=">f4").reshape(-1, state.stamp.dimension)
-    return vectors.mean_cosine(held.astype(np.float64))
+    rows = np.frombuffer(b"".join(data[4:] for (data,) in found), dtype=">f4").reshape(-1, state.stamp.dimension)
+    return mean_cosine(rows.astype(np.float64))
 
 
 # ── the index ────────────────────────────────────────────────────────────────────────────────────

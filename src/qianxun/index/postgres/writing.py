@@ -9,12 +9,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.core.types import Attributes, IndexBatch, IndexEntry, Vectors
-from qianxun.index.embedded.vectors import row_sums
+from qianxun.core.types import IndexBatch, IndexEntry, Vectors
 from qianxun.index.postgres import facts, postings
 from qianxun.index.postgres.server import Tx, bigints
-from qianxun.index.postgres.tables import LANES, Segment, State, Tables
+from qianxun.index.postgres.tables import Segment, State, Tables
 from qianxun.index.postgres.vectors import build_graph, can_have_graph
+from qianxun.index.shared import LANES, latest, owners_of, row_sums, unusable
 
 LAST_ROW: Final = 2**31 - 1
 Numbers = NDArray[np.int64]
@@ -33,11 +33,9 @@ class Upkeep:
         return segment.dead >= self.dead_least and segment.dead > self.dead_share * segment.entries
 
 
-def latest(entries: Iterable[IndexEntry]) -> list[IndexEntry]:
-    """Within a batch the last of a key stays. Chunks first, questions behind: the rows of chunks then follow each
-    other, as their postings want it."""
-    held = {(entry.field, entry.key): entry for entry in entries}
-    return sorted(held.values(), key=lambda entry: LANES[entry.field])
+def in_lanes(entries: Iterable[IndexEntry]) -> list[IndexEntry]:
+    """Chunks first, questions after them: the postings need the rows of chunks to be consecutive."""
+    return sorted(latest(entries), key=lambda entry: LANES[entry.field])
 
 
 def apply(
@@ -74,13 +72,13 @@ def with_graphs(tx: Tx, tables: Tables, state: State, exact_limit: int) -> State
 # ── removing ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _remove(tx: Tx, tables: Tables, state: State, removed: Sequence[int], entries: Sequence[IndexEntry]) -> State:
+def _remove(tx: Tx, tables: Tables, state: State, documents: Sequence[int], entries: Sequence[IndexEntry]) -> State:
     """Entries of removed documents, and those whose key comes anew."""
-    conditions, values = ["document = ANY(%(documents)s::bigint[])"], {"documents": bigints(removed)}
+    conditions, values = ["document = ANY(%(documents)s::bigint[])"], {"documents": bigints(documents)}
     for kind, lane in LANES.items():
         conditions.append(f"(lane = {lane:d} AND key = ANY(%(lane_{lane:d})s::bigint[]))")
         values[f"lane_{lane:d}"] = bigints([entry.key for entry in entries if entry.field == kind])
-    gone = _columns(
+    removed = _columns(
         tx.rows(
             f"""DELETE FROM {tables.entries} WHERE base = %(base)s AND ({" OR ".join(conditions)})
                 RETURNING row, lane, owner, words, grams""",
@@ -88,18 +86,18 @@ def _remove(tx: Tx, tables: Tables, state: State, removed: Sequence[int], entrie
             **values,
         )
     )
-    if len(gone["row"]) == 0:
+    if len(removed["row"]) == 0:
         return state
-    content = gone["lane"] == 0
-    state = _without_vectors(tx, tables, state, gone["row"])
-    died = np.sort(gone["row"][content])
+    content = removed["lane"] == 0
+    state = _without_vectors(tx, tables, state, removed["row"])
+    died = np.sort(removed["row"][content])
     tx.run(f"INSERT INTO {tables.deaths} (row) SELECT unnest(%(rows)s::bigint[])", rows=bigints(died))
-    facts.remove(tx, tables, np.unique(gone["owner"]))
+    facts.remove(tx, tables, np.unique(removed["owner"]))
     return replace(
         state,
         contents=state.contents - len(died),
-        words=state.words - int(gone["words"][content].sum()),
-        grams=state.grams - int(gone["grams"][content].sum()),
+        words=state.words - int(removed["words"][content].sum()),
+        grams=state.grams - int(removed["grams"][content].sum()),
         segments=postings.with_deaths(state.segments, died),
     )
 
@@ -123,7 +121,7 @@ def _without_vectors(tx: Tx, tables: Tables, state: State, rows: Numbers) -> Sta
 
 
 def _add(tx: Tx, tables: Tables, state: State, entries: Sequence[IndexEntry], matrix: Vectors) -> State:
-    owners, owner_of = _owners(state.next_owner, entries)
+    owners, owner_of = owners_of(entries, state.next_owner)
     facts.add(tx, tables, owners)
     chunks = [entry for entry in entries if entry.field == "content"]
     added = postings.add(
@@ -148,22 +146,9 @@ def _add(tx: Tx, tables: Tables, state: State, entries: Sequence[IndexEntry], ma
 
 
 def _checked(row: int) -> int:
-    from qianxun.index.embedded.extents import unusable
-
     if row > LAST_ROW:
         raise unusable("行号用尽")  # two thousand million entries came and went
     return row
-
-
-def _owners(first: int, entries: Sequence[IndexEntry]) -> tuple[dict[int, Attributes], list[int]]:
-    """Entries that share one Attributes object share its facts."""
-    known: dict[int, int] = {}
-    owners: dict[int, Attributes] = {}
-    for entry in entries:
-        if id(entry.attributes) not in known:
-            known[id(entry.attributes)] = first + len(owners)
-            owners[first + len(owners)] = entry.attributes
-    return owners, [known[id(entry.attributes)] for entry in entries]
 
 
 def _fields(entries: Sequence[IndexEntry], rows: Numbers, owner_of: Sequence[int]) -> dict[str, Any]:
@@ -177,11 +162,11 @@ def _fields(entries: Sequence[IndexEntry], rows: Numbers, owner_of: Sequence[int
 
 
 def _add_vectors(
-    tx: Tx, tables: Tables, state: State, entries: Sequence[IndexEntry], held: NDArray[np.void], matrix: Vectors
+    tx: Tx, tables: Tables, state: State, entries: Sequence[IndexEntry], added: NDArray[np.void], matrix: Vectors
 ) -> State:
     if len(matrix) == 0:
         return state
-    own = held[[entry.vector is not None for entry in entries]]
+    own = added[[entry.vector is not None for entry in entries]]
     table = np.zeros(len(own), dtype=vector_record(state.stamp.dimension))
     for name in ("row", "key", "lane", "owner"):
         table[name] = own[name]

@@ -13,6 +13,8 @@ import platform
 import re
 import select
 import sys
+import time
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,6 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 
 from qianxun.core.errors import BadInput, BadSettings, RecordsUnavailable
-from qianxun.records.database import timeouts as patience
 
 BACKEND = "postgresql"
 SCHEMA = "qianxun_schema"  # the execution option that names it
@@ -31,6 +32,7 @@ DRIVERS = ("postgresql", "postgresql+psycopg", "postgres")
 WRITE_SECONDS = 600  # for one statement of a writer: to remove a large base takes a while
 IDLE_WRITER_SECONDS = 300  # a process that hangs inside a transaction keeps all writers waiting no longer than this
 KEEPALIVE_SECONDS = 30
+GRACE_SECONDS = 5.0  # in which a server is to report that a statement's time is up; one that does not hangs
 # A server that is cut off without a word is given up after a minute, not after the quarter of an hour that TCP takes.
 CUT_OFF = {"keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
 NAME_LIMIT = 63  # bytes of an identifier, and of the name that a session gives itself
@@ -89,23 +91,54 @@ def prepare(engine: Engine, reach: Reach) -> None:
         connection.autocommit = False
 
     def check_alive(connection: DBAPIConnection, _record: Any, _proxy: Any) -> None:
-        connection.patience = patient.patience  # a writer that had it before waited longer
+        connection.reply_seconds = kind.reply_seconds  # a writer that had it before waited longer
         if not is_quiet(connection):
             try:
                 engine.dialect.do_ping(connection)
             except engine.dialect.loaded_dbapi.Error as error:
                 raise InvalidatePoolError from error
 
-    patient = patience.patient(engine.dialect.loaded_dbapi, reach.statement_seconds)
-    event.listen(engine, "do_connect", lambda _dialect, _record, given, named: patient.connect(*given, **named))
+    kind = connection_type(engine.dialect.loaded_dbapi, reach.statement_seconds)
+    event.listen(engine, "do_connect", lambda _dialect, _record, given, named: kind.connect(*given, **named))
     event.listen(engine, "connect", set_up)
     event.listen(engine, "checkout", check_alive)
     event.listen(engine, "handle_error", _say_what_to_do)
 
 
-def be_patient(connection: Connection, seconds: float | None) -> None:
-    """How long the rest of this transaction waits for the answer to a statement."""
-    connection.connection.dbapi_connection.patience = seconds  # type: ignore[union-attr]
+def wait_at_most(connection: Connection, seconds: float | None) -> None:
+    """How long the rest of this transaction waits for the reply to a statement; None: without limit."""
+    connection.connection.dbapi_connection.reply_seconds = seconds  # type: ignore[union-attr]
+
+
+def connection_type(driver: Any, statement_seconds: float) -> Any:
+    """The driver's kind of connection, which waits for a reply only as long as the server itself may take for it.
+
+    Nothing comes from a server that hangs (a paused machine, a stalled disk, a proxy without a server), not even that
+    the time is up. ``driver`` is the module psycopg, as its user has imported it.
+    """
+
+    class TimedConnection(driver.Connection):  # type: ignore[misc]
+        # Seconds; None: without limit. For the server, too, zero means that there is none.
+        reply_seconds: float | None = statement_seconds + GRACE_SECONDS if statement_seconds else None
+
+        def wait(self, gen: Generator[Any, Any, Any], *given: Any, **named: Any) -> Any:
+            timed = gen if self.reply_seconds is None else self._within(gen, self.reply_seconds)
+            return super().wait(timed, *given, **named)
+
+        def _within(self, gen: Generator[Any, Any, Any], seconds: float) -> Generator[Any, Any, Any]:
+            deadline = time.monotonic() + seconds
+            ready = None
+            while True:
+                try:
+                    events = gen.send(ready)
+                except StopIteration as done:
+                    return done.value
+                ready = yield events
+                if not ready and time.monotonic() > deadline:
+                    self.close()  # a late reply would be taken for that to another statement
+                    raise driver.OperationalError(f"数据库 {seconds:.0f} 秒没有任何答复")
+
+    return TimedConnection
 
 
 def is_quiet(connection: Any) -> bool:
@@ -145,12 +178,12 @@ def lock_writers(connection: Connection) -> None:
     connection.exec_driver_sql(
         f"SELECT pg_advisory_xact_lock({number}); SET LOCAL statement_timeout = {WRITE_SECONDS * 1000}"
     )
-    be_patient(connection, WRITE_SECONDS + patience.GRACE_SECONDS)
+    wait_at_most(connection, WRITE_SECONDS + GRACE_SECONDS)
 
 
 def lock_migrations(connection: Connection) -> None:
     """Two processes that find the schema old bring it up to date one after the other."""
-    be_patient(connection, None)
+    wait_at_most(connection, None)
     connection.exec_driver_sql("SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({lock_number('writing', connection)})")
 

@@ -1,7 +1,7 @@
 """BM25 over packed postings: the server finds and sends them, numpy adds them up.
 
-The formula, its constants and its rounded lengths are tantivy's (`keywords`), and so is what a query leaves out; both
-score alike. One thing is cleaner here: entries that are gone count nowhere, not even until something is merged.
+The formula, its constants and its rounded lengths are tantivy's, and so is what a query leaves out: both backends score
+alike. One thing is cleaner here: deleted entries count nowhere, not even until something is merged.
 """
 
 from __future__ import annotations
@@ -15,23 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.types import Keys, Ranking, TermCounts, Terms
-from qianxun.index.embedded import keywords
-from qianxun.index.embedded.extents import unusable
-from qianxun.index.embedded.keywords import DECIMALS, K1, Require, distinct
+from qianxun.index import shared
 from qianxun.index.postgres.facts import Allowed
 from qianxun.index.postgres.postings import GRAMS, NORMS, WORDS, decoded, rows_of, term_hash
 from qianxun.index.postgres.server import Tx, bigints
 from qianxun.index.postgres.tables import State, Tables
+from qianxun.index.shared import K1, SCORE_DECIMALS, B, Require, distinct, unusable
 
-B: Final = 0.75
 FEW: Final = 5_000  # so many allowed entries are scored alone; of more, the best hits are sifted
 
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """The living postings of one term: rows, how often it stands there, the code of the field's length."""
+class Postings:
+    """The live postings of one term: rows, how often it occurs there, the code of the field's length."""
 
     rows: Keys
     times: NDArray[np.float64]
@@ -41,7 +39,7 @@ class Held:
         return len(self.rows)
 
 
-NONE: Final = Held(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))
+NONE: Final = Postings(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class Search:
     gram_weight: float
 
     def frequencies(self, terms: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
-        """In how many entries each (field, term) stands, those that are gone included."""
+        """In how many entries each (field, term) occurs, dead ones included."""
         hashes = {term_hash(*term): term for term in terms}
         found = self.tx.rows(
             f"""SELECT term, sum(entries) FROM {self.tables.postings} WHERE base = %(base)s
@@ -68,8 +66,8 @@ class Search:
 
     def postings(
         self, terms: Sequence[tuple[str, str]], rare: Sequence[tuple[str, str]] = (), most: float = math.inf
-    ) -> dict[tuple[str, str], Held]:
-        """The postings of ``terms``, and of those of ``rare`` that stand in at most ``most`` entries, dead or not."""
+    ) -> dict[tuple[str, str], Postings]:
+        """The postings of ``terms``, and of those of ``rare`` that occur in at most ``most`` entries, dead or not."""
         hashes = {term_hash(*term): term for term in (*terms, *rare)}
         is_sent = "term = ANY(%(plain)s::bigint[]) OR sum(entries) OVER (PARTITION BY term) <= %(most)s"
         found = self.tx.rows(
@@ -84,16 +82,16 @@ class Search:
         )
         parts: dict[tuple[str, str], list[tuple[int, NDArray[np.uint32]]]] = {}
         for term, segment, entries, data in found:
-            held = parts.setdefault(hashes[term], [])
+            known = parts.setdefault(hashes[term], [])
             if data is not None:
-                held.append((segment, decoded(data, entries)))
-        left_out = {term for term, held in parts.items() if not held}
-        return {term: self._living(parts.get(term, ())) for term in hashes.values() if term not in left_out}
+                known.append((segment, decoded(data, entries)))
+        left_out = {term for term, known in parts.items() if not known}
+        return {term: self._live(parts.get(term, ())) for term in hashes.values() if term not in left_out}
 
     def _segments(self) -> object:
         return bigints([segment.first for segment in self.state.segments])
 
-    def _living(self, parts: Sequence[tuple[int, NDArray[np.uint32]]]) -> Held:
+    def _live(self, parts: Sequence[tuple[int, NDArray[np.uint32]]]) -> Postings:
         if not parts:
             return NONE
         postings = np.concatenate([part for _, part in parts]) if len(parts) > 1 else parts[0][1]
@@ -104,7 +102,7 @@ class Search:
             alive = ~self.dead[rows]
             rows, postings = rows[alive], postings[alive]
         times = (postings >> np.uint32(16) & np.uint32(255)).astype(np.float64)
-        return Held(rows, times, (postings >> np.uint32(24)).astype(np.int64))
+        return Postings(rows, times, (postings >> np.uint32(24)).astype(np.int64))
 
 
 def dead_rows(tx: Tx, tables: Tables, state: State) -> Mask | None:
@@ -119,7 +117,7 @@ def dead_rows(tx: Tx, tables: Tables, state: State) -> Mask | None:
 
 
 def count(search: Search, terms: Terms) -> TermCounts:
-    """In how many entries each term stands; the dead count, here and among all entries, until they are purged."""
+    """In how many entries each term occurs; the dead count, here and among all entries, until they are purged."""
     words, grams = distinct(terms.words), distinct(terms.grams)
     found = search.frequencies([*((WORDS, word) for word in words), *((GRAMS, gram) for gram in grams)])
     return TermCounts(
@@ -135,43 +133,43 @@ def count(search: Search, terms: Terms) -> TermCounts:
 def match(search: Search, terms: Terms, limit: int, require: Require, allowed: Allowed | None) -> Ranking:
     """The best of the allowed entries (None: of all), ties by key."""
     words = distinct(terms.words)
-    held = _telling(search, words, distinct(terms.grams))
-    top = _ceiling(search, held)
-    if limit <= 0 or search.state.contents == 0 or not held:
+    found = _informative(search, words, distinct(terms.grams))
+    top = _ceiling(search, found)
+    if limit <= 0 or search.state.contents == 0 or not found:
         return Ranking.of((), top)
-    scores = _scores(search, held, words if require == "all" else ())
+    scores = _scores(search, found, words if require == "all" else ())
     candidates = np.flatnonzero(scores)
     few = None if allowed is None else _few(search, allowed)
     if few is not None:
         candidates, allowed = np.intersect1d(candidates, few), None
-    return _best(search, candidates, np.round(scores, DECIMALS), limit, allowed, top)
+    return _best(search, candidates, np.round(scores, SCORE_DECIMALS), limit, allowed, top)
 
 
-def _telling(search: Search, words: Sequence[str], grams: Sequence[str]) -> dict[tuple[str, str], Held]:
-    """The postings of the words, and of the grams without characters that stand nearly everywhere, as in `keywords`.
+def _informative(search: Search, words: Sequence[str], grams: Sequence[str]) -> dict[tuple[str, str], Postings]:
+    """The postings of the words, and of the grams without characters that occur nearly everywhere.
 
-    Whether a character does is a question about the living. The server leaves out those for which the answer is sure.
+    Whether a character does depends on live entries. The server leaves out those that certainly do.
     """
     state = search.state
-    most = max(keywords.FREQUENT_LEAST, keywords.FREQUENT_SHARE * state.contents)
+    most = max(shared.FREQUENT_LEAST, shared.FREQUENT_SHARE * state.contents)
     plain = [*((WORDS, word) for word in words), *((GRAMS, gram) for gram in grams if len(gram) > 1)]
     characters = [(GRAMS, gram) for gram in grams if len(gram) <= 1]
     if not plain and not characters:
         return {}
     found = search.postings(plain, characters, most + state.dead)
-    kept = {term: held for term, held in found.items() if len(term[1]) > 1 or term[0] == WORDS or len(held) <= most}
-    if any(map(len, kept.values())):
-        return kept
+    rare = {t: postings for t, postings in found.items() if len(t[1]) > 1 or t[0] == WORDS or len(postings) <= most}
+    if any(map(len, rare.values())):
+        return rare
     return found | search.postings([term for term in characters if term not in found])
 
 
-def _scores(search: Search, held: Mapping[tuple[str, str], Held], required: Sequence[str]) -> NDArray[np.float64]:
-    """Of every row; 0 where nothing of the query stands, or not all that is required."""
+def _scores(search: Search, found: Mapping[tuple[str, str], Postings], required: Sequence[str]) -> NDArray[np.float64]:
+    """Of every row; 0 where no term of the query occurs, or not all that are required."""
     state = search.state
     scores = np.zeros(state.next_row)
     have = np.zeros(state.next_row, dtype=np.int32)
     damping = {field: _damping(total, state.contents) for field, total in ((WORDS, state.words), (GRAMS, state.grams))}
-    for (field, _), postings in held.items():
+    for (field, _), postings in found.items():
         weight = _weight(search, field, len(postings))
         scores[postings.rows] += weight * postings.times / (postings.times + damping[field][postings.norms])
         if field == WORDS and required:
@@ -193,9 +191,9 @@ def _weight(search: Search, field: str, holding: int) -> float:
     return (K1 + 1) * idf * (search.gram_weight if field == GRAMS else 1.0)
 
 
-def _ceiling(search: Search, held: Mapping[tuple[str, str], Held]) -> float:
-    total = sum(_weight(search, field, len(postings)) for (field, _), postings in held.items())
-    return math.ceil(total * 10.0**DECIMALS) / 10.0**DECIMALS
+def _ceiling(search: Search, found: Mapping[tuple[str, str], Postings]) -> float:
+    total = sum(_weight(search, field, len(postings)) for (field, _), postings in found.items())
+    return math.ceil(total * 10.0**SCORE_DECIMALS) / 10.0**SCORE_DECIMALS
 
 
 # ── the best of them ─────────────────────────────────────────────────────────────────────────────
@@ -217,13 +215,13 @@ def _few(search: Search, allowed: Allowed) -> Keys | None:
 def _best(
     search: Search, candidates: Keys, scores: NDArray[np.float64], limit: int, allowed: Allowed | None, top: float
 ) -> Ranking:
-    """Asks for the keys of more and more rows until the best, and all that tie with the last, are among them."""
+    """Fetches the keys of more and more rows until the best, and all that tie with the last, are among them."""
     fetch = limit if allowed is None else 4 * limit + 32
     while True:
         rows = _head(candidates, scores, fetch)
-        keys, kept = _keys(search, rows, allowed)
-        if len(kept) >= limit or len(rows) == len(candidates):
-            return Ranking.ordered(keys, scores[kept], top).head(limit)
+        keys, passed = _keys(search, rows, allowed)
+        if len(passed) >= limit or len(rows) == len(candidates):
+            return Ranking.ordered(keys, scores[passed], top).head(limit)
         fetch *= 8
 
 
@@ -248,7 +246,7 @@ def _keys(search: Search, rows: Keys, allowed: Allowed | None) -> tuple[Keys, Ke
     )
     if len(found) != len(rows):
         raise unusable("倒排表与条目不符")
-    held = np.array(found, dtype=np.int64)
+    table = np.array(found, dtype=np.int64)
     if allowed is not None:
-        held = held[allowed.among(held[:, 2])]
-    return held[:, 1], held[:, 0]
+        table = table[allowed.among(table[:, 2])]
+    return table[:, 1], table[:, 0]
