@@ -27,8 +27,8 @@ from qianxun.answer.verify.grounding import Evidence, stands
 from qianxun.answer.verify.sentence_check import judge
 from qianxun.core.answer_types import QUERY_MODES, Answer, Passage, QueryMode
 from qianxun.core.types import EVERYTHING, Found, In, Not
+from qianxun.engine.admin.evaluate import embedding_model, evaluation_settings, ready_base
 from qianxun.engine.engine import Engine
-from qianxun.engine.evaluate import embedding_model, evaluation_settings, ready_base
 from qianxun.engine.settings import load as load_settings
 from qianxun.evaluation.dataset import load as load_set
 from qianxun.text.figures import figures

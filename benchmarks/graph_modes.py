@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from qianxun.core.answer_types import QUERY_MODES, QueryMode
+from qianxun.engine.admin.evaluate import embedding_model, evaluation_settings, ready_base
 from qianxun.engine.engine import Engine
-from qianxun.engine.evaluate import embedding_model, evaluation_settings, ready_base
 from qianxun.engine.settings import Settings
 from qianxun.engine.settings import load as settings_of
 from qianxun.evaluation.dataset import Dataset, limited, load

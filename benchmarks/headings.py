@@ -18,7 +18,7 @@ from pathlib import Path
 
 from qianxun import Document, Engine
 from qianxun.core.types import Chunk, Text
-from qianxun.engine.evaluate import OPTIONS
+from qianxun.engine.admin.evaluate import OPTIONS
 from qianxun.engine.settings import load
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.parse import parse

@@ -20,8 +20,8 @@ import numpy as np
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.options import search_options
 from qianxun.core.types import Eq
+from qianxun.engine.admin.evaluate import embedding_model, evaluation_settings, ready_base
 from qianxun.engine.engine import Engine
-from qianxun.engine.evaluate import embedding_model, evaluation_settings, ready_base
 from qianxun.engine.settings import Settings
 from qianxun.engine.settings import load as settings_of
 from qianxun.evaluation.calibration import expected_calibration_error, fit

@@ -314,7 +314,7 @@ OPEN_TO_ALL = {
     "jobs/background.py",  # which bases have work
     "retrieve/search_log.py",  # the log of all
     "models/registry/registry.py",  # registered models, by tenant
-    "engine/keys.py",
+    "engine/admin/keys.py",
     "doors/http/middleware/guard.py",  # keys
     "doors/http/native/health.py",
     "doors/http/serve.py",

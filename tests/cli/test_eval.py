@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from qianxun.engine.admin.evaluate import embedding_model, evaluation_settings, ready_base
 from qianxun.engine.engine import Engine
-from qianxun.engine.evaluate import embedding_model, evaluation_settings, ready_base
 from qianxun.engine.settings import load as load_settings
 from qianxun.evaluation.dataset import Dataset, load
 from qianxun.indexing.add import take

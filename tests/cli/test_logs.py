@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from qianxun.doors.cli.commands.logs import changes
 from qianxun.engine.engine import Engine
+from qianxun.engine.replay import changes
 from qianxun.retrieve.replay import replaying
 from qianxun.retrieve.search_log import Journal
 from tests.cli.conftest import Run

@@ -17,7 +17,7 @@ from qianxun.core.log_types import Feedback
 from qianxun.core.model_types import NewModel
 from qianxun.core.types import Document, QAPair
 from qianxun.doors.cli import main
-from qianxun.engine.copy import OWN_COUNTERS, copy_records, count_rows
+from qianxun.engine.admin.copy import OWN_COUNTERS, copy_records, count_rows
 from qianxun.engine.engine import Engine
 from qianxun.engine.example_library import insert_greeting_examples, insert_qa_examples
 from qianxun.engine.settings import Settings, load

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, inspect
 
 from qianxun.core.ports import EmbeddingModel
-from qianxun.engine.database import make_folder
+from qianxun.engine.admin.database import make_folder
 from qianxun.engine.embedding_models import NO_MODEL, Embeddings, open_model
 from qianxun.engine.model_catalog import open_registry
 from qianxun.engine.settings import Settings, load

@@ -89,7 +89,7 @@ def _explain(error: QianxunError, as_json: bool) -> int:
 
 
 def _unexpected(error: Exception) -> QianxunError:
-    from qianxun.engine.database import disk_problem
+    from qianxun.engine.admin.database import disk_problem
 
     if (problem := disk_problem(error)) is not None:
         message, hint = problem

@@ -64,7 +64,7 @@ def session_of(context: typer.Context) -> Session:
 
 
 def has_records(settings: Settings) -> bool:
-    from qianxun.engine.database import has_records
+    from qianxun.engine.admin.database import has_records
 
     return has_records(settings)
 

@@ -17,7 +17,7 @@ from qianxun.doors.cli.session import JsonFlag, Session, quoted, session_of, wit
 
 if TYPE_CHECKING:
     from qianxun.doors.client import Client
-    from qianxun.engine.doctor import BaseHealth
+    from qianxun.engine.admin.doctor import BaseHealth
 
 
 def doctor(context: typer.Context, as_json: JsonFlag = False) -> int:
@@ -39,8 +39,8 @@ def doctor(context: typer.Context, as_json: JsonFlag = False) -> int:
 
 
 def _examine(session: Session) -> dict[str, Any]:
-    from qianxun.engine.doctor import examine
-    from qianxun.engine.model_admin import known_models
+    from qianxun.engine.admin.doctor import examine
+    from qianxun.engine.admin.models import known_models
 
     settings = session.settings()
     found = examine(settings)

@@ -32,7 +32,7 @@ from qianxun.doors.cli.session import (
 if TYPE_CHECKING:
     from qianxun.core.ingest_types import Report
     from qianxun.core.types import MetadataValue
-    from qianxun.engine.sync import Doubt, Dropped
+    from qianxun.engine.admin.sync import Doubt, Dropped
 
 REMOVED_SHOWN = 20  # documents that --sync removed
 
@@ -112,7 +112,7 @@ async def _add(library: Library, request: Request, progress: AddProgress) -> tup
 
     if not request.sync:
         return await take(request.paths), None
-    from qianxun.engine.sync import sync_folders
+    from qianxun.engine.admin.sync import sync_folders
 
     return await sync_folders(library, base.id, request.paths, request.labels, take, sure=request.sure)
 

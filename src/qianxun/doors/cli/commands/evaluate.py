@@ -17,8 +17,8 @@ from qianxun.doors.cli.views.evaluation import Trial, described, described_calib
 
 if TYPE_CHECKING:
     from qianxun.core.types import KnowledgeBase
+    from qianxun.engine.admin.evaluate import Built, Candidate, Dataset, Problems
     from qianxun.engine.engine import Engine
-    from qianxun.engine.evaluate import Built, Candidate, Dataset, Problems
     from qianxun.engine.settings import Settings
 
 
@@ -58,7 +58,7 @@ def evaluate(
             tr("一次只评测一个目录", "One folder at a time"),
             hint=tr("对每个目录各运行一次；只有 --calibrate 接受多个", "Only --calibrate takes several"),
         )
-    from qianxun.engine.evaluate import available, compare
+    from qianxun.engine.admin.evaluate import available, compare
 
     available()
     chosen = _modes(modes)
@@ -78,7 +78,7 @@ def evaluate(
 
 
 def _modes(given: str | None) -> list[str] | None:
-    from qianxun.engine.evaluate import MODES
+    from qianxun.engine.admin.evaluate import MODES
 
     if given is None:
         return None
@@ -117,7 +117,7 @@ def _labels(files: Sequence[Path]) -> list[str]:
 
 
 def _dataset(folder: Path, limit: int | None) -> Dataset:
-    from qianxun.engine.evaluate import limited, load
+    from qianxun.engine.admin.evaluate import limited, load
 
     dataset = limited(load(folder), limit)
     for remark in dataset.notes:
@@ -127,7 +127,7 @@ def _dataset(folder: Path, limit: int | None) -> Dataset:
 
 def _possible(modes: list[str] | None, model: str, settings: Settings) -> list[str]:
     """The modes that can be measured with this model. Raises BadInput where one was named that cannot."""
-    from qianxun.engine.evaluate import DEFAULT_MODES, NEED_MODEL
+    from qianxun.engine.admin.evaluate import DEFAULT_MODES, NEED_MODEL
 
     if model:
         return modes if modes is not None else list(DEFAULT_MODES)
@@ -150,7 +150,7 @@ def _possible(modes: list[str] | None, model: str, settings: Settings) -> list[s
 
 
 def _trial(dataset: Dataset, label: str, settings: Settings, chosen: list[str] | None) -> Trial:
-    from qianxun.engine.evaluate import embedding_model, evaluation_settings, run_mode
+    from qianxun.engine.admin.evaluate import embedding_model, evaluation_settings, run_mode
 
     model = embedding_model(settings)
     modes = _possible(chosen, model, settings)
@@ -171,7 +171,7 @@ def _trial(dataset: Dataset, label: str, settings: Settings, chosen: list[str] |
 
 
 async def _ready(engine: Engine, dataset: Dataset, model: str) -> tuple[KnowledgeBase, Built, bool]:
-    from qianxun.engine.evaluate import ready_base
+    from qianxun.engine.admin.evaluate import ready_base
 
     title = tr(f"建索引 {dataset.name}", f"indexing {dataset.name}")
     with counting(title, len(dataset.documents), tr("个文档", "documents")) as advance:
@@ -213,7 +213,7 @@ def _calibrate(
     modes: str | None,
     as_json: bool,
 ) -> None:
-    from qianxun.engine.evaluate import calibrate, embedding_model
+    from qianxun.engine.admin.evaluate import calibrate, embedding_model
 
     if len(configurations) > 1 or modes is not None:
         raise BadInput(
@@ -232,7 +232,7 @@ def _calibrate(
 
 
 def _candidates(dataset: Dataset, settings: Settings, model: str) -> list[list[Candidate]]:
-    from qianxun.engine.evaluate import evaluation_settings, labelled_candidates
+    from qianxun.engine.admin.evaluate import evaluation_settings, labelled_candidates
 
     async def work(engine: Engine) -> list[list[Candidate]]:
         base, _, _ = await _ready(engine, dataset, model)

@@ -29,7 +29,7 @@ def create(
     name: Annotated[str, typer.Option(metavar="N", help="给谁、做什么用 · what it is for")] = "",
     as_json: JsonFlag = False,
 ) -> None:
-    from qianxun.engine.keys import issue_key
+    from qianxun.engine.admin.keys import issue_key
 
     settings = session_of(context).settings()
     row, plaintext = issue_key(settings, tenant, scope.value, name)
@@ -51,7 +51,7 @@ def list_keys(context: typer.Context, as_json: JsonFlag = False) -> None:
     settings = session_of(context).settings()
     rows = []
     if has_records(settings):
-        from qianxun.engine import keys
+        from qianxun.engine.admin import keys
 
         rows = keys.list_keys(settings)
     if as_json:
@@ -79,7 +79,7 @@ def revoke(
     key: Annotated[int, typer.Argument(metavar="ID", help="编号，见 keys list · see keys list")],
     as_json: JsonFlag = False,
 ) -> None:
-    from qianxun.engine.keys import revoke_key
+    from qianxun.engine.admin.keys import revoke_key
 
     settings = session_of(context).settings()
     expect_data(settings)

@@ -1,30 +1,24 @@
-"""`qianxun logs` and `qianxun replay`: what was searched for, what found nothing or took long, and the same again."""
+"""`qianxun logs` and `qianxun replay`: the log of searches and questions, and one of them run again."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from qianxun.doors.cli.commands.search import described as described_search
 from qianxun.doors.cli.commands.search import show
-from qianxun.doors.cli.i18n import note, out, print_json, tr
+from qianxun.doors.cli.i18n import hint, note, out, print_json, print_plain, tr
 from qianxun.doors.cli.session import JsonFlag, Library, find_base, session_of, with_engine, with_library
 from qianxun.doors.cli.views.drawing import show_degraded, visible
 from qianxun.doors.cli.views.layered import show as show_layered
 
 if TYPE_CHECKING:
-    from qianxun.core.layered_types import LayeredRecall
     from qianxun.core.log_types import LogEntry
-    from qianxun.core.types import KnowledgeBase, Recall
-    from qianxun.engine.engine import Engine
-    from qianxun.graph.modes import ModeRecall
+    from qianxun.engine.replay import Replayed
 
 QUERY_SHOWN = 24
 SLOW_MS = 200.0
@@ -63,16 +57,16 @@ def logs(
         return
     out().print(_table(found, names))
     if session.url:
-        return  # a replay wants the folder itself
+        return  # a replay needs the folder itself
     again = f"{session.start} replay {found[0].id}"
-    note(tr(f"重放其中一条，看结果是否还一样：{again}", f"Run one again and compare: {again}"))
+    hint(f"重放其中一条，看结果是否还一样：{again}", f"Run one again and compare: {again}")
 
 
 async def _listed(
     library: Library, start: str, kb: str | None, zero: bool, slow_ms: float | None, limit: int
 ) -> tuple[dict[int, str], list[LogEntry]]:
     base = await find_base(library, kb, start) if kb is not None else None
-    names = {each.id: each.name for each in await library.knowledge_bases()}
+    names = {known.id: known.name for known in await library.knowledge_bases()}
     found = await library.logs(knowledge_base=base.id if base else None, zero=zero, slow_ms=slow_ms, limit=limit)
     return names, found
 
@@ -115,12 +109,12 @@ def _cut(query: str) -> str:
 
 
 def _marks(entry: LogEntry) -> str:
-    told = {
+    marks = {
         tr("未答", "unanswered"): entry.zero and "form" in entry.params,
         tr("！降级", "! degraded"): bool(entry.degraded),
         tr("缓存", "cached"): entry.from_cache,
     }
-    return " ".join(mark for mark, is_so in told.items() if is_so)
+    return " ".join(mark for mark, is_set in marks.items() if is_set)
 
 
 def described(entry: LogEntry, names: dict[int, str]) -> dict[str, Any]:
@@ -149,50 +143,6 @@ def described(entry: LogEntry, names: dict[int, str]) -> dict[str, Any]:
 # ── replay ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    entry: LogEntry
-    base: KnowledgeBase
-    answer: Recall | LayeredRecall | ModeRecall
-    is_same: bool  # byte for byte, times and trace left out; of a question, what was found
-
-    @property
-    def generation(self) -> str:
-        return str(self.answer.generation) if self.answer.generation is not None else ""
-
-    @property
-    def is_question(self) -> bool:
-        from qianxun.graph.modes import ModeRecall
-
-        return isinstance(self.answer, ModeRecall)
-
-    @property
-    def was_looked_up(self) -> bool:
-        return bool(self.entry.params.get("wordings", True)) and self.entry.params["mode"] != "bypass"
-
-    @property
-    def form(self) -> str:
-        """Of the answer to a question; "" where none was written."""
-        return str(self.entry.params.get("form", ""))
-
-    @property
-    def writer(self) -> str:
-        """rules | model:<name>; "" where no answer was written."""
-        return str(self.entry.params.get("writer", ""))
-
-    @property
-    def changed(self) -> list[dict[str, Any]]:
-        return changes(self.entry.results, _results(self.answer))
-
-
-def _results(answer: Recall | LayeredRecall | ModeRecall) -> list[tuple[str, float]]:
-    from qianxun.core.layered_types import LayeredRecall
-
-    if isinstance(answer, LayeredRecall):
-        return [(each.doc.chunk_id, each.score) for each in answer.results]
-    return [(each.chunk.chunk_id, each.score) for each in answer.found]
-
-
 def replay(
     context: typer.Context,
     log_id: Annotated[int, typer.Argument(metavar="LOG_ID", help="检索记录的编号，见 logs · its id, see logs")],
@@ -209,92 +159,36 @@ def replay(
     cache. An unchanged base must give the same answer; otherwise what came, went and moved is listed. Of a question
     (ask, gather) what was found is compared: its answer is not written again, and a model's words cannot be replayed.
     """
-    settings = session_of(context).settings()
-    done = with_engine(settings, lambda engine: _replayed(engine, log_id))
+    from qianxun.core.layered_types import LayeredRecall
+    from qianxun.engine import replay as replays
+
+    done = with_engine(session_of(context).settings(), lambda engine: replays.replay(engine, log_id))
     if as_json:
         print_json(_as_json(done))
         return
-    console = out()
-    _show(console, done.answer)
-    show_degraded(done.answer.degraded)
-    console.print(_verdict(done), markup=False, soft_wrap=True)
+    console, found = out(), done.found
+    if isinstance(found, LayeredRecall):
+        show_layered(console, found)
+    else:
+        show(console, found)
+    show_degraded(found.degraded)
+    print_plain(console, _verdict(done))
     for caveat in _caveats(done):
         note(caveat)
     for change in done.changed:
-        console.print(f"  {_told(change)}", markup=False, soft_wrap=True)
-
-
-def _show(console: Console, answer: Recall | LayeredRecall | ModeRecall) -> None:
-    from qianxun.core.layered_types import LayeredRecall
-
-    if isinstance(answer, LayeredRecall):
-        show_layered(console, answer)
-    else:
-        show(console, _plain(answer))
-
-
-def _plain(answer: Recall | ModeRecall) -> Recall:
-    """What a question found, as a search would tell it."""
-    from qianxun.core.types import Recall
-
-    if isinstance(answer, Recall):
-        return answer
-    return Recall(answer.query, answer.mode, answer.found, answer.degraded, answer.seconds, answer.trace_id)
-
-
-async def _replayed(engine: Engine, log_id: int) -> Replayed:
-    from qianxun.answer.question_log import found_again, is_question
-    from qianxun.core.codec.recall_bytes import digest, found_digest, layered_digest
-    from qianxun.core.codec.search_params import arguments_of, layered_arguments
-    from qianxun.retrieve.replay import replaying
-
-    entry = await engine.log(log_id)
-    base = await engine.knowledge_base(entry.knowledge_base_id)
-    with replaying():
-        if entry.mode in ("texts", "tables"):
-            search = engine.search_texts if entry.mode == "texts" else engine.search_tables
-            climbed = await search(base.id, entry.query, **layered_arguments(entry.params))
-            return Replayed(entry, base, climbed, layered_digest(climbed) == entry.digest)
-        if is_question(entry):
-            found = await found_again(entry, partial(engine.gather, base.id))
-            is_same = found_digest(found.query, found.mode, found.found) == entry.digest
-            return Replayed(entry, base, found, is_same)
-        answer = await engine.retrieve(base.id, entry.query, **arguments_of(entry.params))
-    return Replayed(entry, base, answer, digest(answer) == entry.digest)
-
-
-def changes(then: Sequence[tuple[str, float]], now: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
-    """Which results came, went, moved or were scored anew, in the order of the new answer, then the gone ones."""
-    before = {chunk_id: (rank, score) for rank, (chunk_id, score) in enumerate(then, 1)}
-    after = {chunk_id: (rank, score) for rank, (chunk_id, score) in enumerate(now, 1)}
-    found = []
-    for chunk_id in [*after, *(each for each in before if each not in after)]:
-        old, new = before.get(chunk_id), after.get(chunk_id)
-        if old == new:
-            continue
-        kind = "came" if old is None else "went" if new is None else "moved" if old[0] != new[0] else "rescored"
-        found.append(
-            {
-                "chunk_id": chunk_id,
-                "change": kind,
-                "rank_then": old[0] if old else None,
-                "rank_now": new[0] if new else None,
-                "score_then": old[1] if old else None,
-                "score_now": new[1] if new else None,
-            }
-        )
-    return found
+        print_plain(console, f"  {_change(change)}")
 
 
 def _as_json(done: Replayed) -> dict[str, Any]:
     from qianxun.core.codec.layered import written_layered
     from qianxun.core.layered_types import LayeredRecall
 
-    if isinstance(done.answer, LayeredRecall):
-        document = written_layered(done.base.id, done.answer)
+    found = done.found
+    if isinstance(found, LayeredRecall):
+        document = written_layered(done.base.id, found)
     else:
-        found = described_search(done.base, _plain(done.answer), done.entry.params.get("doc_ids", ()))
-        document = {**found, "retrieval_mode": done.entry.mode}
+        document = described_search(done.base, found, done.entry.params.get("doc_ids", ()))
+        document["retrieval_mode"] = done.entry.mode
     return {
         **document,
         "replay": {
@@ -317,7 +211,7 @@ def _verdict(done: Replayed) -> str:
         return tr("✓ 与当时的回答逐字节相同", "✓ The same answer as then, byte for byte")
     if done.entry.generation != done.generation:
         return tr("! 知识库在那之后变过，回答不同：", "! The base has changed since; the answer differs:")
-    if done.entry.degraded or done.answer.degraded:
+    if done.entry.degraded or done.recall.degraded:
         return tr(
             "! 当时与现在参加检索的部分不同（见“降级”），回答不同：",
             "! Not the same parts took part; the answer differs:",
@@ -329,7 +223,7 @@ def _verdict(done: Replayed) -> str:
 
 def _caveats(done: Replayed) -> list[str]:
     """What a replay of a question does not compare."""
-    told = {
+    caveats = {
         tr(
             "答案由语言模型写成，措辞无法重放：比较的只是找到的资料。",
             "A language model wrote the answer; its words cannot be replayed: only what was found is compared.",
@@ -345,16 +239,16 @@ def _caveats(done: Replayed) -> list[str]:
         tr("当时还问过图数据库，这次没有。", "A graph server was asked then, and not now."): "surroundings"
         in done.entry.params,
     }
-    return [caveat for caveat, is_so in told.items() if is_so and done.was_looked_up]
+    return [caveat for caveat, applies in caveats.items() if applies and done.was_looked_up]
 
 
-def _told(change: dict[str, Any]) -> str:
+def _change(change: dict[str, Any]) -> str:
     then, now = change["rank_then"], change["rank_now"]
     scores = " → ".join(f"{score:.4f}" for score in (change["score_then"], change["score_now"]) if score is not None)
-    words = {
+    kinds = {
         "came": tr(f"新来，第 {now}", f"came, place {now}"),
         "went": tr(f"消失，原第 {then}", f"went, was place {then}"),
         "moved": tr(f"第 {then} → 第 {now}", f"place {then} → {now}"),
         "rescored": tr(f"仍第 {now}，分数变了", f"still place {now}, other score"),
     }
-    return f"{change['chunk_id']}  {words[change['change']]}  {scores}"
+    return f"{change['chunk_id']}  {kinds[change['change']]}  {scores}"

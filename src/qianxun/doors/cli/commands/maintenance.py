@@ -130,7 +130,7 @@ def migrate(
     as_json: JsonFlag = False,
 ) -> int:
     """把数据库的结构升到最新；打开数据时也会自动做 · bring the schema of the database up to date"""
-    from qianxun.engine import database
+    from qianxun.engine.admin import database
 
     settings = session_of(context).settings()
     elsewhere = "数据若在别处，用 --data DIR 或 records.url 指明", "Say where it is with --data DIR or records.url"
@@ -164,7 +164,7 @@ def copy(
     as_json: JsonFlag = False,
 ) -> None:
     """把全部内容复制到另一个数据库或目录，编号不变 · copy everything to another database or folder"""
-    from qianxun.engine.copy import copy_database
+    from qianxun.engine.admin.copy import copy_database
 
     settings = session_of(context).settings()
     expect_data(settings, ("用 --data DIR 指明要复制的目录", "Say which folder to copy with --data DIR"))

@@ -23,7 +23,7 @@ from qianxun.doors.cli.session import JsonFlag, refuse_url, session_of
 from qianxun.doors.cli.views.drawing import new_table
 
 if TYPE_CHECKING:
-    from qianxun.engine.model_admin import PullEvent
+    from qianxun.engine.admin.models import PullEvent
     from qianxun.engine.settings import Settings
 
 app = typer.Typer(help="嵌入模型与重排模型 · embedding and rerank models", no_args_is_help=True)
@@ -45,7 +45,7 @@ def list_models(
         )
     rows = []
     if not session.url:  # a service has none of this machine
-        from qianxun.engine.model_admin import known_models
+        from qianxun.engine.admin.models import known_models
 
         rows = known_models(session.settings())
     registered = registered_models(session, user, tenant)
@@ -106,7 +106,7 @@ def fetch(
     settings: Settings, name: str, source: Path | None = None, *, accept_unpinned: bool = False, quiet: bool = False
 ) -> Path:
     """`pull_model` with progress on stderr. Returns the model's folder."""
-    from qianxun.engine.model_admin import pull_model
+    from qianxun.engine.admin.models import pull_model
 
     if quiet:
         return pull_model(settings, name, source, accept_unpinned=accept_unpinned)
@@ -164,9 +164,9 @@ def try_model(
             tr("设置中没有选用模型（none）", "The settings name no model (none)"),
             hint=tr("写明要试哪个：qianxun models test bge-small-zh-v1.5", "Say which: qianxun models test NAME"),
         )
-    from qianxun.engine import model_admin
+    from qianxun.engine.admin import models
 
-    outcome = model_admin.try_model(settings, chosen)
+    outcome = models.try_model(settings, chosen)
     if as_json:
         print_json(outcome)
         return

@@ -174,7 +174,7 @@ def _with_registry(
     settings = session.settings()
     if not may_create:
         expect_data(settings)
-    from qianxun.engine.model_admin import open_registered
+    from qianxun.engine.admin.models import open_registered
 
     with open_registered(settings, tenant) as registry:
         return asyncio.run(_awaited(work(registry)))

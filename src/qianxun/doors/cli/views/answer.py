@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from qianxun.doors.cli.i18n import note, print_folded, tr
-from qianxun.doors.cli.views.drawing import highlighted, label, milliseconds, padded, telling_rows
-from qianxun.text.headings import below_headings
+from qianxun.doors.cli.views.drawing import highlighted, label, milliseconds, padded
 
 if TYPE_CHECKING:
     from qianxun.core.answer_types import Answer, Flag, Source, TraceStep
@@ -128,21 +127,21 @@ def _cited(answer: Answer, number: int) -> str:
 
 def _quotation(source: Source, cited: str) -> Text:
     """The part of a source that says what is cited; of a table, the rows."""
-    from qianxun.text.matching import snippet, spans, telling_words
+    from qianxun.engine.display import matching_part, matching_rows, query_words, spans
 
-    words = telling_words(cited)
+    words = query_words(cited)
     if source.metadata.get("kind") == "table" or source.metadata.get("type") == "table":
-        return highlighted(shown_text(telling_rows(source.text, cited)).plain, words)
+        return highlighted(shown_text(matching_rows(source.text, cited)).plain, words)
     flat = _without_headings(source)
     exact = [(at, at + len(each)) for each in cited.split() if len(each) > 3 and (at := flat.find(each)) >= 0]
-    start, end = snippet(flat, exact or spans(flat, words), QUOTED)
-    quoted = highlighted(flat[start:end], words)
-    opening, closing = tr("“", '"'), tr("”", '"')
-    return Text(opening + "…" * bool(start)) + quoted + Text("…" * (end < len(flat)) + closing)
+    before, part, after = matching_part(flat, exact or spans(flat, words), QUOTED)
+    return Text(tr("“", '"') + before) + highlighted(part, words) + Text(after + tr("”", '"'))
 
 
 def _without_headings(source: Source) -> str:
     """In one line; the line above shows the headings already."""
+    from qianxun.engine.display import below_headings
+
     rest = below_headings(source.text, [str(each) for each in source.metadata.get("headings") or ()])
     return " ".join(shown_text(rest).plain.split())
 

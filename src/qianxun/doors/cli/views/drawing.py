@@ -1,4 +1,4 @@
-"""What several commands draw alike: bars, places, the telling part of a text, what could not take part."""
+"""What several commands draw alike: tables, bars, places, excerpts, what could not take part; and labels."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from qianxun.doors.cli.i18n import note, print_folded, tr
-from qianxun.text.headings import below_headings
+from qianxun.doors.cli.i18n import note, print_folded, tr, warn
 
 if TYPE_CHECKING:
     from qianxun.core.types import Chunk, Degraded
 
 INDENT = 4
 WIDEST = 32  # cells of a full bar
-SNIPPET = 120  # characters shown of prose, and of a table's row
-ROWS = 3
+SNIPPET = 120  # characters shown of prose
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -68,7 +66,7 @@ def place_of(chunk: Chunk) -> Text:
 
 
 def visible(text: str) -> str:
-    """In one line, without what a terminal would take for an order."""
+    """In one line, without control characters."""
     return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
 
 
@@ -82,11 +80,11 @@ def bar(score: float, width: int) -> str:
 
 def bars(console: Console, rows: Sequence[tuple[str, float, str, str]]) -> None:
     """A bar to a line: its name, its score, what else is known of it, its colour."""
-    label = max((cell_len(name) for name, *_ in rows), default=0)
-    told = max((cell_len(place) for _, _, place, _ in rows), default=0)
-    width = max(5, min(WIDEST, console.width - INDENT - label - 1 - 6 - 2 - told))
+    longest = max((cell_len(name) for name, *_ in rows), default=0)
+    rest = max((cell_len(place) for _, _, place, _ in rows), default=0)
+    width = max(5, min(WIDEST, console.width - INDENT - longest - 1 - 6 - 2 - rest))
     for name, score, place, colour in rows:
-        line = Text(" " * INDENT + padded(name, label) + " ")
+        line = Text(" " * INDENT + padded(name, longest) + " ")
         line.append(bar(score, width), style=colour)
         line.append(f" {score:.2f}", style="bold")
         line.append(f"  {place}".rstrip(), style="dim")
@@ -97,10 +95,10 @@ def padded(name: str, cells: int) -> str:
     return name + " " * (cells - cell_len(name))
 
 
-def labelled(console: Console, label: str, told: str | Text) -> None:
-    """``label told``, indented, its further lines below the first."""
-    hanging = cell_len(label) + 1
-    print_folded(console, Text.assemble((label + " ", "dim"), told), INDENT + hanging, hanging=hanging)
+def labelled(console: Console, title: str, text: str | Text) -> None:
+    """``title text``, indented, its further lines below the first."""
+    hanging = cell_len(title) + 1
+    print_folded(console, Text.assemble((title + " ", "dim"), text), INDENT + hanging, hanging=hanging)
 
 
 def milliseconds(seconds: float) -> str:
@@ -108,50 +106,35 @@ def milliseconds(seconds: float) -> str:
 
 
 def show_degraded(degraded: Sequence[Degraded]) -> None:
-    """Says aloud what could not take part in a search; of parts with one reason, the first."""
+    """Warns of what could not take part in a search; of parts with one reason, the first."""
     reasons = {part.reason: part for part in reversed(degraded)}
     for part in (part for part in degraded if reasons[part.reason] is part):
         if part.part in labels("arms"):
             arm = label("arms", part.part)
-            told = tr(f"! {arm}检索没能参加：{part.reason}", f"! The {arm} arm did not take part: {part.reason}")
+            warn(f"! {arm}检索没能参加：{part.reason}", f"! The {arm} arm did not take part: {part.reason}")
         else:
-            told = f"! {label('parts', part.part)}{tr('：', ': ')}{part.reason}"
-        note(told, "yellow")
+            note(f"! {label('parts', part.part)}{tr('：', ': ')}{part.reason}", "yellow")
 
 
-# ── what a text says ─────────────────────────────────────────────────────────────────────────────
+# ── texts ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def excerpt(chunk: Chunk, query: str) -> Text:
-    """The telling part of a chunk, its heading left out; of a table, the head and the rows that match best."""
-    from qianxun.text.matching import snippet, spans, telling_words
+    """The part of a chunk that matches best, without its headings; of a table, the header and the best rows."""
+    from qianxun.engine.display import below_headings, matching_part, matching_rows, query_words, spans
 
-    words = telling_words(query)
+    words = query_words(query)
     if chunk.kind == "table":
-        return highlighted(telling_rows(chunk.text, query), words)
+        return highlighted(matching_rows(chunk.text, query), words)
     shown = " ".join(below_headings(chunk.text, chunk.headings).split())  # the title line shows them already
-    start, end = snippet(shown, spans(shown, words), SNIPPET)
-    drawn = highlighted(shown[start:end], words)
-    return Text("…" if start else "") + drawn + Text("…" if end < len(shown) else "")
+    before, part, after = matching_part(shown, spans(shown, words), SNIPPET)
+    return Text(before) + highlighted(part, words) + Text(after)
 
 
 def highlighted(text: str, words: Sequence[str]) -> Text:
-    from qianxun.text.matching import spans
+    from qianxun.engine.display import spans
 
     drawn = Text(text)
     for start, end in spans(text, words):
         drawn.stylize("bold yellow", start, end)
     return drawn
-
-
-def telling_rows(text: str, query: str) -> str:
-    """The head of a table and the rows of it that match best."""
-    from qianxun.text.matching import weights
-
-    lines = [line for line in text.splitlines() if line.strip()]
-    body = next((at + 1 for at, line in enumerate(lines) if line.startswith("|")), 0)  # behind the column names
-    told = weights(lines, query)
-    best = sorted(range(body, len(lines)), key=lambda at: (-told[at], at))[:ROWS]
-    kept = sorted(best[:1] + [at for at in best[1:] if told[at] >= told[best[0]] / 2 > 0])
-    shown = [*lines[:body], *(lines[at] for at in kept)]
-    return "\n".join(line if len(line) <= SNIPPET else line[:SNIPPET] + "…" for line in shown)

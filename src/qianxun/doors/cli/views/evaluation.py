@@ -12,7 +12,7 @@ from rich.table import Table
 from qianxun.doors.cli.i18n import out, tr
 
 if TYPE_CHECKING:
-    from qianxun.engine.evaluate import Built, Comparison, Dataset, Report, Run
+    from qianxun.engine.admin.evaluate import Built, Comparison, Dataset, Report, Run
 
 HEADLINE = "hybrid"  # the mode a comparison speaks of first
 SHOWN_MOVED = 5

@@ -102,7 +102,7 @@ def _tier(tier: str | None, matched: Sequence[str], coverage: float, similarity:
 
 def _short_of_strict(similarity: float | None, coverage: float) -> str:
     """Why a result is fuzzy, however high its score: that is of meaning and words together, the tier asks for both."""
-    from qianxun.rank.tiers import COVERED, STRICT
+    from qianxun.engine.display import COVERED, STRICT
 
     lacking = []
     if similarity is not None and similarity <= STRICT:
@@ -155,7 +155,7 @@ def _changes(why: Explanation) -> str:
 
 def _change(name: str, value: Any) -> str:
     from qianxun.core.types import EVERYTHING
-    from qianxun.retrieve.drop_reasons import filter_text
+    from qianxun.engine.display import filter_text
 
     match name:
         case "top_k":

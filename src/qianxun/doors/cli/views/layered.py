@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich import box
 from rich.cells import cell_len, set_cell_size
@@ -135,10 +135,10 @@ def _show_table(
     near: Sequence[int],
     most: int,
 ) -> None:
-    from qianxun.text.matching import telling_words
+    from qianxun.engine.display import query_words
 
     print_folded(console, _about(table), INDENT)
-    words = telling_words(query)
+    words = query_words(query)
     wanted = {(row, column) for id_, row, column in cited if id_ == table.id}
     rows = _rows(table, words, {row for row, _ in wanted} | set(near), most)
     kept = _columns(table, rows, words, {column for _, column in wanted}, console.width - INDENT)
@@ -173,27 +173,23 @@ def _rows(table: TableShown, words: Sequence[str], wanted: set[int], most: int) 
 
 def _spoken(text: str, words: Sequence[str]) -> int:
     """How many characters of a text the question says, too."""
-    from qianxun.text.matching import spans
+    from qianxun.engine.display import spans
 
     return sum(end - start for start, end in spans(text, words))
 
 
 def _about(table: TableShown) -> Text:
+    from qianxun.engine.display import table_type_label
+
     about = Text(
         f"《{visible(table.title)}》" if table.title else tr("（无标题的表格）", "(a table without a title)"),
         style="bold",
     )
     size = tr(f"{table.rows} 行 × {len(table.columns)} 列", f"{table.rows} rows × {len(table.columns)} columns")
-    kind = visible(tr(_type_name(table.type), table.type.replace("_", " ")))
+    kind = visible(tr(table_type_label(table.type), table.type.replace("_", " ")))
     source = visible(table.source) if table.source != table.title else ""
     about.append("  " + " · ".join(part for part in (kind, size, source) if part), style="not bold dim")
     return about
-
-
-def _type_name(name: str) -> str:
-    from qianxun.text.table_types import TableType, label
-
-    return {each: label(each) for each in get_args(TableType)}.get(name, name)
 
 
 def _header(column: Column, words: Sequence[str]) -> Text:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from qianxun.core.errors import NotFound
-from qianxun.engine.database import open_records
+from qianxun.engine.admin.database import open_records
 from qianxun.engine.embedding_models import model_folders, open_model
 from qianxun.engine.model_catalog import open_registry
 from qianxun.engine.settings import Settings

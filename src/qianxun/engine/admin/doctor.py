@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from qianxun.core.errors import IndexUnusable, QianxunError
 from qianxun.core.types import KnowledgeBase
-from qianxun.engine.database import disk_problem, has_records
+from qianxun.engine.admin.database import disk_problem, has_records
 from qianxun.engine.folder_lock import owner_of
 from qianxun.engine.settings import Settings
 from qianxun.engine.storage import database_url, index_folder, reach

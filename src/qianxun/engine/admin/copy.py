@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Table, func, inspect, select, text
 from sqlalchemy.exc import DataError, IntegrityError
 
 from qianxun.core.errors import AlreadyThere, BadInput, QianxunError
-from qianxun.engine.database import own_records
+from qianxun.engine.admin.database import own_records
 from qianxun.engine.settings import Settings
 from qianxun.examples.schema import models, version_table
 from qianxun.examples.store import stamp_of, upgrade

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qianxun.engine.database import open_records
+from qianxun.engine.admin.database import open_records
 from qianxun.engine.settings import Settings
 from qianxun.records import keys
 from qianxun.records.keys import KeyRow, Scope
