@@ -1,9 +1,9 @@
-"""`qianxun examples`: the example library. Opens the database alone, so it works beside a running service."""
+"""`qianxun examples`: the example library. Works also while a service has the data folder open."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qianxun.core.errors import AlreadyThere, BadInput, NotFound
-from qianxun.doors.cli.i18n import Stopped, note, out, print_json, tr
+from qianxun.doors.cli.i18n import Stopped, hint, out, print_json, tr, warn
 from qianxun.doors.cli.progress import bars
-from qianxun.doors.cli.session import JsonFlag, called, has_records, program, quoted, session_of
+from qianxun.doors.cli.session import JsonFlag, called, expect_records, program, quoted, session_of
 from qianxun.doors.cli.views.examples import (
     described_statistics,
     show_found,
@@ -22,9 +22,8 @@ from qianxun.doors.cli.views.examples import (
 )
 
 if TYPE_CHECKING:
+    from qianxun.engine.admin.examples import Watch
     from qianxun.engine.settings import Settings
-    from qianxun.examples.store import ExampleStore
-    from qianxun.examples.vectors import Watch
 
 app = typer.Typer(help="示例库：四类对话示例 · the example library", no_args_is_help=True)
 
@@ -36,10 +35,10 @@ def import_examples(
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="跳过填错的行，其余照收 · let the good rows in")] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    from qianxun.examples.importing import import_file
+    from qianxun.engine.admin import examples
 
-    with _library(session_of(context).settings(), may_create=True) as store, _progress(quiet=as_json) as watch:
-        report = import_file(file, store, skip_bad=skip_bad, watch=watch)
+    with _progress(quiet=as_json) as watch:
+        report = examples.import_examples(session_of(context).settings(), file, skip_bad=skip_bad, watch=watch)
     if as_json:
         print_json(report.as_dict())
     else:
@@ -53,7 +52,7 @@ def template(
     force: Annotated[bool, typer.Option("--force", help="已有的文件也覆盖 · overwrite")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    from qianxun.examples.files.template import write_template
+    from qianxun.engine.admin.examples import write_template
 
     if file.suffix.lower() != ".xlsx":
         raise BadInput(
@@ -75,9 +74,9 @@ def template(
     if as_json:
         print_json({"written": str(file)})
         return
-    out().print(tr(f"✓ 已写好 {file}", f"✓ Written: {file}"), markup=False, style="green")
+    _done(f"已写好 {file}", f"Written: {file}")
     start = f"{called()} examples import {quoted(str(file))}"
-    note(tr(f"填好之后：{start}（说明在第一页）", f"Once it is filled in: {start}"))
+    hint(f"填好之后：{start}（说明在第一页）", f"Once it is filled in: {start}")
 
 
 @app.command(help="找最像的示例 · the examples most like a question")
@@ -94,19 +93,18 @@ def search(
 ) -> None:
     from qianxun.engine.example_search import open_library
 
-    settings = session_of(context).settings()
-    _expect_records(settings)
+    settings = _settings(context)
     started = time.perf_counter()
     with open_library(settings) as library:
-        told = library.settings
+        defaults = library.settings
         found = library.vector_db_search(
             query,
             keyword,
-            told.global_top_k if top_k is None else top_k,
-            told.similarity_threshold if threshold is None else threshold,
-            _categories(table),
-            min_results=told.min_results if threshold is None else 0,
-            top_k_per_table=told.top_k_per_table,
+            defaults.global_top_k if top_k is None else top_k,
+            defaults.similarity_threshold if threshold is None else threshold,
+            [_category(name) for name in table] if table else None,
+            min_results=defaults.min_results if threshold is None else 0,
+            top_k_per_table=defaults.top_k_per_table,
         )
     seconds = time.perf_counter() - started
     if as_json:
@@ -123,12 +121,10 @@ def stats(
     ] = 0.95,
     as_json: JsonFlag = False,
 ) -> None:
-    from qianxun.examples.statistics import library_statistics
+    from qianxun.engine.admin.examples import library_statistics
 
-    settings = session_of(context).settings()
-    _expect_records(settings)
-    with _library(settings) as store:
-        found = library_statistics(store, near)
+    settings = _settings(context)
+    found = library_statistics(settings, near)
     if as_json:
         print_json(described_statistics(found))
     else:
@@ -137,17 +133,16 @@ def stats(
 
 @app.command(help="换了模型以后，重算所有示例的向量 · embed every example anew, after a change of model")
 def reembed(context: typer.Context, as_json: JsonFlag = False) -> None:
-    from qianxun.examples.reembed import reembed as embed_anew
+    from qianxun.engine.admin import examples
 
-    settings = session_of(context).settings()
-    _expect_records(settings)
-    with _library(settings) as store, _progress(quiet=as_json) as watch:
-        count, model = embed_anew(store, watch), store.model
+    settings = _settings(context)
+    with _progress(quiet=as_json) as watch:
+        count, name, dimension = examples.reembed(settings, watch)
     if as_json:
-        print_json({"examples": count, "model": model.name, "dimension": model.dimension})
+        print_json({"examples": count, "model": name, "dimension": dimension})
         return
-    told = f"{model.name}（{model.dimension}）"
-    out().print(tr(f"✓ {count} 条示例已换用 {told}", f"✓ {count} examples now use {told}"), markup=False, style="green")
+    model = f"{name}（{dimension}）"
+    _done(f"{count} 条示例已换用 {model}", f"{count} examples now use {model}")
 
 
 @app.command(help="删去示例，编号见 search 与 stats · remove examples by their ids")
@@ -157,30 +152,27 @@ def remove(
     ids: Annotated[list[int], typer.Argument(metavar="ID...", help="编号 · ids")],
     as_json: JsonFlag = False,
 ) -> int:
-    from qianxun.examples.insert import remove as remove_examples
+    from qianxun.engine.admin.examples import remove_examples
 
-    settings = session_of(context).settings()
-    _expect_records(settings)
-    category = _category(table)
-    with _library(settings) as store:
-        removed = remove_examples(store, category, ids)
+    settings = _settings(context)
+    removed = remove_examples(settings, _category(table), ids)
     missing = sorted(set(ids) - set(removed))
     if as_json:
         print_json({"removed": removed, "missing": missing})
         return 1 if missing else 0
-    out().print(tr(f"✓ 已删去 {len(removed)} 条", f"✓ Removed {len(removed)}"), markup=False, style="green")
+    _done(f"已删去 {len(removed)} 条", f"Removed {len(removed)}")
     if missing:
-        told = "、".join(map(str, missing))
-        note(tr(f"没有这些编号：{told}", f"There is no such example: {told}"), style="yellow")
+        ids_missing = "、".join(map(str, missing))
+        warn(f"没有这些编号：{ids_missing}", f"There is no such example: {ids_missing}")
     return 1 if missing else 0
 
 
-def _categories(given: Sequence[str] | None) -> list[str] | None:
-    return [_category(name) for name in given] if given else None
+def _done(zh: str, en: str) -> None:
+    out().print(f"✓ {tr(zh, en)}", markup=False, style="green")
 
 
 def _category(name: str) -> str:
-    from qianxun.examples.files.contents import category_of, expected_names
+    from qianxun.engine.admin.examples import category_of, expected_names
 
     if not (category := category_of(name)):
         raise NotFound(
@@ -190,30 +182,24 @@ def _category(name: str) -> str:
     return category
 
 
-def _expect_records(settings: Settings) -> None:
-    if not has_records(settings):
-        raise NotFound(
-            tr(f"数据目录 {settings.folder} 里还没有示例库", f"There is no example library in {settings.folder} yet"),
-            hint=tr(
-                f"先运行 {program(settings)} examples import FILE.xlsx；数据若在别处，用 --data DIR 指明",
-                f"First run: {program(settings)} examples import FILE.xlsx; or say where it is with --data DIR",
-            ),
-        )
-
-
-@contextmanager
-def _library(settings: Settings, *, may_create: bool = False) -> Iterator[ExampleStore]:
-    from qianxun.engine.example_library import open_examples
-
-    if not may_create:
-        _expect_records(settings)
-    with open_examples(settings) as store:
-        yield store
+def _settings(context: typer.Context) -> Settings:
+    """Raises NotFound where there is no library yet."""
+    settings = session_of(context).settings()
+    first = f"{program(settings)} examples import FILE.xlsx"
+    expect_records(
+        settings,
+        ("示例库", "no example library"),
+        (
+            f"先运行 {first}；数据若在别处，用 --data DIR 指明",
+            f"First run: {first}; or say where it is with --data DIR",
+        ),
+    )
+    return settings
 
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Watch]:
-    """A bar while vectors are made. What is stopped then has changed nothing."""
+    """A bar while vectors are made. Stopping it then changes nothing."""
     with bars() as shown:
         task = shown.add_task(tr("向量化", "embedding"), total=None, unit=tr("条", "examples")) if shown else None
 

@@ -1,4 +1,4 @@
-"""How `qianxun examples` shows what it did and found."""
+"""`qianxun examples`, drawn for people and as JSON."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
 from rich.text import Text
 
-from qianxun.doors.cli.i18n import note, out, print_folded, tr
+from qianxun.doors.cli.i18n import hint, note, out, print_folded, print_plain, tr, warn
+from qianxun.doors.cli.views.drawing import new_table
 
 if TYPE_CHECKING:
-    from qianxun.examples.formatting import RetrievedExample
-    from qianxun.examples.importing import ImportReport
-    from qianxun.examples.statistics import ExampleRef, LibraryStatistics, NearPair
+    from qianxun.engine.admin.examples import ExampleRef, ImportReport, LibraryStatistics, NearPair, RetrievedExample
 
-# The library's own names, which are not asked for: a page of help is to be printed without SQLAlchemy.
+# The library has these names, too; to import it for a page of help would take too long.
 LABELS = {"qa_examples": "问答", "record_examples": "记录", "query_examples": "查询", "greeting_examples": "问候"}
 GRADES = ("优秀", "良好", "一般")
 REJECTED_SHOWN = 50
@@ -25,29 +23,30 @@ WORDS_SHOWN = 40
 
 
 def show_import(file: Path, report: ImportReport) -> None:
-    console = out()
     added, updated, unchanged = (report.total(what) for what in ("added", "updated", "unchanged"))
+    rejected = len(report.rejected)
     if not report.stored:
-        line = tr(
-            f"✗ {file.name} 有 {len(report.rejected)} 处填错，整个文件没有导入",
-            f"✗ {file.name} has {len(report.rejected)} mistakes; nothing was imported",
+        failed = tr(
+            f"✗ {file.name} 有 {rejected} 处填错，整个文件没有导入",
+            f"✗ {file.name} has {rejected} mistakes; nothing was imported",
         )
-        console.print(line, style="red", markup=False, soft_wrap=True)
+        print_plain(out(), failed, "red")
     else:
-        sign, style = ("!", "yellow") if report.rejected else ("✓", "green")
+        sign, style = ("!", "yellow") if rejected else ("✓", "green")
         line = tr(
-            f"{sign} 新增 {added} 条，更新 {updated} 条，未变 {unchanged} 条，未收 {len(report.rejected)} 行，"
+            f"{sign} 新增 {added} 条，更新 {updated} 条，未变 {unchanged} 条，未收 {rejected} 行，"
             f"用时 {report.seconds:.1f} 秒",
-            f"{sign} {added} added, {updated} updated, {unchanged} unchanged, {len(report.rejected)} rejected, "
+            f"{sign} {added} added, {updated} updated, {unchanged} unchanged, {rejected} rejected, "
             f"{report.seconds:.1f} s",
         )
-        console.print(line, style=style, markup=False)
-        for category, kept in report.kept.items():
-            told = tr(
-                f"  {LABELS[category]}（{category}）：新增 {kept.added}，更新 {kept.updated}，未变 {kept.unchanged}",
-                f"  {category}: {kept.added} added, {kept.updated} updated, {kept.unchanged} unchanged",
+        out().print(line, style=style, markup=False)
+        for category, counts in report.kept.items():
+            added, updated, unchanged = counts.added, counts.updated, counts.unchanged
+            line = tr(
+                f"  {LABELS[category]}（{category}）：新增 {added}，更新 {updated}，未变 {unchanged}",
+                f"  {category}: {added} added, {updated} updated, {unchanged} unchanged",
             )
-            console.print(told, markup=False)
+            out().print(line, markup=False)
     _show_passed_over(report)
 
 
@@ -55,19 +54,16 @@ def _show_passed_over(report: ImportReport) -> None:
     for one in report.rejected[:REJECTED_SHOWN]:
         note(f"  ✗ {_place(one.sheet, one.row)}：{one.reason}", style="red")
     if (more := len(report.rejected) - REJECTED_SHOWN) > 0:
-        note(tr(f"  … 还有 {more} 处，用 --json 看全部", f"  … {more} more: see --json"), style="red")
+        note(tr(f"  … 还有 {more} 处，用 --json 看全部", f"  … {more} more: see --json"), "red")
     for double in report.doubles[:REJECTED_SHOWN]:
         first = _place(double.first_sheet, double.first_row)
         note(f"  = {_place(double.sheet, double.row)}：" + tr(f"与{first}相同，略过", f"the same as {first}"))
     for sheet in report.ignored_sheets:
-        note(tr(f"  ! 工作表“{sheet}”不是示例，略过", f"  ! Sheet “{sheet}” holds no examples"), style="yellow")
+        warn(f"  ! 工作表“{sheet}”不是示例，略过", f"  ! Sheet “{sheet}” holds no examples")
     for sheet, column in report.ignored_columns:
-        note(
-            tr(f"  ! 工作表“{sheet}”的列“{column}”不认识，略过", f"  ! Column “{column}” of “{sheet}” is unknown"),
-            style="yellow",
-        )
+        warn(f"  ! 工作表“{sheet}”的列“{column}”不认识，略过", f"  ! Column “{column}” of “{sheet}” is unknown")
     if report.rejected and not report.stored:
-        note(tr("改好再导入；或加 --skip-bad，只跳过这些行。", "Mend them, or skip them with --skip-bad."))
+        hint("改好再导入；或加 --skip-bad，只跳过这些行。", "Mend them, or skip them with --skip-bad.")
 
 
 def _place(sheet: str, row: int) -> str:
@@ -88,14 +84,11 @@ def show_found(start: str, found: Sequence[RetrievedExample], seconds: float) ->
         count = tr(f"{len(found)} 条，{seconds * 1000:.0f} 毫秒", f"{len(found)} examples, {seconds * 1000:.0f} ms")
         console.print(count, style="dim")
         return
-    console.print(
-        tr(
-            f"没有够像的示例。可以降低 --threshold，或看看库里有什么：{start} examples stats",
-            f"No example is alike enough. Lower --threshold, or see what there is: {start} examples stats",
-        ),
-        markup=False,
-        soft_wrap=True,
+    nothing = tr(
+        f"没有够像的示例。可以降低 --threshold，或看看库里有什么：{start} examples stats",
+        f"No example is alike enough. Lower --threshold, or see what there is: {start} examples stats",
     )
+    print_plain(console, nothing)
 
 
 def described_statistics(found: LibraryStatistics) -> dict[str, Any]:
@@ -131,8 +124,7 @@ def _ref(example: ExampleRef) -> dict[str, Any]:
 
 def show_statistics(start: str, found: LibraryStatistics) -> None:
     console = out()
-    table = Table(box=None, pad_edge=False)
-    table.add_column(tr("类别", "category"))
+    table = new_table(("类别", "category"))
     for title in (tr("条数", "count"), *GRADES, tr("有标签", "tagged")):
         table.add_column(title, justify="right")
     table.add_column(tr("常用标签", "tags"), overflow="fold")
@@ -141,8 +133,8 @@ def show_statistics(start: str, found: LibraryStatistics) -> None:
         grades = [str(one.grades.get(grade, 0)) for grade in GRADES]
         table.add_row(LABELS[name], str(one.count), *grades, f"{one.coverage:.0%}", Text(tags, style="dim"))
     console.print(table)
-    told = f"{found.stamp.model}（{found.stamp.dimension}）"
-    console.print(tr(f"共 {found.count} 条，模型 {told}", f"{found.count} in all, model {told}"), style="dim")
+    model = f"{found.stamp.model}（{found.stamp.dimension}）"
+    console.print(tr(f"共 {found.count} 条，模型 {model}", f"{found.count} in all, model {model}"), style="dim")
     _show_pairs(start, found)
 
 
@@ -157,13 +149,13 @@ def _show_pairs(start: str, found: LibraryStatistics) -> None:
     for pair in found.pairs:
         print_folded(console, _pair(pair), 8, hanging=6)
     if found.compared < found.count:
-        note(tr(f"只比较了最新的 {found.compared} 条", f"Only the newest {found.compared} were compared"))
-    note(tr(f"删去其一：{start} examples remove 类别 编号", f"Remove one: {start} examples remove TABLE ID"))
+        hint(f"只比较了最新的 {found.compared} 条", f"Only the newest {found.compared} were compared")
+    hint(f"删去其一：{start} examples remove 类别 编号", f"Remove one: {start} examples remove TABLE ID")
 
 
 def _pair(pair: NearPair) -> Text:
-    told = [f"{LABELS[one.source]} #{one.id} {_short(one.user_input)}" for one in (pair.first, pair.second)]
-    return Text(f"{pair.similarity:.3f}  ", style="bold").append("  ≈  ".join(told), style="not bold")
+    both = [f"{LABELS[one.source]} #{one.id} {_short(one.user_input)}" for one in (pair.first, pair.second)]
+    return Text(f"{pair.similarity:.3f}  ", style="bold").append("  ≈  ".join(both), style="not bold")
 
 
 def _short(words: str) -> str:
