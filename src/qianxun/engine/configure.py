@@ -18,7 +18,7 @@ from qianxun.indexing.maintenance import rebuild
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.records import bases
 from qianxun.text.chinese import Analyser
-from qianxun.text.synonyms import SHAPE, groups_of, read_groups
+from qianxun.text.synonyms import SHAPE, groups_of, read_groups, write_groups
 
 KINDS: Final[Mapping[str, str]] = {
     "chunk_size": "整数",
@@ -108,6 +108,17 @@ def read(name: str, text: str) -> Any:
     except (ValueError, KeyError) as error:
         raise _wrong(name, text) from error
     return _READ[name](text) if name in _READ else text
+
+
+def write(name: str, value: Any) -> str:
+    """A value as `read` takes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if name == "synonyms":
+        return write_groups(value)
+    if isinstance(value, (list, tuple)):
+        return ",".join(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _words(text: str) -> list[str]:

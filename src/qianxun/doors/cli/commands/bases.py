@@ -1,18 +1,19 @@
-"""`qianxun kb`: create, list, show, configure and delete knowledge bases."""
+"""`qianxun kb`: create, list, show, configure, teach and delete knowledge bases."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from qianxun.core.errors import BadInput
-from qianxun.doors.cli.commands.configuration import changes_of, config_lines, set_config
-from qianxun.doors.cli.commands.learn import learn
-from qianxun.doors.cli.i18n import note, out, print_json, tr
+from qianxun.doors.cli.i18n import done, hint, out, print_json, tr, warn
 from qianxun.doors.cli.session import (
     JsonFlag,
     Library,
@@ -20,23 +21,24 @@ from qianxun.doors.cli.session import (
     find_base,
     has_records,
     quoted,
+    refuse_url,
     session_of,
+    with_engine,
     with_library,
 )
+from qianxun.doors.cli.views.drawing import label, minutes, new_table
 
 if TYPE_CHECKING:
     from qianxun.core.types import DocumentState, KnowledgeBase
+    from qianxun.engine.engine import Engine
 
 app = typer.Typer(help="知识库 · knowledge bases", no_args_is_help=True)
 
 PAGE = 500
-STATES = {
-    "indexed": ("可检索", "searchable", "green"),
-    "pending": ("等待索引", "waiting", "yellow"),
-    "retrying": ("稍后重试", "will be retried", "yellow"),
-    "quarantined": ("已隔离", "quarantined", "red"),
-    "deleted": ("已删除", "deleted", "dim"),
-}
+LEARN_SECONDS = 1800.0
+STATES = {"indexed": "green", "pending": "yellow", "retrying": "yellow", "quarantined": "red", "deleted": "dim"}
+CHUNKING = ("chunk_size", "chunk_overlap", "by_meaning")
+_ASSIGNMENT = re.compile(r"\s*([\w.]+?)\s*(\+=|-=|=)(.*)", re.S)
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="知识库的名称 · its name")]
 
 
@@ -69,33 +71,26 @@ def create(
     if as_json:
         print_json(described(base))
         return
-    out().print(tr(f"[green]✓[/] 已创建知识库“{base.name}”", f"[green]✓[/] Created “{base.name}”") + _with_model(base))
+    zh, en = "（只按词语检索）", " (words only)"
+    if base.embedding_model:
+        zh = f"（{base.embedding_model}，{base.dimension} 维）"
+        en = f" ({base.embedding_model}, {base.dimension} dimensions)"
+    done(f"已创建知识库“{base.name}”{zh}", f"Created “{base.name}”{en}")
     if not session.url:
-        _say_what_is_missing(session, base, model)
+        _warn_without_model(session, base, model)
     start, name = session.start, quoted(base.name)
-    note(tr(f"下一步：{start} add 文件或目录 --kb {name}", f"Next: {start} add PATH --kb {name}"))
+    hint(f"下一步：{start} add 文件或目录 --kb {name}", f"Next: {start} add PATH --kb {name}")
 
 
-def _say_what_is_missing(session: Session, base: KnowledgeBase, model: str | None) -> None:
-    wanted = model or session.settings().vectorization.model
-    if base.embedding_model or wanted == "none":
+def _warn_without_model(session: Session, base: KnowledgeBase, model: str | None) -> None:
+    missing = model or session.settings().vectorization.model
+    if base.embedding_model or missing == "none":
         return
     start = session.start
-    commands = f"\n  {start} models pull {wanted}\n  {start} rebuild --kb {quoted(base.name)} --model {wanted}"
-    note(
-        tr(
-            f"! 模型 {wanted} 还没有下载，这个知识库只按词语检索。要按意思检索：{commands}",
-            f"! The model {wanted} is not here: this base is searched by words only. To search by meaning:{commands}",
-        ),
-        "yellow",
-    )
-
-
-def _with_model(base: KnowledgeBase) -> str:
-    if not base.embedding_model:
-        return tr("（只按词语检索）", " (words only)")
-    return tr(
-        f"（{base.embedding_model}，{base.dimension} 维）", f" ({base.embedding_model}, {base.dimension} dimensions)"
+    commands = f"\n  {start} models pull {missing}\n  {start} rebuild --kb {quoted(base.name)} --model {missing}"
+    warn(
+        f"! 模型 {missing} 还没有下载，这个知识库只按词语检索。要按意思检索：{commands}",
+        f"! The model {missing} is not here: this base is searched by words only. To search by meaning:{commands}",
     )
 
 
@@ -107,17 +102,13 @@ def list_bases(context: typer.Context, as_json: JsonFlag = False) -> None:
         print_json({"knowledge_bases": found})
         return
     if not found:
-        out().print(
-            tr(
-                f"{session.place} 里还没有知识库。新建一个：{session.start} kb create 手册",
-                f"No knowledge base in {session.place} yet. Create one: {session.start} kb create handbook",
-            ),
-            markup=False,
+        nothing = tr(
+            f"{session.place} 里还没有知识库。新建一个：{session.start} kb create 手册",
+            f"No knowledge base in {session.place} yet. Create one: {session.start} kb create handbook",
         )
+        out().print(nothing, markup=False)
         return
-    table = Table(box=None, pad_edge=False)
-    for title in (tr("名称", "name"), tr("种类", "kind"), tr("嵌入模型", "model")):
-        table.add_column(title)
+    table = new_table(("名称", "name"), ("种类", "kind"), ("嵌入模型", "model"))
     for title in (tr("文档", "documents"), tr("块", "chunks"), tr("表格", "tables")):
         table.add_column(title, justify="right")
     for row in found:
@@ -157,54 +148,153 @@ def described(base: KnowledgeBase, counts: dict[str, int] | None = None) -> dict
 @app.command(help="看一个知识库里有什么 · show what is in one")
 def show(context: typer.Context, name: NameArgument, as_json: JsonFlag = False) -> None:
     session = session_of(context)
-    about, held = with_library(session, lambda library: _contents(library, session.start, name))
+    about, documents = with_library(session, lambda library: _contents(library, session.start, name))
     if as_json:
-        print_json({**about, "items": [asdict(state) for state in held]})
+        print_json({**about, "items": [asdict(state) for state in documents]})
         return
     console = out()
     model = about["embedding_model"] or tr("只按词语检索", "words only")
     console.print(f"[bold]{about['name']}[/]  [dim]{model} · {about['created_at']}[/]")
+    counts = tuple(about[name] for name in ("documents", "chunks", "tables"))
     console.print(
-        tr(
-            f"{about['documents']} 个文档，{about['chunks']} 块，{about['tables']} 张表格",
-            f"{about['documents']} documents, {about['chunks']} chunks, {about['tables']} tables",
-        )
+        tr("{} 个文档，{} 块，{} 张表格".format(*counts), "{} documents, {} chunks, {} tables".format(*counts))
     )
-    lines = config_lines(about["config"])
+    lines = _config_lines(about["config"])
     console.print(tr("配置：", "Configuration: ") + "  ".join(lines), markup=False, highlight=False, style="dim")
-    if held:
-        console.print(_listing(held))
+    if documents:
+        console.print(_listing(documents))
 
 
 async def _contents(library: Library, start: str, name: str) -> tuple[dict[str, Any], list[DocumentState]]:
     base = await find_base(library, name, start)
-    held: list[DocumentState] = []
-    while page := await library.documents(base.id, limit=PAGE, after=held[-1].doc_id if held else ""):
-        held += page
-    return described(base, await library.statistics(base.id)), _shown(held)
+    found: list[DocumentState] = []
+    while page := await library.documents(base.id, limit=PAGE, after=found[-1].doc_id if found else ""):
+        found += page
+    documents = sorted((one for one in found if one.status != "deleted"), key=lambda one: (one.name, one.doc_id))
+    return described(base, await library.statistics(base.id)), documents
 
 
-def _shown(held: list[DocumentState]) -> list[DocumentState]:
-    return sorted((one for one in held if one.status != "deleted"), key=lambda one: (one.name, one.doc_id))
-
-
-def _listing(held: list[DocumentState]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column(tr("文档", "document"), overflow="fold")
+def _listing(documents: Sequence[DocumentState]) -> Table:
+    table = new_table(("文档", "document"), overflow="fold")
     table.add_column(tr("编号", "id"), overflow="fold", style="dim")
     table.add_column(tr("状态", "state"))
     table.add_column(tr("块", "chunks"), justify="right")
     table.add_column(tr("更新于", "updated"), style="dim")
-    for one in held:
-        zh, en, style = STATES[one.status]
+    for one in documents:
         reason = f"\n{one.reason}" if one.reason and one.status != "indexed" else ""
-        state = f"[{style}]{tr(zh, en)}[/]{reason}"
-        table.add_row(one.name or one.doc_id, one.doc_id, state, str(one.chunks), one.updated_at[:16].replace("T", " "))
+        state = f"[{STATES[one.status]}]{label('states', one.status)}[/]{reason}"
+        table.add_row(one.name or one.doc_id, one.doc_id, state, str(one.chunks), minutes(one.updated_at))
     return table
 
 
-app.command("set")(set_config)
-app.command("learn")(learn)
+# ── configuration ────────────────────────────────────────────────────────────────────────────────
+
+
+@app.command("set")
+def set_config(
+    context: typer.Context,
+    name: NameArgument,
+    assignments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="KEY=VALUE...",
+            help="例：search.fusion=rrf、dictionary+=词、synonyms+=报销=报账；KEY= 恢复默认 · KEY= is the default",
+        ),
+    ],
+    as_json: JsonFlag = False,
+) -> None:
+    """改知识库的配置，立即生效 · configure a base, at once"""
+    session = session_of(context)
+    chunks: list[int] = []
+
+    async def work(library: Library) -> tuple[KnowledgeBase, KnowledgeBase]:
+        before = await find_base(library, name, session.start)
+        changes = changes_of(assignments, before.config)
+        return before, await library.configure(before.id, changes, watch=chunks.append)
+
+    before, after = with_library(session, work)
+    rebuilt = sum(chunks)
+    if as_json:
+        print_json({"name": after.name, "config": dict(after.config), "rebuilt_chunks": rebuilt})
+        return
+    done(f"“{after.name}”的配置：", f"Configuration of “{after.name}”:")
+    for line in _config_lines(after.config):
+        out().print(f"  {line}", markup=False, highlight=False)
+    if before.config.get("dictionary") != after.config.get("dictionary"):
+        consequence = tr(
+            f"词典变了，已用它重建索引（{rebuilt} 块）。",
+            f"The dictionary changed: the index was made anew with it ({rebuilt} chunks).",
+        )
+        out().print(consequence, style="dim")
+    if any(before.config.get(key) != after.config.get(key) for key in CHUNKING):
+        consequence = tr(
+            "分块参数对以后放入的文档有效；已有的文件再 add 一次就会重切。",
+            "Chunking holds for documents from now on; add files again to cut them anew.",
+        )
+        out().print(consequence, style="dim")
+
+
+def _config_lines(config: Mapping[str, Any]) -> list[str]:
+    """``key=value``, as `kb set` takes it."""
+    from qianxun.engine.configure import flat, write
+
+    return [f"{name}={write(name, value)}" for name, value in sorted(flat(config).items())]
+
+
+def changes_of(assignments: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any]:
+    """What assignments change of a configuration; ``+=`` and ``-=`` add to one of its lists or take from it."""
+    changes: dict[str, Any] = {}
+    if not assignments:
+        return changes
+    from qianxun.engine.configure import LISTS, read
+
+    for written in assignments:
+        parts = _ASSIGNMENT.fullmatch(written)
+        if parts is None:
+            raise BadInput(
+                tr(f"看不懂 {written!r}", f"{written!r} is not KEY=VALUE"),
+                hint=tr("写成 key=value，如 search.fusion=rrf", "Write KEY=VALUE, as in search.fusion=rrf"),
+            )
+        key, sign, text = parts.groups()
+        if sign == "=":
+            changes[key] = read(key, text)
+            continue
+        if key not in LISTS:
+            raise BadInput(
+                tr(f"{key} 不是列表，不能用 {sign}", f"{key} is not a list: {sign} does not apply"),
+                hint=tr(f"写成 {key}=值", f"Write {key}=VALUE"),
+            )
+        before = changes.get(key, config.get(key)) or []
+        words = read(key, text) or []
+        after = [*before, *words] if sign == "+=" else [word for word in before if word not in words]
+        changes[key] = after or None
+    return changes
+
+
+@app.command()
+def learn(context: typer.Context, name: NameArgument, as_json: JsonFlag = False) -> None:
+    """从知识库自己的词里学近义词 · learn related words from what a base says"""
+    session = session_of(context)
+    refuse_url(session, "kb learn")
+
+    async def work(engine: Engine) -> tuple[KnowledgeBase, Any]:
+        base = await find_base(engine, name, session.start)
+        return base, await engine.learn_terms(base.id, seconds=LEARN_SECONDS)
+
+    base, learnt = with_engine(session.settings(), work)
+    if as_json:
+        print_json({"knowledge_base": base.name, "embedding_model": base.embedding_model, **asdict(learnt)})
+    elif not base.embedding_model:
+        warn(
+            f"“{base.name}”没有嵌入模型，学不了近义词；自带的和自己写的同义词照常使用。",
+            f"“{base.name}” has no embedding model to learn by; shipped and own synonyms work as ever.",
+        )
+    else:
+        terms, added, removed = learnt.terms, learnt.added, learnt.removed
+        done(
+            f"“{escape(base.name)}”认得 {terms} 个词：新学 {added} 个，忘掉 {removed} 个",
+            f"“{escape(base.name)}” knows {terms} words: {added} new, {removed} forgotten",
+        )
 
 
 @app.command("delete", help="删除知识库及其中的一切 · delete a base and everything in it")
@@ -221,14 +311,15 @@ def delete_base(
             tr("--json 不会询问，所以不删除", "--json does not ask, so nothing is deleted"),
             hint=tr("确定要删除的话，加上 --yes", "Add --yes if you are sure"),
         )
+    name, documents = about["name"], about["documents"]
     if not yes:
         question = tr(
-            f"将删除“{about['name']}”和其中 {about['documents']} 个文档，不能恢复。继续吗？",
-            f"This deletes “{about['name']}” with its {about['documents']} documents, for good. Go on?",
+            f"将删除“{name}”和其中 {documents} 个文档，不能恢复。继续吗？",
+            f"This deletes “{name}” with its {documents} documents, for good. Go on?",
         )
         typer.confirm(question, abort=True, err=True)
     with_library(session, lambda library: library.delete_knowledge_base(about["id"]))
     if as_json:
-        print_json({"deleted": about["name"], "documents": about["documents"]})
+        print_json({"deleted": name, "documents": documents})
         return
-    out().print(tr(f"[green]✓[/] 已删除“{about['name']}”", f"[green]✓[/] Deleted “{about['name']}”"))
+    done(f"已删除“{name}”", f"Deleted “{name}”")
