@@ -460,7 +460,7 @@ def test_written_asked_about_merged_and_read_at_once_it_ends_as_if_one_after_ano
                 await engine.split_entities(kb, row.alias)
             graph = await engine.graph(kb)
             with base.records.reading() as tx:
-                fresh = graph_of_facts(facts.facts_of(tx, kb, facts.held(tx, kb).keys.tolist()))
+                fresh = graph_of_facts(facts.facts_of(tx, kb, facts.graph_chunks(tx, kb).keys.tolist()))
             assert graph.entities == fresh.entities
             assert len(graph.ties) == len(fresh.ties)
 

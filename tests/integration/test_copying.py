@@ -67,8 +67,8 @@ async def fill(settings: Settings) -> None:
         await engine.of("乙").add_documents(other.id, [Document("d", "别人的一条。")])
         with engine.records.writing() as tx:
             keys.create(tx, "local", "write", "报表")
-            graph.give_alias(tx, base.id, Alias("住院报销", "报销", details={"谁": "甲"}))
-            graph.keep_summaries(tx, base.id, "m", [graph.Summary("c_1", "报销", "住院可以报销。😀")])
+            graph.add_alias(tx, base.id, Alias("住院报销", "报销", details={"谁": "甲"}))
+            graph.store_summaries(tx, base.id, "m", [graph.Summary("c_1", "报销", "住院可以报销。😀")])
             vector = np.ones(64, dtype="<f4").tobytes()
             if not tx.execute(select(TermRow.term)).first():
                 row = {"knowledge_base_id": base.id, "model": MODEL.name, "term": "住院", "vector": vector}

@@ -15,7 +15,7 @@ from qianxun.core.types import LOCAL_TENANT, Document, Piece, Prepared, Submissi
 from qianxun.records import Records, bases, documents, graph
 from qianxun.records.database.open import sqlite_url
 from qianxun.records.graph import Read, Summary
-from qianxun.records.packed_facts import packed, unpacked
+from qianxun.records.rows import pack_facts, unpack_facts
 
 FACTS = Facts(
     (Mention("鲁迅", "PERSON", 0, 2), Mention("绍兴", "PLACE", 5, 7)), (Statement("鲁迅", "绍兴", "出生地", 0, 7),)
@@ -72,12 +72,12 @@ def test_facts_come_back_as_they_went(
     mentions: list[Mention], statements: list[Statement], aliases: list[StatedAlias], sentences: list[tuple[int, int]]
 ) -> None:
     facts = Facts(tuple(mentions), tuple(statements), tuple(aliases), tuple(sentences))
-    assert unpacked(packed(facts)) == facts
+    assert unpack_facts(pack_facts(facts)) == facts
 
 
 def test_facts_take_little_room() -> None:
-    assert packed(NO_FACTS) == "[[]]"
-    assert packed(FACTS) == '[["鲁迅","PERSON","绍兴","PLACE","出生地",""],[0,0,1,5],[0,1,2,0,7]]'
+    assert pack_facts(NO_FACTS) == "[[]]"
+    assert pack_facts(FACTS) == '[["鲁迅","PERSON","绍兴","PLACE","出生地",""],[0,0,1,5],[0,1,2,0,7]]'
 
 
 def test_a_name_that_no_database_holds_is_kept_with_a_mark(records: Records) -> None:
@@ -85,7 +85,7 @@ def test_a_name_that_no_database_holds_is_kept_with_a_mark(records: Records) -> 
     odd = Facts((Mention("甲\x00", "TERM", 0, 2), Mention("乙\ud800", "TERM", 2, 4)))
     assert read_all(records, kb, NEW, odd) == 1
     with records.reading() as tx:
-        (held,) = graph.facts_of(tx, kb, graph.held(tx, kb).keys.tolist())
+        (held,) = graph.facts_of(tx, kb, graph.graph_chunks(tx, kb).keys.tolist())
     assert [each.name for each in held.facts.mentions] == ["甲\ufffd", "乙?"]
 
 
@@ -117,7 +117,7 @@ def test_facts_go_with_their_chunk_and_cannot_come_after_it(records: Records) ->
         before = graph.state(tx, kb)
         documents.remove(tx, kb, "d0")
         assert graph.state(tx, kb) != before
-        assert len(graph.held(tx, kb).keys) == 1
+        assert len(graph.graph_chunks(tx, kb).keys) == 1
         late = [Read(each.key, each.document_key, NEW, each.digest, FACTS) for each in page]
         assert graph.write_facts(tx, kb, late) == 1
         assert len(graph.orphans(tx, kb)) == 0
@@ -131,7 +131,7 @@ def test_nothing_is_read_of_another_base(records: Records) -> None:
         assert graph.write_facts(tx, other, [Read(page[0].key, page[0].document_key, NEW, page[0].digest, FACTS)]) == 0
     read_all(records, kb, NEW)
     with records.reading() as tx:
-        keys = graph.held(tx, kb).keys.tolist()
+        keys = graph.graph_chunks(tx, kb).keys.tolist()
         assert graph.facts_of(tx, other, keys) == []
         assert graph.known(tx, other, NEW, [page[0].digest]) == {}
         assert graph.attributes(tx, other, {page[0].document_key: 1}) == {}
@@ -141,8 +141,8 @@ def test_a_removed_base_leaves_nothing_of_its_graph(records: Records) -> None:
     kb = base_with(records, "鲁迅生于绍兴")
     read_all(records, kb, NEW)
     with records.writing() as tx:
-        graph.give_alias(tx, kb, Alias("鲁迅", "周树人"))
-        graph.keep_summaries(tx, kb, "m", [Summary("c_1", "题", "文")])
+        graph.add_alias(tx, kb, Alias("鲁迅", "周树人"))
+        graph.store_summaries(tx, kb, "m", [Summary("c_1", "题", "文")])
         bases.remove(tx, kb, tenant=LOCAL_TENANT)
         for table in (graph.GraphFactsRow, graph.GraphAliasRow, graph.GraphSummaryRow):
             assert tx.execute(graph.select(graph.func.count()).select_from(table)).scalar_one() == 0
@@ -155,13 +155,13 @@ def test_an_alias_is_given_changed_and_taken_back(records: Records) -> None:
     kb = base_with(records)
     with records.writing() as tx:
         states = [graph.state(tx, kb)]
-        graph.give_alias(tx, kb, Alias("鲁迅", "周树人", details={"by": "甲"}))
+        graph.add_alias(tx, kb, Alias("鲁迅", "周树人", details={"by": "甲"}))
         states.append(graph.state(tx, kb))
-        graph.give_alias(tx, kb, Alias("鲁迅（作家）", "周树人"))
+        graph.add_alias(tx, kb, Alias("鲁迅（作家）", "周树人"))
         assert [(each.name, each.alias) for each in graph.aliases(tx, kb)] == [("鲁迅（作家）", "周树人")]
-        assert graph.take_alias(tx, kb, "周树人")
+        assert graph.remove_alias(tx, kb, "周树人")
         states.append(graph.state(tx, kb))
-        assert not graph.take_alias(tx, kb, "周树人")
+        assert not graph.remove_alias(tx, kb, "周树人")
         assert graph.aliases(tx, kb) == []
         assert len(set(states)) == 3
 
@@ -170,15 +170,15 @@ def test_an_alias_is_given_changed_and_taken_back(records: Records) -> None:
 def test_what_cannot_be_a_name_cannot_be_an_alias(records: Records, name: str) -> None:
     kb = base_with(records)
     with records.writing() as tx, pytest.raises(BadInput):
-        graph.give_alias(tx, kb, Alias("鲁迅", name))
+        graph.add_alias(tx, kb, Alias("鲁迅", name))
 
 
 def test_summaries_of_communities_that_are_no_more_are_forgotten(records: Records) -> None:
     kb = base_with(records)
     with records.writing() as tx:
-        graph.keep_summaries(tx, kb, "m", [Summary("c_1", "一", "甲"), Summary("c_2", "二", "乙")])
-        graph.keep_summaries(tx, kb, "m", [Summary("c_1", "一", "丙")])
+        graph.store_summaries(tx, kb, "m", [Summary("c_1", "一", "甲"), Summary("c_2", "二", "乙")])
+        graph.store_summaries(tx, kb, "m", [Summary("c_1", "一", "丙")])
         assert graph.summaries(tx, kb, "m", ["c_1", "c_3"]) == {"c_1": Summary("c_1", "一", "丙")}
         assert graph.summaries(tx, kb, "n", ["c_1"]) == {}
-        assert graph.forget_summaries(tx, kb, but=["c_1"]) == 1
+        assert graph.remove_other_summaries(tx, kb, but=["c_1"]) == 1
         assert set(graph.summaries(tx, kb, "m", ["c_1", "c_2"])) == {"c_1"}

@@ -33,13 +33,13 @@ def rows(*values: float) -> Vectors:
 def test_terms_come_back_in_order_with_their_vectors(records: Records) -> None:
     with records.writing() as tx:
         base = made(tx, "一")
-        terms.keep(tx, base, "m", ["颈部", "嗓子"], rows(0.5, 0.25))
-        terms.keep(tx, base, "m", ["颈部"], rows(0.75))  # again: in the place of what was held
+        terms.store(tx, base, "m", ["颈部", "嗓子"], rows(0.5, 0.25))
+        terms.store(tx, base, "m", ["颈部"], rows(0.75))  # again: in the place of what was held
     with records.reading() as tx:
         words, vectors = terms.learnt(tx, base, "m", 2)
         assert words == ("嗓子", "颈部")
         assert vectors.tolist() == [[0.25, 1.0], [0.75, 1.0]]
-        assert terms.held(tx, base, "m", 2) == {"嗓子", "颈部"}
+        assert terms.stored(tx, base, "m", 2) == {"嗓子", "颈部"}
 
 
 def test_nothing_learnt_is_an_empty_table(records: Records) -> None:
@@ -53,45 +53,45 @@ def test_nothing_learnt_is_an_empty_table(records: Records) -> None:
 def test_a_vector_of_another_dimension_is_left_out(records: Records) -> None:
     with records.writing() as tx:
         base = made(tx, "一")
-        terms.keep(tx, base, "m", ["颈部"], rows(0.5))
+        terms.store(tx, base, "m", ["颈部"], rows(0.5))
         assert terms.learnt(tx, base, "m", 3)[0] == ()
-        assert terms.held(tx, base, "m", 3) == set()  # so that it is learnt anew
-        terms.keep(tx, base, "m", ["颈部"], np.ones((1, 3), dtype=np.float32))
-        assert terms.held(tx, base, "m", 3) == {"颈部"}
-        assert terms.held(tx, base, "m", 2) == set()
+        assert terms.stored(tx, base, "m", 3) == set()  # so that it is learnt anew
+        terms.store(tx, base, "m", ["颈部"], np.ones((1, 3), dtype=np.float32))
+        assert terms.stored(tx, base, "m", 3) == {"颈部"}
+        assert terms.stored(tx, base, "m", 2) == set()
 
 
 def test_bases_and_models_are_kept_apart(records: Records) -> None:
     with records.writing() as tx:
         one, other = made(tx, "一"), made(tx, "二")
-        terms.keep(tx, one, "m", ["颈部", "嗓子"], rows(0.5, 0.5))
-        terms.keep(tx, one, "n", ["颈部"], rows(0.5))
-        terms.keep(tx, other, "m", ["颈部"], rows(0.5))
-        terms.forget(tx, one, "m", ["嗓子"])
-        assert terms.held(tx, one, "m", 2) == terms.held(tx, other, "m", 2) == {"颈部"}
-        terms.forget_other_models(tx, one, "n")
-        assert terms.held(tx, one, "m", 2) == set()
-        assert terms.held(tx, one, "n", 2) == terms.held(tx, other, "m", 2) == {"颈部"}
+        terms.store(tx, one, "m", ["颈部", "嗓子"], rows(0.5, 0.5))
+        terms.store(tx, one, "n", ["颈部"], rows(0.5))
+        terms.store(tx, other, "m", ["颈部"], rows(0.5))
+        terms.remove(tx, one, "m", ["嗓子"])
+        assert terms.stored(tx, one, "m", 2) == terms.stored(tx, other, "m", 2) == {"颈部"}
+        terms.remove_other_models(tx, one, "n")
+        assert terms.stored(tx, one, "m", 2) == set()
+        assert terms.stored(tx, one, "n", 2) == terms.stored(tx, other, "m", 2) == {"颈部"}
 
 
 def test_a_removed_base_leaves_no_term(records: Records) -> None:
     with records.writing() as tx:
         one, other = made(tx, "一"), made(tx, "二")
         for base in (one, other):
-            terms.keep(tx, base, "m", ["颈部"], rows(0.5))
+            terms.store(tx, base, "m", ["颈部"], rows(0.5))
         bases.remove(tx, one, tenant=TENANT)
         assert tx.execute(select(func.count()).select_from(TermRow)).scalar_one() == 1
-        assert terms.held(tx, other, "m", 2) == {"颈部"}
+        assert terms.stored(tx, other, "m", 2) == {"颈部"}
 
 
 def test_more_terms_than_one_statement_takes(records: Records) -> None:
     many = [f"词{number}" for number in range(1_200)]
     with records.writing() as tx:
         base = made(tx, "一")
-        terms.keep(tx, base, "m", many, np.ones((len(many), 2), dtype=np.float32))
-        assert len(terms.held(tx, base, "m", 2)) == len(many)
-        terms.forget(tx, base, "m", many)
-        assert terms.held(tx, base, "m", 2) == set()
+        terms.store(tx, base, "m", many, np.ones((len(many), 2), dtype=np.float32))
+        assert len(terms.stored(tx, base, "m", 2)) == len(many)
+        terms.remove(tx, base, "m", many)
+        assert terms.stored(tx, base, "m", 2) == set()
 
 
 def test_only_what_serves_is_read_a_page_at_a_time(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def told(folder: Path, story: Story, *models: Meanings, background: bool = False
 
 
 async def held(engine: Engine, kb: int, model: str = "meanings", dimension: int = 64) -> set[str]:
-    return await engine.records.read(lambda tx: terms.held(tx, kb, model, dimension))
+    return await engine.records.read(lambda tx: terms.stored(tx, kb, model, dimension))
 
 
 # ── which words ──────────────────────────────────────────────────────────────────────────────────

@@ -249,7 +249,7 @@ async def _without_gone_context(answering: Answering, state: AnswerState) -> Ans
 
 async def _are_gone(answering: Answering, keys: frozenset[int]) -> bool:
     """Whether any of these chunks is of record no more."""
-    return bool(keys) and len(await read(answering.base, chunks.still_held, sorted(keys))) < len(keys)
+    return bool(keys) and len(await read(answering.base, chunks.existing_keys, sorted(keys))) < len(keys)
 
 
 # ── the end ──────────────────────────────────────────────────────────────────────────────────────

@@ -31,7 +31,7 @@ async def table_reply(
     or they leave a doubt."""
     if answering.tables is None or state.used_mode not in _TABLED:
         return None, ()
-    if not await read(answering.base, tables.are_there):
+    if not await read(answering.base, tables.has_tables):
         return None, ()
     try:
         recall = await answering.tables(query)

@@ -15,7 +15,7 @@ import numpy as np
 
 from qianxun.core.graph_types import Alias, ChunkFacts
 from qianxun.core.types import Attributes, ChunkKind, Filter, Keys, matches
-from qianxun.records.graph import Held
+from qianxun.records.graph import GraphChunks
 
 if TYPE_CHECKING:
     from qianxun.graph.network.columns import FactColumns
@@ -36,7 +36,7 @@ class HeldGraph:
         self._columns: FactColumns | None = None
         self._graph: KnowledgeGraph | None = None
         self._revisions: dict[int, int] = {}  # chunk → with which revision its facts came
-        self._held: Held | None = None
+        self._held: GraphChunks | None = None
         self._attributes: dict[int, Attributes] = {}  # by document, of those that a filter has asked about
         self._restricted: OrderedDict[str, KnowledgeGraph] = OrderedDict()  # by the filter as written: 1 is not true
         self._written: float | None = None
@@ -44,14 +44,19 @@ class HeldGraph:
 
     # ── in step with the records ─────────────────────────────────────────────────────────────────
 
-    def changed(self, held: Held) -> tuple[list[int], list[int]]:
+    def changed(self, held: GraphChunks) -> tuple[list[int], list[int]]:
         """The chunks whose facts are to be read, and those that are gone, given what is of record now."""
         now = dict(zip(held.keys.tolist(), held.revisions.tolist(), strict=True))
         fresh = [key for key, revision in now.items() if self._revisions.get(key) != revision]
         return fresh, [key for key in self._revisions if key not in now]
 
     def step(
-        self, state: State | None, held: Held, fresh: Sequence[ChunkFacts], gone: Sequence[int], given: Sequence[Alias]
+        self,
+        state: State | None,
+        held: GraphChunks,
+        fresh: Sequence[ChunkFacts],
+        gone: Sequence[int],
+        given: Sequence[Alias],
     ) -> None:
         """The graph of ``held``, whose facts other than ``fresh`` are known."""
         from qianxun.graph.network.columns import FactColumns

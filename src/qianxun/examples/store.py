@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from qianxun.core.errors import BadSettings, ModelUnavailable, QianxunError
 from qianxun.core.ports import EmbeddingModel
 from qianxun.examples.schema import DIMENSION, PREFIX, ExampleModels, check_prefix, models, version_table
-from qianxun.records.database import migrate as migrating
+from qianxun.records.database.open import run_alembic
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 HEAD = "0001"
@@ -210,7 +210,7 @@ def stamp_of(connection: Connection, prefix: str, schema: str = "") -> Stamp | N
 def upgrade(connection: Connection, prefix: str, dimension: int, revision: str = "head", *, schema: str = "") -> None:
     """Alembic up, on this connection and in its transaction. Raises BadSettings on a server without pgvector 0.8."""
     try:
-        migrating.upgrade(_alembic(connection, prefix, dimension, schema), revision)
+        run_alembic("upgrade", _alembic(connection, prefix, dimension, schema), revision)
     except (DBAPIError, QianxunError) as error:  # the latter: how the records' engine tells some of them
         told = str(error.orig if isinstance(error, DBAPIError) else error.message).strip().splitlines()[0]
         if "extension" in told and "vector" in told:
@@ -240,7 +240,7 @@ def _refuse_old_pgvector(connection: Connection) -> None:
 
 def downgrade(connection: Connection, prefix: str, dimension: int, revision: str = "base", *, schema: str = "") -> None:
     """Alembic down: by default the tables and everything in them are gone."""
-    migrating.downgrade(_alembic(connection, prefix, dimension, schema), revision)
+    run_alembic("downgrade", _alembic(connection, prefix, dimension, schema), revision)
 
 
 def _alembic(connection: Connection, prefix: str, dimension: int, schema: str) -> Config:

@@ -165,7 +165,7 @@ def _step(base: OpenBase) -> bool:
     with base.graph.changing, base.records.reading() as tx:
         is_whole = not facts.unread_count(tx, base.id, reader(base.analyser))
         state = facts.state(tx, base.id) if is_whole else None
-        held = facts.held(tx, base.id)
+        held = facts.graph_chunks(tx, base.id)
         fresh, gone = base.graph.changed(held)
         read = facts.facts_of(tx, base.id, fresh)
         given = facts.aliases(tx, base.id)

@@ -158,8 +158,8 @@ class GraphKeeper:
         """All that was read of the chunks, by statistics and by models, is to be read anew; answers of how many."""
 
         def forgotten(tx: Connection) -> int:
-            held = facts.held(tx, self.base.id).keys.tolist()
-            facts.forget_facts(tx, self.base.id, held)
+            held = facts.graph_chunks(tx, self.base.id).keys.tolist()
+            facts.remove_facts(tx, self.base.id, held)
             return len(held)
 
         return await self.base.records.write(forgotten)
@@ -222,9 +222,9 @@ class GraphKeeper:
         def keep(tx: Connection) -> Decision:
             decision = decide(facts.aliases(tx, self.base.id))
             for gone in decision.removed:
-                facts.take_alias(tx, self.base.id, gone)
+                facts.remove_alias(tx, self.base.id, gone)
             for kept in decision.kept:
-                facts.give_alias(tx, self.base.id, kept)
+                facts.add_alias(tx, self.base.id, kept)
             return decision
 
         return await self.base.records.write(keep)

@@ -111,7 +111,7 @@ def _names(graph: KnowledgeGraph, community: Community) -> list[str]:
 
 def _forget(base: OpenBase, kept: Sequence[Community]) -> None:
     with base.records.writing() as tx:
-        facts.forget_summaries(tx, base.id, map(digest, kept))
+        facts.remove_other_summaries(tx, base.id, map(digest, kept))
 
 
 @dataclass
@@ -149,4 +149,4 @@ class _Writing:
     def _keep(self, community: Community, told: Written) -> None:
         with self.base.records.writing() as tx:
             kept = facts.Summary(digest(community), told.title, told.summary)
-            facts.keep_summaries(tx, self.base.id, self.model.name, [kept])
+            facts.store_summaries(tx, self.base.id, self.model.name, [kept])

@@ -115,7 +115,7 @@ def _change_model(base: OpenBase, model: EmbeddingModel | None) -> None:
             return
         bases.change_model(tx, base.id, name, dimension, tenant=base.about.tenant)
         chunks.drop_other_vectors(tx, base.id, name)
-        terms.forget_other_models(tx, base.id, name)
+        terms.remove_other_models(tx, base.id, name)
         base.about = bases.get(tx, base.id, tenant=base.about.tenant)
 
 

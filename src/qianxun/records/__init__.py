@@ -1,6 +1,16 @@
-"""The truth: knowledge bases, documents, chunks, tables, question–answer pairs and the outbox, in SQL.
+"""The source of truth, in SQL: knowledge bases, documents, chunks, tables, questions, the outbox, logs, keys.
 
-The functions of this package take an open transaction; `Records` opens them.
+Read `Records` below first: it opens transactions, which the functions of the other modules take. Then `documents`: the
+life of a document from `accept` to `remove`. The rest:
+
+    schema, migrations/    the tables; rows: values to rows and back
+    bases, tenancy         knowledge bases and who may use them
+    chunks, pairs, tables, terms, graph    what belongs to a document or a base
+    outbox, listing, logs  what is pending, states of documents, the retrieval log
+    keys, user_models, sealing             API keys, registered models, secrets at rest
+    database/              connections, migrations, bulk statements, counters, errors of disk and server
+
+Imports `core` only. Everything here is blocking; `Records.read` and `Records.write` run work in a thread.
 """
 
 from __future__ import annotations
@@ -24,7 +34,7 @@ from qianxun.records.database.postgres import BACKEND, USUAL, Reach
 
 Result = TypeVar("Result")
 
-IDLE = 2  # connections to a file that are kept for the next glance
+IDLE = 2  # connections to a file that stay open for the next single statement
 
 
 @dataclass(frozen=True)
@@ -32,14 +42,14 @@ class Records:
     """The database of record: many readers, one writer at a time."""
 
     engine: Engine
-    claim: Claim | None = field(default=None, repr=False)  # of the process that works on a database server alone
+    claim: Claim | None = field(default=None, repr=False)  # of the only process on a database server
     _writer: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _idle: deque[Connection] = field(default_factory=deque, repr=False)  # for the next glance
+    _idle: deque[Connection] = field(default_factory=deque, repr=False)  # for the next single statement
     _closed: threading.Event = field(default_factory=threading.Event, repr=False)
 
     @staticmethod
     def open(url: str, reach: Reach = USUAL, *, alone: bool = False) -> Records:
-        """``alone``: as the one engine that works on the database. A file has the lock of its folder for that."""
+        """``alone``: as the only engine on the database server. A file has the lock of its folder for that."""
         engine = open_database(url, reach)
         if not alone or engine.dialect.name != BACKEND:
             return Records(engine)
@@ -60,12 +70,12 @@ class Records:
 
     @contextmanager
     def glancing(self) -> Iterator[Connection]:
-        """For a single statement, which is consistent by itself: no transaction is begun for one of `compiled`."""
+        """For a single statement, which is consistent by itself: no transaction is begun for a compiled one."""
         if not self.is_here:
             with _connected(self._glancer) as connection:
                 yield connection
             return
-        # To take a connection to a file out of the pool and give it back takes as long as the statement.
+        # The way through the pool takes as long as the statement.
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -79,7 +89,7 @@ class Records:
             connection.close()
             return
         self._idle.append(connection)
-        if self._closed.is_set():  # meanwhile: nobody comes for it any more
+        if self._closed.is_set():  # meanwhile
             self._close_idle()
 
     @contextmanager
@@ -128,11 +138,11 @@ class Records:
 
     @property
     def is_here(self) -> bool:
-        """In a file of this machine: to hand a short read to a thread takes longer than the read."""
+        """In a local file: a thread takes longer to start than a short read."""
         return self.engine.dialect.name == "sqlite"
 
     def close(self) -> None:
-        """Waits for a write that is under way, so that nothing is written once the folder has another owner."""
+        """Waits for a running write, so that nothing is written once the folder has another owner."""
         with self._writer:
             if self.claim is not None:
                 self.claim.release()
@@ -141,7 +151,7 @@ class Records:
             self.engine.dispose()
 
     def _close_idle(self) -> None:
-        with suppress(IndexError):  # once there is none left; another thread may be taking them, too
+        with suppress(IndexError):  # none left; another thread may be taking them, too
             while True:
                 self._idle.pop().close()
 

@@ -1,6 +1,6 @@
-"""Knowledge bases. Each belongs to a tenant, and nobody who is not told whose a base is finds it.
+"""Knowledge bases. Each belongs to a tenant, and every function needs the tenant.
 
-A base of another tenant and one that never was are the same to a caller: NotFound, in the same words.
+A base of another tenant and one that never existed raise the same NotFound.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from qianxun.core.limits import NAME_LIMIT
 from qianxun.core.types import KnowledgeBase
 from qianxun.core.unicode import is_storable, storable
 from qianxun.records import pairs
-from qianxun.records.database.compiled import Compiled, compiled
 from qianxun.records.database.counters import allocate, count_up
-from qianxun.records.database.slices import in_slices
+from qianxun.records.database.statements import Compiled, compiled, select_in
 from qianxun.records.schema import (
     ChunkRow,
     Counter,
@@ -84,7 +83,7 @@ def create(
 
 
 def _free_name(tx: Connection, name: str, tenant: str, but: int = 0) -> str:
-    """The name as it is kept. Raises AlreadyThere when a base of the tenant ``but`` that one has it."""
+    """The name as it is stored. Raises AlreadyThere when a base of the tenant ``but`` that one has it."""
     name = name.strip()
     if not name or len(name) > NAME_LIMIT or not name.isprintable():
         raise BadInput(f"知识库名称须为 1–{NAME_LIMIT} 个可见字符", hint="换一个名称再试")
@@ -95,7 +94,7 @@ def _free_name(tx: Connection, name: str, tenant: str, but: int = 0) -> str:
 
 
 def require(tx: Connection, knowledge_base: int, *, tenant: str) -> None:
-    """Raises NotFound unless the tenant has such a base. Stands before every transaction on what is in a base."""
+    """Raises NotFound unless the tenant has such a base. Comes first in every transaction on what is in a base."""
     if not is_key(knowledge_base) or not _required(tx.dialect).rows(tx, {"base": knowledge_base, "tenant": tenant}):
         raise missing(knowledge_base)
 
@@ -108,7 +107,7 @@ def _required(dialect: Dialect) -> Compiled:
 
 
 def is_key(number: int) -> bool:
-    """Whether a database can hold it; some drivers fail on what it cannot."""
+    """Whether a database can store it; some drivers fail on what it cannot."""
     return 0 <= number < 2**63
 
 
@@ -122,7 +121,7 @@ def get(tx: Connection, knowledge_base: int, *, tenant: str) -> KnowledgeBase:
 
 
 def identity(tx: Connection, knowledge_base: int) -> str:
-    """What no other base is called, of whatever folder or tenant: for servers in which many of them have their copy."""
+    """Unique among all bases of all folders and tenants: for servers with copies of many."""
     return _identity(tx.execute(_select().where(KnowledgeBaseRow.id == knowledge_base)).one())
 
 
@@ -145,17 +144,14 @@ def every(tx: Connection, *, tenant: str, limit: int | None = None, after: int =
 
 
 def of_all_tenants(tx: Connection) -> tuple[KnowledgeBase, ...]:
-    """For the operator, and for what works behind everybody's back; never for a request."""
+    """For the operator and for background work; never for a request."""
     return tuple(_base(row) for row in tx.execute(_select().order_by(KnowledgeBaseRow.id)))
 
 
 def tenants(tx: Connection, knowledge_bases: Iterable[int]) -> dict[int, str]:
-    """Base → its tenant, of those that are there."""
-    found: dict[int, str] = {}
+    """Base → its tenant, for those that exist."""
     query = select(KnowledgeBaseRow.id, KnowledgeBaseRow.tenant)
-    for part in in_slices(sorted(knowledge_bases)):
-        found.update((row.id, row.tenant) for row in tx.execute(query.where(KnowledgeBaseRow.id.in_(part))))
-    return found
+    return {row.id: row.tenant for row in select_in(tx, query, KnowledgeBaseRow.id, sorted(knowledge_bases))}
 
 
 def rename(tx: Connection, knowledge_base: int, name: str, *, tenant: str) -> KnowledgeBase:
@@ -183,19 +179,19 @@ def _change(tx: Connection, knowledge_base: int, tenant: str, **values: Any) -> 
 
 
 def revise(tx: Connection, knowledge_base: int) -> None:
-    """Notes a change of the base's answers that no document made: a rebuilt index, another model, another setting."""
+    """Counts a change of the base's answers that no document made: a rebuilt index, another model, another setting."""
     count_up(tx, _revision(knowledge_base))
 
 
 def generation(tx: Connection, knowledge_base: int) -> int:
     """The state of the base: every write that can change an answer has raised it by the time it is acknowledged.
 
-    The last outbox sequence, still waiting or already applied, plus the number of revisions. Both only grow, so
-    that their sum changes whenever one of them does. 0 for a base that is not there.
+    The last outbox sequence, pending or applied, plus the number of revisions. Both only grow, so that their sum
+    changes whenever one of them does. 0 for a base that does not exist.
     """
-    asked = {"base": knowledge_base, "revision": _revision(knowledge_base)}
-    ((waiting, applied, revisions),) = _generation_query(tx.dialect).rows(tx, asked)
-    return max(waiting or 0, applied or 0) + (revisions or 0)
+    values = {"base": knowledge_base, "revision": _revision(knowledge_base)}
+    ((pending, applied, revisions),) = _generation_query(tx.dialect).rows(tx, values)
+    return max(pending or 0, applied or 0) + (revisions or 0)
 
 
 def _revision(knowledge_base: int) -> str:
@@ -210,14 +206,14 @@ def graph_revision(knowledge_base: int) -> str:
 @lru_cache
 def _generation_query(dialect: Dialect) -> Compiled:
     base = bindparam("base", type_=KnowledgeBaseRow.id.type)
-    waiting = select(func.max(OutboxRow.sequence)).where(OutboxRow.knowledge_base_id == base)
+    pending = select(func.max(OutboxRow.sequence)).where(OutboxRow.knowledge_base_id == base)
     applied = select(KnowledgeBaseRow.indexed_sequence).where(KnowledgeBaseRow.id == base)
     revisions = select(Counter.next).where(Counter.name == bindparam("revision"))
-    return compiled(select(*(each.scalar_subquery() for each in (waiting, applied, revisions))), dialect)
+    return compiled(select(*(query.scalar_subquery() for query in (pending, applied, revisions))), dialect)
 
 
 def indexed_sequence(tx: Connection, knowledge_base: int) -> int:
-    """The outbox up to here is gone: it was applied to the index."""
+    """The outbox up to here has been applied to the index and deleted."""
     found = tx.execute(select(KnowledgeBaseRow.indexed_sequence).filter_by(id=knowledge_base)).scalar()
     return int(found or 0)
 

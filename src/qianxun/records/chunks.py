@@ -12,11 +12,18 @@ from sqlalchemy import Connection, Dialect, bindparam, delete, func, select
 from qianxun.core.types import Attributes, Chunk, Keys, Prepared, Vector, VectorField
 from qianxun.core.unicode import is_storable
 from qianxun.records import graph, pairs, rows
-from qianxun.records.database.bulk import insert_rows
-from qianxun.records.database.compiled import Compiled, compiled
 from qianxun.records.database.counters import allocate
-from qianxun.records.database.slices import in_slices
-from qianxun.records.pairs import VECTOR_TYPE, Attached
+from qianxun.records.database.statements import (
+    Compiled,
+    compiled,
+    delete_in,
+    in_slices,
+    insert_rows,
+    keys_of,
+    select_in,
+    served_chunks,
+)
+from qianxun.records.pairs import VECTOR_TYPE, Attached, vector_rows_of, write_model_vectors
 from qianxun.records.schema import ChunkRow, DocumentRow, GraphFactsRow, VectorRow, VersionRow
 
 CHUNK = (
@@ -27,7 +34,7 @@ VECTOR = ("chunk_key", "model", "vector")
 
 
 class Material(NamedTuple):
-    """What an index entry is made of: a chunk with the questions it answers, or one of these questions."""
+    """The source of an index entry: a chunk with the questions it answers, or one of these questions."""
 
     key: int
     document_key: int
@@ -36,7 +43,7 @@ class Material(NamedTuple):
     attributes: Attributes
     field: VectorField = "content"
     questions: tuple[str, ...] = ()  # of a chunk, in the order of their keys
-    headings: tuple[str, ...] = ()  # that a chunk stands under
+    headings: tuple[str, ...] = ()  # above a chunk
 
 
 def chunk_id(knowledge_base: int, doc_id: str, position: int) -> str:
@@ -49,7 +56,7 @@ def chunk_id(knowledge_base: int, doc_id: str, position: int) -> str:
 def write_chunks(
     tx: Connection, knowledge_base: int, prepared: Sequence[tuple[int, int, Prepared]]
 ) -> dict[int, range]:
-    """Inserts the chunks of (document, generation) with their vectors; answers each document's chunk keys."""
+    """Inserts the chunks of (document, generation) with their vectors. Returns the chunk keys by document."""
     total = sum(len(work.pieces) for _, _, work in prepared)
     if not total:
         return {key: range(0) for key, _, _ in prepared}
@@ -63,7 +70,7 @@ def write_chunks(
         first = own.stop
         ranges[document_key] = own
         chunk_rows.extend(_chunk_rows(knowledge_base, document_key, generation, own, work))
-        vector_rows.extend(_vector_rows(own, work))
+        vector_rows.extend(vector_rows_of(own, work.model, work.vectors))
     insert_rows(tx, ChunkRow, CHUNK, chunk_rows)
     insert_rows(tx, VectorRow, VECTOR, vector_rows)
     return ranges
@@ -77,27 +84,11 @@ def _chunk_rows(
         yield (key, knowledge_base, document_key, generation, *place, list(piece.headings), piece.text)
 
 
-def _vector_rows(keys: range, work: Prepared) -> Iterator[tuple[Any, ...]]:
-    if work.vectors is None:
-        return
-    for key, vector in zip(keys, np.asarray(work.vectors, dtype=VECTOR_TYPE), strict=True):
-        yield (key, work.model, vector.tobytes())
-
-
 def write_vectors(
     tx: Connection, knowledge_base: int, model: str, keys: Sequence[int], vectors: np.ndarray[Any, Any]
 ) -> None:
-    """Vectors of another model beside the present ones, for a rebuild that changes the model.
-
-    Chunks that have gone since they were read get none.
-    """
-    held: set[int] = set()
-    for part in in_slices(keys):
-        tx.execute(delete(VectorRow).where(VectorRow.chunk_key.in_(part), VectorRow.model == model))
-        own = select(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base, ChunkRow.key.in_(part))
-        held.update(tx.execute(own).scalars())
-    keyed = zip(keys, np.asarray(vectors, dtype=VECTOR_TYPE), strict=True)
-    insert_rows(tx, VectorRow, VECTOR, [(key, model, vector.tobytes()) for key, vector in keyed if key in held])
+    """Adds vectors of another model, for a rebuild that changes the model. Deleted chunks get none."""
+    write_model_vectors(tx, VectorRow, ChunkRow, knowledge_base, model, keys, vectors)
 
 
 def remove_chunks(tx: Connection, document_key: int) -> None:
@@ -107,20 +98,17 @@ def remove_chunks(tx: Connection, document_key: int) -> None:
 def remove_older_chunks(tx: Connection, versions: Sequence[tuple[int, int]]) -> None:
     """The chunks of these documents from before the generation given."""
     newest = dict(sorted(versions))
-    doomed: list[int] = []
-    for part in in_slices(list(newest)):
-        columns = select(ChunkRow.key, ChunkRow.document_key, ChunkRow.generation)
-        found = tx.execute(columns.where(ChunkRow.document_key.in_(part)))
-        doomed.extend(row.key for row in found if row.generation < newest[row.document_key])
+    columns = select(ChunkRow.key, ChunkRow.document_key, ChunkRow.generation)
+    found = select_in(tx, columns, ChunkRow.document_key, newest)
+    doomed = [row.key for row in found if row.generation < newest[row.document_key]]
     graph.carry_over(tx, doomed, newest)
     _remove(tx, doomed)
 
 
 def _remove(tx: Connection, doomed: Sequence[int]) -> None:
-    for part in in_slices(doomed):
-        tx.execute(delete(VectorRow).where(VectorRow.chunk_key.in_(part)))
-        tx.execute(delete(GraphFactsRow).where(GraphFactsRow.chunk_key.in_(part)))
-        tx.execute(delete(ChunkRow).where(ChunkRow.key.in_(part)))
+    delete_in(tx, VectorRow, VectorRow.chunk_key, doomed)
+    delete_in(tx, GraphFactsRow, GraphFactsRow.chunk_key, doomed)
+    delete_in(tx, ChunkRow, ChunkRow.key, doomed)
 
 
 # ── read ─────────────────────────────────────────────────────────────────────────────────────────
@@ -143,42 +131,32 @@ _CHUNK = (
     ChunkRow.headings, ChunkRow.text, VersionRow.name,
 )  # fmt: skip
 _ENTRY = (ChunkRow.key, ChunkRow.document_key, ChunkRow.text, ChunkRow.kind, ChunkRow.headings)
-_ATTRIBUTES = (
-    DocumentRow.doc_id,
-    VersionRow.user_id,
-    VersionRow.project_id,
-    VersionRow.content_type,
-    VersionRow.tags,
-    VersionRow.extra.label("metadata"),
-)
+_ATTRIBUTES = (DocumentRow.doc_id, *rows.ATTRIBUTES)
 
 
 def by_keys(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, Chunk]:
-    """The chunks that are still of record; a key whose chunk is gone has no entry."""
+    """The chunks by key; a key whose chunk has been deleted has no entry."""
     found: dict[int, Chunk] = {}
     for part in in_slices(list(keys)):
-        wanted = {f"key_{at}": key for at, key in enumerate(part)}
-        for row in _page_query(tx.dialect, len(part)).rows(tx, {"knowledge_base": knowledge_base, **wanted}):
+        numbered = {f"key_{at}": key for at, key in enumerate(part)}
+        for row in _page_query(tx.dialect, len(part)).rows(tx, {"knowledge_base": knowledge_base, **numbered}):
             found[row[0]] = _chunk(knowledge_base, row)
     return found
 
 
-def still_held(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> set[int]:
-    """Those of the keys whose chunks are still of record."""
-    found: set[int] = set()
-    for part in in_slices(list(keys)):
-        own = _joined(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base, ChunkRow.key.in_(part))
-        found.update(tx.execute(own).scalars())
-    return found
+def existing_keys(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> set[int]:
+    """Those of the keys whose chunks have not been deleted."""
+    query = _joined(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base)
+    return {row.key for row in select_in(tx, query, ChunkRow.key, keys)}
 
 
 @lru_cache
 def _page_query(dialect: Dialect, size: int) -> Compiled:
-    """The base is asked of the document: asked of the chunk, SQLite would look every one up in the index of bases
+    """The condition is on the document's base: on the chunk's, SQLite would look every one up in the index of bases
     first, which takes two thirds as long again."""
     keys = [bindparam(f"key_{at}", type_=ChunkRow.key.type) for at in range(size)]
-    asked = DocumentRow.knowledge_base_id == bindparam("knowledge_base")
-    return compiled(_joined(*_CHUNK, *_ATTRIBUTES).where(asked, ChunkRow.key.in_(keys)), dialect)
+    own = DocumentRow.knowledge_base_id == bindparam("knowledge_base")
+    return compiled(_joined(*_CHUNK, *_ATTRIBUTES).where(own, ChunkRow.key.in_(keys)), dialect)
 
 
 def of_document(tx: Connection, knowledge_base: int, doc_id: str) -> list[Chunk]:
@@ -194,7 +172,7 @@ def of_document(tx: Connection, knowledge_base: int, doc_id: str) -> list[Chunk]
 
 
 def _chunk(knowledge_base: int, row: Sequence[Any]) -> Chunk:
-    """By position: the names of a row are looked up one by one."""
+    """By position: faster than by the names of a row."""
     key, generation, position, start, end, kind, page, headings, text, name, doc_id, *about = row
     user_id, project_id, content_type, tags, metadata = about
     return Chunk(
@@ -215,7 +193,7 @@ def _chunk(knowledge_base: int, row: Sequence[Any]) -> Chunk:
 
 
 def material(tx: Connection, document_keys: Sequence[int], model: str) -> list[Material]:
-    """The served chunks of these documents, as the index wants them, then the questions they answer."""
+    """The served chunks of these documents, as the index needs them, then the questions they answer."""
     found: list[Material] = []
     for part in in_slices(document_keys):
         found.extend(_material(tx, model, ChunkRow.document_key.in_(part), None))
@@ -231,21 +209,21 @@ def page(tx: Connection, knowledge_base: int, model: str, after: int, limit: int
     return with_questions(found, pairs.of_chunks(tx, knowledge_base, found[0].key, found[-1].key, model))
 
 
-def with_questions(found: list[Material], asked: Sequence[Attached]) -> list[Material]:
+def with_questions(found: list[Material], questions: Sequence[Attached]) -> list[Material]:
     """Chunks with the questions they answer, and after them these questions as entries of their own."""
-    if not asked:
+    if not questions:
         return found
     by_chunk: dict[int, list[Attached]] = {}
-    for each in asked:
-        by_chunk.setdefault(each.chunk_key, []).append(each)
+    for question in questions:
+        by_chunk.setdefault(question.chunk_key, []).append(question)
     for at, piece in enumerate(found):
         if own := by_chunk.get(piece.key):
-            found[at] = piece._replace(questions=tuple(each.question for each in own))
+            found[at] = piece._replace(questions=tuple(question.question for question in own))
     attributes = {piece.key: piece.attributes for piece in found}
     return found + [
-        Material(each.key, each.document_key, each.question, each.vector, attributes[each.chunk_key], "question")
-        for each in asked
-        if each.chunk_key in attributes
+        Material(one.key, one.document_key, one.question, one.vector, attributes[one.chunk_key], "question")
+        for one in questions
+        if one.chunk_key in attributes
     ]
 
 
@@ -257,7 +235,7 @@ def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> 
         .order_by(ChunkRow.key)
         .limit(limit)
     )
-    # One value for each kind of chunk of a document: an index keeps it once for all of them.
+    # One object for each kind of chunk of a document: an index stores it once for all of them.
     shared: dict[tuple[int, str], Attributes] = {}
     found = []
     for row in tx.execute(query):
@@ -280,22 +258,14 @@ def drop_other_vectors(tx: Connection, knowledge_base: int, model: str) -> None:
 
 
 def served_keys(tx: Connection, knowledge_base: int) -> Keys:
-    query = (
-        select(ChunkRow.key)
-        .join(DocumentRow, DocumentRow.key == ChunkRow.document_key)
-        .where(ChunkRow.knowledge_base_id == knowledge_base, ChunkRow.generation == DocumentRow.served)
-        .order_by(ChunkRow.key)
-    )
-    return np.fromiter(tx.execute(query).scalars(), dtype=np.int64)
+    return keys_of(tx, served_chunks(knowledge_base, ChunkRow.key).order_by(ChunkRow.key))
 
 
 def newest_vectors(tx: Connection, knowledge_base: int, model: str, limit: int) -> list[tuple[int, Vector]]:
     """Of the served chunks with the highest keys: key and vector."""
     query = (
-        select(ChunkRow.key, VectorRow.vector)
-        .join(DocumentRow, DocumentRow.key == ChunkRow.document_key)
+        served_chunks(knowledge_base, ChunkRow.key, VectorRow.vector)
         .join(VectorRow, (VectorRow.chunk_key == ChunkRow.key) & (VectorRow.model == model))
-        .where(ChunkRow.knowledge_base_id == knowledge_base, ChunkRow.generation == DocumentRow.served)
         .order_by(ChunkRow.key.desc())
         .limit(limit)
     )
@@ -304,13 +274,9 @@ def newest_vectors(tx: Connection, knowledge_base: int, model: str, limit: int) 
 
 def vectors_of(tx: Connection, model: str, keys: Sequence[int]) -> list[tuple[int, Vector]]:
     """Key and vector of those of these chunks that have one."""
-    found: list[tuple[int, Vector]] = []
-    for part in in_slices(keys):
-        query = select(VectorRow.chunk_key, VectorRow.vector).where(
-            VectorRow.chunk_key.in_(part), VectorRow.model == model
-        )
-        found.extend((key, np.frombuffer(vector, dtype=VECTOR_TYPE)) for key, vector in tx.execute(query))
-    return found
+    query = select(VectorRow.chunk_key, VectorRow.vector).where(VectorRow.model == model)
+    found = select_in(tx, query, VectorRow.chunk_key, keys)
+    return [(row.chunk_key, np.frombuffer(row.vector, dtype=VECTOR_TYPE)) for row in found]
 
 
 def count(tx: Connection, knowledge_base: int) -> int:
@@ -319,17 +285,14 @@ def count(tx: Connection, knowledge_base: int) -> int:
 
 
 def counts(tx: Connection, document_keys: Sequence[int]) -> dict[int, int]:
-    """How many served chunks each of these documents has."""
-    found: dict[int, int] = {}
-    for part in in_slices(document_keys):
-        query = (
-            select(ChunkRow.document_key, func.count().label("number"))
-            .join(DocumentRow, DocumentRow.key == ChunkRow.document_key)
-            .where(ChunkRow.document_key.in_(part), ChunkRow.generation == DocumentRow.served)
-            .group_by(ChunkRow.document_key)
-        )
-        found.update((row.document_key, row.number) for row in tx.execute(query))
-    return found
+    """The number of served chunks by document."""
+    query = (
+        select(ChunkRow.document_key, func.count().label("number"))
+        .join(DocumentRow, DocumentRow.key == ChunkRow.document_key)
+        .where(ChunkRow.generation == DocumentRow.served)
+        .group_by(ChunkRow.document_key)
+    )
+    return {row.document_key: row.number for row in select_in(tx, query, ChunkRow.document_key, document_keys)}
 
 
 def orphans(tx: Connection, knowledge_base: int) -> Keys:
@@ -342,7 +305,7 @@ def orphans(tx: Connection, knowledge_base: int) -> Keys:
         .where(ChunkRow.knowledge_base_id == knowledge_base, DocumentRow.key.is_(None))
         .order_by(ChunkRow.key)
     )
-    return np.fromiter(tx.execute(query).scalars(), dtype=np.int64)
+    return keys_of(tx, query)
 
 
 def without_vector(tx: Connection, knowledge_base: int, model: str) -> Keys:
@@ -352,4 +315,4 @@ def without_vector(tx: Connection, knowledge_base: int, model: str) -> Keys:
         .where(ChunkRow.knowledge_base_id == knowledge_base, VectorRow.chunk_key.is_(None))
         .order_by(ChunkRow.key)
     )
-    return np.fromiter(tx.execute(query).scalars(), dtype=np.int64)
+    return keys_of(tx, query)

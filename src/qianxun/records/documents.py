@@ -1,4 +1,4 @@
-"""Documents on their way in: accept, complete, settle; fail and retry; delete.
+"""Documents: accept, complete, settle; fail and retry; delete.
 
 The life of one generation:
 
@@ -17,22 +17,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, func, select, update
 
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.types import Accepted, Document, Outcome, Prepared, Submission
 from qianxun.core.unicode import is_storable, storable
 from qianxun.records import pairs, rows
 from qianxun.records.chunks import remove_chunks, remove_older_chunks, write_chunks
-from qianxun.records.database.bulk import insert_rows
 from qianxun.records.database.counters import CounterName, allocate
-from qianxun.records.database.slices import in_slices
+from qianxun.records.database.statements import in_slices, insert_rows, select_in
 from qianxun.records.outbox import append
 from qianxun.records.rows import is_endless
 from qianxun.records.schema import ChunkRow, DocumentRow, KnowledgeBaseRow, PairRow, TableRow, VersionRow
 
 ID_LIMIT = 255
-# Between two attempts at a document. A time beyond that was noted by a clock that was ahead, and has come.
+# Between two attempts at a document. A later time was set by a clock that was ahead, and counts as reached.
 LONGEST_WAIT = timedelta(minutes=5)
 OWNER = ("knowledge_base_id", "document_key", "generation")
 DOCUMENT = (
@@ -44,7 +43,7 @@ FIELD_LIMITS = {"user_id": 128, "project_id": 128, "content_type": 64}
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A document's state as the next write finds it."""
+    """A document's state before the next write."""
 
     key: int
     generation: int
@@ -73,19 +72,16 @@ def heads(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[s
         DocumentRow.status,
         VersionRow.fingerprint,
     ).outerjoin(VersionRow, current)
-    found: dict[str, Head] = {}
-    for part in in_slices([doc_id for doc_id in doc_ids if is_storable(doc_id)]):
-        picked = query.where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.doc_id.in_(part))
-        for row in tx.execute(picked):
-            found[row.doc_id] = Head(row.key, row.generation, row.served, row.status, row.fingerprint)
-    return found
+    query = query.where(DocumentRow.knowledge_base_id == knowledge_base)
+    storable_ids = [doc_id for doc_id in doc_ids if is_storable(doc_id)]
+    return {doc_id: Head(*rest) for doc_id, *rest in select_in(tx, query, DocumentRow.doc_id, storable_ids)}
 
 
 # ── accept ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def accept(tx: Connection, knowledge_base: int, submissions: Sequence[Submission]) -> list[Accepted]:
-    """Takes documents in: each is stored whole, with its outbox row, or (unchanged, stale) not at all."""
+    """Stores documents: each whole, with its outbox row, or (unchanged, stale) not at all."""
     accepted: list[Accepted] = []
     for wave in _waves(submissions):
         accepted.extend(_accept_wave(tx, knowledge_base, wave))
@@ -93,7 +89,7 @@ def accept(tx: Connection, knowledge_base: int, submissions: Sequence[Submission
 
 
 def _waves(submissions: Sequence[Submission]) -> Iterator[list[Submission]]:
-    """Runs in which no document stands twice, so that each run can be written in bulk."""
+    """Runs without a document twice, so that each can be written in bulk."""
     wave: list[Submission] = []
     seen: set[str] = set()
     for submission in submissions:
@@ -117,21 +113,20 @@ def _accept_wave(tx: Connection, knowledge_base: int, wave: list[Submission]) ->
         append(tx, knowledge_base, [(d.key, d.generation, d.outcome) for d in work])
     ready = [(d.key, d.generation, d.submission.prepared) for d in work if d.submission.prepared is not None]
     keys = write_chunks(tx, knowledge_base, ready)
-    asked = pairs.write(tx, knowledge_base, ready, keys)
-    none = range(0)
-    return [
-        Accepted(
-            d.submission.document.id, d.key, d.generation, d.outcome, keys.get(d.key, none), asked.get(d.key, none)
-        )
-        for d in decisions
-    ]
+    pair_keys = pairs.write(tx, knowledge_base, ready, keys)
+    return [_accepted(d, keys.get(d.key, range(0)), pair_keys.get(d.key, range(0))) for d in decisions]
+
+
+def _accepted(decision: _Decision, chunk_keys: range, pair_keys: range) -> Accepted:
+    doc_id = decision.submission.document.id
+    return Accepted(doc_id, decision.key, decision.generation, decision.outcome, chunk_keys, pair_keys)
 
 
 def check(document: Document) -> None:
-    """Raises BadInput when no database could hold the document."""
+    """Raises BadInput for what no database could store."""
     check_id(document.id)
-    for name, told in _told(document):
-        if not is_storable(told):
+    for name, text in _texts(document):
+        if not is_storable(text):
             raise BadInput(
                 f"文档的 {storable(name)[:80]} 含有空字符（NUL）或不成对的代理字符", hint="先去除这些字符再提交"
             )
@@ -149,7 +144,7 @@ def check_id(doc_id: str) -> None:
         raise BadInput(f"文档编号须为 1–{ID_LIMIT} 个字符，不含空字符（NUL）", hint="换一个更短的 doc_id")
 
 
-def _told(document: Document) -> Iterator[tuple[str, str]]:
+def _texts(document: Document) -> Iterator[tuple[str, str]]:
     """Every text of a document that a database has to store, under the name of its field."""
     for name in ("content", "name", "content_type", "user_id", "project_id", "source"):
         yield name, getattr(document, name)
@@ -177,8 +172,8 @@ def _decide(tx: Connection, wave: list[Submission], known: Mapping[str, Head]) -
 def _outcome(submission: Submission, head: Head) -> tuple[Outcome, int]:
     if submission.generation is not None and submission.generation <= head.generation:
         return "stale", head.generation
-    # A quarantined document is tried again even when it has not changed: what failed may have been mended. One that
-    # waits for its next try need not wait when it comes prepared.
+    # A quarantined document is tried again even when it has not changed: what failed may work now. One that waits for
+    # a retry need not wait when it comes prepared.
     settled = head.status in ("indexed", "pending") or (head.status == "retrying" and submission.prepared is None)
     if submission.generation is None and settled and head.fingerprint == submission.fingerprint:
         return "unchanged", head.generation
@@ -212,7 +207,7 @@ def _move_heads(tx: Connection, work: list[_Decision], now: datetime, *, served:
 def _write_versions(tx: Connection, knowledge_base: int, work: list[_Decision]) -> None:
     versions: list[tuple[Any, ...]] = []
     tables: list[tuple[Any, ...]] = []
-    unlinked: list[tuple[Any, ...]] = []  # pairs that wait for their chunks
+    unlinked: list[tuple[Any, ...]] = []  # pairs without chunks yet
     for d in work:
         document = d.submission.document
         owner = (knowledge_base, d.key, d.generation)
@@ -234,7 +229,7 @@ def _numbered(tx: Connection, name: CounterName, found: Sequence[tuple[Any, ...]
 
 
 def _drop_overtaken(tx: Connection, document_keys: Sequence[int]) -> None:
-    """Versions that are neither the newest nor have chunks: those that an index may still hold go on serving."""
+    """Deletes versions that are neither the newest nor have chunks: those may still be in an index."""
     for part in in_slices(document_keys):
         for table in (VersionRow, TableRow, PairRow):
             newest = select(DocumentRow.generation).where(DocumentRow.key == table.document_key).scalar_subquery()
@@ -262,17 +257,15 @@ def load(tx: Connection, document_key: int, generation: int) -> Document:
 
 
 def complete(tx: Connection, knowledge_base: int, prepared: Sequence[tuple[int, int, Prepared]]) -> dict[int, range]:
-    """Puts the chunks of (document, generation) into the records; answers their keys. Overtaken work is dropped."""
-    waiting: set[tuple[int, int]] = set()
-    for part in in_slices([key for key, _, _ in prepared]):
-        picked = select(DocumentRow.key, DocumentRow.generation).where(
-            DocumentRow.key.in_(part), DocumentRow.status.in_(("pending", "retrying"))
-        )
-        waiting.update((row.key, row.generation) for row in tx.execute(picked))
-    ready = [(key, generation, work) for key, generation, work in prepared if (key, generation) in waiting]
+    """Stores the chunks of (document, generation). Returns their keys by document. Overtaken work is dropped."""
+    query = select(DocumentRow.key, DocumentRow.generation).where(DocumentRow.status.in_(("pending", "retrying")))
+    pending = {
+        (row.key, row.generation) for row in select_in(tx, query, DocumentRow.key, [key for key, _, _ in prepared])
+    }
+    ready = [(key, generation, work) for key, generation, work in prepared if (key, generation) in pending]
     keys = write_chunks(tx, knowledge_base, ready)
     for key, generation, work in ready:
-        if work.questions:  # they take the place of the pairs that waited for their chunks
+        if work.questions:  # they replace the pairs without chunks
             pairs.remove(tx, (PairRow.document_key == key) & (PairRow.generation == generation))
     pairs.write(tx, knowledge_base, ready, keys)
     if ready:
@@ -286,9 +279,9 @@ def complete(tx: Connection, knowledge_base: int, prepared: Sequence[tuple[int, 
 
 
 def settle(tx: Connection, versions: Sequence[tuple[int, int]]) -> None:
-    """Removes what these (document, generation) have replaced; call once the index holds them.
+    """Deletes what these (document, generation) have replaced; call once they are in the index.
 
-    A still newer version may be in the records by then: the one given goes on serving until that one is settled.
+    A still newer version may be stored by then: the one given is served until that one is settled.
     """
     remove_older_chunks(tx, versions)
     _drop_overtaken(tx, [key for key, _ in versions])
@@ -325,13 +318,13 @@ def fail(
 
 
 def failures(tx: Connection, document_key: int, *, outages: bool = False) -> int:
-    """How often the newest version has failed so far: for a reason of its own, or for want of its model."""
+    """How often the newest version has failed: for a reason of its own, or because its model was unavailable."""
     column = DocumentRow.outages if outages else DocumentRow.attempts
     return int(tx.execute(select(column).where(DocumentRow.key == document_key)).scalar() or 0)
 
 
 def enqueue_retries(tx: Connection, knowledge_base: int, now: datetime) -> int:
-    """Puts the documents whose time has come back into the outbox; answers how many."""
+    """Puts the documents that are due for a retry back into the outbox. Returns how many."""
     due = tx.execute(
         select(DocumentRow.key, DocumentRow.generation).where(
             DocumentRow.knowledge_base_id == knowledge_base,
@@ -360,7 +353,7 @@ def retries(tx: Connection, now: datetime) -> dict[int, datetime]:
 
 
 def remove(tx: Connection, knowledge_base: int, doc_id: str, generation: int | None = None) -> bool:
-    """Deletes a document: from this commit on it cannot be returned. Answers whether anything changed.
+    """Deletes a document: from this commit on it cannot be returned. Returns whether anything changed.
 
     With a generation from the caller's event stream, a delete that arrives before its create leaves a tombstone, and
     one that arrives after a newer version changes nothing. At the same generation the delete wins.
@@ -374,8 +367,8 @@ def remove(tx: Connection, knowledge_base: int, doc_id: str, generation: int | N
         return False
     if generation is not None and generation < head.generation:
         return False
-    at = generation if generation is not None else head.generation + (head.status != "deleted")
     already = head.status == "deleted"
+    at = generation if generation is not None else head.generation + (not already)
     tx.execute(
         update(DocumentRow)
         .where(DocumentRow.key == head.key)
@@ -393,17 +386,4 @@ def remove(tx: Connection, knowledge_base: int, doc_id: str, generation: int | N
 
 def _write_tombstone(tx: Connection, knowledge_base: int, doc_id: str, generation: int, now: datetime) -> None:
     (key,) = allocate(tx, "document", 1)
-    tx.execute(
-        insert(DocumentRow).values(
-            key=key,
-            knowledge_base_id=knowledge_base,
-            doc_id=doc_id,
-            generation=generation,
-            served=0,
-            status="deleted",
-            attempts=0,
-            outages=0,
-            created_at=now,
-            updated_at=now,
-        )
-    )
+    insert_rows(tx, DocumentRow, DOCUMENT, [(key, knowledge_base, doc_id, generation, 0, "deleted", 0, 0, now, now)])

@@ -1,7 +1,7 @@
-"""What texts tell the graph, chunk by chunk; which names people made one; what models wrote about communities.
+"""What the graph is built from: facts by chunk, aliases that users confirmed, summaries of communities by models.
 
-Facts belong to their chunk and go with it, in the same transaction. Everything else that a graph shows is worked out
-from the facts of the chunks that serve: nothing here depends on two documents.
+Facts belong to their chunk and are deleted with it, in the same transaction. Everything else that a graph shows is
+computed from the facts of the served chunks: nothing here depends on two documents.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ from qianxun.core.graph_types import Alias, ChunkFacts, Facts
 from qianxun.core.types import Attributes, ChunkKind, Keys
 from qianxun.core.unicode import is_storable, storable
 from qianxun.records.bases import generation, graph_revision
-from qianxun.records.database.bulk import insert_rows
 from qianxun.records.database.counters import count_up
-from qianxun.records.database.slices import in_slices
-from qianxun.records.packed_facts import packed, unpacked
-from qianxun.records.rows import attributes_of
+from qianxun.records.database.statements import delete_in, insert_rows, keys_of, select_in, served_chunks
+from qianxun.records.rows import ATTRIBUTES, attributes_of, pack_facts, unpack_facts
 from qianxun.records.schema import (
     ChunkRow,
     Counter,
@@ -36,7 +34,7 @@ from qianxun.records.schema import (
 )
 
 FACTS: Final = ("chunk_key", "knowledge_base_id", "document_key", "revision", "origin", "digest", "facts")
-STATISTICAL: Final = "statistical:"  # how the origin begins of what no model has read
+STATISTICAL: Final = "statistical:"  # prefix of the origin of facts that no model has read
 _READABLE: Final[tuple[Any, ...]] = (
     ChunkRow.key, ChunkRow.document_key, ChunkRow.text, ChunkRow.kind, ChunkRow.headings, VersionRow.name,
 )  # fmt: skip
@@ -44,7 +42,7 @@ LONGEST_NAME: Final = 255  # characters, as the columns of aliases have it
 
 
 class Readable(NamedTuple):
-    """A served chunk with all that a reader of facts may look at."""
+    """A served chunk with all that a reader of facts may use."""
 
     key: int
     document_key: int
@@ -61,7 +59,7 @@ class Readable(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Facts on their way into the records."""
+    """Facts to be stored."""
 
     key: int
     document_key: int
@@ -70,7 +68,7 @@ class Read(NamedTuple):
     facts: Facts
 
 
-class Held(NamedTuple):
+class GraphChunks(NamedTuple):
     """The chunks of a graph as columns, in the order of their keys; ``revisions``: with which their facts came."""
 
     keys: Keys
@@ -96,8 +94,8 @@ def unread(tx: Connection, knowledge_base: int, origin: str, after: int, limit: 
 
     A statistical reader leaves alone what a model has read; what another version of itself has read it reads again.
     """
-    lacking = _lacking(knowledge_base, origin, *_READABLE).where(ChunkRow.key > after)
-    return _readable(tx, lacking.order_by(ChunkRow.key).limit(limit))
+    query = _unread(knowledge_base, origin, *_READABLE).where(ChunkRow.key > after)
+    return _readable(tx, query.order_by(ChunkRow.key).limit(limit))
 
 
 def _readable(tx: Connection, chunks: Select[Any]) -> list[Readable]:
@@ -109,76 +107,58 @@ def _readable(tx: Connection, chunks: Select[Any]) -> list[Readable]:
 
 
 def unread_count(tx: Connection, knowledge_base: int, origin: str) -> int:
-    return int(tx.execute(_lacking(knowledge_base, origin, func.count())).scalar_one())
+    return int(tx.execute(_unread(knowledge_base, origin, func.count())).scalar_one())
 
 
-def _lacking(knowledge_base: int, origin: str, *columns: Any) -> Select[Any]:
+def _unread(knowledge_base: int, origin: str, *columns: Any) -> Select[Any]:
     stale = GraphFactsRow.origin != origin
     if origin.startswith(STATISTICAL):
         stale = and_(stale, GraphFactsRow.origin.startswith(STATISTICAL, autoescape=True))
     return (
-        _served(knowledge_base, *columns)
+        served_chunks(knowledge_base, *columns)
         .outerjoin(GraphFactsRow, GraphFactsRow.chunk_key == ChunkRow.key)
         .where(or_(GraphFactsRow.chunk_key.is_(None), stale))
     )
 
 
-def _served(knowledge_base: int, *columns: Any) -> Select[Any]:
-    return (
-        select(*columns)
-        .select_from(ChunkRow)
-        .join(DocumentRow, DocumentRow.key == ChunkRow.document_key)
-        .where(ChunkRow.knowledge_base_id == knowledge_base, ChunkRow.generation == DocumentRow.served)
-    )
-
-
 def write_facts(tx: Connection, knowledge_base: int, read: Sequence[Read]) -> int:
-    """Facts in the place of those that were held of the same chunks; answers how many.
-
-    A chunk that has gone since it was read gets none.
-    """
-    there: set[int] = set()
-    for part in in_slices([each.key for each in read]):
-        own = select(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base, ChunkRow.key.in_(part))
-        there.update(tx.execute(own).scalars())
-        tx.execute(delete(GraphFactsRow).where(GraphFactsRow.chunk_key.in_(there.intersection(part))))
-    if not there:
+    """Stores facts, replacing those of the same chunks. Returns how many; deleted chunks get none."""
+    keys = [one.key for one in read]
+    own = select(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base)
+    existing = {row.key for row in select_in(tx, own, ChunkRow.key, keys)}
+    if not existing:
         return 0
+    delete_in(tx, GraphFactsRow, GraphFactsRow.chunk_key, sorted(existing))
     revision = count_up(tx, graph_revision(knowledge_base))
     rows = [
-        (each.key, knowledge_base, each.document_key, revision, each.origin[:220], each.digest, packed(each.facts))
-        for each in read
-        if each.key in there
+        (one.key, knowledge_base, one.document_key, revision, one.origin[:220], one.digest, pack_facts(one.facts))
+        for one in read
+        if one.key in existing
     ]
     insert_rows(tx, GraphFactsRow, FACTS, rows)
     return len(rows)
 
 
 def carry_over(tx: Connection, doomed: Sequence[int], newest: Mapping[int, int]) -> None:
-    """What models read in chunks that are about to go, kept for those of the document's newest generation that say the
-    same: nobody is asked twice. ``newest`` is document → generation."""
-    read: dict[tuple[int, str], Any] = {}
-    for part in in_slices(doomed):
-        query = select(GraphFactsRow.__table__).where(
-            GraphFactsRow.chunk_key.in_(part), GraphFactsRow.origin.not_like(f"{STATISTICAL}%")
-        )
-        read.update(((row.document_key, row.digest), row) for row in tx.execute(query))
-    kept: dict[int, list[Read]] = {}
+    """Copies what models read in chunks that are about to be deleted to chunks of the document's newest generation with
+    the same text: no model reads it twice. ``newest`` is document → generation."""
+    query = select(GraphFactsRow.__table__).where(GraphFactsRow.origin.not_like(f"{STATISTICAL}%"))
+    read = {(row.document_key, row.digest): row for row in select_in(tx, query, GraphFactsRow.chunk_key, doomed)}
+    copies: dict[int, list[Read]] = {}
     for document in sorted({document for document, _ in read}):
         same = (ChunkRow.document_key == document) & (ChunkRow.generation == newest[document])
-        for each in _readable(tx, select(*_READABLE).where(same)):
-            if (row := read.get((document, each.digest))) is not None:
-                told = Read(each.key, document, row.origin, row.digest, unpacked(row.facts))
-                kept.setdefault(row.knowledge_base_id, []).append(told)
-    for knowledge_base, told_again in kept.items():
-        write_facts(tx, knowledge_base, told_again)
+        for chunk in _readable(tx, select(*_READABLE).where(same)):
+            if (row := read.get((document, chunk.digest))) is not None:
+                copy = Read(chunk.key, document, row.origin, row.digest, unpack_facts(row.facts))
+                copies.setdefault(row.knowledge_base_id, []).append(copy)
+    for knowledge_base, facts in copies.items():
+        write_facts(tx, knowledge_base, facts)
 
 
-def forget_facts(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> None:
-    """These chunks are to be read again."""
-    for part in in_slices(sorted(keys)):
-        own = GraphFactsRow.knowledge_base_id == knowledge_base
-        tx.execute(delete(GraphFactsRow).where(own, GraphFactsRow.chunk_key.in_(part)))
+def remove_facts(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> None:
+    """These chunks have to be read again."""
+    own = GraphFactsRow.knowledge_base_id == knowledge_base
+    delete_in(tx, GraphFactsRow, GraphFactsRow.chunk_key, sorted(keys), own)
     count_up(tx, graph_revision(knowledge_base))
 
 
@@ -193,61 +173,50 @@ def state(tx: Connection, knowledge_base: int) -> tuple[int, int]:
     return generation(tx, knowledge_base), revision(tx, knowledge_base)
 
 
-def held(tx: Connection, knowledge_base: int) -> Held:
-    """The served chunks whose facts are of record."""
+def graph_chunks(tx: Connection, knowledge_base: int) -> GraphChunks:
+    """The served chunks with stored facts."""
     columns = (ChunkRow.key, ChunkRow.document_key, ChunkRow.generation, GraphFactsRow.revision, ChunkRow.kind)
-    query = _served(knowledge_base, *columns).join(GraphFactsRow, GraphFactsRow.chunk_key == ChunkRow.key)
+    query = served_chunks(knowledge_base, *columns).join(GraphFactsRow, GraphFactsRow.chunk_key == ChunkRow.key)
     rows = tx.execute(query.order_by(ChunkRow.key)).all()
-    told = [(*numbers, kind == "table") for *numbers, kind in rows]
-    table = np.array(told, dtype=np.int64).reshape(-1, 5)
+    table = np.array([(*numbers, kind == "table") for *numbers, kind in rows], dtype=np.int64).reshape(-1, 5)
     keys, documents, generations, revisions, are_tables = table.T
-    return Held(keys, documents, generations, revisions, are_tables.astype(np.bool_))
+    return GraphChunks(keys, documents, generations, revisions, are_tables.astype(np.bool_))
 
 
 def attributes(tx: Connection, knowledge_base: int, versions: Mapping[int, int]) -> dict[int, Attributes]:
-    """By document: what a filter may ask about the prose of this version of it, as long as that is of record.
-
-    Its tables differ in their kind alone.
-    """
-    found: dict[int, Attributes] = {}
-    told = (VersionRow.user_id, VersionRow.project_id, VersionRow.content_type, VersionRow.tags, VersionRow.generation)
-    query = select(DocumentRow.key, DocumentRow.doc_id, *told, VersionRow.extra.label("metadata"))
-    query = query.join(VersionRow, VersionRow.document_key == DocumentRow.key)
-    query = query.where(DocumentRow.knowledge_base_id == knowledge_base)
-    for part in in_slices(sorted(versions)):
-        for row in tx.execute(query.where(DocumentRow.key.in_(part))):
-            if row.generation == versions[row.key]:
-                found[row.key] = attributes_of(row.doc_id, row)
-    return found
+    """Document → what a filter may test of the prose of this version, while it exists; tables differ only in kind."""
+    query = (
+        select(DocumentRow.key, DocumentRow.doc_id, VersionRow.generation, *ATTRIBUTES)
+        .join(VersionRow, VersionRow.document_key == DocumentRow.key)
+        .where(DocumentRow.knowledge_base_id == knowledge_base)
+    )
+    return {
+        row.key: attributes_of(row.doc_id, row)
+        for row in select_in(tx, query, DocumentRow.key, sorted(versions))
+        if row.generation == versions[row.key]
+    }
 
 
 def facts_of(tx: Connection, knowledge_base: int, keys: Sequence[int]) -> list[ChunkFacts]:
     """The facts of these chunks, in key order, of those that serve and have any."""
-    found: list[ChunkFacts] = []
     columns = (GraphFactsRow.chunk_key, GraphFactsRow.document_key, GraphFactsRow.facts, GraphFactsRow.origin)
-    query = _served(knowledge_base, *columns).join(GraphFactsRow, GraphFactsRow.chunk_key == ChunkRow.key)
-    for part in in_slices(sorted(keys)):
-        rows = tx.execute(query.where(ChunkRow.key.in_(part)).order_by(ChunkRow.key))
-        found.extend(ChunkFacts(key, document, unpacked(facts), origin) for key, document, facts, origin in rows)
-    return found
+    query = served_chunks(knowledge_base, *columns).join(GraphFactsRow, GraphFactsRow.chunk_key == ChunkRow.key)
+    rows = select_in(tx, query.order_by(ChunkRow.key), ChunkRow.key, sorted(keys))
+    return [ChunkFacts(key, document, unpack_facts(facts), origin) for key, document, facts, origin in rows]
 
 
 def known(tx: Connection, knowledge_base: int, origin: str, digests: Iterable[str]) -> dict[str, Facts]:
     """By digest: what this reader found in the same text before."""
-    found: dict[str, Facts] = {}
-    for part in in_slices(sorted(set(digests))):
-        query = select(GraphFactsRow.digest, GraphFactsRow.facts).where(
-            GraphFactsRow.knowledge_base_id == knowledge_base,
-            GraphFactsRow.digest.in_(part),
-            GraphFactsRow.origin == origin[:220],
-        )
-        found.update((digest, unpacked(facts)) for digest, facts in tx.execute(query))
-    return found
+    query = select(GraphFactsRow.digest, GraphFactsRow.facts).where(
+        GraphFactsRow.knowledge_base_id == knowledge_base, GraphFactsRow.origin == origin[:220]
+    )
+    found = select_in(tx, query, GraphFactsRow.digest, sorted(set(digests)))
+    return {row.digest: unpack_facts(row.facts) for row in found}
 
 
 def origins(tx: Connection, knowledge_base: int) -> dict[str, int]:
-    """Who read how many of the chunks that serve."""
-    query = _served(knowledge_base, GraphFactsRow.origin, func.count())
+    """Reader → how many of the served chunks it has read."""
+    query = served_chunks(knowledge_base, GraphFactsRow.origin, func.count())
     query = query.join(GraphFactsRow, GraphFactsRow.chunk_key == ChunkRow.key).group_by(GraphFactsRow.origin)
     return {row[0]: row[1] for row in tx.execute(query.order_by(GraphFactsRow.origin))}
 
@@ -262,36 +231,35 @@ def orphans(tx: Connection, knowledge_base: int) -> Keys:
         .where(GraphFactsRow.knowledge_base_id == knowledge_base, DocumentRow.key.is_(None))
         .order_by(GraphFactsRow.chunk_key)
     )
-    return np.fromiter(tx.execute(query).scalars(), dtype=np.int64)
+    return keys_of(tx, query)
 
 
 def drop_orphans(tx: Connection, knowledge_base: int) -> None:
     """Facts whose chunk is gone without them: nothing but a damaged database has any."""
-    gone = select(GraphFactsRow.chunk_key).outerjoin(ChunkRow, ChunkRow.key == GraphFactsRow.chunk_key)
-    gone = gone.where(GraphFactsRow.knowledge_base_id == knowledge_base, ChunkRow.key.is_(None))
-    doomed = list(tx.execute(gone).scalars())
-    if doomed:
-        forget_facts(tx, knowledge_base, doomed)
+    query = select(GraphFactsRow.chunk_key).outerjoin(ChunkRow, ChunkRow.key == GraphFactsRow.chunk_key)
+    query = query.where(GraphFactsRow.knowledge_base_id == knowledge_base, ChunkRow.key.is_(None))
+    if doomed := list(tx.execute(query).scalars()):
+        remove_facts(tx, knowledge_base, doomed)
 
 
 # ── aliases ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def aliases(tx: Connection, knowledge_base: int) -> list[Alias]:
-    """What was made one, in the order of the names that went."""
+    """The stored aliases, in their order."""
     query = select(GraphAliasRow.__table__).where(GraphAliasRow.knowledge_base_id == knowledge_base)
     rows = tx.execute(query.order_by(GraphAliasRow.alias))
     return [Alias(row.name, row.alias, row.origin, row.details) for row in rows]
 
 
-def give_alias(tx: Connection, knowledge_base: int, alias: Alias) -> None:
-    """From now on ``alias.alias`` is another name of ``alias.name``, whatever it was before. Raises BadInput."""
+def add_alias(tx: Connection, knowledge_base: int, alias: Alias) -> None:
+    """Makes ``alias.alias`` another name of ``alias.name``, whatever it was before. Raises BadInput."""
     for name in (alias.name, alias.alias):
         if not name.strip() or len(name) > LONGEST_NAME or not is_storable(name):
             raise BadInput(
                 f"实体名须为 1–{LONGEST_NAME} 个字符：{storable(name)[:40]!r}", hint="用图谱里显示的实体名再试"
             )
-    _forget_alias(tx, knowledge_base, alias.alias)
+    _delete_alias(tx, knowledge_base, alias.alias)
     tx.execute(
         insert(GraphAliasRow).values(
             knowledge_base_id=knowledge_base,
@@ -305,15 +273,15 @@ def give_alias(tx: Connection, knowledge_base: int, alias: Alias) -> None:
     count_up(tx, graph_revision(knowledge_base))
 
 
-def take_alias(tx: Connection, knowledge_base: int, alias: str) -> bool:
-    """The name stands for itself again; answers whether it did not before."""
-    if not is_storable(alias) or not _forget_alias(tx, knowledge_base, alias):
+def remove_alias(tx: Connection, knowledge_base: int, alias: str) -> bool:
+    """Removes an alias. Returns False if there was none."""
+    if not is_storable(alias) or not _delete_alias(tx, knowledge_base, alias):
         return False
     count_up(tx, graph_revision(knowledge_base))
     return True
 
 
-def _forget_alias(tx: Connection, knowledge_base: int, alias: str) -> bool:
+def _delete_alias(tx: Connection, knowledge_base: int, alias: str) -> bool:
     own = (GraphAliasRow.knowledge_base_id == knowledge_base) & (GraphAliasRow.alias == alias)
     return bool(tx.execute(delete(GraphAliasRow).where(own)).rowcount)
 
@@ -323,39 +291,26 @@ def _forget_alias(tx: Connection, knowledge_base: int, alias: str) -> bool:
 
 def summaries(tx: Connection, knowledge_base: int, model: str, communities: Iterable[str]) -> dict[str, Summary]:
     """By community: what this model wrote about it."""
-    found: dict[str, Summary] = {}
-    for part in in_slices(sorted(set(communities))):
-        query = select(GraphSummaryRow.community, GraphSummaryRow.title, GraphSummaryRow.summary).where(
-            GraphSummaryRow.knowledge_base_id == knowledge_base,
-            GraphSummaryRow.model == model,
-            GraphSummaryRow.community.in_(part),
-        )
-        found.update((row.community, Summary(*row)) for row in tx.execute(query))
-    return found
+    columns = (GraphSummaryRow.community, GraphSummaryRow.title, GraphSummaryRow.summary)
+    query = select(*columns).where(GraphSummaryRow.knowledge_base_id == knowledge_base, GraphSummaryRow.model == model)
+    found = select_in(tx, query, GraphSummaryRow.community, sorted(set(communities)))
+    return {row.community: Summary(*row) for row in found}
 
 
-def keep_summaries(tx: Connection, knowledge_base: int, model: str, written: Sequence[Summary]) -> None:
-    """What a model wrote, in the place of what it wrote about the same communities before."""
+def store_summaries(tx: Connection, knowledge_base: int, model: str, written: Sequence[Summary]) -> None:
+    """Stores what a model wrote, replacing what it wrote about the same communities before."""
     now = datetime.now(UTC)
-    for part in in_slices([each.community for each in written]):
-        own = (GraphSummaryRow.knowledge_base_id == knowledge_base) & (GraphSummaryRow.model == model)
-        tx.execute(delete(GraphSummaryRow).where(own, GraphSummaryRow.community.in_(part)))
-    rows = [
-        (knowledge_base, each.community, model, storable(each.title), storable(each.summary), now) for each in written
-    ]
-    insert_rows(
-        tx, GraphSummaryRow, ("knowledge_base_id", "community", "model", "title", "summary", "created_at"), rows
-    )
+    own = (GraphSummaryRow.knowledge_base_id == knowledge_base) & (GraphSummaryRow.model == model)
+    delete_in(tx, GraphSummaryRow, GraphSummaryRow.community, [one.community for one in written], own)
+    rows = [(knowledge_base, one.community, model, storable(one.title), storable(one.summary), now) for one in written]
+    columns = ("knowledge_base_id", "community", "model", "title", "summary", "created_at")
+    insert_rows(tx, GraphSummaryRow, columns, rows)
 
 
-def forget_summaries(tx: Connection, knowledge_base: int, but: Iterable[str]) -> int:
-    """Those of communities that are no more: a text that is gone must not be told on. Answers how many."""
-    kept = set(but)
-    held = tx.execute(
-        select(GraphSummaryRow.community).where(GraphSummaryRow.knowledge_base_id == knowledge_base).distinct()
-    ).scalars()
-    gone = sorted(set(held) - kept)
-    for part in in_slices(gone):
-        own = GraphSummaryRow.knowledge_base_id == knowledge_base
-        tx.execute(delete(GraphSummaryRow).where(own, GraphSummaryRow.community.in_(part)))
-    return len(gone)
+def remove_other_summaries(tx: Connection, knowledge_base: int, but: Iterable[str]) -> int:
+    """Deletes the summaries of communities that no longer exist: a deleted text must not live on. Returns how many."""
+    own = GraphSummaryRow.knowledge_base_id == knowledge_base
+    stored = tx.execute(select(GraphSummaryRow.community).where(own).distinct()).scalars()
+    outdated = sorted(set(stored) - set(but))
+    delete_in(tx, GraphSummaryRow, GraphSummaryRow.community, outdated, own)
+    return len(outdated)

@@ -1,4 +1,4 @@
-"""Keys to the service: 256 random bits, told once, kept as their SHA-256, each for one tenant and one scope."""
+"""API keys: 256 random bits, shown once, stored as their SHA-256, each for one tenant and one scope."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, TypeAlias
 from sqlalchemy import Connection, Dialect, Row, bindparam, func, insert, select, update
 
 from qianxun.core.errors import BadInput, NotFound
-from qianxun.records.database.compiled import Compiled, compiled
 from qianxun.records.database.counters import allocate
+from qianxun.records.database.statements import Compiled, compiled
 from qianxun.records.schema import ApiKeyRow
 
 Scope: TypeAlias = Literal["read", "write"]
@@ -28,7 +28,7 @@ _TENANT: Final = re.compile(r"[\w.-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """What is known of a key: everything but the key."""
+    """A stored key, without the key itself."""
 
     id: int
     tenant: str
@@ -40,7 +40,7 @@ class KeyRow:
 
 @dataclass(frozen=True, slots=True)
 class KeyHolder:
-    """Whom a key lets in, and to do what."""
+    """The tenant and scope that a key grants."""
 
     id: int
     tenant: str
@@ -48,7 +48,7 @@ class KeyHolder:
 
 
 def create(tx: Connection, tenant: str, scope: Scope, name: str = "") -> tuple[KeyRow, str]:
-    """A new key and, this once, the key itself."""
+    """Creates a key. Returns its row and, this once, the key itself."""
     if not _TENANT.fullmatch(tenant):
         raise BadInput("租户名须为 1–64 个字母、汉字、数字或 . _ -", hint="换一个租户名再试")
     if scope not in SCOPES:
@@ -67,7 +67,7 @@ def create(tx: Connection, tenant: str, scope: Scope, name: str = "") -> tuple[K
 
 
 def find(tx: Connection, plaintext: str) -> KeyHolder | None:
-    """Whom this key lets in right now; None for one that is unknown or revoked."""
+    """The holder of a key; None for one that is unknown or revoked."""
     if not _KEY.fullmatch(plaintext):
         return None
     found = _live(tx.dialect).rows(tx, {"digest": _digest(plaintext)})
@@ -76,10 +76,10 @@ def find(tx: Connection, plaintext: str) -> KeyHolder | None:
 
 @lru_cache
 def _live(dialect: Dialect) -> Compiled:
-    """Asked by every request."""
+    """Run by every request."""
     live = (ApiKeyRow.digest == bindparam("digest", type_=ApiKeyRow.digest.type)) & ApiKeyRow.revoked_at.is_(None)
-    told: tuple[Any, ...] = (ApiKeyRow.id, ApiKeyRow.tenant, ApiKeyRow.scope)
-    return compiled(select(*told).where(live), dialect)
+    columns: tuple[Any, ...] = (ApiKeyRow.id, ApiKeyRow.tenant, ApiKeyRow.scope)
+    return compiled(select(*columns).where(live), dialect)
 
 
 def listed(tx: Connection) -> list[KeyRow]:
@@ -88,7 +88,7 @@ def listed(tx: Connection) -> list[KeyRow]:
 
 
 def revoke(tx: Connection, key: int) -> KeyRow:
-    """The key lets nobody in from the moment this commits; once revoked it stays so. Raises NotFound."""
+    """Revokes a key for good, from the moment this commits. Raises NotFound."""
     key = key if 0 < key <= LARGEST_ID else 0  # drivers refuse larger numbers in their own way
     live = (ApiKeyRow.id == key) & ApiKeyRow.revoked_at.is_(None)
     tx.execute(update(ApiKeyRow).where(live).values(revoked_at=datetime.now(UTC)))
@@ -99,18 +99,18 @@ def revoke(tx: Connection, key: int) -> KeyRow:
 
 
 def any_live(tx: Connection) -> bool:
-    """Whether there is a key that lets somebody in."""
+    """Whether there is a key that is not revoked."""
     return tx.execute(select(ApiKeyRow.id).where(ApiKeyRow.revoked_at.is_(None)).limit(1)).first() is not None
 
 
 def any_ever(tx: Connection) -> bool:
-    """Whether there has been a key at all."""
+    """Whether there has ever been a key."""
     return _first(tx.dialect).rows(tx, {})[0][0] is not None
 
 
 @lru_cache
 def _first(dialect: Dialect) -> Compiled:
-    """Asked by every request, as long as there is no key."""
+    """Run by every request, as long as there is no key."""
     return compiled(select(func.min(ApiKeyRow.id)), dialect)
 
 

@@ -1,4 +1,4 @@
-"""Documents as people list them."""
+"""Documents and their states, for listings."""
 
 from __future__ import annotations
 
@@ -12,18 +12,10 @@ from qianxun.core.types import Attributes, DocumentState
 from qianxun.core.unicode import is_storable, storable
 from qianxun.records import rows
 from qianxun.records.chunks import chunk_id
-from qianxun.records.database.slices import in_slices
+from qianxun.records.database.statements import select_in
 from qianxun.records.schema import ChunkRow, DocumentRow, OutboxRow, TableRow, VersionRow
 
 SHOWN = 80  # characters of an id in a message
-
-ATTRIBUTES = (
-    VersionRow.user_id,
-    VersionRow.project_id,
-    VersionRow.content_type,
-    VersionRow.tags,
-    VersionRow.extra.label("metadata"),
-)
 
 
 def _states() -> Any:
@@ -63,16 +55,13 @@ def states(tx: Connection, knowledge_base: int, *, limit: int = 100, after: str 
 
 
 def _unseen(tx: Connection, knowledge_base: int, document_keys: Sequence[int]) -> set[int]:
-    """Those of the documents whose last change the index has still to see."""
-    waiting = select(OutboxRow.document_key).where(OutboxRow.knowledge_base_id == knowledge_base)
-    unseen: set[int] = set()
-    for part in in_slices(document_keys):
-        unseen.update(tx.execute(waiting.where(OutboxRow.document_key.in_(part))).scalars())
-    return unseen
+    """Those of the documents whose last change is not in the index yet."""
+    pending = select(OutboxRow.document_key).where(OutboxRow.knowledge_base_id == knowledge_base)
+    return {row.document_key for row in select_in(tx, pending, OutboxRow.document_key, document_keys)}
 
 
 def tally(tx: Connection, knowledge_base: int) -> dict[str, int]:
-    """How many documents stand in which state, and how many tables and chunks there are."""
+    """The number of documents by status, and of tables and chunks."""
     by_status = (
         select(DocumentRow.status, func.count().label("number"))
         .where(DocumentRow.knowledge_base_id == knowledge_base)
@@ -98,23 +87,22 @@ def names(tx: Connection, knowledge_base: int, first: Collection[str]) -> list[t
 
 
 def attributes(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[str, Attributes]:
-    """What filters see of these documents, as they are served; none of a document that is not there."""
+    """What filters see of these documents, as they are served; no entry for one that does not exist."""
     version = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.served)
-    query = select(DocumentRow.doc_id, *ATTRIBUTES).join(VersionRow, version)
-    found: dict[str, Attributes] = {}
-    for part in in_slices([doc_id for doc_id in doc_ids if is_storable(doc_id)]):
-        held = tx.execute(query.where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.doc_id.in_(part)))
-        found |= {row.doc_id: rows.attributes_of(row.doc_id, row) for row in held}
-    return found
+    query = select(DocumentRow.doc_id, *rows.ATTRIBUTES).join(VersionRow, version)
+    query = query.where(DocumentRow.knowledge_base_id == knowledge_base)
+    storable_ids = [doc_id for doc_id in doc_ids if is_storable(doc_id)]
+    found = select_in(tx, query, DocumentRow.doc_id, storable_ids)
+    return {row.doc_id: rows.attributes_of(row.doc_id, row) for row in found}
 
 
 def _state(row: Row[Any], unseen: Collection[int]) -> DocumentState:
-    """One whose chunks are of record is searchable, and said to be, only when the index has seen them, too."""
-    is_waiting = row.status == "indexed" and row.key in unseen
+    """A document with stored chunks counts as indexed only when the index has them, too."""
+    is_pending = row.status == "indexed" and row.key in unseen
     return DocumentState(
         doc_id=row.doc_id,
         name=row.name,
-        status="pending" if is_waiting else row.status,
+        status="pending" if is_pending else row.status,
         generation=row.generation,
         served=row.served,
         attempts=row.attempts + row.outages,
@@ -129,8 +117,8 @@ def _state(row: Row[Any], unseen: Collection[int]) -> DocumentState:
 
 
 def chunk_ids(tx: Connection, knowledge_base: int) -> dict[int, str]:
-    """The public ids of all chunks that serve, by their keys."""
+    """The public ids of all served chunks, by key."""
     serving = (ChunkRow.document_key == DocumentRow.key) & (ChunkRow.generation == DocumentRow.served)
-    asked = select(ChunkRow.key, DocumentRow.doc_id, ChunkRow.position).join(DocumentRow, serving)
-    rows = tx.execute(asked.where(ChunkRow.knowledge_base_id == knowledge_base))
+    query = select(ChunkRow.key, DocumentRow.doc_id, ChunkRow.position).join(DocumentRow, serving)
+    rows = tx.execute(query.where(ChunkRow.knowledge_base_id == knowledge_base))
     return {key: chunk_id(knowledge_base, doc_id, position) for key, doc_id, position in rows}

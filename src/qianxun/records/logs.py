@@ -1,4 +1,4 @@
-"""The log of recalls: what was asked, what came back, how long each step took."""
+"""The log of retrievals: query, results, and how long each step took."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from qianxun.core.log_types import RATINGS, Feedback, LogEntry, zero_flag
 from qianxun.core.types import Degraded, StepTime
 from qianxun.core.unicode import is_storable, storable
 from qianxun.records.bases import is_key, require, tenants
-from qianxun.records.database.bulk import insert_rows
 from qianxun.records.database.counters import allocate
+from qianxun.records.database.statements import insert_rows
 from qianxun.records.schema import RetrievalLogRow
 
 SHORT_LIMITS = {"trace_id": 64, "mode": 16, "tier": 16}
@@ -29,17 +29,17 @@ COLUMNS = (
 
 
 def append(tx: Connection, entries: Sequence[LogEntry]) -> int:
-    """Writes entries in order; answers how many. Those whose base has been removed meanwhile go with it."""
+    """Writes entries in order. Returns how many; those whose base has been removed are dropped."""
     owners = tenants(tx, {entry.knowledge_base_id for entry in entries})
-    kept = [entry for entry in entries if owners.get(entry.knowledge_base_id) == entry.tenant]
-    if not kept:
+    stored = [entry for entry in entries if owners.get(entry.knowledge_base_id) == entry.tenant]
+    if not stored:
         return 0
     now = datetime.now(UTC)
-    numbers = allocate(tx, "log", len(kept))
+    numbers = allocate(tx, "log", len(stored))
     insert_rows(
-        tx, RetrievalLogRow, COLUMNS, [_row(number, entry, now) for number, entry in zip(numbers, kept, strict=True)]
+        tx, RetrievalLogRow, COLUMNS, [_row(number, entry, now) for number, entry in zip(numbers, stored, strict=True)]
     )
-    return len(kept)
+    return len(stored)
 
 
 def get(tx: Connection, log_id: int, *, tenant: str) -> LogEntry:
@@ -78,11 +78,11 @@ def listed(
 
 
 def rate(tx: Connection, log_id: int, feedback: Feedback, *, tenant: str) -> LogEntry:
-    """Keeps what a person thinks of an answer; it takes the place of what was said before."""
+    """Keeps what a person thinks of an answer; it replaces an earlier rating."""
     check_feedback(feedback)
     get(tx, log_id, tenant=tenant)
     now = datetime.now(UTC)
-    said: dict[str, Any] = {
+    values: dict[str, Any] = {
         "rating": feedback.rating,
         "rated_chunks": _storable(list(feedback.chunk_ids)),
         "comment": _shown(feedback.comment),
@@ -90,36 +90,34 @@ def rate(tx: Connection, log_id: int, feedback: Feedback, *, tenant: str) -> Log
         "updated_at": now,
     }
     own = (RetrievalLogRow.id == log_id) & (RetrievalLogRow.tenant == tenant)
-    tx.execute(update(RetrievalLogRow).where(own).values(**said))
+    tx.execute(update(RetrievalLogRow).where(own).values(**values))
     return get(tx, log_id, tenant=tenant)
 
 
 def check_feedback(feedback: Feedback) -> None:
-    """Raises BadInput for what cannot be kept."""
+    """Raises BadInput for what cannot be stored."""
     if feedback.rating not in RATINGS:
         raise BadInput(f"评价 {str(feedback.rating)[:40]!r} 不对", hint=f"应为 {' 或 '.join(RATINGS)}")
     if len(feedback.comment) > FEEDBACK_COMMENT_LIMIT:
         raise BadInput(f"评语不得超过 {FEEDBACK_COMMENT_LIMIT} 个字符", hint="缩短后再提交")
-    if len(feedback.chunk_ids) > FEEDBACK_CHUNKS_LIMIT or any(
-        len(each) > CHUNK_ID_LIMIT for each in feedback.chunk_ids
-    ):
+    if len(feedback.chunk_ids) > FEEDBACK_CHUNKS_LIMIT or any(len(one) > CHUNK_ID_LIMIT for one in feedback.chunk_ids):
         raise BadInput(f"评价最多涉及 {FEEDBACK_CHUNKS_LIMIT} 个片段", hint="chunk_ids 中写检索结果里的 chunk_id")
 
 
 def prune(tx: Connection, keep_days: float, keep_rows: int, *, now: datetime | None = None) -> int:
-    """Removes what is older, and beyond so many of the newest; answers how many went."""
+    """Removes what is older, and beyond so many of the newest. Returns how many."""
     oldest = (now or datetime.now(UTC)) - timedelta(days=keep_days)
-    gone = tx.execute(delete(RetrievalLogRow).where(RetrievalLogRow.created_at < oldest)).rowcount
+    removed = tx.execute(delete(RetrievalLogRow).where(RetrievalLogRow.created_at < oldest)).rowcount
     first, last = tx.execute(select(func.min(RetrievalLogRow.id), func.max(RetrievalLogRow.id))).one()
     if first is None or last - first < keep_rows:  # numbers are never reused: there cannot be more rows than that
-        return gone
+        return removed
     total = tx.execute(select(func.count()).select_from(RetrievalLogRow)).scalar_one()
     if total > keep_rows:
         edge = tx.execute(
             select(RetrievalLogRow.id).order_by(RetrievalLogRow.id).offset(total - keep_rows - 1).limit(1)
         ).scalar_one()
-        gone += tx.execute(delete(RetrievalLogRow).where(RetrievalLogRow.id <= edge)).rowcount
-    return gone
+        removed += tx.execute(delete(RetrievalLogRow).where(RetrievalLogRow.id <= edge)).rowcount
+    return removed
 
 
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────────
@@ -189,7 +187,7 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, dict):
-        return all(_is_plain(name) and _is_plain(held) for name, held in value.items())
+        return all(_is_plain(name) and _is_plain(item) for name, item in value.items())
     return all(map(_is_plain, value)) if isinstance(value, (list, tuple)) else True
 
 

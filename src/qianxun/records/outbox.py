@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from qianxun.records.database.bulk import insert_rows
 from qianxun.records.database.counters import allocate
+from qianxun.records.database.statements import insert_rows
 from qianxun.records.schema import Counter, DocumentRow, EventRow, KnowledgeBaseRow, OutboxRow
 
 ROW = ("sequence", "knowledge_base_id", "document_key", "generation", "kind", "created_at")

@@ -1,4 +1,4 @@
-"""Questions with their answers: each belongs to the chunk that answers it, and goes when that chunk goes."""
+"""Questions with their answers: each belongs to the chunk that answers it, and is deleted with it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from sqlalchemy import Connection, delete, select
 
-from qianxun.core.types import Keys, Prepared, QAPair, Vector
+from qianxun.core.types import Keys, Prepared, QAPair, Vector, Vectors
 from qianxun.core.unicode import storable
-from qianxun.records.database.bulk import insert_rows
 from qianxun.records.database.counters import allocate
-from qianxun.records.database.slices import in_slices
-from qianxun.records.schema import DocumentRow, PairRow, PairVectorRow
+from qianxun.records.database.statements import delete_in, in_slices, insert_rows, keys_of, select_in
+from qianxun.records.schema import ChunkRow, DocumentRow, PairRow, PairVectorRow, VectorRow
 
 GIVEN = "given"
 VECTOR_TYPE = np.dtype("<f4")
@@ -26,7 +25,7 @@ VECTOR = ("pair_key", "model", "vector")
 
 
 class Attached(NamedTuple):
-    """A question beside the chunk that answers it."""
+    """A question with the key of the chunk that answers it."""
 
     key: int
     document_key: int
@@ -36,7 +35,7 @@ class Attached(NamedTuple):
 
 
 def digest_of(text: str) -> str:
-    """The name of a chunk's text among the texts that a model was asked about."""
+    """Identifies a chunk's text among those that a model has generated questions for."""
     return blake2b(text.encode(), digest_size=20).hexdigest()
 
 
@@ -49,50 +48,61 @@ def write(
     prepared: Sequence[tuple[int, int, Prepared]],
     chunk_keys: Mapping[int, range],
 ) -> dict[int, range]:
-    """The questions of (document, generation), tied to their chunks; answers each document's pair keys."""
-    asked = [each for each in prepared if each[2].questions]
-    if not asked:
+    """Inserts the questions of (document, generation) for their chunks. Returns the pair keys by document."""
+    with_pairs = [item for item in prepared if item[2].questions]
+    if not with_pairs:
         return {}
-    first = allocate(tx, "pair", sum(len(work.questions) for _, _, work in asked)).start
+    first = allocate(tx, "pair", sum(len(work.questions) for _, _, work in with_pairs)).start
     ranges: dict[int, range] = {}
     found: list[tuple[Any, ...]] = []
     vectors: list[tuple[Any, ...]] = []
-    for document_key, generation, work in asked:
+    for document_key, generation, work in with_pairs:
         own = ranges[document_key] = range(first, first + len(work.questions))
         first = own.stop
         owner = (knowledge_base, document_key, generation)
         found.extend(_rows(owner, own, work, chunk_keys[document_key]))
-        vectors.extend(_vector_rows(own, work))
+        vectors.extend(vector_rows_of(own, work.model, work.question_vectors))
     insert_rows(tx, PairRow, PAIR, found)
     insert_rows(tx, PairVectorRow, VECTOR, vectors)
     return ranges
 
 
 def _rows(owner: tuple[int, int, int], keys: range, work: Prepared, chunk_keys: range) -> Iterator[tuple[Any, ...]]:
-    for at, (key, asked) in enumerate(zip(keys, work.questions, strict=True)):
-        digest = None if asked.origin == GIVEN else digest_of(work.pieces[asked.piece].text)
-        said = (storable(asked.pair.question), storable(asked.pair.answer), asked.origin)  # a model may say anything
-        yield (key, *owner, at, chunk_keys[asked.piece], *said, digest)
+    for at, (key, question) in enumerate(zip(keys, work.questions, strict=True)):
+        digest = None if question.origin == GIVEN else digest_of(work.pieces[question.piece].text)
+        texts = (storable(question.pair.question), storable(question.pair.answer))  # a model may write anything
+        yield (key, *owner, at, chunk_keys[question.piece], *texts, question.origin, digest)
 
 
-def _vector_rows(keys: range, work: Prepared) -> Iterator[tuple[Any, ...]]:
-    if work.question_vectors is None:
-        return
-    for key, vector in zip(keys, np.asarray(work.question_vectors, dtype=VECTOR_TYPE), strict=True):
-        yield (key, work.model, vector.tobytes())
+def vector_rows_of(keys: range, model: str, vectors: Vectors | None) -> Iterator[tuple[Any, ...]]:
+    """The rows of chunk or pair vectors."""
+    if vectors is not None:
+        for key, vector in zip(keys, np.asarray(vectors, dtype=VECTOR_TYPE), strict=True):
+            yield (key, model, vector.tobytes())
 
 
-def write_vectors(
-    tx: Connection, knowledge_base: int, model: str, keys: Sequence[int], vectors: np.ndarray[Any, Any]
+def write_vectors(tx: Connection, knowledge_base: int, model: str, keys: Sequence[int], vectors: Vectors) -> None:
+    """Adds vectors of another model. Deleted questions get none."""
+    write_model_vectors(tx, PairVectorRow, PairRow, knowledge_base, model, keys, vectors)
+
+
+def write_model_vectors(
+    tx: Connection,
+    vector_row: type[VectorRow] | type[PairVectorRow],
+    owner: type[ChunkRow] | type[PairRow],
+    knowledge_base: int,
+    model: str,
+    keys: Sequence[int],
+    vectors: Vectors,
 ) -> None:
-    """Vectors of another model beside the present ones. Questions that have gone since they were read get none."""
-    held: set[int] = set()
-    for part in in_slices(keys):
-        tx.execute(delete(PairVectorRow).where(PairVectorRow.pair_key.in_(part), PairVectorRow.model == model))
-        own = select(PairRow.key).where(PairRow.knowledge_base_id == knowledge_base, PairRow.key.in_(part))
-        held.update(tx.execute(own).scalars())
+    """Vectors of chunks or pairs under one model, in the place of those they had; for those that still exist."""
+    key_name = "chunk_key" if vector_row is VectorRow else "pair_key"
+    delete_in(tx, vector_row, getattr(vector_row, key_name), keys, vector_row.model == model)
+    own = select(owner.key).where(owner.knowledge_base_id == knowledge_base)
+    existing = {row.key for row in select_in(tx, own, owner.key, keys)}
     keyed = zip(keys, np.asarray(vectors, dtype=VECTOR_TYPE), strict=True)
-    insert_rows(tx, PairVectorRow, VECTOR, [(key, model, vector.tobytes()) for key, vector in keyed if key in held])
+    rows = [(key, model, vector.tobytes()) for key, vector in keyed if key in existing]
+    insert_rows(tx, vector_row, (key_name, "model", "vector"), rows)
 
 
 def drop_other_vectors(tx: Connection, knowledge_base: int, model: str) -> None:
@@ -111,14 +121,11 @@ def remove(tx: Connection, condition: Any) -> None:
 
 
 def chunks_of(tx: Connection, knowledge_base: int, pair_keys: Iterable[int]) -> dict[int, int]:
-    """Pair → the chunk that answers it. A pair that is not of record any more has no entry."""
-    found: dict[int, int] = {}
+    """Pair → the chunk that answers it. A deleted pair has no entry."""
     query = select(PairRow.key, PairRow.chunk_key).where(
         PairRow.knowledge_base_id == knowledge_base, PairRow.chunk_key.is_not(None)
     )
-    for part in in_slices(list(pair_keys)):
-        found.update((row.key, row.chunk_key) for row in tx.execute(query.where(PairRow.key.in_(part))))
-    return found
+    return {row.key: row.chunk_key for row in select_in(tx, query, PairRow.key, pair_keys)}
 
 
 def of_documents(tx: Connection, document_keys: Sequence[int], model: str) -> list[Attached]:
@@ -138,21 +145,18 @@ def of_chunks(tx: Connection, knowledge_base: int, first: int, last: int, model:
 def _attached(tx: Connection, model: str, condition: Any) -> list[Attached]:
     columns = (PairRow.key, PairRow.document_key, PairRow.chunk_key, PairRow.question, PairVectorRow.vector)
     query = (
-        select(*columns)
-        .join(DocumentRow, (DocumentRow.key == PairRow.document_key) & (DocumentRow.served == PairRow.generation))
+        _served(*columns)
         .outerjoin(PairVectorRow, (PairVectorRow.pair_key == PairRow.key) & (PairVectorRow.model == model))
-        .where(condition, PairRow.chunk_key.is_not(None))
-        .order_by(PairRow.key)
+        .where(condition)
     )
     return [
-        Attached(key, document, chunk, question, None if held is None else np.frombuffer(held, dtype=VECTOR_TYPE))
-        for key, document, chunk, question, held in tx.execute(query)
-        if chunk is not None
+        Attached(key, document, chunk, question, None if vector is None else np.frombuffer(vector, dtype=VECTOR_TYPE))
+        for key, document, chunk, question, vector in tx.execute(query)
     ]
 
 
 def made_for(tx: Connection, knowledge_base: int, origin: str, texts: Sequence[str]) -> dict[str, tuple[QAPair, ...]]:
-    """Text → the questions that this model has made of it before, for those of the texts that it was asked about."""
+    """Text → the questions that this model has generated for it before."""
     by_digest = {digest_of(text): text for text in texts}
     query = select(PairRow.chunk_digest, PairRow.question, PairRow.answer).where(
         PairRow.knowledge_base_id == knowledge_base, PairRow.origin == origin
@@ -160,7 +164,7 @@ def made_for(tx: Connection, knowledge_base: int, origin: str, texts: Sequence[s
     found: dict[str, dict[str, QAPair]] = {}
     for part in in_slices(list(by_digest)):
         for row in tx.execute(query.where(PairRow.chunk_digest.in_(part)).order_by(PairRow.key)):
-            # The same text may stand in several chunks, each with the same questions.
+            # Several chunks may have the same text, each with the same questions.
             found.setdefault(by_digest[row.chunk_digest], {})[row.question] = QAPair(row.question, row.answer)
     return {text: tuple(pairs.values()) for text, pairs in found.items()}
 
@@ -168,24 +172,24 @@ def made_for(tx: Connection, knowledge_base: int, origin: str, texts: Sequence[s
 # ── check ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _served(knowledge_base: int) -> Any:
+def _served(*columns: Any) -> Any:
     return (
-        select(PairRow.key)
+        select(*columns)
         .join(DocumentRow, (DocumentRow.key == PairRow.document_key) & (DocumentRow.served == PairRow.generation))
-        .where(PairRow.knowledge_base_id == knowledge_base, PairRow.chunk_key.is_not(None))
+        .where(PairRow.chunk_key.is_not(None))
         .order_by(PairRow.key)
     )
 
 
 def served_keys(tx: Connection, knowledge_base: int) -> Keys:
-    """The questions that an index with vectors holds once it has caught up."""
-    return np.fromiter(tx.execute(_served(knowledge_base)).scalars(), dtype=np.int64)
+    """The questions of an index with vectors that is up to date."""
+    return keys_of(tx, _served(PairRow.key).where(PairRow.knowledge_base_id == knowledge_base))
 
 
 def without_vector(tx: Connection, knowledge_base: int, model: str) -> Keys:
-    lacking = (
-        _served(knowledge_base)
+    missing = (
+        _served(PairRow.key)
         .outerjoin(PairVectorRow, (PairVectorRow.pair_key == PairRow.key) & (PairVectorRow.model == model))
-        .where(PairVectorRow.pair_key.is_(None))
+        .where(PairRow.knowledge_base_id == knowledge_base, PairVectorRow.pair_key.is_(None))
     )
-    return np.fromiter(tx.execute(lacking).scalars(), dtype=np.int64)
+    return keys_of(tx, missing)

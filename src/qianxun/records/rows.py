@@ -1,14 +1,15 @@
-"""Documents to rows and back."""
+"""Documents, tables and facts to rows and back."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Row
 
+from qianxun.core.graph_types import Facts, Mention, StatedAlias, Statement
 from qianxun.core.types import (
     Attributes,
     ChunkKind,
@@ -22,10 +23,19 @@ from qianxun.core.types import (
     TableSpan,
     Text,
 )
+from qianxun.core.unicode import storable
+from qianxun.records.schema import VersionRow
 
 VERSION = (
     "name", "format", "content_type", "user_id", "project_id", "tags", "metadata", "source", "structure", "content",
 )  # fmt: skip
+ATTRIBUTES = (  # what `attributes_of` reads
+    VersionRow.user_id,
+    VersionRow.project_id,
+    VersionRow.content_type,
+    VersionRow.tags,
+    VersionRow.extra.label("metadata"),
+)
 TABLE = ("start", "end", "row_starts", "title", "source", "notes", "columns", "rows", "texts")
 
 
@@ -60,7 +70,7 @@ def _structure(text: Text | None) -> dict[str, Any] | None:
 
 
 def structure_texts(text: Text | None) -> Iterator[str]:
-    """Every text of a structure that a database has to store beside the content; a table's cells in one."""
+    """Every text of a structure that is stored besides the content; a table's cells in one."""
     if text is None:
         return
     yield from (mark.title for mark in text.marks)
@@ -169,3 +179,74 @@ def attributes_from(document: Document, kind: ChunkKind) -> Attributes:
 def is_endless(value: object) -> bool:
     """True for infinity and NaN: JSON has neither, and PostgreSQL refuses the words that Python has for them."""
     return isinstance(value, float) and not math.isfinite(value)
+
+
+# ── facts of the graph ────────────────────────────────────────────────────────────────────────────
+
+
+def pack_facts(facts: Facts) -> str:
+    """Facts as compact JSON (there is one for every chunk): every name once, then numbers.
+
+    [names with their types, mentions, statements, aliases, sentences]. A mention is a name's number and how far after
+    the one before it begins; most end where their name does, the others have their length after a -1.
+    """
+    names: dict[tuple[str, str], int] = {}
+    by_name: dict[str, int] = {}  # a statement refers to mentions by name, whatever their type
+
+    def at(name: str, kind: str = "") -> int:
+        if not kind and name in by_name:
+            return by_name[name]
+        found = names.setdefault((name, kind), len(names))
+        by_name.setdefault(name, found)
+        return found
+
+    mentions: list[int] = []
+    before = 0
+    for mention in facts.mentions:
+        length = mention.end - mention.start
+        mentions += (at(mention.name, mention.type), mention.start - before)
+        mentions += () if length == len(mention.name) else (-1, length)
+        before = mention.start
+    statements = [
+        part
+        for stated in facts.statements
+        for part in (at(stated.source), at(stated.target), at(stated.type), stated.start, stated.end)
+    ]
+    aliases = [part for one in facts.aliases for part in (at(one.name), at(one.alias), one.start, one.end)]
+    sentences = [part for span in facts.sentences for part in span]
+    written: list[list[Any]] = [[storable(part) for pair in names for part in pair]]
+    parts = [*written, mentions, statements, aliases, sentences]
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+
+
+def unpack_facts(stored: str) -> Facts:
+    """What `pack_facts` was given."""
+    parts: list[list[Any]] = json.loads(stored)
+    parts += [[]] * (5 - len(parts))
+    pairs, mentions, statements, aliases, sentences = parts
+    names, kinds = pairs[::2], pairs[1::2]
+    return Facts(
+        tuple(_mentions(names, kinds, mentions)),
+        tuple(
+            Statement(names[source], names[target], names[kind], start, end)
+            for source, target, kind, start, end in _by(5, statements)
+        ),
+        tuple(StatedAlias(names[name], names[alias], start, end) for name, alias, start, end in _by(4, aliases)),
+        tuple((start, end) for start, end in _by(2, sentences)),
+    )
+
+
+def _mentions(names: Sequence[str], kinds: Sequence[str], flat: Sequence[int]) -> Iterator[Mention]:
+    place = start = 0
+    while place < len(flat):
+        name = names[flat[place]]
+        start += flat[place + 1]
+        size, step = (flat[place + 3], 4) if flat[place + 2 : place + 3] == [-1] else (len(name), 2)
+        yield Mention(name, kinds[flat[place]], start, start + size)
+        place += step
+
+
+def _by(count: int, flat: Sequence[int]) -> Iterable[tuple[int, ...]]:
+    return zip(*[iter(flat)] * count, strict=True)

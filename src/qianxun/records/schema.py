@@ -56,10 +56,10 @@ class Moment(TypeDecorator[datetime]):
 
 
 class Base:
-    """A table whose columns are the attributes of a class, which stands for it in statements.
+    """A table whose columns are the attributes of a class, which is used in statements.
 
-    SQLAlchemy's own such classes map rows to objects. Nobody here wants those, and to load and prepare that half of
-    SQLAlchemy would take a tenth of a process that opens a base and asks it something.
+    Without SQLAlchemy's ORM: it is not needed, and loading it would take a tenth of a process that opens a base and
+    runs one query.
     """
 
     metadata: ClassVar = MetaData()
@@ -69,8 +69,8 @@ class Base:
 
     def __init_subclass__(cls) -> None:
         columns = {name: value for name, value in vars(cls).items() if isinstance(value, Column)}
-        for name, each in columns.items():
-            each.name, each.key = each.name or name, each.key or name
+        for name, item in columns.items():
+            item.name, item.key = item.name or name, item.key or name
         cls.__table__ = Table(cls.__tablename__, cls.metadata, *columns.values(), *cls.__table_args__)
 
     @classmethod
@@ -78,9 +78,9 @@ class Base:
         return cls.__table__
 
 
-def column(*told: Any, nullable: bool = False, **options: Any) -> Column[Any]:
-    """A column that holds a value in every row, unless it is told that it need not."""
-    return Column(*told, nullable=nullable, **options)
+def column(*arguments: Any, nullable: bool = False, **options: Any) -> Column[Any]:
+    """A column that is not null by default."""
+    return Column(*arguments, nullable=nullable, **options)
 
 
 class Counter(Base):
@@ -122,7 +122,7 @@ class DocumentRow(Base):
     knowledge_base_id: ColumnElement[int] = column(BigKey, ForeignKey("knowledge_bases.id"))
     doc_id: ColumnElement[str] = column(DocId)
     generation: ColumnElement[int] = column(BigKey)  # the latest accepted
-    served: ColumnElement[int] = column(BigKey)  # the generation whose chunks are in the records; 0: none yet
+    served: ColumnElement[int] = column(BigKey)  # the generation whose chunks are stored; 0: none yet
     status: ColumnElement[str] = column(String(16))  # pending | indexed | retrying | quarantined | deleted
     attempts: ColumnElement[int] = column(Integer)  # that failed, for a reason of its own
     outages: ColumnElement[int] = column(Integer)  # attempts that failed because the model could not be reached
@@ -133,7 +133,7 @@ class DocumentRow(Base):
 
 
 class VersionRow(Base):
-    """What a document said at one generation. The served version stays until the next one is searchable."""
+    """The content of a document at one generation. The served version stays until the next one is searchable."""
 
     __tablename__ = "document_versions"
 
@@ -146,7 +146,7 @@ class VersionRow(Base):
     user_id: ColumnElement[str] = column(String(128))
     project_id: ColumnElement[str] = column(String(128))
     tags: ColumnElement[list[str]] = column(JSON)
-    # `metadata` itself is what holds the tables together.
+    # `metadata` itself is SQLAlchemy's name for the tables.
     extra: ColumnElement[dict[str, Any]] = column("metadata", JSON)
     source: ColumnElement[str] = column(Text)
     fingerprint: ColumnElement[str] = column(String(64))
@@ -176,7 +176,7 @@ class ChunkRow(Base):
 
 
 class VectorRow(Base):
-    """A chunk's vector under one model: kept here so that a lost index is rebuilt without embedding again."""
+    """A chunk's vector under one model: stored so that a lost index is rebuilt without embedding again."""
 
     __tablename__ = "chunk_vectors"
 
@@ -208,7 +208,7 @@ class TableRow(Base):
 class PairRow(Base):
     """A question and answer of a document; ``chunk_key`` is the chunk that holds the answer, once there are chunks.
 
-    ``chunk_digest`` names the text that a model was asked about, so that the same text is not asked about again.
+    ``chunk_digest`` identifies the text that a model generated the question for, so that it is not done again.
     """
 
     __tablename__ = "qa_pairs"
@@ -231,7 +231,7 @@ class PairRow(Base):
 
 
 class PairVectorRow(Base):
-    """A question's vector under one model, kept for the same reason as those of chunks."""
+    """A question's vector under one model, stored for the same reason as those of chunks."""
 
     __tablename__ = "pair_vectors"
 
@@ -241,7 +241,7 @@ class PairVectorRow(Base):
 
 
 class TermRow(Base):
-    """A word of a base and its vector under one model: among these the words related to a query's are looked for."""
+    """A word of a base and its vector under one model: related words of a query are searched among them."""
 
     __tablename__ = "terms"
 
@@ -252,9 +252,9 @@ class TermRow(Base):
 
 
 class GraphFactsRow(Base):
-    """What a chunk tells the graph, by one reader: statistical:<version> or model:<name>. Goes when the chunk goes.
+    """The facts of a chunk by one reader: statistical:<version> or model:<name>. Deleted with the chunk.
 
-    ``digest`` names what was read, so that a model is not asked about the same again; ``revision`` is the base's own
+    ``digest`` identifies what was read, so that a model does not read the same again; ``revision`` is the base's own
     count of changes to its graph, as it was with this one.
     """
 
@@ -271,7 +271,7 @@ class GraphFactsRow(Base):
 
 
 class GraphAliasRow(Base):
-    """Two names that were said to be one thing's, by a person or by a model that one asked; taken back by removal."""
+    """Two names of one entity, confirmed by a user or a model."""
 
     __tablename__ = "graph_aliases"
 
@@ -297,7 +297,7 @@ class GraphSummaryRow(Base):
 
 
 class OutboxRow(Base):
-    """Work the index has not seen yet, in commit order."""
+    """Changes that are not in the index yet, in commit order."""
 
     __tablename__ = "outbox"
     __table_args__ = (Index("ix_outbox_base", "knowledge_base_id", "sequence"),)
@@ -321,9 +321,9 @@ class EventRow(Base):
 
 
 class RetrievalLogRow(Base):
-    """One recall as it was answered: enough to ask the same again and to see whether the answer is still the same.
+    """One retrieval: enough to repeat it and to see whether the result is still the same.
 
-    No foreign key: the log is written behind the searches' backs, and its base may be gone by then.
+    No foreign key: the log is written in the background, and its base may be deleted by then.
     """
 
     __tablename__ = "knowledge_retrieval_log"
@@ -353,7 +353,7 @@ class RetrievalLogRow(Base):
     results: ColumnElement[list[Any]] = column(JSON)
     created_at: ColumnElement[datetime] = column(Moment)
     updated_at: ColumnElement[datetime] = column(Moment)
-    # What a person thinks of the answer; NULL where nobody has said.
+    # A user's rating of the answer; NULL without one.
     rating: ColumnElement[str | None] = column(String(8), nullable=True)  # good | bad
     rated_chunks: ColumnElement[list[Any] | None] = column(JSON, nullable=True)
     comment: ColumnElement[str | None] = column(Text, nullable=True)
@@ -361,7 +361,7 @@ class RetrievalLogRow(Base):
 
 
 class ApiKeyRow(Base):
-    """A key to the service. The key itself is kept nowhere; a revoked one keeps its row, so that it can be told."""
+    """A key to the service. The key itself is not stored; a revoked one keeps its row, so that it is recognised."""
 
     __tablename__ = "api_keys"
     __table_args__ = (UniqueConstraint("digest", name="uq_api_keys_digest"),)

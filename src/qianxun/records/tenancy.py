@@ -1,4 +1,4 @@
-"""The door to what is in a base: documents, chunks, questions, the outbox. It opens for the base's tenant alone."""
+"""Access to what is in a base (documents, chunks, questions, the outbox) for its tenant alone."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class BaseRecords:
-    """The records as one tenant sees one base.
+    """The records of one base, for one tenant.
 
-    Each transaction begins with the check that the base is there and the tenant's, and raises NotFound where it is
-    not: nothing of a foreign base is read, and nothing is written into one that was removed a moment ago.
+    Every transaction begins with the check that the base exists and is the tenant's, and raises NotFound otherwise:
+    nothing of a foreign base is read, and nothing is written into one that was removed a moment ago.
     """
 
     records: Records
@@ -34,8 +34,8 @@ class BaseRecords:
             yield tx
 
     def glancing(self) -> AbstractContextManager[Connection]:
-        """For a single statement of a search, without the check: the base was the tenant's when the search was let in,
-        its number is never another's, and of one that was removed a moment ago nothing is found."""
+        """For a single statement of a search, without the check: it was made when the search began, base numbers are never
+        reused, and a base that was removed since has no rows."""
         return self.records.glancing()
 
     @contextmanager

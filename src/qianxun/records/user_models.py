@@ -14,8 +14,8 @@ from sqlalchemy import Connection, Dialect, bindparam, delete, func, insert, sel
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.model_types import MODEL_TYPES, NewModel, UserModel
 from qianxun.records import bases
-from qianxun.records.database.compiled import Compiled, compiled
 from qianxun.records.database.counters import allocate
+from qianxun.records.database.statements import Compiled, compiled
 from qianxun.records.schema import KnowledgeBaseRow, UserModelRow
 
 MOST_OF_A_USER: Final = 200
@@ -52,7 +52,7 @@ class Stored:
     sealed_key: bytes | None = field(repr=False)
 
 
-_SEEN: Final = tuple(each.name for each in fields(UserModel))
+_SEEN: Final = tuple(field.name for field in fields(UserModel))
 _COLUMNS: Final = tuple(column.name for column in UserModelRow.__table__.columns)
 
 
@@ -94,7 +94,7 @@ def _checked(name: str, value: Any) -> Any:
     if name in _NUMBERS:
         return _number(name, value)
     raise BadInput(
-        f"模型没有名为 {name[:40]} 的字段", hint=f"可用：{'、'.join(each.name for each in fields(NewModel))}"
+        f"模型没有名为 {name[:40]} 的字段", hint=f"可用：{'、'.join(field.name for field in fields(NewModel))}"
     )
 
 
@@ -129,14 +129,14 @@ def next_id(tx: Connection) -> int:
 def add(tx: Connection, tenant: str, user_id: str, number: int, values: Mapping[str, Any], key: SealedKey) -> UserModel:
     """Keeps a new model under an id of `next_id`; ``values`` are `checked` and whole."""
     own = _of_user(tenant, user_id)
-    held = tx.execute(select(func.count()).select_from(UserModelRow).where(own)).scalar_one()
-    if held >= MOST_OF_A_USER:
+    count = tx.execute(select(func.count()).select_from(UserModelRow).where(own)).scalar_one()
+    if count >= MOST_OF_A_USER:
         raise BadInput(f"一个用户至多登记 {MOST_OF_A_USER} 个模型", hint="先删去不用的模型")
     _check_dimension(values)
     now = datetime.now(UTC)
-    kept = {**values, "masked_key": key.masked, "sealed_key": key.sealed}
+    stored_values = {**values, "masked_key": key.masked, "sealed_key": key.sealed}
     about = {"id": number, "tenant": tenant, "user_id": user_id, "version": 1, "created_at": now, "updated_at": now}
-    tx.execute(insert(UserModelRow).values(**about, **kept))
+    tx.execute(insert(UserModelRow).values(**about, **stored_values))
     if values["is_default"]:
         _only_default(tx, tenant, user_id, values["model_type"], number)
         _revise(tx, tenant)
@@ -149,11 +149,11 @@ def change(
     """Keeps the changes; they hold from the moment this commits. Raises NotFound or BadInput."""
     before = get(tx, tenant, number, user_id)
     _check_change(tx, tenant, before, values, key)
-    told = dict(values) if key is None else {**values, "masked_key": key.masked, "sealed_key": key.sealed}
+    changes = dict(values) if key is None else {**values, "masked_key": key.masked, "sealed_key": key.sealed}
     tx.execute(
         update(UserModelRow)
         .where(_of_user(tenant, user_id), UserModelRow.id == number)
-        .values(**told, version=UserModelRow.version + 1, updated_at=datetime.now(UTC))
+        .values(**changes, version=UserModelRow.version + 1, updated_at=datetime.now(UTC))
     )
     if values.get("is_default"):
         _only_default(tx, tenant, user_id, before.model_type, number)
@@ -183,7 +183,7 @@ def stored(tx: Connection, tenant: str, number: int, user_id: str | None = None)
 
 @lru_cache
 def _one(dialect: Dialect) -> Compiled:
-    """Asked by every call of a registered model."""
+    """Run by every call of a registered model."""
     tenant, number = (
         bindparam("tenant", type_=UserModelRow.tenant.type),
         bindparam("number", type_=UserModelRow.id.type),
@@ -194,12 +194,12 @@ def _one(dialect: Dialect) -> Compiled:
 
 def every(tx: Connection, tenant: str, user_id: str | None = None, model_type: str | None = None) -> list[UserModel]:
     """The tenant's models in the order of their registration."""
-    asked = select(UserModelRow.__table__).where(UserModelRow.tenant == tenant)
+    query = select(UserModelRow.__table__).where(UserModelRow.tenant == tenant)
     if user_id is not None:
-        asked = asked.where(UserModelRow.user_id == user_id)
+        query = query.where(UserModelRow.user_id == user_id)
     if model_type is not None:
-        asked = asked.where(UserModelRow.model_type == model_type)
-    return [_model(row) for row in tx.execute(asked.order_by(UserModelRow.id)).mappings()]
+        query = query.where(UserModelRow.model_type == model_type)
+    return [_model(row) for row in tx.execute(query.order_by(UserModelRow.id)).mappings()]
 
 
 def default(tx: Connection, tenant: str, user_id: str, model_type: str) -> UserModel | None:

@@ -20,8 +20,8 @@ from qianxun.engine.settings import Settings
 from qianxun.examples.schema import models, version_table
 from qianxun.examples.store import stamp_of, upgrade
 from qianxun.records import Records
-from qianxun.records.database.bulk import insert_rows
 from qianxun.records.database.postgres import BACKEND
+from qianxun.records.database.statements import insert_rows
 from qianxun.records.schema import Base, Counter
 from qianxun.records.sealing import FILE_NAME
 

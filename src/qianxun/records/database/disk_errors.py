@@ -1,4 +1,4 @@
-"""What can be wrong with the disk under the data, or with the file of the records: said so that people can mend it."""
+"""Errors of the disk or of the database file, with what to do about them."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _OF_SQLITE: Final = {
 
 def is_disk_full(error: BaseException) -> bool:
     return any(
-        _is_no_space(each)
-        or _code(each) == sqlite3.SQLITE_FULL
-        or getattr(each, "sqlstate", None) == POSTGRES_DISK_FULL
-        for each in _causes(error)
+        _is_no_space(cause)
+        or _code(cause) == sqlite3.SQLITE_FULL
+        or getattr(cause, "sqlstate", None) == POSTGRES_DISK_FULL
+        for cause in _causes(error)
     )
 
 
@@ -44,11 +44,11 @@ def trouble(error: BaseException) -> tuple[str, str] | None:
     """What is wrong and what to do about it; None where it is neither the disk nor the file."""
     if is_disk_full(error):
         return _FULL
-    for each in _causes(error):
-        if (told := _OF_SQLITE.get(_code(each))) is not None:
-            return told
-        if isinstance(each, OSError) and each.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            return f"没有权限读写 {each.filename or '文件'}", _OWNED
+    for cause in _causes(error):
+        if (trouble := _OF_SQLITE.get(_code(cause))) is not None:
+            return trouble
+        if isinstance(cause, OSError) and cause.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            return f"没有权限读写 {cause.filename or '文件'}", _OWNED
     return None
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import (
     Column,
@@ -29,7 +30,6 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError
 
 from qianxun.core.errors import BadSettings, MissingExtra
-from qianxun.records.database import migrate as migrating
 from qianxun.records.database.postgres import (
     BACKEND,
     DRIVERS,
@@ -59,6 +59,7 @@ VERSIONS = Table(  # as Alembic has it
     PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
 
+_ALEMBIC = threading.Lock()
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one a call
 _decode = json.JSONDecoder().decode
 
@@ -88,13 +89,15 @@ def open_database(url: str, reach: Reach = USUAL) -> Engine:
 
 
 def connect(url: str, reach: Reach = USUAL) -> Engine:
-    """An engine for the URL; nothing is asked of the database yet. Raises BadSettings or MissingExtra."""
+    """An engine for the URL; no connection is made yet. Raises BadSettings or MissingExtra."""
     parsed = parse(url)
     is_server = parsed.get_backend_name() == BACKEND
-    told = arguments(parsed, reach) if is_server else {}
+    options = arguments(parsed, reach) if is_server else {}
     try:
-        # Parameters hold what people wrote: an error that quotes them would carry it into logs.
-        engine = create_engine(parsed, json_serializer=_dumps, json_deserializer=_loads, hide_parameters=True, **told)
+        # Parameters are user data: an error that quotes them would carry it into logs.
+        engine = create_engine(
+            parsed, json_serializer=_dumps, json_deserializer=_loads, hide_parameters=True, **options
+        )
     except ImportError as error:
         raise MissingExtra("psycopg", "postgres") from error
     if is_server:
@@ -107,7 +110,7 @@ def connect(url: str, reach: Reach = USUAL) -> Engine:
 
 
 def parse(url: str) -> URL:
-    """The URL of a kind of database that can hold the records. Never says the URL itself: it may hold a password."""
+    """The URL of a supported database. Errors never quote it: it may contain a password."""
     hint = "写成 postgresql://用户:密码@主机:5432/数据库；密码里的 @ : / 等字符写成 %40 %3A %2F"
     try:
         parsed = make_url(url)
@@ -144,7 +147,7 @@ def _begin_postgres(connection: Connection) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     # A transaction that has read and then writes fails at once, without waiting, when another process (`qianxun keys`
-    # beside a service) wrote in between; one that is a writer from the start waits for its turn.
+    # next to a service) wrote in between; one that is a writer from the start waits for its turn.
     is_writing = connection.get_execution_options().get(WRITING, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
 
@@ -167,11 +170,11 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: Any) -> None:
 
 
 def migrate(engine: Engine, revision: str = "head") -> None:
-    """Brings the schema up to date; where it is so already only asks. Two processes at once do it one by one."""
-    if revision == "head" and (_is_newest(engine) or _is_made(engine) or not missing_revisions(engine)):
+    """Brings the schema up to date. Two processes at once do it one by one."""
+    if revision == "head" and (_is_newest(engine) or _created(engine) or not missing_revisions(engine)):
         return
     with _migrating(engine) as connection:
-        migrating.upgrade(_alembic(connection), revision)
+        run_alembic("upgrade", _alembic(connection), revision)
 
 
 def _is_newest(engine: Engine) -> bool:
@@ -181,10 +184,10 @@ def _is_newest(engine: Engine) -> bool:
         return has_versions and connection.scalars(select(versions)).all() == [HEAD]
 
 
-def _is_made(engine: Engine) -> bool:
-    """Gives a new file the newest tables at once; answers whether it was one.
+def _created(engine: Engine) -> bool:
+    """Creates the newest tables in a new file. Returns False if the file is not new.
 
-    All migrations one after another come to the same (a test compares them) and take ten times as long.
+    All migrations in turn give the same result (a test compares them) and take ten times as long.
     """
     if engine.dialect.name == BACKEND:
         return False
@@ -199,19 +202,28 @@ def _is_made(engine: Engine) -> bool:
 
 def downgrade(engine: Engine, revision: str) -> None:
     with _migrating(engine) as connection:
-        migrating.downgrade(_alembic(connection), revision)
+        run_alembic("downgrade", _alembic(connection), revision)
+
+
+def run_alembic(name: Literal["upgrade", "downgrade"], config: Config, revision: str) -> None:
+    """One at a time: Alembic keeps its connection in one place for the whole process, and of two engines that were
+    opened at once, one had its tables made in the other's database."""
+    from alembic import command  # .12 s, and next to always there is nothing to migrate
+
+    with _ALEMBIC:
+        getattr(command, name)(config, revision)
 
 
 def missing_revisions(engine: Engine) -> list[str]:
-    """What a database lacks of the newest schema, oldest first. Raises BadSettings for one newer than this program."""
+    """The migrations a database still needs, oldest first. Raises BadSettings for one newer than this program."""
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
     script = ScriptDirectory.from_config(_alembic(None))
     with for_reading(engine).begin() as connection:
-        told = {"version_table_schema": schema_of(connection)}
-        has = MigrationContext.configure(connection, opts=told).get_current_revision()
-    known = [each.revision for each in script.walk_revisions()][::-1]
+        options = {"version_table_schema": schema_of(connection)}
+        has = MigrationContext.configure(connection, opts=options).get_current_revision()
+    known = [revision.revision for revision in script.walk_revisions()][::-1]
     if has is not None and has not in known:
         raise BadSettings(
             f"数据库的结构是 {has} 版，比这个程序所知的（{known[-1]}）新", hint="请升级 qianxun，或换一个数据库"
@@ -242,7 +254,7 @@ def _alembic(connection: object) -> Config:
 
 
 def integrity_problems(tx: Connection) -> list[str]:
-    """What the database itself says is wrong with its files; other databases check themselves."""
+    """Problems that SQLite reports of its file; other databases check themselves."""
     if tx.dialect.name != "sqlite":
         return []
     found = [row[0] for row in tx.exec_driver_sql("PRAGMA quick_check(5)")]

@@ -1,8 +1,8 @@
 """One engine at a time works on a database: its outbox has one reader, whose index is then right.
 
-A data folder has its lock file for that. On a database server a session holds a lock: the server lets go of it when
-the session ends, however it ends. A session may also end because the server restarts; the owner then takes the lock
-again, unless somebody else has been there meanwhile.
+A data folder has its lock file for that. On a database server a session has an advisory lock, which the server releases
+when the session ends, however it ends. When it ended because the server restarted, the owner takes the lock again,
+unless another process had it meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HINT = "一个数据库同时只由一个千寻进程打开：等它结束；若
 
 @dataclass
 class Claim:
-    """The right to work on the database, and the session that holds it."""
+    """The right to work on the database, and the session with its lock."""
 
     engine: Engine
     identity: str = ""  # of the database: what was made from its records, an index say, belongs to no other
@@ -37,7 +37,7 @@ class Claim:
     _checking: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def take(self) -> None:
-        """Raises FolderInUse, saying who has it."""
+        """Raises FolderInUse, naming the owner."""
         self._session = _locked(self.engine)
         with for_writing(self.engine).begin() as tx:
             (self._number,) = allocate(tx, "owner", 1)
@@ -48,22 +48,22 @@ class Claim:
         with self._checking:
             if self._session is not None and _is_open(self._session):
                 return
-            self._let_go()
+            self._unlock()
             self._session = _locked(self.engine)
             with self.engine.begin() as tx:
                 newest = last(tx, "owner")
             if newest != self._number:
-                self._let_go()
+                self._unlock()
                 raise FolderInUse("连接中断期间，另一个进程打开过这个数据库", hint="重新启动这个进程；" + HINT)
 
     def release(self) -> None:
         with self._checking:
-            self._let_go()
+            self._unlock()
 
-    def _let_go(self) -> None:
+    def _unlock(self) -> None:
         session, self._session = self._session, None
         if session is not None:
-            with suppress(SQLAlchemyError, QianxunError), session:  # the server may be gone already
+            with suppress(SQLAlchemyError, QianxunError), session:  # the server may have stopped already
                 session.execute(text("SELECT pg_advisory_unlock(:number)"), {"number": lock_number("owner", session)})
 
 
@@ -99,7 +99,7 @@ def _is_open(session: Connection) -> bool:
 
 
 def _holder(session: Connection, number: int) -> str:
-    asked = """
+    query = """
         SELECT a.application_name, a.client_addr, a.backend_start
         FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
         WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
@@ -107,7 +107,7 @@ def _holder(session: Connection, number: int) -> str:
           AND l.classid::bigint = :high AND l.objid::bigint = :low
     """
     halves = {"high": number >> 32 & 0xFFFFFFFF, "low": number & 0xFFFFFFFF}
-    found = session.execute(text(asked), halves).first()
+    found = session.execute(text(query), halves).first()
     if found is None:
         return "（它刚刚结束，请重试）"
     address = f"，来自 {found.client_addr}" if found.client_addr else ""

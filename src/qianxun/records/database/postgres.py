@@ -1,7 +1,7 @@
-"""Records on PostgreSQL: how its connections are opened, and what its errors mean to people.
+"""Records on PostgreSQL: how its connections are opened, and its errors as ours.
 
-Writers take one lock for their whole transaction, as SQLite's do: what was read before a write still holds when it
-commits, however many processes there are (`qianxun keys` beside a service, say).
+Writers take one lock for their whole transaction, as SQLite's do: what was read before a write is still true when it
+commits, however many processes there are (`qianxun keys` next to a service, say).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ BACKEND = "postgresql"
 SCHEMA = "qianxun_schema"  # the execution option that names it
 DRIVERS = ("postgresql", "postgresql+psycopg", "postgres")
 WRITE_SECONDS = 600  # for one statement of a writer: to remove a large base takes a while
-IDLE_WRITER_SECONDS = 300  # a process that hangs inside a transaction keeps all writers waiting no longer than this
+IDLE_WRITER_SECONDS = 300  # a process that hangs inside a transaction blocks all writers no longer than this
 KEEPALIVE_SECONDS = 30
 GRACE_SECONDS = 5.0  # in which a server is to report that a statement's time is up; one that does not hangs
-# A server that is cut off without a word is given up after a minute, not after the quarter of an hour that TCP takes.
+# A server that is cut off is abandoned after a minute, not after the quarter of an hour that TCP takes.
 CUT_OFF = {"keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
 NAME_LIMIT = 63  # bytes of an identifier, and of the name that a session gives itself
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -45,16 +45,16 @@ class Reach:
 
     pool_size: int = 10  # connections of one process
     connect_seconds: float = 5.0
-    statement_seconds: float = 30.0  # after which a reading statement is given up
-    schema: str = ""  # "": the first of the search path, which is `public` unless somebody chose otherwise
+    statement_seconds: float = 30.0  # after which a reading statement is cancelled
+    schema: str = ""  # "": the first of the search path, which is `public` unless chosen otherwise
 
 
 USUAL = Reach()
 
 
 def arguments(url: URL, reach: Reach) -> dict[str, Any]:
-    """What SQLAlchemy's `create_engine` wants beside the URL."""
-    told = {
+    """The arguments of SQLAlchemy's `create_engine` besides the URL."""
+    options = {
         "connect_timeout": max(2, math.ceil(reach.connect_seconds)),  # libpq takes whole seconds, and 1 for 2
         "application_name": _own_name(),
         "keepalives_idle": KEEPALIVE_SECONDS,
@@ -65,12 +65,12 @@ def arguments(url: URL, reach: Reach) -> dict[str, Any]:
         "pool_size": reach.pool_size,
         "max_overflow": 0,
         "pool_timeout": reach.connect_seconds,
-        "connect_args": {name: value for name, value in told.items() if name not in url.query},
+        "connect_args": {name: value for name, value in options.items() if name not in url.query},
     }
 
 
 def prepare(engine: Engine, reach: Reach) -> None:
-    """Sets every new connection up, and has errors say what to do next."""
+    """Sets every new connection up, and translates errors."""
     if reach.schema and not _SCHEMA.fullmatch(reach.schema):
         raise BadSettings(f"records.schema 不能是 {reach.schema[:80]!r}", hint="用小写字母、数字和下划线，字母开头")
     settings = {
@@ -102,7 +102,7 @@ def prepare(engine: Engine, reach: Reach) -> None:
     event.listen(engine, "do_connect", lambda _dialect, _record, given, named: kind.connect(*given, **named))
     event.listen(engine, "connect", set_up)
     event.listen(engine, "checkout", check_alive)
-    event.listen(engine, "handle_error", _say_what_to_do)
+    event.listen(engine, "handle_error", _translate_error)
 
 
 def wait_at_most(connection: Connection, seconds: float | None) -> None:
@@ -142,8 +142,8 @@ def connection_type(driver: Any, statement_seconds: float) -> Any:
 
 
 def is_quiet(connection: Any) -> bool:
-    """Whether an idle connection is alive, as far as this end can tell: one that the server has closed (because it
-    restarts, say) has something to be read. To ask the server would take as long as the statement it is for."""
+    """Whether an idle connection is alive, as far as this end knows: one that the server has closed (because it
+    restarts, say) has something to be read. A round trip would take as long as the statement it is for."""
     if connection.closed:
         return False
     waiting = select.poll()
@@ -189,7 +189,7 @@ def lock_migrations(connection: Connection) -> None:
 
 
 def lock_number(purpose: str, connection: Connection) -> int:
-    """The number of a lock of ours. Locks belong to a database; the schemas in it are told apart by their name."""
+    """The number of a lock of ours. Locks belong to a database; the name distinguishes the schemas in it."""
     schema = schema_of(connection) or ""
     named = hashlib.sha256(f"qianxun {purpose} {schema}".encode()).digest()
     return int.from_bytes(named[:8], "big", signed=True)
@@ -214,8 +214,8 @@ _BAD_DATA = ("22001", "22003", "22021", "22P05")  # too long, out of range, not 
 _CANCELED, _LOCK_TIMEOUT, _NO_SCHEMA, _NOT_ALLOWED = "57014", "55P03", "3F000", "42501"
 
 
-def told(error: BaseException, *, is_disconnect: bool, is_connected: bool) -> Exception | None:
-    """What an error of the driver means to people; None where it is no matter of reaching the database."""
+def translate(error: BaseException, *, is_disconnect: bool, is_connected: bool) -> Exception | None:
+    """An error of the driver as one of ours; None where it is not about reaching the database."""
     state = getattr(error, "sqlstate", None)
     if state in (_CANCELED, _LOCK_TIMEOUT):
         return RecordsUnavailable(
@@ -255,19 +255,19 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 
-def _say_what_to_do(context: ExceptionContext) -> None:
+def _translate_error(context: ExceptionContext) -> None:
     driver, error = context.dialect.loaded_dbapi, context.original_exception
     if context.is_pre_ping or not isinstance(error, driver.Error):
         return
-    meant = told(error, is_disconnect=context.is_disconnect, is_connected=context.connection is not None)
-    if meant is not None:
-        raise meant from error
+    ours = translate(error, is_disconnect=context.is_disconnect, is_connected=context.connection is not None)
+    if ours is not None:
+        raise ours from error
     if without_detail(error):
         raise DBAPIError.instance(context.statement, None, error, driver.Error, hide_parameters=True) from error
 
 
 def without_detail(error: Any) -> bool:
-    """Takes from an error what quotes the row at fault: that is what people wrote, and no matter of logs."""
+    """Removes the quoted row from an error: user data does not belong in logs."""
     if error.diag.message_detail is None or error.diag.message_primary is None:
         return False
     error.args = (error.diag.message_primary,)
@@ -275,7 +275,7 @@ def without_detail(error: Any) -> bool:
 
 
 def _own_name() -> str:
-    """By which people find us among the sessions of a server."""
+    """The name of our sessions in the server's lists."""
     command = " ".join([Path(sys.argv[0]).name, *(word for word in sys.argv[1:2] if word.isalpha())])  # no secret
     name = f"qianxun {os.getpid()} {platform.node()} {command}"
     return name.encode("ascii", "replace").decode()[:NAME_LIMIT]

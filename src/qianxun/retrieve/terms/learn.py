@@ -99,7 +99,7 @@ class _Known:
 
 def _known(base: OpenBase, model: EmbeddingModel) -> _Known:
     with base.records.reading() as tx:
-        held = terms.held(tx, base.id, model.name, model.dimension)
+        held = terms.stored(tx, base.id, model.name, model.dimension)
         return _Known(terms.chunk_count(tx, base.id), held)
 
 
@@ -137,12 +137,12 @@ def chosen(counts: Mapping[str, int], chunks: int, limit: int = TERMS) -> dict[s
 def _keep(base: OpenBase, model: EmbeddingModel, words: Sequence[str], vectors: Any) -> None:
     with base.records.writing() as tx:
         if base.model is model:  # a rebuild has gone over to another, and dropped what was of this one
-            terms.keep(tx, base.id, model.name, words, vectors)
+            terms.store(tx, base.id, model.name, words, vectors)
 
 
 def _forget(base: OpenBase, model: str, gone: set[str]) -> None:
     with base.records.writing() as tx:
-        terms.forget(tx, base.id, model, gone)
+        terms.remove(tx, base.id, model, gone)
 
 
 # ── behind everybody's back ──────────────────────────────────────────────────────────────────────
