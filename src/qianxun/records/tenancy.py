@@ -34,8 +34,8 @@ class BaseRecords:
             yield tx
 
     def glancing(self) -> AbstractContextManager[Connection]:
-        """For a single statement of a search, without the check: it was made when the search began, base numbers are never
-        reused, and a base that was removed since has no rows."""
+        """For a single statement of a search, without the check: it was made when the search began, base numbers are
+        never reused, and a base that was removed since has no rows."""
         return self.records.glancing()
 
     @contextmanager
