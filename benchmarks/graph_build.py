@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from qianxun.core.types import Document
 from qianxun.engine.engine import Engine
 from qianxun.evaluation.dataset import load
-from qianxun.graph.build import graph_of, read_unread
+from qianxun.graph.build import extract_missing_facts, graph_of
 from qianxun.records import graph as facts
 
 TARGET = 3.0
@@ -44,7 +44,7 @@ async def measured(engine: Engine, documents: Sequence[Document]) -> dict[str, f
     kb = (await engine.create_knowledge_base(f"round {time.monotonic_ns()}", model="none")).id
     _, indexing = await timed(lambda: engine.add_documents(kb, documents))
     base = await engine.base(kb)
-    chunks, reading = await timed(lambda: read_unread(base))
+    chunks, reading = await timed(lambda: extract_missing_facts(base))
     graph, deriving = await timed(lambda: graph_of(base))
     communities, grouping = await timed(lambda: asyncio.to_thread(lambda: graph.communities.groups()))
     with base.records.reading() as tx:
@@ -55,7 +55,7 @@ async def measured(engine: Engine, documents: Sequence[Document]) -> dict[str, f
     await engine.delete_knowledge_base(kb)
     return {
         **{"indexing": indexing, "reading": reading, "deriving": deriving, "communities": grouping},
-        **{"chunks": chunks, "entities": len(graph), "relations": len(graph.ties), "groups": len(communities)},
+        **{"chunks": chunks, "entities": len(graph), "relations": len(graph.relations), "groups": len(communities)},
         "stored_bytes": stored,
     }
 

@@ -28,8 +28,8 @@ from qianxun.evaluation.dataset import Dataset, limited, load
 from qianxun.evaluation.experiment import Run, randomisation_test, run
 from qianxun.evaluation.metrics import HIT, NDCG, RECALL
 from qianxun.graph.modes import gather
-from qianxun.graph.network.local_search import around
-from qianxun.graph.network.network import KnowledgeGraph, derived
+from qianxun.graph.network.knowledge_graph import KnowledgeGraph, derive_graph
+from qianxun.graph.network.local_search import local_search
 from qianxun.question.graph_query import graph_query
 
 SETS = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "beir"
@@ -103,19 +103,19 @@ def base_options(settings: Settings) -> Any:
 def costs(graph: KnowledgeGraph, dataset: Dataset, base: Any) -> dict[str, Any]:
     """Processor seconds of deriving the graph from facts that are at hand, and milliseconds of a walk."""
     started = time.process_time()
-    again = derived(base.graph._columns)
+    again = derive_graph(base.graph._columns)
     seconds = time.process_time() - started
     assert len(again) == len(graph)
     questions = [graph_query(text, base.analyser) for text in list(dataset.queries.values())[:WALKS]]
-    around(graph, questions[0])  # what is made once for a graph
+    local_search(graph, questions[0])  # what is made once for a graph
     started = time.process_time()
     for question in questions:
-        around(graph, question)
+        local_search(graph, question)
     walk = (time.process_time() - started) / len(questions)
     return {
         "chunks": len(graph.chunks),
         "entities": len(graph),
-        "relations": len(graph.ties),
+        "relations": len(graph.relations),
         "derive_cpu_seconds": round(seconds, 2),
         "walk_cpu_ms": round(walk * 1000, 1),
     }

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from qianxun.core.types import Document, Eq
 from qianxun.engine.engine import Engine
-from qianxun.graph.build import graph_of, read_unread
+from qianxun.graph.build import extract_missing_facts, graph_of
 
 SET = Path("../shared/data/zh_scale_200k.jsonl.xz")
 QUESTION = "特斯拉在上海的工厂生产什么"
@@ -60,7 +60,7 @@ async def run(library: Sequence[Document]) -> dict[str, Any]:
             kb = (await engine.create_knowledge_base("scale", model="none")).id
             await steps.timed("indexing", engine.add_documents(kb, library))
             base = await engine.base(kb)
-            await steps.timed("facts", read_unread(base))
+            await steps.timed("facts", extract_missing_facts(base))
             graph = await steps.timed("graph", graph_of(base))
             for mode in ("local", "global", "mix"):
                 await steps.timed(f"first {mode}", engine.gather(kb, QUESTION, mode=mode))
@@ -71,7 +71,7 @@ async def run(library: Sequence[Document]) -> dict[str, Any]:
                 await steps.timed(f"{mode} after a write", engine.gather(kb, QUESTION, mode=mode))
             for name in ("first mix", "next mix"):
                 await steps.timed(f"{name} under a filter", engine.gather(kb, QUESTION, mode="mix", where=FILTER))
-            sizes = {"chunks": len(graph.chunks), "entities": len(graph), "relations": len(graph.ties)}
+            sizes = {"chunks": len(graph.chunks), "entities": len(graph), "relations": len(graph.relations)}
     return {**sizes, "steps": steps.told}
 
 

@@ -1,6 +1,6 @@
 """Haystack: InMemoryDocumentStore with its BM25 and embedding retrievers, joined by reciprocal rank in a Pipeline.
 
-Its BM25 cuts text with a regular expression, so it is given text with blanks between jieba's words. Kept with
+Its BM25 cuts text with a regular expression, so it is given text with blanks between jieba's words. FactTables with
 ``save_to_disk``, which is one JSON file.
 """
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from qianxun.examples.formatting import format_for_prompt, format_retrieved_examples
     from qianxun.examples.search.library import ExampleLibrary
     from qianxun.examples.search.ranking import merge_and_rank_results, quality_filter
-    from qianxun.graph.network.context import assemble_graph_context
+    from qianxun.graph.context import assemble_graph_context
     from qianxun.indexing.events import RAGIndexEventHandler
     from qianxun.indexing.knowledge_base import KnowledgeBaseManager
     from qianxun.rank.rerank import Reranker, ResultRanker, rank_results
@@ -87,7 +87,7 @@ _HOMES = {
     "Reranker": "qianxun.rank.rerank",
     "ResultRanker": "qianxun.rank.rerank",
     "Settings": "qianxun.engine.settings",
-    "assemble_graph_context": "qianxun.graph.network.context",
+    "assemble_graph_context": "qianxun.graph.context",
     "create_query_workflow": "qianxun.doors.workflow.query_workflow",
     "format_for_prompt": "qianxun.examples.formatting",
     "format_retrieved_examples": "qianxun.examples.formatting",

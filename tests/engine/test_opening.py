@@ -41,7 +41,7 @@ NOT_FOR_SEARCH = {
     "qianxun.answer.generate": "answers",
     "qianxun.answer.tables.answer": "answers",
     "qianxun.graph.extract.chunk": "the graph",
-    "qianxun.graph.network.network": "the graph",
+    "qianxun.graph.network.knowledge_graph": "the graph",
     "qianxun.examples": "the example library",
     "qianxun.indexing.add": "files",
     "qianxun.graph.modes": "answers",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from qianxun.core.errors import AlreadyThere, BadInput, BadModelReply, ModelUnavailable, NotFound
 from qianxun.core.graph_types import Alias, ChunkFacts, Entity, Facts, Mention, Relation, StatedAlias, Statement
 from qianxun.graph.network.aliases import Decision, merge, propose, split
-from qianxun.graph.network.network import KnowledgeGraph, entity_id, graph_of_facts
+from qianxun.graph.network.knowledge_graph import KnowledgeGraph, entity_id, graph_from_facts
 from tests.graph.reading import Scripted
 
 NAMES = ["世界卫生组织", "世卫组织", "WHO", "卫生部", "糖尿病"]
@@ -38,7 +38,7 @@ FACTS = [
 
 def shown(graph: KnowledgeGraph) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
     """All that a graph tells."""
-    return graph.entities, tuple(map(graph.relation, range(len(graph.ties))))
+    return graph.entities, tuple(map(graph.relation, range(len(graph.relations))))
 
 
 def names_of(graph: KnowledgeGraph) -> dict[str, tuple[str, ...]]:
@@ -47,38 +47,38 @@ def names_of(graph: KnowledgeGraph) -> dict[str, tuple[str, ...]]:
 
 def applied(rows: list[Alias], decision: Decision) -> list[Alias]:
     kept = {row.alias: row for row in rows if row.alias not in decision.removed}
-    return sorted((kept | {row.alias: row for row in decision.kept}).values(), key=lambda row: row.alias)
+    return sorted((kept | {row.alias: row for row in decision.added}).values(), key=lambda row: row.alias)
 
 
-def derived(rows: list[Alias], facts: list[ChunkFacts] = FACTS) -> KnowledgeGraph:
-    return graph_of_facts(facts, rows)
+def derive_graph(rows: list[Alias], facts: list[ChunkFacts] = FACTS) -> KnowledgeGraph:
+    return graph_from_facts(facts, rows)
 
 
 def test_what_people_made_one_is_one_entity_and_split_gives_the_very_graph_of_before() -> None:
-    before = shown(derived([]))
+    before = shown(derive_graph([]))
     rows = applied([], merge([], "世界卫生组织", "WHO"))
-    merged = derived(rows)
+    merged = derive_graph(rows)
     assert names_of(merged)["世界卫生组织"] == ("WHO", "世卫组织")
     assert entity_id("WHO") not in merged.ids
     assert shown(merged) != before
     undone = applied(rows, split(rows, "WHO"))
     assert undone == []
-    assert shown(derived(undone)) == before
+    assert shown(derive_graph(undone)) == before
 
 
 def test_names_that_texts_made_one_can_be_parted_and_made_one_again() -> None:
-    before = shown(derived([]))
+    before = shown(derive_graph([]))
     rows = applied([], split([], "世卫组织", ["世卫组织"]))
-    assert names_of(derived(rows)) == {"世界卫生组织": (), "世卫组织": (), "WHO": (), "卫生部": (), "糖尿病": ()}
-    apart = shown(derived(rows))
+    assert names_of(derive_graph(rows)) == {"世界卫生组织": (), "世卫组织": (), "WHO": (), "卫生部": (), "糖尿病": ()}
+    apart = shown(derive_graph(rows))
     again = applied(rows, merge(rows, "世界卫生组织", "世卫组织"))
-    assert shown(derived(again)) == before
-    assert shown(derived(applied(again, split(again, "世卫组织")))) == apart
+    assert shown(derive_graph(again)) == before
+    assert shown(derive_graph(applied(again, split(again, "世卫组织")))) == apart
 
 
 def test_a_name_that_people_chose_stands_above_what_texts_say() -> None:
     rows = applied([], merge([], "世卫组织", "世界卫生组织"))
-    graph = derived(rows)
+    graph = derive_graph(rows)
     assert names_of(graph)["世卫组织"] == ("世界卫生组织",)
     assert entity_id("世界卫生组织") not in graph.ids
 
@@ -86,7 +86,7 @@ def test_a_name_that_people_chose_stands_above_what_texts_say() -> None:
 def test_merges_follow_one_another_and_come_apart_one_by_one() -> None:
     first = applied([], merge([], "世界卫生组织", "WHO"))
     both = applied(first, merge(first, "卫生部", "世界卫生组织"))
-    assert set(names_of(derived(both))["卫生部"]) == {"WHO", "世卫组织", "世界卫生组织"}
+    assert set(names_of(derive_graph(both))["卫生部"]) == {"WHO", "世卫组织", "世界卫生组织"}
     assert applied(both, split(both, "世界卫生组织")) == first
     together = applied(first, merge(first, "世界卫生组织", "卫生部"))
     assert applied(together, split(together, "世界卫生组织")) == []  # by the main name all of them
@@ -118,10 +118,10 @@ def test_what_was_never_made_one_cannot_be_split() -> None:
 
 def test_a_decision_about_names_that_stand_nowhere_waits_for_them() -> None:
     rows = applied([], merge([], "联合国卫生机构", "WHO"))
-    graph = derived(rows)
+    graph = derive_graph(rows)
     assert entity_id("联合国卫生机构") in graph.ids
     without = [each for each in FACTS if each.chunk != 3]
-    assert shown(derived(rows, without)) == shown(derived([], without))
+    assert shown(derive_graph(rows, without)) == shown(derive_graph([], without))
     (match, *_) = graph.find("联合国卫生机构在哪里")
     assert graph.row(entity_id("联合国卫生机构")) == match.entity
 
@@ -140,13 +140,13 @@ def test_merge_then_split_is_as_if_nothing_had_been(
             rows = applied(rows, merge(rows, name, alias))
         except (AlreadyThere, BadInput):
             continue
-    before = shown(derived(rows, facts))
+    before = shown(derive_graph(rows, facts))
     try:
         after = applied(rows, merge(rows, *last))
     except (AlreadyThere, BadInput):
         return
-    assert entity_id(last[1]) not in derived(after, facts).ids
-    assert shown(derived(applied(after, split(after, last[1])), facts)) == before
+    assert entity_id(last[1]) not in derive_graph(after, facts).ids
+    assert shown(derive_graph(applied(after, split(after, last[1])), facts)) == before
 
 
 # ── proposed by a model ──────────────────────────────────────────────────────────────────────────

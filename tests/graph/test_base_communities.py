@@ -7,8 +7,8 @@ from pathlib import Path
 
 from qianxun.core.types import EVERYTHING, Document, Eq
 from qianxun.engine.engine import Engine
-from qianxun.graph.network.context import BUDGET
-from qianxun.graph.network.network import KnowledgeGraph
+from qianxun.graph.context import BUDGET
+from qianxun.graph.network.knowledge_graph import KnowledgeGraph
 from qianxun.text.tokens import context_tokens
 
 TEXTS = {

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from qianxun.core.errors import NotFound
-from qianxun.core.graph_types import Community
+from qianxun.core.graph_types import Community, SummariesProgress
 from qianxun.core.types import Document, Eq
-from qianxun.graph.llm_build import read_with_model
-from qianxun.graph.summaries import SummariesProgress, communities, summaries_cost, summarise_communities
+from qianxun.graph.llm_build import extract_with_model
+from qianxun.graph.summaries import communities, summaries_cost, summarise_communities
 from qianxun.jobs.graph_worker import _look_at
 from tests.graph.reading_model import reading_engine, reads_well
 from tests.indexing.opened import doc
@@ -76,7 +76,7 @@ def test_a_model_writes_of_each_community_once_and_of_changed_ones_again(tmp_pat
         async with reading_engine(tmp_path, service) as (engine, kb):
             await engine.add_documents(kb, stories(1, 2))
             base = await engine.base(kb)
-            await read_with_model(base)
+            await extract_with_model(base)
             quoted = await communities(base)
             assert {each.origin for each in quoted} == {"extractive"}
             expected = await summaries_cost(base)
@@ -92,7 +92,7 @@ def test_a_model_writes_of_each_community_once_and_of_changed_ones_again(tmp_pat
             assert (await summarise_communities(base)).known == 2
             assert (await summaries_cost(base)).calls == 0
             await engine.add_documents(kb, [doc("文2", "第2厂生产2号药。第2厂生产27号药。第2厂改名了。")])
-            await read_with_model(base)
+            await extract_with_model(base)
             assert sorted(each.origin for each in await communities(base)) == ["extractive", "model:qwen"]
             await summarise_communities(base)
             assert asked_for_summaries(service) == 3
@@ -109,11 +109,11 @@ def test_words_about_sentences_that_changed_are_not_told_of_the_same_community(t
             (own,) = stories(1)
             await engine.add_documents(kb, [own])
             base = await engine.base(kb)
-            await read_with_model(base)
+            await extract_with_model(base)
             await summarise_communities(base)
             (before,) = await communities(base)
             await engine.add_documents(kb, [replace(own, content=own.content.replace("第1厂生产", "据传第1厂生产"))])
-            await read_with_model(base)
+            await extract_with_model(base)
             (after,) = await communities(base)
             assert (before.id, before.origin) == (after.id, "model:qwen")
             assert after.origin == "extractive"
@@ -129,7 +129,7 @@ def test_under_a_filter_no_words_about_other_documents_show(tmp_path: Path) -> N
             together = doc("桥", "第1厂生产2号药。第1厂生产1号药。", tags=("组9",))
             await engine.add_documents(kb, [*stories(1, 2), together])
             base = await engine.base(kb)
-            await read_with_model(base)
+            await extract_with_model(base)
             await summarise_communities(base)
             assert "model:qwen" in {each.origin for each in await communities(base)}
             for own, other in ((1, 2), (2, 1)):
@@ -158,7 +158,7 @@ def test_without_a_models_words_the_sources_speak(tmp_path: Path, trouble: Reply
         async with reading_engine(tmp_path, service) as (engine, kb):
             await engine.add_documents(kb, stories(1, 2))
             base = await engine.base(kb)
-            await read_with_model(base)
+            await extract_with_model(base)
             done = await summarise_communities(base)
             assert (done.written, done.failed) == (0, 2)
             assert done.reason
@@ -177,7 +177,7 @@ def test_a_mode_tells_of_communities_in_the_models_words_and_asks_nothing(tmp_pa
         async with reading_engine(tmp_path, service) as (engine, kb):
             await engine.add_documents(kb, stories(1, 2))
             base = await engine.base(kb)
-            await read_with_model(base)
+            await extract_with_model(base)
             await summarise_communities(base)
             asked = len(service.requests)
             recall = await engine.gather(kb, "第1厂生产什么", mode="global")

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from qianxun.bases.graph_cache import HeldGraph
 from qianxun.core.errors import NotFound
-from qianxun.core.graph_types import ChunkFacts
+from qianxun.core.graph_types import ChunkFacts, ExtractionProgress
 from qianxun.core.types import Document, Eq, Not
 from qianxun.engine.engine import Engine
 from qianxun.graph import build as graphing
-from qianxun.graph.build import Reading
-from qianxun.graph.extract.chunk import read_facts
+from qianxun.graph.extract.chunk import extract_facts
 from qianxun.graph.network.columns import FactColumns
-from qianxun.graph.network.network import KnowledgeGraph, derived, graph_of_facts
+from qianxun.graph.network.knowledge_graph import KnowledgeGraph, derive_graph, graph_from_facts
 from qianxun.records import graph as facts
 from qianxun.text.chinese import Analyser
 from tests.indexing.opened import doc, opened
@@ -143,17 +142,17 @@ def test_under_a_filter_a_graph_is_what_the_allowed_documents_alone_give(
 def test_columns_that_chunks_came_to_and_went_from_give_the_graph_of_those_that_are_there(
     chunks: list[str], data: st.DataObject
 ) -> None:
-    read = [ChunkFacts(at, at, read_facts(text, analyser=ANALYSER), "statistical") for at, text in enumerate(chunks)]
+    read = [ChunkFacts(at, at, extract_facts(text, analyser=ANALYSER), "statistical") for at, text in enumerate(chunks)]
     order = data.draw(st.permutations(read))
     gone = data.draw(st.sets(st.sampled_from(range(len(read)))))
     columns = FactColumns()
-    columns.take(order)
-    before = derived(columns)
+    columns.add(order)
+    before = derive_graph(columns)
     assert before.communities is not None
-    columns.drop(gone)
+    columns.remove(gone)
     left = [each for each in read if each.chunk not in gone]
     names = {at: str(at) for at in range(len(read))}
-    assert shown(derived(columns, (), before), names) == shown(graph_of_facts(left), names)
+    assert shown(derive_graph(columns, (), before), names) == shown(graph_from_facts(left), names)
 
 
 def test_the_comparison_sees_facts_that_outlive_their_document(
@@ -194,13 +193,13 @@ def test_a_graph_that_is_being_made_shows_nothing_of_itself(tmp_path: Path, monk
     async def story() -> None:
         async with opened(tmp_path, model="none") as (engine, kb):
             await engine.add_documents(kb, [doc("甲", "鲁迅出生于绍兴。")])
-            held, take = (await engine.base(kb)).graph, FactColumns.take
+            held, take = (await engine.base(kb)).graph, FactColumns.add
 
             def watched(columns: FactColumns, facts: Any) -> None:
                 take(columns, facts)
                 shown_meanwhile.append(len(held.whole))
 
-            monkeypatch.setattr(FactColumns, "take", watched)
+            monkeypatch.setattr(FactColumns, "add", watched)
             assert len(await engine.graph(kb)) > 0
 
     asyncio.run(story())
@@ -289,7 +288,7 @@ def test_another_dictionary_reads_the_chunks_again(tmp_path: Path) -> None:
 
 def test_what_is_written_behind_is_read_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphing, "QUIET_SECONDS", 0.05)
-    monkeypatch.setattr(graphing, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(graphing, "POLL_SECONDS", 0.02)
 
     async def story() -> None:
         async with opened(tmp_path, model="none", background=True) as (engine, kb):
@@ -308,7 +307,7 @@ def test_a_graph_that_is_in_use_is_made_anew_before_it_is_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(graphing, "QUIET_SECONDS", 0.05)
-    monkeypatch.setattr(graphing, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(graphing, "POLL_SECONDS", 0.02)
 
     async def story() -> None:
         async with opened(tmp_path, model="none", background=True) as (engine, kb):
@@ -335,7 +334,7 @@ def test_building_tells_how_far_it_is_and_goes_on_where_it_was_stopped(
     class Stopped(Exception):
         pass
 
-    def stop(reading: Reading) -> None:
+    def stop(reading: ExtractionProgress) -> None:
         if reading.done >= 4:
             raise Stopped
 
@@ -346,7 +345,7 @@ def test_building_tells_how_far_it_is_and_goes_on_where_it_was_stopped(
             )
             with pytest.raises(Stopped):
                 await engine.build_graph(kb, watch=stop)
-            seen: list[Reading] = []
+            seen: list[ExtractionProgress] = []
             told = await engine.build_graph(kb, watch=seen.append)
             assert (told.chunks, told.read) == (9, 5)
             assert [(each.done, each.total) for each in seen] == [(2, 5), (4, 5), (5, 5)]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from qianxun.core.errors import BadInput
 from qianxun.core.graph_types import CO_OCCURRENCE, Community, Entity, GraphContext, Relation
-from qianxun.graph.network.context import assemble_graph_context
+from qianxun.graph.context import assemble_graph_context
 from qianxun.text.tokens import context_tokens
 
 DIABETES = Entity("e1", "糖尿病", "DISEASE", importance=0.8)

@@ -30,7 +30,7 @@ async def filled(engine: Engine, kb: int) -> None:
 async def shown(engine: Engine, kb: int) -> Any:
     """All that the graph tells."""
     graph = await engine.graph(kb)
-    return graph.entities, tuple(map(graph.relation, range(len(graph.ties))))
+    return graph.entities, tuple(map(graph.relation, range(len(graph.relations))))
 
 
 def test_merge_then_split_is_as_if_nothing_had_been(tmp_path: Path) -> None:

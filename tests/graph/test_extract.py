@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qianxun.core.graph_types import Facts
-from qianxun.graph.extract.chunk import read_facts, title_of
+from qianxun.graph.extract.chunk import extract_facts, title_of
 from qianxun.text.chinese import Analyser, fold
 from tests.linear import is_linear
 from tests.shared import DATA, needs_data
@@ -19,7 +19,7 @@ ANALYSER = Analyser()
 
 
 def read(text: str, doc_name: str = "", kind: str = "text") -> Facts:
-    return read_facts(text, kind=kind, doc_name=doc_name, analyser=ANALYSER)  # type: ignore[arg-type]
+    return extract_facts(text, kind=kind, doc_name=doc_name, analyser=ANALYSER)  # type: ignore[arg-type]
 
 
 def stated(text: str, doc_name: str = "", kind: str = "text") -> set[tuple[str, str, str]]:
@@ -69,19 +69,19 @@ def test_a_capital_at_the_beginning_makes_no_name(word: str) -> None:
 
 
 def test_a_word_of_the_bases_own_dictionary_is_a_name() -> None:
-    found = read_facts("我们用千寻引擎检索。", analyser=Analyser(["千寻引擎"]))
+    found = extract_facts("我们用千寻引擎检索。", analyser=Analyser(["千寻引擎"]))
     assert [(each.name, each.type) for each in found.mentions] == [("千寻引擎", "NAME")]
 
 
 @pytest.mark.parametrize("word", ["豆豆", "石头", "阿蛮", "听雨先生"])
 def test_so_is_one_that_the_segmenter_knows_as_something_else(word: str) -> None:
-    found = read_facts(f"她的小名{word}，谁都知道。", analyser=Analyser([word]))
+    found = extract_facts(f"她的小名{word}，谁都知道。", analyser=Analyser([word]))
     assert [(each.name, each.type) for each in found.mentions] == [(word, "NAME")]
 
 
 def test_a_word_of_ones_own_keeps_the_kind_that_it_is_known_to_be() -> None:
     own = Analyser(["鲁迅", "绍兴"])
-    there = read_facts("鲁迅出生于绍兴。", analyser=own).mentions
+    there = extract_facts("鲁迅出生于绍兴。", analyser=own).mentions
     assert [(each.name, each.type) for each in there] == [("鲁迅", "PERSON"), ("绍兴", "PLACE")]
 
 
@@ -299,7 +299,7 @@ CAST = Analyser(["谢无咎", "裴照夜", "沈念辞", "乌夜啼"])
     ],
 )
 def test_who_is_whose_is_told(text: str, expected: set[tuple[str, str, str]]) -> None:
-    told = read_facts(text, analyser=CAST).statements
+    told = extract_facts(text, analyser=CAST).statements
     assert {(each.source, each.type, each.target) for each in told} == expected
 
 
@@ -324,7 +324,7 @@ def test_the_words_of_a_statement_hold_what_it_states(text: str, said: str) -> N
     ],
 )
 def test_people_have_names_of_other_kinds(text: str, expected: tuple[str, str]) -> None:
-    assert expected in {(each.name, each.alias) for each in read_facts(text, analyser=CAST).aliases}
+    assert expected in {(each.name, each.alias) for each in extract_facts(text, analyser=CAST).aliases}
 
 
 def test_a_card_says_what_its_person_is_also_called() -> None:

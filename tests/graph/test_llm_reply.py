@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qianxun.core.graph_types import Mention, StatedAlias, Statement
-from qianxun.graph.extract.llm_reply import ENTITIES, Read, check_reply
+from qianxun.graph.extract.llm_reply import ENTITIES, Extracted, check_reply
 from tests.graph.reading import entity, relation, said
 from tests.linear import is_linear
 
@@ -21,15 +21,15 @@ GOOD = {
 }
 
 
-def only(reply: object, text: str = TEXT, *, strict: bool = True) -> Read:
+def only(reply: object, text: str = TEXT, *, strict: bool = True) -> Extracted:
     checked = check_reply(reply, [text], strict=strict)
     assert checked.fault == ""
-    return checked.read[0]
+    return checked.extracted[0]
 
 
 def fault(reply: object, text: str = TEXT, *, strict: bool = True) -> str:
     checked = check_reply(reply, [text], strict=strict)
-    assert checked.read == {}
+    assert checked.extracted == {}
     assert checked.fault
     return checked.fault
 
@@ -136,7 +136,7 @@ def test_texts_that_are_taken_for_one_another_are_asked_about_again() -> None:
     crossed = said({"entities": [entity("乙公司"), entity("北京")]}, {"entities": [entity("甲公司"), entity("上海")]})
     for strict in (True, False):
         checked = check_reply(crossed, texts, strict=strict)
-        assert checked.read == {}
+        assert checked.extracted == {}
         assert "第 1 段" in checked.fault
         assert "第 2 段" in checked.fault
 
@@ -189,7 +189,7 @@ def test_a_name_that_stands_in_the_title_alone_is_meant_throughout() -> None:
             "aliases": [{"name": "绍兴", "alias": "鲁迅"}],
         }
     )
-    (read,) = check_reply(reply, [text], [title]).read.values()
+    (read,) = check_reply(reply, [text], [title]).extracted.values()
     assert Mention("鲁迅", "PERSON", 0, 0) in read.facts.mentions
     assert read.facts.statements == (
         Statement("鲁迅", "绍兴", "出生于", 0, 6),
@@ -231,16 +231,16 @@ def test_each_chunk_is_held_against_its_own_text_and_a_bad_one_costs_no_other() 
         {"entities": [entity("丙公司")]},
     )
     checked = check_reply(reply, texts)
-    assert set(checked.read) == {0, 2}
+    assert set(checked.extracted) == {0, 2}
     assert "第 2 段" in checked.fault
-    assert {each.name for each in checked.read[0].facts.mentions} == {"甲公司", "上海"}
+    assert {each.name for each in checked.extracted[0].facts.mentions} == {"甲公司", "上海"}
 
 
 def test_a_single_chunk_may_be_answered_without_its_number_but_never_several() -> None:
     bare = json.dumps({"entities": [entity("二甲双胍")]}, ensure_ascii=False)
     assert only(bare) == only(said({"entities": [entity("二甲双胍")]}))
     assert only(f"[{bare}]") == only(bare)
-    assert check_reply(f"[{bare}]", [TEXT, TEXT]).read == {}
+    assert check_reply(f"[{bare}]", [TEXT, TEXT]).extracted == {}
 
 
 @pytest.mark.parametrize("gap", ["", " ", "  ", " \n ", "\n"])
@@ -273,7 +273,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 @settings(max_examples=100, deadline=None)
 @given(json_values, st.booleans())
 def test_whatever_a_model_says_only_what_the_text_bears_out_is_believed(value: Any, strict: bool) -> None:
-    for read in check_reply(json.dumps(value, ensure_ascii=False), [TEXT, TEXT], strict=strict).read.values():
+    for read in check_reply(json.dumps(value, ensure_ascii=False), [TEXT, TEXT], strict=strict).extracted.values():
         names = {each.name for each in read.facts.mentions}
         for mention in read.facts.mentions:
             assert mention.name == " ".join(TEXT[mention.start : mention.end].split())

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qianxun.graph.network.local_search import Around, around
-from qianxun.graph.network.network import KnowledgeGraph, entity_id, graph_of_facts
-from qianxun.graph.network.paths import ways
-from qianxun.graph.network.walk import walked
+from qianxun.graph.network.knowledge_graph import KnowledgeGraph, entity_id, graph_from_facts
+from qianxun.graph.network.local_search import LocalResult, _paths, local_search
+from qianxun.graph.network.walk import walk
 from qianxun.question.graph_query import graph_query
 from qianxun.text.chinese import Analyser
 from tests.graph.telling import prose, triple
@@ -24,37 +23,37 @@ FILMS = [
 ]
 
 
-def asked(graph: KnowledgeGraph, text: str) -> Around:
-    return around(graph, graph_query(text, ANALYSER))
+def asked(graph: KnowledgeGraph, text: str) -> LocalResult:
+    return local_search(graph, graph_query(text, ANALYSER))
 
 
 def test_both_steps_of_a_question_stand_before_all_else() -> None:
-    found = asked(graph_of_facts(FILMS), "你知道文森特·卡塞尔的代表作品的imdb编码是多少吗？").chunks
+    found = asked(graph_from_facts(FILMS), "你知道文森特·卡塞尔的代表作品的imdb编码是多少吗？").chunks
     assert set(found.keys[:2].tolist()) == {1, 2}
     assert found.scores[1] > 2 * found.scores[2]
 
 
 def test_a_relation_is_followed_against_its_direction_too() -> None:
-    found = asked(graph_of_facts(FILMS), "谁的代表作品是美女与野兽").chunks
+    found = asked(graph_from_facts(FILMS), "谁的代表作品是美女与野兽").chunks
     assert found.keys[0] == 1
 
 
 def test_a_busy_crossing_does_not_drown_what_is_asked_for() -> None:
     crowd = [triple(100 + at, f"{at}号演员", "国籍", "法国") for at in range(300)]
-    found = asked(graph_of_facts([*FILMS, *crowd]), "文森特·卡塞尔的国籍的首都是哪里").chunks
+    found = asked(graph_from_facts([*FILMS, *crowd]), "文森特·卡塞尔的国籍的首都是哪里").chunks
     assert set(found.keys[:2].tolist()) == {4, 5}
 
 
 def test_scores_are_within_bounds_sorted_and_ties_by_key() -> None:
     crowd = [triple(100 + at, f"{at}号演员", "国籍", "法国") for at in range(30)]
-    found = asked(graph_of_facts([*FILMS, *crowd]), "法国有哪些演员").chunks
+    found = asked(graph_from_facts([*FILMS, *crowd]), "法国有哪些演员").chunks
     assert ((found.scores > 0) & (found.scores <= 1)).all()
     assert found.hits == tuple(sorted(found.hits, key=lambda hit: (-hit.score, hit.key)))
 
 
 def test_a_question_that_names_nothing_finds_nothing() -> None:
-    found = asked(graph_of_facts(FILMS), "今天天气如何")
-    assert (len(found.chunks), found.entities, found.ties) == (0, {}, {})
+    found = asked(graph_from_facts(FILMS), "今天天气如何")
+    assert (len(found.chunks), found.entities, found.relations) == (0, {}, {})
 
 
 def test_prose_is_reached_over_the_name_that_two_chunks_share() -> None:
@@ -63,38 +62,38 @@ def test_prose_is_reached_over_the_name_that_two_chunks_share() -> None:
         prose(2, "Jack Owens", "Tecumseh"),
         prose(3, "Someone Else", "Elsewhere"),
     ]
-    found = asked(graph_of_facts(texts), "Where was the writer of The Hukilau Song born?").chunks
+    found = asked(graph_from_facts(texts), "Where was the writer of The Hukilau Song born?").chunks
     assert found.keys.tolist()[:2] == [1, 2]
     assert 3 not in found.keys
 
 
 def test_a_chunk_that_begins_with_a_name_is_about_it() -> None:
-    graph = graph_of_facts([prose(1, "周作人", "鲁迅"), prose(2, "鲁迅", "许广平")])
+    graph = graph_from_facts([prose(1, "周作人", "鲁迅"), prose(2, "鲁迅", "许广平")])
     assert asked(graph, "鲁迅的生平").chunks.keys.tolist() == [2, 1]
 
 
 def test_the_same_question_gives_the_same_answer() -> None:
-    one, other = graph_of_facts(FILMS), graph_of_facts(FILMS[::-1])
+    one, other = graph_from_facts(FILMS), graph_from_facts(FILMS[::-1])
     text = "文森特·卡塞尔的代表作品"
     assert asked(one, text).chunks == asked(other, text).chunks
     assert asked(one, text).entities == asked(other, text).entities
 
 
 def test_a_walk_ends_where_it_began_and_loses_nobody() -> None:
-    graph = graph_of_facts(FILMS)
-    start = np.zeros(len(graph.roads))
+    graph = graph_from_facts(FILMS)
+    start = np.zeros(len(graph.transitions))
     start[graph.row(entity_id("美女与野兽"))] = 2.0
-    there = walked(graph.roads, start, lambda kinds: np.zeros(len(kinds)))
+    there = walk(graph.transitions, start, lambda kinds: np.zeros(len(kinds)))
     assert there.sum() == pytest.approx(1.0)
     assert int(there.argmax()) == graph.row(entity_id("美女与野兽"))
 
 
 def test_a_walk_prefers_what_is_asked_for() -> None:
-    graph = graph_of_facts(FILMS)
-    start = np.zeros(len(graph.roads))
+    graph = graph_from_facts(FILMS)
+    start = np.zeros(len(graph.transitions))
     start[graph.row(entity_id("美女与野兽"))] = 1.0
     wanted = graph.types.index("导演")
-    there = walked(graph.roads, start, lambda kinds: (kinds == wanted).astype(np.float64))
+    there = walk(graph.transitions, start, lambda kinds: (kinds == wanted).astype(np.float64))
     director, code = graph.row(entity_id("克里斯多夫")), graph.row(entity_id("tt2316801"))
     assert director is not None
     assert code is not None
@@ -102,8 +101,8 @@ def test_a_walk_prefers_what_is_asked_for() -> None:
 
 
 def test_a_way_goes_no_tie_twice() -> None:
-    graph = graph_of_facts(FILMS)
+    graph = graph_from_facts(FILMS)
     question = graph_query("文森特·卡塞尔的代表作品的代表作品", ANALYSER)
-    for way, score in ways(graph, question, graph.find(question.folded)):
-        assert len(set(way.ties)) == len(way.ties)
+    for way, score in _paths(graph, question, graph.find(question.folded)):
+        assert len(set(way.relations)) == len(way.relations)
         assert 0.0 <= score <= 1.0

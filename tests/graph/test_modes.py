@@ -15,8 +15,7 @@ from qianxun.core.types import EVERYTHING, Document, Eq, Filter, Found
 from qianxun.engine.engine import Engine
 from qianxun.graph import build as graphing
 from qianxun.graph import modes
-from qianxun.graph.mode_results import FILL, UNRELATED
-from qianxun.graph.modes import ModeRecall
+from qianxun.graph.modes import FILL, UNRELATED, ModeRecall
 from tests.indexing.opened import opened
 
 SEARCHING = tuple(mode for mode in QUERY_MODES if mode != "bypass")

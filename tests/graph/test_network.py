@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from qianxun.core.graph_types import CO_OCCURRENCE, Alias, ChunkFacts, Evidence
 from qianxun.graph.network.columns import FactColumns
-from qianxun.graph.network.network import KnowledgeGraph, derived, entity_id, graph_of_facts
+from qianxun.graph.network.knowledge_graph import KnowledgeGraph, derive_graph, entity_id, graph_from_facts
 from tests.graph.telling import TERM, alias, prose, triple
 
 FACTS = [
@@ -37,7 +37,7 @@ def shape(graph: KnowledgeGraph) -> tuple[object, ...]:
 
 
 def test_an_entitys_id_is_made_of_its_name_alone() -> None:
-    graph = graph_of_facts(FACTS)
+    graph = graph_from_facts(FACTS)
     entity = graph.entity(entity_id("鲁迅"))
     assert entity is not None
     assert (entity.name, entity.type, entity.chunks) == ("鲁迅", "PERSON", 2)
@@ -46,7 +46,7 @@ def test_an_entitys_id_is_made_of_its_name_alone() -> None:
 
 
 def test_a_relation_has_its_direction_and_the_characters_that_say_so() -> None:
-    graph = graph_of_facts(FACTS)
+    graph = graph_from_facts(FACTS)
     (relation,) = graph.relations_of([entity_id("文森特·卡塞尔")])
     assert (relation.source, relation.target) == (entity_id("文森特·卡塞尔"), entity_id("美女与野兽"))
     assert (relation.type, relation.weight) == ("代表作品", 1.0)
@@ -54,30 +54,30 @@ def test_a_relation_has_its_direction_and_the_characters_that_say_so() -> None:
 
 
 def test_names_that_share_sentences_are_tied_by_how_many() -> None:
-    graph = graph_of_facts(FACTS)
-    tied = {
+    graph = graph_from_facts(FACTS)
+    relation_columns = {
         frozenset((each.source, each.target)): each
         for each in graph.relations_of([entity_id("鲁迅")])
         if each.type == CO_OCCURRENCE
     }
     pair = frozenset((entity_id("鲁迅"), entity_id("绍兴")))
-    assert tied[pair].weight == 2.0
-    assert [each.chunk for each in tied[pair].evidence] == [21, 22]
+    assert relation_columns[pair].weight == 2.0
+    assert [each.chunk for each in relation_columns[pair].evidence] == [21, 22]
 
 
 def test_what_is_stated_needs_no_co_occurrence_beside_it() -> None:
-    graph = graph_of_facts([triple(1, "甲公司", "总部", "上海")])
+    graph = graph_from_facts([triple(1, "甲公司", "总部", "上海")])
     assert [each.type for each in graph.relations_of([entity_id("甲公司")])] == ["总部"]
 
 
 def test_a_candidate_in_a_single_chunk_is_no_entity_unless_something_is_stated_of_it() -> None:
     once, twice = prose(1, "散步", "天气", kind=TERM), prose(2, "天气", kind=TERM)
-    assert names(graph_of_facts([once, twice])) == {"天气"}
-    assert names(graph_of_facts([triple(1, "散步", "好处", "放松")])) == {"散步", "放松"}
+    assert names(graph_from_facts([once, twice])) == {"天气"}
+    assert names(graph_from_facts([triple(1, "散步", "好处", "放松")])) == {"散步", "放松"}
 
 
 def test_an_alias_that_a_text_states_is_the_same_entity() -> None:
-    graph = graph_of_facts(FACTS)
+    graph = graph_from_facts(FACTS)
     entity = graph.entity(entity_id("世界卫生组织"))
     assert entity is not None
     assert (entity.aliases, entity.chunks) == (("世卫组织",), 2)
@@ -86,41 +86,41 @@ def test_an_alias_that_a_text_states_is_the_same_entity() -> None:
 
 
 def test_an_alias_that_two_texts_give_to_two_things_is_neithers() -> None:
-    graph = graph_of_facts([alias(1, "甲有限公司", "公司"), alias(2, "乙有限公司", "公司")])
+    graph = graph_from_facts([alias(1, "甲有限公司", "公司"), alias(2, "乙有限公司", "公司")])
     assert names(graph) == {"甲有限公司", "乙有限公司", "公司"}
 
 
 def test_what_people_decide_holds_and_can_be_taken_back() -> None:
     columns = FactColumns()
-    columns.take(FACTS)
-    merged = derived(columns, [Alias("鲁迅", "周作人")])
+    columns.add(FACTS)
+    merged = derive_graph(columns, [Alias("鲁迅", "周作人")])
     assert "周作人" not in names(merged)
-    assert shape(derived(columns)) == shape(graph_of_facts(FACTS))
+    assert shape(derive_graph(columns)) == shape(graph_from_facts(FACTS))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_order_of_arrival_makes_no_difference(seed: int) -> None:
     mixed = FACTS.copy()
     random.Random(seed).shuffle(mixed)
-    assert shape(graph_of_facts(mixed)) == shape(graph_of_facts(FACTS))
+    assert shape(graph_from_facts(mixed)) == shape(graph_from_facts(FACTS))
 
 
 def test_what_was_there_before_makes_no_difference() -> None:
     columns = FactColumns()
-    columns.take([prose(key, f"某人{key}", "鲁迅", "美女与野兽") for key in range(100, 300)])
-    before = derived(columns)
+    columns.add([prose(key, f"某人{key}", "鲁迅", "美女与野兽") for key in range(100, 300)])
+    before = derive_graph(columns)
     assert len(before.communities) > 0
-    columns.take(FACTS)
-    columns.drop(range(100, 300))
-    after = derived(columns, before=before)
-    assert shape(after) == shape(graph_of_facts(FACTS))
+    columns.add(FACTS)
+    columns.remove(range(100, 300))
+    after = derive_graph(columns, before=before)
+    assert shape(after) == shape(graph_from_facts(FACTS))
 
 
 def test_a_chunk_read_again_counts_once() -> None:
     columns = FactColumns()
-    columns.take(FACTS)
-    columns.take([triple(11, "文森特·卡塞尔", "职业", "演员")])
-    graph = derived(columns)
+    columns.add(FACTS)
+    columns.add([triple(11, "文森特·卡塞尔", "职业", "演员")])
+    graph = derive_graph(columns)
     assert [each.type for each in graph.relations_of([entity_id("文森特·卡塞尔")])] == ["职业"]
 
 
@@ -147,11 +147,11 @@ def test_restricted_is_what_the_other_chunks_would_have_given(
 ) -> None:
     facts = _made(chunks)
     allowed = [each for each in facts if each.chunk in kept]
-    assert shape(graph_of_facts(facts).restricted(kept)) == shape(graph_of_facts(allowed))
+    assert shape(graph_from_facts(facts).restricted(kept)) == shape(graph_from_facts(allowed))
 
 
 def test_importance_is_between_zero_and_one_and_the_hub_has_one() -> None:
-    graph = graph_of_facts([triple(key, f"县{key}", "属于", "省") for key in range(1, 8)])
+    graph = graph_from_facts([triple(key, f"县{key}", "属于", "省") for key in range(1, 8)])
     hub = graph.entity(entity_id("省"))
     assert hub is not None
     assert hub.importance == 1.0
@@ -159,7 +159,7 @@ def test_importance_is_between_zero_and_one_and_the_hub_has_one() -> None:
 
 
 def test_an_empty_graph_answers_everything_with_nothing() -> None:
-    graph = graph_of_facts([])
+    graph = graph_from_facts([])
     assert (len(graph), graph.entities, graph.relations_of(["e_1"]), graph.find("鲁迅")) == (0, (), (), ())
     assert graph.chunks_of(["e_1"]).tolist() == []
     assert len(graph.communities) == 0
@@ -174,9 +174,9 @@ def found(graph: KnowledgeGraph, text: str) -> list[str]:
 
 
 def test_a_longer_name_stands_before_the_shorter_one_inside_it() -> None:
-    graph = graph_of_facts([prose(1, "北京大学", "北京"), prose(2, "大学城", "北京")])
+    graph = graph_from_facts([prose(1, "北京大学", "北京"), prose(2, "大学城", "北京")])
     matches = graph.find("北京大学的校长是谁？")
-    assert [(graph.name(each.entity), each.is_within) for each in matches] == [("北京大学", False), ("北京", True)]
+    assert [(graph.name(each.entity), each.is_nested) for each in matches] == [("北京大学", False), ("北京", True)]
     assert matches[0].weight > 2 * matches[1].weight
 
 
@@ -192,17 +192,17 @@ def test_a_longer_name_stands_before_the_shorter_one_inside_it() -> None:
     ],
 )
 def test_things_are_found_by_every_form_of_their_name(text: str, name: str) -> None:
-    assert name in found(graph_of_facts(FACTS), text)
+    assert name in found(graph_from_facts(FACTS), text)
 
 
 def test_a_name_does_not_begin_inside_a_word_or_number() -> None:
-    graph = graph_of_facts([prose(1, "art", "12")])
+    graph = graph_from_facts([prose(1, "art", "12")])
     assert found(graph, "2012 department") == []
     assert set(found(graph, "the art of 12")) == {"art", "12"}
 
 
 def test_a_name_that_merely_looks_alike_is_taken_only_where_none_stands() -> None:
-    graph = graph_of_facts(FACTS)
+    graph = graph_from_facts(FACTS)
     assert found(graph, "世界卫生组积与鲁迅") == ["鲁迅"]
     (match,) = graph.find("世界卫生组积")
     assert (graph.name(match.entity), match.start, match.end) == ("世界卫生组织", 0, 5)
@@ -211,17 +211,17 @@ def test_a_name_that_merely_looks_alike_is_taken_only_where_none_stands() -> Non
 
 def test_names_of_others_take_nobodys_place() -> None:
     crowd = [prose(100 + at, f"世界卫生组织{at}号", "某地") for at in range(200)]
-    graph = graph_of_facts([*FACTS, *crowd]).restricted({31, 32})
+    graph = graph_from_facts([*FACTS, *crowd]).restricted({31, 32})
     assert found(graph, "世界卫生组积") == ["世界卫生组织"]
 
 
 def test_many_names_inside_one_another_are_found_in_time() -> None:
-    graph = graph_of_facts([prose(at, "哈" * at, "呵" * at) for at in range(2, 60)])
+    graph = graph_from_facts([prose(at, "哈" * at, "呵" * at) for at in range(2, 60)])
     assert found(graph, "哈" * 400)[0] == "哈" * 59
 
 
 def test_a_restricted_graph_finds_no_name_of_others() -> None:
-    graph = graph_of_facts(FACTS).restricted({21, 22})
+    graph = graph_from_facts(FACTS).restricted({21, 22})
     assert found(graph, "卡塞尔与鲁迅和世卫组织") == ["鲁迅"]
     assert np.array_equal(graph.chunks, [21, 22])
 
@@ -229,7 +229,7 @@ def test_a_restricted_graph_finds_no_name_of_others() -> None:
 def test_a_name_that_only_others_tell_is_not_seen_where_people_made_it_one_with_another() -> None:
     facts = [triple(1, "青松公司", "位于", "杭州"), triple(2, "玄武计划", "代号", "黑水"), prose(3, "朱雀计划", "上海")]
     given = [Alias("玄武计划", "青松公司"), Alias("玄武计划", "朱雀计划")]
-    graph = graph_of_facts(facts, given)
+    graph = graph_from_facts(facts, given)
     assert "玄武计划" in names(graph)
     seen = graph.restricted({1, 3})
     assert "玄武计划" not in repr(seen.entities)
@@ -243,7 +243,7 @@ def test_a_name_that_only_others_tell_is_not_seen_where_people_made_it_one_with_
 
 
 def test_a_name_that_people_gave_and_no_text_tells_is_seen_under_every_filter() -> None:
-    graph = graph_of_facts([triple(1, "青松公司", "位于", "杭州")], [Alias("松松", "青松公司")])
+    graph = graph_from_facts([triple(1, "青松公司", "位于", "杭州")], [Alias("松松", "青松公司")])
     assert "松松" in names(graph.restricted({1}))
     assert graph.restricted({1}).find("松松在哪里")
 
@@ -251,16 +251,16 @@ def test_a_name_that_people_gave_and_no_text_tells_is_seen_under_every_filter() 
 def test_names_that_texts_give_an_entity_are_shown_and_what_people_call_it_as_they_write_it() -> None:
     facts = [alias(1, "世界卫生组织", "WHO"), prose(2, "世界卫生组织", "日内瓦")]
     bare = [replace(each, facts=replace(each.facts, mentions=each.facts.mentions[:1])) for each in facts[:1]]
-    graph = graph_of_facts([*bare, *facts[1:]])
+    graph = graph_from_facts([*bare, *facts[1:]])
     entity = graph.entity(entity_id("世界卫生组织"))
     assert entity is not None
     assert entity.aliases == ("WHO",)
-    renamed = graph_of_facts(facts, [Alias("UN Health", "世界卫生组织")])
+    renamed = graph_from_facts(facts, [Alias("UN Health", "世界卫生组织")])
     assert "UN Health" in names(renamed)
 
 
 def test_where_texts_close_a_circle_of_decisions_all_go_by_the_name_that_people_merged_no_further() -> None:
     facts = [alias(1, "世界卫生组织", "世卫组织"), prose(2, "WHO", "日内瓦")]
-    graph = graph_of_facts(facts, [Alias("世卫组织", "WHO"), Alias("WHO", "世界卫生组织")])
+    graph = graph_from_facts(facts, [Alias("世卫组织", "WHO"), Alias("WHO", "世界卫生组织")])
     assert graph.entity(entity_id("WHO")) is None
     assert "世卫组织" in names(graph)

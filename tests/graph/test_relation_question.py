@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from qianxun.core.graph_types import AskedTie
-from qianxun.graph.network.local_search import around
-from qianxun.graph.network.network import graph_of_facts
+from qianxun.graph.network.knowledge_graph import graph_from_facts
+from qianxun.graph.network.local_search import local_search
 from qianxun.question.graph_query import graph_query
 from qianxun.text.chinese import Analyser
 from tests.graph.telling import triple
 
 ANALYSER = Analyser()
-CAST = graph_of_facts(
+CAST = graph_from_facts(
     [
         triple(1, "沈长安", "妹妹", "沈长宁"),
         triple(2, "沈长安", "生父", "谢无咎"),
@@ -23,7 +23,7 @@ CAST = graph_of_facts(
 
 
 def asked(question: str) -> AskedTie | None:
-    return around(CAST, graph_query(question, ANALYSER)).asked
+    return local_search(CAST, graph_query(question, ANALYSER)).requested
 
 
 def stating(question: str) -> set[int]:
@@ -85,6 +85,6 @@ def test_other_questions_ask_for_no_tie(question: str) -> None:
 
 def test_what_states_it_stands_before_all_else() -> None:
     crowd = [triple(100 + at, f"第{at}人", "妹妹", "沈长宁") for at in range(30)]
-    graph = graph_of_facts([*crowd, triple(1, "沈长安", "妹妹", "沈长宁")])
-    found = around(graph, graph_query("沈长安和沈长宁是什么关系", ANALYSER)).chunks
+    graph = graph_from_facts([*crowd, triple(1, "沈长安", "妹妹", "沈长宁")])
+    found = local_search(graph, graph_query("沈长安和沈长宁是什么关系", ANALYSER)).chunks
     assert found.hits[0] == (1, 1.0)

@@ -429,7 +429,7 @@ def test_verify_reads_the_facts_of_what_came_while_it_read_those_of_others(
 ) -> None:
     """A writer that never pauses: chunks enter the index after each reading, and before the look that would miss
     their facts."""
-    read, came = upkeep.read_unread, iter(range(100))
+    read, came = upkeep.extract_missing_facts, iter(range(100))
 
     async def story() -> None:
         await fill(tmp_path)
@@ -441,7 +441,7 @@ def test_verify_reads_the_facts_of_what_came_while_it_read_those_of_others(
                     await engine.add_documents(kb, [doc(f"新{next(came)}", "新参保人的登记办法")])
                 return number
 
-            monkeypatch.setattr(upkeep, "read_unread", read_and_write)
+            monkeypatch.setattr(upkeep, "extract_missing_facts", read_and_write)
             verdict = await engine.verify(kb)
             assert verdict.is_clean, verdict
             assert verdict.documents > len(TOPICS)

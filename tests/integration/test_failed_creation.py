@@ -11,7 +11,7 @@ from qianxun.core.errors import QianxunError, RetrieverUnavailable
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Settings, load
 
-NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
+NO_LOCAL_RESULT = "postgresql://nobody@127.0.0.1:1/nothing"
 
 
 def settings(folder: Path, **told: str) -> Settings:
@@ -32,7 +32,7 @@ async def names(chosen: Settings) -> tuple[str, ...]:
 
 
 def test_without_the_indexs_server_no_base_is_left_behind(tmp_path: Path, postgres_url: str) -> None:
-    away = settings(tmp_path, **{"index.backend": "postgres", "index.url": NOWHERE})
+    away = settings(tmp_path, **{"index.backend": "postgres", "index.url": NO_LOCAL_RESULT})
     with pytest.raises(RetrieverUnavailable):
         asyncio.run(created(away))
     assert asyncio.run(names(away)) == ()

@@ -24,7 +24,7 @@ from qianxun.doors.frameworks.graph_mirror import MirroredSurroundings, mirror, 
 from qianxun.doors.frameworks.neo4j import Mirrored, Neo4jAdapter
 from qianxun.engine.engine import Engine
 from qianxun.graph.modes import ModeRecall
-from qianxun.graph.network.network import entity_id
+from qianxun.graph.network.knowledge_graph import entity_id
 from qianxun.testing.bolt import BoltServer, bolt_server, unavailable
 from tests.indexing.opened import doc
 from tests.integration.bolt_proxy import Wire

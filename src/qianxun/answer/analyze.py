@@ -128,7 +128,7 @@ async def _names(answering: Answering, state: AnswerState) -> tuple[Names, tuple
     def named(text: str) -> tuple[Name, ...]:
         shown = comparable(text[:NAMED_IN])
         found = sorted(
-            (match for match in graph.find(shown) if not match.is_within and match.end <= len(shown)),
+            (match for match in graph.find(shown) if not match.is_nested and match.end <= len(shown)),
             key=lambda match: (match.start, -match.weight),
         )
         kept: list[Name] = []

@@ -17,7 +17,7 @@ from qianxun.core.options import RecallOptions
 from qianxun.core.types import Degraded, Filter, Found
 from qianxun.graph.build import graph_of
 from qianxun.graph.modes import ModeRecall
-from qianxun.graph.network.network import KnowledgeGraph
+from qianxun.graph.network.knowledge_graph import KnowledgeGraph
 from qianxun.ingest.sandbox.pool import ParserPool
 
 log = logging.getLogger(__name__)

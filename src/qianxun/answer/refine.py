@@ -18,7 +18,7 @@ from qianxun.answer.llm_step import adviser, asked_model, text_of
 from qianxun.answer.state import AnswerState, Step
 from qianxun.core.errors import IndexUnusable, RetrieverUnavailable
 from qianxun.core.limits import QUERY_LIMIT
-from qianxun.graph.network.network import KnowledgeGraph
+from qianxun.graph.network.knowledge_graph import KnowledgeGraph
 from qianxun.question.words import cue
 from qianxun.retrieve.query_plan import counted
 from qianxun.retrieve.terms.related import expanded
@@ -103,7 +103,7 @@ def _other_names(graph: KnowledgeGraph, question: str) -> list[str]:
     said = fold(question)
     others: list[str] = []
     for match in graph.find(question[:NAMED_IN]):
-        if not match.is_within:
+        if not match.is_nested:
             entity = graph.entity_at(match.entity)
             names = (name for name in (entity.name, *entity.aliases) if fold(name) not in said)
             others += list(names)[:_ALIASES]

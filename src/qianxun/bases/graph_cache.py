@@ -19,7 +19,7 @@ from qianxun.records.graph import GraphChunks
 
 if TYPE_CHECKING:
     from qianxun.graph.network.columns import FactColumns
-    from qianxun.graph.network.network import KnowledgeGraph
+    from qianxun.graph.network.knowledge_graph import KnowledgeGraph
 
 State: TypeAlias = tuple[int, int]
 RESTRICTED: Final = 4  # graphs under a filter that are kept, those used last
@@ -60,18 +60,18 @@ class HeldGraph:
     ) -> None:
         """The graph of ``held``, whose facts other than ``fresh`` are known."""
         from qianxun.graph.network.columns import FactColumns
-        from qianxun.graph.network.network import derived
+        from qianxun.graph.network.knowledge_graph import derive_graph
 
         if self._columns is None:
             self._columns = FactColumns()
-        self._columns.drop(gone)
-        self._columns.take(fresh)
+        self._columns.remove(gone)
+        self._columns.add(fresh)
         self._revisions = dict(zip(held.keys.tolist(), held.revisions.tolist(), strict=True))
         for each in fresh:
             self._attributes.pop(each.document, None)  # another version may be another's
         self._held = held
         self._restricted.clear()
-        self._graph = derived(self._columns, given, self._graph)
+        self._graph = derive_graph(self._columns, given, self._graph)
         self.state = state
 
     # ── as a filter lets it be seen ──────────────────────────────────────────────────────────────
@@ -146,6 +146,6 @@ class HeldGraph:
 @cache
 def _of_nothing() -> KnowledgeGraph:
     from qianxun.graph.network.columns import FactColumns
-    from qianxun.graph.network.network import derived
+    from qianxun.graph.network.knowledge_graph import derive_graph
 
-    return derived(FactColumns())
+    return derive_graph(FactColumns())

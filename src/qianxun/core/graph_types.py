@@ -156,3 +156,153 @@ class Alias:
     alias: str
     origin: str = "given"
     details: Mapping[str, Any] = field(default_factory=dict)
+
+
+# ── building and showing a graph ─────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionProgress:
+    """Chunks whose facts have been extracted."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class GraphBuilt:
+    """The result of building a graph."""
+
+    chunks: int
+    read: int  # chunks whose facts were extracted by this build
+    entities: int
+    relations: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LlmCost:
+    """The estimated cost of calls to a language model, without retries."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    reply_tokens: int = 0
+    chunks: int = 0
+
+    def __add__(self, other: LlmCost) -> LlmCost:
+        return LlmCost(
+            self.calls + other.calls,
+            self.prompt_tokens + other.prompt_tokens,
+            self.reply_tokens + other.reply_tokens,
+            self.chunks + other.chunks,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionCost:
+    """The cost of extracting the remaining facts with a language model."""
+
+    model: str
+    cost: LlmCost
+    known: int = 0  # chunks that need no call: the model has read the same text before
+
+
+@dataclass(frozen=True, slots=True)
+class LlmExtractionProgress:
+    """Reported first with nothing done, so that the cost is known before it arises."""
+
+    expected: ExtractionCost
+    done: int = 0  # chunks
+    failed: int = 0
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LlmExtraction:
+    """The result of extracting facts with a language model."""
+
+    expected: ExtractionCost
+    read: int  # chunks, with a call
+    known: int  # chunks, without
+    failed: int  # chunks with an unusable reply: they keep their statistical facts
+    left: int  # chunks not read because the model was unavailable
+    dropped: int  # names and relations of replies that the texts do not support
+    calls: int
+    reason: str  # why chunks failed or were left
+    seconds: float
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.failed and not self.left
+
+    @property
+    def warning(self) -> str:
+        """A message for users; "" if everything was extracted."""
+        if self.is_whole:
+            return ""
+        what = [f"{self.left} 块还没有读"] if self.left else []
+        what += [f"{self.failed} 块没有读懂"] if self.failed else []
+        return f"图谱模型 {self.expected.model}：{'，'.join(what)}，先用统计的结果：{self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class SummariesProgress:
+    """Reported first with nothing done, so that the cost is known before it arises."""
+
+    model: str
+    cost: LlmCost
+    done: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SummariesResult:
+    """The result of summarising communities with a language model."""
+
+    written: int
+    known: int
+    failed: int  # these keep their extractive summaries
+    reason: str = ""
+    was_cut_off: bool = False  # by an outage
+
+
+@dataclass(frozen=True, slots=True)
+class GraphStatus:
+    chunks: int
+    entities: int
+    relations: int
+    communities: int  # of more than one entity
+    readers: Mapping[str, int]  # statistical:<version> | model:<name> → chunks that it extracted facts from
+    aliases: int  # decided by people
+    model: str = ""  # that extracts facts; "": none
+    unread: int = 0  # chunks that it has not read yet
+    failed: int = 0  # of these, chunks with an unusable reply since the base was opened
+    trouble: str = ""  # why the model is unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCost:
+    """The cost of building the graph with the base's model."""
+
+    reading: ExtractionCost
+    summaries: LlmCost  # of the current communities
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """The words of a piece of evidence."""
+
+    doc_id: str
+    doc_name: str
+    chunk_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class EntityDetails:
+    """An entity with its relations, heaviest first, the names of their other ends by id, and the words of the first
+    evidence of each relation."""
+
+    entity: Entity
+    relations: tuple[Relation, ...]
+    names: Mapping[str, str] = field(default_factory=dict)
+    quotes: Mapping[Evidence, Quote] = field(default_factory=dict)

@@ -55,14 +55,13 @@ from qianxun.retrieve.search_log import Journal
 if TYPE_CHECKING:
     from qianxun.answer.context import Answering
     from qianxun.core.explanation import Explained
-    from qianxun.core.graph_types import Entity
+    from qianxun.core.graph_types import Entity, GraphBuilt
     from qianxun.core.ingest_types import Labels, Report, Verdict, Watch
     from qianxun.examples.store import ExampleStore
-    from qianxun.graph.build import GraphBuilt
     from qianxun.graph.build import Watch as GraphWatch
-    from qianxun.graph.curate import GraphKeeper
+    from qianxun.graph.curate import GraphCurator
     from qianxun.graph.modes import ModeRecall, Surroundings
-    from qianxun.graph.network.network import KnowledgeGraph
+    from qianxun.graph.network.knowledge_graph import KnowledgeGraph
     from qianxun.indexing.events import RAGIndexEventHandler
     from qianxun.indexing.knowledge_base import KnowledgeBaseManager
     from qianxun.indexing.outbox_indexer import Drained
@@ -248,8 +247,8 @@ class Engine:
     ) -> Report:
         """Files and folders in; searchable when it returns. Unchanged files are passed over."""
         from qianxun.core.ingest_types import Labels
-        from qianxun.graph.build import is_wanted, read_quietly
-        from qianxun.graph.llm_build import as_steps, read_quietly_with_model
+        from qianxun.graph.build import extract_in_background, is_graph_enabled
+        from qianxun.graph.llm_build import as_ingest_steps, extract_with_model_in_background
         from qianxun.indexing.add import take_files
         from qianxun.indexing.outbox_indexer import retry_due
         from qianxun.retrieve.terms.learn import learn_after
@@ -260,9 +259,9 @@ class Engine:
             started = time.perf_counter()
             told = await take_files(base, [Path(path) for path in paths], self.parsers, labels or Labels(), watch)
             await learn_after(base, time.perf_counter() - started)
-            if is_wanted(base):
-                await read_quietly(base)
-            warning = await read_quietly_with_model(base, as_steps(watch))
+            if is_graph_enabled(base):
+                await extract_in_background(base)
+            warning = await extract_with_model_in_background(base, as_ingest_steps(watch))
             return replace(told, warnings=(*told.warnings, warning)) if warning else told
 
     async def add_file(
@@ -609,27 +608,27 @@ class Engine:
         with self._using(base):
             return await build(base, watch)
 
-    async def graph_keeper(self, knowledge_base: int) -> GraphKeeper:
+    async def graph_keeper(self, knowledge_base: int) -> GraphCurator:
         """Tells of one base's graph, has its model read for it, and makes names one."""
-        from qianxun.graph.curate import GraphKeeper
+        from qianxun.graph.curate import GraphCurator
 
-        return GraphKeeper(await self.base(knowledge_base))
+        return GraphCurator(await self.base(knowledge_base))
 
     async def merge_entities(self, knowledge_base: int, name: str, alias: str) -> Entity:
         """Both are one entity, called ``name``, until `split_entities` takes it back."""
-        from qianxun.graph.curate import GraphKeeper
+        from qianxun.graph.curate import GraphCurator
 
         base = await self.base(knowledge_base)
         with self._using(base):
-            return await GraphKeeper(base).merge(name, alias)
+            return await GraphCurator(base).merge(name, alias)
 
     async def split_entities(self, knowledge_base: int, name: str) -> tuple[str, ...]:
         """Undoes a merge, or parts a name from those that texts give it; answers what stands for itself again."""
-        from qianxun.graph.curate import GraphKeeper
+        from qianxun.graph.curate import GraphCurator
 
         base = await self.base(knowledge_base)
         with self._using(base):
-            return await GraphKeeper(base).split(name)
+            return await GraphCurator(base).split(name)
 
     # ── the log of recalls ───────────────────────────────────────────────────────────────────────
 
@@ -704,14 +703,14 @@ class Engine:
         self._work.set()
 
     async def _keep_indexing(self) -> None:
-        from qianxun.graph.build import keep_graphing
+        from qianxun.graph.build import run_graph_updates
         from qianxun.jobs.graph_worker import keep_tending
         from qianxun.retrieve.terms.learn import keep_learning
 
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(keep_indexing(self.records, self._work, lambda who, base: self.of(who).drain(base)))
             tasks.create_task(keep_learning(self._bases.every))
-            tasks.create_task(keep_graphing(self._bases.every))
+            tasks.create_task(run_graph_updates(self._bases.every))
             tasks.create_task(keep_tending(self._bases.every))
 
     # ── open bases ───────────────────────────────────────────────────────────────────────────────

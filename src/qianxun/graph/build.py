@@ -1,9 +1,9 @@
-"""The graph of a base: the facts of its chunks read where they lack, and what follows from all of them.
+"""The graph of a base: facts extracted from its chunks where they are missing, and the graph derived from all facts.
 
-    chunks of record ──► facts, chunk by chunk ──► records ──► columns in memory ──► KnowledgeGraph
+    chunks ──► facts, chunk by chunk ──► records ──► columns in memory ──► KnowledgeGraph
 
-A graph is derived from the facts of the chunks that serve and from nothing else: whoever asks for it sees what a search
-would, and of a document that is gone nothing.
+A graph is derived from the facts of the served chunks alone: it covers what a search would find, and nothing of a
+deleted document.
 """
 
 from __future__ import annotations
@@ -12,213 +12,187 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import NotFound, QianxunError
 from qianxun.core.gc_pause import paused_collection
-from qianxun.core.graph_types import Facts
+from qianxun.core.graph_types import ExtractionProgress, Facts, GraphBuilt
 from qianxun.core.ports import nothing
 from qianxun.core.types import EVERYTHING, Everything, Filter
 from qianxun.records import graph as facts
 from qianxun.records.graph import Read, Readable
 
 if TYPE_CHECKING:
-    from qianxun.graph.network.network import KnowledgeGraph
+    from qianxun.graph.network.knowledge_graph import KnowledgeGraph
 
 log = logging.getLogger(__name__)
 
-PAGE: Final = 500  # chunks that are read and kept together
-QUIET_SECONDS: Final = 2.0  # without a write, before what was written is read
-LOOK_SECONDS: Final = 1.0
-USE_SECONDS: Final = 900.0  # for which a graph that was asked for is kept ready after writes
+PAGE: Final = 500  # chunks that are extracted and stored together
+QUIET_SECONDS: Final = 2.0  # without a write, before new chunks are extracted
+POLL_SECONDS: Final = 1.0
+USE_SECONDS: Final = 900.0  # for which a graph is kept up to date after its last use
 ROUNDS: Final = 3
 
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How far the reading of facts has come."""
-
-    done: int  # chunks
-    total: int
-
-
-Watch: TypeAlias = Callable[[Reading], None]
-
-
-@dataclass(frozen=True, slots=True)
-class GraphBuilt:
-    """What one go at a base's graph did."""
-
-    chunks: int  # that the graph is made of
-    read: int  # whose facts were read for it now
-    entities: int
-    relations: int
-    seconds: float
+Watch: TypeAlias = Callable[[ExtractionProgress], None]
 
 
 async def graph_of(base: OpenBase, where: Filter = EVERYTHING) -> KnowledgeGraph:
-    """The graph of what `retrieve` would search, under the same filter. Raises NotFound where the base is gone.
+    """The graph of what `retrieve` would search, under the same filter. Raises NotFound if the base has been deleted.
 
-    Whoever stops waiting for it ends nothing: a thread cannot be stopped, and what it changes is nobody else's until
-    it is done.
+    A caller that is cancelled cancels nothing: the threads finish what they began.
     """
     base.graph.note_use()
-    await _bring_into_step(base)
-    return base.graph.whole if isinstance(where, Everything) else await asyncio.shield(_seen_by(base, where))
+    await _update(base)
+    if isinstance(where, Everything):
+        return base.graph.whole
+
+    async def restricted() -> KnowledgeGraph:
+        async with base.graph.stepping:
+            return await asyncio.to_thread(_restricted, base, where)
+
+    return await asyncio.shield(restricted())
 
 
-async def _bring_into_step(base: OpenBase) -> None:
-    if await asyncio.to_thread(_state, base) != base.graph.state:
+async def _update(base: OpenBase) -> None:
+    if await asyncio.to_thread(graph_state, base) != base.graph.state:
         await asyncio.shield(_catch_up(base))
 
 
-async def _seen_by(base: OpenBase, where: Filter) -> KnowledgeGraph:
-    async with base.graph.stepping:
-        return await asyncio.to_thread(_restricted, base, where)
-
-
 async def _catch_up(base: OpenBase) -> None:
-    """Under writes without a pause there may be no moment at which nothing is unread; then the next one goes on."""
+    """Under continuous writes there may always be chunks without facts; then the next caller goes on."""
     async with base.graph.stepping:
         for _ in range(ROUNDS):
-            await _read_unread(base, nothing)
+            await _extract_missing(base, nothing)
             if await asyncio.to_thread(_step, base):
                 return
 
 
 async def build(base: OpenBase, watch: Watch = nothing) -> GraphBuilt:
-    """Reads the chunks that have no facts, and derives the graph."""
+    """Extracts missing facts without a model and derives the graph."""
     started = time.perf_counter()
-    async with base.graph.stepping:
-        read = await _read_unread(base, watch)
+    read = await extract_missing_facts(base, watch)
     graph = await graph_of(base)
-    return GraphBuilt(len(graph.chunks), read, len(graph), len(graph.ties), time.perf_counter() - started)
+    return GraphBuilt(len(graph.chunks), read, len(graph), len(graph.relations), time.perf_counter() - started)
 
 
-def is_wanted(base: OpenBase) -> bool:
-    """Whether facts are read as soon as documents come; otherwise when somebody asks for the graph."""
+def is_graph_enabled(base: OpenBase) -> bool:
+    """Whether facts are extracted in the background; otherwise on the first use of the graph."""
     return bool(base.about.config.get("graph", True))
 
 
 # ── facts ────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def read_unread(base: OpenBase, watch: Watch = nothing) -> int:
-    """Makes the statistical facts of the served chunks that have none; answers how many. Raises NotFound."""
+async def extract_missing_facts(base: OpenBase, watch: Watch = nothing) -> int:
+    """Extracts statistical facts from the served chunks that have none; returns their number. Raises NotFound."""
     async with base.graph.stepping:
-        return await _read_unread(base, watch)
+        return await _extract_missing(base, watch)
 
 
-async def _read_unread(base: OpenBase, watch: Watch) -> int:
-    """A page at a time, each durable when it is done: what is interrupted goes on where it was."""
-    from qianxun.graph.extract.chunk import reader  # its patterns take a while to compile
+async def _extract_missing(base: OpenBase, watch: Watch) -> int:
+    """Page by page, each durable when it is done: an interrupted run is continued."""
+    from qianxun.graph.extract.chunk import facts_origin  # its patterns take a while to compile
 
     base.graph.begin()
-    origin = reader(base.analyser)
-    total = await asyncio.to_thread(_unread_count, base, origin)
+    origin = facts_origin(base.analyser)
+    total = await base.records.read(lambda tx: facts.unread_count(tx, base.id, origin))
     done = after = 0
-    while done < total and (page := await asyncio.to_thread(_page, base, origin, after)):
-        await asyncio.to_thread(_keep, base, origin, page)
+    while done < total and (page := await unread_page(base, origin, after, PAGE)):
+        await asyncio.to_thread(_extract_page, base, origin, page)
         done += len(page)
         after = page[-1].key
-        watch(Reading(done, max(done, total)))
+        watch(ExtractionProgress(done, max(done, total)))
     return done
 
 
-def _unread_count(base: OpenBase, origin: str) -> int:
-    with base.records.reading() as tx:
-        return facts.unread_count(tx, base.id, origin)
+async def unread_page(base: OpenBase, origin: str, after: int, limit: int) -> list[Readable]:
+    """The next chunks after a key without facts of this origin."""
+    return await base.records.read(lambda tx: facts.unread(tx, base.id, origin, after, limit))
 
 
-def _page(base: OpenBase, origin: str, after: int) -> list[Readable]:
-    with base.records.reading() as tx:
-        return facts.unread(tx, base.id, origin, after, PAGE)
-
-
-def _keep(base: OpenBase, origin: str, page: list[Readable]) -> None:
+def _extract_page(base: OpenBase, origin: str, page: list[Readable]) -> None:
     with paused_collection():
-        read = [Read(each.key, each.document_key, origin, each.digest, _facts(base, each)) for each in page]
+        read = [Read(row.key, row.document_key, origin, row.digest, _facts(base, row)) for row in page]
     with base.records.writing() as tx:
         facts.write_facts(tx, base.id, read)
 
 
-def _facts(base: OpenBase, each: Readable) -> Facts:
-    from qianxun.graph.extract.chunk import read_facts
+def _facts(base: OpenBase, row: Readable) -> Facts:
+    from qianxun.graph.extract.chunk import extract_facts
 
-    return read_facts(each.text, kind=each.kind, headings=each.headings, doc_name=each.doc_name, analyser=base.analyser)
+    return extract_facts(row.text, kind=row.kind, doc_name=row.doc_name, analyser=base.analyser)
 
 
 # ── the graph in memory ──────────────────────────────────────────────────────────────────────────
 
 
-def _state(base: OpenBase) -> tuple[int, int]:
+def graph_state(base: OpenBase) -> tuple[int, int]:
+    """Changes whenever there may be new chunks."""
     with base.records.reading() as tx:
         return facts.state(tx, base.id)
 
 
 def _step(base: OpenBase) -> bool:
-    """Brings what is held into step with the records, as they are in one transaction; answers whether nothing lacks."""
-    from qianxun.graph.extract.chunk import reader
+    """Updates the graph from the records in one transaction; returns whether every chunk has facts."""
+    from qianxun.graph.extract.chunk import facts_origin
 
     with base.graph.changing, base.records.reading() as tx:
-        is_whole = not facts.unread_count(tx, base.id, reader(base.analyser))
+        is_whole = not facts.unread_count(tx, base.id, facts_origin(base.analyser))
         state = facts.state(tx, base.id) if is_whole else None
-        held = facts.graph_chunks(tx, base.id)
-        fresh, gone = base.graph.changed(held)
+        current = facts.graph_chunks(tx, base.id)
+        fresh, removed = base.graph.changed(current)
         read = facts.facts_of(tx, base.id, fresh)
         given = facts.aliases(tx, base.id)
-        base.graph.step(state, held, read, gone, given)
+        base.graph.step(state, current, read, removed, given)
     return is_whole
 
 
 def _restricted(base: OpenBase, where: Filter) -> KnowledgeGraph:
     with base.graph.changing:
-        kept = base.graph.kept(where)
-        if kept is not None:
-            return kept
+        cached = base.graph.kept(where)
+        if cached is not None:
+            return cached
         with base.records.reading() as tx:
-            told = facts.attributes(tx, base.id, base.graph.unknown_versions())
-        return base.graph.restrict(where, told)
+            attributes = facts.attributes(tx, base.id, base.graph.unknown_versions())
+        return base.graph.restrict(where, attributes)
 
 
-# ── behind everybody's back ──────────────────────────────────────────────────────────────────────
+# ── in the background ────────────────────────────────────────────────────────────────────────────
 
 
-async def read_quietly(base: OpenBase) -> None:
-    """`read_unread` for those who have something else to do: what fails is logged, and done when the graph is asked
-    for."""
+async def extract_in_background(base: OpenBase) -> None:
+    """`extract_missing_facts` that logs failures: the next use of the graph tries again."""
     try:
-        await read_unread(base)
+        await extract_missing_facts(base)
     except NotFound:
-        log.info("base %s is gone, and the reading of its facts with it", base.id)
+        log.info("base %s has been deleted, and the extraction of its facts with it", base.id)
     except QianxunError as error:
-        log.warning("the facts of base %s are not read now: %s", base.id, error)
-    except Exception:  # of a text that nobody thought of, for callers whom this must not fail
-        log.exception("the facts of base %s are not read after an unexpected failure", base.id)
+        log.warning("the facts of base %s are not extracted now: %s", base.id, error)
+    except Exception:  # unexpected texts must not fail the caller
+        log.exception("the facts of base %s are not extracted after an unexpected failure", base.id)
 
 
-async def make_ready(base: OpenBase) -> None:
-    """A graph that people use is made anew before the next of them has to wait for it, with all that they made of the
-    last one: of a hundred thousand chunks that takes seconds."""
+async def refresh_graph(base: OpenBase) -> None:
+    """Updates a graph in use, with whatever was computed of the last one, so that the next query need not wait:
+    a hundred thousand chunks take seconds."""
     if not base.graph.is_in_use(USE_SECONDS):
         return
     before = base.graph.whole
     try:
-        await _bring_into_step(base)
-        await asyncio.to_thread(base.graph.whole.made_ready, before)
+        await _update(base)
+        await asyncio.to_thread(base.graph.whole.warm_up, before)
     except QianxunError as error:
-        log.info("the graph of base %s is not made ahead: %s", base.id, error)
-    except Exception:  # whoever asks for the graph is told; the loop that serves all bases must not end
-        log.exception("the graph of base %s is not made ahead after an unexpected failure", base.id)
+        log.info("the graph of base %s is not refreshed: %s", base.id, error)
+    except Exception:  # must not end the loop that serves all bases; queries raise it
+        log.exception("the graph of base %s is not refreshed after an unexpected failure", base.id)
 
 
-async def keep_graphing(open_bases: Callable[[], Iterable[OpenBase]]) -> None:
-    """Reads the facts of what was written, one base at a time, once each has been left alone for a moment."""
+async def run_graph_updates(open_bases: Callable[[], Iterable[OpenBase]]) -> None:
+    """Extracts facts of new chunks, one base at a time, once a base has not been written to for a moment."""
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
         for base in open_bases():
-            if is_wanted(base) and base.graph.is_due(QUIET_SECONDS):
-                await read_quietly(base)
-                await make_ready(base)
+            if is_graph_enabled(base) and base.graph.is_due(QUIET_SECONDS):
+                await extract_in_background(base)
+                await refresh_graph(base)

@@ -1,11 +1,11 @@
-"""The graph of one base in the hands of people: what it holds, what it costs, which names are one thing's."""
+"""The graph of one base as people see and correct it: its contents, its cost, and which names are one entity's."""
 
 from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -13,101 +13,65 @@ from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase, read
 from qianxun.core.errors import ModelError, NotFound
-from qianxun.core.graph_types import Alias, Community, Entity, Evidence, Relation
+from qianxun.core.graph_types import (
+    Alias,
+    Community,
+    Entity,
+    EntityDetails,
+    Evidence,
+    GraphCost,
+    GraphStatus,
+    LlmExtraction,
+    Quote,
+    SummariesResult,
+)
 from qianxun.core.ports import nothing
 from qianxun.core.types import EVERYTHING, Filter
 from qianxun.core.unicode import storable
 from qianxun.graph.build import graph_of
-from qianxun.graph.extract.llm import Cost
 from qianxun.graph.llm_build import (
-    ModelRead,
-    ReadingCost,
     Watch,
+    extract_with_model,
+    extraction_cost,
     graph_model,
     has_model,
     in_graph_thread,
-    read_with_model,
-    reading_cost,
 )
-from qianxun.graph.network import aliases as naming
-from qianxun.graph.network.aliases import Decision
-from qianxun.graph.network.network import KnowledgeGraph
-from qianxun.graph.network.ties import TOGETHER
-from qianxun.graph.summaries import Summarised, communities, summaries_cost, summarise_communities
+from qianxun.graph.network import aliases as decisions
+from qianxun.graph.network.aliases import PROPOSED_AMONG, Decision
+from qianxun.graph.network.knowledge_graph import KnowledgeGraph
+from qianxun.graph.network.relations import CO_OCCURRENCE_TYPE
 from qianxun.graph.summaries import Watch as SummariesWatch
+from qianxun.graph.summaries import communities, summaries_cost, summarise_communities
 from qianxun.records import chunks
 from qianxun.records import graph as facts
 from qianxun.text.chinese import fold
 
-PROPOSED_AMONG: Final = 200  # entities that a model is shown, the most central ones
-_COMPARED: Final = 5_000  # names that one is compared with
+SUGGESTIONS: Final = 5  # for an unknown name
+_COMPARED: Final = 5_000  # names
 _OPENING: Final = {"》": "《", "〉": "〈", "”": "“", "」": "「", "』": "『", "）": "（", ")": "("}
-NEAR: Final = 5  # names that are suggested in the place of one that is unknown
 
 
 @dataclass(frozen=True, slots=True)
-class GraphStatus:
-    chunks: int
-    entities: int
-    relations: int
-    communities: int  # of more than one entity
-    readers: Mapping[str, int]  # who read how many chunks: statistical:<version> | model:<name>
-    aliases: int  # decisions of people
-    model: str = ""  # that is to read them; "": none
-    unread: int = 0  # chunks that it has still to read
-    failed: int = 0  # of these, what it could make no sense of since the base was opened
-    trouble: str = ""  # why the model cannot be had
-
-
-@dataclass(frozen=True, slots=True)
-class GraphCost:
-    """What building the graph with the base's model will take."""
-
-    reading: ReadingCost
-    summaries: Cost  # of the communities as they are now
-
-
-@dataclass(frozen=True, slots=True)
-class Quote:
-    """The words that say so."""
-
-    doc_id: str
-    doc_name: str
-    chunk_id: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class EntityShown:
-    """An entity, what is stated of it (the weightiest first), the names of the other ends by id, and for the first
-    evidence of each relation its words."""
-
-    entity: Entity
-    relations: tuple[Relation, ...]
-    names: Mapping[str, str] = field(default_factory=dict)
-    quotes: Mapping[Evidence, Quote] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class GraphKeeper:
+class GraphCurator:
     base: OpenBase
 
-    # ── what there is ────────────────────────────────────────────────────────────────────────────
+    # ── contents ─────────────────────────────────────────────────────────────────────────────────
 
     async def status(self) -> GraphStatus:
         base, graph = self.base, await graph_of(self.base)
         model, trouble = await self._model()
 
-        def told(tx: Connection) -> tuple[dict[str, int], int, int]:
+        def counts(tx: Connection) -> tuple[dict[str, int], int, int]:
             unread = facts.unread_count(tx, base.id, f"model:{model}"[:220]) if model and not trouble else 0
             return facts.origins(tx, base.id), unread, len(facts.aliases(tx, base.id))
 
-        readers, unread, decided = await base.records.read(told)
+        readers, unread, decided = await base.records.read(counts)
         sizes = np.bincount(graph.communities.labels) if len(graph) else np.empty(0)
         return GraphStatus(
             chunks=len(graph.chunks),
             entities=len(graph),
-            relations=len(graph.ties),
+            relations=len(graph.relations),
             communities=int((sizes > 1).sum()),
             readers=readers,
             aliases=decided,
@@ -118,7 +82,7 @@ class GraphKeeper:
         )
 
     async def _model(self) -> tuple[str, str]:
-        """The name of the model that is to read, and why it cannot be had."""
+        """The name of the model that extracts facts, and why it is unavailable."""
         if not self.has_model:
             return "", ""
         try:
@@ -126,115 +90,114 @@ class GraphKeeper:
         except (ModelError, NotFound) as error:
             return str(self.base.about.config.get("graph_model") or ""), str(error)
 
-    async def show(self, name: str, *, where: Filter = EVERYTHING, limit: int = 50) -> EntityShown:
-        """An entity by its id, its name or one of its aliases. Raises NotFound, with names that are like it."""
+    async def show(self, name: str, *, where: Filter = EVERYTHING, limit: int = 50) -> EntityDetails:
+        """An entity by its id, name or alias. Raises NotFound with similar names."""
         graph = await graph_of(self.base, where)
-        shown = await asyncio.to_thread(_shown, graph, _expected(graph, name), limit)
-        places = [each.evidence[0] for each in shown.relations if each.evidence]
-        held = await read(self.base, chunks.by_keys, sorted({place.chunk for place in places}))
+        shown = await asyncio.to_thread(_details, graph, _expected(graph, name), limit)
+        places = [relation.evidence[0] for relation in shown.relations if relation.evidence]
+        found = await read(self.base, chunks.by_keys, sorted({place.chunk for place in places}))
         quotes = {
-            place: Quote(own.doc_id, own.doc_name, own.chunk_id, _words(own.text, place))
+            place: Quote(chunk.doc_id, chunk.doc_name, chunk.chunk_id, _words(chunk.text, place))
             for place in places
-            if (own := held.get(place.chunk)) is not None
+            if (chunk := found.get(place.chunk)) is not None
         }
         return replace(shown, quotes=quotes)
 
     async def communities(self, *, where: Filter = EVERYTHING, limit: int = 20) -> tuple[Community, ...]:
-        """Those of most weight, with their summaries."""
+        """The heaviest ones with their summaries."""
         return await communities(self.base, where, limit)
 
     @property
     def has_model(self) -> bool:
-        """Whether the base names a model to read its chunks."""
+        """Whether the base names a model that extracts facts."""
         return has_model(self.base)
 
-    # ── read by a model ──────────────────────────────────────────────────────────────────────────
+    # ── with a model ─────────────────────────────────────────────────────────────────────────────
 
     async def cost(self) -> GraphCost:
-        """Before anything is asked. Raises NotFound where the base names no model."""
-        return GraphCost(await reading_cost(self.base), await summaries_cost(self.base))
+        """Before any call. Raises NotFound if the base names no model."""
+        return GraphCost(await extraction_cost(self.base), await summaries_cost(self.base))
 
     async def forget(self) -> int:
-        """All that was read of the chunks, by statistics and by models, is to be read anew; answers of how many."""
+        """Deletes all facts, statistical and by models, so that they are extracted anew; returns of how many chunks."""
 
-        def forgotten(tx: Connection) -> int:
-            held = facts.graph_chunks(tx, self.base.id).keys.tolist()
-            facts.remove_facts(tx, self.base.id, held)
-            return len(held)
+        def delete(tx: Connection) -> int:
+            keys = facts.graph_chunks(tx, self.base.id).keys.tolist()
+            facts.remove_facts(tx, self.base.id, keys)
+            return len(keys)
 
-        return await self.base.records.write(forgotten)
+        return await self.base.records.write(delete)
 
-    async def read(self, watch: Watch = nothing) -> ModelRead:
-        return await read_with_model(self.base, watch)
+    async def read(self, watch: Watch = nothing) -> LlmExtraction:
+        return await extract_with_model(self.base, watch)
 
-    async def summarise(self, watch: SummariesWatch = nothing) -> Summarised:
+    async def summarise(self, watch: SummariesWatch = nothing) -> SummariesResult:
         return await summarise_communities(self.base, watch)
 
-    # ── which names are one thing's ──────────────────────────────────────────────────────────────
+    # ── aliases ──────────────────────────────────────────────────────────────────────────────────
 
     async def aliases(self) -> list[Alias]:
-        """What people decided, in the order of the aliases."""
+        """The decisions of people, in the order of the aliases."""
         return await self.base.records.read(lambda tx: facts.aliases(tx, self.base.id))
 
-    async def merge(self, name: str, alias: str, origin: str = naming.GIVEN) -> Entity:
-        """Both are one entity, called ``name``, until `split`; answers it. Raises NotFound where there is neither.
+    async def merge(self, name: str, alias: str, origin: str = decisions.GIVEN) -> Entity:
+        """Makes both one entity called ``name``, until `split`, and returns it. Raises NotFound if neither exists.
 
-        A name that stands nowhere may be given to an entity that is there.
+        An existing entity may be given a name that occurs nowhere.
         """
         graph = await graph_of(self.base)
-        rows = [row_of(graph, each) for each in (name, alias)]
+        rows = [row_of(graph, given) for given in (name, alias)]
         if rows == [None, None]:
             raise _unknown(graph, name)
-        name, alias = (
-            each if row is None or not _is_id(each) else graph.entity_at(row).name
-            for each, row in zip((name, alias), rows, strict=True)
-        )
-        await self._decided(lambda decided: naming.merge(decided, name, alias, origin))
+        name, alias = (_name_of(graph, given, row) for given, row in zip((name, alias), rows, strict=True))
+        await self._decide(lambda decided: decisions.merge(decided, name, alias, origin))
         after = await graph_of(self.base)
         return after.entity_at(_expected(after, name))
 
     async def split(self, name: str) -> tuple[str, ...]:
-        """Takes a merge of people back, or parts a name from those that texts give it; answers the names that stand for
-        themselves again. Raises NotFound where it goes by no other name."""
+        """Undoes a merge, or separates a name from those that texts give it; returns the names that are entities again.
+
+        Raises NotFound if it has no other name.
+        """
         graph, name = await graph_of(self.base), storable(name)
         row = row_of(graph, name)
-        name = graph.entity_at(row).name if row is not None and _is_id(name) else name
-        stated = _stated_of(graph, row, name)
-        decision = await self._decided(lambda decided: naming.split(decided, name, stated))
-        return tuple(dict.fromkeys((*decision.removed, *(each.alias for each in decision.kept))))
+        name = _name_of(graph, name, row)
+        stated = _stated_names(graph, row, name)
+        decision = await self._decide(lambda decided: decisions.split(decided, name, stated))
+        return tuple(dict.fromkeys((*decision.removed, *(row.alias for row in decision.added))))
 
     async def propose(self) -> tuple[Alias, ...]:
-        """Which of the most central names the base's model takes for one thing's; decides nothing.
+        """The aliases that the base's model sees among the most central names; decides nothing.
 
-        Raises NotFound where no model is named, ModelUnavailable or BadModelReply.
+        Raises NotFound if no model is named, ModelUnavailable or BadModelReply.
         """
         model = await asyncio.to_thread(graph_model, self.base)
         graph = await graph_of(self.base)
         order = np.lexsort((np.arange(len(graph)), -graph.importance))[:PROPOSED_AMONG]
         names = [graph.entity_at(row).name for row in order.tolist()]
-        found: Sequence[Alias] = await in_graph_thread(self.base, naming.propose, model, names)
-        known = {naming.form(row.alias) for row in await self.aliases()}
-        return tuple(each for each in found if naming.form(each.alias) not in known)
+        found: Sequence[Alias] = await in_graph_thread(self.base, decisions.propose, model, names)
+        known = {decisions.form(row.alias) for row in await self.aliases()}
+        return tuple(row for row in found if decisions.form(row.alias) not in known)
 
-    async def _decided(self, decide: Callable[[Sequence[Alias]], Decision]) -> Decision:
-        """Decides upon what is of record, in the same transaction."""
+    async def _decide(self, decide: Callable[[Sequence[Alias]], Decision]) -> Decision:
+        """Reads the current decisions and stores the new one in one transaction."""
 
-        def keep(tx: Connection) -> Decision:
+        def store(tx: Connection) -> Decision:
             decision = decide(facts.aliases(tx, self.base.id))
-            for gone in decision.removed:
-                facts.remove_alias(tx, self.base.id, gone)
-            for kept in decision.kept:
-                facts.add_alias(tx, self.base.id, kept)
+            for removed in decision.removed:
+                facts.remove_alias(tx, self.base.id, removed)
+            for added in decision.added:
+                facts.add_alias(tx, self.base.id, added)
             return decision
 
-        return await self.base.records.write(keep)
+        return await self.base.records.write(store)
 
 
-# ── entities by what people call them ────────────────────────────────────────────────────────────
+# ── entities by name ─────────────────────────────────────────────────────────────────────────────
 
 
 def row_of(graph: KnowledgeGraph, name: str) -> int | None:
-    """By its id, its name or one of its aliases."""
+    """By its id, name or alias."""
     if _is_id(name) and (row := graph.row(name)) is not None:
         return row
     form = graph.names.forms.get(fold(name).strip())
@@ -247,6 +210,11 @@ def _is_id(name: str) -> bool:
     return name.startswith("e_")
 
 
+def _name_of(graph: KnowledgeGraph, given: str, row: int | None) -> str:
+    """The name of an entity that is given by its id; any other name as it is."""
+    return graph.entity_at(row).name if row is not None and _is_id(given) else given
+
+
 def _expected(graph: KnowledgeGraph, name: str) -> int:
     row = row_of(graph, name)
     if row is None:
@@ -255,39 +223,39 @@ def _expected(graph: KnowledgeGraph, name: str) -> int:
 
 
 def _unknown(graph: KnowledgeGraph, name: str) -> NotFound:
-    wanted = fold(name)[:80]
-    known = {each: row for row in range(len(graph)) if set(each := graph.name(row)) & set(wanted)}
-    like = difflib.get_close_matches(wanted, list(known)[:_COMPARED], NEAR, 0.5)
-    shown = "、".join(graph.entity_at(known[each]).name for each in like)
+    folded = fold(name)[:80]
+    known = {own: row for row in range(len(graph)) if set(own := graph.name(row)) & set(folded)}
+    similar = difflib.get_close_matches(folded, list(known)[:_COMPARED], SUGGESTIONS, 0.5)
+    shown = "、".join(graph.entity_at(known[own]).name for own in similar)
     return NotFound(
         f"图谱里没有实体“{storable(name[:80])}”", hint=f"相近的：{shown}" if shown else "先放入提到它的文档，或核对写法"
     )
 
 
-def _stated_of(graph: KnowledgeGraph, row: int | None, name: str) -> list[str]:
-    """The names that stand for themselves once this one is parted from what texts call it."""
+def _stated_names(graph: KnowledgeGraph, row: int | None, name: str) -> list[str]:
+    """The names that become entities if this one is separated from what texts call it."""
     if row is None:
         return []
-    own = fold(name).strip()
-    if own != graph.name(row):
+    if fold(name).strip() != graph.name(row):
         return [name]
-    return [
-        graph.names.folded[form] for form in np.flatnonzero(graph.entity_of == row).tolist() if form != graph.forms[row]
-    ]
+    forms = np.flatnonzero(graph.entity_of == row).tolist()
+    return [graph.names.folded[form] for form in forms if form != graph.forms[row]]
 
 
 def _words(text: str, place: Evidence) -> str:
-    """The characters that say so, with the mark that closes what they open: a relation ends where its name does."""
-    said, following = text[place.start : place.end], text[place.end : place.end + 1]
-    opened = _OPENING.get(following)
-    return said + following if opened and said.count(opened) > said.count(following) else said
+    """The words of the evidence, with the closing mark of what they open: a relation ends where its name does."""
+    words, following = text[place.start : place.end], text[place.end : place.end + 1]
+    opening = _OPENING.get(following)
+    return words + following if opening and words.count(opening) > words.count(following) else words
 
 
-def _shown(graph: KnowledgeGraph, row: int, limit: int) -> EntityShown:
-    ties = graph.ties_of([row])
-    order = ties[np.lexsort((ties, -graph.ties.weight[ties], graph.ties.type[ties] == TOGETHER))][:limit]
-    relations = tuple(graph.relation(tie) for tie in order.tolist())
-    ends = {int(end) for tie in order.tolist() for end in (graph.ties.source[tie], graph.ties.target[tie])}
-    return EntityShown(
-        graph.entity_at(row), relations, {str(graph.ids[end]): graph.entity_at(end).name for end in sorted(ends)}
+def _details(graph: KnowledgeGraph, row: int, limit: int) -> EntityDetails:
+    relations, rows = graph.relations, graph.relation_rows([row])
+    order = np.lexsort((rows, -relations.weight[rows], relations.type[rows] == CO_OCCURRENCE_TYPE))
+    best = rows[order][:limit]
+    ends = np.unique(np.concatenate([relations.source[best], relations.target[best]])).tolist()
+    return EntityDetails(
+        graph.entity_at(row),
+        tuple(map(graph.relation, best.tolist())),
+        {str(graph.ids[end]): graph.entity_at(end).name for end in ends},
     )

@@ -1,11 +1,11 @@
-"""The query modes: what the graph of a base, its vectors, or both have to say to a question.
+"""The query modes: what the graph of a base, its vectors, or both find for a question.
 
-    naive    vectors alone                        local   what lies around the things that the question names
-    global   communities and kinds of relations   hybrid  local and global, read again
-    mix      the graph and the base's own search  bypass  nothing
+    naive    vectors only                          local   the neighbourhood of the entities in the question
+    global   communities and relation types        hybrid  local and global, reranked
+    mix      the graph and the base's own search   bypass  nothing
 
-A graph that fails or knows nothing leaves what the base's own search finds. Nothing here depends on ``top_k`` but where
-the list ends: a shorter list is the beginning of a longer one.
+If the graph fails or finds nothing, the base's own search answers. A shorter list is always the beginning of a longer
+one: nothing but the length depends on ``top_k``.
 """
 
 from __future__ import annotations
@@ -13,62 +13,68 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
-from qianxun.bases.base import OpenBase
+from qianxun.bases.base import OpenBase, read
 from qianxun.core.answer_types import QUERY_MODES, QueryMode
 from qianxun.core.errors import BadQuery, NotFound, QianxunError, RecallFailed
 from qianxun.core.graph_types import NO_CONTEXT, AskedTie, GraphContext
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.log_types import new_trace_id
 from qianxun.core.options import Mode, RecallOptions, check
-from qianxun.core.types import NOTHING, Degraded, Found, Ranking, Recall, StepTime
+from qianxun.core.types import NOTHING, ArmScore, Chunk, Degraded, Found, Hit, Keys, Ranking, Recall, StepTime, matches
 from qianxun.graph.build import graph_of
-from qianxun.graph.mode_context import context_of
-from qianxun.graph.mode_results import UNRELATED, Results
-from qianxun.graph.network.global_search import NO_OVERVIEW, Overview, overview
-from qianxun.graph.network.local_search import NOWHERE, Around, around
-from qianxun.graph.network.network import KnowledgeGraph
+from qianxun.graph.context import context_of
+from qianxun.graph.network.global_search import NO_GLOBAL_RESULT, GlobalResult, global_search
+from qianxun.graph.network.knowledge_graph import KnowledgeGraph
+from qianxun.graph.network.local_search import NO_LOCAL_RESULT, LocalResult, local_search
 from qianxun.question.graph_query import GraphQuery
-from qianxun.question.question import read
+from qianxun.question.question import read as read_question
 from qianxun.rank.mix import either, mixed, supported
+from qianxun.rank.tiers import matched_in, matched_under
+from qianxun.records import chunks
+from qianxun.retrieve.highlight import highlights
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
 from qianxun.retrieve.rerank_and_tiers import RERANK_DEPTH, rerank
 from qianxun.retrieve.run import current_generation, newest_only, recall
 from qianxun.retrieve.timings import Steps
+from qianxun.text.chinese import fold
 
 log = logging.getLogger(__name__)
 
-GRAPH_SECONDS: Final = 30.0  # for a graph that has still to be made, or made anew
-RERANKER: Final = "maxsim"  # reads again what a base with a model finds in `hybrid`
-Made = TypeVar("Made")
+GRAPH_SECONDS: Final = 30.0  # for a graph that has to be built or updated first
+RERANKER: Final = "maxsim"  # of `hybrid` in a base with a model
+UNRELATED: Final = 1e-6  # the score of results that only fill up the list
+FILL: Final = "fill"  # their source: nothing found them
+PAGE: Final = 50
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class ModeRecall:
-    """What one mode found: chunks, best first, scores in (0, 1]; and what the graph says of the question."""
+    """What one mode found: chunks, best first, scores in (0, 1], and the graph context of the question."""
 
     query: str
     mode: QueryMode
     found: tuple[Found, ...] = ()
     context: GraphContext = NO_CONTEXT
-    tie: AskedTie | None = None  # that the question asks for
+    tie: AskedTie | None = None  # the relation that the question asks for
     degraded: tuple[Degraded, ...] = ()
     steps: tuple[StepTime, ...] = ()
     seconds: float = 0.0
     trace_id: str = ""
-    generation: str = ""  # the state of the base that was searched; "" where none was
+    generation: str = ""  # of the base that was searched; "" if none was
 
 
 class Surroundings(Protocol):
-    """Somebody else who holds the graph, and says what of it `local` is to walk."""
+    """A copy of the graph elsewhere that selects the part for `local`."""
 
     async def around(self, base: OpenBase, graph: KnowledgeGraph, question: str) -> KnowledgeGraph:
-        """The part of ``graph`` around what the question names. Raises a QianxunError: then all of it is walked."""
+        """The part of ``graph`` around the entities of the question. Raises a QianxunError: then all of it is used."""
 
 
 async def gather(
@@ -80,9 +86,9 @@ async def gather(
     surroundings: Surroundings | None = None,
     trace_id: str = "",
 ) -> ModeRecall:
-    """The best ``top_k`` chunks that one mode finds, or as many as the base has; their neighbourhood in the graph.
+    """The best ``top_k`` chunks of one mode, or as many as the base has, and their graph context.
 
-    Of ``options``, mode and threshold do not count. Raises BadQuery; RecallFailed where nothing at all can answer.
+    Ignores the mode and threshold of ``options``. Raises BadQuery; RecallFailed if nothing at all can answer.
     """
     check_text(query)
     check(options)
@@ -92,46 +98,46 @@ async def gather(
     trace_id = trace_id or new_trace_id()
     if mode == "bypass":
         return ModeRecall(query, mode, trace_id=trace_id)
-    looking = await _begun(base, query, options)
-    looking.elsewhere = surroundings
-    found, context = await _SEARCHES[mode](looking)
+    search = await _begin(base, query, options)
+    search.surroundings = surroundings
+    found, context = await _SEARCHES[mode](search)
     return ModeRecall(
         query=query,
         mode=mode,
         found=tuple(found),
         context=context,
-        tie=looking.tie,
-        degraded=tuple(dict.fromkeys(looking.degraded)),
-        steps=tuple(looking.steps.done),
+        tie=search.requested,
+        degraded=tuple(dict.fromkeys(search.degraded)),
+        steps=tuple(search.steps.done),
         seconds=time.perf_counter() - started,
         trace_id=trace_id,
-        generation=looking.generation,
+        generation=search.generation,
     )
 
 
-# ── what a mode draws on ─────────────────────────────────────────────────────────────────────────
+# ── steps of the modes ───────────────────────────────────────────────────────────────────────────
 
 
 @dataclass
-class Looking:
+class ModeSearch:
     """One question on its way through one mode."""
 
     base: OpenBase
     query: str
-    asked: QueryPlan  # without its rewritings
+    plan: QueryPlan  # without rewritings
     question: GraphQuery
     options: RecallOptions
     steps: Steps = field(default_factory=Steps)
     degraded: list[Degraded] = field(default_factory=list)
-    held: KnowledgeGraph | None = None
-    tie: AskedTie | None = None
-    has_graph: bool = False  # it was asked for
+    has_graph: bool = False  # it was loaded, or failed
+    loaded: KnowledgeGraph | None = None
+    requested: AskedTie | None = None
     failed: RecallFailed | None = None  # why the base's own search did not answer
-    elsewhere: Surroundings | None = None
+    surroundings: Surroundings | None = None
     generation: str = ""
 
     async def recalled(self, mode: Mode = "hybrid") -> Recall | None:
-        """What the base's own search finds, as deep as it goes; None where no arm of it answers, which is said."""
+        """The results of the base's own search, as deep as it goes; None, reported as degraded, if no arm answers."""
         options = replace(self.options, mode=mode, top_k=TOP_K_LIMIT, threshold=0.0)
         try:
             found = await recall(self.base, self.query, options)
@@ -144,160 +150,217 @@ class Looking:
         return found
 
     async def graph(self) -> KnowledgeGraph | None:
-        """As the filter lets it be seen; None where it fails, which is said."""
+        """The graph under the filter; None, reported as degraded, if it fails."""
         if not self.has_graph:
             self.has_graph = True
             with self.steps.timed("graph"):
-                waiting = asyncio.wait_for(graph_of(self.base, self.asked.queries[0].where), GRAPH_SECONDS)
-                self.held = await self._tried(waiting)
-        return self.held
+                loading = asyncio.wait_for(graph_of(self.base, self.plan.queries[0].where), GRAPH_SECONDS)
+                self.loaded = await self._tried(loading)
+        return self.loaded
 
-    async def surroundings(self, graph: KnowledgeGraph | None) -> KnowledgeGraph | None:
-        """Of the graph what another one who holds it finds around the question; all of it where that one fails."""
-        if graph is None or self.elsewhere is None:
+    async def part_around(self, graph: KnowledgeGraph | None) -> KnowledgeGraph | None:
+        """The part that the copy elsewhere selects; all of the graph if that fails."""
+        if graph is None or self.surroundings is None:
             return graph
         with self.steps.timed("graph.surroundings"):
-            return await self._tried(self.elsewhere.around(self.base, graph, self.question.folded)) or graph
+            return await self._tried(self.surroundings.around(self.base, graph, self.question.folded)) or graph
 
-    async def near(self, graph: KnowledgeGraph | None) -> Around:
+    async def local(self, graph: KnowledgeGraph | None) -> LocalResult:
         if graph is None:
-            return NOWHERE
-        found = await self._walked(lambda: around(graph, self.question)) or NOWHERE
-        self.tie = found.asked
+            return NO_LOCAL_RESULT
+        found = await self._walked(lambda: local_search(graph, self.question)) or NO_LOCAL_RESULT
+        self.requested = found.requested
         return found
 
-    async def overview(self, graph: KnowledgeGraph | None) -> Overview:
+    async def overview(self, graph: KnowledgeGraph | None) -> GlobalResult:
         if graph is None:
-            return NO_OVERVIEW
-        found = await self._walked(lambda: overview(graph, self.question))
-        return found or NO_OVERVIEW
+            return NO_GLOBAL_RESULT
+        return await self._walked(lambda: global_search(graph, self.question)) or NO_GLOBAL_RESULT
 
-    async def _walked(self, look: Callable[[], Made]) -> Made | None:
+    async def _walked(self, work: Callable[[], Result]) -> Result | None:
         with self.steps.timed("graph.walk"):
-            return await self._tried(asyncio.to_thread(look))
+            return await self._tried(asyncio.to_thread(work))
 
-    async def context(self, graph: KnowledgeGraph | None, near: Around, seen: Overview) -> GraphContext:
+    async def context(self, graph: KnowledgeGraph | None, local: LocalResult, seen: GlobalResult) -> GraphContext:
         if graph is None:
             return NO_CONTEXT
         with self.steps.timed("graph.context"):
-            return await self._tried(context_of(self.base, graph, near, seen)) or NO_CONTEXT
+            return await self._tried(context_of(self.base, graph, local, seen)) or NO_CONTEXT
 
     async def reranked(self, ranking: Ranking) -> Ranking:
-        """The first results in the order of a second reading, where the base has a model for it."""
+        """The first results reranked, if the base has a model for it."""
         if self.base.model is None or self.base.models is None or not len(ranking):
             return ranking
-        first = Results(self.base, self.asked, RERANK_DEPTH, (), NOTHING)
-        await first.take(ranking)
+        first = Results(self.base, self.plan, RERANK_DEPTH, (), NOTHING)
+        await first.add(ranking)
         options = replace(self.options, rerank=self.options.rerank or RERANKER)
         with self.steps.timed("rerank"), self.base.serving.borrow() as serving:
-            model, failed = await rerank(self.base, serving, self.asked, first.found, options)
+            model, failed = await rerank(self.base, serving, self.plan, first.found, options)
         self.degraded.extend(failed)
         if model is None:
             return ranking
-        read = Ranking.of((each.chunk.key, max(each.score, UNRELATED)) for each in model.results)
-        rest = ~np.isin(ranking.keys, read.keys)
-        behind = np.minimum(ranking.scores[rest], read.scores[-1])
-        return Ranking(np.concatenate([read.keys, ranking.keys[rest]]), np.concatenate([read.scores, behind]))
+        top = Ranking.of((result.chunk.key, max(result.score, UNRELATED)) for result in model.results)
+        rest = ~np.isin(ranking.keys, top.keys)
+        lower = np.minimum(ranking.scores[rest], top.scores[-1])
+        return Ranking(np.concatenate([top.keys, ranking.keys[rest]]), np.concatenate([top.scores, lower]))
 
-    async def _tried(self, work: Awaitable[Made]) -> Made | None:
+    async def _tried(self, work: Awaitable[Result]) -> Result | None:
         try:
             return await work
         except NotFound:
-            raise  # the base is gone
+            raise  # the base has been deleted
         except TimeoutError:
-            told = f"{GRAPH_SECONDS:g} 秒内没有建好，本次未用图谱；它在后台继续建立"
-            self.degraded.append(Degraded("graph", told))
+            reason = f"{GRAPH_SECONDS:g} 秒内没有建好，本次未用图谱；它在后台继续建立"
+            self.degraded.append(Degraded("graph", reason))
         except QianxunError as error:
             self.degraded.append(Degraded("graph", str(error)))
-        except Exception as error:  # the door of the graph: a search goes on without it
+        except Exception as error:  # a search goes on without the graph
             log.exception("the graph of base %s failed", self.base.id)
             self.degraded.append(Degraded("graph", f"出错，未用图谱：{type(error).__name__}: {error}"))
         return None
 
-    async def finished(
-        self, ranking: Ranking, known: Ranking, recalled: Recall | None, graph: KnowledgeGraph | None
+    async def results(
+        self, ranking: Ranking, from_graph: Ranking, recalled: Recall | None, graph: KnowledgeGraph | None
     ) -> list[Found]:
-        """The results of a ranking, then of the base's own search, then whatever there is; ``known`` is what the graph
-        itself said."""
+        """The chunks of a ranking, then of the base's own search, then any; ``from_graph`` has the graph's scores."""
         if self.failed is not None and graph is None:
             raise self.failed
-        search = _ranking(recalled)
         found = () if recalled is None else recalled.found
-        results = Results(self.base, self.asked, self.options.top_k, found, known)
+        results = Results(self.base, self.plan, self.options.top_k, found, from_graph)
         with self.steps.timed("join"):
-            await results.take(ranking)
+            await results.add(ranking)
             results.found = newest_only(results.found)
-            await results.take(search)
-        if results.lacking:
+            await results.add(_ranking(recalled))
+        if results.missing:
             graph = await self.graph()
             await results.fill(NOTHING.keys if graph is None else graph.chunks)
         return results.found
 
 
-async def _begun(base: OpenBase, query: str, options: RecallOptions) -> Looking:
+async def _begin(base: OpenBase, query: str, options: RecallOptions) -> ModeSearch:
     with base.serving.borrow() as serving:
         generation = str(await current_generation(base, serving))
-        asked = await plan_query(base, query, options, rewritings=())
+        plan = await plan_query(base, query, options, rewritings=())
     own = base.terms.own(base.about.config)
-    question = read(asked.queries[0].text).for_graph(base.analyser, own)
-    return Looking(base, query, asked, question, options, generation=generation)
+    question = read_question(plan.queries[0].text).for_graph(base.analyser, own)
+    return ModeSearch(base, query, plan, question, options, generation=generation)
 
 
 def _ranking(recalled: Recall | None) -> Ranking:
-    return NOTHING if recalled is None else Ranking.of((each.chunk.key, each.score) for each in recalled.found)
+    return NOTHING if recalled is None else Ranking.of((row.chunk.key, row.score) for row in recalled.found)
 
 
 # ── the modes ────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _naive(looking: Looking) -> tuple[list[Found], GraphContext]:
-    recalled = await looking.recalled("vector") if looking.base.model is not None else None
+async def _naive(search: ModeSearch) -> tuple[list[Found], GraphContext]:
+    recalled = await search.recalled("vector") if search.base.model is not None else None
     if recalled is None:
-        if looking.base.model is None:
-            looking.degraded.append(Degraded("vector", "这个知识库没有向量模型，按词语检索"))
-        looking.failed = None
-        recalled = await looking.recalled("fulltext")
-    return await looking.finished(_ranking(recalled), NOTHING, recalled, None), NO_CONTEXT
+        if search.base.model is None:
+            search.degraded.append(Degraded("vector", "这个知识库没有向量模型，按词语检索"))
+        search.failed = None
+        recalled = await search.recalled("fulltext")
+    return await search.results(_ranking(recalled), NOTHING, recalled, None), NO_CONTEXT
 
 
-async def _local(looking: Looking) -> tuple[list[Found], GraphContext]:
-    recalled, graph = await looking.recalled(), await looking.graph()
-    walked = await looking.surroundings(graph)
-    near = await looking.near(walked)
-    ranking = supported(near.chunks, _ranking(recalled))
-    found = await looking.finished(ranking, near.chunks, recalled, graph)
-    return found, await looking.context(walked, near, NO_OVERVIEW)
+async def _local(search: ModeSearch) -> tuple[list[Found], GraphContext]:
+    recalled, graph = await search.recalled(), await search.graph()
+    part = await search.part_around(graph)
+    local = await search.local(part)
+    found = await search.results(supported(local.chunks, _ranking(recalled)), local.chunks, recalled, graph)
+    return found, await search.context(part, local, NO_GLOBAL_RESULT)
 
 
-async def _global(looking: Looking) -> tuple[list[Found], GraphContext]:
-    recalled, graph = await looking.recalled(), await looking.graph()
-    seen = await looking.overview(graph)
-    ranking = supported(seen.chunks, _ranking(recalled))
-    found = await looking.finished(ranking, seen.chunks, recalled, graph)
-    return found, await looking.context(graph, NOWHERE, seen)
+async def _global(search: ModeSearch) -> tuple[list[Found], GraphContext]:
+    recalled, graph = await search.recalled(), await search.graph()
+    seen = await search.overview(graph)
+    found = await search.results(supported(seen.chunks, _ranking(recalled)), seen.chunks, recalled, graph)
+    return found, await search.context(graph, NO_LOCAL_RESULT, seen)
 
 
-async def _hybrid(looking: Looking) -> tuple[list[Found], GraphContext]:
-    recalled, graph = await looking.recalled(), await looking.graph()
-    near, seen = await looking.near(graph), await looking.overview(graph)
-    known = either(near.chunks, seen.chunks)
-    ranking = await looking.reranked(supported(known, _ranking(recalled)))
-    found = await looking.finished(ranking, known, recalled, graph)
-    return found, await looking.context(graph, near, seen)
+async def _hybrid(search: ModeSearch) -> tuple[list[Found], GraphContext]:
+    recalled, graph = await search.recalled(), await search.graph()
+    local, seen = await search.local(graph), await search.overview(graph)
+    from_graph = either(local.chunks, seen.chunks)
+    ranking = await search.reranked(supported(from_graph, _ranking(recalled)))
+    found = await search.results(ranking, from_graph, recalled, graph)
+    return found, await search.context(graph, local, seen)
 
 
-async def _mix(looking: Looking) -> tuple[list[Found], GraphContext]:
-    recalled, graph = await looking.recalled(), await looking.graph()
-    near = await looking.near(graph)
-    ranking = mixed(near.chunks, _ranking(recalled))
-    found = await looking.finished(ranking, near.chunks, recalled, graph)
-    return found, await looking.context(graph, near, NO_OVERVIEW)
+async def _mix(search: ModeSearch) -> tuple[list[Found], GraphContext]:
+    recalled, graph = await search.recalled(), await search.graph()
+    local = await search.local(graph)
+    found = await search.results(mixed(local.chunks, _ranking(recalled)), local.chunks, recalled, graph)
+    return found, await search.context(graph, local, NO_GLOBAL_RESULT)
 
 
-_SEARCHES: Final[Mapping[str, Callable[[Looking], Awaitable[tuple[list[Found], GraphContext]]]]] = {
+_SEARCHES: Final[Mapping[str, Callable[[ModeSearch], Awaitable[tuple[list[Found], GraphContext]]]]] = {
     "naive": _naive,
     "local": _local,
     "global": _global,
     "hybrid": _hybrid,
     "mix": _mix,
 }
+
+
+# ── results ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Results:
+    """The results of one mode: keys joined with the records, at most ``top_k``, each chunk once."""
+
+    def __init__(
+        self, base: OpenBase, plan: QueryPlan, top_k: int, recalled: Sequence[Found], from_graph: Ranking
+    ) -> None:
+        self._base, self._plan, self._top_k = base, plan, top_k
+        self._recalled = {result.chunk.key: result for result in recalled}
+        self._from_graph = {hit.key: (rank, hit.score) for rank, hit in enumerate(from_graph.hits, 1)}
+        self._added: set[int] = set()
+        self.found: list[Found] = []
+
+    @property
+    def missing(self) -> int:
+        return self._top_k - len(self.found)
+
+    async def add(self, ranking: Ranking) -> None:
+        """Appends results in this order; none scores better than those before it."""
+        ceiling = self.found[-1].score if self.found else 1.0
+        hits = [Hit(key, min(score, ceiling)) for key, score in ranking.hits if key not in self._added and score > 0]
+        at = 0
+        while at < len(hits) and self.missing:
+            page = hits[at : at + PAGE]
+            at += len(page)
+            allowed = await self._chunks([hit.key for hit in page])
+            for hit in page:
+                if hit.key in allowed and self.missing:
+                    self._added.add(hit.key)
+                    self.found.append(self._result(allowed[hit.key], hit.score))
+
+    async def fill(self, keys: Keys) -> None:
+        """Fills the list up with any of these chunks."""
+        if self.missing:
+            order = np.sort(keys)
+            await self.add(Ranking(order, np.full(len(order), UNRELATED)))
+
+    async def _chunks(self, keys: Sequence[int]) -> Mapping[int, Chunk]:
+        """Those that exist and pass the filter."""
+        allowed = {key: self._recalled[key].chunk for key in keys if key in self._recalled}
+        unread = [key for key in keys if key not in allowed]
+        where = self._plan.queries[0].where
+        if unread:
+            stored = await read(self._base, chunks.by_keys, unread)
+            allowed |= {key: chunk for key, chunk in stored.items() if matches(where, chunk.attributes)}
+        return allowed
+
+    def _result(self, chunk: Chunk, score: float) -> Found:
+        recalled = self._recalled.get(chunk.key)
+        rank, own = self._from_graph.get(chunk.key, (0, 0.0))
+        arms = {"graph": ArmScore(rank, own, own)} if rank else {}
+        if recalled is not None:
+            source = "hybrid" if rank else recalled.source
+            return replace(recalled, score=score, source=source, arms={**recalled.arms, **arms})
+        words = tuple(dict.fromkeys(word for query in self._plan.own for word in query.terms.words))
+        folded = fold(chunk.text)
+        matched = matched_under(folded, chunk.headings, words)
+        shown = highlights(chunk.text, matched_in(folded, matched), folded=folded)
+        return Found(chunk, score, "graph" if rank else FILL, arms, matched=matched, fused=score, highlights=shown)

@@ -16,7 +16,7 @@ from qianxun.core.errors import IndexUnusable
 from qianxun.core.ingest_types import Finding, Verdict
 from qianxun.core.ports import EmbeddingModel, Index, nothing
 from qianxun.core.types import IndexBatch, IndexEntry, Keys, Vector
-from qianxun.graph.build import is_wanted, read_unread
+from qianxun.graph.build import extract_missing_facts, is_graph_enabled
 from qianxun.indexing.outbox_indexer import (
     Drained,
     Fresh,
@@ -130,11 +130,13 @@ async def verify(base: OpenBase) -> Verdict:
     for _ in range(LOOKS):
         with suppress(IndexUnusable):  # what the index cannot take is found below
             await drain(base)
-        if is_wanted(base):
-            await read_unread(base)
+        if is_graph_enabled(base):
+            await extract_missing_facts(base)
         async with base.indexing:  # the index stands still; the records are read in one transaction
-            if is_wanted(base):
-                await read_unread(base)  # of the few chunks that entered the index since: from here on none does
+            if is_graph_enabled(base):
+                await extract_missing_facts(
+                    base
+                )  # of the few chunks that entered the index since: from here on none does
             held = await asyncio.to_thread(_look, base)
             findings = (*held.findings, *await _check_index(base, held))
         if not held.waiting:
@@ -156,11 +158,15 @@ class _Held:
 
 
 def _look(base: OpenBase) -> _Held:
-    from qianxun.graph.extract.chunk import reader  # which a search, and so the opening of a base, does not need
+    from qianxun.graph.extract.chunk import facts_origin  # which a search, and so the opening of a base, does not need
 
     with base.records.reading() as tx:
         waiting = outbox.depth(tx, base.id)
-        unread = graph.unread_count(tx, base.id, reader(base.analyser)) if is_wanted(base) and not waiting else 0
+        unread = (
+            graph.unread_count(tx, base.id, facts_origin(base.analyser))
+            if is_graph_enabled(base) and not waiting
+            else 0
+        )
         findings = tuple(_waiting(waiting) if waiting else _check_chunks(base, tx, unread))
         damage = (Finding("corrupt", 1, detail=problem) for problem in database.integrity_problems(tx))
         served, asked = chunks.served_keys(tx, base.id), pairs.served_keys(tx, base.id)

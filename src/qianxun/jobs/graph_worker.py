@@ -9,9 +9,10 @@ from typing import Final
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import QianxunError
-from qianxun.graph.build import is_wanted
-from qianxun.graph.llm_build import graph_state, has_model, read_quietly_with_model
-from qianxun.graph.summaries import SummariesProgress, summarise_communities
+from qianxun.core.graph_types import SummariesProgress
+from qianxun.graph.build import graph_state, is_graph_enabled
+from qianxun.graph.llm_build import extract_with_model_in_background, has_model
+from qianxun.graph.summaries import summarise_communities
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ async def keep_tending(open_bases: Callable[[], Iterable[OpenBase]]) -> None:
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         for base in list(open_bases()):
-            if has_model(base) and is_wanted(base):
+            if has_model(base) and is_graph_enabled(base):
                 await _look_at(base)
 
 
@@ -44,7 +45,7 @@ async def _tend(base: OpenBase) -> None:
     if base.graph.is_due(0.0):
         return
     if base.reader.is_due(await asyncio.to_thread(graph_state, base)):
-        if not await read_quietly_with_model(base):
+        if not await extract_with_model_in_background(base):
             base.reader.owe_summaries()
     elif base.reader.are_summaries_due():
         base.reader.summarise_again_after(SUMMARY_SECONDS)

@@ -23,7 +23,7 @@ from qianxun.core.graph_types import Entity, GraphContext, Relation
 from qianxun.doors.frameworks.neo4j import Mirrored
 from qianxun.engine.engine import Engine
 from qianxun.graph.build import graph_of
-from qianxun.graph.network.network import KnowledgeGraph
+from qianxun.graph.network.knowledge_graph import KnowledgeGraph
 from qianxun.records import bases, listing
 
 log = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ def _heard(task: asyncio.Task[None]) -> None:
 
 
 def _relations(graph: KnowledgeGraph) -> Iterator[Relation]:
-    return map(graph.relation, range(len(graph.ties)))
+    return map(graph.relation, range(len(graph.relations)))
 
 
 async def _off_the_loop(base: OpenBase, work: Callable[[], Result]) -> Result:

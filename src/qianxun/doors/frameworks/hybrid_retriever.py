@@ -24,8 +24,8 @@ from qianxun.doors.frameworks.graph_mirror import GraphMirror, MirroredSurroundi
 from qianxun.doors.frameworks.neo4j import Mirrored
 from qianxun.engine.blocking import BlockingEngine
 from qianxun.engine.engine import Engine
-from qianxun.graph.network.context import BUDGET, assemble_graph_context
-from qianxun.graph.network.network import KnowledgeGraph, entity_id
+from qianxun.graph.context import BUDGET, assemble_graph_context
+from qianxun.graph.network.knowledge_graph import KnowledgeGraph, entity_id
 from qianxun.text.chinese import fold
 
 if TYPE_CHECKING:
@@ -270,9 +270,9 @@ def _rows(graph: KnowledgeGraph, node: str) -> list[int]:
 
 def _around(graph: KnowledgeGraph, asked: Mapping[int, float], budget: int) -> GraphContext:
     """What is tied to the entities that are asked for, by one relation."""
-    ties = graph.ties_of(sorted(asked))
-    ties = ties[np.lexsort((ties, -graph.ties.weight[ties]))][:_TIES]
-    ends = np.unique(np.concatenate([graph.ties.source[ties], graph.ties.target[ties]])).tolist()
+    ties = graph.relation_rows(sorted(asked))
+    ties = ties[np.lexsort((ties, -graph.relations.weight[ties]))][:_TIES]
+    ends = np.unique(np.concatenate([graph.relations.source[ties], graph.relations.target[ties]])).tolist()
     relevance = dict.fromkeys(ends, _NEIGHBOUR) | dict(asked)
     return assemble_graph_context(
         map(graph.entity_at, sorted(relevance)),

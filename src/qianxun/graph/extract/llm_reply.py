@@ -1,4 +1,4 @@
-"""What a model says of several texts, held against these texts: facts of which every name stands where it is said to.
+"""Checks a model's reply about several texts: facts remain whose names occur in their texts.
 
 {"chunks": [{"n": 1,
              "entities": [{"name": "二甲双胍", "type": "MEDICINE"}, …],
@@ -9,20 +9,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from qianxun.core.graph_types import CO_OCCURRENCE, Facts, Mention, Span, StatedAlias, Statement
-from qianxun.graph.extract.positions import IN_TITLE, NAME_LIMIT, Standing, mentioned, shared, stated
-from qianxun.text.chinese import fold
+from qianxun.text.chinese import SENTENCE_END, fold, places
 from qianxun.text.llm_json import Malformed, read_json, text_of
 
-ENTITIES: Final = 80  # of one text; what a model says beyond is left out
+ENTITIES: Final = 80  # of one text; more are dropped
 RELATIONS: Final = 120
 ALIASES: Final = 40
 TYPE_LIMIT: Final = 30  # characters
-CONCEPT: Final = "CONCEPT"  # not TERM, which statistics call what may be a mere word: a model knows what it names
+NAME_LIMIT: Final = 100  # characters
+MOST_POSITIONS: Final = 20  # of one name
+IN_TITLE: Final[Span] = (0, 0)  # the span of a name that occurs in the title only
+CONCEPT: Final = "CONCEPT"  # not TERM, which may be a common word: a model knows what it names
 TYPES: Final[Mapping[str, str]] = {
     "PERSON": "人物 人 姓名",
     "PLACE": "地点 地名 地区 国家 城市 LOCATION GPE",
@@ -39,61 +43,64 @@ TYPES: Final[Mapping[str, str]] = {
     CONCEPT: "术语 概念 名词 其他 TERM OTHER MISC",
 }
 _TYPE_OF: Final = {word: kind for kind, words in TYPES.items() for word in (kind, *words.split())}
-_TYPE: Final = re.compile(r"[^\W\d_][\w· -]*")  # words alone: no address, no markup
+_TYPE: Final = re.compile(r"[^\W\d_][\w· -]*")  # words only: no address, no markup
 _EMPTY_TYPES: Final = frozenset(("", CO_OCCURRENCE, "有关", "关联", "关系", "related", "related_to", "related to"))
+_BREAK: Final = re.compile(r"(?<=[^\x00-\x7f])\s+(?=[^\x00-\x7f])")
+_NO_MATCH: Final = re.compile(r"(?!)")
 
-Triple: TypeAlias = tuple[str, str, str]
+_Fields: TypeAlias = Mapping[str, str | None]  # name → default; None: required
+_ENTITY: Final[_Fields] = {"name": None, "type": CONCEPT}
+_RELATION: Final[_Fields] = {"source": None, "type": None, "target": None}
+_ALIAS: Final[_Fields] = {"name": None, "alias": None}
+_Spans: TypeAlias = Mapping[str, Sequence[Span]]
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """What a model found in one text. ``dropped`` is how much it said that the text does not bear out."""
+class Extracted:
+    """The facts of one text; ``dropped`` counts what the reply claims and the text does not support."""
 
     facts: Facts
     dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """What of a reply can be used: the place of a text → what was read in it; ``fault`` says why others are missing."""
+class CheckedReply:
+    """The place of a text → its facts; ``fault`` says why others are missing."""
 
-    read: Mapping[int, Read]
+    extracted: Mapping[int, Extracted]
     fault: str = ""
 
 
-def check_reply(reply: object, texts: Sequence[str], titles: Sequence[str] = (), *, strict: bool = True) -> Checked:
-    """Holds a reply against the texts it is about, and what stands above each.
+def check_reply(
+    reply: object, texts: Sequence[str], titles: Sequence[str] = (), *, strict: bool = True
+) -> CheckedReply:
+    """Checks a reply against the texts and the title above each. Never raises: unusable parts are missing.
 
-    Never raises: what cannot be used is missing from the answer.
-    Strict, a text of which anything is malformed is missing; otherwise only what is malformed is left out, and counted.
+    If strict, a text with any malformed item is missing; otherwise only the malformed items are dropped and counted.
     """
     try:
-        said = _by_number(read_json(reply), len(texts))
+        items = _by_number(read_json(reply), len(texts))
     except Malformed as error:
-        return Checked({}, str(error))
-    read: dict[int, Read] = {}
+        return CheckedReply({}, str(error))
+    extracted: dict[int, Extracted] = {}
     faults: list[str] = []
     for at, text in enumerate(texts):
         try:
-            if at not in said:
+            if at not in items:
                 raise Malformed("缺少这一段")
-            read[at] = _borne_out(_listed(said[at], strict), text, titles[at] if titles else "")
+            claims = _claims(items[at], strict)
+            found = supported_facts(claims, text, titles[at] if titles else "")
+            if len(claims.types) > 1 and not found.facts.mentions:  # of another text, or in another language
+                raise Malformed("列出的名称没有一个在这一段里，请照抄原文，段号从 1 开始")
+            extracted[at] = found
         except Malformed as error:
             faults.append(f"第 {at + 1} 段：{error}")
-    return Checked(read, "；".join(faults)[:500])
+    return CheckedReply(extracted, "；".join(faults)[:500])
 
 
-def _borne_out(said: _Said, text: str, title: str) -> Read:
-    """Where not one of several names stands in the text, the model speaks of another, or in another language."""
-    read = facts_of(said, text, title)
-    if len(said.types) > 1 and not read.facts.mentions:
-        raise Malformed("列出的名称没有一个在这一段里，请照抄原文，段号从 1 开始")
-    return read
-
-
-def _by_number(told: dict[str, Any] | list[Any], count: int) -> dict[int, dict[str, Any]]:
-    """The place of a text → what is said of it. A single text may be answered without its number."""
-    items = told.get("chunks", [told] if "entities" in told else None) if isinstance(told, dict) else told
+def _by_number(reply: dict[str, Any] | list[Any], count: int) -> dict[int, dict[str, Any]]:
+    """The place of a text → its item. A single text may lack its number."""
+    items = reply.get("chunks", [reply] if "entities" in reply else None) if isinstance(reply, dict) else reply
     if not isinstance(items, list):
         raise Malformed("应有数组 chunks")
     found: dict[int, dict[str, Any]] = {}
@@ -103,7 +110,7 @@ def _by_number(told: dict[str, Any] | list[Any], count: int) -> dict[int, dict[s
         number = _number(item.get("n", 1 if count == 1 else None))
         if number < 1:
             raise Malformed("段号 n 从 1 开始")
-        if number <= count:  # others were not asked about
+        if number <= count:
             found.setdefault(number - 1, item)
     return found
 
@@ -119,82 +126,88 @@ def _number(value: object) -> int:
 # ── the lists of one text ────────────────────────────────────────────────────────────────────────
 
 
-_Fields: TypeAlias = Mapping[str, str | None]  # name → what it is taken for where it is not told; None: has to be
-_ENTITY: Final[_Fields] = {"name": None, "type": CONCEPT}
-_RELATION: Final[_Fields] = {"source": None, "type": None, "target": None}
-_ALIAS: Final[_Fields] = {"name": None, "alias": None}
-
-
 @dataclass(frozen=True, slots=True)
-class _Said:
+class Claims:
+    """What a reply claims of one text."""
+
     types: dict[str, str] = field(default_factory=dict)  # name → type
-    relations: tuple[Triple, ...] = ()
-    aliases: tuple[tuple[str, str], ...] = ()
+    relations: tuple[tuple[str, ...], ...] = ()  # source, type, target
+    aliases: tuple[tuple[str, ...], ...] = ()  # name, alias
     dropped: int = 0
 
 
-def _listed(item: Mapping[str, Any], strict: bool) -> _Said:
-    entities, lost = _rows(item, "entities", _ENTITY, ENTITIES, strict)
-    relations, lost_too = _rows(item, "relations", _RELATION, RELATIONS, strict)
-    aliases, lost_again = _rows(item, "aliases", _ALIAS, ALIASES, strict)
-    return _Said(
-        {each[0]: each[1] for each in reversed(entities)},  # what is said first holds
-        tuple((source, kind, target) for source, kind, target in dict.fromkeys(relations)),
-        tuple((name, alias) for name, alias in dict.fromkeys(aliases)),
-        lost + lost_too + lost_again,
+def _claims(item: Mapping[str, Any], strict: bool) -> Claims:
+    entities, dropped = _rows(item, "entities", _ENTITY, ENTITIES, strict)
+    relations, more = _rows(item, "relations", _RELATION, RELATIONS, strict)
+    aliases, most = _rows(item, "aliases", _ALIAS, ALIASES, strict)
+    return Claims(
+        {row[0]: row[1] for row in reversed(entities)},  # the first of several counts
+        tuple(dict.fromkeys(relations)),
+        tuple(dict.fromkeys(aliases)),
+        dropped + more + most,
     )
 
 
 def _rows(
-    item: Mapping[str, Any], name: str, fields: _Fields, most: int, strict: bool
+    item: Mapping[str, Any], name: str, fields: _Fields, limit: int, strict: bool
 ) -> tuple[list[tuple[str, ...]], int]:
-    told = item.get(name, [])
-    if told is None:
-        told = []
-    if not isinstance(told, list):
+    """The rows of a list, and how many were dropped."""
+    values = item.get(name)
+    if values is None:
+        values = []
+    if not isinstance(values, list):
         raise Malformed(f"{name} 应为数组")
     rows: list[tuple[str, ...]] = []
-    lost = max(0, len(told) - most)
-    for each in told[:most]:
+    dropped = max(0, len(values) - limit)
+    for value in values[:limit]:
         try:
-            rows.append(_row(each, name, fields))
+            rows.append(_row(value, name, fields))
         except Malformed:
             if strict:
                 raise
-            lost += 1
-    return rows, lost
+            dropped += 1
+    return rows, dropped
 
 
-def _row(each: object, name: str, fields: _Fields) -> tuple[str, ...]:
-    if not isinstance(each, dict):
+def _row(value: object, name: str, fields: _Fields) -> tuple[str, ...]:
+    if not isinstance(value, dict):
         raise Malformed(f"{name} 中有不是对象的项")
     try:
-        return tuple(text_of(each.get(one) or other, 3 * NAME_LIMIT) for one, other in fields.items())
+        return tuple(text_of(value.get(one) or other, 3 * NAME_LIMIT) for one, other in fields.items())
     except Malformed as error:
         raise Malformed(f"{name} 的 {'、'.join(fields)} 中，{error}") from error
 
 
-# ── held against the text ────────────────────────────────────────────────────────────────────────
+# ── supported by the text ────────────────────────────────────────────────────────────────────────
 
 
-def facts_of(said: _Said, text: str, title: str = "") -> Read:
-    """What the text bears out: a name that stands neither in it nor in its title is dropped, with all that is said of
-    it; and what is said of the title alone."""
-    standing, above = Standing(text), Standing(title)
-    named = [name for source, _, target in said.relations for name in (source, target)]
-    named += [name for pair in said.aliases for name in pair]
-    spans = mentioned(standing, filter(_is_name, (*said.types, *named)), above)
+def supported_facts(claims: Claims, text: str, title: str = "") -> Extracted:
+    """Drops names that occur neither in the text nor in its title, with all their relations and aliases, and relations
+    between names of the title alone."""
+    positions, in_title = Positions(text), Positions(title)
+    related = (name for source, _, target in claims.relations for name in (source, target))
+    names = (*claims.types, *related, *(name for pair in claims.aliases for name in pair))
+    spans = mention_spans(positions, filter(_is_name, names), in_title)
     called = {
-        name: above.called(above.spans(name)[0]) if own == (IN_TITLE,) else standing.called(own[0])
+        name: in_title.written(in_title.spans(name)[0]) if own == (IN_TITLE,) else positions.written(own[0])
         for name, own in spans.items()
     }
-    statements = tuple(_statements(said.relations, standing, spans, called))
-    aliases = tuple(_aliases(said.aliases, standing, spans, called))
-    mentions = _mentions(said.types, spans, called)
-    sentences = shared(standing.sentences, spans)
-    kept = len(spans.keys() & said.types.keys()) + len(statements) + len(aliases)
-    lost = said.dropped + len(said.types) + len(said.relations) + len(said.aliases) - kept
-    return Read(Facts(mentions, statements, aliases, sentences), lost)
+    statements = tuple(_statements(claims, positions, spans, called))
+    aliases = tuple(_aliases(claims, positions, spans, called))
+    mentions = {
+        Mention(called[name], entity_type(claims.types.get(name, "")), *span)
+        for name, own in spans.items()
+        for span in own
+    }
+    facts = Facts(
+        tuple(sorted(mentions, key=lambda mention: (mention.start, mention.end, mention.name, mention.type))),
+        statements,
+        aliases,
+        _shared_sentences(positions.sentences, spans),
+    )
+    kept = len(spans.keys() & claims.types.keys()) + len(statements) + len(aliases)
+    claimed = len(claims.types) + len(claims.relations) + len(claims.aliases)
+    return Extracted(facts, claims.dropped + claimed - kept)
 
 
 def _is_name(name: str) -> bool:
@@ -202,48 +215,146 @@ def _is_name(name: str) -> bool:
     return len(name) <= NAME_LIMIT and any(character.isalpha() for character in name)
 
 
-def _mentions(
-    types: Mapping[str, str], spans: Mapping[str, Sequence[Span]], called: Mapping[str, str]
-) -> tuple[Mention, ...]:
-    found = {Mention(called[name], kind_of(types.get(name, "")), *span) for name, own in spans.items() for span in own}
-    return tuple(sorted(found, key=lambda each: (each.start, each.end, each.name, each.type)))
+def entity_type(claimed: str) -> str:
+    """The normalised type of an entity; a well-formed unknown type is kept, any other is a CONCEPT."""
+    claimed = claimed.strip().upper()
+    if claimed in _TYPE_OF:
+        return _TYPE_OF[claimed]
+    return claimed if len(claimed) <= TYPE_LIMIT and _TYPE.fullmatch(claimed) else CONCEPT
 
 
-def kind_of(said: str) -> str:
-    """The type of an entity in one written form; one's own types are kept, what can be none is a CONCEPT."""
-    said = said.strip().upper()
-    if said in _TYPE_OF:
-        return _TYPE_OF[said]
-    return said if len(said) <= TYPE_LIMIT and _TYPE.fullmatch(said) else CONCEPT
-
-
-def _statements(
-    relations: Iterable[Triple],
-    standing: Standing,
-    spans: Mapping[str, Sequence[Span]],
-    called: Mapping[str, str],
-) -> Iterable[Statement]:
-    for source, kind, target in relations:
+def _statements(claims: Claims, positions: Positions, spans: _Spans, called: Mapping[str, str]) -> Iterator[Statement]:
+    for source, kind, target in claims.relations:
         if source not in spans or target not in spans or fold(called[source]) == fold(called[target]):
             continue
         if spans[source] == spans[target] == (IN_TITLE,):
             continue
         if kind.lower() in _EMPTY_TYPES or len(kind) > TYPE_LIMIT or not _TYPE.fullmatch(kind):
-            continue  # that they share a sentence is known without it
-        span = stated(standing, spans[source], spans[target], kind)
+            continue  # co-occurrence is known without it
+        span = stating_span(positions, spans[source], spans[target], kind)
         yield Statement(called[source], called[target], kind, *span)
 
 
-def _aliases(
-    aliases: Iterable[tuple[str, str]],
-    standing: Standing,
-    spans: Mapping[str, Sequence[Span]],
-    called: Mapping[str, str],
-) -> Iterable[StatedAlias]:
-    """A text that states two names of one thing has both in one sentence."""
-    for name, alias in aliases:
+def _aliases(claims: Claims, positions: Positions, spans: _Spans, called: Mapping[str, str]) -> Iterator[StatedAlias]:
+    """A text that states an alias has both names in one sentence."""
+    for name, alias in claims.aliases:
         if name not in spans or alias not in spans or fold(called[name]) == fold(called[alias]):
             continue
-        span = stated(standing, spans[name], spans[alias])
-        if span in standing.sentences and spans[alias] != (IN_TITLE,):
+        span = stating_span(positions, spans[name], spans[alias])
+        if span in positions.sentences and spans[alias] != (IN_TITLE,):
             yield StatedAlias(called[name], called[alias], *span)
+
+
+# ── positions ────────────────────────────────────────────────────────────────────────────────────
+
+
+class Positions:
+    """Finds names in one text, as written or in another written form (發票 for 发票)."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def spans(self, name: str) -> tuple[Span, ...]:
+        """Where the name occurs, in order. 12 does not occur in 2012."""
+        if not name or len(name) > NAME_LIMIT:
+            return ()
+        exact = tuple((at, at + len(name)) for at in islice(places(name, self.text), MOST_POSITIONS))
+        if exact:
+            return exact
+        form = fold(name)
+        folded, offsets = self._folded
+        ends = [(at, at + len(form)) for at in islice(places(form, folded), MOST_POSITIONS)] if form else []
+        ends = ends or [found.span() for found in islice(_with_breaks(form).finditer(folded), MOST_POSITIONS)]
+        spans = ((offsets[start], offsets[end]) for start, end in ends)
+        # A character may fold into several, and a phrase otherwise than its characters.
+        return tuple(span for span in spans if _compact(fold(self.text[slice(*span)])) == _compact(form))
+
+    def written(self, span: Span) -> str:
+        """The name at a span, in one line and without the breaks inside Chinese words."""
+        return " ".join(_BREAK.sub("", self.text[slice(*span)]).split())
+
+    @cached_property
+    def sentences(self) -> tuple[Span, ...]:
+        """The sentences of the text without blank ones; the end of a line ends a sentence."""
+        found: list[Span] = []
+        line_start = after = 0
+        for line in self.text.splitlines(keepends=True):
+            for end in (*(match.end() for match in SENTENCE_END.finditer(line)), len(line)):
+                start, stop = max(line_start, after), line_start + end
+                after = max(after, stop)
+                part = self.text[start:stop]
+                if part.strip():
+                    indent, tail = len(part) - len(part.lstrip()), len(part) - len(part.rstrip())
+                    found.append((start + indent, stop - tail))
+            line_start += len(line)
+        return tuple(found)
+
+    @cached_property
+    def _folded(self) -> tuple[str, Sequence[int]]:
+        """The folded text, and for each of its positions the position in the text."""
+        whole = fold(self.text)
+        if len(whole) == len(self.text):
+            return whole, range(len(whole) + 1)
+        forms = [fold(character) for character in self.text]
+        offsets = [at for at, form in enumerate(forms) for _ in form]
+        return "".join(forms), [*offsets, len(self.text)]
+
+
+def _with_breaks(form: str) -> re.Pattern[str]:
+    """The name with blanks or the end of a line between its characters, as pages and tables break it."""
+    signs = [re.escape(sign) for sign in _compact(form)]
+    if not signs:
+        return _NO_MATCH
+    before = r"(?<![a-z0-9])" if signs[0].isalnum() and signs[0].isascii() else ""
+    after = r"(?![a-z0-9])" if signs[-1].isalnum() and signs[-1].isascii() else ""
+    # Possessive: blanks match one way only, or an almost matching name would be tried in endless ways.
+    return re.compile(before + r"[^\S\n]{0,4}+(?:\n[^\S\n]{0,4}+)?+".join(signs) + after)
+
+
+def _compact(text: str) -> str:
+    return "".join(text.split())
+
+
+def mention_spans(positions: Positions, names: Iterable[str], title: Positions) -> dict[str, tuple[Span, ...]]:
+    """Name → its spans outside longer names; without any its first span; `IN_TITLE` if only the title has it.
+
+    Names that neither has are left out.
+    """
+    found: dict[str, tuple[Span, ...]] = {}
+    taken: list[Span] = []
+    for name in sorted(dict.fromkeys(names), key=lambda name: (-len(name), name)):
+        spans = positions.spans(name)
+        free = tuple(span for span in spans if not any(_is_within(span, other) for other in taken))
+        if spans:
+            found[name] = free or spans[:1]
+            taken.extend(free)
+        elif title.spans(name):
+            found[name] = (IN_TITLE,)
+    return found
+
+
+def _is_within(span: Span, other: Span) -> bool:
+    return other[0] <= span[0] and span[1] <= other[1]
+
+
+def _shared_sentences(sentences: Sequence[Span], spans: _Spans) -> tuple[Span, ...]:
+    """The sentences with two or more of the names."""
+    return tuple(
+        sentence
+        for sentence in sentences
+        if sum(any(_is_within(span, sentence) for span in own) for own in spans.values()) > 1
+    )
+
+
+def stating_span(positions: Positions, source: Sequence[Span], target: Sequence[Span], words: str = "") -> Span:
+    """The sentence with both names, preferably with the words, too; without one the shortest span of both."""
+    both = [sentence for sentence in positions.sentences if _occurs(source, sentence) and _occurs(target, sentence)]
+    if both:
+        return next((span for span in both if words and words in positions.text[slice(*span)]), both[0])
+    pairs = ((min(a[0], b[0]), max(a[1], b[1])) for a in source for b in target)
+    return min(pairs, key=lambda span: (span[1] - span[0], span))
+
+
+def _occurs(spans: Sequence[Span], sentence: Span) -> bool:
+    """A name of the title occurs in every sentence."""
+    return any(span == IN_TITLE or _is_within(span, sentence) for span in spans)

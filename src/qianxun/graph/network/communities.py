@@ -1,7 +1,6 @@
-"""Which entities belong together: Leiden (Traag, Waltman and van Eck 2019), one connected component at a time.
+"""Community detection: Leiden (Traag, Waltman and van Eck 2019), one connected component at a time.
 
-A component's communities depend on nothing but that component: what was there before, what else there is and in which
-order it came make no difference. So a component that did not change needs no second run.
+The communities of a component depend on that component alone, so an unchanged component needs no second run.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ Places: TypeAlias = NDArray[np.int64]
 Labels: TypeAlias = NDArray[np.int32]
 Weights: TypeAlias = NDArray[np.float64]
 
-LARGEST: Final = 64  # entities: what a summary of a few sentences can speak of
+LARGEST: Final = 64  # entities: as many as a summary of a few sentences can cover
 _SEED: Final = 7
 _RANDOMNESS: Final = 0.001
-_WEIGHTS: Final = (1e-9, 1e9)  # of an edge; Leiden panics where the modularity of larger ones is no number
-_SHARPEST: Final = 1024.0  # the resolution at which even a clique has come apart
+_WEIGHTS: Final = (1e-9, 1e9)  # of an edge; beyond them the modularity overflows and Leiden panics
+_HIGHEST_RESOLUTION: Final = 1024.0  # splits even a clique
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partition:
     """Every node is in one community; communities are numbered by their first node.
 
-    ``known`` are the communities of this graph's components by what each component is: hand them to the next
-    `partition`, and what did not change is not run again. ``runs`` counts the components that were.
+    ``known`` maps a digest of each component to its communities: passed to the next `partition`, unchanged components
+    are not computed again. ``runs`` counts those that were computed.
     """
 
     labels: Labels
@@ -71,10 +70,10 @@ def partition(
     largest: int = LARGEST,
     known: Mapping[bytes, Labels] | None = None,
 ) -> Partition:
-    """The communities of a graph of ``count`` nodes, none of more than ``largest``.
+    """The communities of a graph of ``count`` nodes, none larger than ``largest``.
 
-    Nodes are called by number; number them in the order of their ids, so that the same graph has the same numbers.
-    Direction does not count; parallel edges add up. A node without edges is a community of its own.
+    Nodes must be numbered in the order of their ids, so that the same graph has the same numbers. Direction is ignored,
+    parallel edges add up, a node without edges is a community of its own. Raises BadInput.
     """
     if largest < 1:
         raise BadInput("社区至少要容得下一个实体", hint="largest 须为正整数")
@@ -82,25 +81,25 @@ def partition(
     if len(edges) and int(edges.high.max()) >= count:
         raise BadInput("边指向了不存在的节点", hint="节点编号须小于节点总数")
     labels = np.zeros(count, dtype=np.int64)
-    held = known or {}
-    kept: dict[bytes, Labels] = {}
+    before = known or {}
+    found: dict[bytes, Labels] = {}
     runs = reached = 0
     for nodes, own in components(count, edges):
         if len(nodes) > 1:
-            name = _content(len(nodes), own, largest)
-            if name not in kept:
-                runs += name not in held
-                kept[name] = held[name] if name in held else _communities(len(nodes), own, largest)
-            labels[nodes] = kept[name].astype(np.int64) + reached
-            reached += int(kept[name].max()) + 1
+            digest = _digest(len(nodes), own, largest)
+            if digest not in found:
+                runs += digest not in before
+                found[digest] = before[digest] if digest in before else _communities(len(nodes), own, largest)
+            labels[nodes] = found[digest].astype(np.int64) + reached
+            reached += int(found[digest].max()) + 1
         else:
             labels[nodes] = reached
             reached += 1
-    return Partition(_numbered(labels), kept, runs)
+    return Partition(_numbered(labels), found, runs)
 
 
 def merged(sources: ArrayLike, targets: ArrayLike, weights: ArrayLike) -> Edges:
-    """The same whatever the order and direction of the edges: floats add up in the order of their size."""
+    """Independent of the order and direction of the edges: floats are added in the order of their size."""
     one, other = np.asarray(sources, dtype=np.int64), np.asarray(targets, dtype=np.int64)
     heavy = np.asarray(weights, dtype=np.float64)
     low, high = np.minimum(one, other), np.maximum(one, other)
@@ -115,12 +114,12 @@ def merged(sources: ArrayLike, targets: ArrayLike, weights: ArrayLike) -> Edges:
 
 
 def components(count: int, edges: Edges) -> Iterator[tuple[Places, Edges]]:
-    """The connected parts of a graph, in the order of their first nodes."""
-    return _apart(_roots(count, edges), edges)
+    """Connected components, in the order of their first nodes."""
+    return _split(_roots(count, edges), edges)
 
 
-def _apart(labels: Places, edges: Edges) -> Iterator[tuple[Places, Edges]]:
-    """The nodes of each label (sorted), and the edges among them, which call them by their place there."""
+def _split(labels: Places, edges: Edges) -> Iterator[tuple[Places, Edges]]:
+    """The nodes of each label (sorted), and the edges among them, by the nodes' places there."""
     nodes = np.argsort(labels, kind="stable")
     names, starts, sizes = np.unique(labels[nodes], return_index=True, return_counts=True)
     place = np.empty(len(labels), dtype=np.int64)
@@ -148,15 +147,15 @@ def _roots(count: int, edges: Edges) -> Places:
             root = root[root]
 
 
-def _content(count: int, edges: Edges, largest: int) -> bytes:
-    told = blake2b(f"{count}:{largest}:".encode(), digest_size=16)
+def _digest(count: int, edges: Edges, largest: int) -> bytes:
+    digest = blake2b(f"{count}:{largest}:".encode(), digest_size=16)
     for column in (edges.low, edges.high, edges.weights):
-        told.update(np.ascontiguousarray(column).tobytes())
-    return told.digest()
+        digest.update(np.ascontiguousarray(column).tobytes())
+    return digest.digest()
 
 
 def _numbered(labels: Places) -> Labels:
-    """The same communities, numbered by their first node."""
+    """Renumbers communities by their first node."""
     if not len(labels):
         return labels.astype(np.int32)
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
@@ -169,29 +168,29 @@ def _numbered(labels: Places) -> Labels:
 
 
 def _communities(count: int, edges: Edges, largest: int) -> Labels:
-    """Leiden, and again within whatever is too large."""
+    """Leiden, repeated within communities that are too large."""
     labels = np.zeros(count, dtype=np.int64)
-    waiting = [(np.arange(count, dtype=np.int64), edges)]
+    queue = [(np.arange(count, dtype=np.int64), edges)]
     if count > 2:
-        waiting = list(_apart(_leiden(count, edges, 1.0), edges))
+        queue = list(_split(_leiden(count, edges, 1.0), edges))
     reached = 0
-    while waiting:
-        nodes, own = waiting.pop()
+    while queue:
+        nodes, own = queue.pop()
         if len(nodes) <= largest:
             labels[nodes] = reached
             reached += 1
         else:
-            waiting.extend((nodes[part], its) for part, its in _apart(_come_apart(len(nodes), own, largest), own))
+            queue.extend((nodes[part], its) for part, its in _split(_separated(len(nodes), own, largest), own))
     return _numbered(labels)
 
 
-def _come_apart(count: int, edges: Edges, largest: int) -> Places:
-    """At least two parts of what is too large: the resolution is raised until there are."""
+def _separated(count: int, edges: Edges, largest: int) -> Places:
+    """Raises the resolution until there are at least two parts."""
     resolution = 1.0
-    while resolution <= _SHARPEST:
+    while resolution <= _HIGHEST_RESOLUTION:
         parts = _leiden(count, edges, resolution)
         if parts.any():
-            return _without_dust(parts, edges, largest)
+            return _without_singletons(parts, edges, largest)
         resolution *= 2
     return np.arange(count, dtype=np.int64) // largest
 
@@ -202,9 +201,8 @@ def _leiden(count: int, edges: Edges, resolution: float) -> Places:
     found: dict[str, int] = {}
     if len(edges):
         columns = zip(edges.low.tolist(), edges.high.tolist(), edges.weights.tolist(), strict=True)
-        # A comprehension lets other threads run, list(map(…)) would keep them waiting until the last edge.
-        told = [(names[low], names[high], weight) for low, high, weight in columns]
-        found = _run(told, resolution)
+        # Other threads can run during a comprehension, not during list(map(…)).
+        found = _run([(names[low], names[high], weight) for low, high, weight in columns], resolution)
     labels = np.array([found.get(name, -1 - node) for node, name in enumerate(names)], dtype=np.int64)
     return _numbered(labels).astype(np.int64)
 
@@ -214,58 +212,44 @@ def _run(edges: list[tuple[str, str, float]], resolution: float) -> dict[str, in
         _, found = graspologic_native.leiden(edges, None, resolution, _RANDOMNESS, 1, True, _SEED, 1)
     except Exception:
         raise
-    except BaseException as panic:  # that of Rust code is no Exception: no door would catch it
+    except BaseException as panic:  # Rust panics are no Exception: nothing would catch them
         if type(panic).__name__ != "PanicException":
             raise
         raise RuntimeError(f"Leiden panicked: {panic}") from panic
     return found
 
 
-def _without_dust(parts: Places, edges: Edges, largest: int) -> Places:
-    """A high resolution leaves single nodes behind, of a hub's neighbours most of them. Each goes to the part that it
-    is tied to most while there is room; the rest are put together as they come."""
+def _without_singletons(parts: Places, edges: Edges, largest: int) -> Places:
+    """A high resolution leaves singletons, mostly neighbours of a hub. Each joins the part that it is connected to most
+    while there is room; the rest are grouped in order."""
     sizes = np.bincount(parts)
     single = set(np.flatnonzero(sizes[parts] == 1).tolist())
-    ties = _ties(single, edges, parts)
-    swept = parts.copy()
-    rest = []
-    for node in sorted(single):
-        open_to = [(-tied, part) for part, tied in ties.get(node, {}).items() if sizes[part] < largest]
-        if open_to:
-            swept[node] = min(open_to)[1]
-            sizes[swept[node]] += 1
-        else:
-            rest.append(node)
-    swept[rest] = len(sizes) + np.arange(len(rest)) // largest
-    return swept
-
-
-def _ties(single: set[int], edges: Edges, parts: Places) -> dict[int, dict[int, float]]:
-    """How strongly each single node is tied to each part that is none."""
-    ties: dict[int, dict[int, float]] = {}
+    connected: dict[int, dict[int, float]] = {}  # singleton → weight of its edges to each part
     for low, high, weight in zip(edges.low.tolist(), edges.high.tolist(), edges.weights.tolist(), strict=True):
         for node, other in ((low, high), (high, low)):
             if node in single and other not in single:
-                own = ties.setdefault(node, {})
+                own = connected.setdefault(node, {})
                 part = int(parts[other])
                 own[part] = own.get(part, 0.0) + weight
-    return ties
-
-
-# ── names ────────────────────────────────────────────────────────────────────────────────────────
+    joined = parts.copy()
+    rest = []
+    for node in sorted(single):
+        open_parts = [(-weight, part) for part, weight in connected.get(node, {}).items() if sizes[part] < largest]
+        if open_parts:
+            joined[node] = min(open_parts)[1]
+            sizes[joined[node]] += 1
+        else:
+            rest.append(node)
+    joined[rest] = len(sizes) + np.arange(len(rest)) // largest
+    return joined
 
 
 def community_id(members: Iterable[str], relations: Iterable[Relation]) -> str:
-    """Made of the ids of its entities and of the relations between them, whatever their order.
-
-    Which chunks say so is no part of it: a summary kept by this name has to be kept by what it was made from, too
-    (`summarise.digest`), or it would outlive a text that somebody replaced.
-    """
-    told = blake2b(digest_size=8)
+    """Made of the ids of its entities and the relations among them, in any order, but not of their evidence: a summary
+    is stored by `summaries.digest`, so that it does not outlive a changed text."""
+    digest = blake2b(digest_size=8)
     for member in sorted(members):
-        told.update(f"{member}\n".encode())
-    for source, target, kind, weight in sorted(
-        (each.source, each.target, each.type, each.weight) for each in relations
-    ):
-        told.update(f"{source}\t{target}\t{kind}\t{weight:.6g}\n".encode())
-    return f"c_{told.hexdigest()}"
+        digest.update(f"{member}\n".encode())
+    for source, target, kind, weight in sorted((row.source, row.target, row.type, row.weight) for row in relations):
+        digest.update(f"{source}\t{target}\t{kind}\t{weight:.6g}\n".encode())
+    return f"c_{digest.hexdigest()}"

@@ -1,8 +1,10 @@
-"""What lies around the things that a question names: ways that say what it says, and a walk from them."""
+"""Local search: paths through the graph that match the question, and a walk from the entities that it names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,79 +13,86 @@ import numpy as np
 from qianxun.core.graph_types import AskedTie
 from qianxun.core.types import NOTHING, Keys, Ranking, Scores
 from qianxun.graph.network.columns import Numbers
-from qianxun.graph.network.naming import Match
-from qianxun.graph.network.network import KnowledgeGraph
-from qianxun.graph.network.paths import ways
-from qianxun.graph.network.relation_question import asked_tie
-from qianxun.graph.network.ties import TOGETHER
-from qianxun.graph.network.walk import walked
+from qianxun.graph.network.entity_linking import Match
+from qianxun.graph.network.knowledge_graph import KnowledgeGraph
+from qianxun.graph.network.relation_question import requested_relation
+from qianxun.graph.network.relations import CO_OCCURRENCE_TYPE
+from qianxun.graph.network.walk import walk
 from qianxun.question.graph_query import GraphQuery
 
-NEAR: Final = 0.6  # what a chunk that the walk reaches counts beside one that a way leads to
-SHOWN: Final = 64  # entities and ties that are told
+WALK_WEIGHT: Final = 0.6  # of a chunk that the walk reaches, where one on a path has up to 1
+SHOWN: Final = 64  # entities and relations
 DEPTH: Final = 400  # chunks
+
+# Paths
+STEPS: Final = 3
+BEAM: Final = 40  # paths that are extended
+MOST_RELATIONS: Final = 160  # of one entity that are followed
+FORWARD, BACKWARD = 0.98, 0.9  # what a step along a matching relation leaves of the score
+OTHER_TYPE: Final = 0.5  # … and along any other
+MATCHING: Final = 0.3  # the share of a relation's words that must be in the question
+BRANCHING: Final = 0.15
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """What was found: chunks with scores in (0, 1], best first; entities and ties with theirs, by row."""
+class LocalResult:
+    """Chunks with scores in (0, 1], best first; entities and relations with theirs, by row."""
 
     chunks: Ranking
     entities: Mapping[int, float]
-    ties: Mapping[int, float]
-    asked: AskedTie | None = None  # where the question asks for a tie: what states it
+    relations: Mapping[int, float]
+    requested: AskedTie | None = None  # the relation that the question asks for
 
 
-NOWHERE: Final = Around(NOTHING, {}, {})
+NO_LOCAL_RESULT: Final = LocalResult(NOTHING, {}, {})
 
 
-def around(graph: KnowledgeGraph, question: GraphQuery) -> Around:
-    """The surroundings of what the question names; nothing where it names nothing."""
+def local_search(graph: KnowledgeGraph, question: GraphQuery) -> LocalResult:
+    """The neighbourhood of the entities that the question names; empty if it names none."""
     matches = graph.find(question.folded)
     if not matches:
-        return NOWHERE
-    there = walked(graph.roads, _start(graph, question, matches), Fitting(graph, question))
-    by_way = {tie: score for way, score in reversed(ways(graph, question, matches)) for tie in way.ties}
-    asked, ties = asked_tie(graph, question, matches)
-    by_way.update(dict.fromkeys(ties, 1.0))  # nothing says more of the question than what states its answer
-    return Around(
-        chunks=_chunks(graph, there[len(graph) :], by_way, _named(graph, question, matches)),
-        entities=_told(there[: len(graph)]),
-        ties=dict(sorted(by_way.items(), key=lambda each: (-each[1], each[0]))[:SHOWN]),
-        asked=asked,
+        return NO_LOCAL_RESULT
+    visited = walk(graph.transitions, _start(graph, question, matches), TypeFits(graph, question))
+    on_paths = {row: score for path, score in reversed(_paths(graph, question, matches)) for row in path.relations}
+    requested, rows = requested_relation(graph, question, matches)
+    on_paths.update(dict.fromkeys(rows, 1.0))  # nothing matches better than a relation that is the answer
+    return LocalResult(
+        chunks=_chunks(graph, visited[len(graph) :], on_paths, _named_share(graph, question, matches)),
+        entities=_best(visited[: len(graph)]),
+        relations=dict(sorted(on_paths.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]),
+        requested=requested,
     )
 
 
 def _start(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Match]) -> Scores:
-    """Where the walk begins: at what is named, the more of the question the name takes up and the fewer chunks have
-    it."""
-    start = np.zeros(len(graph.roads))
+    """Start weights of the named entities: higher for longer names and for rarer entities."""
+    start = np.zeros(len(graph.transitions))
     for match in matches:
-        telling = (question.bits(match.start, match.end) & question.telling).bit_count()
+        informative = (question.bits(match.start, match.end) & question.telling).bit_count()
         rare = 1.0 / np.log2(2.0 + len(graph.chunks_by_entity.of(match.entity)))
-        start[match.entity] += match.weight * max(0.5, telling) * rare
+        start[match.entity] += match.weight * max(0.5, informative) * rare
     return start
 
 
-def _named(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Match]) -> float:
-    """The share of the question that names things, rare ones more than common ones."""
+def _named_share(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Match]) -> float:
+    """The share of the question that names entities, rare ones counting more."""
     seen, share = 0, 0.0
     for match in sorted(matches, key=lambda match: (match.start - match.end, match.start, match.entity)):
-        if not match.is_within:
+        if not match.is_nested:
             new = question.bits(match.start, match.end) & question.telling & ~seen
             seen |= new
             share += question.share(new) * match.weight * graph.rarity(match.entity) ** 0.5
     return share
 
 
-class Fitting:
-    """How far a question asks for relations of some types; every type is looked at once."""
+class TypeFits:
+    """How well types of relations match a question; each type is computed once."""
 
     def __init__(self, graph: KnowledgeGraph, question: GraphQuery) -> None:
         self._types, self._question = graph.types, question
         self._shares: Scores = np.zeros(len(graph.types))
         self._is_known = np.zeros(len(graph.types), dtype=np.bool_)
-        self._is_known[TOGETHER] = True
+        self._is_known[CO_OCCURRENCE_TYPE] = True
 
     def __call__(self, kinds: Numbers) -> Scores:
         is_new = np.zeros(len(self._shares), dtype=np.bool_)
@@ -91,24 +100,102 @@ class Fitting:
         for kind in np.flatnonzero(is_new & ~self._is_known).tolist():
             self._shares[kind] = self._question.fit(self._types[kind]).share
         self._is_known[kinds] = True
-        asked: Scores = self._shares[kinds]
-        return asked
+        shares: Scores = self._shares[kinds]
+        return shares
 
 
-def _chunks(graph: KnowledgeGraph, walked: Scores, by_way: Mapping[int, float], named: float) -> Ranking:
-    """``named`` is the share of the question that names things: the walk knows no more of it than that."""
-    largest = walked.max(initial=0.0)
-    scores: Scores = NEAR * named * np.sqrt(walked / largest) if largest > 0 else walked
-    for tie, score in by_way.items():
-        for place in graph.ties.evidence_of(tie)[:, 0].tolist():
+def _chunks(graph: KnowledgeGraph, visited: Scores, on_paths: Mapping[int, float], named_share: float) -> Ranking:
+    """The walk knows no more of the question than the names in it, so it counts by their share."""
+    largest = visited.max(initial=0.0)
+    scores: Scores = WALK_WEIGHT * named_share * np.sqrt(visited / largest) if largest > 0 else visited
+    for row, score in on_paths.items():
+        for place in graph.relations.evidence_of(row)[:, 0].tolist():
             scores[place] = max(scores[place], score)
     found = np.flatnonzero(scores > 0)
     keys: Keys = graph.chunks[found]
     return Ranking.ordered(keys, np.minimum(scores[found], 1.0)).head(DEPTH)
 
 
-def _told(there: Scores) -> dict[int, float]:
-    found = np.flatnonzero(there)
-    order = found[np.lexsort((found, -there[found]))][:SHOWN]
-    largest = float(there.max(initial=0.0)) or 1.0
-    return {int(row): float(there[row]) / largest for row in order.tolist()}
+def _best(visited: Scores) -> dict[int, float]:
+    found = np.flatnonzero(visited)
+    order = found[np.lexsort((found, -visited[found]))][:SHOWN]
+    largest = float(visited.max(initial=0.0)) or 1.0
+    return {int(row): float(visited[row]) / largest for row in order.tolist()}
+
+
+# ── paths ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """From a named entity along relations. Its score is the share of the question that its name and relations cover;
+    a step along a relation that is not in the question costs, more so at an entity with many relations."""
+
+    entity: int
+    relations: tuple[int, ...]
+    bits: int  # units of the question that are covered
+    covered: float  # units, by how well they match
+    cost: float = 1.0
+
+    def score(self, question: GraphQuery) -> float:
+        return min(1.0, self.covered / max(1, question.telling.bit_count())) * self.cost
+
+
+def _paths(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Match]) -> list[tuple[Path, float]]:
+    """Every path of a beam search with its score, best first."""
+    found: list[tuple[Path, float]] = []
+    beam = list(_starts(graph, question, matches))
+    for _ in range(STEPS):
+        reached = [step for path in beam for step in _extended(graph, question, path)]
+        scored = sorted(((path, path.score(question)) for path in reached), key=_path_order)
+        found += scored
+        beam = [path for path, _ in scored[:BEAM]]
+    return sorted(found, key=_path_order)
+
+
+def _path_order(scored: tuple[Path, float]) -> tuple[float, tuple[int, ...]]:
+    return -scored[1], scored[0].relations
+
+
+def _starts(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Match]) -> Iterator[Path]:
+    """The more chunks a name is in, the less it counts."""
+    for match in matches:
+        bits = question.bits(match.start, match.end)
+        covered = max(0.5, (bits & question.telling).bit_count()) * match.weight * graph.rarity(match.entity)
+        yield Path(match.entity, (), bits, covered)
+
+
+def _extended(graph: KnowledgeGraph, question: GraphQuery, path: Path) -> Iterator[Path]:
+    relations = graph.relations
+    rows = graph.relations_by_entity.of(path.entity)
+    stated = rows[relations.type[rows] != CO_OCCURRENCE_TYPE]
+    branching = 1.0 / (1.0 + BRANCHING * math.log2(1 + len(stated)))
+    is_source = (relations.source[stated] == path.entity).tolist()
+    alike = Counter(zip(relations.type[stated].tolist(), is_source, strict=True))
+    for row in _followed(graph, question, path, stated):
+        if row in path.relations:
+            continue
+        source, target, kind = int(relations.source[row]), int(relations.target[row]), int(relations.type[row])
+        fit = question.fit(graph.types[kind])
+        new = (fit.bits & question.telling & ~path.bits).bit_count()
+        is_forward = source == path.entity
+        fan = alike[kind, is_forward]
+        step = FORWARD * fan**-0.05 if is_forward else BACKWARD * fan**-0.2
+        yield Path(
+            target if is_forward else source,
+            (*path.relations, row),
+            path.bits | (fit.bits if fit.share >= 0.5 else 0),
+            path.covered + fit.share * new,
+            path.cost * (step if fit.share >= MATCHING and new else OTHER_TYPE * branching * step),
+        )
+
+
+def _followed(graph: KnowledgeGraph, question: GraphQuery, path: Path, stated: Numbers) -> list[int]:
+    """All relations of an entity; if they are too many, those that best match what the path does not cover yet."""
+    if len(stated) <= MOST_RELATIONS:
+        return list(map(int, stated.tolist()))
+    kinds, at, count = np.unique(graph.relations.type[stated], return_inverse=True, return_counts=True)
+    fits = [question.fit(graph.types[kind]) for kind in kinds.tolist()]
+    gain = np.array([fit.share * (fit.bits & question.telling & ~path.bits).bit_count() for fit in fits])
+    order = np.lexsort((stated, -graph.relations.weight[stated], count[at], -gain[at]))
+    return list(map(int, stated[order[:MOST_RELATIONS]].tolist()))

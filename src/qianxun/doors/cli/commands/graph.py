@@ -23,12 +23,10 @@ from qianxun.doors.cli.views.graph import (
 )
 
 if TYPE_CHECKING:
+    from qianxun.core.graph_types import GraphBuilt, LlmExtraction, SummariesResult
     from qianxun.core.types import KnowledgeBase
     from qianxun.engine.engine import Engine
-    from qianxun.graph.build import GraphBuilt
-    from qianxun.graph.curate import GraphKeeper
-    from qianxun.graph.llm_build import ModelRead
-    from qianxun.graph.summaries import Summarised
+    from qianxun.graph.curate import GraphCurator
 
 T = TypeVar("T")
 app = typer.Typer(help="知识图谱：实体、关系、社区 · the knowledge graph", no_args_is_help=True)
@@ -48,7 +46,7 @@ def _with_base(context: typer.Context, kb: str, work: Callable[[Engine, Knowledg
     return with_engine(session.settings(), found)
 
 
-def _with_keeper(context: typer.Context, kb: str, work: Callable[[GraphKeeper], Awaitable[T]]) -> T:
+def _with_keeper(context: typer.Context, kb: str, work: Callable[[GraphCurator], Awaitable[T]]) -> T:
     async def kept(engine: Engine, base: KnowledgeBase) -> T:
         return await work(await engine.graph_keeper(base.id))
 
@@ -98,7 +96,7 @@ class Wanted:
 
 async def _built(
     engine: Engine, base: KnowledgeBase, asked: Wanted
-) -> tuple[GraphBuilt, ModelRead | None, Summarised | None]:
+) -> tuple[GraphBuilt, LlmExtraction | None, SummariesResult | None]:
     keeper = await engine.graph_keeper(base.id)
     if asked.anew:
         await keeper.forget()
@@ -112,7 +110,7 @@ async def _built(
     return await engine.build_graph(base.id), read, written
 
 
-def _described(built: GraphBuilt, read: ModelRead | None, summaries: Summarised | None) -> dict[str, Any]:
+def _described(built: GraphBuilt, read: LlmExtraction | None, summaries: SummariesResult | None) -> dict[str, Any]:
     return {
         **asdict(built),
         "model": None if read is None else {**asdict(read), "whole": read.is_whole},

@@ -14,12 +14,22 @@ from qianxun.core.graph_types import CO_OCCURRENCE
 from qianxun.doors.cli.i18n import err, print_folded, tr
 
 if TYPE_CHECKING:
-    from qianxun.core.graph_types import Alias, Community, Relation
-    from qianxun.graph.build import GraphBuilt, Reading
-    from qianxun.graph.curate import EntityShown, GraphCost, GraphStatus, Quote
-    from qianxun.graph.extract.llm import Cost
-    from qianxun.graph.llm_build import ModelProgress, ModelRead
-    from qianxun.graph.summaries import SummariesProgress, Summarised
+    from qianxun.core.graph_types import (
+        Alias,
+        Community,
+        EntityDetails,
+        ExtractionProgress,
+        GraphBuilt,
+        GraphCost,
+        GraphStatus,
+        LlmCost,
+        LlmExtraction,
+        LlmExtractionProgress,
+        Quote,
+        Relation,
+        SummariesProgress,
+        SummariesResult,
+    )
 
 
 # ── while it is built ────────────────────────────────────────────────────────────────────────────
@@ -34,10 +44,10 @@ class BuildProgress:
         self._model = self._task(tr("模型", "model"))
         self._summaries = self._task(tr("摘要", "summaries"))
 
-    def counted(self, reading: Reading) -> None:
+    def counted(self, reading: ExtractionProgress) -> None:
         self._move(self._statistics, reading.done, reading.total)
 
-    def read(self, progress: ModelProgress) -> None:
+    def read(self, progress: LlmExtractionProgress) -> None:
         cost = progress.expected.cost
         if cost.calls and not progress.calls and not progress.done:
             self._tell(_will_cost(progress.expected.model, cost, tr("读", "reads")))
@@ -61,14 +71,16 @@ class BuildProgress:
             console.print(line, markup=False, soft_wrap=True)
 
 
-def _will_cost(model: str, cost: Cost, verb: str) -> str:
+def _will_cost(model: str, cost: LlmCost, verb: str) -> str:
     return tr(
         f"模型 {model} {verb}：约 {cost.calls} 次调用，输入约 {cost.prompt_tokens}、输出约 {cost.reply_tokens} 词元",
         f"The model {model} {verb}: about {cost.calls} calls, {cost.prompt_tokens} tokens in, {cost.reply_tokens} out",
     )
 
 
-def show_built(console: Console, built: GraphBuilt, read: ModelRead | None, summaries: Summarised | None) -> None:
+def show_built(
+    console: Console, built: GraphBuilt, read: LlmExtraction | None, summaries: SummariesResult | None
+) -> None:
     console.print(
         tr(
             f"✓ {built.chunks} 块，{built.entities} 个实体，{built.relations} 条关系",
@@ -83,19 +95,17 @@ def show_built(console: Console, built: GraphBuilt, read: ModelRead | None, summ
         _print(console, _summarised(summaries), style)
 
 
-def _read(read: ModelRead) -> str:
-    from qianxun.graph.llm_build import warning_of
-
+def _read(read: LlmExtraction) -> str:
     done = tr(
         f"模型 {read.expected.model} 读了 {read.read} 块（{read.known} 块以前读过），{read.calls} 次调用；"
         f"文中没有的说法去掉 {read.dropped} 条",
         f"{read.expected.model} read {read.read} chunks ({read.known} were known) in {read.calls} calls; "
         f"{read.dropped} claims that no text bears out were dropped",
     )
-    return done if read.is_whole else f"{done}\n! {warning_of(read)}"
+    return done if read.is_whole else f"{done}\n! {read.warning}"
 
 
-def _summarised(told: Summarised) -> str:
+def _summarised(told: SummariesResult) -> str:
     done = tr(f"写了 {told.written} 个社区摘要", f"{told.written} communities summarised")
     if not told.failed:
         return done
@@ -151,7 +161,7 @@ def show_cost(console: Console, cost: GraphCost) -> None:
         )
 
 
-def show_entity(console: Console, found: EntityShown) -> None:
+def show_entity(console: Console, found: EntityDetails) -> None:
     entity = found.entity
     console.print(Text(f"{entity.name}  ", style="bold") + Text(f"{entity.type} · {entity.id}", style="dim"))
     about = [tr(f"又名 {'、'.join(entity.aliases)}", f"also {', '.join(entity.aliases)}")] if entity.aliases else []
@@ -173,7 +183,7 @@ def show_entity(console: Console, found: EntityShown) -> None:
             print_folded(console, Text(words, style="dim"), 6)
 
 
-def described_entity(found: EntityShown) -> dict[str, Any]:
+def described_entity(found: EntityDetails) -> dict[str, Any]:
     return {
         "entity": asdict(found.entity),
         "relations": [
@@ -188,7 +198,7 @@ def described_entity(found: EntityShown) -> dict[str, Any]:
     }
 
 
-def _quote(found: EntityShown, relation: Relation) -> Quote | None:
+def _quote(found: EntityDetails, relation: Relation) -> Quote | None:
     return found.quotes.get(relation.evidence[0]) if relation.evidence else None
 
 
