@@ -62,7 +62,7 @@ async def measured(folder: Path, documents: Sequence[Document], questions: Seque
     async with Engine.open(settings=settings, background=False) as engine:
         kb = (await engine.create_knowledge_base("asking", model=model)).id
         await engine.add_documents(kb, documents)
-        await engine.build_graph(kb)
+        await engine.admin.build_graph(kb)
         report: dict[str, Any] = {"documents": len(documents), "questions": len(questions)}
         for name, asked in (("plain", questions), ("strange", strange(questions))):
             answers = [await engine.ask(kb, question) for question in asked]  # also warms everything up

@@ -36,7 +36,7 @@ from qianxun.text.synonyms import NO_SYNONYMS
 
 DEPTH = 30
 SEED = 20261116
-CO_OCCURRENCE_TYPE = 2_000
+TOGETHER = 2_000
 
 
 def material(arguments: argparse.Namespace) -> tuple[list[Document], dict[str, str], dict[str, Mapping[str, int]]]:
@@ -84,9 +84,9 @@ async def measured(arguments: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         async with Engine.open(folder, background=False) as engine:
             kb = (await engine.create_knowledge_base("benchmark", model=arguments.model)).id
-            for start in range(0, len(documents), CO_OCCURRENCE_TYPE):
-                await engine.add_documents(kb, documents[start : start + CO_OCCURRENCE_TYPE])
-            learnt = await engine.learn_terms(kb, seconds=3_600.0)
+            for start in range(0, len(documents), TOGETHER):
+                await engine.add_documents(kb, documents[start : start + TOGETHER])
+            learnt = await engine.admin.learn_terms(kb, seconds=3_600.0)
             base = await engine.base(kb)
             plain, otherwise = {}, {}
             origins: Counter[str] = Counter()

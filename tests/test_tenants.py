@@ -27,6 +27,7 @@ from qianxun.core.ingest_types import Labels
 from qianxun.core.limits import MIB
 from qianxun.core.log_types import Feedback, IndexTime
 from qianxun.core.types import LOCAL_TENANT, Accepted
+from qianxun.engine.facades import Admin, Logs
 from qianxun.engine.settings import load
 from qianxun.records import Records, bases, listing
 from qianxun.records.tenancy import BaseRecords
@@ -67,11 +68,12 @@ CALLS: dict[str, Call] = {
     "retrieve": lambda engine, kb: engine.retrieve(kb, "起付标准"),
     "explain": lambda engine, kb: engine.explain(kb, "起付标准", f"c_{kb}_d_0"),
     "hybrid_search": lambda engine, kb: engine.hybrid_search(kb),
-    "logs": lambda engine, kb: engine.logs(knowledge_base=kb),
-    "verify": lambda engine, kb: engine.verify(kb),
-    "rebuild": lambda engine, kb: engine.rebuild(kb),
+    "logs": lambda engine, kb: engine.logs.list(knowledge_base=kb),
+    "verify": lambda engine, kb: engine.admin.verify(kb),
+    "rebuild": lambda engine, kb: engine.admin.rebuild(kb),
     "drain": lambda engine, kb: engine.drain(kb),
-    "learn_terms": lambda engine, kb: engine.learn_terms(kb),
+    "run_background_work": lambda engine, kb: engine.admin.run_background_work(kb),
+    "learn_terms": lambda engine, kb: engine.admin.learn_terms(kb),
     "search_texts": lambda engine, kb: engine.search_texts(kb, "起付标准"),
     "search_tables": lambda engine, kb: engine.search_tables(kb, "起付标准"),
     "ask": lambda engine, kb: engine.ask(kb, "起付标准是多少"),
@@ -79,10 +81,10 @@ CALLS: dict[str, Call] = {
     "ask_stream": lambda engine, kb: anext(engine.ask_stream(kb, "起付标准是多少")),
     "gather": lambda engine, kb: engine.gather(kb, "起付标准是多少"),
     "graph": lambda engine, kb: engine.graph(kb),
-    "build_graph": lambda engine, kb: engine.build_graph(kb),
+    "build_graph": lambda engine, kb: engine.admin.build_graph(kb),
     "graph_keeper": lambda engine, kb: engine.graph_keeper(kb),
-    "merge_entities": lambda engine, kb: engine.merge_entities(kb, "起付标准", "起付线"),
-    "split_entities": lambda engine, kb: engine.split_entities(kb, "起付标准"),
+    "merge_entities": lambda engine, kb: engine.admin.merge_entities(kb, "起付标准", "起付线"),
+    "split_entities": lambda engine, kb: engine.admin.split_entities(kb, "起付标准"),
     "base": lambda engine, kb: engine.base(kb),
 }
 
@@ -124,8 +126,9 @@ def test_a_name_that_no_tenant_can_have_is_refused(tmp_path: Path, tenant: str) 
 
 def test_every_call_that_takes_a_base_is_tried() -> None:
     told = {
-        name
-        for name, method in vars(Engine).items()
+        "logs" if part is Logs else name
+        for part in (Engine, Admin, Logs)
+        for name, method in vars(part).items()
         if not name.startswith("_")
         and "knowledge_base" in getattr(getattr(method, "__code__", None), "co_varnames", ())
     }
@@ -160,11 +163,11 @@ def test_a_number_that_no_base_has_is_not_found_on_any_way(tmp_path: Path, numbe
                 with pytest.raises(NotFound):
                     await call(engine, number)
             with pytest.raises(NotFound):
-                await engine.log(number)
+                await engine.logs.get(number)
             with pytest.raises(NotFound):
-                await engine.feedback(number, Feedback("good"))
+                await engine.logs.rate(number, Feedback("good"))
             assert await engine.knowledge_bases(after=number) == ()
-            assert await engine.logs(before=number) == []
+            assert await engine.logs.list(before=number) == []
 
     asyncio.run(story())
 
@@ -214,7 +217,7 @@ def test_a_tenant_cannot_have_any_model_of_the_world_loaded_here(tmp_path: Path)
                 with pytest.raises(Forbidden):
                     await own.create_knowledge_base("别处", model=name)
                 with pytest.raises(Forbidden):
-                    await own.rebuild(held[TENANTS[0]], model=name)
+                    await own.admin.rebuild(held[TENANTS[0]], model=name)
             assert [base.name for base in await own.knowledge_bases()] == ["医保"]
 
     asyncio.run(story())
@@ -229,20 +232,20 @@ def test_logs_and_what_people_think_of_an_answer_are_a_tenants_own(tmp_path: Pat
             for tenant in TENANTS:
                 await engine.of(tenant).retrieve(held[tenant], "起付标准", trace_id=f"trace-{held[tenant]}")
             first, second = engine.of(TENANTS[0]), engine.of(TENANTS[1])
-            (own,) = await first.logs()  # a moment after the search
+            (own,) = await first.logs.list()  # a moment after the search
             assert (own.tenant, own.trace_id) == (TENANTS[0], f"trace-{held[TENANTS[0]]}")
             assert own.feedback is None
             said = Feedback("bad", (own.results[0][0], "c_1_\ud800_0"), "答非所问\x00")
-            rated = await first.feedback(own.id, said)
+            rated = await first.logs.rate(own.id, said)
             assert rated.feedback == Feedback("bad", said.chunk_ids, "答非所问\ufffd")
             with pytest.raises(NotFound):
-                await second.log(own.id)
+                await second.logs.get(own.id)
             with pytest.raises(NotFound):
-                await second.feedback(own.id, Feedback("good"))
-            assert (await first.log(own.id)).feedback == rated.feedback
-            assert (await first.feedback(own.id, Feedback("good"))).feedback == Feedback("good")
-            assert [each.tenant for each in await second.logs()] == [TENANTS[1]]
-            assert await engine.logs() == []
+                await second.logs.rate(own.id, Feedback("good"))
+            assert (await first.logs.get(own.id)).feedback == rated.feedback
+            assert (await first.logs.rate(own.id, Feedback("good"))).feedback == Feedback("good")
+            assert [each.tenant for each in await second.logs.list()] == [TENANTS[1]]
+            assert await engine.logs.list() == []
 
     asyncio.run(story())
 
@@ -261,10 +264,10 @@ def test_what_cannot_be_kept_of_an_opinion_is_refused(tmp_path: Path, said: Feed
         async with shared(tmp_path) as (engine, held):
             own = engine.of(TENANTS[0])
             await own.retrieve(held[TENANTS[0]], "起付标准")
-            (entry,) = await own.logs()
+            (entry,) = await own.logs.list()
             with pytest.raises(BadInput):
-                await own.feedback(entry.id, said)
-            assert (await own.log(entry.id)).feedback is None
+                await own.logs.rate(entry.id, said)
+            assert (await own.logs.get(entry.id)).feedback is None
 
     asyncio.run(story())
 
@@ -309,7 +312,8 @@ def test_without_that_door_a_stranger_would_see_everything(tmp_path: Path, monke
 
 # Transactions that are about no one base, or look for their tenant themselves.
 OPEN_TO_ALL = {
-    "engine/engine.py",  # bases and logs, by tenant
+    "engine/engine.py",  # bases, by tenant
+    "engine/facades.py",  # logs, by tenant; how much is pending in all
     "engine/example_library.py",  # the example library, which is one for all tenants
     "jobs/background.py",  # which bases have work
     "retrieve/search_log.py",  # the log of all
@@ -371,7 +375,7 @@ def test_the_indexer_serves_all_tenants_and_one_that_hangs_delays_nobody(tmp_pat
             finally:
                 gated.gate.set()
             await _until(lambda: len(heard) == len(held))  # a moment after nothing waits any more
-            assert await engine.queue_depth() == 0
+            assert await engine.admin.queue_depth() == 0
         assert {(each.knowledge_base, each.documents, each.failed) for each in heard} == {
             (kb, 1, 0) for kb in held.values()
         }
@@ -390,10 +394,10 @@ async def _until(is_so: Callable[[], bool]) -> None:
 
 async def _until_waiting(engine: Engine, count: int) -> None:
     for _ in range(3_000):
-        if await engine.queue_depth() == count:
+        if await engine.admin.queue_depth() == count:
             return
         await asyncio.sleep(0.01)
-    raise AssertionError(f"{await engine.queue_depth()} changes still wait for their index, not {count}")
+    raise AssertionError(f"{await engine.admin.queue_depth()} changes still wait for their index, not {count}")
 
 
 def test_time_spent_before_the_index_counts_as_index_work(tmp_path: Path) -> None:
@@ -490,7 +494,7 @@ def test_a_file_that_cannot_be_taken_is_refused_by_name_and_leaves_nothing(
             with pytest.raises(error, match="没有名称" if error is BadInput else name):
                 await engine.add_file(kb, stored, name=name)
             assert await engine.documents(kb) == []
-            assert await engine.queue_depth() == 0
+            assert await engine.admin.queue_depth() == 0
 
     asyncio.run(story())
 

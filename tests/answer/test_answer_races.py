@@ -116,7 +116,7 @@ def test_what_is_deleted_while_a_model_writes_is_not_quoted(writing: Asking, mod
     assert is_clean(answer, "dm")
     assert "多饮" not in answer.answer
     assert "sources" in {each.part for each in answer.degraded}
-    (row,) = writing.run(writing.engine.logs())
+    (row,) = writing.run(writing.engine.logs.list())
     assert not any("_dm_" in chunk_id for chunk_id, _ in row.results)
 
 

@@ -40,7 +40,7 @@ def at(opened: Logged) -> Logged:
 
 
 def rows(at: Logged, *, every: bool = False, **told: Any) -> list[LogEntry]:
-    found: list[LogEntry] = at.run(at.engine.logs(limit=1000, **told))
+    found: list[LogEntry] = at.run(at.engine.logs.list(limit=1000, **told))
     return found if every else [entry for entry in found if entry.id > at.since]
 
 

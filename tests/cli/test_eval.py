@@ -15,7 +15,6 @@ from qianxun.engine.admin.evaluate import embedding_model, evaluation_settings, 
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load as load_settings
 from qianxun.evaluation.dataset import Dataset, load
-from qianxun.indexing.add import take
 from tests.cli.conftest import Run
 from tests.shared import DATA, MODELS, needs_data, needs_model
 
@@ -153,7 +152,7 @@ async def _half_built(dataset: Dataset) -> Path:
     own = evaluation_settings(settings, dataset, embedding_model(settings))
     async with Engine.open(settings=own, background=False) as engine:
         base = await engine.create_knowledge_base("evaluation", model="none")
-        await take(await engine.base(base.id), dataset.documents[:2])
+        await engine.add_documents(base.id, dataset.documents[:2])
     (own.folder / "spent.json").write_text('{"seconds": 100.0}', "utf-8")
     return own.folder
 

@@ -372,15 +372,15 @@ def test_the_log_is_the_same_through_the_service(tmp_path: Path) -> None:
             await client.retrieve(base, "量子纠缠", threshold=1.0, where=FILTERS[3])
             for number in range(3):
                 await client.retrieve(base, f"门诊 {number}")
-            entries = await client.logs()
-            assert entries == await engine.logs()
+            entries = await client.logs.list()
+            assert entries == await engine.logs.list()
             assert [entry.query for entry in entries] == ["门诊 2", "门诊 1", "门诊 0", "量子纠缠", "住院"]
             assert entries[-1].trace_id == trace
-            assert await client.logs(zero=True, knowledge_base=base) == [entries[3]]
-            assert await client.logs(limit=2, before=entries[0].id) == entries[1:3]
-            assert await client.logs(slow_ms=1e9) == []
-            rated = await client.feedback(entries[3].id, Feedback("bad", ("c_1_x_0",), "应有结果"))
-            assert rated == await client.log(entries[3].id) == await engine.log(entries[3].id)
+            assert await client.logs.list(zero=True, knowledge_base=base) == [entries[3]]
+            assert await client.logs.list(limit=2, before=entries[0].id) == entries[1:3]
+            assert await client.logs.list(slow_ms=1e9) == []
+            rated = await client.logs.rate(entries[3].id, Feedback("bad", ("c_1_x_0",), "应有结果"))
+            assert rated == await client.logs.get(entries[3].id) == await engine.logs.get(entries[3].id)
             assert rated.feedback == Feedback("bad", ("c_1_x_0",), "应有结果")
 
     asyncio.run(work())

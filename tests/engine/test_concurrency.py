@@ -98,8 +98,8 @@ def test_added_is_found_and_deleted_is_not_under_many_writers_and_readers(tmp_pa
                 for at in range(READERS):
                     group.create_task(_read(engine, kb, ledger, at, whole))
             assert len(ledger.gone) == 2 * WRITERS
-            assert (await engine.verify(kb)).is_clean
-            assert await engine.queue_depth() == 0
+            assert (await engine.admin.verify(kb)).is_clean
+            assert await engine.admin.queue_depth() == 0
 
     asyncio.run(story())
 
@@ -149,8 +149,8 @@ USES: dict[str, Callable[[Engine, int], Awaitable[object]]] = {
     "count": lambda engine, kb: engine.statistics(kb),
     "configure": lambda engine, kb: engine.configure(kb, {"dictionary": ["起付标准"]}),
     "rename": lambda engine, kb: engine.rename(kb, "改名"),
-    "rebuild": lambda engine, kb: engine.rebuild(kb),
-    "verify": lambda engine, kb: engine.verify(kb),
+    "rebuild": lambda engine, kb: engine.admin.rebuild(kb),
+    "verify": lambda engine, kb: engine.admin.verify(kb),
     "drain": lambda engine, kb: engine.drain(kb),
 }
 
@@ -178,8 +178,8 @@ def test_a_base_that_goes_is_not_found_and_nothing_worse(tmp_path: Path, backgro
                 await asyncio.wait_for(asyncio.gather(*using), 300)
                 assert await engine.knowledge_bases() == ()
                 assert not list((tmp_path / "index").glob(f"{kb}*")), "files are left of a base that is gone"
-            assert await engine.queue_depth() == 0
-            assert await engine.logs() == []
+            assert await engine.admin.queue_depth() == 0
+            assert await engine.logs.list() == []
 
     asyncio.run(story())
 
@@ -294,11 +294,11 @@ def test_a_caller_that_leaves_harms_nobody(tmp_path: Path, delay: float) -> None
                     await engine.add_documents(base.id, [Document("d", "仍然可用")])
                     await left(engine.delete_knowledge_base(base.id))
             assert {each.chunk.doc_id for each in (await engine.retrieve(kept, "住院报销")).found} >= {"d"}
-            assert (await engine.verify(kept)).is_clean
+            assert (await engine.admin.verify(kept)).is_clean
         async with Engine.open(tmp_path, models=MODEL) as engine:
             held = [base.id for base in await engine.knowledge_bases()]
             assert kept in held  # and perhaps the one whose maker did not stay to hear of it
             for kb in held:
-                assert (await engine.verify(kb)).is_clean
+                assert (await engine.admin.verify(kb)).is_clean
 
     asyncio.run(story())

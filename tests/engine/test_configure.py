@@ -219,10 +219,10 @@ def test_a_dictionary_is_in_force_for_old_and_new_documents(tmp_path: Path) -> N
         as_one_word = await base.index.match(Terms(("住院报销另定",)), 200, EVERYTHING)
         assert len(as_one_word) == 2
         assert {"短", "新"} <= set(await found(engine, kb, "住院报销另定"))
-        assert (await engine.verify(kb)).is_clean
+        assert (await engine.admin.verify(kb)).is_clean
         await engine.configure(kb, {"dictionary": None})
         assert base.index.stamp.analysis == before
-        assert (await engine.verify(kb)).is_clean
+        assert (await engine.admin.verify(kb)).is_clean
 
     story_of(tmp_path, story)
 
@@ -258,7 +258,7 @@ def test_what_was_analysed_before_a_dictionary_came_is_analysed_again(tmp_path: 
         as_one_word = await base.index.match(Terms(("住院报销另定",)), 200, EVERYTHING)
         assert len(as_one_word) == 61
         assert flat(base.about.config) == flat({**STANDARD, "dictionary": ["住院报销另定"], "search": {"top_k": 5}})
-        assert (await engine.verify(kb)).is_clean
+        assert (await engine.admin.verify(kb)).is_clean
 
     story_of(tmp_path, story)
 
@@ -266,7 +266,7 @@ def test_what_was_analysed_before_a_dictionary_came_is_analysed_again(tmp_path: 
 def test_new_cutting_holds_for_new_and_for_changed_documents(tmp_path: Path) -> None:
     async def story(engine: Engine, kb: int) -> None:
         await engine.configure(kb, {"chunk_size": 20, "chunk_overlap": 0})
-        assert [len(await engine.chunks(kb, "长")), (await engine.verify(kb)).is_clean] == [1, True]
+        assert [len(await engine.chunks(kb, "长")), (await engine.admin.verify(kb)).is_clean] == [1, True]
         (again,) = await engine.add_documents(kb, [LIBRARY[0]])
         assert again.outcome == "updated"
         assert len(await engine.chunks(kb, "长")) > 1
@@ -313,7 +313,7 @@ def test_a_rebuild_under_the_same_model_lets_no_older_answer_be_served(tmp_path:
     async def story(engine: Engine, kb: int) -> None:
         await engine.retrieve(kb, "住院报销比例")
         assert (await engine.retrieve(kb, "住院报销比例")).from_cache
-        await engine.rebuild(kb)
+        await engine.admin.rebuild(kb)
         assert not (await engine.retrieve(kb, "住院报销比例")).from_cache
 
     story_of(tmp_path, story)

@@ -34,7 +34,7 @@ def test_an_endpoint_of_the_settings_embeds_and_finds(tmp_path: Path) -> None:
             await engine.add_documents(base.id, DOCUMENTS)
             found = await engine.retrieve(base.id, "住院费用报销", mode="vector", top_k=1)
             assert [one.chunk.doc_id for one in found.found] == ["a"]
-            assert (await engine.verify(base.id)).is_clean
+            assert (await engine.admin.verify(base.id)).is_clean
 
     with serving(well) as service:
         asyncio.run(story())
@@ -127,7 +127,7 @@ TOLD: dict[str, Say] = {
     "metadata": lambda engine, kb, text: engine.add_documents(kb, [Document("c", "正文", metadata={text: text})]),
     "upload": lambda engine, kb, text: engine.add_file(kb, Path(__file__), name=f"{text}.txt", doc_id=text),
     "tenant": lambda engine, kb, text: _bases_of(engine, text),
-    "logs": lambda engine, kb, text: engine.logs(limit=-1),
+    "logs": lambda engine, kb, text: engine.logs.list(limit=-1),
 }
 
 
@@ -155,7 +155,7 @@ def test_no_text_breaks_anything_on_any_way(tmp_path: Path) -> None:
                 event = {"document_id": text, "content": text, "event_id": text, "generation": 3}
                 await handler.handle_document_created(event)
                 await handler.handle_document_deleted(event)
-            assert (await engine.verify(kb)).is_clean
+            assert (await engine.admin.verify(kb)).is_clean
             assert {each.chunk.doc_id for each in (await engine.retrieve(kb, "住院费用")).found} >= {"a"}
 
     asyncio.run(story())

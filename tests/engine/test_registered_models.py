@@ -159,7 +159,7 @@ def test_a_base_cannot_be_given_another_tenants_model(tmp_path: Path) -> None:
                 with pytest.raises(NotFound):
                     await other.configure(base.id, told)
             with pytest.raises(NotFound):
-                await other.rebuild(base.id, model=vectors.ref)
+                await other.admin.rebuild(base.id, model=vectors.ref)
 
     asyncio.run(story())
 

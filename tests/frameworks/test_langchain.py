@@ -278,7 +278,7 @@ def test_runs_have_names_tags_and_errors_and_are_found_in_the_log(held: Library,
     assert heard.events == []
     assert documents[0].metadata["trace_id"] == run.hex
     held.rag.run(held.rag.engine.journal.flush())
-    (logged,) = held.rag.logs(trace_id=run.hex)
+    (logged,) = held.rag.logs.list(trace_id=run.hex)
     assert logged.query == QUESTION
     with pytest.raises(BadQuery):
         retriever.invoke("", {"callbacks": [heard]})

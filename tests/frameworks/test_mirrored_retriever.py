@@ -55,7 +55,7 @@ def test_names_that_people_made_one_are_asked_for_as_the_server_has_them_and_not
         kb = (await engine.create_knowledge_base("计划", model="none")).id
         open_, secret = "青松科技有限公司位于杭州市。", "玄武计划由李明负责。玄武计划位于成都市。"
         await engine.add_documents(kb, [Document("公开", open_), Document("机密", secret)])
-        await engine.merge_entities(kb, "玄武计划", "青松科技有限公司")
+        await engine.admin.merge_entities(kb, "玄武计划", "青松科技有限公司")
 
     rag.run(merged())
     mirrored = HybridRetriever(rag, adapter)

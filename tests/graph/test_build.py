@@ -110,7 +110,7 @@ def test_a_graph_is_what_would_have_been_built_without_what_is_gone(
         for name in sorted(gone):
             await engine.delete_document(kb, name)
         assert await seen(engine, kb) == await built(engine, left)
-        assert (await engine.verify(kb)).is_clean
+        assert (await engine.admin.verify(kb)).is_clean
         await engine.delete_knowledge_base(kb)
 
     runner.run(story())
@@ -262,13 +262,15 @@ def test_a_base_without_a_graph_of_its_own_is_read_when_somebody_asks(tmp_path: 
         async with opened(tmp_path / "data", model="none") as (engine, kb):
             await engine.configure(kb, {"graph": False})
             await engine.add(kb, [path])
+            await engine.admin.run_background_work(kb)
             base = await engine.base(kb)
             assert await base.records.read(lambda tx: facts.origins(tx, kb)) == {}
-            assert (await engine.verify(kb)).is_clean
+            assert (await engine.admin.verify(kb)).is_clean
             assert len(await engine.graph(kb)) > 0
             await engine.configure(kb, {"graph": None})
             path.write_text("老舍出生于北京。", encoding="utf-8")
             await engine.add(kb, [path])
+            await engine.admin.run_background_work(kb)
             assert sum((await base.records.read(lambda tx: facts.origins(tx, kb))).values()) == 1
 
     asyncio.run(story())
@@ -281,7 +283,7 @@ def test_another_dictionary_reads_the_chunks_again(tmp_path: Path) -> None:
             assert "千寻引擎" not in {each.name for each in (await engine.graph(kb)).entities}
             await engine.configure(kb, {"dictionary": ["千寻引擎"]})
             assert "千寻引擎" in {each.name for each in (await engine.graph(kb)).entities}
-            assert (await engine.verify(kb)).is_clean
+            assert (await engine.admin.verify(kb)).is_clean
 
     asyncio.run(story())
 
@@ -344,13 +346,13 @@ def test_building_tells_how_far_it_is_and_goes_on_where_it_was_stopped(
                 kb, [doc(f"d{at}", f"{PEOPLE[at % 4]}出生于{TOWNS[at % 4]}。") for at in range(9)]
             )
             with pytest.raises(Stopped):
-                await engine.build_graph(kb, watch=stop)
+                await engine.admin.build_graph(kb, watch=stop)
             seen: list[ExtractionProgress] = []
-            told = await engine.build_graph(kb, watch=seen.append)
+            told = await engine.admin.build_graph(kb, watch=seen.append)
             assert (told.chunks, told.read) == (9, 5)
             assert [(each.done, each.total) for each in seen] == [(2, 5), (4, 5), (5, 5)]
             assert told.entities == len(await engine.graph(kb))
-            assert (await engine.build_graph(kb)).read == 0
+            assert (await engine.admin.build_graph(kb)).read == 0
 
     asyncio.run(story())
 
@@ -376,7 +378,7 @@ def test_another_tenant_has_no_graph_here(tmp_path: Path) -> None:
         async with opened(tmp_path, model="none") as (engine, kb):
             await engine.add_documents(kb, [Document("甲", "鲁迅出生于绍兴。")])
             await engine.graph(kb)
-            for call in (engine.of("别人").graph, engine.of("别人").build_graph):
+            for call in (engine.of("别人").graph, engine.of("别人").admin.build_graph):
                 with pytest.raises(NotFound):
                     await call(kb)
 

@@ -38,13 +38,13 @@ def test_merge_then_split_is_as_if_nothing_had_been(tmp_path: Path) -> None:
         async with reading_engine(tmp_path, service) as (engine, kb):
             await filled(engine, kb)
             before = await shown(engine, kb)
-            merged = await engine.merge_entities(kb, "第1厂", "第2厂")
+            merged = await engine.admin.merge_entities(kb, "第1厂", "第2厂")
             assert (merged.name, merged.aliases, merged.chunks) == ("第1厂", ("第2厂",), 2)
             assert len(await engine.graph(kb)) == len(before[0]) - 1
             keeper = await engine.graph_keeper(kb)
             assert (await keeper.show("第2厂")).entity == merged
             assert [(row.name, row.alias) for row in await keeper.aliases()] == [("第1厂", "第2厂")]
-            assert await engine.split_entities(kb, "第2厂") == ("第2厂",)
+            assert await engine.admin.split_entities(kb, "第2厂") == ("第2厂",)
             assert await shown(engine, kb) == before
             assert await keeper.aliases() == []
 
@@ -58,14 +58,14 @@ def test_merges_hold_over_a_restart_and_a_deletion_leaves_the_graph_without_the_
             await engine.add_documents(kb, [doc(each, TEXTS[int(each[1])]) for each in kept])
             await (await engine.graph_keeper(kb)).read()
             for name, alias in (("第1厂", "第2厂"), ("总厂", "第1厂")):
-                await engine.merge_entities(kb, name, alias)
+                await engine.admin.merge_entities(kb, name, alias)
             return {(each.name, each.aliases, each.chunks) for each in (await engine.graph(kb)).entities}
 
     async def story(service: ChatService) -> None:
         async with reading_engine(tmp_path / "甲", service) as (engine, kb):
             await filled(engine, kb)
-            await engine.merge_entities(kb, "第1厂", "第2厂")
-            await engine.merge_entities(kb, "总厂", "第1厂")
+            await engine.admin.merge_entities(kb, "第1厂", "第2厂")
+            await engine.admin.merge_entities(kb, "总厂", "第1厂")
         async with reading_engine(tmp_path / "甲", service) as (engine, kb):
             keeper = await engine.graph_keeper(kb)
             assert (await keeper.show("总厂")).entity.aliases == ("第1厂", "第2厂")
@@ -83,21 +83,21 @@ def test_what_cannot_be_made_one_is_refused_with_what_to_do(tmp_path: Path) -> N
         async with reading_engine(tmp_path, service) as (engine, kb):
             await filled(engine, kb)
             with pytest.raises(NotFound, match=r"第1厂|第2厂|第3厂"):
-                await engine.merge_entities(kb, "第一厂", "第9厂")
+                await engine.admin.merge_entities(kb, "第一厂", "第9厂")
             with pytest.raises(BadInput):
-                await engine.merge_entities(kb, "第1厂", "第１厂")
+                await engine.admin.merge_entities(kb, "第1厂", "第１厂")
             with pytest.raises(NotFound):
-                await engine.split_entities(kb, "第1厂")
-            await engine.merge_entities(kb, "第1厂", "第2厂")
+                await engine.admin.split_entities(kb, "第1厂")
+            await engine.admin.merge_entities(kb, "第1厂", "第2厂")
             with pytest.raises(AlreadyThere, match="split"):
-                await engine.merge_entities(kb, "第3厂", "第2厂")
+                await engine.admin.merge_entities(kb, "第3厂", "第2厂")
             with pytest.raises(AlreadyThere, match="split"):
-                await engine.merge_entities(kb, "第2厂", "第1厂")
+                await engine.admin.merge_entities(kb, "第2厂", "第1厂")
             row = await engine.graph(kb)
             own = row.entity_at(0)
             assert (await (await engine.graph_keeper(kb)).show(own.id)).entity == own
             with pytest.raises(NotFound):
-                await engine.of("别人").merge_entities(kb, "第1厂", "第3厂")
+                await engine.of("别人").admin.merge_entities(kb, "第1厂", "第3厂")
 
     with chat_service(reads_well) as service:
         asyncio.run(story(service))
@@ -117,11 +117,11 @@ def test_names_that_a_text_makes_one_are_parted_on_request(tmp_path: Path) -> No
             before = await shown(engine, kb)
             assert [each.aliases for each in before[0]] == [("世卫组织",)]
             for name in ("世卫组织", "世界卫生组织"):  # from either side
-                assert await engine.split_entities(kb, name) == ("世卫组织",)
+                assert await engine.admin.split_entities(kb, name) == ("世卫组织",)
                 assert len(await engine.graph(kb)) == 2
-                await engine.merge_entities(kb, "世界卫生组织", "世卫组织")
+                await engine.admin.merge_entities(kb, "世界卫生组织", "世卫组织")
                 assert await shown(engine, kb) == before
-                await engine.split_entities(kb, "世卫组织")  # the merge, and with it back to being parted
+                await engine.admin.split_entities(kb, "世卫组织")  # the merge, and with it back to being parted
                 assert len(await engine.graph(kb)) == 2
                 with engine.records.writing() as tx:
                     tx.exec_driver_sql("DELETE FROM graph_aliases")
@@ -145,7 +145,7 @@ def test_a_model_proposes_and_decides_nothing(tmp_path: Path) -> None:
             before = await shown(engine, kb)
             assert await keeper.propose() == (Alias("第1厂", "第3厂", "model:qwen"),)
             assert await shown(engine, kb) == before
-            await engine.merge_entities(kb, "第1厂", "第3厂")
+            await engine.admin.merge_entities(kb, "第1厂", "第3厂")
             assert await keeper.propose() == ()
             replies.append("不知道")
             with pytest.raises(BadModelReply):
@@ -189,8 +189,8 @@ def test_files_that_are_added_are_read_by_the_model_at_a_cost_that_is_told_first
                 steps.append(step)
                 asked.append(len(service.requests))
 
-            report = await engine.add(kb, [files], watch=watch)
-            assert report.warnings == ()
+            await engine.add(kb, [files], watch=watch)
+            assert await engine.admin.run_background_work(kb, watch=watch) == ""
             kinds = [step.kind for step in steps]
             at = kinds.index("reading")
             assert asked[at] == 0
@@ -200,6 +200,7 @@ def test_files_that_are_added_are_read_by_the_model_at_a_cost_that_is_told_first
             await engine.configure(kb, {"graph": False})
             (files / "9.txt").write_text("第9厂生产9号药。", "utf-8")
             await engine.add(kb, [files])
+            await engine.admin.run_background_work(kb)
             assert len(service.requests) == 3  # only on demand
 
     with chat_service(reads_well) as service:
@@ -213,7 +214,7 @@ def test_files_are_taken_in_and_it_is_said_where_the_model_cannot_read_them(tmp_
         async with reading_engine(tmp_path / "data", service) as (engine, kb):
             report = await engine.add(kb, [tmp_path / "甲.txt"])
             assert report.added == 1
-            assert any("图谱模型 qwen" in warning for warning in report.warnings)
+            assert "图谱模型 qwen" in await engine.admin.run_background_work(kb)
             assert (await engine.retrieve(kb, "第1厂")).found
 
     with chat_service(lambda _: Reply(status=400)) as service:

@@ -444,7 +444,7 @@ def test_written_asked_about_merged_and_read_at_once_it_ends_as_if_one_after_ano
                 while not is_over.is_set():
                     names = [f"第{chance.randrange(20)}厂" for _ in range(2)]
                     with suppress(NotFound, AlreadyThere, BadInput):
-                        await engine.merge_entities(kb, *names)
+                        await engine.admin.merge_entities(kb, *names)
                     await asyncio.sleep(0.02)
 
             beside = [asyncio.create_task(each()) for each in (read, read, merge)]
@@ -454,9 +454,9 @@ def test_written_asked_about_merged_and_read_at_once_it_ends_as_if_one_after_ano
             await extract_with_model(base)
             assert (await extract_with_model(base)).calls == 0
             assert set(origins(base)) == {ORIGIN}
-            assert (await engine.verify(kb)).is_clean
+            assert (await engine.admin.verify(kb)).is_clean
             for row in await (await engine.graph_keeper(kb)).aliases():
-                await engine.split_entities(kb, row.alias)
+                await engine.admin.split_entities(kb, row.alias)
             graph = await engine.graph(kb)
             with base.records.reading() as tx:
                 fresh = graph_from_facts(facts.facts_of(tx, kb, facts.graph_chunks(tx, kb).keys.tolist()))

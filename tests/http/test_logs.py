@@ -46,7 +46,7 @@ def test_a_search_is_in_the_log_as_soon_as_it_is_answered(tmp_path: Path) -> Non
             assert {step["name"] for step in entry["steps"]} >= {"recall.vector", "recall.keyword", "rewrite"}
             one = await at.http.get(f"/v1/retrieval-logs/{entry['id']}")
             assert one.json()["data"] == entry
-            assert read_log(entry) == await at.engine.log(entry["id"])
+            assert read_log(entry) == await at.engine.logs.get(entry["id"])
             await searched(at, base, "门诊")
             assert queries(await page(at, trace_id=answer["trace_id"])) == ["住院报销"]
             assert queries(await page(at, trace_id="0" * 32)) == []
@@ -134,7 +134,7 @@ def test_feedback_is_kept_with_the_search(tmp_path: Path) -> None:
             assert (await page(at))["list"][0]["feedback"] == said
             again = await at.post(f"/v1/retrieval-logs/{number}/feedback", {"rating": "good"})
             assert again.json()["data"]["feedback"] == {"rating": "good", "chunk_ids": [], "comment": ""}
-            assert read_log(again.json()["data"]) == await at.engine.log(number)
+            assert read_log(again.json()["data"]) == await at.engine.logs.get(number)
 
     asyncio.run(run())
 

@@ -187,9 +187,9 @@ def test_a_key_opens_what_is_its_tenants_from_wherever_it_comes(tmp_path: Path) 
             assert text(foreign).replace(str(theirs), "N") == text(absent).replace("9999", "N")
             (base,) = (await asking.call_tool("list_knowledge_bases")).structured_content["knowledge_bases"]
             assert base["name"] == "jia的库"
-        entries = await at.engine.of("jia").logs()
+        entries = await at.engine.of("jia").logs.list()
         assert [each.query for each in entries] == ["住宿"]
-        assert await at.engine.of("yi").logs() == []
+        assert await at.engine.of("yi").logs.list() == []
         revoke(at.engine, number)
         for headers in ({}, {"authorization": f"Bearer {reading}"}, {"authorization": "Bearer qx_x"}):
             refused = await post(at, call("search", query="住宿"), **headers)

@@ -157,7 +157,7 @@ def test_a_recall_is_logged_counted_and_told_to_operators_without_its_query(
     async def story(at: Asking, base: int) -> None:
         with caplog.at_level(logging.INFO, "qianxun"):
             prose, tables = await recalled(at, base, "texts"), await recalled(at, base, "tables")
-        newest, before = await at.engine.logs(knowledge_base=base)
+        newest, before = await at.engine.logs.list(knowledge_base=base)
         assert [(each.mode, each.trace_id) for each in (newest, before)] == [
             ("tables", tables["trace_id"]), ("texts", prose["trace_id"]),
         ]  # fmt: skip
@@ -189,7 +189,7 @@ def test_where_every_layer_fails_the_answer_is_empty_and_says_so(
         for kind, layers in LAYERS.items():
             for layer in layers:
                 assert f'rag_layer_failures_total{{engine="{kind}",layer="{layer}"}} 1.0' in numbers
-        (newest, _) = await at.engine.logs(knowledge_base=base)
+        (newest, _) = await at.engine.logs.list(knowledge_base=base)
         assert (newest.results, bool(newest.degraded)) == ((), True)
 
     told(tmp_path, story)

@@ -218,7 +218,7 @@ def test_weights_and_fusions_take_effect(tmp_path: Path) -> None:
 
             async def params(strategy: dict[str, Any]) -> dict[str, Any]:
                 await asked(at, base, retrieval_config={"hybrid_strategy": strategy})
-                return dict((await at.engine.logs(limit=1))[0].params)
+                return dict((await at.engine.logs.list(limit=1))[0].params)
 
             weighted = await params({"type": "weighted", "weights": {"vector": 0.2, "keyword": 0.8}})
             assert (weighted["fusion"], weighted["weights"]) == ("weighted", {"vector": 0.2, "keyword": 0.8})

@@ -307,7 +307,7 @@ async def rows(engine: Engine, tenant: Tenant) -> dict[str, list[Any]]:
 
     What its texts tell the graph is read whenever there is time, too: here, before it is looked at.
     """
-    await engine.of(tenant.name).build_graph(tenant.things["base"])
+    await engine.of(tenant.name).admin.build_graph(tenant.things["base"])
     found = {}
     with engine.records.reading() as tx:
         for name, table in Base.metadata.tables.items():

@@ -287,7 +287,7 @@ def test_one_trace_runs_from_the_request_through_the_models_thread_to_the_log_of
             await engine.add_documents(base.id, [Document("a", "医保报销比例为百分之七十。")])
             told = await asking.post(f"/v1/retrieval/{base.id}", json={"query": "医保报销比例"})
             await engine.journal.flush()
-            (entry,) = await engine.logs()
+            (entry,) = await engine.logs.list()
             return told.json()["data"], entry.trace_id
 
     with logged() as lines:

@@ -49,11 +49,11 @@ def test_an_engine_over_postgresql_keeps_its_promises(tmp_path: Path, index_url:
             assert await found(engine, other, "住院费用报销比例") == set()
             await engine.delete_document(base, "a")
             assert "a" not in await found(engine, base, "住院费用报销比例")
-            assert (await engine.verify(base)).is_clean
+            assert (await engine.admin.verify(base)).is_clean
         async with Engine.open(settings=chosen, background=False) as engine:
             assert await found(engine, base, "红楼梦甄士隐", top_k=1) == {"b"}
-            assert await engine.rebuild(base) == 2
-            assert (await engine.verify(base)).is_clean
+            assert await engine.admin.rebuild(base) == 2
+            assert (await engine.admin.verify(base)).is_clean
             await engine.delete_knowledge_base(base)
             await engine.delete_knowledge_base(other)
 
@@ -77,7 +77,7 @@ def test_a_search_says_that_the_server_is_away_and_what_was_accepted_comes_in_la
             postgres_server.start()
             await engine.drain(base)
             assert "b" in await found(engine, base, "红楼梦甄士隐")
-            assert (await engine.verify(base)).is_clean
+            assert (await engine.admin.verify(base)).is_clean
 
     with serving(well) as service:
         asyncio.run(story(settings(tmp_path, postgres_server.url, service.url)))

@@ -240,7 +240,7 @@ class Interleavings(RuleBasedStateMachine):
     @rule()
     def rebuild(self) -> None:
         self.count()
-        self.run(self.engine.rebuild(self.kb))
+        self.run(self.engine.admin.rebuild(self.kb))
 
     @rule(model=st.sampled_from(MODELS))
     def change_model(self, model: str) -> None:
@@ -248,15 +248,15 @@ class Interleavings(RuleBasedStateMachine):
         needs_vectors = model != self.run(self.engine.base(self.kb)).model_name and self.plain.visible(EVERYTHING)
         if self.weather.down and needs_vectors:
             with pytest.raises(ModelUnavailable):
-                self.run(self.engine.rebuild(self.kb, model=model))
+                self.run(self.engine.admin.rebuild(self.kb, model=model))
         else:
-            self.run(self.engine.rebuild(self.kb, model=model))
+            self.run(self.engine.admin.rebuild(self.kb, model=model))
 
     @rule()
     def verify(self) -> None:
         """Everything drained: index and records agree key by key, and every document stands where it should."""
         self.count()
-        verdict = self.run(self.engine.verify(self.kb))
+        verdict = self.run(self.engine.admin.verify(self.kb))
         self.plain.drain(retries=False)
         self._hold_retries()
         assert verdict.is_clean, verdict

@@ -22,7 +22,7 @@ async def main():
     async with Engine.open(sys.argv[1], background=False) as engine:
         kb = await engine.create_knowledge_base("小说", model="none")
         report = await engine.add(kb.id, sys.argv[2:])
-        verdict = await engine.verify(kb.id)
+        verdict = await engine.admin.verify(kb.id)
         found = await engine.retrieve(kb.id, "鲁提辖拳打镇关西", top_k=5)
     # Not getrusage's figure: that of a new process begins with what its parent held.
     peak = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024

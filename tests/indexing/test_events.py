@@ -102,7 +102,7 @@ def test_every_order_of_the_same_events_ends_in_the_same_state(tmp_path: Path, l
             await engine.drain(kb)
             survivors = {f"d{number}": f"{NEW}第3版" for number in range(len(orders))} if last == "updated" else {}
             assert await found(engine, kb, NEW) == survivors
-            assert (await engine.verify(kb)).is_clean
+            assert (await engine.admin.verify(kb)).is_clean
 
     asyncio.run(story())
 
@@ -120,7 +120,7 @@ def test_a_delete_wins_over_the_indexing_it_overtook(tmp_path: Path) -> None:
             model.gate.set()
             await indexing_it
             assert await found(engine, kb, "报销") == {}
-            assert (await engine.verify(kb)).is_clean
+            assert (await engine.admin.verify(kb)).is_clean
             with pytest.raises(NotFound):
                 await engine.document(kb, "d")
 
@@ -141,7 +141,7 @@ def test_a_newer_version_wins_over_the_indexing_it_overtook(tmp_path: Path) -> N
             await engine.drain(kb)
             assert await found(engine, kb, "报销") == {"d": "最新规定报销百分之九十"}
             assert (await engine.document(kb, "d")).generation == 3
-            assert (await engine.verify(kb)).is_clean
+            assert (await engine.admin.verify(kb)).is_clean
 
     asyncio.run(story())
 
@@ -215,7 +215,7 @@ def test_a_writer_that_is_cancelled_halfway_does_not_undo_the_next_one(
             assert first.cancelled()
             await asyncio.to_thread(left.wait, 60)
             assert await found(engine, kb, "报销") == {"d": NEW}
-            assert (await engine.verify(kb)).is_clean
+            assert (await engine.admin.verify(kb)).is_clean
 
     asyncio.run(story())
 
@@ -239,7 +239,7 @@ def test_a_failing_document_is_retried_then_quarantined_while_the_queue_goes_on(
                 assert str(error.args[0]) in state.reason
                 assert await found(engine, kb, "报销规定") == {"好": "正常的报销规定"}
             assert (await engine.drain(kb)).failed == 0  # nobody tries it any more
-            assert (await engine.verify(kb)).is_clean
+            assert (await engine.admin.verify(kb)).is_clean
             model.error = None
             await deliver(engine, kb, "updated", event("坏", "有毒的报销规定"))  # until somebody sends it again
             await engine.drain(kb)

@@ -37,7 +37,7 @@ async def require_everything(engine: Engine, kb: int) -> None:
     for mode in ("fulltext", "vector", "hybrid"):
         for topic in TOPICS:
             assert topic in await found(engine, kb, f"{topic}保险待遇的申领办法", mode=mode)
-    verdict = await engine.verify(kb)
+    verdict = await engine.admin.verify(kb)
     assert verdict.is_clean, verdict
     assert (verdict.documents, verdict.chunks) == (len(TOPICS), len(TOPICS))
 
@@ -81,8 +81,8 @@ def test_a_flipped_bit_in_any_file_of_the_index_costs_nothing_but_a_rebuild(tmp_
                     query = f"{topic}保险待遇的申领办法"
                     recall = await engine.retrieve(kb, query)
                     assert recall.found[0].chunk.doc_id == topic, name
-                if not (await engine.verify(kb)).is_clean:
-                    await engine.rebuild(kb)
+                if not (await engine.admin.verify(kb)).is_clean:
+                    await engine.admin.rebuild(kb)
                 await require_everything(engine, kb)
 
     asyncio.run(story())
@@ -108,7 +108,7 @@ def test_damage_that_opening_does_not_see_is_mended_by_the_next_write(tmp_path: 
                 await engine.drain(kb)
             assert "新增" in await found(engine, kb, "长期护理")
             assert ("工伤" in await found(engine, kb, "工伤保险")) == (write != "delete")
-            assert (await engine.verify(kb)).is_clean
+            assert (await engine.admin.verify(kb)).is_clean
 
     asyncio.run(story())
 
@@ -135,7 +135,7 @@ def test_an_index_of_another_model_than_the_records_name_is_made_anew(tmp_path: 
         await fill(tmp_path)
         shutil.copy(tmp_path / "qianxun.db", tmp_path / "before.db")
         async with opened(tmp_path, SMALL, LARGE) as (engine, kb):
-            await engine.rebuild(kb, model="fake-32")
+            await engine.admin.rebuild(kb, model="fake-32")
         shutil.move(tmp_path / "before.db", tmp_path / "qianxun.db")
         async with opened(tmp_path, SMALL, LARGE) as (engine, kb):
             assert (await engine.base(kb)).index.stamp.model == "fake-64"
@@ -153,7 +153,7 @@ def test_a_model_of_another_dimension_under_the_same_name_is_said_aloud_and_mend
             recall = await engine.retrieve(kb, "住院保险待遇")
             assert "维度" in recall.degraded[0].reason
             assert recall.found[0].chunk.doc_id == "住院"
-            await engine.rebuild(kb, model="fake-64")
+            await engine.admin.rebuild(kb, model="fake-64")
             assert (await engine.base(kb)).index.stamp.dimension == 32
             await require_everything(engine, kb)
 
@@ -197,7 +197,7 @@ def test_an_old_copy_of_the_index_or_of_the_records_does_not_mislead(tmp_path: P
             assert (await found(engine, kb, "住院"))["住院"].startswith(
                 "住院起付" if restored == "index" else "住院保险"
             )
-            assert (await engine.verify(kb)).is_clean
+            assert (await engine.admin.verify(kb)).is_clean
 
     asyncio.run(story())
 
@@ -223,9 +223,9 @@ def test_searches_go_on_without_an_error_while_the_index_is_rebuilt(tmp_path: Pa
             searching = [asyncio.create_task(search(who)) for who in range(3)]
             async with asyncio.timeout(300):
                 for model in (None, "fake-32", None, "fake-64"):
-                    await engine.rebuild(kb, model=model)
+                    await engine.admin.rebuild(kb, model=model)
                 while min(counts) <= 4 and not any(task.done() for task in searching):
-                    await engine.rebuild(kb)
+                    await engine.admin.rebuild(kb)
             done.set()
             await asyncio.gather(*searching)
 
@@ -251,7 +251,7 @@ def test_a_rebuild_enters_several_pages_at_once(
         async with opened(tmp_path) as (engine, kb):
             monkeypatch.setattr(EmbeddedIndex, "_apply", watched)
             told: list[int] = []
-            assert await engine.rebuild(kb, watch=told.append) == len(TOPICS)
+            assert await engine.admin.rebuild(kb, watch=told.append) == len(TOPICS)
             assert sum(told) == len(TOPICS)
             assert [size for size in applied if size] == batches
             await require_everything(engine, kb)
@@ -268,15 +268,15 @@ def test_a_change_of_model_leaves_no_vector_of_the_old_one(tmp_path: Path) -> No
     async def story() -> None:
         await fill(tmp_path)
         async with opened(tmp_path, SMALL, LARGE) as (engine, kb):
-            await engine.rebuild(kb, model="fake-32")
+            await engine.admin.rebuild(kb, model="fake-32")
             assert await vector_lengths(engine) == {32}
             assert (await engine.knowledge_base(kb)).embedding_model == "fake-32"
             await require_everything(engine, kb)
         async with opened(tmp_path, SMALL, LARGE) as (engine, kb):
             await require_everything(engine, kb)
-            await engine.rebuild(kb, model="none")
+            await engine.admin.rebuild(kb, model="none")
             assert await vector_lengths(engine) == set()
-            assert (await engine.verify(kb)).is_clean
+            assert (await engine.admin.verify(kb)).is_clean
 
     asyncio.run(story())
 
@@ -290,11 +290,11 @@ def test_documents_written_during_a_change_of_model_end_under_the_new_one(tmp_pa
         async with opened(tmp_path, SMALL, slow) as (engine, kb):
             late = asyncio.create_task(engine.add_documents(kb, [doc("迟到", "迟到的补充保险待遇")]))
             await asyncio.to_thread(slow.entered.wait, 60)
-            await engine.rebuild(kb, model="fake-32")
+            await engine.admin.rebuild(kb, model="fake-32")
             slow.gate.set()
             await late
             assert (await found(engine, kb, "迟到的补充保险待遇", mode="vector"))["迟到"]
-            verdict = await engine.verify(kb)
+            verdict = await engine.admin.verify(kb)
             assert verdict.is_clean, verdict
             assert {hit.key for hit in (await nearest(engine, kb)).hits} >= set(range(1, len(TOPICS) + 2))
 
@@ -312,7 +312,7 @@ def test_a_rebuild_that_fails_leaves_everything_as_it_was(tmp_path: Path) -> Non
         failing._name, failing._dimension = "fake-48", 48
         async with opened(tmp_path, LARGE, failing) as (engine, kb):
             with pytest.raises(ModelUnavailable):
-                await engine.rebuild(kb, model="fake-48")
+                await engine.admin.rebuild(kb, model="fake-48")
             await require_everything(engine, kb)
         async with opened(tmp_path) as (engine, kb):
             await require_everything(engine, kb)
@@ -326,14 +326,14 @@ def test_deletes_during_a_rebuild_are_not_undone_by_it(tmp_path: Path) -> None:
         slow = GatedEmbedding("住院")
         slow._name, slow._dimension = "fake-48", 48
         async with opened(tmp_path, LARGE, slow) as (engine, kb):
-            rebuilding = asyncio.create_task(engine.rebuild(kb, model="fake-48"))
+            rebuilding = asyncio.create_task(engine.admin.rebuild(kb, model="fake-48"))
             await asyncio.to_thread(slow.entered.wait, 60)
             handler = await engine.events(kb)
             await handler.handle_document_deleted({"document_id": "工伤"})
             slow.gate.set()
             await rebuilding
             assert "工伤" not in await found(engine, kb, "保险待遇")
-            assert (await engine.verify(kb)).is_clean
+            assert (await engine.admin.verify(kb)).is_clean
 
     asyncio.run(story())
 
@@ -391,12 +391,12 @@ def test_verify_sees_what_is_wrong(
     async def story() -> Verdict:
         await fill(tmp_path)
         async with opened(tmp_path) as (engine, kb):
-            assert (await engine.verify(kb)).is_clean
+            assert (await engine.admin.verify(kb)).is_clean
             await harm(engine, kb)
-            verdict = await engine.verify(kb)
+            verdict = await engine.admin.verify(kb)
             if kind != "orphan_chunk":  # that one is wrong in the records: no rebuild mends it
-                await engine.rebuild(kb)
-                assert (await engine.verify(kb)).is_clean
+                await engine.admin.rebuild(kb)
+                assert (await engine.admin.verify(kb)).is_clean
             return verdict
 
     verdict = asyncio.run(story())
@@ -416,10 +416,10 @@ def test_verify_raises_no_false_alarm_under_writes(tmp_path: Path) -> None:
             writing = asyncio.create_task(write())
             seen: set[str] = set()
             while not writing.done():
-                seen |= {finding.kind for finding in (await engine.verify(kb)).findings}
+                seen |= {finding.kind for finding in (await engine.admin.verify(kb)).findings}
             await writing
             assert seen <= {"waiting"}
-            assert (await engine.verify(kb)).is_clean
+            assert (await engine.admin.verify(kb)).is_clean
 
     asyncio.run(story())
 
@@ -442,7 +442,7 @@ def test_verify_reads_the_facts_of_what_came_while_it_read_those_of_others(
                 return number
 
             monkeypatch.setattr(upkeep, "extract_missing_facts", read_and_write)
-            verdict = await engine.verify(kb)
+            verdict = await engine.admin.verify(kb)
             assert verdict.is_clean, verdict
             assert verdict.documents > len(TOPICS)
 
@@ -474,6 +474,6 @@ def test_what_the_index_took_but_nobody_acknowledged_is_settled_on_opening(
                 assert outbox.depth(tx, kb) == 0
                 assert len(chunks.orphans(tx, kb)) == 0
             assert await found(engine, kb, "住院") == {"住院": "住院起付标准"}
-            assert (await engine.verify(kb)).is_clean
+            assert (await engine.admin.verify(kb)).is_clean
 
     asyncio.run(story())

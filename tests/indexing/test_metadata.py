@@ -15,7 +15,7 @@ from qianxun import Document, Engine
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.ingest_types import Labels
 from qianxun.core.types import Eq
-from qianxun.indexing.metadata import held_metadata
+from qianxun.indexing.add import checked_metadata
 
 UNFIT: dict[str, Any] = {
     "an object": {"b": 1},
@@ -32,19 +32,19 @@ UNFIT: dict[str, Any] = {
 def test_lists_are_held_as_tuples_and_what_has_no_value_is_left_out() -> None:
     told = {"地区": ["京", "沪"], "年": 2024, "比": 0.5, "真": True, "空": None, "并": ("a", 1)}
     held = {"地区": ("京", "沪"), "年": 2024, "比": 0.5, "真": True, "并": ("a", 1)}
-    assert held_metadata(told) == held
-    assert held_metadata(held) == held
+    assert checked_metadata(told) == held
+    assert checked_metadata(held) == held
 
 
 @pytest.mark.parametrize("value", UNFIT.values(), ids=UNFIT)
 def test_any_other_value_is_refused_by_its_name(value: object) -> None:
     with pytest.raises(BadInput, match=r"metadata\.甲 .*不能是"):
-        held_metadata({"甲": value})
+        checked_metadata({"甲": value})
 
 
 def test_a_name_is_text() -> None:
     with pytest.raises(BadInput, match="键 1 不是文字"):
-        held_metadata({1: "x"})
+        checked_metadata({1: "x"})
 
 
 @pytest.mark.parametrize("wait", [True, False])
@@ -85,7 +85,7 @@ def test_a_base_that_holds_such_a_document_opens_again(tmp_path: Path) -> None:
             (chunk,) = await engine.chunks(base, "旧")
             assert chunk.attributes.metadata == {"作者": '{"姓": "张"}', "地区": ("京", '["沪"]')}
             assert {each.chunk.doc_id for each in (await engine.retrieve(base, "报销")).found} == {"旧", "新"}
-            assert (await engine.verify(base)).is_clean
+            assert (await engine.admin.verify(base)).is_clean
             assert await engine.delete_document(base, "旧")
 
     asyncio.run(story())

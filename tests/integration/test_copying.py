@@ -56,13 +56,13 @@ async def fill(settings: Settings) -> None:
         await engine.delete_document(base.id, "d1")
         await engine.add_documents(base.id, [Document("等待", "还没有进入索引的一篇。")], wait=False)
         await engine.retrieve(base.id, "住院报销比例")
-        (entry,) = await engine.logs()
-        await engine.feedback(entry.id, Feedback("good", comment="对"))
+        (entry,) = await engine.logs.list()
+        await engine.logs.rate(entry.id, Feedback("good", comment="对"))
         handler = await engine.events(base.id)
         told = {"event_id": "e1", "document_id": "d2", "generation": 9, "content": "事件带来的一条。", "name": "d2"}
         await handler.handle_document_updated(told)
         await engine.registry.add("7", NewModel("我的", "https://example.com/v1", "bge", "rerank", api_key=SECRET))
-        await engine.build_graph(base.id)
+        await engine.admin.build_graph(base.id)
         other = await engine.of("乙").create_knowledge_base("别人的", model="none")
         await engine.of("乙").add_documents(other.id, [Document("d", "别人的一条。")])
         with engine.records.writing() as tx:
@@ -102,8 +102,8 @@ async def answers(settings: Settings) -> list[Any]:
     async with Engine.open(settings=settings, models=MODELS, background=False) as engine:
         (base,) = await engine.knowledge_bases()
         await engine.drain(base.id)
-        assert (await engine.verify(base.id)).is_clean
-        await engine.rebuild(base.id)  # one that grew by and by counts what is gone among its words
+        assert (await engine.admin.verify(base.id)).is_clean
+        await engine.admin.rebuild(base.id)  # one that grew by and by counts what is gone among its words
         states = [asdict(state) | {"updated_at": ""} for state in await engine.documents(base.id)]
         told: list[Any] = [states]
         for asked in ("住院报销比例", "升降书桌多少钱", "能休息几天"):

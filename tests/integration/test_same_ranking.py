@@ -35,7 +35,7 @@ async def answers(folder: Path, **told: str) -> list[Recall]:
         await engine.add_documents(base.id, [Document(batch[0].id, "改过一次，再改回来。")])
         await engine.add_documents(base.id, batch[:1])
         await engine.delete_document(base.id, batch[1].id)
-        await engine.rebuild(base.id)  # the embedded index counts what is gone among its words until it is made anew
+        await engine.admin.rebuild(base.id)  # until then the embedded index counts deleted words
         found = []
         for at, question in enumerate(lines("queries.jsonl", QUESTIONS)):
             options: dict[str, Any] = {"where": Eq("user_id", "用户1")} if at % 4 == 0 else {}

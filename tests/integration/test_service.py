@@ -126,6 +126,6 @@ def test_connections_that_die_under_searches_and_writes_lose_nothing(
             await service.engine.drain(base)
             listed = {state.doc_id: state.status for state in await service.engine.documents(base)}
             assert {doc_id: listed.get(doc_id) for doc_id in acknowledged} == dict.fromkeys(acknowledged, "indexed")
-            assert (await service.engine.verify(base)).is_clean
+            assert (await service.engine.admin.verify(base)).is_clean
 
     asyncio.run(work())

@@ -481,7 +481,7 @@ def test_explanations_hold_while_the_base_is_written_to(tmp_path: Path) -> None:
                     await engine.delete_document(kb, "门诊")
                     await engine.add_documents(kb, [LIBRARY[1]])
                     if round_ == 3:
-                        await engine.rebuild(kb)
+                        await engine.admin.rebuild(kb)
 
             async def explained() -> set[str]:
                 steps = set()

@@ -40,7 +40,7 @@ def test_only_chunks_of_the_kind_are_returned(tmp_path: Path, mode: str) -> None
                 prose = await engine.retrieve(base.id, "报销比例", where=Not(Eq("kind", "table")), **asked)
                 assert (kinds(table), kinds(prose)) == ({"table"}, {"text"})
                 assert not table.degraded
-                await engine.rebuild(base.id)
+                await engine.admin.rebuild(base.id)
 
     asyncio.run(story())
 

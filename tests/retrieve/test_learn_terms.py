@@ -71,12 +71,12 @@ def test_only_new_words_are_embedded_and_lost_ones_forgotten(tmp_path: Path) -> 
     model = Meanings()
 
     async def story(engine: Engine, kb: int) -> None:
-        first = await engine.learn_terms(kb)
+        first = await engine.admin.learn_terms(kb)
         assert first.added == first.terms == len(await held(engine, kb)) > 0
         await engine.add_documents(kb, [doc("膝盖", "膝盖疼痛要少爬楼梯。")])
         await engine.delete_document(kb, "腰部")
         model.asked.clear()
-        second = await engine.learn_terms(kb)
+        second = await engine.admin.learn_terms(kb)
         now = await held(engine, kb)
         assert {"膝盖", "颈部", "疼痛"} <= now
         assert not {"腰部", "卧床"} & now
@@ -84,7 +84,7 @@ def test_only_new_words_are_embedded_and_lost_ones_forgotten(tmp_path: Path) -> 
         assert (second.added, second.left) == (len(model.asked), 0)
         assert second.removed > 0
         assert second.terms == len(now)
-        assert await engine.learn_terms(kb) == Learnt(len(now), 0, 0, 0)
+        assert await engine.admin.learn_terms(kb) == Learnt(len(now), 0, 0, 0)
 
     told(tmp_path, story, model)
 
@@ -110,11 +110,11 @@ def test_time_bounds_it_and_the_rest_is_learnt_the_next_time(tmp_path: Path, mon
     monkeypatch.setattr(learning, "time", model)
 
     async def story(engine: Engine, kb: int) -> None:
-        some = await engine.learn_terms(kb, seconds=1.5)
+        some = await engine.admin.learn_terms(kb, seconds=1.5)
         assert some.added == some.terms == len(await held(engine, kb)) == 2
         assert some.left
         assert (await engine.base(kb)).terms.is_due(0.0)
-        rest = await engine.learn_terms(kb, seconds=60.0)
+        rest = await engine.admin.learn_terms(kb, seconds=60.0)
         assert (rest.added, rest.left) == (some.left, 0)
 
     told(tmp_path, story, model)
@@ -124,9 +124,9 @@ def test_without_the_time_to_read_a_base_it_is_not_begun(tmp_path: Path, monkeyp
     monkeypatch.setattr(learning, "READING_SECONDS", 1.0)
 
     async def story(engine: Engine, kb: int) -> None:
-        assert await engine.learn_terms(kb, seconds=1.9) == Learnt(0, 0, 0, None)
+        assert await engine.admin.learn_terms(kb, seconds=1.9) == Learnt(0, 0, 0, None)
         assert (await engine.base(kb)).terms.is_due(0.0)
-        assert (await engine.learn_terms(kb, seconds=60.0)).left == 0
+        assert (await engine.admin.learn_terms(kb, seconds=60.0)).left == 0
 
     told(tmp_path, story)
 
@@ -137,7 +137,7 @@ def test_a_large_base_is_read_by_a_sample(tmp_path: Path, monkeypatch: pytest.Mo
     async def story(engine: Engine, kb: int) -> None:
         more = [doc(f"多{number}", "膝盖疼痛要少爬楼梯。") for number in range(30)]
         await engine.add_documents(kb, more)
-        await engine.learn_terms(kb)
+        await engine.admin.learn_terms(kb)
         assert "膝盖" in await held(engine, kb)
 
     told(tmp_path, story)
@@ -145,9 +145,9 @@ def test_a_large_base_is_read_by_a_sample(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_without_a_model_there_is_nothing_to_learn(tmp_path: Path) -> None:
     async def story(engine: Engine, kb: int) -> None:
-        await engine.learn_terms(kb)
-        await engine.rebuild(kb, model="none")
-        assert await engine.learn_terms(kb) == Learnt(0, 0, 0, 0)
+        await engine.admin.learn_terms(kb)
+        await engine.admin.rebuild(kb, model="none")
+        assert await engine.admin.learn_terms(kb) == Learnt(0, 0, 0, 0)
         assert await held(engine, kb) == set()  # dropped with the model they belonged to
 
     told(tmp_path, story)
@@ -157,13 +157,13 @@ def test_another_model_has_words_of_its_own(tmp_path: Path) -> None:
     other = Meanings("other", dimension=32)
 
     async def story(engine: Engine, kb: int) -> None:
-        await engine.learn_terms(kb)
+        await engine.admin.learn_terms(kb)
         before = await held(engine, kb)
-        await engine.rebuild(kb, model="other")
+        await engine.admin.rebuild(kb, model="other")
         assert await held(engine, kb) == set()
-        await engine.learn_terms(kb)
+        await engine.admin.learn_terms(kb)
         assert await held(engine, kb, "other", 32) == before
-        assert (await engine.verify(kb)).is_clean
+        assert (await engine.admin.verify(kb)).is_clean
 
     told(tmp_path, story, Meanings(), other)
 
@@ -180,7 +180,7 @@ def test_a_model_that_fails_raises_for_who_asks_and_is_logged_for_who_does_not(
 
     async def story(engine: Engine, kb: int) -> None:
         with pytest.raises(type(error)):
-            await engine.learn_terms(kb)
+            await engine.admin.learn_terms(kb)
         await learn_quietly(await engine.base(kb))
         assert "not learnt" in caplog.text
         report = await engine.add(kb, [tmp_path / "文.txt"])
@@ -206,17 +206,17 @@ def test_writes_and_searches_do_not_wait_for_it(tmp_path: Path) -> None:
     model = Gated()
 
     async def story(engine: Engine, kb: int) -> None:
-        learning = await _at_the_gate(model, engine.learn_terms(kb))
+        learning = await _at_the_gate(model, engine.admin.learn_terms(kb))
         await engine.add_documents(kb, [doc("膝盖", "膝盖疼痛要少爬楼梯。")])
         await engine.delete_document(kb, "腰部")
         assert (await engine.retrieve(kb, "膝盖")).found
         model.gate.set()
         await learning
         assert (await engine.base(kb)).terms.is_due(0.0)  # what was written meanwhile is learnt another time
-        await engine.learn_terms(kb)
+        await engine.admin.learn_terms(kb)
         assert "膝盖" in await held(engine, kb)
         assert "腰部" not in await held(engine, kb)
-        assert (await engine.verify(kb)).is_clean
+        assert (await engine.admin.verify(kb)).is_clean
 
     told(tmp_path, story, model)
 
@@ -225,7 +225,7 @@ def test_a_base_that_is_removed_meanwhile_keeps_nothing(tmp_path: Path) -> None:
     model = Gated()
 
     async def story(engine: Engine, kb: int) -> None:
-        learning = await _at_the_gate(model, engine.learn_terms(kb))
+        learning = await _at_the_gate(model, engine.admin.learn_terms(kb))
         await engine.delete_knowledge_base(kb)
         model.gate.set()
         with pytest.raises(NotFound):
@@ -239,12 +239,12 @@ def test_a_model_that_is_changed_meanwhile_leaves_no_words_of_the_old_one(tmp_pa
     model = Gated()
 
     async def story(engine: Engine, kb: int) -> None:
-        learning = await _at_the_gate(model, engine.learn_terms(kb))
-        await engine.rebuild(kb, model="other")
+        learning = await _at_the_gate(model, engine.admin.learn_terms(kb))
+        await engine.admin.rebuild(kb, model="other")
         model.gate.set()
         await learning
         assert await held(engine, kb) == set()
-        await engine.learn_terms(kb)
+        await engine.admin.learn_terms(kb)
         assert "颈部" in await held(engine, kb, "other")
 
     told(tmp_path, story, model, Meanings("other"))
@@ -255,7 +255,7 @@ def test_two_who_learn_at_once_learn_once(tmp_path: Path) -> None:
 
     async def story(engine: Engine, kb: int) -> None:
         model.asked.clear()
-        one, other = await asyncio.gather(engine.learn_terms(kb), engine.learn_terms(kb))
+        one, other = await asyncio.gather(engine.admin.learn_terms(kb), engine.admin.learn_terms(kb))
         assert {one.added, other.added} == {one.terms, 0}
         assert len(model.asked) == len(set(model.asked)) == one.terms
 
@@ -265,7 +265,7 @@ def test_two_who_learn_at_once_learn_once(tmp_path: Path) -> None:
 def test_another_tenant_learns_nothing_of_it(tmp_path: Path) -> None:
     async def story(engine: Engine, kb: int) -> None:
         with pytest.raises(NotFound):
-            await engine.of("别家").learn_terms(kb)
+            await engine.of("别家").admin.learn_terms(kb)
         assert await held(engine, kb) == set()
 
     told(tmp_path, story)
@@ -279,6 +279,7 @@ def test_files_that_are_added_are_learnt_from(tmp_path: Path) -> None:
 
     async def story(engine: Engine, kb: int) -> None:
         await engine.add(kb, [tmp_path / "膝盖.txt"])
+        await engine.admin.run_background_work(kb)
         assert "膝盖" in await held(engine, kb)
 
     told(tmp_path / "data", story)

@@ -131,7 +131,7 @@ def test_every_acknowledged_write_through_the_engine_raises_the_generation(tmp_p
                 ("delete", lambda: engine.delete_document(kb, "甲")),
                 ("add again", lambda: engine.add_documents(kb, [doc("甲", "住院报销九成")])),
                 ("event", lambda: events.handle_document_deleted({"document_id": "丙"})),
-                ("another model", lambda: engine.rebuild(kb, model="none")),
+                ("another model", lambda: engine.admin.rebuild(kb, model="none")),
             ]
             seen = [_generation(engine, kb)]
             for name, write in writes:

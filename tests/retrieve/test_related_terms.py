@@ -32,7 +32,7 @@ def told(folder: Path, story: Story, *models: Meanings, model: str = "meanings",
         async with opened(folder, *(models or (Meanings(),)), model=model) as (engine, kb):
             await engine.add_documents(kb, LIBRARY)
             if learn:
-                await engine.learn_terms(kb)
+                await engine.admin.learn_terms(kb)
             await story(engine, kb)
 
     asyncio.run(tell())
@@ -165,7 +165,7 @@ def test_the_words_of_another_base_are_never_said(tmp_path: Path) -> None:
             whose = engine.of(tenant)
             other = (await whose.create_knowledge_base(f"{tenant}的库", model="meanings")).id
             await whose.add_documents(other, [doc("字", "脖子是连接头和躯干的部位，颈椎在其中。")])
-            await whose.learn_terms(other)
+            await whose.admin.learn_terms(other)
             assert await others(whose, other, "脖子") == []
 
     told(tmp_path, story)

@@ -143,7 +143,7 @@ def test_the_same_bytes_from_the_cache_after_reopening_and_after_a_rebuild(tmp_p
         assert not any(each.from_cache for each in fresh)
         assert all(each.from_cache for each in kept)
         assert list(map(answer_bytes, kept)) == list(map(answer_bytes, fresh))
-        shelf.run(shelf.engine.rebuild(shelf.kb))
+        shelf.run(shelf.engine.admin.rebuild(shelf.kb))
         rebuilt = [shelf.ask(**each) for each in options]
         assert not any(each.from_cache for each in rebuilt)
         assert list(map(answer_bytes, rebuilt)) == list(map(answer_bytes, fresh))
@@ -198,7 +198,7 @@ def test_searches_under_writes_and_a_rebuild_see_one_state_each(tmp_path: Path) 
 
             async with asyncio.TaskGroup() as group:
                 group.create_task(write())
-                group.create_task(engine.rebuild(kb))
+                group.create_task(engine.admin.rebuild(kb))
                 for number in range(12):
                     group.create_task(search(number))
 

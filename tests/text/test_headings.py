@@ -121,7 +121,7 @@ def test_a_model_that_refuses_more_than_512_tokens_gets_less(tmp_path: Path) -> 
         async with opened(tmp_path, model) as (engine, kb):
             text = HANDBOOK.replace("住院待遇", f"住院待遇{'及其' * 40}").format(long=LONG)
             await engine.add_documents(kb, [doc("手册", text, format="markdown")])
-            await engine.rebuild(kb)
+            await engine.admin.rebuild(kb)
 
     asyncio.run(take())
     assert any(text.startswith("起付线\n第") for text in model.read), "a full chunk has room for the inner heading"

@@ -65,7 +65,7 @@ async def _check_base(engine: Engine, kb: int, ledger: Ledger, chance: Random) -
         _require_whole(tx, held, base.splitter, ledger.searchable)
     await _require_found(engine, kb, ledger, chance, everything=False)
     await engine.drain(kb)
-    verdict = await engine.verify(kb)
+    verdict = await engine.admin.verify(kb)
     if not verdict.is_clean:
         raise Violation(f"verify: {verdict.findings}")
     with engine.records.reading() as tx:

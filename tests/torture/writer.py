@@ -58,7 +58,7 @@ async def _perform(engine: Engine, kb: int, operation: Operation) -> None:
         case "drain":
             await engine.drain(kb)
         case "rebuild":
-            await engine.rebuild(kb, model=operation.model)
+            await engine.admin.rebuild(kb, model=operation.model)
 
 
 def _say(line: bytes) -> None:

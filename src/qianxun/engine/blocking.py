@@ -25,7 +25,8 @@ from qianxun.core.errors import BadInput
 from qianxun.engine.engine import Engine
 
 Result = TypeVar("Result")
-PARTS: Final = frozenset(("events", "manager", "hybrid_search", "graph_keeper"))  # give something to work with further
+PARTS: Final = frozenset(("events", "manager", "hybrid_search", "graph_keeper"))  # methods that return a part
+FACADES: Final = frozenset(("admin", "logs"))  # attributes that are one
 _END: Final = object()
 
 
@@ -73,18 +74,20 @@ class BlockingEngine:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        held = self.waiting(getattr(self.engine, name))
+        if name in FACADES:
+            return BlockingPart(getattr(self.engine, name), self)
+        found = self.waiting(getattr(self.engine, name))
         if name in PARTS:
-            return wraps(held)(lambda *given, **named: BlockingPart(held(*given, **named), self))
-        return held
+            return wraps(found)(lambda *given, **named: BlockingPart(found(*given, **named), self))
+        return found
 
-    def waiting(self, held: Any) -> Any:
-        """What an engine or a part of it holds, as a call that waits where it would have to be awaited."""
-        if inspect.isasyncgenfunction(held):
-            return wraps(held)(lambda *given, **named: self.iterate(held(*given, **named)))
-        if inspect.iscoroutinefunction(held):
-            return wraps(held)(lambda *given, **named: self.run(held(*given, **named)))
-        return held
+    def waiting(self, method: Any) -> Any:
+        """A method of an engine, or of a part of it, as a call that blocks instead of one that is awaited."""
+        if inspect.isasyncgenfunction(method):
+            return wraps(method)(lambda *given, **named: self.iterate(method(*given, **named)))
+        if inspect.iscoroutinefunction(method):
+            return wraps(method)(lambda *given, **named: self.run(method(*given, **named)))
+        return method
 
     def of(self, tenant: str) -> BlockingEngine:
         """The same engine as another tenant sees it."""

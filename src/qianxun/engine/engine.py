@@ -20,7 +20,7 @@ from qianxun.core.errors import RecallFailed
 from qianxun.core.layered_options import of_base
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.limits import MIB
-from qianxun.core.log_types import Feedback, IndexTime, LogEntry, Recalled
+from qianxun.core.log_types import IndexTime, Recalled
 from qianxun.core.model_types import is_ref
 from qianxun.core.options import FusionName, Mode, RecallOptions, check, search_options
 from qianxun.core.ports import Cache, EmbeddingModel, IndexBackend, nothing
@@ -36,6 +36,7 @@ from qianxun.core.types import (
     Recall,
 )
 from qianxun.engine.embedding_models import Embeddings, model_folders
+from qianxun.engine.facades import Admin, Logs
 from qianxun.engine.folder_lock import owned
 from qianxun.engine.memory_cache import MemoryCache
 from qianxun.engine.model_catalog import OwnShelf, Shelf, open_registry
@@ -47,7 +48,7 @@ from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.jobs.background import keep_indexing
 from qianxun.models.registry.registry import Registry
 from qianxun.models.threads import ModelThreads
-from qianxun.records import Records, bases, chunks, listing, logs, outbox
+from qianxun.records import Records, bases, chunks, listing
 from qianxun.records.tenancy import BaseRecords
 from qianxun.retrieve.run import cached_recall
 from qianxun.retrieve.search_log import Journal
@@ -55,10 +56,8 @@ from qianxun.retrieve.search_log import Journal
 if TYPE_CHECKING:
     from qianxun.answer.context import Answering
     from qianxun.core.explanation import Explained
-    from qianxun.core.graph_types import Entity, GraphBuilt
-    from qianxun.core.ingest_types import Labels, Report, Verdict, Watch
+    from qianxun.core.ingest_types import Labels, Report, Watch
     from qianxun.examples.store import ExampleStore
-    from qianxun.graph.build import Watch as GraphWatch
     from qianxun.graph.curate import GraphCurator
     from qianxun.graph.modes import ModeRecall, Surroundings
     from qianxun.graph.network.knowledge_graph import KnowledgeGraph
@@ -66,7 +65,6 @@ if TYPE_CHECKING:
     from qianxun.indexing.knowledge_base import KnowledgeBaseManager
     from qianxun.indexing.outbox_indexer import Drained
     from qianxun.retrieve.hybrid_search import HybridSearchEngine
-    from qianxun.retrieve.terms.learn import Learnt
 
 # A process that only searches loads only what a search needs: ingest, answers and the graph are three quarters of the
 # code, and each is imported by the methods that use it (docs/decisions/0006-recall-speed.md). The types of questions
@@ -228,7 +226,7 @@ class Engine:
     async def delete_knowledge_base(self, knowledge_base: int) -> None:
         """The base with everything in it. Nothing of it can be returned from now on."""
         own = self._own(knowledge_base)
-        await own.read(nothing)  # a stranger waits for nothing
+        await own.read(nothing)  # another tenant's base fails fast
         await self._bases.removed(own, self.backend)
 
     async def statistics(self, knowledge_base: int) -> dict[str, int]:
@@ -245,24 +243,16 @@ class Engine:
         labels: Labels | None = None,
         watch: Watch = nothing,
     ) -> Report:
-        """Files and folders in; searchable when it returns. Unchanged files are passed over."""
-        from qianxun.core.ingest_types import Labels
-        from qianxun.graph.build import extract_in_background, is_graph_enabled
-        from qianxun.graph.llm_build import as_ingest_steps, extract_with_model_in_background
-        from qianxun.indexing.add import take_files
-        from qianxun.indexing.outbox_indexer import retry_due
-        from qianxun.retrieve.terms.learn import learn_after
+        """Adds files and folders; they are searchable when it returns. Unchanged files are skipped.
 
-        base = await self.base(knowledge_base)
-        with self._using(base):
-            await retry_due(base)
-            started = time.perf_counter()
-            told = await take_files(base, [Path(path) for path in paths], self.parsers, labels or Labels(), watch)
-            await learn_after(base, time.perf_counter() - started)
-            if is_graph_enabled(base):
-                await extract_in_background(base)
-            warning = await extract_with_model_in_background(base, as_ingest_steps(watch))
-            return replace(told, warnings=(*told.warnings, warning)) if warning else told
+        ``labels`` are given to every document. Returns what was added, skipped and refused: a file that cannot be read
+        is refused with its reason and raises nothing.
+        """
+        from qianxun.core.ingest_types import Labels
+        from qianxun.indexing.files import add_files
+
+        async with self._opened(knowledge_base) as base:
+            return await add_files(base, [Path(path) for path in paths], self.parsers, labels or Labels(), watch)
 
     async def add_file(
         self,
@@ -275,47 +265,49 @@ class Engine:
         labels: Labels | None = None,
         wait: bool = True,
     ) -> Accepted:
-        """One uploaded file, known by its ``name``, parsed in a child process. Raises Refused, saying why.
+        """Adds one uploaded file that users know by its ``name``; it is parsed in a child process.
 
         ``source`` says where it came from. Without a ``doc_id`` the same name replaces what the same user uploaded
-        under it to the same project. With ``wait`` it is searchable when this returns, without it durable.
+        under it to the same project. With ``wait`` it is searchable when this returns, without it stored. Raises
+        Refused with the reason, MissingExtra or BadInput.
         """
         from qianxun.core.ingest_types import Labels
-        from qianxun.indexing.add import take_file
+        from qianxun.indexing.files import add_file
 
-        base = await self.base(knowledge_base)
-        with self._using(base):
-            taken = await take_file(
+        async with self._opened(knowledge_base) as base:
+            accepted = await add_file(
                 base, path, self.parsers, labels or Labels(), name=name, source=source, doc_id=doc_id, wait=wait
             )
-            if not wait:
-                self.wake()
-            return taken
+        if not wait:
+            self.wake()
+        return accepted
 
     async def add_documents(
-        self, knowledge_base: int, batch: Sequence[Document], *, wait: bool = True
+        self, knowledge_base: int, batch: Sequence[Document], *, wait: bool = True, watch: Watch = nothing
     ) -> list[Accepted]:
-        """Documents in. With ``wait`` they are searchable when it returns, without it they are durable."""
-        from qianxun.indexing.add import accept, submission, take
+        """Adds documents. With ``wait`` they are searchable when it returns, without it stored.
 
-        base = await self.base(knowledge_base)
-        with self._using(base):
+        Returns one `Accepted` per document, in order. Raises BadInput, and stores nothing, for a document that cannot
+        be stored.
+        """
+        from qianxun.indexing.add import add_documents, store_documents
+
+        async with self._opened(knowledge_base) as base:
             if wait:
-                return await take(base, batch)
-            offered = await asyncio.to_thread(lambda: [submission(base, document) for document in batch])
-            accepted = await accept(base, offered)
-            self.wake()
-            return accepted
+                return await add_documents(base, batch, watch)
+            accepted = await store_documents(base, batch)
+        self.wake()
+        return accepted
 
     async def delete_document(self, knowledge_base: int, doc_id: str) -> bool:
-        """Answers whether there was such a document. It cannot be returned from now on."""
+        """Deletes a document: no search finds it any more when this returns. Returns True if it existed."""
         from qianxun.indexing.knowledge_base import KnowledgeBaseManager
 
-        base = await self.base(knowledge_base)
-        with self._using(base):
+        async with self._opened(knowledge_base) as base:
             return await KnowledgeBaseManager(base).delete_document(doc_id)
 
     async def document(self, knowledge_base: int, doc_id: str) -> DocumentState:
+        """Raises NotFound."""
         return await self._own(knowledge_base).read(lambda tx: listing.state(tx, knowledge_base, doc_id))
 
     async def documents(self, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]:
@@ -324,16 +316,17 @@ class Engine:
         return await own.read(lambda tx: listing.states(tx, knowledge_base, limit=limit, after=after))
 
     async def chunks(self, knowledge_base: int, doc_id: str) -> list[Chunk]:
-        """The chunks that serve, in the order of the text."""
+        """The searchable chunks of a document, in the order of the text. Raises NotFound."""
         return await self._own(knowledge_base).read(lambda tx: chunks.of_document(tx, knowledge_base, doc_id))
 
     async def events(self, knowledge_base: int) -> RAGIndexEventHandler:
-        """Takes document events for one base."""
+        """Handles document events of another system (created, updated, deleted) for one base."""
         from qianxun.indexing.events import RAGIndexEventHandler
 
         return RAGIndexEventHandler(await self.base(knowledge_base), self.wake)
 
     async def manager(self, knowledge_base: int) -> KnowledgeBaseManager:
+        """Indexes and deletes documents of one base one by one or in batches."""
         from qianxun.indexing.knowledge_base import KnowledgeBaseManager
 
         return KnowledgeBaseManager(await self.base(knowledge_base))
@@ -590,116 +583,48 @@ class Engine:
     # ── the graph ────────────────────────────────────────────────────────────────────────────────
 
     async def graph(self, knowledge_base: int, *, where: Filter = EVERYTHING) -> KnowledgeGraph:
-        """What the texts of a base say of whom: entities, relations and their evidence, in step with its documents.
+        """The knowledge graph of a base, up to date with its documents: entities, relations and their evidence.
 
-        Under a filter it is the graph of what passes it: nothing of any other document shows.
+        Under a filter it is the graph of the chunks that pass it.
         """
         from qianxun.graph.build import graph_of
 
-        base = await self.base(knowledge_base)
-        with self._using(base):
+        async with self._opened(knowledge_base) as base:
             return await graph_of(base, where)
 
-    async def build_graph(self, knowledge_base: int, *, watch: GraphWatch = nothing) -> GraphBuilt:
-        """Makes the graph now, without a model; else that is done behind the base's back, or when it is asked for."""
-        from qianxun.graph.build import build
-
-        base = await self.base(knowledge_base)
-        with self._using(base):
-            return await build(base, watch)
-
     async def graph_keeper(self, knowledge_base: int) -> GraphCurator:
-        """Tells of one base's graph, has its model read for it, and makes names one."""
+        """Shows one base's graph, has its model read for it, merges and splits entities."""
         from qianxun.graph.curate import GraphCurator
 
         return GraphCurator(await self.base(knowledge_base))
 
-    async def merge_entities(self, knowledge_base: int, name: str, alias: str) -> Entity:
-        """Both are one entity, called ``name``, until `split_entities` takes it back."""
-        from qianxun.graph.curate import GraphCurator
+    # ── maintenance ──────────────────────────────────────────────────────────────────────────────
 
-        base = await self.base(knowledge_base)
-        with self._using(base):
-            return await GraphCurator(base).merge(name, alias)
+    @property
+    def admin(self) -> Admin:
+        """Maintenance: verify, rebuild, learn, build and curate the graph, queue depth."""
 
-    async def split_entities(self, knowledge_base: int, name: str) -> tuple[str, ...]:
-        """Undoes a merge, or parts a name from those that texts give it; answers what stands for itself again."""
-        from qianxun.graph.curate import GraphCurator
+        def embedding(name: str) -> EmbeddingModel | None:
+            return self._model(*self.embeddings.choose(name, self.registry))
 
-        base = await self.base(knowledge_base)
-        with self._using(base):
-            return await GraphCurator(base).split(name)
+        return Admin(self.records, self._opened, embedding)
 
-    # ── the log of recalls ───────────────────────────────────────────────────────────────────────
-
-    async def logs(
-        self,
-        *,
-        knowledge_base: int | None = None,
-        zero: bool = False,
-        slow_ms: float | None = None,
-        trace_id: str | None = None,
-        limit: int = 50,
-        before: int | None = None,
-    ) -> list[LogEntry]:
-        """What was searched for, the newest first; ``before`` is the id at which the last page ended."""
-        await self.journal.flush()  # what was searched for a moment ago is among them
-        asked: dict[str, Any] = {"zero": zero, "slow_ms": slow_ms, "trace_id": trace_id, "limit": limit}
-        return await self.records.read(
-            lambda tx: logs.listed(tx, tenant=self.tenant, knowledge_base=knowledge_base, before=before, **asked)
-        )
-
-    async def log(self, log_id: int) -> LogEntry:
-        await self.journal.flush()
-        return await self.records.read(lambda tx: logs.get(tx, log_id, tenant=self.tenant))
-
-    async def feedback(self, log_id: int, feedback: Feedback) -> LogEntry:
-        """Keeps what a person thinks of an answer, in the place of what was said of it before."""
-        await self.journal.flush()
-        return await self.records.write(lambda tx: logs.rate(tx, log_id, feedback, tenant=self.tenant))
-
-    # ── upkeep ───────────────────────────────────────────────────────────────────────────────────
-
-    async def verify(self, knowledge_base: int) -> Verdict:
-        from qianxun.indexing.maintenance import verify
-
-        base = await self.base(knowledge_base)
-        with self._using(base):
-            return await verify(base)
-
-    async def rebuild(self, knowledge_base: int, *, model: str | None = None, watch: Any = nothing) -> int:
-        """Makes the index anew; with ``model``, under another model ("none": without one)."""
-        from qianxun.indexing.maintenance import rebuild
-
-        base = await self.base(knowledge_base)
-        chosen = None if model is None else await asyncio.to_thread(self.embeddings.choose, model, self.registry)
-        with self._using(base):
-            return await rebuild(base, base.model if chosen is None else self._model(*chosen), watch)
-
-    async def learn_terms(self, knowledge_base: int, *, seconds: float | None = None) -> Learnt:
-        """Learns the base's own words now, for the related words of queries; else that is done behind its back."""
-        from qianxun.retrieve.terms.learn import SECONDS, learn
-
-        base = await self.base(knowledge_base)
-        with self._using(base):
-            return await learn(base, SECONDS if seconds is None else seconds)
+    @property
+    def logs(self) -> Logs:
+        """What was searched and asked."""
+        return Logs(self.records, self.journal, self.tenant)
 
     async def drain(self, knowledge_base: int) -> Drained:
-        """Works through what is waiting for the index, retries that are due included."""
+        """Indexes what is pending and retries what is due: what was added without ``wait`` is searchable then."""
         from qianxun.indexing.maintenance import keep_up
         from qianxun.indexing.outbox_indexer import retry_due
 
-        base = await self.base(knowledge_base)
-        with self._using(base):
+        async with self._opened(knowledge_base) as base:
             await retry_due(base)
             return await keep_up(base)
 
-    async def queue_depth(self) -> int:
-        """How many changes wait for their index, in the bases of all tenants."""
-        return await self.records.read(outbox.depth_of_all)
-
     def wake(self) -> None:
-        """There is work for the indexer."""
+        """Tells the background indexer that there is work."""
         self._work.set()
 
     async def _keep_indexing(self) -> None:
@@ -716,18 +641,24 @@ class Engine:
     # ── open bases ───────────────────────────────────────────────────────────────────────────────
 
     async def base(self, knowledge_base: int) -> OpenBase:
-        """The base, opened: its index is there, sound, and caught up with what the records hold ready."""
-        held = self._bases.get(knowledge_base)
-        if held is None:
-            await self._own(knowledge_base).read(nothing)  # a stranger waits for nothing
-            held = await self._bases.opened(knowledge_base, lambda: self._open_base(knowledge_base))
-        if held.about.tenant != self.tenant:
+        """The opened base: its index is sound and up to date with the records. Raises NotFound."""
+        found = self._bases.get(knowledge_base)
+        if found is None:
+            await self._own(knowledge_base).read(nothing)  # another tenant's base fails fast
+            found = await self._bases.opened(knowledge_base, lambda: self._open_base(knowledge_base))
+        if found.about.tenant != self.tenant:
             raise bases.missing(knowledge_base)
-        return held
+        return found
+
+    @asynccontextmanager
+    async def _opened(self, knowledge_base: int) -> AsyncIterator[OpenBase]:
+        base = await self.base(knowledge_base)
+        with self._using(base):
+            yield base
 
     @contextmanager
     def _using(self, base: OpenBase) -> Iterator[None]:
-        """Work on a base that somebody removes meanwhile may fail in any way, or find nothing: the base is gone."""
+        """Raises NotFound if the base is deleted meanwhile: work on it may then fail in any way, or find nothing."""
         try:
             yield
         except asyncio.CancelledError:

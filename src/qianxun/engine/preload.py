@@ -9,6 +9,7 @@ import qianxun.graph.curate
 import qianxun.graph.modes
 import qianxun.indexing.add
 import qianxun.indexing.events
+import qianxun.indexing.files
 import qianxun.indexing.knowledge_base
 import qianxun.retrieve.explain
 import qianxun.retrieve.layered.tables

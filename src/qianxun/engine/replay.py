@@ -64,7 +64,7 @@ class Replayed:
 
 async def replay(engine: Engine, log_id: int) -> Replayed:
     """Searches again with the logged parameters, without cache or log. Raises NotFound for an unknown id."""
-    entry = await engine.log(log_id)
+    entry = await engine.logs.get(log_id)
     base = await engine.knowledge_base(entry.knowledge_base_id)
     with replaying():
         if entry.mode in ("texts", "tables"):

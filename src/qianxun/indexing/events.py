@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +17,9 @@ from qianxun.core.errors import BadInput
 from qianxun.core.ingest_types import EventOutcome, Handled
 from qianxun.core.limits import EVENT_ID_LIMIT
 from qianxun.core.ports import nothing
-from qianxun.core.types import Document, MetadataValue, Scalar
+from qianxun.core.types import Document
 from qianxun.core.unicode import is_storable
-from qianxun.indexing.add import submission
+from qianxun.indexing.add import checked_metadata, submission
 from qianxun.records import documents, outbox
 
 log = logging.getLogger(__name__)
@@ -107,10 +106,10 @@ def _rejected(event_data: Mapping[str, Any], error: BadInput) -> EventOutcome:
 
 def document_of(event_data: Mapping[str, Any], *, may_be_empty: bool = False) -> Document:
     """The document that an event carries. Raises BadInput naming the field that is wrong."""
-    told = event_data.get("metadata") or {}
-    if not isinstance(told, Mapping):
+    metadata = event_data.get("metadata") or {}
+    if not isinstance(metadata, Mapping):
         raise BadInput("事件的 metadata 应为键值对", hint="改正后重新发送")
-    chosen = _text(event_data, "format") or str(told.get("format") or "text")
+    chosen = _text(event_data, "format") or "text"
     if chosen not in ("text", "html", "markdown"):
         raise BadInput(f"事件的 format 为 {chosen!r}，应为 text、html 或 markdown", hint="改正后重新发送")
     tags = event_data.get("tags") or ()
@@ -126,22 +125,9 @@ def document_of(event_data: Mapping[str, Any], *, may_be_empty: bool = False) ->
         user_id=_text(event_data, "user_id"),
         project_id=_text(event_data, "project_id"),
         tags=tuple(tags),
-        metadata={str(key): value_of(str(key), value) for key, value in told.items() if value is not None},
+        metadata=checked_metadata({str(name): value for name, value in metadata.items()}),
         source="event",
     )
-
-
-def value_of(name: str, value: Any) -> MetadataValue:
-    """A metadata value as the records hold it: a scalar, or a list of scalars."""
-    if isinstance(value, (list, tuple)):
-        return tuple(_scalar(name, item) for item in value)
-    return _scalar(name, value)
-
-
-def _scalar(name: str, value: Any) -> Scalar:
-    if isinstance(value, (str, int, bool)) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    raise BadInput(f"metadata.{name} 的值应为文字、数字、真假或它们的列表", hint="改正后重新发送")
 
 
 def _text(event_data: Mapping[str, Any], name: str, *, required: bool = False, may_be_empty: bool = False) -> str:

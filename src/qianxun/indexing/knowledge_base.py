@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput
 from qianxun.core.types import Document
-from qianxun.indexing.add import take
+from qianxun.indexing.add import add_documents
 from qianxun.indexing.maintenance import keep_up
 from qianxun.records import chunks, documents
 
@@ -30,7 +30,7 @@ class KnowledgeBaseManager:
 
         0 for a document that is stored but cannot be embedded now: it is tried again later.
         """
-        await take(self.base, [document])
+        await add_documents(self.base, [document])
         return await asyncio.to_thread(self._chunk_count, document.id) or 0
 
     async def delete_document(self, document_id: str) -> bool:
@@ -42,7 +42,7 @@ class KnowledgeBaseManager:
     async def batch_index(self, batch: Sequence[Document]) -> dict[str, int]:
         """The number of chunks of each document, or -1 for one that is not searchable now; the others are."""
         try:
-            await take(self.base, batch)
+            await add_documents(self.base, batch)
             stored = list(batch)
         except BadInput:  # one of them cannot be stored: nothing was, and each answers for itself
             stored = [document for document in batch if await self._is_taken(document)]
@@ -54,7 +54,7 @@ class KnowledgeBaseManager:
 
     async def _is_taken(self, document: Document) -> bool:
         try:
-            await take(self.base, [document])
+            await add_documents(self.base, [document])
         except BadInput as error:
             log.warning("document %s was not taken in: %s", document.id, error)
             return False

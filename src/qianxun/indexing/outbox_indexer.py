@@ -27,8 +27,7 @@ from qianxun.core.gc_pause import paused_collection
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import EmbeddingModel, Index
 from qianxun.core.types import Document, IndexBatch, IndexEntry, Prepared, Vector
-from qianxun.indexing.generated_questions import asker
-from qianxun.indexing.prepare import prepare
+from qianxun.indexing.prepare import prepare_for
 from qianxun.models.embedding import embed
 from qianxun.records import bases, chunks, documents, outbox, pairs
 from qianxun.records.chunks import Material
@@ -177,9 +176,6 @@ async def _prepared(base: OpenBase, versions: Sequence[Version]) -> Exception | 
         with base.records.reading() as tx:
             return [documents.load(tx, key, generation) for key, generation in versions]
 
-    def work(found: Sequence[Document]) -> list[Prepared]:
-        return prepare(found, base.splitter, base.model, by_meaning=base.by_meaning, ask=asker(base))
-
     def store(ready: Sequence[Prepared]) -> None:
         with base.records.writing() as tx:
             documents.complete(tx, base.id, [(key, at, done) for (key, at), done in zip(versions, ready, strict=True)])
@@ -189,7 +185,7 @@ async def _prepared(base: OpenBase, versions: Sequence[Version]) -> Exception | 
     except NotFound as error:
         return error
     try:
-        ready = await in_preparing_thread(base, work, found)
+        ready = await in_preparing_thread(base, prepare_for, base, found)
     except Exception as error:  # the outer door of one document: whatever a model throws must not stop the queue
         return error
     await asyncio.to_thread(store, ready)

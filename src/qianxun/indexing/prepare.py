@@ -1,21 +1,49 @@
-"""Chunk and embed: from documents to what the records store."""
+"""Chunk and embed: from documents to what the records store, with the questions that a base's qa model makes."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from qianxun.core.ports import EmbeddingModel, nothing
+from qianxun.bases.base import OpenBase
+from qianxun.core.errors import ModelError, NotFound
+from qianxun.core.ports import ChatModel, EmbeddingModel, nothing
 from qianxun.core.types import Document, Piece, Prepared, QAPair, Question, Text, Vectors
 from qianxun.ingest.boundaries import semantic_cuts
 from qianxun.ingest.chunk import ChunkSplitter
-from qianxun.ingest.questions import attach
+from qianxun.ingest.questions import attach, make_questions
 from qianxun.models.embedding import embed
+from qianxun.records import pairs
 from qianxun.text.headings import read_under_headings
 
-Progress = Callable[[int], None]
-Ask: TypeAlias = Callable[[Sequence[Piece]], tuple[str, Sequence[tuple[QAPair, ...]]]]
-"""Makes questions: pieces → (who made them, the questions of each piece)."""
+log = logging.getLogger(__name__)
+
+Progress: TypeAlias = Callable[[int], None]
+Warn: TypeAlias = Callable[[str], None]
+MakeQuestions: TypeAlias = Callable[[Sequence[Piece]], tuple[str, Sequence[tuple[QAPair, ...]]]]
+"""Pieces → (the model that made the questions, the questions of each piece)."""
+
+
+def prepare_for(
+    base: OpenBase,
+    documents: Sequence[Document],
+    *,
+    warn: Warn = nothing,
+    on_cut: Progress = nothing,
+    on_embedded: Progress = nothing,
+) -> list[Prepared]:
+    """`prepare` as a base is configured. ``warn`` is called with why questions could not be made."""
+    questions = question_maker(base, warn) if documents else None
+    return prepare(
+        documents,
+        base.splitter,
+        base.model,
+        by_meaning=base.by_meaning,
+        questions=questions,
+        on_cut=on_cut,
+        on_embedded=on_embedded,
+    )
 
 
 def prepare(
@@ -24,68 +52,103 @@ def prepare(
     model: EmbeddingModel | None,
     *,
     by_meaning: bool = False,
-    ask: Ask | None = None,
+    questions: MakeQuestions | None = None,
     on_cut: Progress = nothing,
     on_embedded: Progress = nothing,
 ) -> list[Prepared]:
     """One `Prepared` per document, in order; all their chunks and questions are embedded together, in slices."""
-    pieces = [cut(document, splitter, model if by_meaning else None) for document in documents]
-    asked: list[tuple[Question, ...]] = [()] * len(documents)
-    if any(document.pairs for document in documents):
-        pieces, asked = _attached(documents, pieces)
-    if ask is not None:
-        asked = [given + made for given, made in zip(asked, _made(pieces, ask), strict=True)]
-    if model is None:
-        return [Prepared(found, None, questions=questions) for found, questions in zip(pieces, asked, strict=True)]
-    texts = [read_under_headings(piece.text, piece.headings) for found in pieces for piece in found]
-    first_question = len(texts)
-    texts.extend(each.pair.question for questions in asked for each in questions)
-    on_cut(len(texts))
-    return _shared_out(pieces, asked, embed(texts, model, on_embedded), first_question, model.name)
-
-
-def _attached(
-    documents: Sequence[Document], pieces: Sequence[tuple[Piece, ...]]
-) -> tuple[list[tuple[Piece, ...]], list[tuple[Question, ...]]]:
-    """The questions that came with the documents, each with the piece that answers it."""
+    cut = [_cut(document, splitter, model if by_meaning else None) for document in documents]
     attached = [
-        attach(document.pairs, found) if document.pairs else (found, ())
-        for document, found in zip(documents, pieces, strict=True)
+        attach(document.pairs, pieces) if document.pairs else (pieces, ())
+        for document, pieces in zip(documents, cut, strict=True)
     ]
-    return [found for found, _ in attached], [questions for _, questions in attached]
+    if questions is not None:
+        made = _made([pieces for pieces, _ in attached], questions)
+        attached = [(pieces, own + more) for (pieces, own), more in zip(attached, made, strict=True)]
+    if model is None:
+        return [Prepared(pieces, None, questions=own) for pieces, own in attached]
+    texts = [read_under_headings(piece.text, piece.headings) for pieces, _ in attached for piece in pieces]
+    chunk_count = len(texts)
+    texts.extend(question.pair.question for _, own in attached for question in own)
+    on_cut(len(texts))
+    return _with_vectors(attached, embed(texts, model, on_embedded), chunk_count, model.name)
 
 
-def _made(pieces: Sequence[tuple[Piece, ...]], ask: Ask) -> list[tuple[Question, ...]]:
-    """The questions that a model makes of the pieces of all documents."""
-    origin, made = ask([piece for found in pieces for piece in found])
-    replies = iter(made)
-    return [tuple(Question(pair, at, origin) for at in range(len(found)) for pair in next(replies)) for found in pieces]
-
-
-def _shared_out(
-    pieces: Sequence[tuple[Piece, ...]],
-    asked: Sequence[tuple[Question, ...]],
-    vectors: Vectors,
-    first_question: int,
-    model: str,
-) -> list[Prepared]:
-    """To every document its own vectors."""
-    prepared: list[Prepared] = []
-    start, start_question = 0, first_question
-    for found, questions in zip(pieces, asked, strict=True):
-        own = vectors[start : start + len(found)]
-        start += len(found)
-        if questions:
-            of_questions = vectors[start_question : start_question + len(questions)]
-            start_question += len(questions)
-            prepared.append(Prepared(found, own, model, questions, of_questions))
-        else:
-            prepared.append(Prepared(found, own, model))
-    return prepared
-
-
-def cut(document: Document, splitter: ChunkSplitter, meaning: EmbeddingModel | None) -> tuple[Piece, ...]:
+def _cut(document: Document, splitter: ChunkSplitter, meaning: EmbeddingModel | None) -> tuple[Piece, ...]:
     text = document.structure or Text(document.content)
     if meaning is None:
         return splitter.pieces(text)
     return splitter.pieces(text, cuts=semantic_cuts(text, meaning))
+
+
+def _made(pieces: Sequence[tuple[Piece, ...]], make: MakeQuestions) -> list[tuple[Question, ...]]:
+    """The questions that a model makes of the pieces of all documents."""
+    origin, made = make([piece for own in pieces for piece in own])
+    replies = iter(made)
+    return [tuple(Question(pair, at, origin) for at in range(len(own)) for pair in next(replies)) for own in pieces]
+
+
+def _with_vectors(
+    attached: Sequence[tuple[tuple[Piece, ...], tuple[Question, ...]]], vectors: Vectors, chunk_count: int, model: str
+) -> list[Prepared]:
+    prepared: list[Prepared] = []
+    start, start_question = 0, chunk_count
+    for pieces, questions in attached:
+        own = vectors[start : start + len(pieces)]
+        start += len(pieces)
+        if questions:
+            of_questions = vectors[start_question : start_question + len(questions)]
+            start_question += len(questions)
+            prepared.append(Prepared(pieces, own, model, questions, of_questions))
+        else:
+            prepared.append(Prepared(pieces, own, model))
+    return prepared
+
+
+# ── questions made by a model ────────────────────────────────────────────────────────────────────
+
+
+def question_maker(base: OpenBase, warn: Warn = nothing) -> MakeQuestions | None:
+    """How this base makes questions; None if it has no qa model.
+
+    A failure is logged and passed to ``warn``: the document is indexed without these questions.
+    """
+    name = base.about.config.get("qa_model")
+    if not name:
+        return None
+
+    def complain(reason: str) -> None:
+        log.warning("base %s: %s", base.id, reason)
+        warn(reason)
+
+    def make(pieces: Sequence[Piece]) -> tuple[str, Sequence[tuple[QAPair, ...]]]:
+        try:
+            model = _qa_model(base, str(name))
+        except (ModelError, NotFound) as error:
+            complain(f"没有生成问题：{error}")
+            return "", [()] * len(pieces)
+        origin = f"model:{model.name}"[:220]
+        return origin, _questions(base, model, origin, pieces, complain)
+
+    return make
+
+
+def _qa_model(base: OpenBase, name: str) -> ChatModel:
+    if base.models is None:
+        raise NotFound(f"没有名为“{name}”的 qa 模型", hint="在设置中登记这个模型，或去掉知识库的 qa_model")
+    return base.models.chat(name, "qa")
+
+
+def _questions(
+    base: OpenBase, model: ChatModel, origin: str, pieces: Sequence[Piece], complain: Warn
+) -> list[tuple[QAPair, ...]]:
+    """Questions made of a text before are used again; the model is called once for each other text."""
+    with base.records.reading() as tx:
+        known = pairs.made_for(tx, base.id, origin, [piece.text for piece in pieces])
+    unknown = {piece.text: piece for piece in pieces if piece.text not in known}
+    failures: list[ModelError] = []
+    made = make_questions(model, list(unknown.values()), on_failure=lambda _, error: failures.append(error))
+    if failures:
+        complain(f"{len(failures)} 个分块没有生成问题：{failures[0]}")
+    known |= dict(zip(unknown, made, strict=True))
+    return [known[piece.text] for piece in pieces]

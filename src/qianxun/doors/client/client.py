@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -339,9 +340,38 @@ class Client:
             async for event in events:
                 yield event
 
-    # ── the log ──────────────────────────────────────────────────────────────────────────────────
+    @property
+    def logs(self) -> ServiceLogs:
+        """What was searched and asked, as `Engine.logs`."""
+        return ServiceLogs(self._ask)
 
-    async def logs(
+    # ── asking ───────────────────────────────────────────────────────────────────────────────────
+
+    async def _ask(self, request: Request, read: Callable[[Any], T]) -> T:
+        data = await self._connection.ask(request)
+        try:
+            return read(data)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ServiceUnavailable(
+                f"看不懂服务 {self.url} 的回答（{type(error).__name__}：{error}）", hint="两边的版本要一致"
+            ) from error
+
+
+def _document(knowledge_base: int, doc_id: str) -> str:
+    return f"{BASES}/{knowledge_base}/documents/{segment(doc_id)}"
+
+
+def _search(path: str, body: Mapping[str, Any], trace_id: str = "") -> Request:
+    return Request("POST", path, body, headers=traced(trace_id), repeatable=True, mistake=BadQuery.word)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLogs:
+    """The searches and questions of a key's tenant."""
+
+    ask: Callable[[Request, Callable[[Any], Any]], Awaitable[Any]]
+
+    async def list(
         self,
         *,
         knowledge_base: int | None = None,
@@ -363,36 +393,19 @@ class Client:
             asked = min(PAGE, limit - len(found))
             told = narrowed | {"limit": asked, "before": found[-1].id if found else before}
             params = {name: str(value) for name, value in told.items() if value is not None}
-            page, following = await self._ask(Request("GET", LOGS, params=params), read_logs)
+            page, following = await self.ask(Request("GET", LOGS, params=params), read_logs)
             found += page
             if following is None:
                 break
         return found
 
-    async def log(self, log_id: int) -> LogEntry:
+    async def get(self, log_id: int) -> LogEntry:
         """One search: its parameters, results and times. Raises NotFound."""
-        return await self._ask(Request("GET", f"{LOGS}/{log_id}"), read_log)
+        entry: LogEntry = await self.ask(Request("GET", f"{LOGS}/{log_id}"), read_log)
+        return entry
 
-    async def feedback(self, log_id: int, feedback: Feedback) -> LogEntry:
-        """Keeps what a person thinks of an answer, in the place of what was said of it before."""
+    async def rate(self, log_id: int, feedback: Feedback) -> LogEntry:
+        """Stores a person's feedback on an answer, in place of the earlier one. Raises NotFound."""
         body = {"rating": feedback.rating, "chunk_ids": list(feedback.chunk_ids), "comment": feedback.comment}
-        return await self._ask(Request("POST", f"{LOGS}/{log_id}/feedback", body, repeatable=True), read_log)
-
-    # ── asking ───────────────────────────────────────────────────────────────────────────────────
-
-    async def _ask(self, request: Request, read: Callable[[Any], T]) -> T:
-        data = await self._connection.ask(request)
-        try:
-            return read(data)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ServiceUnavailable(
-                f"看不懂服务 {self.url} 的回答（{type(error).__name__}：{error}）", hint="两边的版本要一致"
-            ) from error
-
-
-def _document(knowledge_base: int, doc_id: str) -> str:
-    return f"{BASES}/{knowledge_base}/documents/{segment(doc_id)}"
-
-
-def _search(path: str, body: Mapping[str, Any], trace_id: str = "") -> Request:
-    return Request("POST", path, body, headers=traced(trace_id), repeatable=True, mistake=BadQuery.word)
+        entry: LogEntry = await self.ask(Request("POST", f"{LOGS}/{log_id}/feedback", body, repeatable=True), read_log)
+        return entry

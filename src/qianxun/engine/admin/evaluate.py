@@ -34,7 +34,6 @@ from qianxun.evaluation.dataset import Dataset, corpus_fingerprint, limited, loa
 from qianxun.evaluation.experiment import Comparison, Run, compare, run
 from qianxun.evaluation.metrics import available
 from qianxun.graph.modes import ModeRecall
-from qianxun.indexing.add import take
 from qianxun.models import SENTENCE_PREFIX, card, find_local
 from qianxun.records.documents import check
 from qianxun.text.chinese import Analyser
@@ -173,7 +172,7 @@ async def _build(engine: Engine, base: KnowledgeBase, dataset: Dataset, watch: C
     progress = _BuildProgress(engine.settings.folder / SPENT, watch)
     try:
         await engine.drain(base.id)  # left pending by an interrupted build
-        await take(await engine.base(base.id), dataset.documents, progress)
+        await engine.add_documents(base.id, dataset.documents, watch=progress)
     except asyncio.CancelledError:
         progress.stop()
         raise

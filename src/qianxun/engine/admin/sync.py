@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from qianxun.core.ingest_types import Labels, Report
-from qianxun.indexing.removed_files import Documents, Doubt, Dropped, Followed, check_folders, drop_gone, gone_ids
+from qianxun.engine.admin.removed_files import Documents, Doubt, Dropped, Followed, check_folders, drop_gone, gone_ids
 
 __all__ = ["Doubt", "Dropped", "sync_folders"]
 

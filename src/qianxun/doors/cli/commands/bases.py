@@ -279,7 +279,7 @@ def learn(context: typer.Context, name: NameArgument, as_json: JsonFlag = False)
 
     async def work(engine: Engine) -> tuple[KnowledgeBase, Any]:
         base = await find_base(engine, name, session.start)
-        return base, await engine.learn_terms(base.id, seconds=LEARN_SECONDS)
+        return base, await engine.admin.learn_terms(base.id, seconds=LEARN_SECONDS)
 
     base, learnt = with_engine(session.settings(), work)
     if as_json:

@@ -107,7 +107,7 @@ async def _base(engine: Engine, model: str, console: Console) -> KnowledgeBase:
         return await engine.create_knowledge_base(BASE, model=model)
     if not base.embedding_model and model != "none":
         console.print(tr("  模型到了，重建索引……", "  There is a model now: rebuilding the index …"), style="dim")
-        await engine.rebuild(base.id, model=model)
+        await engine.admin.rebuild(base.id, model=model)
         base = await engine.knowledge_base(BASE)
     return base
 

@@ -103,7 +103,12 @@ async def _add(library: Library, request: Request, progress: AddProgress) -> tup
     async def take(paths: Sequence[Path]) -> Report:
         """Stops soon after it is cancelled; counts the documents that still wait for their model."""
         try:
+            started = time.perf_counter()
             report = await library.add(base.id, paths, labels=request.labels, watch=progress)
+            if (admin := getattr(library, "admin", None)) is not None:  # a service has a background of its own
+                seconds = time.perf_counter() - started
+                warning = await admin.run_background_work(base.id, seconds=seconds, watch=progress)
+                report = replace(report, warnings=(*report.warnings, *filter(None, [warning])))
         except asyncio.CancelledError:
             progress.stop()
             raise

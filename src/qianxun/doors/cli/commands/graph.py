@@ -102,12 +102,12 @@ async def _built(
         await keeper.forget()
     with bars() as shown:
         progress = BuildProgress(None if asked.quiet else shown, is_silent=asked.quiet)
-        built = await engine.build_graph(base.id, watch=progress.counted)
+        built = await engine.admin.build_graph(base.id, watch=progress.counted)
         if asked.no_model or not keeper.has_model:
             return built, None, None
         read = await keeper.read(progress.read)
         written = await keeper.summarise(progress.summarised) if not read.left else None
-    return await engine.build_graph(base.id), read, written
+    return await engine.admin.build_graph(base.id), read, written
 
 
 def _described(built: GraphBuilt, read: LlmExtraction | None, summaries: SummariesResult | None) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def merge(
     kb: BaseOption,
     as_json: JsonFlag = False,
 ) -> None:
-    entity = _with_base(context, kb, lambda engine, base: engine.merge_entities(base.id, name, alias))
+    entity = _with_base(context, kb, lambda engine, base: engine.admin.merge_entities(base.id, name, alias))
     if as_json:
         print_json({"entity": asdict(entity)})
         return
@@ -181,7 +181,7 @@ def merge(
 
 @app.command(help="撤回合并，或把文中所说的别名分开 · undo a merge, or part a name from what texts call it")
 def split(context: typer.Context, name: EntityArgument, kb: BaseOption, as_json: JsonFlag = False) -> None:
-    parted = _with_base(context, kb, lambda engine, base: engine.split_entities(base.id, name))
+    parted = _with_base(context, kb, lambda engine, base: engine.admin.split_entities(base.id, name))
     if as_json:
         print_json({"parted": list(parted)})
         return

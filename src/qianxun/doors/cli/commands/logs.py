@@ -67,7 +67,7 @@ async def _listed(
 ) -> tuple[dict[int, str], list[LogEntry]]:
     base = await find_base(library, kb, start) if kb is not None else None
     names = {known.id: known.name for known in await library.knowledge_bases()}
-    found = await library.logs(knowledge_base=base.id if base else None, zero=zero, slow_ms=slow_ms, limit=limit)
+    found = await library.logs.list(knowledge_base=base.id if base else None, zero=zero, slow_ms=slow_ms, limit=limit)
     return names, found
 
 

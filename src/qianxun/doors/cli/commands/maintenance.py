@@ -55,7 +55,7 @@ def verify(
 
 async def _verdicts(engine: Engine, kb: str | None) -> list[Verdict]:
     chosen = await engine.knowledge_bases() if kb is None else (await _base(engine, kb),)
-    return [await engine.verify(base.id) for base in chosen]
+    return [await engine.admin.verify(base.id) for base in chosen]
 
 
 async def _base(engine: Engine, kb: str) -> KnowledgeBase:
@@ -106,7 +106,7 @@ def rebuild(
         base = await _base(engine, kb)
         counts = await engine.statistics(base.id)
         with counting(tr("重建", "rebuilding"), counts["chunks"], tr("块", "chunks")) as advance:
-            total = await engine.rebuild(base.id, model=model, watch=advance)
+            total = await engine.admin.rebuild(base.id, model=model, watch=advance)
         after = await engine.knowledge_base(base.id)
         return after.name, after.embedding_model, total
 

@@ -282,7 +282,7 @@ def routes() -> APIRouter:
 
 async def _depth(engine: Engine) -> float:
     try:
-        return await engine.queue_depth()
+        return await engine.admin.queue_depth()
     except (QianxunError, SQLAlchemyError) as error:  # the other numbers are wanted most when the database is down
         log.warning("the depth of the queue is not known: %s", type(error).__name__)
         return math.nan

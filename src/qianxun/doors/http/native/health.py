@@ -59,7 +59,7 @@ async def ready(request: Request) -> Response:
         return problem(503, f"还有 {service.readiness.to_open} 个知识库的索引没有打开", "opening")
     try:
         async with asyncio.timeout(RECORDS_SECONDS):
-            depth = await service.engine.queue_depth()
+            depth = await service.engine.admin.queue_depth()
     except (RecordsUnavailable, Overloaded, SQLAlchemyError, TimeoutError) as error:
         log.warning("not ready: the records do not answer (%s)", type(error).__name__)
         return problem(503, "读不到记录", "records_unavailable", hint="检查数据库与磁盘")

@@ -122,7 +122,7 @@ async def listed(
     before: BeforeParameter = None,
 ) -> Response:
     """用来找出没有结果的（`zero=true`）和慢的（`slow_ms=200`）检索；`trace_id` 找到刚才那一次，以便评价它。"""
-    found = await engine.logs(
+    found = await engine.logs.list(
         knowledge_base=knowledge_base_id, zero=zero, slow_ms=slow_ms, trace_id=trace_id, limit=limit, before=before
     )
     page = list(_fitting(found))
@@ -142,7 +142,7 @@ def _fitting(found: Sequence[LogEntry]) -> Iterator[dict[str, Any]]:
 
 async def one(engine: TenantEngine, log_id: LogId) -> Response:
     """参数、结果与各步的用时。"""
-    return success(written_log(await engine.log(log_id)))
+    return success(written_log(await engine.logs.get(log_id)))
 
 
 async def feedback(
@@ -150,4 +150,4 @@ async def feedback(
 ) -> Response:
     """好或坏，可指明片段、写上原因；供事后分析。"""
     said = Feedback(body.rating, tuple(body.chunk_ids or ()), body.comment or "")
-    return success(written_log(await engine.feedback(log_id, said)))
+    return success(written_log(await engine.logs.rate(log_id, said)))

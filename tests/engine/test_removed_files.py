@@ -14,9 +14,9 @@ import pytest
 from qianxun.core.errors import BadInput, ModelUnavailable
 from qianxun.core.ingest_types import Labels
 from qianxun.core.types import Document
+from qianxun.engine.admin import removed_files as gone_files
+from qianxun.engine.admin.removed_files import FEW, Doubt, Dropped, drop_gone, gone_ids, is_gone, path_below
 from qianxun.engine.blocking import BlockingEngine, open_blocking
-from qianxun.indexing import removed_files as gone_files
-from qianxun.indexing.removed_files import FEW, Doubt, Dropped, drop_gone, gone_ids, is_gone, path_below
 from qianxun.ingest.sources import document_id
 from tests.indexing.opened import FailingEmbedding
 

@@ -1,0 +1,145 @@
+"""What an engine offers beside adding, finding, asking and deleting: `Engine.admin` and `Engine.logs`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from qianxun.bases.base import OpenBase
+from qianxun.core.log_types import Feedback, LogEntry
+from qianxun.core.ports import EmbeddingModel, nothing
+from qianxun.records import Records, logs, outbox
+from qianxun.retrieve.search_log import Journal
+
+if TYPE_CHECKING:
+    from qianxun.core.graph_types import Entity, GraphBuilt
+    from qianxun.core.ingest_types import Verdict, Watch
+    from qianxun.graph.build import Watch as GraphWatch
+    from qianxun.retrieve.terms.learn import Learnt
+
+Opened: TypeAlias = Callable[[int], AbstractAsyncContextManager[OpenBase]]
+
+
+@dataclass(frozen=True, slots=True)
+class Admin:
+    """Maintenance of knowledge bases. Raises NotFound for the id of a base that the tenant does not have."""
+
+    records: Records
+    opened: Opened
+    embedding: Callable[[str], EmbeddingModel | None]  # by name; "none": None
+
+    async def verify(self, knowledge_base: int) -> Verdict:
+        """Compares the index with the records. Returns what disagrees; nothing is changed."""
+        from qianxun.indexing.maintenance import verify
+
+        async with self.opened(knowledge_base) as base:
+            return await verify(base)
+
+    async def rebuild(
+        self, knowledge_base: int, *, model: str | None = None, watch: Callable[[int], None] = nothing
+    ) -> int:
+        """Rebuilds the index from the records, with ``model`` under another embedding model ("none": without one).
+
+        Searches use the old index until it is done. Returns the number of chunks. Raises NotFound, ModelUnavailable or
+        BadModelReply for a model that cannot be used.
+        """
+        import asyncio
+
+        from qianxun.indexing.maintenance import rebuild
+
+        async with self.opened(knowledge_base) as base:
+            chosen = base.model if model is None else await asyncio.to_thread(self.embedding, model)
+            return await rebuild(base, chosen, watch)
+
+    async def learn_terms(self, knowledge_base: int, *, seconds: float | None = None) -> Learnt:
+        """Learns the base's own words, for the related terms of queries, now instead of in the background."""
+        from qianxun.retrieve.terms.learn import SECONDS, learn
+
+        async with self.opened(knowledge_base) as base:
+            return await learn(base, SECONDS if seconds is None else seconds)
+
+    async def run_background_work(self, knowledge_base: int, *, seconds: float = 0.0, watch: Watch = nothing) -> str:
+        """Does now what the background does after writes: for a process that has none, or that is about to end.
+
+        Retries documents that are due, learns words (for a tenth of ``seconds``, the time that the writes took) and
+        reads facts for the graph, with the base's graph model if it has one. Returns a warning for people, or "".
+        """
+        from qianxun.graph.build import extract_in_background, is_graph_enabled
+        from qianxun.graph.llm_build import as_ingest_steps, extract_with_model_in_background
+        from qianxun.indexing.maintenance import keep_up
+        from qianxun.indexing.outbox_indexer import retry_due
+        from qianxun.retrieve.terms.learn import learn_after
+
+        async with self.opened(knowledge_base) as base:
+            if await retry_due(base):
+                await keep_up(base)
+            await learn_after(base, seconds)
+            if is_graph_enabled(base):
+                await extract_in_background(base)
+            return await extract_with_model_in_background(base, as_ingest_steps(watch))
+
+    async def build_graph(self, knowledge_base: int, *, watch: GraphWatch = nothing) -> GraphBuilt:
+        """Builds the graph without a model, now instead of in the background or with the next graph question."""
+        from qianxun.graph.build import build
+
+        async with self.opened(knowledge_base) as base:
+            return await build(base, watch)
+
+    async def merge_entities(self, knowledge_base: int, name: str, alias: str) -> Entity:
+        """Makes two entities of the graph one, called ``name``, until `split_entities`. Raises NotFound."""
+        from qianxun.graph.curate import GraphCurator
+
+        async with self.opened(knowledge_base) as base:
+            return await GraphCurator(base).merge(name, alias)
+
+    async def split_entities(self, knowledge_base: int, name: str) -> tuple[str, ...]:
+        """Undoes a merge, or parts a name from aliases that texts give it. Returns the names that are separate now."""
+        from qianxun.graph.curate import GraphCurator
+
+        async with self.opened(knowledge_base) as base:
+            return await GraphCurator(base).split(name)
+
+    async def queue_depth(self) -> int:
+        """The number of changes that wait for their index, in the bases of all tenants."""
+        return await self.records.read(outbox.depth_of_all)
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """The searches and questions of one tenant."""
+
+    records: Records
+    journal: Journal
+    tenant: str
+
+    async def list(
+        self,
+        *,
+        knowledge_base: int | None = None,
+        zero: bool = False,
+        slow_ms: float | None = None,
+        trace_id: str | None = None,
+        limit: int = 50,
+        before: int | None = None,
+    ) -> list[LogEntry]:
+        """The newest first: with ``zero`` those without results, with ``slow_ms`` those that took longer.
+
+        ``before`` is the id at which the last page ended.
+        """
+        await self.journal.flush()
+        chosen: dict[str, Any] = {"zero": zero, "slow_ms": slow_ms, "trace_id": trace_id, "limit": limit}
+        return await self.records.read(
+            lambda tx: logs.listed(tx, tenant=self.tenant, knowledge_base=knowledge_base, before=before, **chosen)
+        )
+
+    async def get(self, log_id: int) -> LogEntry:
+        """Raises NotFound."""
+        await self.journal.flush()
+        return await self.records.read(lambda tx: logs.get(tx, log_id, tenant=self.tenant))
+
+    async def rate(self, log_id: int, feedback: Feedback) -> LogEntry:
+        """Stores a person's feedback on an answer, in place of the earlier one. Raises NotFound."""
+        await self.journal.flush()
+        return await self.records.write(lambda tx: logs.rate(tx, log_id, feedback, tenant=self.tenant))

@@ -1,0 +1,217 @@
+"""Files in: source → parse → document; the rest of the way is that of every document (`indexing.add`).
+
+`add_files` takes files and folders, `add_file` one uploaded file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+
+from qianxun.bases.base import OpenBase
+from qianxun.core.errors import BadInput, MissingExtra, Refused, Unreadable
+from qianxun.core.ingest_types import Labels, Refusal, Report, Step, Watch
+from qianxun.core.ports import nothing
+from qianxun.core.types import Accepted, Document, ParsedFile, Submission
+from qianxun.indexing.add import PARSER_VERSION, add_submissions, checked_metadata, fingerprint, store
+from qianxun.indexing.maintenance import keep_up
+from qianxun.ingest.assemble import assemble
+from qianxun.ingest.sandbox.pool import ParserPool
+from qianxun.ingest.sources import Source, discover
+from qianxun.records import documents
+
+AHEAD = 8  # files that are parsed, or wait for a parser, while the one before them is indexed
+NAME_BYTES, SUFFIX_BYTES = 180, 20  # of an uploaded file's name: every file system takes as much
+
+Parsed: TypeAlias = tuple[Submission | Refusal, tuple[str, ...]]  # and the parser's warnings
+
+
+async def add_files(
+    base: OpenBase, paths: Sequence[Path], parsers: ParserPool, labels: Labels, watch: Watch = nothing
+) -> Report:
+    """Adds files and folders; searchable when it returns. A file that cannot be read is refused with its reason."""
+    found = await asyncio.to_thread(lambda: list(discover(paths)))
+    sources = [item for item in found if isinstance(item, Source)]
+    refused = [item for item in found if isinstance(item, Refusal) and not item.passed_over]
+    warnings = [f"{item.path}：{item.reason}" for item in found if isinstance(item, Refusal) and item.passed_over]
+    for refusal in refused:
+        _note_refusal(watch, refusal)
+    changed = await asyncio.to_thread(_changed, base, sources, labels)
+    watch(Step("found", len(changed)))
+    watch(Step("unchanged", len(sources) - len(changed)))
+
+    def follow(step: Step) -> None:
+        if step.kind == "warned":
+            warnings.append(step.reason)
+        watch(step)
+
+    unreadable: list[Refusal] = []
+
+    async def submissions() -> AsyncIterator[Submission]:
+        async for outcome, about in _parse_all(changed, parsers, labels, watch):
+            warnings.extend(about)
+            if isinstance(outcome, Refusal):
+                unreadable.append(outcome)
+            else:
+                yield outcome
+
+    accepted = await add_submissions(base, submissions(), follow)
+    await keep_up(base)  # what an earlier, interrupted run left pending
+    for refusal in unreadable:
+        _note_refusal(watch, refusal)
+    written = [one for one in accepted if one.outcome in ("created", "updated")]
+    return Report(
+        added=len(written),
+        unchanged=len(sources) - len(changed) + len(accepted) - len(written),
+        refused=(*refused, *unreadable),
+        chunks=sum(len(one.chunk_keys) for one in written),
+        warnings=tuple(warnings),
+        updated=sum(one.outcome == "updated" for one in written),
+    )
+
+
+def _note_refusal(watch: Watch, refusal: Refusal) -> None:
+    watch(Step("refused", name=str(refusal.path), reason=refusal.reason))
+
+
+def _changed(base: OpenBase, sources: Sequence[Source], labels: Labels) -> list[tuple[Source, str]]:
+    """The sources whose content, labels or chunking differ from the stored ones, with their fingerprints."""
+    with base.records.reading() as tx:
+        known = documents.heads(tx, base.id, [source.id for source in sources])
+    changed = []
+    for source in sources:
+        mark = fingerprint(base, source.fingerprint, source.name, PARSER_VERSION, labels)
+        head = known.get(source.id)
+        if head is None or head.fingerprint != mark or head.status in ("deleted", "quarantined"):
+            changed.append((source, mark))
+    return changed
+
+
+async def _parse_all(
+    sources: Sequence[tuple[Source, str]], parsers: ParserPool, labels: Labels, watch: Watch
+) -> AsyncIterator[Parsed]:
+    """Parses a few files at a time; yields in the order of the sources."""
+    waiting = iter(sources)
+    ahead: deque[tuple[Source, asyncio.Task[Parsed]]] = deque()
+    try:
+        while True:
+            for source, mark in islice(waiting, AHEAD - len(ahead)):
+                ahead.append((source, asyncio.create_task(_parse(source, mark, parsers, labels))))
+            if not ahead:
+                return
+            source, task = ahead.popleft()
+            parsed = await task
+            watch(Step("parsed", name=source.name))
+            yield parsed
+    finally:
+        for _, task in ahead:
+            task.cancel()
+
+
+async def _parse(source: Source, mark: str, parsers: ParserPool, labels: Labels) -> Parsed:
+    try:
+        document, warnings = await _read_file(source, parsers, labels)
+    except (Refused, MissingExtra, BadInput) as error:
+        return Refusal(source.path, str(error)), ()
+    return Submission(document, mark), tuple(f"{source.name}：{warning}" for warning in warnings)
+
+
+async def _read_file(source: Source, parsers: ParserPool, labels: Labels) -> tuple[Document, tuple[str, ...]]:
+    """The document in a file, and the parser's warnings. Raises Refused, MissingExtra or BadInput."""
+    parsed = await parsers.parse(source.path)
+    document = await asyncio.to_thread(_document, source, parsed, labels)
+    documents.check(document)
+    if not document.content:
+        raise Unreadable(f"{source.name}：没有可用的文字", hint="若是扫描件，请确认图像清晰后重试")
+    return document, parsed.warnings
+
+
+def _document(source: Source, parsed: ParsedFile, labels: Labels) -> Document:
+    text = assemble(parsed)
+    title = {"title": parsed.title} if parsed.title else {}
+    return Document(
+        id=source.id,
+        content=text.content,
+        name=source.name,
+        content_type=labels.content_type,
+        user_id=labels.user_id,
+        project_id=labels.project_id,
+        tags=labels.tags,
+        metadata=checked_metadata({"format": parsed.format, **title, **parsed.metadata, **labels.metadata}),
+        structure=text,
+        pairs=parsed.pairs,
+        source=os.path.abspath(source.path),
+    )
+
+
+# ── one uploaded file ────────────────────────────────────────────────────────────────────────────
+
+
+async def add_file(
+    base: OpenBase,
+    path: Path,
+    parsers: ParserPool,
+    labels: Labels,
+    *,
+    name: str,
+    source: str = "",
+    doc_id: str = "",
+    wait: bool = True,
+) -> Accepted:
+    """Adds the file at ``path``, which users know by its ``name``. Raises Refused, MissingExtra or BadInput.
+
+    ``source`` says where it came from. Without a ``doc_id`` the same name of the same owner is the same document.
+    """
+    file = await asyncio.to_thread(_uploaded, path, name, doc_id or upload_id(name, labels))
+    mark = fingerprint(base, file.fingerprint, name, PARSER_VERSION, labels)
+    known = await asyncio.to_thread(_head, base, file.id)
+    if known is not None and known.status == "indexed" and known.fingerprint == mark:
+        return Accepted(file.id, known.key, known.generation, "unchanged")
+    with TemporaryDirectory(prefix="qianxun-") as folder:
+        # Parsers go by the name: its extension says what to try, its stem what an unnamed table is called.
+        link = Path(folder) / _file_name(name)
+        link.symlink_to(file.path)
+        document, _ = await _read_file(replace(file, path=link), parsers, labels)
+    submission = Submission(replace(document, source=source or name), mark)
+    (accepted,) = await (add_submissions(base, _one(submission)) if wait else store(base, [submission]))
+    return accepted
+
+
+def upload_id(name: str, labels: Labels) -> str:
+    """The id of an uploaded document: one name, of one user's one project, is one document."""
+    return hashlib.blake2b(repr((labels.user_id, labels.project_id, name)).encode(), digest_size=10).hexdigest()
+
+
+def _uploaded(path: Path, name: str, doc_id: str) -> Source:
+    if not _file_name(name):
+        raise BadInput("上传的文件没有名称", hint="给出带扩展名的文件名")
+    found = next(discover([path]), None) if path.is_file() else None
+    if not isinstance(found, Source):
+        raise Unreadable(f"{name}：{found.reason if found else '文件不见了'}", hint="请重新上传")
+    return replace(found, path=path.absolute(), name=name, id=doc_id)
+
+
+def _file_name(name: str) -> str:
+    """The last part of a name as one that a folder can hold: nothing in it leads out of the folder."""
+    last = name.replace("\\", "/").rsplit("/", 1)[-1]
+    shown = "".join(sign for sign in last if sign.isprintable()).strip(". ")
+    stem, suffix = os.path.splitext(shown)
+    short = stem.encode("utf-8", "ignore")[:NAME_BYTES].decode("utf-8", "ignore")
+    return short + suffix.encode("utf-8", "ignore")[:SUFFIX_BYTES].decode("utf-8", "ignore")
+
+
+def _head(base: OpenBase, doc_id: str) -> documents.Head | None:
+    with base.records.reading() as tx:
+        return documents.heads(tx, base.id, [doc_id]).get(doc_id)
+
+
+async def _one(submission: Submission) -> AsyncIterator[Submission]:
+    yield submission
