@@ -114,7 +114,9 @@ async def _base(engine: Engine, model: str, console: Console) -> KnowledgeBase:
 
 async def _add(engine: Engine, base: KnowledgeBase, console: Console, *, quiet: bool) -> dict[str, object]:
     with bars() as shown:
-        report = await engine.add(base.id, [LIBRARY], watch=AddProgress(None if quiet else shown, silent=quiet))
+        progress = AddProgress(None if quiet else shown, silent=quiet)
+        report = await engine.add(base.id, [LIBRARY], watch=progress)
+        await engine.admin.run_background_work(base.id, watch=progress)
     if report.added:
         summary = tr(
             f"放入 {report.added} 个文件，切成 {report.chunks} 块（含网页、表格、Excel、问答）",
