@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test lint format bench quality torture lock clean
+.PHONY: help demo serve test tests lint format bench quality torture lock clean
 
 help:
 	@echo "make demo     装好并带你走一遍：建库、入库、检索、带出处的回答"
@@ -45,8 +45,12 @@ demo: $(VENV)/.core
 serve: $(VENV)/.service
 	@$(BIN)/qianxun --data $(DEMO_DATA) serve
 
+# Lint and types run beside the tests: mypy works on one processor, and tests often wait.
+test: $(VENV)/.dev
+	@$(MAKE) --no-print-directory -j2 lint tests
+
 # What is compiled is kept, even where the environment says otherwise: the tests start hundreds of processes.
-test: lint
+tests: $(VENV)/.dev
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.dev
@@ -80,6 +84,7 @@ torture: $(VENV)/.dev
 	$(BIN)/python -m tests.torture --cuts 500
 	$(BIN)/python -m tests.torture --novels
 	$(BIN)/python -m tests.torture --properties 5
+	$(BIN)/python -m pytest -m long
 
 lock: $(VENV)/.dev
 	requirements/lock.sh

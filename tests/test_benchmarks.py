@@ -63,6 +63,7 @@ def test_the_pipeline_is_measured_beside_the_bare_calls_on_the_same_questions(ke
     assert "none is held against this run" in done.stderr
 
 
+@pytest.mark.long
 @needs_data
 @needs_model
 def test_the_service_is_measured_beside_its_own_engine_in_the_same_run(kept: Path) -> None:
@@ -151,6 +152,7 @@ def test_questions_go_round_from_where_a_pass_begins() -> None:
     assert begun_at(["a", "b", "c"], 4) == ["b", "c", "a"]
 
 
+@pytest.mark.long
 @needs_data
 def test_the_parts_of_a_search_and_what_the_codes_lose_are_measured(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)

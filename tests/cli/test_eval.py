@@ -288,7 +288,7 @@ def with_model(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_model
 @pytest.mark.usefixtures("with_model")
 def test_a_public_set_is_measured_and_nothing_is_embedded_twice(run: Run, finance: Path, indexed: Path) -> None:
-    arguments = ("--modes", "vector,fulltext,hybrid,rerank", "--limit", "12", "--json")
+    arguments = ("--modes", "vector,fulltext,hybrid,rerank", "--limit", "6", "--json")
     told = run("--data", indexed, "eval", finance, *arguments)
     assert told.code == 0
     assert "没有参加" not in told.err

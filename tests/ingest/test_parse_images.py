@@ -25,6 +25,7 @@ def table_in(name: str) -> Table:
     return found[0]
 
 
+@pytest.mark.long
 def test_a_table_without_upright_lines() -> None:
     table = table_in("tsr_lineless_table_recognition.jpg")
     assert [column.name for column in table.columns][:5] == ["姓名", "年龄", "性别", "身高/m", "体重/kg"]
@@ -46,6 +47,7 @@ def test_merged_headers_and_a_caption() -> None:
     assert table.rows[2] == ("香蕉", 6, 1, 0.2)
 
 
+@pytest.mark.long
 def test_a_table_that_rules_only_its_head() -> None:
     table = table_in("tsr_table.jpg")
     assert [column.name for column in table.columns] == ["Methods", "R", "P", "F", "FPS"]
@@ -53,6 +55,7 @@ def test_a_table_that_rules_only_its_head() -> None:
     assert table.texts[10] == ("PAN [34]", "83.8", "84.4", "84.1", "30.2")
 
 
+@pytest.mark.long
 def test_a_ruled_table_with_a_title_row() -> None:
     table = table_in("tsr_table3.jpg")
     assert [column.name for column in table.columns][1] == "产品描述"
@@ -61,6 +64,7 @@ def test_a_ruled_table_with_a_title_row() -> None:
     assert table.texts[5][0].endswith("合同比对机器人")
 
 
+@pytest.mark.long
 def test_merged_cells_down_the_side() -> None:
     table = table_in("tsr_wired_table.png")
     assert "步兵班战斗编组表" in table.title

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+from tests.sampling import sampled
 from tests.shared import DATA, needs_data
 
 from qianxun.core.errors import Refused, Unreadable, UnsupportedFile
@@ -23,7 +24,11 @@ PICTURES = (".png", ".jpg", ".jpeg")
 
 @needs_data
 def test_no_sample_is_lost() -> None:
-    sources = [item for item in discover([DATA / "ingest"]) if isinstance(item, Source)]
+    whole = [item for item in discover([DATA / "ingest"]) if isinstance(item, Source)]
+    kinds: dict[str, list[Source]] = {}
+    for source in whole:
+        kinds.setdefault(source.path.suffix.lower(), []).append(source)
+    sources = [source for alike in kinds.values() for source in sampled(alike, 4)]
     results = asyncio.run(_parse_all(sources))
     refused = [(source.name, error) for source, error in results if isinstance(error, Refused)]
     taken = Counter(parsed.format for _, parsed in results if isinstance(parsed, ParsedFile))
@@ -32,9 +37,9 @@ def test_no_sample_is_lost() -> None:
     scans = [error for name, error in refused if name.endswith(PICTURES) or name == "mineru_small_ocr.pdf"]
     assert all(isinstance(error, UnsupportedFile | Unreadable) for error in scans)
     others = {name for name, error in refused if error not in scans}
-    assert others == {"_index.md"}  # front matter only
-    assert taken["html"] >= 80
-    assert taken["txt"] >= 11
+    assert others <= {"_index.md"}  # front matter only
+    assert taken["html"] >= 20
+    assert taken["txt"] >= 3
     assert {"markdown", "csv", "json", "xlsx", "docx", "pptx", "pdf"} <= set(taken)
 
 

