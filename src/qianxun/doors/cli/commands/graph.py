@@ -1,14 +1,14 @@
-"""`qianxun graph`: the knowledge graph of a base, built, told of, and put right by hand."""
+"""`qianxun graph`: the knowledge graph of a base: built, shown, and corrected by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import typer
 
-from qianxun.doors.cli.i18n import Stopped, note, out, print_json, tr
+from qianxun.doors.cli.i18n import Stopped, hint, out, print_json, tr
 from qianxun.doors.cli.progress import bars
 from qianxun.doors.cli.session import BaseOption, JsonFlag, find_base, quoted, session_of, with_engine
 from qianxun.doors.cli.views.graph import (
@@ -23,10 +23,9 @@ from qianxun.doors.cli.views.graph import (
 )
 
 if TYPE_CHECKING:
-    from qianxun.core.graph_types import GraphBuilt, LlmExtraction, SummariesResult
     from qianxun.core.types import KnowledgeBase
+    from qianxun.engine.admin.graph import GraphCurator, WholeBuild
     from qianxun.engine.engine import Engine
-    from qianxun.graph.curate import GraphCurator
 
 T = TypeVar("T")
 app = typer.Typer(help="知识图谱：实体、关系、社区 · the knowledge graph", no_args_is_help=True)
@@ -46,14 +45,14 @@ def _with_base(context: typer.Context, kb: str, work: Callable[[Engine, Knowledg
     return with_engine(session.settings(), found)
 
 
-def _with_keeper(context: typer.Context, kb: str, work: Callable[[GraphCurator], Awaitable[T]]) -> T:
-    async def kept(engine: Engine, base: KnowledgeBase) -> T:
+def _with_curator(context: typer.Context, kb: str, work: Callable[[GraphCurator], Awaitable[T]]) -> T:
+    async def opened(engine: Engine, base: KnowledgeBase) -> T:
         return await work(await engine.graph_keeper(base.id))
 
-    return _with_base(context, kb, kept)
+    return _with_base(context, kb, opened)
 
 
-# ── built ────────────────────────────────────────────────────────────────────────────────────────
+# ── build ────────────────────────────────────────────────────────────────────────────────────────
 
 
 @app.command(help="建图；指定了 graph_model 就由模型来读，先说要多少 · build it, by the model where there is one")
@@ -68,59 +67,35 @@ def build(
     ] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    asked = Wanted(no_model, anew, as_json)
+    from qianxun.engine.admin.graph import build_graph
+
+    async def work(engine: Engine, base: KnowledgeBase) -> WholeBuild:
+        with bars() as shown:
+            progress = BuildProgress(None if as_json else shown, is_silent=as_json)
+            return await build_graph(engine, base.id, progress, use_model=not no_model, anew=anew)
+
     try:
-        told = _with_base(context, kb, lambda engine, base: _built(engine, base, asked))
+        built = _with_base(context, kb, work)
     except KeyboardInterrupt:
         again = f"{session_of(context).start} graph build --kb {quoted(kb)}"
-        raise Stopped(
-            tr(
-                f"已停下。读过的都已保存；再运行就从这里继续：\n  {again}",
-                f"Stopped. What was read is kept; this goes on from here:\n  {again}",
-            )
-        ) from None
-    statistics, read, summaries = told
+        stopped = tr(
+            f"已停下。读过的都已保存；再运行就从这里继续：\n  {again}",
+            f"Stopped. What was read is kept; this goes on from here:\n  {again}",
+        )
+        raise Stopped(stopped) from None
     if as_json:
-        print_json(_described(statistics, read, summaries))
+        read, summaries = built.read, built.summaries
+        model = None if read is None else {**asdict(read), "whole": read.is_whole}
+        written = None if summaries is None else asdict(summaries)
+        print_json({**asdict(built.statistics), "model": model, "summaries": written})
     else:
-        show_built(out(), statistics, read, summaries)
-    return 0 if (read is None or read.is_whole) and (summaries is None or not summaries.failed) else 1
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    no_model: bool
-    anew: bool
-    quiet: bool
-
-
-async def _built(
-    engine: Engine, base: KnowledgeBase, asked: Wanted
-) -> tuple[GraphBuilt, LlmExtraction | None, SummariesResult | None]:
-    keeper = await engine.graph_keeper(base.id)
-    if asked.anew:
-        await keeper.forget()
-    with bars() as shown:
-        progress = BuildProgress(None if asked.quiet else shown, is_silent=asked.quiet)
-        built = await engine.admin.build_graph(base.id, watch=progress.counted)
-        if asked.no_model or not keeper.has_model:
-            return built, None, None
-        read = await keeper.read(progress.read)
-        written = await keeper.summarise(progress.summarised) if not read.left else None
-    return await engine.admin.build_graph(base.id), read, written
-
-
-def _described(built: GraphBuilt, read: LlmExtraction | None, summaries: SummariesResult | None) -> dict[str, Any]:
-    return {
-        **asdict(built),
-        "model": None if read is None else {**asdict(read), "whole": read.is_whole},
-        "summaries": None if summaries is None else asdict(summaries),
-    }
+        show_built(out(), built)
+    return 0 if built.is_whole else 1
 
 
 @app.command(help="模型读完还要多少次调用、多少词元 · what reading by the model will cost, before it starts")
 def estimate(context: typer.Context, kb: BaseOption, as_json: JsonFlag = False) -> None:
-    cost = _with_keeper(context, kb, lambda keeper: keeper.cost())
+    cost = _with_curator(context, kb, lambda curator: curator.cost())
     if as_json:
         print_json(asdict(cost))
     else:
@@ -129,21 +104,21 @@ def estimate(context: typer.Context, kb: BaseOption, as_json: JsonFlag = False) 
 
 @app.command(help="有多少实体与关系，谁读的，还差多少 · what there is, who read it, what is missing")
 def status(context: typer.Context, kb: BaseOption, as_json: JsonFlag = False) -> None:
-    found = _with_keeper(context, kb, lambda keeper: keeper.status())
+    found = _with_curator(context, kb, lambda curator: curator.status())
     if as_json:
         print_json({**asdict(found), "readers": dict(found.readers)})
     else:
         show_status(out(), found)
 
 
-# ── told of ──────────────────────────────────────────────────────────────────────────────────────
+# ── show ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 @app.command(help="一个实体：别名、关系和说出它们的原句 · an entity, its relations and the words that say so")
 def show(
     context: typer.Context, entity: EntityArgument, kb: BaseOption, limit: LimitOption = 20, as_json: JsonFlag = False
 ) -> None:
-    found = _with_keeper(context, kb, lambda keeper: keeper.show(entity, limit=limit))
+    found = _with_curator(context, kb, lambda curator: curator.show(entity, limit=limit))
     if as_json:
         print_json(described_entity(found))
     else:
@@ -152,14 +127,14 @@ def show(
 
 @app.command(help="社区与摘要，最要紧的在前 · communities and what they are about")
 def communities(context: typer.Context, kb: BaseOption, limit: LimitOption = 10, as_json: JsonFlag = False) -> None:
-    found = _with_keeper(context, kb, lambda keeper: keeper.communities(limit=limit))
+    found = _with_curator(context, kb, lambda curator: curator.communities(limit=limit))
     if as_json:
-        print_json({"communities": [asdict(each) for each in found]})
+        print_json({"communities": [asdict(community) for community in found]})
     else:
         show_communities(out(), found)
 
 
-# ── put right ────────────────────────────────────────────────────────────────────────────────────
+# ── correct ──────────────────────────────────────────────────────────────────────────────────────
 
 
 @app.command(help="两个名称是一个实体，此后都叫 NAME；split 可撤回 · make two names one entity")
@@ -176,7 +151,7 @@ def merge(
         return
     others = "、".join(dict.fromkeys((*entity.aliases, *(() if alias.startswith("e_") else (alias,)))))
     out().print(tr(f"✓ {entity.name}：又名 {others}", f"✓ {entity.name}: also {others}"), style="green", markup=False)
-    note(tr(f"撤回：{_command(context, kb, 'split', alias)}", f"Undo: {_command(context, kb, 'split', alias)}"))
+    hint(f"撤回：{_command(context, kb, 'split', alias)}", f"Undo: {_command(context, kb, 'split', alias)}")
 
 
 @app.command(help="撤回合并，或把文中所说的别名分开 · undo a merge, or part a name from what texts call it")
@@ -197,14 +172,14 @@ def aliases(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    found = _with_keeper(context, kb, lambda keeper: keeper.propose() if suggest else keeper.aliases())
+    found = _with_curator(context, kb, lambda curator: curator.propose() if suggest else curator.aliases())
     if as_json:
         print_json({"proposed" if suggest else "aliases": [asdict(row) for row in found]})
         return
     show_aliases(out(), list(found), is_proposal=suggest)
     if suggest and found:
         example = _command(context, kb, "merge", found[0].name, found[0].alias)
-        note(tr(f"照办：{example}", f"To accept: {example}"))
+        hint(f"照办：{example}", f"To accept: {example}")
 
 
 def _command(context: typer.Context, kb: str, *words: str) -> str:

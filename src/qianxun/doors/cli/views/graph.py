@@ -1,4 +1,4 @@
-"""What `qianxun graph` shows."""
+"""`qianxun graph`, drawn for people and as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.progress import Progress, TaskID
 from rich.text import Text
 
 from qianxun.core.graph_types import CO_OCCURRENCE
-from qianxun.doors.cli.i18n import err, print_folded, tr
+from qianxun.doors.cli.i18n import err, print_folded, print_plain, tr
 
 if TYPE_CHECKING:
     from qianxun.core.graph_types import (
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         Community,
         EntityDetails,
         ExtractionProgress,
-        GraphBuilt,
         GraphCost,
         GraphStatus,
         LlmCost,
@@ -30,13 +29,14 @@ if TYPE_CHECKING:
         SummariesProgress,
         SummariesResult,
     )
+    from qianxun.engine.admin.graph import WholeBuild
 
 
 # ── while it is built ────────────────────────────────────────────────────────────────────────────
 
 
 class BuildProgress:
-    """Follows a build: says what a model will cost before it is asked, then how far each step has come."""
+    """Follows a build: shows what a model will cost before it is called, then how far every step has come."""
 
     def __init__(self, bars: Progress | None, *, is_silent: bool) -> None:
         self._bars, self._is_silent = bars, is_silent
@@ -50,12 +50,12 @@ class BuildProgress:
     def read(self, progress: LlmExtractionProgress) -> None:
         cost = progress.expected.cost
         if cost.calls and not progress.calls and not progress.done:
-            self._tell(_will_cost(progress.expected.model, cost, tr("读", "reads")))
+            self._print(_will_cost(progress.expected.model, cost, tr("读", "reads")))
         self._move(self._model, progress.done + progress.failed, cost.chunks + progress.expected.known)
 
     def summarised(self, progress: SummariesProgress) -> None:
         if progress.cost.calls and not progress.done:
-            self._tell(_will_cost(progress.model, progress.cost, tr("写社区摘要", "summarises")))
+            self._print(_will_cost(progress.model, progress.cost, tr("写社区摘要", "summarises")))
         self._move(self._summaries, progress.done, progress.cost.calls)
 
     def _task(self, title: str) -> TaskID:
@@ -65,10 +65,9 @@ class BuildProgress:
         if self._bars is not None:
             self._bars.update(task, completed=done, total=total, visible=total > 0)
 
-    def _tell(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         if not self._is_silent:
-            console = self._bars.console if self._bars is not None else err()
-            console.print(line, markup=False, soft_wrap=True)
+            print_plain(self._bars.console if self._bars is not None else err(), line)
 
 
 def _will_cost(model: str, cost: LlmCost, verb: str) -> str:
@@ -78,21 +77,17 @@ def _will_cost(model: str, cost: LlmCost, verb: str) -> str:
     )
 
 
-def show_built(
-    console: Console, built: GraphBuilt, read: LlmExtraction | None, summaries: SummariesResult | None
-) -> None:
-    console.print(
-        tr(
-            f"✓ {built.chunks} 块，{built.entities} 个实体，{built.relations} 条关系",
-            f"✓ {built.chunks} chunks, {built.entities} entities, {built.relations} relations",
-        ),
-        style="green",
+def show_built(console: Console, built: WholeBuild) -> None:
+    chunks, entities, relations = built.statistics.chunks, built.statistics.entities, built.statistics.relations
+    summary = tr(
+        f"✓ {chunks} 块，{entities} 个实体，{relations} 条关系",
+        f"✓ {chunks} chunks, {entities} entities, {relations} relations",
     )
-    if read is not None:
-        _print(console, _read(read), "yellow" if not read.is_whole else "dim")
-    if summaries is not None and (summaries.written or summaries.failed):
-        style = "yellow" if summaries.failed else "dim"
-        _print(console, _summarised(summaries), style)
+    console.print(summary, style="green")
+    if (read := built.read) is not None:
+        print_plain(console, _read(read), "yellow" if not read.is_whole else "dim")
+    if (summaries := built.summaries) is not None and (summaries.written or summaries.failed):
+        print_plain(console, _summarised(summaries), "yellow" if summaries.failed else "dim")
 
 
 def _read(read: LlmExtraction) -> str:
@@ -105,22 +100,17 @@ def _read(read: LlmExtraction) -> str:
     return done if read.is_whole else f"{done}\n! {read.warning}"
 
 
-def _summarised(told: SummariesResult) -> str:
-    done = tr(f"写了 {told.written} 个社区摘要", f"{told.written} communities summarised")
-    if not told.failed:
-        return done
-    return done + tr(f"；{told.failed} 个仍用摘句：{told.reason}", f"; {told.failed} stay quoted: {told.reason}")
-
-
-def _print(console: Console, text: str, style: str = "") -> None:
-    console.print(text, style=style, markup=False, soft_wrap=True)
+def _summarised(summaries: SummariesResult) -> str:
+    written, failed, reason = summaries.written, summaries.failed, summaries.reason
+    done = tr(f"写了 {written} 个社区摘要", f"{written} communities summarised")
+    return done + (tr(f"；{failed} 个仍用摘句：{reason}", f"; {failed} stay quoted: {reason}") if failed else "")
 
 
 # ── what there is ────────────────────────────────────────────────────────────────────────────────
 
 
 def show_status(console: Console, status: GraphStatus) -> None:
-    _print(
+    print_plain(
         console,
         tr(
             f"{status.chunks} 块：{status.entities} 个实体，{status.relations} 条关系，{status.communities} 个社区",
@@ -131,34 +121,33 @@ def show_status(console: Console, status: GraphStatus) -> None:
     for origin, count in status.readers.items():
         kind, _, name = origin.partition(":")
         who = tr("统计", "statistics") if kind == "statistical" else tr(f"模型 {name}", f"model {name}")
-        _print(console, tr(f"  读者 {who}：{count} 块", f"  read by {who}: {count} chunks"), "dim")
+        print_plain(console, tr(f"  读者 {who}：{count} 块", f"  read by {who}: {count} chunks"), "dim")
     if status.aliases:
-        _print(console, tr(f"  合并、分开过的名称：{status.aliases}", f"  names decided: {status.aliases}"), "dim")
+        print_plain(console, tr(f"  合并、分开过的名称：{status.aliases}", f"  names decided: {status.aliases}"), "dim")
     if status.trouble:
-        _print(console, f"! {status.trouble}", "yellow")
+        print_plain(console, f"! {status.trouble}", "yellow")
     if status.model and status.unread:
-        told = tr(
+        unread = tr(
             f"模型 {status.model} 还有 {status.unread} 块没有读：graph estimate 看要多少，graph build 接着读",
             f"{status.model} has {status.unread} chunks left: see graph estimate, then graph build",
         )
-        _print(console, told, "yellow")
+        print_plain(console, unread, "yellow")
 
 
 def show_cost(console: Console, cost: GraphCost) -> None:
     reading = cost.reading
     if not reading.cost.calls and not cost.summaries.calls:
-        _print(console, tr(f"模型 {reading.model} 都读过了，不用再问", f"{reading.model} has read everything"))
+        print_plain(console, tr(f"模型 {reading.model} 都读过了，不用再问", f"{reading.model} has read everything"))
         return
-    _print(console, _will_cost(reading.model, reading.cost, tr("读", "reads")))
-    told = tr(
+    print_plain(console, _will_cost(reading.model, reading.cost, tr("读", "reads")))
+    details = tr(
         f"  {reading.cost.chunks} 块要读，{reading.known} 块以前读过；回复不合格时会多问一两次",
         f"  {reading.cost.chunks} chunks to read, {reading.known} are known; bad replies cost a call or two more",
     )
-    _print(console, told, "dim")
+    print_plain(console, details, "dim")
     if cost.summaries.calls:
-        _print(
-            console, _will_cost(reading.model, cost.summaries, tr("写社区摘要（按现在的图）", "summarises, as of now"))
-        )
+        verb = tr("写社区摘要（按现在的图）", "summarises, as of now")
+        print_plain(console, _will_cost(reading.model, cost.summaries, verb))
 
 
 def show_entity(console: Console, found: EntityDetails) -> None:
@@ -171,13 +160,13 @@ def show_entity(console: Console, found: EntityDetails) -> None:
             f"in {entity.chunks} chunks, importance {entity.importance:.2f}",
         )
     )
-    _print(console, "  " + tr("；", "; ").join(about))
-    for each in found.relations:
-        source, target = found.names.get(each.source, each.source), found.names.get(each.target, each.target)
-        arrow = "——" if each.type == CO_OCCURRENCE else "→"
-        told = tr(f"（{each.weight:g} 处）", f" ({each.weight:g} ×)")
-        _print(console, f"  {source} —{each.type}{arrow} {target}{told}")
-        quote = _quote(found, each)
+    print_plain(console, "  " + tr("；", "; ").join(about))
+    for relation in found.relations:
+        source, target = (found.names.get(id_, id_) for id_ in (relation.source, relation.target))
+        arrow = "——" if relation.type == CO_OCCURRENCE else "→"
+        weight = tr(f"（{relation.weight:g} 处）", f" ({relation.weight:g} ×)")
+        print_plain(console, f"  {source} —{relation.type}{arrow} {target}{weight}")
+        quote = _quote(found, relation)
         if quote is not None and quote.text.strip():
             words = f"{quote.doc_name}{tr('：', ': ')}{' '.join(quote.text.split())[:200]}"
             print_folded(console, Text(words, style="dim"), 6)
@@ -188,12 +177,12 @@ def described_entity(found: EntityDetails) -> dict[str, Any]:
         "entity": asdict(found.entity),
         "relations": [
             {
-                **asdict(each),
-                "source_name": found.names.get(each.source, ""),
-                "target_name": found.names.get(each.target, ""),
-                "quote": asdict(quote) if (quote := _quote(found, each)) is not None else None,
+                **asdict(relation),
+                "source_name": found.names.get(relation.source, ""),
+                "target_name": found.names.get(relation.target, ""),
+                "quote": asdict(quote) if (quote := _quote(found, relation)) is not None else None,
             }
-            for each in found.relations
+            for relation in found.relations
         ],
     }
 
@@ -204,21 +193,21 @@ def _quote(found: EntityDetails, relation: Relation) -> Quote | None:
 
 def show_communities(console: Console, found: Sequence[Community]) -> None:
     if not found:
-        _print(console, tr("还没有社区：先放入文档", "There is no community yet: add documents first"))
-    for at, each in enumerate(found, 1):
-        who = "" if each.origin == "extractive" else f" · {each.origin.removeprefix('model:')}"
-        size = tr(f"{len(each.entities)} 个实体", f"{len(each.entities)} entities")
-        console.print(Text(f"{at}. {each.title}  ", style="bold") + Text(f"{size} · {each.id}{who}", style="dim"))
-        print_folded(console, Text(each.summary), 3)
+        print_plain(console, tr("还没有社区：先放入文档", "There is no community yet: add documents first"))
+    for at, one in enumerate(found, 1):
+        who = "" if one.origin == "extractive" else f" · {one.origin.removeprefix('model:')}"
+        size = tr(f"{len(one.entities)} 个实体", f"{len(one.entities)} entities")
+        console.print(Text(f"{at}. {one.title}  ", style="bold") + Text(f"{size} · {one.id}{who}", style="dim"))
+        print_folded(console, Text(one.summary), 3)
 
 
 def show_aliases(console: Console, found: Sequence[Alias], *, is_proposal: bool) -> None:
     if not found:
         nothing = tr("模型没有建议", "The model proposes nothing") if is_proposal else tr("没有合并过", "None")
-        _print(console, nothing)
-    for each in found:
-        if each.name == each.alias:
-            told = tr(f"{each.name}：独立，不管文中怎么说", f"{each.name}: by itself, whatever texts say")
+        print_plain(console, nothing)
+    for one in found:
+        if one.name == one.alias:
+            line = tr(f"{one.name}：独立，不管文中怎么说", f"{one.name}: by itself, whatever texts say")
         else:
-            told = f"{each.alias} → {each.name}"
-        _print(console, told + (f"　（{each.details['reason']}）" if each.details.get("reason") else ""))
+            line = f"{one.alias} → {one.name}"
+        print_plain(console, line + (f"　（{one.details['reason']}）" if one.details.get("reason") else ""))
