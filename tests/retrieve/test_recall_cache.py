@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qianxun.core.cache import MemoryCache
 from qianxun.core.codec.search_params import params_of
 from qianxun.core.options import RecallOptions
 from qianxun.core.types import Degraded, Generation, Recall
 from qianxun.engine.engine import Engine
-from qianxun.engine.memory_cache import MemoryCache
 from qianxun.records import bases
 from qianxun.retrieve.recall_cache import cache_key, get_cached, put_cached
 from qianxun.retrieve.replay import replaying

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from qianxun.core.cache import LRUCache
 from qianxun.core.graph_types import Alias, ChunkFacts
 from qianxun.core.types import Attributes, ChunkKind, Filter, Keys, matches
 from qianxun.records.graph import GraphChunks
@@ -38,7 +38,7 @@ class HeldGraph:
         self._revisions: dict[int, int] = {}  # chunk → with which revision its facts came
         self._held: GraphChunks | None = None
         self._attributes: dict[int, Attributes] = {}  # by document, of those that a filter has asked about
-        self._restricted: OrderedDict[str, KnowledgeGraph] = OrderedDict()  # by the filter as written: 1 is not true
+        self._restricted: LRUCache[str, KnowledgeGraph] = LRUCache(RESTRICTED)  # by the filter as written
         self._written: float | None = None
         self._used: float | None = None
 
@@ -82,10 +82,7 @@ class HeldGraph:
         return _of_nothing() if self._graph is None else self._graph
 
     def kept(self, where: Filter) -> KnowledgeGraph | None:
-        found = self._restricted.get(repr(where))
-        if found is not None:
-            self._restricted.move_to_end(repr(where))
-        return found
+        return self._restricted.get(repr(where))
 
     def unknown_versions(self) -> dict[int, int]:
         """Document → generation, of those whose attributes a filter has to know and that are not at hand."""
@@ -98,9 +95,7 @@ class HeldGraph:
         """The graph that the chunks which pass the filter would give alone."""
         self._attributes |= told
         graph = self.whole.restricted(self._allowed(where))
-        self._restricted[repr(where)] = graph
-        while len(self._restricted) > RESTRICTED:
-            self._restricted.popitem(last=False)
+        self._restricted.put(repr(where), graph)
         return graph
 
     def _allowed(self, where: Filter) -> Keys:

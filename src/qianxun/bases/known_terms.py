@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from qianxun.core.cache import LRUCache
 from qianxun.core.types import Vector, Vectors
 from qianxun.text.synonyms import NO_SYNONYMS, Thesaurus, of_user
 
@@ -40,7 +40,7 @@ class KnownTerms:
         self._config: Mapping[str, Any] | None = None
         self._own = NO_SYNONYMS
         self._learnt: LearntTerms | None = None
-        self._vectors: OrderedDict[tuple[ModelKey, str], Vector] = OrderedDict()
+        self._vectors = LRUCache[tuple[ModelKey, str], Vector](WORDS)
         self._written: float | None = None  # when the index last changed since the words were learnt
         self._has_begun = False
         self._version = 0
@@ -98,13 +98,8 @@ class KnownTerms:
     # ── words of queries ─────────────────────────────────────────────────────────────────────────
 
     def vector(self, model: ModelKey, word: str) -> Vector | None:
-        found = self._vectors.get((model, word))
-        if found is not None:
-            self._vectors.move_to_end((model, word))
-        return found
+        return self._vectors.get((model, word))
 
     def keep_vectors(self, model: ModelKey, words: Sequence[str], vectors: Vectors) -> None:
         for word, vector in zip(words, vectors, strict=True):
-            self._vectors[model, word] = vector
-        while len(self._vectors) > WORDS:
-            self._vectors.popitem(last=False)
+            self._vectors.put((model, word), vector)

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, QueryMode
+from qianxun.core.cache import MemoryCache
 from qianxun.core.codec.search_params import layered_params
 from qianxun.core.errors import RecallFailed
 from qianxun.core.layered_options import of_base
@@ -38,7 +39,6 @@ from qianxun.core.types import (
 from qianxun.engine.embedding_models import Embeddings, model_folders
 from qianxun.engine.facades import Admin, Logs
 from qianxun.engine.folder_lock import owned
-from qianxun.engine.memory_cache import MemoryCache
 from qianxun.engine.model_catalog import OwnShelf, Shelf, open_registry
 from qianxun.engine.open_bases import OpenBases, open_base
 from qianxun.engine.settings import Settings, load

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from hashlib import md5
 from typing import TypeAlias
 
+from qianxun.core.cache import LRUCache
 from qianxun.core.errors import BadInput, BadModelReply
 from qianxun.core.ports import RerankModel, never
 from qianxun.core.types import Chunk, Found
@@ -64,26 +63,14 @@ class RerankCache:
     def __init__(self, most: int = CACHED_SCORES) -> None:
         if most < 0:
             raise BadInput(f"缓存的条数不能为负，而不是 {most}", hint="0 表示不缓存")
-        self._most = most
-        self._held: OrderedDict[ScoreKey, float] = OrderedDict()
-        self._lock = threading.Lock()
+        self._scores = LRUCache[ScoreKey, float](most)
 
     def get(self, model: str, query: str, keys: Sequence[int]) -> list[float | None]:
-        wanted = _score_keys(model, query, keys)
-        with self._lock:
-            found = [self._held.get(key) for key in wanted]
-            for key, score in zip(wanted, found, strict=True):
-                if score is not None:
-                    self._held.move_to_end(key)
-        return found
+        return [self._scores.get(key) for key in _score_keys(model, query, keys)]
 
     def put(self, model: str, query: str, keys: Sequence[int], scores: Sequence[float]) -> None:
-        with self._lock:
-            for key, score in zip(_score_keys(model, query, keys), scores, strict=True):
-                self._held[key] = score
-                self._held.move_to_end(key)
-            while len(self._held) > self._most:
-                self._held.popitem(last=False)
+        for key, score in zip(_score_keys(model, query, keys), scores, strict=True):
+            self._scores.put(key, score)
 
     def scores(
         self, model: RerankModel, query: str, chunks: Sequence[Chunk], stop: Callable[[], bool] = never

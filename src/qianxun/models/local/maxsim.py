@@ -6,8 +6,6 @@ Khattab and Zaharia, ColBERT (SIGIR 2020), over the token vectors of the embeddi
 from __future__ import annotations
 
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import cache
 from hashlib import blake2b
@@ -16,6 +14,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from qianxun.core.cache import LRUCache
 from qianxun.core.errors import BadInput, BadModelReply, ModelUnavailable
 from qianxun.core.ports import EmbeddingModel, never
 from qianxun.core.types import Scores, Vectors
@@ -70,7 +69,7 @@ class MaxSim:
         self._model = with_tokens(model)
         self._share = share
         self._calibration = calibration
-        self._kept = _Passages(cache_bytes)
+        self._cache = LRUCache[bytes, Halves](bytes_limit=cache_bytes, size=_weight)  # token vectors of passages
         self._slice_size = slice_size
 
     @property
@@ -114,12 +113,12 @@ class MaxSim:
     def _passages(self, texts: Sequence[str]) -> list[Halves]:
         """The token vectors of a slice; those not kept are encoded together, each text once."""
         digests = [_digest(text) for text in texts]
-        held = {digest: rows for digest in digests if (rows := self._kept.get(digest)) is not None}
+        held = {digest: rows for digest in digests if (rows := self._cache.get(digest)) is not None}
         missing = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in held}
         if missing:
             for digest, rows in zip(missing, self._tokens(list(missing.values())), strict=True):
                 held[digest] = rows
-                self._kept.put(digest, rows)
+                self._cache.put(digest, rows)
         return [held[digest] for digest in digests]
 
     def _tokens(self, texts: Sequence[str]) -> list[Halves]:
@@ -195,32 +194,5 @@ def _digest(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-class _Passages:
-    """The token vectors of the passages last asked about, up to so many bytes."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most = most_bytes
-        self._held: OrderedDict[bytes, Halves] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def get(self, digest: bytes) -> Halves | None:
-        with self._lock:
-            found = self._held.get(digest)
-            if found is not None:
-                self._held.move_to_end(digest)
-            return found
-
-    def put(self, digest: bytes, rows: Halves) -> None:
-        with self._lock:
-            if digest in self._held:
-                return
-            self._held[digest] = rows
-            self._bytes += _weight(rows)
-            while self._bytes > self._most:
-                _, dropped = self._held.popitem(last=False)
-                self._bytes -= _weight(dropped)
-
-
-def _weight(rows: Halves) -> int:
+def _weight(_: bytes, rows: Halves) -> int:
     return rows.nbytes + 256  # and what the entry itself takes: a passage without tokens is not free

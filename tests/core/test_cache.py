@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qianxun.core.cache import MemoryCache, size_of
 from qianxun.core.types import Recall
-from qianxun.engine.memory_cache import MemoryCache, size_of
 
 
 class Clock:
@@ -79,11 +79,12 @@ def test_bytes_are_bounded_and_a_giant_is_not_kept() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("甲乙丙丁"), st.text(max_size=200), st.sampled_from([0.0, 1.0, 60.0]))))
 def test_the_count_of_bytes_is_always_that_of_what_is_held(steps: list[tuple[str, str, float]]) -> None:
-    cache = MemoryCache(entries=3, bytes_limit=2 * size("甲", "x" * 90))
+    limit = 2 * size("甲", "x" * 90)
+    cache = MemoryCache(entries=3, bytes_limit=limit)
     for key, value, seconds in steps:
         put(cache, key, value, seconds)
         assert len(cache) <= 3
-        assert cache.size <= cache.bytes_limit
+        assert cache.size <= limit
     cache.clear()
     assert (len(cache), cache.size) == (0, 0)
     put(cache, "甲", "1")
@@ -102,6 +103,5 @@ def test_threads_leave_it_whole() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda seed: asyncio.run(work(seed)), range(1, 9)))
-    held = sum(size_of(key, found) for key, (_, found) in cache._held.items())
-    assert cache.size == held
+    assert cache.size == sum(size_of(key, found) for key, (_, _, found) in cache._cache._stored.items())
     assert len(cache) <= 50

@@ -1,0 +1,116 @@
+"""The one cache of the package: bounded, the least recently used entry goes first, safe under threads.
+
+Ours and not `cachetools`: that has no lock, and no class with both a bound in bytes and a lifetime per entry.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Final, Generic, TypeVar
+
+from qianxun.core.limits import MIB
+from qianxun.core.types import Recall
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+ENTRY_BYTES: Final = 2_000  # what an answer costs beside its results
+RESULT_BYTES: Final = 2_500  # what a result costs beside its text: chunk, attributes, arms' scores
+
+
+class LRUCache(Generic[K, V]):
+    """At most ``entries`` entries and ``bytes_limit`` bytes, as ``size`` counts them."""
+
+    def __init__(
+        self,
+        entries: float = math.inf,
+        *,
+        bytes_limit: float = math.inf,
+        size: Callable[[K, V], int] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._entries = entries
+        self._bytes_limit = bytes_limit
+        self._size = size
+        self._clock = clock
+        self._stored: OrderedDict[K, tuple[float, int, V]] = OrderedDict()  # expires at, bytes, value
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        with self._lock:
+            found = self._stored.get(key)
+            if found is None:
+                return None
+            expires, _, value = found
+            if expires < math.inf and self._clock() >= expires:
+                self._drop(key)
+                return None
+            self._stored.move_to_end(key)
+            return value
+
+    def put(self, key: K, value: V, seconds: float = math.inf) -> None:
+        """Replaces what is there. A value larger than the whole cache, or without a lifetime, is not stored."""
+        size = self._size(key, value) if self._size is not None else 0
+        with self._lock:
+            self._drop(key)
+            if not seconds > 0 or size > self._bytes_limit:
+                return
+            expires = self._clock() + seconds if seconds < math.inf else math.inf
+            self._stored[key] = (expires, size, value)
+            self._bytes += size
+            while len(self._stored) > self._entries or self._bytes > self._bytes_limit:
+                self._drop(next(iter(self._stored)))
+
+    def clear(self) -> None:
+        with self._lock:
+            self._stored.clear()
+            self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    @property
+    def size(self) -> int:
+        """Bytes in use, about."""
+        return self._bytes
+
+    def _drop(self, key: K) -> None:
+        found = self._stored.pop(key, None)
+        if found is not None:
+            self._bytes -= found[1]
+
+
+class MemoryCache:
+    """Answers of searches in this process; implements `ports.Cache`. They are never changed, so none is copied."""
+
+    def __init__(
+        self, entries: int = 1000, bytes_limit: int = 64 * MIB, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._cache = LRUCache[str, Recall](entries, bytes_limit=bytes_limit, size=size_of, clock=clock)
+
+    async def get(self, key: str) -> Recall | None:
+        return self._cache.get(key)
+
+    async def put(self, key: str, answer: Recall, seconds: float) -> None:
+        self._cache.put(key, answer, seconds)
+
+    def clear(self) -> None:
+        self._cache.clear()
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+    @property
+    def size(self) -> int:
+        return self._cache.size
+
+
+def size_of(key: str, answer: Recall) -> int:
+    """About what an entry takes: texts at up to four bytes a character, and the objects around them."""
+    texts = sum(len(found.chunk.text) + sum(map(len, found.highlights)) for found in answer.found)
+    return 4 * (len(key) + len(answer.query) + texts) + RESULT_BYTES * len(answer.found) + ENTRY_BYTES
