@@ -17,8 +17,8 @@ from pathlib import Path
 from qianxun.core.types import Document
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load
-from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.testing.postgres import create_database, own_server
+from qianxun.testing.scripted import HashEmbedding
 
 DOCUMENTS, SINGLE, SEARCHES, ROUNDS = 300, 8, 24, 20
 WORDS = (

@@ -31,7 +31,7 @@ from qianxun.engine.facades import Admin, Logs
 from qianxun.engine.settings import load
 from qianxun.records import Records, bases, listing
 from qianxun.records.tenancy import BaseRecords
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.indexing.opened import GatedEmbedding
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "qianxun"

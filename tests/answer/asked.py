@@ -14,7 +14,7 @@ from qianxun.core.ports import never
 from qianxun.core.types import Document, Message, Recall
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Search, Settings
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 
 T = TypeVar("T")
 PLACES = ("住院", "门诊", "生育", "异地就医", "慢性病")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from qianxun.core.errors import BadModelReply, ModelUnavailable
 from qianxun.core.types import Attributes, Document, Filter, Vector, Vectors, matches
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 
 ATTEMPTS = 3
 

@@ -20,7 +20,7 @@ from qianxun.core.log_types import Feedback
 from qianxun.core.types import And, Document, Eq, In, KnowledgeBase, Not, Or, QAPair, Range, Recall, Spelled
 from qianxun.doors.client import Client
 from qianxun.engine.engine import Engine
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.http.served import MODEL, serving
 
 LIBRARY = (

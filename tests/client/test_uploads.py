@@ -17,7 +17,7 @@ from qianxun.doors.client import Client, Patience
 from qianxun.doors.client.connection import Connection, Request, Upload
 from qianxun.doors.client.uploads import _opened as uploads_opened
 from qianxun.ingest.sources import document_id
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.http.served import MODEL, issue, serving
 from tests.ingest.hostile import archive
 

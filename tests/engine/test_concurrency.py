@@ -16,7 +16,7 @@ from qianxun import Document, Engine
 from qianxun.core.errors import AlreadyThere, NotFound
 from qianxun.core.types import Accepted
 from qianxun.engine.settings import Search, Settings
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.indexing.opened import GatedEmbedding
 
 WRITERS = READERS = 8  # `make torture` has sixteen of each, over HTTP

@@ -16,7 +16,7 @@ from qianxun.core.types import EVERYTHING, Message, Terms
 from qianxun.engine.configure import KINDS, changed, flat, read
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import TableEngine, TextEngine
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.indexing.opened import doc, found, opened
 
 STANDARD: dict[str, Any] = {"chunk_size": 500, "chunk_overlap": 50, "by_meaning": False}

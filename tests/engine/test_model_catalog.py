@@ -13,7 +13,7 @@ from qianxun.engine.model_catalog import MAXSIM, Shelf
 from qianxun.engine.settings import ChatSettings, RerankSettings, Settings
 from qianxun.models import RERANK_CARDS, MaxSim
 from qianxun.models.local.lazy import LazyEmbedding
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.answer.asked import FakeChat, FakeRerank
 from tests.models.embedding_service import ranks_well, says, serving
 

@@ -11,7 +11,7 @@ from typing import get_type_hints
 import pytest
 
 from qianxun import Document, Engine
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 
 # Of each, what it is for; none of it is a search's.
 NOT_FOR_SEARCH = {
@@ -51,7 +51,7 @@ LOADED = f"print('loaded:', sorted(set({sorted(NOT_FOR_SEARCH)!r}) & set(sys.mod
 ASKED = """
 import asyncio, sys
 from qianxun import Engine
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 
 async def story():
     async with Engine.open(sys.argv[1], models={"hash-64": HashEmbedding()}, background=False) as engine:

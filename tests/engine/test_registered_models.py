@@ -17,7 +17,7 @@ from qianxun.core.types import Document, KnowledgeBase, Recall
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Outbound, Search, Settings, Vectorization
 from qianxun.models.threads import AT_ONCE_AFAR
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.models.embedding_service import DIMENSION, Exchange, ranks_well, says, serving, status, well
 
 KEY = "sk-canary-0123456789abcdef"

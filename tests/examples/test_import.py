@@ -29,7 +29,7 @@ from qianxun.examples.store import ExampleStore
 from qianxun.examples.vectors import vectorize, vectorize_text
 from qianxun.records.database.open import for_writing
 from qianxun.samples import EXAMPLES
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.examples.conftest import Write, stored
 from tests.examples.libraries import MODEL
 

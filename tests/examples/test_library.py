@@ -17,7 +17,7 @@ from qianxun.engine.settings import Settings, load
 from qianxun.examples.importing import import_file
 from qianxun.examples.search.library import ExampleLibrary
 from qianxun.examples.store import ExampleStore
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.examples.conftest import Write, stored
 
 MODELS = {"形似": HashEmbedding(64, "形似")}

@@ -21,7 +21,7 @@ from qianxun.examples.rows import ExampleFilter
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES
 from qianxun.examples.search.library import RETRIEVAL_CONFIG, ExampleLibrary, SearchSettings
 from qianxun.examples.store import ExampleStore
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.examples.libraries import (
     EXAMPLES,
     FIRST_AXIS,

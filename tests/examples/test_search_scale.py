@@ -17,8 +17,8 @@ from qianxun.examples.rows import ExampleFilter
 from qianxun.examples.schema import vector_text
 from qianxun.examples.search.library import ExampleLibrary
 from qianxun.examples.search.pgvector import asked_for, nearest_statement, settings_statement
-from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.testing.postgres import create_database, drop_database
+from qianxun.testing.scripted import HashEmbedding
 from tests.examples.libraries import clustered, opened
 
 ROWS = 10_000

@@ -16,7 +16,7 @@ from qianxun.examples.reembed import reembed
 from qianxun.examples.statistics import is_empty, library_statistics, near_pairs
 from qianxun.examples.store import ExampleStore, Stamp
 from qianxun.records.database.open import connect
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.examples.conftest import Write, stored
 from tests.examples.libraries import FIRST_AXIS, MODEL, Said, fill, insert_rows, lying_at
 from tests.examples.test_import import Failing

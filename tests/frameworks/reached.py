@@ -14,7 +14,7 @@ from typing import Final
 from qianxun.core.errors import ModelUnavailable
 from qianxun.core.types import Document, Vector
 from qianxun.engine.blocking import BlockingEngine
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.http.served import serving
 
 QUESTION: Final = "住院报销比例是多少"

@@ -16,7 +16,7 @@ from qianxun.doors.http.app import create_app
 from qianxun.doors.http.error_formats import DOORS
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Settings, load
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.http.served import MODEL, PATIENT
 
 

@@ -16,7 +16,7 @@ import openai
 
 from qianxun.core.ports import EmbeddingModel
 from qianxun.core.types import Document, KnowledgeBase
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.http.served import MODEL, Served, issue, serving
 
 Result = TypeVar("Result")

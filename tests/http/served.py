@@ -23,7 +23,7 @@ from qianxun.doors.http.serve import Server, bound, url_of
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load
 from qianxun.records import keys
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 
 MODEL = "fake-64"
 BASES = "/v1/knowledge-bases"

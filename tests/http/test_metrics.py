@@ -34,7 +34,7 @@ from qianxun.doors.http.middleware.metrics import (
     AnswerTime,
     Metrics,
 )
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.http.watched import client, real_app, small_app
 from tests.layered.recalls import DECLINED, TABLES, TEXTS
 

@@ -15,7 +15,7 @@ import pytest
 from qianxun.core.model_types import NewModel
 from qianxun.core.types import Document, Vector, Vectors
 from qianxun.doors.http.openai.embeddings import TEXTS_LIMIT
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.http.openai_doors import Doors, doors
 from tests.http.served import MODEL
 from tests.http.vendor import DIMENSION, vendor

@@ -19,7 +19,7 @@ from qianxun.core.types import Vectors
 from qianxun.doors.http.rerank.rerank import DOCUMENT_LIMIT, DOCUMENTS_LIMIT, Reranking
 from qianxun.models import RerankEndpoint
 from qianxun.models.remote.rerank import RemoteRerank
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.http.asking import word_of
 from tests.http.served import BASES, Served, issue, serving
 from tests.http.vendor import failing, vendor

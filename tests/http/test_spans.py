@@ -29,7 +29,7 @@ from qianxun.core.errors import MissingExtra, RecallFailed
 from qianxun.doors.http.middleware.metrics import AnswerTime, Metrics
 from qianxun.doors.http.middleware.spans import Spans, open_spans
 from qianxun.doors.http.middleware.tracing import Traced
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.http.served import running
 from tests.http.watched import SPAN, TRACE, TRACEPARENT, client, real_app, small_app
 from tests.layered.recalls import TEXTS

@@ -21,7 +21,7 @@ from qianxun.doors.http.middleware.metrics import Metrics
 from qianxun.doors.http.middleware.trace_ids import Parent, parent_of, trace_id
 from qianxun.doors.http.middleware.tracing import Traced
 from qianxun.records import keys
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.http.served import serving
 from tests.http.watched import SPAN, TRACE, TRACEPARENT, client, logged, real_app, small_app
 

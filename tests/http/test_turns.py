@@ -15,7 +15,7 @@ from starlette.requests import Request
 from qianxun.core.errors import Overloaded
 from qianxun.core.types import Vector
 from qianxun.doors.http.concurrency import ClientDisconnected, Turns, attended
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.http.served import Served, serving, until
 
 

@@ -11,7 +11,7 @@ from qianxun.core.options import Mode
 from qianxun.core.ports import EmbeddingModel
 from qianxun.core.types import EVERYTHING, Document, Filter, Vectors
 from qianxun.engine.engine import Engine
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 
 NAME = "医保"
 MODEL = "fake-64"

@@ -12,7 +12,7 @@ import pytest
 from qianxun import Document, Engine
 from qianxun.core.types import ContentFormat
 from qianxun.records import graph as facts
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 
 MARKDOWN = """# 医保手册
 

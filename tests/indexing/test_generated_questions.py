@@ -21,7 +21,7 @@ from qianxun.models.remote.chat import RemoteChat
 from qianxun.rank.calibrate import clipped
 from qianxun.records import bases, chunks, pairs
 from qianxun.retrieve.arms.qa import QARetriever
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.indexing.opened import FailingEmbedding, doc, opened
 from tests.models.embedding_service import Answer, Exchange, Service, says, serving, status
 

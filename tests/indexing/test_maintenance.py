@@ -21,7 +21,7 @@ from qianxun.index.embedded.index import EmbeddedIndex
 from qianxun.indexing import maintenance as upkeep
 from qianxun.records import chunks, outbox
 from qianxun.records.schema import KnowledgeBaseRow, VectorRow
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.indexing.opened import FailingEmbedding, GatedEmbedding, doc, found, opened
 
 TOPICS = ("门诊", "住院", "生育", "工伤", "失业", "养老")

@@ -12,7 +12,7 @@ from qianxun.core.types import Document, Vectors
 from qianxun.indexing.prepare import prepare
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.models.embedding import embed
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 
 
 class Wrong(HashEmbedding):

@@ -26,7 +26,7 @@ from qianxun.records import Records, bases, graph, keys
 from qianxun.records.database.open import sqlite_url
 from qianxun.records.schema import Base, ChunkRow, DocumentRow, TermRow, UserModelRow
 from qianxun.records.sealing import Sealing
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 
 MODEL = HashEmbedding()
 MODELS = {MODEL.name: MODEL}

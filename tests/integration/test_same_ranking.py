@@ -12,7 +12,7 @@ import pytest
 from qianxun.core.types import Document, Eq, Recall
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.shared import DATA, needs_data
 
 PASSAGES, QUESTIONS = 200, 24

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 
 DIMENSION = 16
 Answer = Callable[["Exchange"], None]

@@ -9,7 +9,7 @@ from qianxun.core.errors import BadInput, BadModelReply
 from qianxun.core.types import Vector, Vectors
 from qianxun.models import EmbeddingEngine, RemoteEndpoint, open_embedding
 from qianxun.models.remote.embedding import RemoteEmbedding
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.models.embedding_service import DIMENSION, expected, serving, well
 from tests.shared import MODELS, needs_model
 

@@ -13,7 +13,7 @@ from qianxun.models import MaxSim
 from qianxun.models.local.embedding import LocalEmbedding
 from qianxun.models.local.lazy import LazyEmbedding
 from qianxun.models.local.maxsim import telling
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.shared import BGE_SMALL, needs_model
 
 NAME = "bge-small-zh-v1.5"

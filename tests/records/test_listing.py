@@ -8,7 +8,7 @@ import pytest
 
 from qianxun.core.types import Document
 from qianxun.engine.engine import Engine
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 
 
 def test_a_document_is_said_to_be_searchable_only_when_the_index_has_seen_it(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from qianxun.core.types import Vectors
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 
 ALIKE = {"脖子": "颈部", "颈项": "颈部", "痛感": "疼痛", "起搏器": "心律器"}
 

@@ -33,7 +33,7 @@ from qianxun.index.embedded.index import EmbeddedIndex
 from qianxun.models.threads import Lane, ModelThreads
 from qianxun.retrieve.arm_results import sound
 from qianxun.retrieve.run_arms import ArmResults, standard_arms
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.answer.asked import FakeRerank, HungEmbedding, Opened, near_ties
 
 PATIENT = 60.0  # what nothing that is well takes, on a busy machine too
@@ -375,7 +375,7 @@ from dataclasses import replace
 from qianxun.engine.engine import Engine
 from qianxun.core.errors import RecallFailed
 from qianxun.engine.settings import Search, Settings
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from qianxun.core.types import Document
 
 class Hung(HashEmbedding):

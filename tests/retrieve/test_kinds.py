@@ -9,7 +9,7 @@ import pytest
 
 from qianxun import Document, Engine
 from qianxun.core.types import Eq, Not, Recall
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 
 PAGE = """# 报销比例
 

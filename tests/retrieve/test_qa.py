@@ -15,7 +15,7 @@ from qianxun.core.types import EVERYTHING, Attributes, Eq, Filter, IndexBatch, I
 from qianxun.index.embedded.index import EmbeddedBackend, Options
 from qianxun.rank.calibrate import Calibration, clipped
 from qianxun.retrieve.arms.qa import QARetriever
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 
 MODEL = HashEmbedding()
 STAMP = IndexStamp(MODEL.name, MODEL.dimension, "zh-2")

@@ -17,7 +17,7 @@ from qianxun.core.types import EVERYTHING, Document, Eq, Recall, matches
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Search, Settings, Vectorization
 from qianxun.rank.calibrate import Curves
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from tests.answer.asked import FakeRerank, Opened, near_ties
 from tests.hypothesis_settings import SLOW_OR_SHARED
 from tests.shared import MODELS, needs_model

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from qianxun.core.answer_types import QueryMode
 from qianxun.core.types import Found, Vectors
 from qianxun.indexing import add as ingest
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 from qianxun.text.headings import LONGEST_ABOVE, LONGEST_READ, below_headings, read_under_headings, under_headings
 from tests.indexing.opened import doc, opened
 

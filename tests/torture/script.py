@@ -9,7 +9,7 @@ from random import Random
 from typing import Literal, TypeAlias
 
 from qianxun.core.types import Document
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 
 Kind: TypeAlias = Literal["put", "accept", "delete", "drain", "rebuild"]
 BASE = "折磨"

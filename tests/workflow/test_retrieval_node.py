@@ -30,8 +30,8 @@ from qianxun.engine.example_search import close_default_library
 from qianxun.engine.settings import Settings, load
 from qianxun.examples.search.library import ExampleLibrary, SearchSettings
 from qianxun.examples.store import ExampleStore
-from qianxun.testing.fake_embedding import HashEmbedding
 from qianxun.testing.postgres import Server, create_database
+from qianxun.testing.scripted import HashEmbedding
 from tests.examples.libraries import EXAMPLES, MODEL, BrokenModel, fill, library_url, opened
 
 LOW = SearchSettings(similarity_threshold=0.2, min_results=0)

@@ -1,0 +1,12 @@
+"""For those who extend Qianxun: conformance classes to inherit, scripted models, real servers to test against.
+
+Read `scripted` first: chat, rerank and embedding models that do as a test says. Then the conformance class of the part
+you write; required abilities come first in each, optional ones are tested where a class names them:
+
+    index_conformance     IndexConformance (index_material: entries and filters to try an index with)
+    model_conformance     EmbeddingConformance, RerankConformance, ChatConformance
+    parser_conformance    ParserConformance
+    postgres, bolt        a PostgreSQL with pgvector and a Bolt server that come as wheels, started per test run
+
+Imported by tests only; needs pytest, and hypothesis for indexes. May import core, text, records, ingest and models.
+"""
