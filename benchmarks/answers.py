@@ -22,9 +22,9 @@ from pathlib import Path
 
 from benchmarks.answer_cases import MAKINGS, Asked, Library, cases
 from qianxun.answer.generate import AnswerGenerator
-from qianxun.answer.verify.citations import CitationReader, Ended
-from qianxun.answer.verify.grounding import Evidence, stands
-from qianxun.answer.verify.sentence_check import judge
+from qianxun.answer.verify.citations import CitationReader, Sentence
+from qianxun.answer.verify.grounding import Evidence, is_in
+from qianxun.answer.verify.sentence_check import check
 from qianxun.core.answer_types import QUERY_MODES, Answer, Passage, QueryMode
 from qianxun.core.types import EVERYTHING, Found, In, Not
 from qianxun.engine.admin.evaluate import embedding_model, evaluation_settings, ready_base
@@ -80,8 +80,8 @@ def key_figures(told: Told) -> tuple[int, int]:
     reference = told.asked.answer
     asked = Evidence.of((told.asked.text,))
     answer = Evidence.of((told.answer.answer, *(each.doc_name for each in told.answer.sources)))
-    wanted = [each for each in figures(reference) if not stands(each, reference, asked)]
-    return sum(stands(each, reference, answer) for each in wanted), len(wanted)
+    wanted = [each for each in figures(reference) if not is_in(each, reference, asked)]
+    return sum(is_in(each, reference, answer) for each in wanted), len(wanted)
 
 
 # ── a digit changed ──────────────────────────────────────────────────────────────────────────────
@@ -94,7 +94,7 @@ def cited_sentences(library: Library, asked: Sequence[Asked]) -> Iterator[tuple[
         passages = tuple(Passage(n, name, title, name, text) for n, (name, title, text) in enumerate(held, start=1))
         reader = CitationReader([])
         for reading in (*reader.feed(each.answer), *reader.close()):
-            if isinstance(reading, Ended) and figures(reading.text) and passages:
+            if isinstance(reading, Sentence) and figures(reading.text) and passages:
                 yield each.text, reading.text, passages
 
 
@@ -115,15 +115,15 @@ def mutations(library: Library, asked: Sequence[Asked], seed: int = 11) -> tuple
     for question, sentence, passages in cited_sentences(library, asked):
         numbers = tuple(each.number for each in passages)
         counts["right"] += 1
-        if not judge(Ended(sentence, numbers), passages, question).is_kept:
+        if not check(Sentence(sentence, numbers), passages, question).accepted:
             counts["right but dropped"] += 1
             continue
         wrong = mutated(sentence, chance)
         if wrong is None or counts["mutated"] == MUTATIONS:
             continue
         counts["mutated"] += 1
-        judged = judge(Ended(wrong, numbers), passages, question)
-        if judged.is_kept and not judged.flags:
+        checked = check(Sentence(wrong, numbers), passages, question)
+        if checked.accepted and not checked.flags:
             missed.append(f"{sentence} → {wrong}")
         else:
             counts["caught"] += 1

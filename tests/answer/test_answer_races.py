@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from qianxun.answer.context import Answering
 from qianxun.answer.run import answer_question, begun, generate_answer, generate_stream, prepared
-from qianxun.answer.state import AnswerState
+from qianxun.answer.state import Answering, AnswerState
 from qianxun.core.answer_types import Answer, Done
 from qianxun.core.errors import NotFound, RecallFailed
 from qianxun.core.types import Document, Message

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.answer.verify.citations import CitationReader, Ended, Said
+from qianxun.answer.verify.citations import CitationReader, Fragment, Sentence
 
 REPLY = (
     "营业收入为5亿元[1]。净利润为1.5亿元。[2][9]\n\n- 第一，“去吗？”，他说[1]。\n- 详见 [官网](http://evil.test)【2】\n"
@@ -15,11 +15,11 @@ REPLY = (
 )
 
 
-def _read(pieces: list[str]) -> tuple[str, list[Ended]]:
+def _read(pieces: list[str]) -> tuple[str, list[Sentence]]:
     reader = CitationReader([1, 2])
     readings = [reading for piece in pieces for reading in reader.feed(piece)] + list(reader.close())
-    said = "".join(each.text for each in readings if isinstance(each, Said))
-    return said, [each for each in readings if isinstance(each, Ended)]
+    said = "".join(each.text for each in readings if isinstance(each, Fragment))
+    return said, [each for each in readings if isinstance(each, Sentence)]
 
 
 def test_every_sentence_is_told_with_what_it_cites() -> None:
@@ -81,14 +81,14 @@ def test_a_mark_set_behind_a_sentence_makes_no_link_of_the_next() -> None:
 
 def test_words_are_said_as_soon_as_they_come() -> None:
     reader = CitationReader([1])
-    assert list(reader.feed("糖尿病的症状")) == [Said("糖尿病的症状")]
+    assert list(reader.feed("糖尿病的症状")) == [Fragment("糖尿病的症状")]
 
 
 def test_what_may_become_a_mark_is_held_back() -> None:
     reader = CitationReader([1])
-    assert list(reader.feed("多饮[")) == [Said("多饮")]
+    assert list(reader.feed("多饮[")) == [Fragment("多饮")]
     assert list(reader.feed("1")) == []
-    assert list(reader.feed("]。多尿")) == [Said("。"), Ended("多饮。", (1,)), Said("多尿")]
+    assert list(reader.feed("]。多尿")) == [Fragment("。"), Sentence("多饮。", (1,)), Fragment("多尿")]
 
 
 @given(st.lists(st.integers(0, len(REPLY)), max_size=12))

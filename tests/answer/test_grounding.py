@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from qianxun.answer.verify import sentence_check
-from qianxun.answer.verify.citations import Ended
+from qianxun.answer.verify.citations import Sentence
 from qianxun.answer.verify.grounding import Evidence, unsupported
-from qianxun.answer.verify.sentence_check import judge
+from qianxun.answer.verify.sentence_check import check
 from qianxun.core.answer_types import Passage
 from qianxun.text.figures import figures
 
@@ -138,7 +138,7 @@ def _mutations(count: int) -> list[tuple[str, Passage]]:
 
 
 def _caught(mutations: list[tuple[str, Passage]]) -> int:
-    return sum(not judge(Ended(wrong, (passage.number,)), (passage,)).is_kept for wrong, passage in mutations)
+    return sum(not check(Sentence(wrong, (passage.number,)), (passage,)).accepted for wrong, passage in mutations)
 
 
 def test_of_500_changed_digits_99_in_100_are_caught() -> None:
@@ -148,7 +148,7 @@ def test_of_500_changed_digits_99_in_100_are_caught() -> None:
 def test_right_sentences_are_all_kept() -> None:
     for passage in _passages(random.Random(9)):
         for sentence in re.findall("[^。]+。", passage.text):
-            assert judge(Ended(sentence, (passage.number,)), (passage,)).is_kept, sentence
+            assert check(Sentence(sentence, (passage.number,)), (passage,)).accepted, sentence
 
 
 @pytest.mark.parametrize("check", [lambda *_: [], lambda *_: list(figures(""))])
@@ -163,21 +163,21 @@ PASSAGE = Passage(1, "d", "年报", "c", "营业收入为5亿元，净利润为1
 
 
 def test_a_sentence_without_a_mark_is_given_the_passage_it_was_taken_from() -> None:
-    judged = judge(Ended("营业收入为5亿元，净利润为1亿元。"), (PASSAGE,))
-    assert judged.passages == (PASSAGE,)
+    checked = check(Sentence("营业收入为5亿元，净利润为1亿元。"), (PASSAGE,))
+    assert checked.passages == (PASSAGE,)
 
 
 def test_a_sentence_of_nowhere_is_flagged_and_dropped_where_it_has_figures() -> None:
-    plain = judge(Ended("公司的前景一片光明。"), (PASSAGE,))
-    assert plain.is_kept
+    plain = check(Sentence("公司的前景一片光明。"), (PASSAGE,))
+    assert plain.accepted
     assert [flag.kind for flag in plain.flags] == ["uncited"]
-    assert not judge(Ended("公司明年将盈利9亿元。"), (PASSAGE,)).is_kept
+    assert not check(Sentence("公司明年将盈利9亿元。"), (PASSAGE,)).accepted
 
 
 @pytest.mark.parametrize("said", ["如有不适，请立即拨打120。", "马上打急救电话 120！", "Please call 911 at once."])
 def test_whom_to_call_in_an_emergency_need_not_stand_in_the_sources(said: str) -> None:
-    told = judge(Ended(said), (PASSAGE,))
-    assert told.is_kept
+    told = check(Sentence(said), (PASSAGE,))
+    assert told.accepted
     assert [each.kind for each in told.flags] == ["uncited"]
 
 
@@ -195,17 +195,17 @@ def test_whom_to_call_in_an_emergency_need_not_stand_in_the_sources(said: str) -
     ],
 )
 def test_other_figures_beside_it_must(said: str) -> None:
-    assert not judge(Ended(said), (PASSAGE,)).is_kept
+    assert not check(Sentence(said), (PASSAGE,)).accepted
 
 
 def test_the_questions_year_is_kept_with_a_flag_where_the_source_names_none() -> None:
-    ended = Ended("2021年营业收入为5亿元。", (1,))
-    judged = judge(ended, (PASSAGE,), "公司2021年的营业收入是多少？")
-    assert judged.is_kept
-    assert [flag.kind for flag in judged.flags] == ["unsupported_number"]
+    ended = Sentence("2021年营业收入为5亿元。", (1,))
+    checked = check(ended, (PASSAGE,), "公司2021年的营业收入是多少？")
+    assert checked.accepted
+    assert [flag.kind for flag in checked.flags] == ["unsupported_number"]
     other = Passage(1, "d", "年报", "c", "2020年营业收入为5亿元。")
-    assert not judge(ended, (other,), "公司2021年的营业收入是多少？").is_kept
+    assert not check(ended, (other,), "公司2021年的营业收入是多少？").accepted
 
 
 def test_that_the_sources_do_not_say_needs_no_source() -> None:
-    assert judge(Ended("资料中没有找到相关内容。"), (PASSAGE,)).flags == ()
+    assert check(Sentence("资料中没有找到相关内容。"), (PASSAGE,)).flags == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qianxun.answer.generate import AnswerGenerator
-from qianxun.answer.verify.model_marks import model_marks
+from qianxun.answer.verify.marks import model_marks
 
 CITED = [
     ("甲[^1^]乙[citation:2]丙[ref_3]丁[文档1]戊[资料 编号=2]", "甲[1]乙[2]丙[3]丁[1]戊[2]"),

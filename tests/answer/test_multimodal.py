@@ -18,7 +18,6 @@ import openpyxl
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from qianxun.answer.attachments import unpointed
 from qianxun.answer.multimodal import (
     NO_CONTENT,
     MultimodalContent,
@@ -34,6 +33,7 @@ from qianxun.engine.settings import load
 from qianxun.ingest.parse.pages.ocr import upright_jpeg
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool
+from qianxun.question.kinds import without_pointing
 from tests.models.chat_service import Reply, chat_service
 
 pytest.importorskip("rapidocr")
@@ -458,7 +458,7 @@ def test_what_joins_the_question_never_makes_it_too_long_to_search(opened: Opene
     ],
 )
 def test_words_that_point_at_what_came_along_are_not_looked_for(asked: str, meant: str) -> None:
-    assert unpointed(asked) == meant
+    assert without_pointing(asked) == meant
 
 
 def test_a_question_that_points_at_its_picture_is_answered_from_the_base(opened: Opened) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qianxun.answer.generate import AnswerGenerator
-from qianxun.answer.verify.named_marks import named_marks
+from qianxun.answer.verify.marks import named_marks
 
 CITED = [
     ("每次5mg（资料2）。", "每次5mg[2]。"),

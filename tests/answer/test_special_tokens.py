@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qianxun.answer.generate import AnswerGenerator
-from qianxun.answer.verify.special_tokens import without_special_tokens
+from qianxun.answer.verify.marks import without_special_tokens
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])

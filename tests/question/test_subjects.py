@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qianxun.answer.extractive.rows import readable
+from qianxun.answer.extractive.sentence_scores import table_rows
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.core.answer_types import Passage
 from qianxun.question.subjects import subjects
@@ -103,7 +103,7 @@ def test_rows_without_a_header_and_with_holes_keep_every_value() -> None:
 
 
 def _read(*lines: str) -> list[str | None]:
-    return [row.text if row else None for row in readable(lines)]
+    return [row.text if row else None for row in table_rows(lines)]
 
 
 def test_a_summary_tells_what_has_no_figures_too() -> None:

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from qianxun.text.reasoning import Unsaid, reply_in, spoken, told_apart
+from qianxun.text.reasoning import Thoughts, marked_thoughts, reply_in, without_thoughts
 
 PIECES = (1, 2, 3, 5, 100)
 
 
 def said(text: str, size: int) -> str:
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
-    told = list(spoken(iter(pieces)))
+    told = list(without_thoughts(iter(pieces)))
     assert all(told)
     return "".join(told)
 
@@ -35,7 +35,7 @@ def test_thoughts_before_a_reply_are_no_part_of_it(text: str, expected: str, siz
 
 def test_nothing_is_held_back_that_cannot_be_a_tag() -> None:
     pieces = iter(["报", "销"])
-    told = spoken(pieces)
+    told = without_thoughts(pieces)
     assert next(told) == "报"
     assert next(pieces) == "销"  # not asked for yet
 
@@ -58,8 +58,8 @@ CLOSED_ONLY = [
 @pytest.mark.parametrize(("text", "expected"), CLOSED_ONLY)
 def test_thoughts_that_nothing_opened_are_unsaid_once_they_are_closed(text: str, expected: str, size: int) -> None:
     told: list[str] = []
-    for piece in told_apart(iter(text[at : at + size] for at in range(0, len(text), size))):
-        if piece is Unsaid.BEFORE:
+    for piece in marked_thoughts(iter(text[at : at + size] for at in range(0, len(text), size))):
+        if piece is Thoughts.BEFORE:
             assert text.startswith("".join(told))  # all of it was told as it came
             told.clear()
         else:

@@ -1,7 +1,7 @@
-"""What a question is: how it stands by itself, its kind, the entities it names, how it is best looked up.
+"""The analyze step: the question made complete, its kind, the entities it names, how it is best looked up.
 
-Rules know the plain cases. A model is asked, where the base has one, for what they are unsure of: a question that
-leans on a conversation, one that compares or chains, a long one.
+Rules know the plain cases. A model, where the base has one, takes those that they are unsure of: a question that leans
+on a conversation, one that compares or chains, a long one.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
-from qianxun.answer.context import Answering
-from qianxun.answer.llm_step import asked_model, choice_of, list_of, text_of, writer
-from qianxun.answer.state import Analysis, AnswerState, Step
+from qianxun.answer.llm_step import choice_of, list_of, model_step, text_of, writer
+from qianxun.answer.state import Analysis, Answering, AnswerState, Step
 from qianxun.core.answer_types import QUERY_MODES, QUESTION_KINDS, QueryMode, QuestionKind
 from qianxun.core.types import Degraded
 from qianxun.question.follow_ups import Name, Names, complete_question
@@ -23,7 +22,7 @@ from qianxun.question.question import read
 from qianxun.text.expansion import comparable
 
 MOST_ENTITIES: Final = 8
-NAMED_IN: Final = 300  # characters of a text that names are looked for in
+NAMED_IN: Final = 300  # characters of a text that are searched for names
 LONGEST: Final = 500  # characters of a question that a model rewrote
 _LONG: Final = 60  # characters of a question that rules may misread
 _UNSURE: Final[tuple[QuestionKind, ...]] = ("comparison", "multi_hop")
@@ -45,21 +44,21 @@ async def analysed(answering: Answering, state: AnswerState) -> tuple[Analysis, 
     by_rules = await asyncio.to_thread(_by_rules, answering, state, names)
     if not _is_unsure(state, by_rules):
         return by_rules, _step(by_rules, "rules", failed)
-    model, lacking = await writer(answering.base)
-    failed += lacking
+    model, unusable = await writer(answering.base)
+    failed += unusable
     if model is None:
         return by_rules, _step(by_rules, "rules", failed)
     data = {
         "history": [{"role": turn.role, "content": turn.content[:1000]} for turn in state.history[-6:]],
         "query": state.query,
     }
-    told, broken = await asked_model(
+    by_model, broken = await model_step(
         answering.base, model, _TASK, data, _read, node="analyze_query", seconds=answering.step_seconds
     )
-    if told is None:
+    if by_model is None:
         return by_rules, _step(by_rules, "rules", failed + broken)
-    told = _looked_up(told, state)
-    return told, _step(told, f"model:{model.name}", failed)
+    by_model = _looked_up(by_model, state)
+    return by_model, _step(by_model, f"model:{model.name}", failed)
 
 
 def _by_rules(answering: Answering, state: AnswerState, names: Names) -> Analysis:
@@ -73,8 +72,8 @@ def _by_rules(answering: Answering, state: AnswerState, names: Names) -> Analysi
 
 
 def _strategy(kind: QuestionKind, is_broad: bool) -> QueryMode:
-    """A question about everything wants the communities of the graph; all others the graph beside the base's own
-    search, which is at least as good as either."""
+    """The communities of the graph for a question about everything; for others the graph beside the base's own search,
+    which is at least as good as either."""
     if kind == "greeting":
         return "bypass"
     return "global" if is_broad else "mix"
@@ -86,43 +85,43 @@ def _is_unsure(state: AnswerState, analysis: Analysis) -> bool:
     return bool(state.history) or analysis.kind in _UNSURE or len(state.query) > _LONG
 
 
-def _looked_up(told: Analysis, state: AnswerState) -> Analysis:
-    """A model may take a question for small talk only where the caller left the choice; and nothing else goes
-    unlooked up: a question could talk it into that."""
-    if told.kind == "greeting" and state.mode is None:
-        return replace(told, strategy="bypass")
-    kind: QuestionKind = "fact" if told.kind == "greeting" else told.kind
-    return replace(told, kind=kind, strategy="mix" if told.strategy == "bypass" else told.strategy)
+def _looked_up(analysis: Analysis, state: AnswerState) -> Analysis:
+    """A model may take a question for small talk only where the caller left the choice; everything else is looked up: a
+    question could talk it out of that."""
+    if analysis.kind == "greeting" and state.mode is None:
+        return replace(analysis, strategy="bypass")
+    kind: QuestionKind = "fact" if analysis.kind == "greeting" else analysis.kind
+    return replace(analysis, kind=kind, strategy="mix" if analysis.strategy == "bypass" else analysis.strategy)
 
 
-def _read(told: Mapping[str, Any]) -> Analysis:
-    kind: QuestionKind = choice_of(told, "kind", QUESTION_KINDS)
-    strategy: QueryMode = choice_of(told, "strategy", QUERY_MODES)
-    entities = list_of(told, "entities", str, 50)
-    named = tuple(dict.fromkeys(each.strip()[:100] for each in entities if each.strip()))[:MOST_ENTITIES]
-    question = text_of(told, "question", LONGEST)
+def _read(reply: Mapping[str, Any]) -> Analysis:
+    kind: QuestionKind = choice_of(reply, "kind", QUESTION_KINDS)
+    strategy: QueryMode = choice_of(reply, "strategy", QUERY_MODES)
+    entities = list_of(reply, "entities", str, 50)
+    named = tuple(dict.fromkeys(name.strip()[:100] for name in entities if name.strip()))[:MOST_ENTITIES]
+    question = text_of(reply, "question", LONGEST)
     return Analysis(question, kind, named, strategy, not named and read(question).is_about_everything)
 
 
 def _step(analysis: Analysis, form: str, degraded: tuple[Degraded, ...]) -> Step:
-    said = {
+    details = {
         "question": analysis.question,
         "kind": analysis.kind,
         "complexity": "simple" if analysis.is_simple else "complex",
         "entities": list(analysis.entities),
         "strategy": analysis.strategy,
     }
-    return Step(form, said, degraded)
+    return Step(form, details, degraded)
 
 
 async def _names(answering: Answering, state: AnswerState) -> tuple[Names, tuple[Degraded, ...]]:
-    """Who finds the entities that a text names: the base's graph, as far as the asker may see it; nobody where the
-    caller wants no graph, or where it cannot be had, of which whoever searches it tells."""
+    """What finds the entities that a text names: the base's graph, as far as the caller may see it; nothing where the
+    caller wants no graph, or where it is unavailable."""
     if state.mode in _GRAPHLESS or answering.graph is None:
-        return _nobody, ()
+        return (lambda _: ()), ()
     graph, failed = await answering.graph()
     if graph is None:
-        return _nobody, failed
+        return (lambda _: ()), failed
 
     @cache
     def named(text: str) -> tuple[Name, ...]:
@@ -131,15 +130,11 @@ async def _names(answering: Answering, state: AnswerState) -> tuple[Names, tuple
             (match for match in graph.find(shown) if not match.is_nested and match.end <= len(shown)),
             key=lambda match: (match.start, -match.weight),
         )
-        kept: list[Name] = []
+        names: list[Name] = []
         for match in found:
-            if not kept or match.start >= kept[-1].end:
+            if not names or match.start >= names[-1].end:
                 type_ = graph.entity_at(match.entity).type
-                kept.append(Name(shown[match.start : match.end], type_, match.start, match.end))
-        return tuple(kept)
+                names.append(Name(shown[match.start : match.end], type_, match.start, match.end))
+        return tuple(names)
 
     return named, failed
-
-
-def _nobody(_: str) -> tuple[Name, ...]:
-    return ()

@@ -1,7 +1,7 @@
-"""Whether what was found can answer the question.
+"""The grade step: whether what was found can answer the question.
 
-By rules: does it speak of what the question names and asks for (`answer.sufficiency`)? A model, where the base has one,
-is asked in the cases between clearly yes and nothing at all.
+By rules: does it cover what the question names and asks for (`extractive.sufficiency`)? A model, where the base has
+one, decides the cases between clearly yes and nothing at all.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from qianxun.answer.context import Answering, context_of
 from qianxun.answer.generate import AnswerGenerator
-from qianxun.answer.llm_step import adviser, asked_model, list_of
-from qianxun.answer.overviews import is_overview
-from qianxun.answer.state import AnswerState, Grade, Step
+from qianxun.answer.llm_step import adviser, list_of, model_step
+from qianxun.answer.state import Answering, AnswerState, Grade, Step, context_of
 from qianxun.answer.verify.plain_text import quotable
+from qianxun.answer.write import is_overview
 from qianxun.core.answer_types import Answer, AnswerContext, Passage
 
-CLEARLY: Final = 0.85  # a fit above which nobody need be asked; whoever writes may still find that it is not enough
+CLEARLY: Final = 0.85  # a fit above which no model is called; the writer may still find that it is not enough
 SHOWN: Final = 10  # passages that a model is shown
 SHOWN_LENGTH: Final = 600  # characters of each
 
@@ -34,18 +33,18 @@ _TASK: Final = (
 async def graded(answering: Answering, state: AnswerState) -> tuple[AnswerState, Step]:
     """The state with its grade, and with what was found, the relevant first."""
     if state.grade is not None and not state.has_new:
-        return state, Step("rules", {**_said(state.grade), "unchanged": True})
+        return state, Step("rules", {**_details(state.grade), "unchanged": True})
     context = context_of(state)
     passages = context.passages
     by_rules, draft = await _by_rules(state, context)
     state = replace(state, grade=by_rules, draft=draft)
     if not passages or _is_clear(by_rules):
-        return state, Step("rules", _said(by_rules))
+        return state, Step("rules", _details(by_rules))
     model, failed = await adviser(answering.base, state.degraded)
     if model is None:
-        return state, Step("rules", _said(by_rules), failed)
-    shown = [{"n": each.number, "name": each.doc_name, "text": each.text[:SHOWN_LENGTH]} for each in passages[:SHOWN]]
-    told, broken = await asked_model(
+        return state, Step("rules", _details(by_rules), failed)
+    shown = [{"n": one.number, "name": one.doc_name, "text": one.text[:SHOWN_LENGTH]} for one in passages[:SHOWN]]
+    by_model, broken = await model_step(
         answering.base,
         model,
         _TASK,
@@ -54,32 +53,32 @@ async def graded(answering: Answering, state: AnswerState) -> tuple[AnswerState,
         node="grade_documents",
         seconds=answering.step_seconds,
     )
-    if told is None:
-        return state, Step("rules", _said(by_rules), (*failed, *broken))
-    state = _by_model(state, passages, *told)
-    return state, Step(f"model:{model.name}", {**_said(state.grade), "relevant": sorted(told[0])}, failed)
+    if by_model is None:
+        return state, Step("rules", _details(by_rules), (*failed, *broken))
+    state = _by_model(state, passages, *by_model)
+    return state, Step(f"model:{model.name}", {**_details(state.grade), "relevant": sorted(by_model[0])}, failed)
 
 
 def _by_model(
     state: AnswerState, passages: Sequence[Passage], relevant: frozenset[int], is_enough: bool, missing: str
 ) -> AnswerState:
-    chosen = {each.chunk_id for each in passages if each.number in relevant}
-    found = sorted(state.found, key=lambda each: each.chunk.chunk_id not in chosen)
+    chosen = {passage.chunk_id for passage in passages if passage.number in relevant}
+    found = sorted(state.found, key=lambda result: result.chunk.chunk_id not in chosen)
     grade = replace(state.grade or Grade(is_enough), is_enough=is_enough, reason=missing)
     return replace(state, grade=grade, found=tuple(found))
 
 
 async def _by_rules(state: AnswerState, context: AnswerContext) -> tuple[Grade, Answer | None]:
-    """The grade; and, where it took the reading of every sentence, the answer that these give themselves."""
+    """The grade; and, where every sentence was read for it, the answer that these give themselves."""
     if state.table is not None:
         return Grade(True, 1.0, 1.0, "表格的单元格给出了确切的答案"), None
     if is_overview(state):
         return Grade(True, 1.0, 1.0, "问的是全部资料，图谱的社区概括了它们"), None
     if not context.passages:
         return Grade(False, reason="没有检索到资料"), None
-    judged, answer = await asyncio.to_thread(AnswerGenerator().consider, state.question, context)
-    best = max(each.score for each in context.passages)
-    grade = Grade(not answer.is_declined, best, judged.fit, judged.reason)
+    sufficiency, answer = await asyncio.to_thread(AnswerGenerator().consider, state.question, context)
+    best = max(passage.score for passage in context.passages)
+    grade = Grade(not answer.is_declined, best, sufficiency.fit, sufficiency.reason)
     return grade, None if answer.is_declined else answer
 
 
@@ -87,17 +86,17 @@ def _is_clear(grade: Grade) -> bool:
     return grade.is_enough and grade.coverage >= CLEARLY
 
 
-def _read(told: Mapping[str, Any]) -> tuple[frozenset[int], bool, str]:
-    enough, missing = told.get("enough"), told.get("missing", "")
+def _read(reply: Mapping[str, Any]) -> tuple[frozenset[int], bool, str]:
+    enough, missing = reply.get("enough"), reply.get("missing", "")
     if not isinstance(enough, bool):
         raise ValueError("enough 应为 true 或 false")
     if not isinstance(missing, str):
         raise ValueError("missing 应为字符串")
-    # It has read what strangers wrote: what it says of it is told in the trace, without links as all else.
-    return frozenset(list_of(told, "relevant", int, 100)), enough, quotable(missing.strip()[:300])
+    # It has read documents of any content, and what it misses is shown in the trace: without links, as all else.
+    return frozenset(list_of(reply, "relevant", int, 100)), enough, quotable(missing.strip()[:300])
 
 
-def _said(grade: Grade | None) -> dict[str, Any]:
+def _details(grade: Grade | None) -> dict[str, Any]:
     if grade is None:
         return {}
     return {

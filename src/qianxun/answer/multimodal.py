@@ -1,7 +1,7 @@
 """Pictures and tables that come with a question: read, bounded, and made into passages that can be quoted and cited.
 
-What strangers made is opened in the parsing child only. A bad picture or table is refused; a good one that nothing
-here can read (no model that sees, no text in it) is said aloud, and the question goes on without it.
+Files of others are opened in the parsing child only. A bad picture or table is refused; a good one that nothing here
+can read (no vision model, no text in it) is a degradation, and the question goes on without it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from qianxun.answer.state import Answering, AnswerState, TableReply
 from qianxun.answer.tables.answer import answer_from_tables
 from qianxun.bases.base import OpenBase, chat_model, in_model_thread
 from qianxun.core.answer_types import Passage
@@ -30,6 +31,7 @@ from qianxun.ingest.assemble import assemble
 from qianxun.ingest.attachments import attached_image, read_bounded, table_of_rows
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.ingest.tables.grid import render
+from qianxun.question.kinds import without_pointing
 from qianxun.text.chinese import fold, stands_in
 
 MOST_TABLE_BYTES: Final = 50 * MIB
@@ -374,3 +376,29 @@ async def _written(data: bytes, name: str) -> AsyncIterator[Path]:
         yield folder / name
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+# ── joined to the question ────────────────────────────────────────────────────────────────────────
+
+
+async def with_attached(answering: Answering, state: AnswerState, content: Sequence[Mapping[str, Any]]) -> AnswerState:
+    """The state with the passages that came along, their words for the search, and what their cells say exactly."""
+    if not content:
+        return state
+    if answering.parsers is None:
+        raise BadInput("这里不能读随问题来的图片和表格", hint="用 Engine.ask 提问")
+    read = await read_multimodal(answering.base, content, answering.parsers, state.question)
+    question = without_pointing(state.question)
+    exact = await answer_attached(question, read)
+    reply = None
+    if exact is not None:
+        reply = TableReply(exact.answer.text, exact.answer.reading, (), (replace(exact.passage, number=1),))
+    return replace(
+        state,
+        analysis=replace(state.analysis, question=question) if state.analysis else None,
+        wording=question,
+        given=read.passages,
+        given_words=read.text,
+        table=reply,
+        degraded=tuple(dict.fromkeys((*state.degraded, *read.degraded))),
+    )

@@ -1,7 +1,7 @@
-"""A question in the log of recalls: how it was asked, what was found, whether that answered it. Never the answer.
+"""A question in the log of recalls: its options, what was found, whether that answered it. Never the answer.
 
-One row to a question, however many wordings were searched for. Its mode is that of the query behind the door it came
-through, ``ask:mix`` or ``gather:mix``: `retrieve` has a ``hybrid`` of its own.
+One row to a question, however many wordings were searched for. Its mode is that of the query with the call before it,
+``ask:mix`` or ``gather:mix``: `retrieve` has a ``hybrid`` of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from qianxun.answer.context import merged
+from qianxun.answer.retrieve import merged
 from qianxun.answer.state import AnswerState
 from qianxun.core.answer_types import Answer, QueryMode
 from qianxun.core.codec.recall_bytes import found_digest
@@ -21,27 +21,25 @@ from qianxun.core.options import RecallOptions
 from qianxun.core.types import Found, KnowledgeBase, StepTime
 from qianxun.graph.modes import ModeRecall
 
-ASKED: Final = "ask:"
-GATHERED: Final = "gather:"
+ASK: Final = "ask:"
+GATHER: Final = "gather:"
 
 
 def is_question(entry: LogEntry) -> bool:
-    return entry.mode.startswith((ASKED, GATHERED))
+    return entry.mode.startswith((ASK, GATHER))
 
 
 def gathered_entry(
     base: KnowledgeBase, options: RecallOptions, recall: ModeRecall, *, elsewhere: bool = False
 ) -> LogEntry:
-    """``elsewhere``: a graph server that holds a copy had its say, too."""
+    """``elsewhere``: a graph server with a copy of the graph took part."""
     params = {**_params(options, recall.mode), "answer": False, **({"surroundings": True} if elsewhere else {})}
-    return replace(
-        _entry(base, GATHERED, recall, params), is_zero=False if recall.mode == "bypass" else not recall.found
-    )
+    return replace(_entry(base, GATHER, recall, params), is_zero=False if recall.mode == "bypass" else not recall.found)
 
 
 def asked_entry(base: KnowledgeBase, options: RecallOptions, state: AnswerState, answer: Answer) -> LogEntry:
-    """``cited`` are the chunks that the answer names; the results are all that it could have named."""
-    told = {
+    """``cited`` are the chunks that the answer cites; the results are all that it could have cited."""
+    details = {
         "answer": True,
         "form": answer.form,
         "writer": state.trace[-1].form if state.trace else "rules",
@@ -62,12 +60,12 @@ def asked_entry(base: KnowledgeBase, options: RecallOptions, state: AnswerState,
         generation=state.generation,
     )
     has_answer = answer.form == "direct" or bool(answer.sources)
-    entry = _entry(base, ASKED, recall, {**_params(options, answer.mode), **told})
+    entry = _entry(base, ASK, recall, {**_params(options, answer.mode), **details})
     return replace(entry, is_zero=answer.is_declined or not has_answer)
 
 
 async def found_again(entry: LogEntry, gather: Callable[..., Awaitable[ModeRecall]]) -> ModeRecall:
-    """What the wordings of a logged question find now, put together as then. ``gather`` takes a query and the other
+    """What the wordings of a logged question find now, merged as then. ``gather`` takes a query and the other
     arguments of `Engine.gather`."""
     arguments = _arguments(entry.params)
     wordings = entry.params.get("wordings", [entry.query])
@@ -86,17 +84,17 @@ async def found_again(entry: LogEntry, gather: Callable[..., Awaitable[ModeRecal
     )
 
 
-def _entry(base: KnowledgeBase, door: str, recall: ModeRecall, params: Mapping[str, Any]) -> LogEntry:
-    best = sorted(recall.found, key=lambda each: (-each.score, each.chunk.key))
+def _entry(base: KnowledgeBase, call: str, recall: ModeRecall, params: Mapping[str, Any]) -> LogEntry:
+    best = sorted(recall.found, key=lambda result: (-result.score, result.chunk.key))
     return LogEntry(
         knowledge_base_id=base.id,
         tenant=base.tenant,
         query=recall.query,
         params=params,
-        results=tuple((each.chunk.chunk_id, each.score) for each in best),
+        results=tuple((result.chunk.chunk_id, result.score) for result in best),
         time_cost_ms=recall.seconds * 1000,
         created_at=datetime.now(UTC),
-        mode=f"{door}{recall.mode}",
+        mode=f"{call}{recall.mode}",
         trace_id=recall.trace_id,
         generation=recall.generation,
         digest=found_digest(recall.query, recall.mode, recall.found),

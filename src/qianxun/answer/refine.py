@@ -1,8 +1,7 @@
-"""The question in other words, where what was found cannot answer it.
+"""The refine step: the question in other words, where what was found cannot answer it.
 
-By rules, in this order, each tried once: synonyms of its words; the names that the graph has for the entities it names;
-without the word that hardly anything in the base has. By a model, where the base has one: whatever it makes of what is
-lacking.
+By a model, where the base has one, from what is missing. By rules, in this order and each once: synonyms of its words;
+other names that the graph has for its entities; without the word that hardly any entry has.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from qianxun.answer.analyze import NAMED_IN
-from qianxun.answer.context import Answering
-from qianxun.answer.llm_step import adviser, asked_model, text_of
-from qianxun.answer.state import AnswerState, Step
+from qianxun.answer.llm_step import adviser, model_step, text_of
+from qianxun.answer.state import Answering, AnswerState, Step
 from qianxun.core.errors import IndexUnusable, RetrieverUnavailable
 from qianxun.core.limits import QUERY_LIMIT
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph
@@ -37,7 +35,7 @@ _TASK: Final = (
 
 
 async def refined(answering: Answering, state: AnswerState) -> tuple[str, Step]:
-    """Another wording that was not searched for yet; "" where there is none."""
+    """A wording that has not been searched for yet; "" where there is none."""
     model, failed = await adviser(answering.base, state.degraded)
     if model is not None:
         data = {
@@ -45,25 +43,25 @@ async def refined(answering: Answering, state: AnswerState) -> tuple[str, Step]:
             "asked": list(state.asked),
             "missing": state.grade.reason if state.grade else "",
         }
-        told, broken = await asked_model(
+        query, broken = await model_step(
             answering.base, model, _TASK, data, _read, node="refine_query", seconds=answering.step_seconds
         )
-        if told is not None and _is_new(told, state):
-            return told, Step(f"model:{model.name}", {"query": told, "by": "model"}, failed)
+        if query is not None and _is_new(query, state):
+            return query, Step(f"model:{model.name}", {"query": query, "by": "model"}, failed)
         failed += broken
-    async for way, query in _other_wordings(answering, state):
-        if _is_new(query, state):
-            return query, Step("rules", {"query": query, "by": way}, failed)
+    async for way, wording in _other_wordings(answering, state):
+        if _is_new(wording, state):
+            return wording, Step("rules", {"query": wording, "by": way}, failed)
     return "", Step("rules", {"query": "", "by": "none"}, failed)
 
 
-def _read(told: Mapping[str, Any]) -> str:
-    return text_of(told, "query", LONGEST)
+def _read(reply: Mapping[str, Any]) -> str:
+    return text_of(reply, "query", LONGEST)
 
 
 def _is_new(query: str, state: AnswerState) -> bool:
     plain = _plain(query)
-    return bool(plain) and len(query) <= QUERY_LIMIT and all(plain != _plain(each) for each in state.asked)
+    return bool(plain) and len(query) <= QUERY_LIMIT and all(plain != _plain(wording) for wording in state.asked)
 
 
 def _plain(text: str) -> str:
@@ -71,13 +69,13 @@ def _plain(text: str) -> str:
 
 
 async def _other_wordings(answering: Answering, state: AnswerState) -> AsyncIterator[tuple[str, str]]:
-    """(way, query), best first. A way that cannot be gone is passed over: another follows."""
+    """(way, query), best first. A way that fails is skipped: another follows."""
     base, question = answering.base, state.question
     with base.serving.borrow() as serving:
         try:
             for expansion in await expanded(base, serving, question, 1, where=answering.options.where):
                 yield "synonyms", expansion.text
-        except (IndexUnusable, RetrieverUnavailable):  # of which the search has told
+        except (IndexUnusable, RetrieverUnavailable):  # which the search has reported
             pass
         named = await _by_other_names(answering, state)
         if named:
@@ -100,22 +98,22 @@ async def _by_other_names(answering: Answering, state: AnswerState) -> str:
 
 
 def _other_names(graph: KnowledgeGraph, question: str) -> list[str]:
-    said = fold(question)
+    folded = fold(question)
     others: list[str] = []
     for match in graph.find(question[:NAMED_IN]):
         if not match.is_nested:
             entity = graph.entity_at(match.entity)
-            names = (name for name in (entity.name, *entity.aliases) if fold(name) not in said)
+            names = (name for name in (entity.name, *entity.aliases) if fold(name) not in folded)
             others += list(names)[:_ALIASES]
     return list(dict.fromkeys(others))
 
 
 def _rarest_first(words: list[str], counts: Mapping[str, int], state: AnswerState) -> list[str]:
-    """Words that may be dropped: those of which hardly any entry speaks, but none that the entities are made of."""
-    kept = fold(" ".join(state.analysis.entities if state.analysis else ()))
+    """Words that may be dropped: those that hardly any entry has, but none that the entities are made of."""
+    names = fold(" ".join(state.analysis.entities if state.analysis else ()))
     if len(words) < _FEWEST_WORDS:
         return []
-    spare = [word for word in words if word not in kept and len(word) > 1 and not cue("which.reword").search(word)]
+    spare = [word for word in words if word not in names and len(word) > 1 and not cue("which.reword").search(word)]
     return sorted(spare, key=lambda word: (counts.get(word, 0), -len(word), word))[:1]
 
 

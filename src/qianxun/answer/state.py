@@ -1,24 +1,37 @@
-"""What is known on the way from a question to its answer: one frozen value, handed from step to step."""
+"""What is known between a question and its answer: one frozen value, passed from step to step; and what a step may use.
+
+The fields of `AnswerState` are also the keys of checkpoints of the workflow.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
-from qianxun.core.answer_types import QUERY_MODES, Answer, Passage, QueryMode, QuestionKind, TraceStep
+from qianxun.answer.assemble import assemble
+from qianxun.bases.base import OpenBase
+from qianxun.core.answer_types import QUERY_MODES, Answer, AnswerContext, Passage, QueryMode, QuestionKind, TraceStep
 from qianxun.core.conversation import Turn
-from qianxun.core.errors import BadQuery
+from qianxun.core.errors import BadQuery, NotFound, QianxunError
 from qianxun.core.graph_types import NO_CONTEXT, AskedTie, GraphContext
-from qianxun.core.layered_types import Cited
-from qianxun.core.types import Chunk, Degraded, Found, StepTime
+from qianxun.core.layered_types import Cited, LayeredRecall
+from qianxun.core.options import RecallOptions
+from qianxun.core.types import Chunk, Degraded, Filter, Found, StepTime
+from qianxun.graph.build import graph_of
+from qianxun.graph.modes import ModeRecall
+from qianxun.graph.network.knowledge_graph import KnowledgeGraph
+from qianxun.ingest.sandbox.pool import ParserPool
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What a question is: how it stands by itself, of what kind it is, what it names, how it is best looked up."""
+    """A question made complete, its kind, the entities it names, and how it is best looked up."""
 
-    question: str  # 它呢 and the like said in full
+    question: str  # 它呢 and the like completed
     kind: QuestionKind = "fact"
     entities: tuple[str, ...] = ()
     strategy: QueryMode = "mix"
@@ -26,7 +39,7 @@ class Analysis:
 
     @property
     def is_simple(self) -> bool:
-        """Whether it can be answered without looking anything up."""
+        """Returns True if it can be answered without looking anything up."""
         return self.strategy == "bypass"
 
 
@@ -36,19 +49,19 @@ class Grade:
 
     is_enough: bool
     relevance: float = 0.0  # of the best passage, in [0, 1]
-    coverage: float = 0.0  # the share of the question that the passages speak of, in [0, 1]
+    coverage: float = 0.0  # the share of the question that the passages cover, in [0, 1]
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TableReply:
-    """What the cells of a table say, exactly; ``passages`` show their rows."""
+    """The exact answer of a table's cells; ``passages`` show their rows."""
 
     text: str
     reading: str  # how the question was understood, for people
     cells: tuple[Cited, ...]
     passages: tuple[Passage, ...]
-    chunks: tuple[int, ...] = ()  # the keys of those that stand in a base
+    chunks: tuple[int, ...] = ()  # the keys of those that are in a base
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +69,17 @@ class TableLack:
     """Why the cells that a question asks for give no answer: an error, a formula without its result."""
 
     reason: str
-    held: tuple[Chunk, ...]  # in which these cells stand
+    held: tuple[Chunk, ...]  # that have these cells
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerState:
-    """Each step gives the same value with what it found out; nothing in it is ever changed in place."""
+    """A step returns the same value with what it found out."""
 
     query: str  # as it was asked
     mode: QueryMode | None = None  # the caller's choice; None: the analysis chooses
     history: tuple[Turn, ...] = ()
-    given: tuple[Passage, ...] = ()  # what came with the question: tables, pictures
+    given: tuple[Passage, ...] = ()  # attachments of the question: tables, pictures
     given_words: str = ""  # what of it goes into the search
     analysis: Analysis | None = None
     wording: str = ""  # what is searched for next; "": nothing more
@@ -97,24 +110,24 @@ class AnswerState:
 
     @property
     def is_direct(self) -> bool:
-        """Whether it is answered without any sources: small talk, and what the caller wants nothing looked up for."""
+        """Returns True if it is answered without sources: small talk, and bypass."""
         is_small_talk = self.analysis is not None and self.analysis.kind == "greeting"
         return (is_small_talk or self.used_mode == "bypass") and not self.given and self.table is None
 
     @property
     def rests_on(self) -> frozenset[int]:
-        """The keys of all chunks that something of it comes from."""
+        """The keys of all chunks that it is made of."""
         return self.shown | frozenset((*(each.chunk.key for each in self.found), *self._of_tables))
 
     @property
     def _of_tables(self) -> tuple[int, ...]:
-        """The keys of the chunks of the table that answers, or says why it cannot."""
+        """The keys of the chunks of the table that answers, or has no answer in its cells."""
         lacking = tuple(each.key for each in self.lack.held) if self.lack else ()
         return (*self.table.chunks, *lacking) if self.table else lacking
 
     @property
     def shown(self) -> frozenset[int]:
-        """The keys of the chunks that the graph's part of it comes from."""
+        """The keys of the chunks that its graph context comes from."""
         evidence = [place for each in self.graph.relations for place in each.evidence]
         evidence += [place for each in self.graph.communities for place in each.sources]
         return frozenset(place.chunk for place in evidence)
@@ -131,8 +144,8 @@ class AnswerState:
     def refinements(self) -> int:
         return max(0, len(self.asked) - 1)
 
-    def told(self, step: TraceStep, degraded: Sequence[Degraded] = ()) -> AnswerState:
-        """With a step more behind it, and what could not be done in it."""
+    def traced(self, step: TraceStep, degraded: Sequence[Degraded] = ()) -> AnswerState:
+        """With a step more in its trace, and what could not be done in it."""
         return replace(
             self,
             trace=(*self.trace, step),
@@ -145,14 +158,53 @@ class Step:
     """What a step decided, in which form it ran, and what failed on the way."""
 
     form: str = "rules"
-    said: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
     degraded: tuple[Degraded, ...] = ()
 
 
 def check_mode(mode: str | None) -> QueryMode | None:
-    """Raises BadQuery for what is no mode; nothing said is no choice."""
+    """Raises BadQuery for what is no mode; empty is None."""
     if not mode:
         return None
     if mode not in QUERY_MODES:
         raise BadQuery(f"没有查询模式 {mode!r}", hint=f"可用：{'、'.join(QUERY_MODES)}")
-    return next(each for each in QUERY_MODES if each == mode)
+    return next(known for known in QUERY_MODES if known == mode)
+
+
+Search: TypeAlias = Callable[[str, QueryMode], Awaitable[ModeRecall]]
+Graph: TypeAlias = Callable[[], Awaitable[tuple[KnowledgeGraph | None, tuple[Degraded, ...]]]]
+Tables: TypeAlias = Callable[[str], Awaitable[LayeredRecall]]
+Note: TypeAlias = Callable[[AnswerState, Answer], None]
+
+
+@dataclass(frozen=True)
+class Answering:
+    """The base and how it is searched, under the filter of the caller."""
+
+    base: OpenBase
+    search: Search
+    options: RecallOptions = field(default_factory=RecallOptions)
+    graph: Graph | None = None
+    tables: Tables | None = None
+    parsers: ParserPool | None = None  # of pictures and tables that come with a question
+    note: Note = lambda _state, _answer: None  # called with a question that has its answer
+    only_checked: bool = False  # a stream shows a sentence once it has been checked, and none that will be dropped
+    step_seconds: float = 20.0  # for a model's part in analysing, grading and refining
+
+
+def context_of(state: AnswerState) -> AnswerContext:
+    """What an answer may be made of: attachments of the question, then what was found, and the graph's context."""
+    return assemble(state.found, graph=state.graph, given=state.given, tie=state.tie)
+
+
+async def graph_or_reason(base: OpenBase, where: Filter) -> tuple[KnowledgeGraph | None, tuple[Degraded, ...]]:
+    """Returns the part of the base's graph that the filter allows; None, with the reason, where it is unavailable."""
+    try:
+        return await graph_of(base, where), ()
+    except NotFound:  # the base itself has been deleted
+        raise
+    except QianxunError as error:
+        return None, (Degraded("graph", str(error)),)
+    except Exception as error:  # derived from documents of any content; the question goes on without it
+        log.exception("the graph of base %s could not be derived", base.id)
+        return None, (Degraded("graph", f"图谱不可用：{type(error).__name__}: {error}"),)

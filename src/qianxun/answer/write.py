@@ -1,28 +1,26 @@
 """The answer written: from the cells of a table, by the language model, of the sources' own sentences, or without any
-sources where none are wanted; whole, or as it comes."""
+sources where none are needed; whole, or as it comes."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
 
-from qianxun.answer.context import Answering, context_of
-from qianxun.answer.draft import Written
-from qianxun.answer.generate import UNANSWERED, AnswerGenerator, as_events, declined
-from qianxun.answer.llm_step import stoppable, writer
-from qianxun.answer.overviews import is_overview, overview
-from qianxun.answer.state import AnswerState, TableLack, TableReply
-from qianxun.answer.streaming import part_from, streamed
+from qianxun.answer.assemble import passage
+from qianxun.answer.draft import AnswerDraft, as_events
+from qianxun.answer.generate import UNANSWERED, AnswerGenerator, declined
+from qianxun.answer.llm_step import call_model, stream_model, writer
+from qianxun.answer.state import Answering, AnswerState, TableLack, TableReply, context_of
 from qianxun.answer.verify.plain_text import quotable
-from qianxun.bases.base import OpenBase, in_model_thread
-from qianxun.core.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, SourcesFound
+from qianxun.bases.base import OpenBase
+from qianxun.core.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, Passage, SourcesFound
 from qianxun.core.errors import ModelError
-from qianxun.core.ports import never
-from qianxun.core.types import Degraded, Message
+from qianxun.core.graph_types import Community
+from qianxun.core.ports import ChatModel, never
+from qianxun.core.types import Degraded, Found, Message
 from qianxun.question.kinds import small_talk_kind
 
 SMALL_TALK: Final = {
@@ -46,11 +44,13 @@ UNANSWERED_IN_ENGLISH: Final = (
     "The language model did not answer, and nothing was looked up. "
     "Please try again later, or use another mode, such as mix."
 )
+COMMUNITIES: Final = 6
+SENTENCES: Final = 2  # of one
 
 
 @dataclass(frozen=True)
 class Writing:
-    """One answer to be written: to what, by whom, from what."""
+    """One answer to be written: for which question, by which model, from what."""
 
     base: OpenBase
     state: AnswerState
@@ -59,108 +59,98 @@ class Writing:
     degraded: tuple[Degraded, ...] = ()
 
     async def whole(self) -> Answer:
-        """The answer. A model that fails is told of, and the sources' own sentences answer."""
+        """The answer. Where a model fails the sources' own sentences answer, and ``degraded`` names it."""
         ready, model = self._ready(), self.generator.llm
         if ready is not None:
-            return self._told(ready)
+            return self._completed(ready)
         if model is None:
-            return self._told(await asyncio.to_thread(self._written))
-        left = threading.Event()
-        leaving = replace(self, generator=replace(self.generator, llm=stoppable(model, left.is_set)))
-        reading = asyncio.ensure_future(in_model_thread(self.base, "chat", model.name, leaving._written))
+            return self._completed(await asyncio.to_thread(self._generate, None))
         try:
-            answer = await asyncio.shield(reading)
+            answer = await call_model(self.base, model, self._generate)
         except ModelError as error:  # no thread is free for it
             answer = await self._without_model(error)
-        except asyncio.CancelledError:  # whoever leaves ends the model's call
-            left.set()
-            part_from(reading)
-            raise
-        return self._told(answer)
+        return self._completed(answer)
 
     async def events(self) -> AsyncGenerator[AnswerEvent, None]:
-        """The answer as it comes; `Done` or `Failed` is the last event. To close it ends the model's call."""
+        """The answer as it comes; `Done` or `Failed` is the last event. Closing it ends the model's call."""
         ready, model = self._ready(), self.generator.llm
         if ready is not None or model is None:
-            whole = list(_events(ready)) if ready else await asyncio.to_thread(lambda: list(self._as_it_comes(never)))
+            whole = list(_events(ready)) if ready else await asyncio.to_thread(lambda: list(self._stream(never)))
             for event in whole:
-                yield self._heard(event)
+                yield self._completed_event(event)
             return
-        async with aclosing(streamed(self.base, "chat", model.name, self._as_it_comes)) as events:
+        async with aclosing(stream_model(self.base, model.name, self._stream)) as events:
             try:
                 async for event in events:
-                    yield self._heard(event)
+                    yield self._completed_event(event)
             except ModelError as error:  # as above
                 answer = replace(await self._without_model(error), is_partial=True)
-                yield Failed(error.word, str(error), self._told(answer))
+                yield Failed(error.word, str(error), self._completed(answer))
 
     def form(self, answer: Answer) -> str:
-        """Who wrote it."""
+        """The model that wrote it, or the rules."""
         model = self.generator.llm
         is_direct = answer.form == "direct" and answer.answer != self._instead()
         return f"model:{model.name}" if model is not None and (answer.form == "model" or is_direct) else "rules"
 
     def _ready(self) -> Answer | None:
-        """The answers that nobody has to be asked for."""
+        """The answers that need neither a model nor another reading of the passages."""
         state = self.state
         if state.table is not None:
             return _from_cells(state.table)
         if self.generator.llm is not None:
             return None
         if state.is_direct:
-            has_none = not self.degraded
-            said = _unwritten(state, BYPASSED, BYPASSED_IN_ENGLISH) if has_none else self._instead()
-            return Answer(said, form="direct")
+            text = self._instead() if self.degraded else _canned(state, BYPASSED, BYPASSED_IN_ENGLISH)
+            return Answer(text, form="direct")
         if is_overview(state):
             return overview(state)
-        if state.lack is not None and self._says_no_more(state.lack):
+        if state.lack is not None and self._is_only_source(state.lack):
             return declined(state.question, state.lack.reason)
-        # Whoever graded by rules has read as closely as whoever would write by rules.
+        # The grade by rules comes from the same reading of the passages as an answer by rules would.
         if state.grade is not None and not state.grade.is_enough:
             return declined(state.question)
         return state.draft
 
-    def _says_no_more(self, lack: TableLack) -> bool:
-        """Whether there is nothing but the table whose cells give no answer: its row, quoted, is none either."""
+    def _is_only_source(self, lack: TableLack) -> bool:
+        """Returns True if nothing but the table whose cells give no answer was found: its row is none either."""
         draft, grade = self.state.draft, self.state.grade
         if draft is None:
             return grade is None or not grade.is_enough
-        cells = {each.chunk_id for each in lack.held}
-        return all(each.chunk_id in cells for each in draft.sources)
+        cells = {chunk.chunk_id for chunk in lack.held}
+        return all(source.chunk_id in cells for source in draft.sources)
 
-    def _written(self) -> Answer:
-        question, history = self.state.question, _messages(self.state)
+    def _generate(self, model: ChatModel | None) -> Answer:
+        generator, history = replace(self.generator, llm=model), _messages(self.state)
         if self.state.is_direct:
-            return self.generator.direct(question, history=history, instead=self._instead())
-        return self.generator.generate(question, self.context, history=history)
+            return generator.direct(self.state.question, history=history, instead=self._instead())
+        return generator.generate(self.state.question, self.context, history=history)
 
-    def _as_it_comes(self, stop: Callable[[], bool]) -> Iterator[AnswerEvent]:
+    def _stream(self, stop: Callable[[], bool]) -> Iterator[AnswerEvent]:
         question, history = self.state.question, _messages(self.state)
         if self.state.is_direct:
             return self.generator.stream_direct(question, history=history, stop=stop, instead=self._instead())
         return self.generator.stream(question, self.context, history=history, stop=stop)
 
     def _instead(self) -> str:
-        return _unwritten(self.state, UNANSWERED, UNANSWERED_IN_ENGLISH)
+        return _canned(self.state, UNANSWERED, UNANSWERED_IN_ENGLISH)
 
     async def _without_model(self, error: ModelError) -> Answer:
         alone = replace(self, generator=replace(self.generator, llm=None))
         ready = Answer(self._instead(), form="direct") if self.state.is_direct else alone._ready()
-        answer = ready if ready is not None else await asyncio.to_thread(alone._written)
+        answer = ready if ready is not None else await asyncio.to_thread(alone._generate, None)
         return replace(answer, degraded=(*answer.degraded, Degraded("model", str(error))))
 
-    def _heard(self, event: AnswerEvent) -> AnswerEvent:
-        return replace(event, answer=self._told(event.answer)) if isinstance(event, Done | Failed) else event
+    def _completed_event(self, event: AnswerEvent) -> AnswerEvent:
+        return replace(event, answer=self._completed(event.answer)) if isinstance(event, Done | Failed) else event
 
-    def _told(self, answer: Answer) -> Answer:
+    def _completed(self, answer: Answer) -> Answer:
+        """With what failed before it was written, and the reason where it is declined."""
         answer = replace(answer, degraded=(*self.degraded, *answer.degraded))
-        return replace(answer, reason=self._why()) if answer.is_declined and not answer.reason else answer
-
-    def _why(self) -> str:
-        """Why the sources do not answer."""
-        if self.state.lack is not None:
-            return self.state.lack.reason
-        return self.state.grade.reason if self.state.grade else ""
+        if not answer.is_declined or answer.reason:
+            return answer
+        decisive = self.state.lack or self.state.grade
+        return replace(answer, reason=decisive.reason if decisive else "")
 
 
 async def writing_of(answering: Answering, state: AnswerState) -> Writing:
@@ -169,8 +159,8 @@ async def writing_of(answering: Answering, state: AnswerState) -> Writing:
     return Writing(answering.base, state, AnswerGenerator(model, answering.only_checked), context, failed)
 
 
-def _unwritten(state: AnswerState, otherwise: str, in_english: str) -> str:
-    """What is said without sources and without a model, in the language of the question: small talk needs neither."""
+def _canned(state: AnswerState, otherwise: str, in_english: str) -> str:
+    """An answer without sources and without a model, in the language of the question: small talk needs neither."""
     is_english = state.query.isascii() and any(map(str.isalpha, state.query))
     if state.analysis is None or state.analysis.kind != "greeting":
         return in_english if is_english else otherwise
@@ -179,17 +169,60 @@ def _unwritten(state: AnswerState, otherwise: str, in_english: str) -> str:
 
 def _from_cells(reply: TableReply) -> Answer:
     """What the cells say, and how the question was understood: an exact answer to another question is none."""
-    written = Written()
-    numbers, _ = written.number(reply.passages)
-    # Of cells and headers, too, an answer has no link and no mark that is not its own.
-    written.add(quotable(f"{reply.text}（{reply.reading}）" if reply.reading else reply.text), numbers)
-    return written.answer("table")
+    draft = AnswerDraft()
+    numbers, _ = draft.number(reply.passages)
+    # Cells and headers, too, may have links and marks, which would be the answer's.
+    draft.add(quotable(f"{reply.text}（{reply.reading}）" if reply.reading else reply.text), numbers)
+    return draft.answer("table")
 
 
 def _events(answer: Answer) -> Iterator[AnswerEvent]:
-    yield SourcesFound(tuple(replace(each, number=0) for each in answer.sources))
+    yield SourcesFound(tuple(replace(source, number=0) for source in answer.sources))
     yield from as_events(answer)
 
 
 def _messages(state: AnswerState) -> tuple[Message, ...]:
     return tuple(Message(turn.role, turn.content) for turn in state.history)
+
+
+# ── questions about everything ───────────────────────────────────────────────────────────────────
+
+
+def is_overview(state: AnswerState) -> bool:
+    """Returns True if the question names nothing, so that it asks for everything, and there are communities to show."""
+    return state.analysis is not None and state.analysis.is_broad and any(_overview_sentences(state))
+
+
+def overview(state: AnswerState) -> Answer:
+    """The best communities of the graph, with the sentences that their summaries rest on, cited."""
+    draft = AnswerDraft()
+    sentences = list(_overview_sentences(state))
+    for at, (title, sentence, source) in enumerate(sentences, start=1):
+        numbers, _ = draft.number((source,))
+        text = f"- {title}：{sentence}" if title else f"  {sentence}"
+        draft.add(text, numbers, "\n" if at < len(sentences) else "")
+    return draft.answer("extractive")
+
+
+def _overview_sentences(state: AnswerState) -> Iterator[tuple[str, str, Passage]]:
+    """(title, sentence, source); the title is with a community's first sentence."""
+    found = {result.chunk.key: (result, passage(result, at)) for at, result in enumerate(state.found, start=1)}
+    seen: set[str] = set()
+    shown = 0
+    for community in state.graph.communities:
+        sentences = [pair for pair in _sentences(community, found) if pair[0] not in seen][:SENTENCES]
+        seen.update(sentence for sentence, _ in sentences)
+        for at, (sentence, source) in enumerate(sentences):
+            yield ("" if at else quotable(community.title)), sentence, source
+        shown += bool(sentences)
+        if shown == COMMUNITIES:
+            return
+
+
+def _sentences(community: Community, found: dict[int, tuple[Found, Passage]]) -> Iterator[tuple[str, Passage]]:
+    for evidence in community.sources:
+        if evidence.chunk in found:
+            result, source = found[evidence.chunk]
+            sentence = " ".join(quotable(result.chunk.text[evidence.start : evidence.end]).split())
+            if sentence:
+                yield sentence, source

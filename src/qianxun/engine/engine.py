@@ -54,7 +54,7 @@ from qianxun.retrieve.run import cached_recall
 from qianxun.retrieve.search_log import Journal
 
 if TYPE_CHECKING:
-    from qianxun.answer.context import Answering
+    from qianxun.answer.state import Answering
     from qianxun.core.explanation import Explained
     from qianxun.core.ingest_types import Labels, Report, Watch
     from qianxun.examples.store import ExampleStore
@@ -561,8 +561,8 @@ class Engine:
         self, knowledge_base: int, *, top_k: int | None = None, where: Filter = EVERYTHING
     ) -> Answering:
         """What the steps of `pipelines.answer` draw on, for those who take them one by one."""
-        from qianxun.answer.context import Answering, graph_or_reason
         from qianxun.answer.question_log import asked_entry
+        from qianxun.answer.state import Answering, graph_or_reason
         from qianxun.graph.modes import gather
         from qianxun.retrieve.layered.tables import search_tables
 

@@ -16,13 +16,13 @@ _CLOSING_LINE: Final = re.compile(rf"\n[ \t]*{CLOSES}[ \t]*\n")
 _REMEMBERED: Final = 64  # characters, in which a closing line has to lie
 
 
-class Unsaid(Enum):
+class Thoughts(Enum):
     """All that came before was no part of the reply."""
 
     BEFORE = "before"
 
 
-def spoken(pieces: Iterator[str]) -> Iterator[str]:
+def without_thoughts(pieces: Iterator[str]) -> Iterator[str]:
     """The reply without the thoughts that it opens with, and without space before it; none of the pieces is empty.
 
     Holds back no more than may still turn out to be a tag. A thought that never ends was no reply at all.
@@ -32,8 +32,8 @@ def spoken(pieces: Iterator[str]) -> Iterator[str]:
     yield from pieces
 
 
-def told_apart(pieces: Iterator[str]) -> Iterator[str | Unsaid]:
-    """All pieces as they come; `Unsaid.BEFORE` behind those that turned out to be thoughts, which nothing opened.
+def marked_thoughts(pieces: Iterator[str]) -> Iterator[str | Thoughts]:
+    """All pieces as they come; `Thoughts.BEFORE` behind those that turned out to be thoughts, which nothing opened.
 
     A tag that stands in a line with other words is spoken of, and closes nothing.
     """
@@ -44,7 +44,7 @@ def told_apart(pieces: Iterator[str]) -> Iterator[str | Unsaid]:
         if found is not None and OPENS not in read[: found.start()]:
             end = found.end() - len(before)
             yield piece[:end]
-            yield Unsaid.BEFORE
+            yield Thoughts.BEFORE
             before, is_first, piece = "", True, piece[end:]
         else:
             before = "" if OPENS in read else read[-_REMEMBERED:]
@@ -53,14 +53,14 @@ def told_apart(pieces: Iterator[str]) -> Iterator[str | Unsaid]:
             is_first = False
             yield piece
     if _CLOSING_LINE.search(f"{before}\n"):
-        yield Unsaid.BEFORE
+        yield Thoughts.BEFORE
 
 
 def reply_in(text: str) -> str:
     """A whole text without the thoughts before its reply; "" where there are only thoughts."""
     told: list[str] = []
-    for piece in told_apart(spoken(iter([text]))):
-        if piece is Unsaid.BEFORE:
+    for piece in marked_thoughts(without_thoughts(iter([text]))):
+        if piece is Thoughts.BEFORE:
             told.clear()
         else:
             told.append(piece)

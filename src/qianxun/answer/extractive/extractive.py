@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
-from qianxun.answer.extractive.sentence_scores import Weighed, held
+from qianxun.answer.extractive.sentence_scores import ScoredLine, coverage
 from qianxun.answer.verify.plain_text import quotable
 from qianxun.core.answer_types import Passage
 from qianxun.question.evidence_query import AnswerKind, EvidenceQuery
@@ -24,12 +24,12 @@ MOST: Final[dict[AnswerKind, int]] = {
 _NEAR: Final = {"fact": 0.85, "explain": 0.25, "comparison": 0.85, "summary": 0.13}  # of the best line's fit
 _NEAR_WHY: Final = 0.5
 _MOST_WHY: Final = 3
-NO_CAUSE: Final = 0.75  # what a line is worth that names no cause, where one is asked for
+NO_CAUSE: Final = 0.75  # what a line is worth that names no cause, where one is query for
 _CAUSE: Final = re.compile(
     "因|由于|原因|导致|致使|造成|引起|为了|所以|从而|以便|解释|缘|出于|源于|取决于|使得|鉴于|because|due to|since"
 )
 _MOST_ROWS: Final = 6  # of a table
-_REPEATS: Final = 0.7  # of a sentence's pairs of characters stand in one that is chosen: it says nothing new
+_REPEATS: Final = 0.7  # of a sentence's pairs of characters are in one that is chosen: it has nothing new
 CARRIED: Final = 0.95  # of what a line is worth, the next one is, too
 FIGURE: Final = 0.3  # what each figure adds
 PLAIN: Final[dict[AnswerKind, float]] = {"explain": 0.4, "summary": 0.25}  # what a line without figures is worth
@@ -48,7 +48,7 @@ _LONGEST: Final = 600  # characters of a line that is shown: more is not a sente
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """A sentence of a passage, word for word; ``subject``: whom it speaks of, where it does not say so itself."""
+    """A sentence of a passage, word for word; ``subject``: whom it is about, where it does not name that itself."""
 
     sentence: str
     passage: Passage
@@ -57,40 +57,43 @@ class Quoted:
 
     @property
     def shown(self) -> str:
-        told = quotable(self.sentence).replace("\n", " ")
-        told = f"{quotable(self.subject)}：{told}" if self.subject else told
-        return f"- {told}" if self.is_item else told
+        text = quotable(self.sentence).replace("\n", " ")
+        text = f"{quotable(self.subject)}：{text}" if self.subject else text
+        return f"- {text}" if self.is_item else text
 
 
-def extract(asked: EvidenceQuery, weighed: Sequence[Weighed]) -> tuple[Quoted, ...]:
-    """The sentences that answer best: for a fact the one that tells it, for a comparison those of every side, for a
-    summary the telling ones in their order."""
-    usable = _usable(weighed)
+def extract(query: EvidenceQuery, scored: Sequence[ScoredLine]) -> tuple[Quoted, ...]:
+    """The sentences that answer best: for a fact the one that states it, for a comparison those of every side, for a
+    summary the informative ones in their order."""
+    usable = _usable(scored)
     before = {each.line.at + 1: each for each in usable}
-    if asked.kind == "comparison" and len(asked.names) > 1:
-        sides = [_picked(asked, [each for each in usable if _speaks_of(each, name)]) for name in asked.names]
+    if query.kind == "comparison" and len(query.names) > 1:
+        sides = [
+            _picked(query, [one for one in usable if name in one.line.name or name in one.line.folded])
+            for name in query.names
+        ]
         chosen = [each for side in sides for each in _understood(side, before)]
         chosen = list({each.line.at: each for each in chosen}.values())
     else:
-        chosen = _understood(_picked(asked, usable), before)
-    return _quoted(chosen, asked.kind in ("summary", "comparison"))
+        chosen = _understood(_picked(query, usable), before)
+    return _quoted(chosen, query.kind in ("summary", "comparison"))
 
 
-def extract_each(sides: Iterable[tuple[EvidenceQuery, Sequence[Weighed]]]) -> tuple[Quoted, ...]:
+def extract_each(sides: Iterable[tuple[EvidenceQuery, Sequence[ScoredLine]]]) -> tuple[Quoted, ...]:
     """The sentences that answer best for each of several subjects, in the question's order."""
-    chosen: dict[int, Weighed] = {}
-    for asked, weighed in sides:
-        usable = _usable(weighed)
-        picked = _understood(_picked(asked, usable), {each.line.at + 1: each for each in usable})
+    chosen: dict[int, ScoredLine] = {}
+    for query, scored in sides:
+        usable = _usable(scored)
+        picked = _understood(_picked(query, usable), {each.line.at + 1: each for each in usable})
         chosen.update((each.line.at, each) for each in picked if each.line.at not in chosen)
     return _quoted(list(chosen.values()), may_list=True)
 
 
-def _usable(weighed: Sequence[Weighed]) -> list[Weighed]:
-    return [each for each in weighed if each.is_own and len(each.line.text) <= _LONGEST]
+def _usable(scored: Sequence[ScoredLine]) -> list[ScoredLine]:
+    return [each for each in scored if each.is_own and len(each.line.text) <= _LONGEST]
 
 
-def _quoted(chosen: Sequence[Weighed], may_list: bool) -> tuple[Quoted, ...]:
+def _quoted(chosen: Sequence[ScoredLine], may_list: bool) -> tuple[Quoted, ...]:
     several = len({each.line.passage.doc_name for each in chosen}) > 1
     has_rows = any(each.line.is_row for each in chosen)
     is_list = len(chosen) > (1 if several or has_rows else 2) and (may_list or has_rows)
@@ -99,8 +102,8 @@ def _quoted(chosen: Sequence[Weighed], may_list: bool) -> tuple[Quoted, ...]:
     )
 
 
-def _understood(chosen: Sequence[Weighed], before: Mapping[int, Weighed]) -> list[Weighed]:
-    """In their order; 这一举措… only behind the sentence that it speaks of."""
+def _understood(chosen: Sequence[ScoredLine], before: Mapping[int, ScoredLine]) -> list[ScoredLine]:
+    """In their order; 这一举措… only after the sentence that it refers to."""
     found = {each.line.at: each for each in chosen}
     for each in chosen:
         earlier = before.get(each.line.at)
@@ -109,18 +112,14 @@ def _understood(chosen: Sequence[Weighed], before: Mapping[int, Weighed]) -> lis
     return [found[at] for at in sorted(found)]
 
 
-def _speaks_of(weighed: Weighed, name: str) -> bool:
-    return name in weighed.line.name or name in weighed.line.folded
-
-
-def _picked(asked: EvidenceQuery, offered: Sequence[Weighed]) -> list[Weighed]:
+def _picked(query: EvidenceQuery, offered: Sequence[ScoredLine]) -> list[ScoredLine]:
     """The best line, then what adds most to those chosen, as long as it comes near the best."""
-    worth = _worth(asked, offered)
+    worth = _worth(query, offered)
     left = sorted(offered, key=lambda each: (-worth[each.line.at], each.line.at))[:_CANDIDATES]
-    chosen: list[Weighed] = []
-    least = _least(asked, left, worth)
-    while left and len(chosen) < _most(asked, chosen):
-        news = {each.line.at: worth[each.line.at] * _news(each, chosen, asked) for each in left}
+    chosen: list[ScoredLine] = []
+    least = _least(query, left, worth)
+    while left and len(chosen) < _most(query, chosen):
+        news = {each.line.at: worth[each.line.at] * _news(each, chosen, query) for each in left}
         best = max(left, key=lambda each: (news[each.line.at], -each.line.at))
         if chosen and news[best.line.at] < least:
             break
@@ -129,26 +128,26 @@ def _picked(asked: EvidenceQuery, offered: Sequence[Weighed]) -> list[Weighed]:
     return chosen
 
 
-def _least(asked: EvidenceQuery, ordered: Sequence[Weighed], worth: Mapping[int, float]) -> float:
-    """What a line must be worth beside the best. A summary also has lines on its topic that tell no figure."""
+def _least(query: EvidenceQuery, ordered: Sequence[ScoredLine], worth: Mapping[int, float]) -> float:
+    """What a line must be worth to come after the best. A summary also has lines on its topic without figures."""
     best = worth[ordered[0].line.at] if ordered else 0.0
-    if asked.kind == "summary":
+    if query.kind == "summary":
         return _NEAR["summary"] * min(best, max((each.fit for each in ordered), default=0.0))
-    return best * (_NEAR_WHY if asked.is_why else _NEAR[asked.kind])
+    return best * (_NEAR_WHY if query.is_why else _NEAR[query.kind])
 
 
-def _most(asked: EvidenceQuery, chosen: Sequence[Weighed]) -> int:
+def _most(query: EvidenceQuery, chosen: Sequence[ScoredLine]) -> int:
     if chosen and chosen[0].line.is_row:
         return _MOST_ROWS
-    return _MOST_WHY if asked.is_why else MOST[asked.kind]
+    return _MOST_WHY if query.is_why else MOST[query.kind]
 
 
-def _worth(asked: EvidenceQuery, offered: Sequence[Weighed]) -> dict[int, float]:
-    """By its place among the lines. Where more is asked for than one fact, a line goes on with what the
-    one before it spoke of, and the lines that tell most are those with figures."""
-    if asked.is_why:
+def _worth(query: EvidenceQuery, offered: Sequence[ScoredLine]) -> dict[int, float]:
+    """By its place among the lines. Where more is query for than one fact, a line goes on with what the
+    one before it was about, and the most informative lines are those with figures."""
+    if query.is_why:
         return {each.line.at: each.fit * (1.0 if _CAUSE.search(each.line.folded) else NO_CAUSE) for each in offered}
-    if asked.kind in ("fact", "comparison"):
+    if query.kind in ("fact", "comparison"):
         return {each.line.at: each.fit for each in offered}
     topics: dict[int, float] = {}
     topic, passage = 0.0, 0
@@ -157,39 +156,39 @@ def _worth(asked: EvidenceQuery, offered: Sequence[Weighed]) -> dict[int, float]
         topic = max(each.fit, CARRIED * topic if goes_on else 0.0)
         passage = each.line.passage.number
         topics[each.line.at] = topic
-    least = ON_TOPIC[asked.kind] * (ON_NAMED if asked.names else 1.0) * max(topics.values(), default=0.0)
+    least = ON_TOPIC[query.kind] * (ON_NAMED if query.names else 1.0) * max(topics.values(), default=0.0)
     return {
-        each.line.at: topics[each.line.at] * _telling(each, asked.kind) if topics[each.line.at] >= least else 0.0
+        each.line.at: topics[each.line.at] * _informative(each, query.kind) if topics[each.line.at] >= least else 0.0
         for each in offered
     }
 
 
-def _telling(weighed: Weighed, kind: AnswerKind) -> float:
-    count = min(len(figures(weighed.line.text)), MOST_FIGURES)
+def _informative(scored: ScoredLine, kind: AnswerKind) -> float:
+    count = min(len(figures(scored.line.text)), MOST_FIGURES)
     if count:
         return 1 + FIGURE * count
-    return PLAIN[kind] * (FRAMING if _FRAMES.search(weighed.line.folded[:_OPENING]) else 1.0)
+    return PLAIN[kind] * (FRAMING if _FRAMES.search(scored.line.folded[:_OPENING]) else 1.0)
 
 
-def _news(weighed: Weighed, chosen: Iterable[Weighed], asked: EvidenceQuery) -> float:
-    """How much of what a line says of the question has not been said: 1 for the first."""
-    said = " ".join(each.line.folded for each in chosen)
-    if not said or weighed.line.is_row:
+def _news(scored: ScoredLine, chosen: Iterable[ScoredLine], query: EvidenceQuery) -> float:
+    """How much of what a line covers of the question is new: 1 for the first."""
+    covered = " ".join(one.line.folded for one in chosen)
+    if not covered or scored.line.is_row:
         return 1.0
-    own = [word.text for word in asked.terms if held(word.text, weighed.line.folded) >= 0.8]
-    fresh = [word for word in own if held(word, said) < 0.8 and word not in weighed.line.name]
-    return 0.7 + 0.3 * len(fresh) / max(len(own), 1)
+    own = [term.text for term in query.terms if coverage(term.text, scored.line.folded) >= 0.8]
+    new = [word for word in own if coverage(word, covered) < 0.8 and word not in scored.line.name]
+    return 0.7 + 0.3 * len(new) / max(len(own), 1)
 
 
-def _repeats(weighed: Weighed, chosen: Weighed) -> bool:
-    """Whether a line says nothing new. Rows of a table are alike, and differ in their values."""
-    if weighed.line.is_row or chosen.line.is_row:
-        return weighed.line.text == chosen.line.text
-    own = {gram for gram in grams(weighed.line.text) if len(gram) > 1}
+def _repeats(scored: ScoredLine, chosen: ScoredLine) -> bool:
+    """Returns True if a line has nothing new. Rows of a table are alike, and differ in their values."""
+    if scored.line.is_row or chosen.line.is_row:
+        return scored.line.text == chosen.line.text
+    own = {gram for gram in grams(scored.line.text) if len(gram) > 1}
     return len(own & frozenset(grams(chosen.line.text))) >= _REPEATS * len(own)
 
 
-def _subject(weighed: Weighed) -> str:
-    name = PurePath(weighed.line.passage.doc_name).stem
+def _subject(scored: ScoredLine) -> str:
+    name = PurePath(scored.line.passage.doc_name).stem
     bare = re.sub(r"\s+", "", fold(name))
-    return "" if not bare or bare in re.sub(r"\s+", "", weighed.line.folded) else name
+    return "" if not bare or bare in re.sub(r"\s+", "", scored.line.folded) else name

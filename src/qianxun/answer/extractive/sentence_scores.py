@@ -1,4 +1,4 @@
-"""How well the sentences of passages answer a question: what it names, when, and the figure that it wants."""
+"""The sentences and table rows of passages, and how well they answer a question: by its terms, its time, its figure."""
 
 from __future__ import annotations
 
@@ -6,32 +6,34 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Final
 
-from qianxun.answer.extractive.rows import Row, readable
-from qianxun.answer.verify.grounding import Evidence, day_stands
+from qianxun.answer.verify.grounding import Evidence, has_day
 from qianxun.core.answer_types import Passage
 from qianxun.question.evidence_query import EvidenceQuery, Measure, Term, is_change, is_of, may_answer, stem
 from qianxun.text.chinese import SENTENCE_END, fold
 from qianxun.text.figures import Day, Figure, Number, figures
-from qianxun.text.synonyms import Thesaurus, shipped
+from qianxun.text.synonyms import shipped
 
-BEFORE: Final = 0.7  # what a word is worth that stands in the sentence before
+BEFORE: Final = 0.7  # what a term is worth that is in the sentence before
 NAMED: Final = 0.9  # … in the name of the document
 TOPIC: Final = 0.75  # … in the passage's first sentence
 AROUND: Final = 0.4  # … elsewhere in the passage
-ALIKE: Final = 0.9  # … for which a synonym stands
-SHORT: Final = 0.8  # … for which a longer form stands
-FIGURED: Final = 0.85  # … for which a figure of its kind stands: 85% for 比例
-TELLING: Final = 0.5  # of the worth of the word that tells most
-OTHER_TIME: Final = 0.55  # what a line is worth that speaks of another time
-OTHER_UNIT: Final = 0.75  # … of another unit than the one that is asked for
+ALIKE: Final = 0.9  # … for which there is a synonym
+SHORT: Final = 0.8  # … for which there is a longer form
+FIGURED: Final = 0.85  # … for which there is a figure of its kind: 85% for 比例
+INFORMATIVE: Final = 0.5  # of the worth of the most informative term
+OTHER_TIME: Final = 0.55  # what a line about another time is worth
+OTHER_UNIT: Final = 0.75  # … of another unit than the question's
 OTHER_KIND: Final = 0.62  # … of another kind than the label in the question names: 85% is no 金额
-CLAUSE, SENTENCE, NOWHERE = 1.0, 0.62, 0.5  # where the figure stands that is asked for
+CLAUSE, SENTENCE, NOWHERE = 1.0, 0.62, 0.5  # where the figure is that is asked for
 _LONG: Final = 200  # characters
 _LONGEST_HEADING: Final = 12
 _SHORT_CLAUSE: Final = 12  # characters: it goes with the one before it
+_ROW: Final = re.compile(r"\s*\|.*\|\s*")
+_RULE: Final = re.compile(r"[\s|:\-–—+=]+")
+_PARTED: Final = re.compile(r"(?<!\\)\|")
+_VALUE: Final = re.compile(r"[\d.,，%％+\-–—/:：¥￥$ ]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,33 +56,34 @@ class Line:
     def is_row(self) -> bool:
         return self.row is not None
 
+    def is_of(self, name: str) -> bool:
+        return name in self.name or name in self.around
+
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
-    """``share`` of the question's words that a line takes up; ``fit``: the same, less where time or figure lack."""
+class ScoredLine:
+    """``fit``: the share of the question's terms that a line covers, less where time or figure are missing."""
 
     line: Line
-    share: float
     fit: float
-    has_figure: bool
     is_own: bool  # of a document that the question names, where it names one; a row: of the thing that it names
-    is_timely: bool  # not of another time than the one that is asked about
+    is_timely: bool  # not of another time than the question's
 
 
 def lines(passages: Sequence[Passage]) -> list[Line]:
-    """The sentences of the passages; a row of a table is one. Titles say nothing by themselves."""
+    """The sentences of the passages; a row of a table is one. Titles are left out."""
     found: list[Line] = []
     for passage in passages:
         before = first = ""
         around, name = fold(passage.text), fold(passage.doc_name)
-        titles = {name, *(fold(str(each)) for each in passage.metadata.get("headings") or ())}
+        titles = {name, *(fold(str(heading)) for heading in passage.metadata.get("headings") or ())}
         sentences = list(_sentences(passage.text))
         setting = "\n".join([*sorted(titles), *(fold(text) for _, text, row in sentences if row is None)])
         for start, text, row in sentences:
             folded = fold(text)
             if folded in titles or (_is_heading(text) and row is None):
                 continue
-            earlier = "" if row else before  # a row speaks for itself
+            earlier = "" if row else before  # a row is complete by itself
             around_row = setting if row else ""
             found.append(Line(text, folded, earlier, first, around, name, passage, start, len(found), row, around_row))
             before, first = folded, first or ("" if row else folded)
@@ -92,10 +95,10 @@ def _is_heading(text: str) -> bool:
 
 
 def _sentences(text: str) -> Iterator[tuple[int, str, Row | None]]:
-    """Where each begins, itself, and the row of a table that it is, if it is one."""
+    """(start, sentence, the row of a table that it is, if it is one)"""
     at = 0
     whole = text.splitlines(keepends=True)
-    for line, row in zip(whole, readable(whole), strict=True):
+    for line, row in zip(whole, table_rows(whole), strict=True):
         if row is None:
             yield from ((at + start, sentence, None) for start, sentence in _parted(line))
         elif row.text:
@@ -116,77 +119,76 @@ def _parted(line: str) -> Iterator[tuple[int, str]]:
         yield line.index(sentence, start), sentence
 
 
-def weigh(asked: EvidenceQuery, offered: Sequence[Line]) -> list[Weighed]:
-    """Every line, in order. A word counts by how rare it is among the lines: what none of them has counts most."""
-    worth = _worth(asked, offered)
+def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLine]:
+    """Every line, in order. A term counts by how rare it is among the lines: what none of them has counts most."""
+    worth = _worth(query, offered)
     whole = sum(worth.values())
-    all_told = 1.0 if asked.names or asked.kind == "summary" else 0.0  # 介绍一下甲公司: whatever is said of it
+    wordless = 1.0 if query.names or query.kind == "summary" else 0.0  # 介绍一下甲公司: everything about it
     evidence = _evidence(offered)
     found = []
     for line in offered:
-        held = sum(worth[word.text] * _told(word, line, asked) for word in asked.terms) / whole if whole else all_told
-        figure = _figure(asked, line, worth)
-        when = _when(asked, line, evidence[line.passage.number], evidence[line.passage.doc_name])
-        found.append(
-            Weighed(line, held, held * figure * when, figure > NOWHERE, _is_own(asked, line), when > OTHER_TIME)
-        )
+        covered = sum(worth[term.text] * _term_coverage(term, line, query) for term in query.terms)
+        share = covered / whole if whole else wordless
+        figure = _figure(query, line, worth)
+        when = _when(query, line, evidence[line.passage.number], evidence[line.passage.doc_name])
+        found.append(ScoredLine(line, share * figure * when, _is_own(query, line), when > OTHER_TIME))
     return found
 
 
-def _worth(asked: EvidenceQuery, offered: Sequence[Line]) -> dict[str, float]:
+def _worth(query: EvidenceQuery, offered: Sequence[Line]) -> dict[str, float]:
     found = {}
-    for word in asked.terms:
-        holding = sum(word.text in line.folded for line in offered)
-        rarity = math.log1p(len(offered) / max(holding, 0.5))
-        found[word.text] = word.share * rarity * (0.6 + 0.2 * min(len(word.text), 4))
+    for term in query.terms:
+        count = sum(term.text in line.folded for line in offered)
+        rarity = math.log1p(len(offered) / max(count, 0.5))
+        found[term.text] = term.share * rarity * (0.6 + 0.2 * min(len(term.text), 4))
     return found
 
 
-def taken_up(word: str, line: Line) -> float:
-    """How far a line has a word: itself, or through what it stands in."""
-    here = held(word, line.folded)
+def line_coverage(word: str, line: Line) -> float:
+    """How far a line has a word: itself, or through its surroundings."""
+    here = coverage(word, line.folded)
     if here >= NAMED:
         return here
     if word in line.name:
         return NAMED
     around = AROUND if word in line.around else 0.0
-    return max(here, around, BEFORE * held(word, line.before), TOPIC * held(word, line.first))
+    return max(here, around, BEFORE * coverage(word, line.before), TOPIC * coverage(word, line.first))
 
 
-def _told(word: Term, line: Line, asked: EvidenceQuery) -> float:
-    """How far a line tells a word of the question: has it, writes it otherwise, or has the figure it labels."""
-    here = taken_up(word.text, line)
-    if any(other in line.folded for other in word.alike):
+def _term_coverage(term: Term, line: Line, query: EvidenceQuery) -> float:
+    """How far a line covers a term of the question: has it, writes it otherwise, or has the figure it labels."""
+    here = line_coverage(term.text, line)
+    if any(other in line.folded for other in term.alike):
         here = max(here, ALIKE)
-    if word.measure is None or here >= FIGURED or not _has_figure(word.measure, line, asked):
+    if term.measure is None or here >= FIGURED or not _has_figure(term.measure, line, query):
         return here
-    return max(here, FIGURED * (taken_up(word.bare, line) if word.bare else 1.0))
+    return max(here, FIGURED * (line_coverage(term.bare, line) if term.bare else 1.0))
 
 
-def _has_figure(measure: Measure, line: Line, asked: EvidenceQuery) -> bool:
-    """Whether a line that speaks of all the rest of a question has a figure of a kind, beside some of that."""
-    rest = [word for word in asked.terms if word.share == 1.0 and (word.bare or word.measure is None)]
-    if not rest or any(_stands(word, line.folded) < SHORT and word.text not in line.name for word in rest):
+def _has_figure(measure: Measure, line: Line, query: EvidenceQuery) -> bool:
+    """Returns True if a line that covers all the rest of a question has a figure of a kind, near some of that."""
+    rest = [term for term in query.terms if term.share == 1.0 and (term.bare or term.measure is None)]
+    if not rest or any(_bare_coverage(term, line.folded) < SHORT and term.text not in line.name for term in rest):
         return False
     return any(
-        any(is_of(measure, each) and each.written not in asked.figures for each in figures(clause))
-        and (is_change(asked.folded) or not is_change(clause))
-        and any(_stands(word, near) >= SHORT for word in rest)
+        any(is_of(measure, figure) and figure.written not in query.figures for figure in figures(clause))
+        and (is_change(query.folded) or not is_change(clause))
+        and any(_bare_coverage(term, near) >= SHORT for term in rest)
         for near, clause in _clauses(line)
     )
 
 
-def _stands(word: Term, text: str) -> float:
-    if any(other in text for other in word.alike):
+def _bare_coverage(term: Term, text: str) -> float:
+    if any(other in text for other in term.alike):
         return ALIKE
-    return held(word.bare or word.text, text)
+    return coverage(term.bare or term.text, text)
 
 
-def held(word: str, text: str) -> float:
+def coverage(word: str, text: str) -> float:
     """How far a text has a word: itself, its stem, a synonym, or parts of it."""
     if word in text:
         return 1.0
-    if stem(word) in text or any(other in text for other in _synonyms(word)):
+    if stem(word) in text or any(fold(synonym.word) in text for synonym in shipped().of(word)):
         return ALIKE
     if word.isascii():
         return 0.0
@@ -206,87 +208,130 @@ def _in_longer(word: str, text: str) -> bool:
     return False
 
 
-def _synonyms(word: str) -> tuple[str, ...]:
-    return tuple(fold(each.word) for each in _thesaurus().of(word))
-
-
-@cache
-def _thesaurus() -> Thesaurus:
-    return shipped()
-
-
-def _figure(asked: EvidenceQuery, line: Line, worth: dict[str, float]) -> float:
-    """Whether the figure that is asked for stands with what it is asked of: in one clause, or in the sentence."""
-    if not asked.wants:
+def _figure(query: EvidenceQuery, line: Line, worth: dict[str, float]) -> float:
+    """Whether the figure that is asked for is with what it is asked of: in one clause, or in the sentence."""
+    if not query.wants:
         return 1.0
     most = max(worth.values(), default=0.0)
-    telling = [word for word in asked.terms if worth[word.text] >= TELLING * most] or [Term("")]
+    terms = [term for term in query.terms if worth[term.text] >= INFORMATIVE * most] or [Term("")]
     best = NOWHERE
     for near, clause in _clauses(line):
-        wanted = [each for each in figures(clause) if may_answer(each, asked)]
-        if not wanted:
+        fitting = [figure for figure in figures(clause) if may_answer(figure, query)]
+        if not fitting:
             continue
-        here = CLAUSE if any(_stands(word, near) >= SHORT for word in telling) else SENTENCE
-        is_unit = not asked.unit or any(each.written.endswith(asked.unit) for each in wanted)
-        is_kind = asked.label is None or _is_kind(asked.label, near, clause, wanted)
+        here = CLAUSE if any(_bare_coverage(term, near) >= SHORT for term in terms) else SENTENCE
+        is_unit = not query.unit or any(figure.written.endswith(query.unit) for figure in fitting)
+        is_kind = query.label is None or _is_kind(query.label, near, clause, fitting)
         best = max(best, here * (1.0 if is_unit else OTHER_UNIT) * (1.0 if is_kind else OTHER_KIND))
     return best
 
 
-def _is_kind(label: tuple[str, Measure], near: str, clause: str, wanted: Sequence[Figure]) -> bool:
-    """Whether a figure may be of the kind that a question asks for by its label; where that stands, whatever does."""
+def _is_kind(label: tuple[str, Measure], near: str, clause: str, found: Sequence[Figure]) -> bool:
+    """Returns True if a figure may be of the kind that a question asks for by its label; any may where that is near."""
     word, measure = label
     if word in near:
         return True
-    fitting = any(is_of(measure, each) or (isinstance(each, Number) and not each.unit) for each in wanted)
+    fitting = any(is_of(measure, figure) or (isinstance(figure, Number) and not figure.unit) for figure in found)
     return fitting and (measure != "share" or not is_change(clause))
 
 
 def _clauses(line: Line) -> Iterator[tuple[str, str]]:
-    """What each clause stands with, and itself: what a colon leads to is about what stands before it."""
-    lead = before = ""
+    """A clause with its neighbourhood, and itself: what a colon leads to is about what is before it."""
     for parts in line.folded.split("；") if line.is_row else (line.folded,):
         lead = before = ""
         for clause in re.split("[,，;；]", parts):
-            opened, colon, told = clause.rpartition(":") if ":" in clause else clause.rpartition("：")
+            opened, colon, rest = clause.rpartition(":") if ":" in clause else clause.rpartition("：")
             lead = opened if colon else lead
-            yield lead + ("" if len(told) > _SHORT_CLAUSE else before) + told, told.replace("个工作日", "日")
-            before = told
+            yield lead + ("" if len(rest) > _SHORT_CLAUSE else before) + rest, rest.replace("个工作日", "日")
+            before = rest
 
 
 def _evidence(offered: Sequence[Line]) -> dict[int | str, Evidence]:
-    """What each passage says, by its number, and what all of a document do, by its name."""
-    passages = {each.passage.number: each.passage for each in offered}
+    """Of the passages, by number, and of the documents, by name."""
+    passages = {line.passage.number: line.passage for line in offered}
     found: dict[int | str, Evidence] = {
-        number: Evidence.of((each.text,), (each.doc_name,)) for number, each in passages.items()
+        number: Evidence.of((passage.text,), (passage.doc_name,)) for number, passage in passages.items()
     }
-    for name in {each.doc_name for each in passages.values()}:
-        found[name] = Evidence.of((each.text for each in passages.values() if each.doc_name == name), (name,))
+    for name in {passage.doc_name for passage in passages.values()}:
+        found[name] = Evidence.of((one.text for one in passages.values() if one.doc_name == name), (name,))
     return found
 
 
-def _when(asked: EvidenceQuery, line: Line, whole: Evidence, document: Evidence) -> float:
-    """The time that is asked about: said here, said in the passage, not said at all, or another one is."""
-    if not asked.days:
+def _when(query: EvidenceQuery, line: Line, whole: Evidence, document: Evidence) -> float:
+    """By the question's time: in the line, in the passage, nowhere, or another time instead."""
+    if not query.days:
         return 1.0
     here = Evidence.of((line.before, line.folded))
-    told = [_at(day, here, whole, document) for day in asked.days]
-    return max(told) if asked.kind == "comparison" else min(told)
+    shares = [_at(day, here, whole, document) for day in query.days]
+    return max(shares) if query.kind == "comparison" else min(shares)
 
 
 def _at(day: Day, here: Evidence, whole: Evidence, document: Evidence) -> float:
-    if day_stands(day, here):
+    if has_day(day, here):
         return 1.0
-    if day_stands(day, whole):
+    if has_day(day, whole):
         return 0.95 if day.month is None else 0.8
     if day.month is not None:
         return OTHER_TIME
-    if day_stands(day, document) and not whole.years:
+    if has_day(day, document) and not whole.years:
         return 0.9
     return OTHER_TIME if document.years else 0.85
 
 
-def _is_own(asked: EvidenceQuery, line: Line) -> bool:
-    if asked.names:
-        return any(name in line.name or name in line.around for name in asked.names)
-    return asked.others.get(line.passage.doc_name, "") in line.around
+def _is_own(query: EvidenceQuery, line: Line) -> bool:
+    if query.names:
+        return any(map(line.is_of, query.names))
+    return query.others.get(line.passage.doc_name, "") in line.around
+
+
+# ── rows of tables ────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The cells of a row, with the names of their columns ("" where these have none)."""
+
+    named: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The row as a text, its values as they are; "" for a header or a rule."""
+        return "；".join(f"{name}：{cell}" if name else cell for name, cell in self.named if cell)
+
+
+def table_rows(lines: Sequence[str]) -> list[Row | None]:
+    """The rows of tables among the lines of a passage; None for a line that is none."""
+    rows: list[Row | None] = []
+    header: tuple[str, ...] | None = None
+    for at, line in enumerate(lines):
+        if not is_row(line):
+            rows.append(None)
+            header = None
+        elif header is None and (header := _header(lines, at)):
+            rows.append(Row())
+        else:
+            header = header or ()
+            rows.append(Row() if _RULE.fullmatch(line) else _read(header, _cells(line)))
+    return rows
+
+
+def is_row(line: str) -> bool:
+    return _ROW.fullmatch(line) is not None and line.count("|") > 2
+
+
+def _header(lines: Sequence[str], at: int) -> tuple[str, ...]:
+    """A first row with a row below it names the columns, unless it has values itself."""
+    if at + 1 >= len(lines) or not is_row(lines[at + 1]):
+        return ()
+    cells = _cells(lines[at])
+    is_ruled = _RULE.fullmatch(lines[at + 1]) is not None
+    return cells if is_ruled or not any(_VALUE.fullmatch(cell) for cell in cells if cell) else ()
+
+
+def _cells(line: str) -> tuple[str, ...]:
+    return tuple(cell.strip().replace("\\|", "|") for cell in _PARTED.split(line.strip())[1:-1])
+
+
+def _read(header: Sequence[str], cells: Sequence[str]) -> Row:
+    names = header if len(header) == len(cells) else [""] * len(cells)
+    return Row(tuple(zip(names, cells, strict=True)))

@@ -1,31 +1,42 @@
-"""Whether passages can answer a question: what it names must be spoken of, and what it asks for must be there."""
+"""Whether passages can answer a question: what it names must be there, of the right subject, and what it asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from qianxun.answer.extractive.relations import asked_of, tied
-from qianxun.answer.extractive.row_subject import of_subject
-from qianxun.answer.extractive.sentence_scores import Line, Weighed, held, lines, taken_up, weigh
+from qianxun.answer.extractive.extractive import REFERS_BACK
+from qianxun.answer.extractive.sentence_scores import (
+    SHORT,
+    Line,
+    ScoredLine,
+    coverage,
+    line_coverage,
+    lines,
+    score_lines,
+)
 from qianxun.core.answer_types import Passage, StatedTie
-from qianxun.question.evidence_query import AnswerKind, EvidenceQuery
+from qianxun.question.evidence_query import AnswerKind, EvidenceQuery, Term
 from qianxun.question.question import read as read_question
+from qianxun.text.chinese import fold
 
 ENOUGH: Final[dict[AnswerKind, float]] = {"fact": 0.6, "explain": 0.37, "comparison": 0.24, "summary": 0.35}
-
-ENOUGH_OF_SIDE: Final = 0.5  # where the same is asked of several
-SPEAKS: Final = 0.72  # of a subject's words that a line has to take up: not by the sentence before it alone
-
+ENOUGH_OF_SIDE: Final = 0.5  # where a question asks the same of several subjects
+COVERED: Final = 0.72  # of a subject's words in a line: more than by the sentence before it alone
 BEST: Final = 4  # passages that may be ahead of the others
 FAR: Final = 0.25  # in score
-AHEAD: Final = 0.6  # what each point of score beyond that is worth
+AHEAD: Final = 0.6  # what a point of score beyond that is worth
+STATED: Final = 0.6  # the least fit of a line that states the relation; the rest is how well it fits
+_NAME_COVERED: Final = 0.9  # of a name, in a line about it
+_ENDING: Final = re.compile("(?<=..)(?:[省市区县]|公司|集团)$")  # 北京市 may be called 北京, 华为公司 华为技术
+_OF: Final = "的"
 
 
 @dataclass(frozen=True, slots=True)
 class Sufficiency:
-    """True where the passages can answer; ``fit`` of their best sentences to the question, in [0, 1]; why not."""
+    """True if the passages can answer; ``fit`` of their best lines to the question, in [0, 1]; ``reason`` if not."""
 
     is_enough: bool
     fit: float
@@ -36,93 +47,194 @@ class Sufficiency:
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
-    """A subject among several, the question as it is asked of it, and what answers that."""
+class Side:
+    """A subject among several, the question about it alone, and the lines that answer that."""
 
     name: str
-    asked: EvidenceQuery
-    weighed: tuple[Weighed, ...] = ()
+    query: EvidenceQuery
+    scored: tuple[ScoredLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Evidenced:
-    """A question, and the sentences of the passages weighed by it. ``sides``: where it asks the same of several
-    subjects, each with the sentences that speak of it; of some there may be none."""
+class ReadEvidence:
+    """A question, and the lines of the passages scored by it; ``sides`` where it asks the same of several subjects, of
+    some of which there may be no lines."""
 
-    asked: EvidenceQuery
-    weighed: tuple[Weighed, ...]
-    sides: tuple[Aside, ...] = ()
+    query: EvidenceQuery
+    scored: tuple[ScoredLine, ...]
+    sides: tuple[Side, ...] = ()
 
 
-def read(query: str, passages: Sequence[Passage], tie: StatedTie | None = None) -> Evidenced:
-    names = [each.doc_name for each in passages]
+def read(text: str, passages: Sequence[Passage], tie: StatedTie | None = None) -> ReadEvidence:
     offered = lines(passages)
     if tie is not None:
-        asked = asked_of(tie, query)
-        return Evidenced(asked, tied(tie, weigh(asked, offered)))
-    asked = read_question(query).for_evidence(names)
-    sides = () if len(asked.names) > 1 else _sides(query, names, asked, offered)
-    weighed = tuple(of_subject(asked, weigh(asked, offered)))
-    return Evidenced(asked, weighed, sides if any(each.weighed for each in sides) else ())
+        query = _relation_query(tie, text)
+        return ReadEvidence(query, _stating(tie, score_lines(query, offered)))
+    names = [passage.doc_name for passage in passages]
+    query = read_question(text).for_evidence(names)
+    sides = () if len(query.names) > 1 else _sides(text, names, query, offered)
+    scored = tuple(_about_subject(query, score_lines(query, offered)))
+    return ReadEvidence(query, scored, sides if any(side.scored for side in sides) else ())
 
 
-def _sides(query: str, doc_names: Sequence[str], whole: EvidenceQuery, offered: Sequence[Line]) -> tuple[Aside, ...]:
+def _sides(text: str, doc_names: Sequence[str], whole: EvidenceQuery, offered: Sequence[Line]) -> tuple[Side, ...]:
     found = []
-    for name, own, question in read_question(query).subjects:
-        asked = replace(read_question(question).for_evidence(doc_names), kind="fact", wants=whole.wants)
-        words = [word.text for word in read_question(own).for_evidence().terms] or [own]
-        speaking = [
-            each
-            for each in of_subject(asked, weigh(asked, offered))
-            if each.is_own and sum(taken_up(word, each.line) for word in words) >= SPEAKS * len(words)
+    for name, own, question in read_question(text).subjects:
+        query = replace(read_question(question).for_evidence(doc_names), kind="fact", wants=whole.wants)
+        words = [term.text for term in read_question(own).for_evidence().terms] or [own]
+        about = [
+            scored
+            for scored in _about_subject(query, score_lines(query, offered))
+            if scored.is_own and sum(line_coverage(word, scored.line) for word in words) >= COVERED * len(words)
         ]
-        enough = max((each.fit for each in speaking), default=0.0) >= ENOUGH_OF_SIDE
-        found.append(Aside(name, replace(asked, kind="comparison"), tuple(speaking) if enough else ()))
+        is_enough = max((scored.fit for scored in about), default=0.0) >= ENOUGH_OF_SIDE
+        found.append(Side(name, replace(query, kind="comparison"), tuple(about) if is_enough else ()))
     return tuple(found)
 
 
-def enough(evidenced: Evidenced) -> Sufficiency:
-    """Whether the passages can answer the question."""
-    asked = evidenced.asked
-    if not evidenced.weighed:
+def enough(evidence: ReadEvidence) -> Sufficiency:
+    """Returns whether the passages can answer the question."""
+    query = evidence.query
+    if not evidence.scored:
         return Sufficiency(False, 0.0, "没有检索到资料")
-    if evidenced.sides:
-        best = max(each.fit for side in evidenced.sides for each in side.weighed)
-        return Sufficiency(True, best, _lacking(evidenced))
-    fit = _fit(asked, evidenced.weighed)
-    if fit >= ENOUGH[asked.kind]:
+    if evidence.sides:
+        best = max(scored.fit for side in evidence.sides for scored in side.scored)
+        missing = "、".join(side.name for side in evidence.sides if not side.scored)
+        return Sufficiency(True, best, f"资料没有讲到：{missing}" if missing else "")
+    fit = _fit(query, evidence.scored)
+    if fit >= ENOUGH[query.kind]:
         return Sufficiency(True, fit)
-    lacking = [
-        word.text for word in asked.terms if all(held(word.text, w.line.folded) < 0.8 for w in evidenced.weighed)
-    ]
-    told = "、".join(lacking[:5])
-    return Sufficiency(False, fit, f"资料没有讲到：{told}" if told else "资料讲到了这些，但没有讲到所问的内容")
+    words = [term.text for term in query.terms]
+    absent = [word for word in words if all(coverage(word, one.line.folded) < 0.8 for one in evidence.scored)]
+    missing = "、".join(absent[:5])
+    return Sufficiency(False, fit, f"资料没有讲到：{missing}" if missing else "资料讲到了这些，但没有讲到所问的内容")
 
 
-def _lacking(evidenced: Evidenced) -> str:
-    told = "、".join(each.name for each in evidenced.sides if not each.weighed)
-    return f"资料没有讲到：{told}" if told else ""
-
-
-def _fit(asked: EvidenceQuery, weighed: Sequence[Weighed]) -> float:
-    """Of the best sentence; of the best of every side, where several are compared."""
-    if len(asked.names) > 1:
-        sides = [max((each.fit for each in weighed if _is_of(each, name)), default=0.0) for name in asked.names]
+def _fit(query: EvidenceQuery, scored: Sequence[ScoredLine]) -> float:
+    """Of the best line; of the best of every side, where several are compared."""
+    if len(query.names) > 1:
+        sides = [max((one.fit for one in scored if one.line.is_of(name)), default=0.0) for name in query.names]
         return sum(sides) / len(sides)
-    usual = _usual_score(weighed)
-    return min(1.0, max((each.fit + _stands_out(each, usual) for each in weighed if each.is_own), default=0.0))
+    usual = _usual_score(scored)
+    return min(1.0, max((one.fit + _lead(one, usual) for one in scored if one.is_own), default=0.0))
 
 
-def _usual_score(weighed: Sequence[Weighed]) -> float:
-    """Of the passages that were found beside the best ones; the best possible where there are too few to tell."""
-    scores = sorted({each.line.passage.number: each.line.passage.score for each in weighed}.values(), reverse=True)
+def _usual_score(scored: Sequence[ScoredLine]) -> float:
+    """Of the passages after the best ones; the best possible score where there are too few."""
+    scores = sorted({one.line.passage.number: one.line.passage.score for one in scored}.values(), reverse=True)
     return scores[BEST] if len(scores) > BEST else 1.0
 
 
-def _stands_out(weighed: Weighed, usual: float) -> float:
-    """A search that found one passage far ahead of the others has found what was meant, in whatever words."""
-    return AHEAD * max(0.0, weighed.line.passage.score - usual - FAR) if weighed.is_timely else 0.0
+def _lead(scored: ScoredLine, usual: float) -> float:
+    """A search that found one passage far ahead of the others has found what is asked for, in whatever words."""
+    return AHEAD * max(0.0, scored.line.passage.score - usual - FAR) if scored.is_timely else 0.0
 
 
-def _is_of(weighed: Weighed, name: str) -> bool:
-    return name in weighed.line.name or name in weighed.line.around
+# ── rows about another subject ───────────────────────────────────────────────────────────────────
+
+
+def _about_subject(query: EvidenceQuery, scored: Sequence[ScoredLine]) -> list[ScoredLine]:
+    """The same, with rows about something else not its own. All rows of a table share its headers: a row answers by its
+    cells. A comparison or a summary asks of several rows, each of which has only its part."""
+    if query.kind in ("comparison", "summary"):
+        return list(scored)
+    return [replace(one, is_own=False) if _is_of_another(query, one.line) else one for one in scored]
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A row as a question is matched with it, folded: names of its columns, its cells, the text around the table."""
+
+    header: str
+    cells: tuple[str, ...]
+    setting: str
+
+    def in_header(self, word: str) -> bool:
+        return _has(word, self.header)
+
+    def in_cells(self, word: str) -> bool:
+        return any(_has(word, cell) for cell in self.cells)
+
+    def is_without(self, word: str) -> bool:
+        return not (self.in_header(word) or self.in_cells(word) or _has(word, self.setting))
+
+
+def _is_of_another(query: EvidenceQuery, line: Line) -> bool:
+    if line.row is None:
+        return False
+    named = line.row.named
+    table = _Table("\n".join(fold(name) for name, _ in named), tuple(fold(cell) for _, cell in named), line.setting)
+    words = {word for run in query.runs for word in run if word != _OF}
+    if any(table.is_without(word) for word in words & query.proper):
+        return True
+    own = [word for word in words if not table.in_header(word) and not _has(word, table.setting)]
+    if own and not any(map(table.in_cells, own)):
+        return True  # all that it has of the question is in its headers: any other row would do as well
+    return any(_differs(name, begin, end, table) for run in query.runs for name, begin, end in _in_cells(run, table))
+
+
+def _in_cells(run: Sequence[str], table: _Table) -> Iterator[tuple[str, bool, bool]]:
+    """The words that are in cells, and whether the question's name begins before them, or goes on after them, in words
+    that the table does not have: 南京 of 南京分公司, 建材 of 节能建材的成本."""
+    padded = ("", *run, "", "")
+    for at, word in enumerate(run, start=1):
+        before, after, then = padded[at - 1], padded[at + 1], padded[at + 2]
+        if word == _OF or not table.in_cells(word):
+            continue
+        begins = before not in ("", _OF) and table.is_without(before)
+        is_closed = then == _OF or (then != "" and table.in_header(then))
+        yield word, begins, after not in ("", _OF) and is_closed and table.is_without(after)
+
+
+def _differs(word: str, begins: bool, goes_on: bool, table: _Table) -> bool:
+    """Returns True if every cell with the word has another name there: 北京分公司 begins otherwise, too."""
+    if not begins and not goes_on:
+        return False
+    places = [(cell, cell.find(word)) for cell in table.cells if word in cell]
+    return bool(places) and all(
+        (begins and cell[:at][-1:].isalnum()) or (goes_on and cell[at + len(word) :][:1].isalnum())
+        for cell, at in places
+    )
+
+
+def _has(word: str, text: str) -> bool:
+    return coverage(word, text) >= SHORT or _ENDING.sub("", word) in text
+
+
+# ── questions for a relation: 甲和乙是什么关系, 甲的妹妹是谁 ─────────────────────────────────────────
+
+
+def _relation_query(tie: StatedTie, text: str) -> EvidenceQuery:
+    """The question with its names as whole terms, however a segmenter cuts them: 顾清和和顾清辞."""
+    folded = rest = fold(text)
+    for name in sorted(tie.names, key=len, reverse=True):
+        rest = rest.replace(name, "，")
+    query = read_question(rest).for_evidence()
+    terms = (*map(Term, dict.fromkeys(tie.names)), *query.terms)
+    return replace(query, text=text, folded=folded, kind="fact", wants=frozenset(), terms=terms, label=None)
+
+
+def _stating(tie: StatedTie, scored: Sequence[ScoredLine]) -> tuple[ScoredLine, ...]:
+    """Only lines that state the relation answer; where none does, those that have every name."""
+    stating = {one.line.at for one in scored if _states(one.line, tie)}
+    if stating:
+        return tuple(
+            replace(one, fit=STATED + (1 - STATED) * one.fit if one.line.at in stating else 0.0) for one in scored
+        )
+    return tuple(one if _has_names(one.line, tie) else replace(one, fit=0.0) for one in scored)
+
+
+def _states(line: Line, tie: StatedTie) -> bool:
+    passage = line.passage
+    if passage.end <= passage.start:  # an attachment of the question, in no document
+        return False
+    start = passage.end - len(passage.text) + line.start
+    return any(
+        passage.doc_id == doc_id and start < end and begin < start + len(line.text) for doc_id, begin, end in tie.places
+    )
+
+
+def _has_names(line: Line, tie: StatedTie) -> bool:
+    """By itself, by the sentence that it goes on with, or because its document is called so."""
+    before = line.before if REFERS_BACK.match(line.text) else ""
+    return all(coverage(name, f"{line.name}\n{before}\n{line.folded}") >= _NAME_COVERED for name in tie.names)

@@ -1,7 +1,7 @@
 """Tables and lists in a reply: a row or an item that cites nothing itself rests on what its table or list cites.
 
-A model cites a table in its header, in some of its rows, or in the line before or behind it; a list in the line that
-leads on to it. A table is told once it is over: only then is known what it cites.
+A model cites a table in its header, in some of its rows, or in the line before or after it; a list in the line that
+leads on to it. A table is given once it is over: only then is known what it cites.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from qianxun.answer.verify.citations import Ended, Reading, Said
+from qianxun.answer.verify.citations import Fragment, Reading, Sentence
 
 _CLOSING_BAR: Final = re.compile(r"[ \t]*\|[ \t]*\Z")
 _RULE: Final = re.compile(r"[\s|:\-]*-[\s|:\-]*")
@@ -24,9 +24,9 @@ _BARE_NUMBER: Final = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:\s*[-–~～至]\s*
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """``read_as``: what the row says, each value behind the name of its column."""
+    """``read_as``: the row as a text, its values after the names of their columns."""
 
-    ended: Ended
+    sentence: Sentence
     read_as: str
 
 
@@ -34,7 +34,7 @@ class Row:
 class Table:
     """``head``: the names of its columns and the rule below them, where it has any; ``shared``: all that it cites."""
 
-    head: tuple[Ended, ...]
+    head: tuple[Sentence, ...]
     rows: tuple[Row, ...]
     shared: tuple[int, ...]
 
@@ -43,7 +43,7 @@ class Table:
 class Item:
     """A sentence of a list whose leading line cites ``shared``."""
 
-    ended: Ended
+    sentence: Sentence
     shared: tuple[int, ...]
 
 
@@ -54,94 +54,91 @@ class BlockReader:
     """Takes what is read of a reply, and gives it with its tables whole and its items as such."""
 
     def __init__(self) -> None:
-        self._rows: list[Ended] = []
-        self._behind: list[Reading] = []  # the sentence behind a table, which may say where that is from
+        self._rows: list[Sentence] = []
+        self._pending: list[Reading] = []  # the sentence after a table, which may cite its source
         self._line: list[int] = []  # what the line cites so far
         self._led_by: tuple[int, ...] = ()  # what the line before cites
         self._listed: tuple[int, ...] = ()  # what the line that leads on to this list cites
         self._begins_line, self._is_indented = True, False
-        self._sentence = ""
+        self._text = ""  # of the sentence so far
 
     def feed(self, reading: Reading) -> Iterator[Block]:
-        if isinstance(reading, Said):
-            yield from self._said(reading)
-        else:
-            yield from self._ended(reading)
+        yield from self._fragment(reading) if isinstance(reading, Fragment) else self._sentence(reading)
 
     def close(self) -> Iterator[Block]:
         yield from self._released()
 
-    def _said(self, said: Said) -> Iterator[Block]:
-        is_first = not self._sentence.strip()
-        self._sentence += said.text
-        if is_row(self._sentence) or not self._sentence.strip():
-            return  # the next words tell
-        told = Said(self._sentence) if is_first else said
+    def _fragment(self, fragment: Fragment) -> Iterator[Block]:
+        is_first = not self._text.strip()
+        self._text += fragment.text
+        if is_row(self._text) or not self._text.strip():
+            return  # the next words decide
+        shown = Fragment(self._text) if is_first else fragment
         if self._rows and not self._cited():
-            self._behind.append(told)
+            self._pending.append(shown)
             return
         yield from self._released()
-        yield told
+        yield shown
 
-    def _ended(self, ended: Ended) -> Iterator[Block]:
-        sentence, self._sentence = self._sentence, ""
-        if sentence and not sentence.strip():
-            self._behind.append(Said(sentence))
-        if is_row(ended.text):
-            self._rows.append(_without_bar(ended))
+    def _sentence(self, sentence: Sentence) -> Iterator[Block]:
+        text, self._text = self._text, ""
+        if text and not text.strip():
+            self._pending.append(Fragment(text))
+        if is_row(sentence.text):
+            self._rows.append(_without_bar(sentence))
             self._begins_line, self._is_indented = True, False
-            if "\n\n" in ended.space and self._cited():
+            if "\n\n" in sentence.space and self._cited():
                 yield from self._released()
             return
-        self._behind.append(ended)
-        yield from self._released(ended.numbers)
+        self._pending.append(sentence)
+        yield from self._released(sentence.numbers)
 
-    def _of_list(self, ended: Ended) -> Block:
+    def _in_list(self, sentence: Sentence) -> Block:
         if self._begins_line:
             self._line.clear()
-            if not _ITEM.match(ended.text) and not self._is_indented:
+            if not _ITEM.match(sentence.text) and not self._is_indented:
                 self._listed = ()
         listed = self._listed
-        self._line.extend(ended.numbers)
-        self._begins_line, self._is_indented = "\n" in ended.space, ended.space[-1:] in _INDENTS
+        self._line.extend(sentence.numbers)
+        self._begins_line, self._is_indented = "\n" in sentence.space, sentence.space[-1:] in _INDENTS
         if self._begins_line:
             self._led_by = tuple(self._line)
-            if _LEADS_ON.search(ended.text):
+            if _LEADS_ON.search(sentence.text):
                 self._listed = tuple(dict.fromkeys((*self._listed, *self._line)))
-        return Item(ended, listed) if listed and not ended.numbers else ended
+        return Item(sentence, listed) if listed and not sentence.numbers else sentence
 
     def _cited(self) -> tuple[int, ...]:
         own = (number for row in self._rows for number in row.numbers)
         return tuple(dict.fromkeys((*self._led_by, *own)))
 
-    def _released(self, behind: Sequence[int] = ()) -> Iterator[Block]:
-        """The table, and the sentence behind it, which was held back with it."""
+    def _released(self, after: Sequence[int] = ()) -> Iterator[Block]:
+        """The table, and the sentence after it, which was held back with it."""
         if self._rows:
-            yield _table(self._rows, self._cited() or tuple(behind))
+            yield _table(self._rows, self._cited() or tuple(after))
             self._rows, self._led_by, self._listed = [], (), ()
-        after, self._behind = self._behind, []
-        for reading in after:
-            yield reading if isinstance(reading, Said) else self._of_list(reading)
+        pending, self._pending = self._pending, []
+        for reading in pending:
+            yield reading if isinstance(reading, Fragment) else self._in_list(reading)
 
 
 def is_row(text: str) -> bool:
     return text.lstrip().startswith("|")
 
 
-def _without_bar(row: Ended) -> Ended:
-    """Marks stand in the last cell: behind the last bar nobody would see them."""
+def _without_bar(row: Sentence) -> Sentence:
+    """Marks go into the last cell: after the last bar they would not be shown."""
     found = _CLOSING_BAR.search(row.text)
     if found is None or not row.text[: found.start()].strip():
         return row
     return replace(row, text=row.text[: found.start()], space=f"{found.group()}{row.space}")
 
 
-def _table(rows: Sequence[Ended], shared: tuple[int, ...]) -> Table:
+def _table(rows: Sequence[Sentence], shared: tuple[int, ...]) -> Table:
     has_head = len(rows) > 1 and _RULE.fullmatch(rows[1].text) is not None
     head, body = (tuple(rows[:2]), rows[2:]) if has_head else ((), rows)
     names = _cells(head[0].text) if head else []
-    told = [Row(each, _read(_cells(each.text), names, at)) for at, each in enumerate(body, start=1)]
-    return Table(head, tuple(told), shared)
+    read = (Row(row, _read(_cells(row.text), names, at)) for at, row in enumerate(body, start=1))
+    return Table(head, tuple(read), shared)
 
 
 def _cells(row: str) -> list[str]:
@@ -149,9 +146,9 @@ def _cells(row: str) -> list[str]:
 
 
 def _read(cells: Sequence[str], names: Sequence[str], at: int) -> str:
-    """预算（万元） above 500 is 预算（万元）500万元; a number that only counts the rows says nothing."""
-    told = []
-    of_row = _HEADED_UNIT.search(cells[0])  # 预算（万元） may stand before the numbers as well
+    """预算（万元） above 500 is 预算（万元）500万元; a number that only counts the rows is left out."""
+    parts = []
+    of_row = _HEADED_UNIT.search(cells[0])  # 预算（万元） may be before the numbers as well
     for place, cell in enumerate(cells):
         name = names[place] if place < len(names) else ""
         if place == 0 and cell == str(at):
@@ -159,5 +156,5 @@ def _read(cells: Sequence[str], names: Sequence[str], at: int) -> str:
         unit = _HEADED_UNIT.search(name)
         own = unit or (of_row if place else None)
         measure = own[1] if own and _BARE_NUMBER.fullmatch(cell) else ""
-        told.append(f"{name[: unit.start()] if unit else name}{cell}{measure}")
-    return "，".join(filter(None, told))
+        parts.append(f"{name[: unit.start()] if unit else name}{cell}{measure}")
+    return "，".join(filter(None, parts))

@@ -1,7 +1,7 @@
 """Marks in a reply: which sentence rests on which passages. Only passages that were given can be cited.
 
 A reply is read as it comes. Its words go on at once; marks, links and images never do. Once a sentence and the marks
-behind it are over, it is told with the passages that it cites. A whole reply is the same reader fed once.
+after it are over, it is given with the passages that it cites. A whole reply is the same reader fed once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from qianxun.core.answer_types import Flag
 _ENDING: Final = re.compile(
     r"(?:[。！？!?｡…]+|(?<=[^\W\d_])\.|(?<=\d\d\d)\.|(?<=[)\]）】])\.)[」』”’）】〕》〉\"')]*\Z"
 )
-"""Where a sentence may be over; a semicolon ends none: what is cited behind it stands for what is before it, too."""
+"""Where a sentence may be over; a semicolon ends none: what is cited after it holds for what is before it, too."""
 _LAST: Final = frozenset("。！？!?｡….」』”’）】〕》〉\"')")
 _GOES_ON: Final = frozenset("，、。！？!?｡…；;」』”’）】〕》〉")
 _CLOSES_UP: Final = _GOES_ON | frozenset(",.:：)\n")
@@ -25,14 +25,14 @@ _SPACES: Final = " \t\u3000"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Fragment:
     """Words of the reply, in order; joined they are the reply without its marks and links."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class Sentence:
     """A sentence is over: ``text`` is all of it, ``numbers`` what it cites, ``space`` what parts it from the next."""
 
     text: str
@@ -41,15 +41,15 @@ class Ended:
     space: str = ""
 
 
-Reading: TypeAlias = Said | Ended
+Reading: TypeAlias = Fragment | Sentence
 
 
 class _Gaps:
     """Closes the gaps that marks leave: no space is left before a stop, at the head of a line, nor two in a row."""
 
     def __init__(self) -> None:
-        self._gap = ""  # space that may stand before a mark
-        self._after = ""  # space behind it
+        self._gap = ""  # space before a mark, which may have to go
+        self._after = ""  # space after it
         self._last = "\n"  # before both
         self._is_marked = False
 
@@ -70,17 +70,17 @@ class _Gaps:
             yield Words(self._gap)
 
     def _words(self, text: str) -> Iterator[Atom]:
-        told = text.lstrip(_SPACES)
-        space = text[: len(text) - len(told)]
+        rest = text.lstrip(_SPACES)
+        space = text[: len(text) - len(rest)]
         if self._is_marked:
             self._after += space
         else:
             self._gap += space
-        if not told:
+        if not rest:
             return
-        kept = told.rstrip(_SPACES)
-        yield Words(self._joint(told[0]) + kept)
-        self._gap, self._after, self._is_marked, self._last = told[len(kept) :], "", False, kept[-1]
+        bare = rest.rstrip(_SPACES)
+        yield Words(self._joint(rest[0]) + bare)
+        self._gap, self._after, self._is_marked, self._last = rest[len(bare) :], "", False, bare[-1]
 
     def _joint(self, following: str) -> str:
         if not self._is_marked or self._last == "\n":
@@ -89,7 +89,7 @@ class _Gaps:
 
 
 class CitationReader:
-    """Reads a reply in pieces, cut anywhere: what it gives does not depend on where, but for how `Said` is cut."""
+    """Reads a reply in pieces, cut anywhere: what it gives does not depend on where, but for how `Fragment` is cut."""
 
     def __init__(self, given: Collection[int]) -> None:
         self._given = frozenset(given)
@@ -104,17 +104,18 @@ class CitationReader:
 
     def feed(self, piece: str) -> Iterator[Reading]:
         for atom in self._reader.feed(piece):
-            for each in self._gaps.closed(atom):
-                yield from self._take(each)
+            yield from self._taken(self._gaps.closed(atom))
 
     def close(self) -> Iterator[Reading]:
         for atom in self._reader.close():
-            for each in self._gaps.closed(atom):
-                yield from self._take(each)
-        for each in self._gaps.close():
-            yield from self._take(each)
+            yield from self._taken(self._gaps.closed(atom))
+        yield from self._taken(self._gaps.close())
         self._cite_leading()
         yield from self._end()
+
+    def _taken(self, atoms: Iterator[Atom]) -> Iterator[Reading]:
+        for atom in atoms:
+            yield from self._take(atom)
 
     def _take(self, atom: Atom) -> Iterator[Reading]:
         if isinstance(atom, Words):
@@ -141,30 +142,30 @@ class CitationReader:
             self._cite(mark)
 
     def _words(self, text: str) -> Iterator[Reading]:
-        said = ""
+        shown = ""
         for mark in text:
             if mark == "\n" or mark in _GOES_ON:
-                self._cite_leading()  # they stand by themselves
+                self._cite_leading()  # they are of no sentence
             if self._is_over and not mark.isspace():
                 if mark not in _GOES_ON or "\n" in self._space:
                     if mark == "(" and not self._space:
                         mark = "（"  # [1] may be set before it, and [1](…) is a link
-                    yield from _told(said)
-                    said = ""
+                    yield from _fragment(shown)
+                    shown = ""
                     yield from self._end()
                     self._cite_leading()
                 else:
-                    said += self._space
+                    shown += self._space
                     self._sentence, self._space, self._is_over = self._sentence + self._space, "", False
             if mark.isspace() and (self._is_over or self._is_over_before(mark)):
                 self._space += mark
                 self._is_over = True
                 continue
-            said += mark
+            shown += mark
             self._sentence += mark
             may_end = mark in _LAST and mark != "." and not self._is_row
             self._is_over = may_end and bool(_ENDING.search(self._sentence[-16:]))
-        yield from _told(said)
+        yield from _fragment(shown)
 
     def _is_over_before(self, space: str) -> bool:
         """A line is a sentence; a full stop ends one only where a space follows. A row of a table is one line."""
@@ -180,10 +181,10 @@ class CitationReader:
 
     def _end(self) -> Iterator[Reading]:
         if self._sentence.strip() or self._numbers or self._flags:
-            yield Ended(self._sentence, tuple(dict.fromkeys(self._numbers)), tuple(self._flags), self._space)
+            yield Sentence(self._sentence, tuple(dict.fromkeys(self._numbers)), tuple(self._flags), self._space)
         self._begin()
 
 
-def _told(said: str) -> Iterator[Reading]:
-    if said:
-        yield Said(said)
+def _fragment(text: str) -> Iterator[Reading]:
+    if text:
+        yield Fragment(text)

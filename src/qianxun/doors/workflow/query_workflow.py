@@ -24,8 +24,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 from qianxun.answer import run as steps
-from qianxun.answer.context import Answering
-from qianxun.answer.state import AnswerState
+from qianxun.answer.state import Answering, AnswerState
 from qianxun.core.answer_types import AnswerEvent, Done, Failed, SentenceCited, SourcesFound, Token
 from qianxun.core.codec.plain import plain
 from qianxun.core.errors import BadInput, BadQuery, MissingExtra, NotFound

@@ -17,7 +17,7 @@ from qianxun.models.remote.endpoints import ChatEndpoint
 from qianxun.models.remote.http import ModelService
 from qianxun.models.remote.redaction import reply_without_key
 from qianxun.models.remote.repetition import Circling
-from qianxun.text.reasoning import reply_in, spoken
+from qianxun.text.reasoning import reply_in, without_thoughts
 
 PATH: Final = "chat/completions"
 LARGEST_REPLY: Final = 4 << 20
@@ -67,7 +67,7 @@ class RemoteChat:
     def _told(self, asked: dict[str, Any], stop: Callable[[], bool]) -> Iterator[str]:
         has_text = False
         with closing(self._pieces(asked, stop)) as pieces:
-            for piece in reply_without_key(spoken(pieces), self._endpoint.api_key):
+            for piece in reply_without_key(without_thoughts(pieces), self._endpoint.api_key):
                 has_text = has_text or not piece.isspace()
                 yield sound_text(piece)
         if not has_text:
