@@ -27,11 +27,10 @@ from qianxun.engine.settings import load as settings_of
 from qianxun.evaluation.calibration import expected_calibration_error, fit
 from qianxun.evaluation.dataset import Dataset, limited, load
 from qianxun.evaluation.experiment import run
-from qianxun.retrieve.layered.found_tables import found_tables
+from qianxun.retrieve.fuse import with_weights
 from qianxun.retrieve.layered.search import LayeredSearch
-from qianxun.retrieve.layered.table_fit import ask
+from qianxun.retrieve.layered.table_fit import table_candidates, table_question
 from qianxun.retrieve.query_plan import plan_query
-from qianxun.retrieve.run import with_weights
 
 SETS = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "beir"
 TABLES = ("imtqa", "dusql_tables_train")
@@ -124,14 +123,14 @@ async def samples(settings: Settings, dataset: Dataset) -> list[Sample]:
         for query, text in dataset.queries.items():
             asked = await plan_query(base, text, options)
             evidence = await LayeredSearch(base, base.serving, asked, options, "table").evidence()
-            question = ask(text, evidence.bench.weights[0])
-            tables = await found_tables(base, evidence, [question], weight)
-            for key, candidate in tables.candidates.items():
+            question = table_question(text, evidence.criteria.weights[0])
+            tables = await table_candidates(base, evidence, [question], weight)
+            for key, candidate in tables.tables.items():
                 chunk = candidate.found.chunk
                 structure = tables.fits(key).score
                 raw = candidate.found.arms["vector"].raw if "vector" in candidate.found.arms else 0.0
                 both = (1.0 - weight) * evidence.score(chunk.key) + weight * structure
-                words = (1.0 - weight) * evidence.share(chunk.key) + weight * structure
+                words = (1.0 - weight) * evidence.word_share(chunk.key) + weight * structure
                 found.append(Sample(raw, both, words, dataset.qrels[query].get(chunk.doc_id, 0) > 0))
     return found
 

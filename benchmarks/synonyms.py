@@ -27,7 +27,8 @@ from qianxun.engine.engine import Engine
 from qianxun.evaluation import dataset
 from qianxun.evaluation.metrics import means, measure
 from qianxun.records import chunks
-from qianxun.retrieve.arms.keyword import KeywordRetriever
+from qianxun.retrieve.arms import SearchContext
+from qianxun.retrieve.arms.keyword import KeywordArm
 from qianxun.retrieve.terms import related as related_terms
 from qianxun.retrieve.terms.neighbours import Nearness
 from qianxun.retrieve.terms.related import expanded
@@ -68,11 +69,11 @@ def _among(documents: Sequence[Document], needed: set[str], arguments: argparse.
 async def found(base: OpenBase, text: str, expansions: Sequence[Expansion]) -> list[str]:
     """Documents, best first: by the query itself and by its other wordings."""
     scores: dict[int, float] = {}
-    arm = KeywordRetriever(base.index)
+    arm, context = KeywordArm(), SearchContext(base, base.serving)
     for said, weight in ((text, 1.0), *((each.text, each.weight) for each in expansions)):
-        ranking = await arm.search(Query(said, base.analyser.analyse_query(said), None), DEPTH)
-        for hit in ranking.hits:
-            scores[hit.key] = max(scores.get(hit.key, 0.0), hit.score * weight)
+        ranking = await arm.search(Query(said, base.analyser.analyse_query(said), None), DEPTH, context)
+        for key, score in zip(ranking.keys.tolist(), arm.calibrate(ranking).tolist(), strict=True):
+            scores[key] = max(scores.get(key, 0.0), score * weight)
     best = sorted(scores, key=lambda key: (-scores[key], key))
     with base.records.reading() as tx:
         held = chunks.by_keys(tx, base.id, best)

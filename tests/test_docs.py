@@ -13,7 +13,7 @@ from qianxun.models import CARDS
 from qianxun.rank.fuse import fitting_weights
 from qianxun.rank.tiers import FUZZY, STRICT
 from qianxun.retrieve.arms.keyword import CHANCE
-from qianxun.retrieve.run_arms import QUESTION_LEAD
+from qianxun.retrieve.arms.qa import QUESTION_LEAD
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -13,7 +13,7 @@ from benchmarks.peers.harness import Answer, Contender, Material, Question, main
 from qianxun.index.embedded import codes, keywords
 from qianxun.index.embedded.index import Options
 from qianxun.index.shared import distinct
-from qianxun.retrieve.run import DEPTH
+from qianxun.retrieve.fuse import DEPTH
 from qianxun.text.chinese import analyse_query
 
 

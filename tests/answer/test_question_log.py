@@ -14,7 +14,7 @@ from qianxun.core.codec.recall_bytes import found_digest
 from qianxun.core.log_types import LogEntry
 from qianxun.core.types import Eq
 from qianxun.doors.workflow.query_workflow import create_query_workflow
-from qianxun.retrieve.replay import replaying
+from qianxun.retrieve.recall_cache import replaying
 from tests.answer.answers_base import Asking
 
 SYMPTOMS = "糖尿病的主要症状是什么？"

@@ -10,7 +10,7 @@ import pytest
 
 from qianxun.engine.engine import Engine
 from qianxun.engine.replay import changes
-from qianxun.retrieve.replay import replaying
+from qianxun.retrieve.recall_cache import replaying
 from qianxun.retrieve.search_log import Journal
 from tests.cli.conftest import Run
 

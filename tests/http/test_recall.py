@@ -179,7 +179,7 @@ def test_where_every_layer_fails_the_answer_is_empty_and_says_so(
         raise RetrieverUnavailable("索引不在", hint="重建它")
 
     async def story(at: Asking, base: int) -> None:
-        monkeypatch.setattr("qianxun.retrieve.layered.search.listen", down)
+        monkeypatch.setattr("qianxun.retrieve.layered.search.gather_evidence", down)
         for what, kind in (("texts", "text"), ("tables", "table")):
             answer = await recalled(at, base, what)
             assert answer["results"] == []

@@ -18,9 +18,9 @@ from qianxun.engine.engine import Engine
 from qianxun.indexing import outbox_indexer as indexing
 from qianxun.models import ChatEndpoint
 from qianxun.models.remote.chat import RemoteChat
-from qianxun.rank.calibrate import clipped
 from qianxun.records import bases, chunks, pairs
-from qianxun.retrieve.arms.qa import QARetriever
+from qianxun.retrieve.arms import SearchContext
+from qianxun.retrieve.arms.qa import QuestionArm
 from qianxun.testing.scripted import HashEmbedding
 from tests.indexing.opened import FailingEmbedding, doc, opened
 from tests.models.embedding_service import Answer, Exchange, Service, says, serving, status
@@ -40,16 +40,12 @@ async def by_question(
     """(document, score), best first, by the arm of questions alone."""
     base = await engine.base(kb)
     assert base.model is not None
-
-    async def chunk_of(keys: Sequence[int]) -> dict[int, int]:
-        with engine.records.reading() as tx:
-            return pairs.chunks_of(tx, kb, keys)
-
-    arm = QARetriever(base.index, chunk_of, clipped)
-    found = await arm.search(Query(query, Terms(()), base.model.embed_query(query), where), limit)
+    asked = Query(query, Terms(()), base.model.embed_query(query), where)
+    found = await QuestionArm().search(asked, limit, SearchContext(base, base.serving))
+    cosines = zip(found.keys.tolist(), [] if found.raw is None else found.raw.tolist(), strict=True)
     with engine.records.reading() as tx:
         held = chunks.by_keys(tx, kb, found.keys.tolist())
-    return [(held[hit.key].doc_id, round(hit.score, 5)) for hit in found.hits if hit.score > 0.0]
+    return [(held[key].doc_id, round(min(cosine, 1.0), 5)) for key, cosine in cosines if cosine > 0.0]
 
 
 async def first(engine: Engine, kb: int, query: str) -> tuple[str, float]:

@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from qianxun.bases.base import OpenBase, Serving
 from qianxun.core.errors import RetrieverUnavailable
-from qianxun.core.ports import Retriever
+from qianxun.core.ports import ArmContext, RetrieverArm
 from qianxun.core.types import Document, Query, Ranking
-from qianxun.retrieve.run_arms import standard_arms
+from qianxun.retrieve.arms import STANDARD
 from tests.answer.asked import Opened
 
 PROSE = {
@@ -56,15 +55,14 @@ def opened(folder: Path, more: Sequence[Document] = (), **told: Any) -> Opened:
     return Opened(folder, [*documents(), *more], **told)
 
 
-class _Failing:
+class _Failing(RetrieverArm):
     """An arm whose backend has gone."""
 
-    is_here = False
+    def __init__(self, arm: RetrieverArm) -> None:
+        self.name, self.label = arm.name, arm.label
+        self.needs_vector, self.signal = arm.needs_vector, arm.signal
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    async def search(self, query: Query, limit: int) -> Ranking:
+    async def search(self, query: Query, limit: int, context: ArmContext) -> Ranking:
         raise RetrieverUnavailable(f"{self.name} 的后端停了")
 
 
@@ -72,11 +70,7 @@ class _Failing:
 def without(held: Opened, *arms: str) -> Iterator[None]:
     """While these arms fail."""
     base = held.run(held.engine.base(held.kb))
-
-    def some_fail(base: OpenBase, serving: Serving) -> list[Retriever]:
-        return [_Failing(arm.name) if arm.name in arms else arm for arm in standard_arms(base, serving)]
-
-    base.arms = some_fail
+    base.arms = [_Failing(arm) if arm.name in arms else arm for arm in STANDARD]
     try:
         yield
     finally:

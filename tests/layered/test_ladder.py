@@ -75,7 +75,7 @@ def test_a_layer_begins_while_those_before_it_gave_too_little(held: int, runs: l
 def test_the_best_layer_is_kept_and_the_best_score() -> None:
     found = climbed(10, giving((1, 0.5)), giving((1, 0.8), (2, 0.8)))
     assert [(id_, held.layer.number, held.score) for id_, held in found.best(10)] == [(1, 1, 0.8), (2, 2, 0.8)]
-    assert found.held[1].details == {"a": 0.5, "b": 0.8}
+    assert found.admitted[1].details == {"a": 0.5, "b": 0.8}
     assert [(run.count, run.best) for run in found.runs] == [(1, 0.5), (1, 0.8), (0, 0.0)]
 
 
@@ -90,7 +90,7 @@ def test_a_failing_layer_gives_way_to_the_next_aloud(caplog: pytest.LogCaptureFi
         found = climbed(
             10, failing(RetrieverUnavailable("模型停了")), giving((1, 0.6)), failing(ValueError("词典坏了"))
         )
-    assert list(found.held) == [1]
+    assert list(found.admitted) == [1]
     assert [(each.part, each.reason) for each in found.degraded] == [
         ("a", "模型停了"),
         ("c", "出错：ValueError: 词典坏了"),

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from qianxun.core.layered_types import LayeredRecall, LayerRun
-from qianxun.retrieve.layered.log import log_layers
+from qianxun.retrieve.layered.ladder import log_layers
 from tests.layered.recalls import TABLES, TEXTS
 
 FAILED = replace(

@@ -13,16 +13,16 @@ import pytest
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadQuery, RetrieverUnavailable
 from qianxun.core.layered_types import LayeredRecall
-from qianxun.core.ports import Retriever
-from qianxun.core.types import Document, Found, Query, Ranking
+from qianxun.core.ports import ArmContext, RetrieverArm
+from qianxun.core.types import Document, Found, Query, Ranking, Scores
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Search
 from qianxun.retrieve import candidate_pool as joining
-from qianxun.retrieve.layered import found_tables
+from qianxun.retrieve.arms import STANDARD
+from qianxun.retrieve.fuse import DEPTH
+from qianxun.retrieve.layered import table_fit
 from qianxun.retrieve.layered.ladder import Admitted, LadderResult, Layer
 from qianxun.retrieve.layered.search import LayeredSearch
-from qianxun.retrieve.run import DEPTH
-from qianxun.retrieve.run_arms import standard_arms
 from tests.answer.asked import HungEmbedding, Opened
 from tests.indexing.opened import opened
 from tests.layered.base import documents
@@ -51,7 +51,7 @@ def test_documents_that_are_gone_do_not_hide_those_that_are_there(tmp_path: Path
     [
         (joining, Document("d", "旧版的报销比例"), "新版的报销比例", Engine.search_texts),
         (
-            found_tables,
+            table_fit,
             Document("d", TABLE.format("80%"), format="markdown"),
             TABLE.format("85%"),
             Engine.search_tables,
@@ -135,26 +135,28 @@ def test_what_was_found_is_kept_where_the_arms_cannot_go_deeper(tmp_path: Path) 
     """As over a far database that answers in time for 200 candidates, and not for 12,800."""
     with layered(tmp_path, [flood(6000)]) as held:
         base = held.run(held.engine.base(held.kb))
-        base.arms = lambda base, serving: [Shallow(arm) for arm in standard_arms(base, serving)]
+        base.arms = list(map(Shallow, STANDARD))
         recall = held.run(held.engine.search_tables(held.kb, "三级医院住院的报销比例"))
     assert "大表" in {result.doc_id for result in recall.results}
     assert [each.part for each in recall.degraded] == ["depth"]
     assert not any(run.failed for run in recall.layers)
 
 
-class Shallow:
+class Shallow(RetrieverArm):
     """An arm that fails below the first candidates."""
 
-    is_here = False
-
-    def __init__(self, arm: Retriever) -> None:
+    def __init__(self, arm: RetrieverArm) -> None:
         self._arm = arm
-        self.name = arm.name
+        self.name, self.label = arm.name, arm.label
+        self.needs_vector, self.signal = arm.needs_vector, arm.signal
 
-    async def search(self, query: Query, limit: int) -> Ranking:
+    async def search(self, query: Query, limit: int, context: ArmContext) -> Ranking:
         if limit > DEPTH:
             raise RetrieverUnavailable("太深")
-        return await self._arm.search(query, limit)
+        return await self._arm.search(query, limit, context)
+
+    def calibrate(self, found: Ranking) -> Scores:
+        return self._arm.calibrate(found)
 
 
 def flood(rows: int) -> Document:

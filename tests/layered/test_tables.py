@@ -164,7 +164,7 @@ def test_without_structure_meaning_and_keywords_answer(base: Opened, monkeypatch
     def broken(*_: Any) -> Any:
         raise ValueError("坏的表头")
 
-    monkeypatch.setattr("qianxun.retrieve.layered.found_tables.structure", broken)
+    monkeypatch.setattr("qianxun.retrieve.layered.table_fit.structure", broken)
     recall = tables(base, "医院等级、起付线与报销比例")
     assert recall.results[0].doc_id == "比例"
     assert recall.results[0].strategy in ("semantic", "keyword")

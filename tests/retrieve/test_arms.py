@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,13 @@ from qianxun.core.errors import (
     RecallFailed,
     RetrieverUnavailable,
 )
-from qianxun.core.options import ARMS
+from qianxun.core.ports import ArmContext, RetrieverArm
 from qianxun.core.types import EVERYTHING, NOTHING, Eq, Query, Ranking, Recall
 from qianxun.engine.settings import Search
 from qianxun.index.embedded.index import EmbeddedIndex
 from qianxun.models.threads import Lane, ModelThreads
-from qianxun.retrieve.arm_results import sound
-from qianxun.retrieve.run_arms import ArmResults, standard_arms
+from qianxun.retrieve.arms import STANDARD
+from qianxun.retrieve.run_arms import ArmResults, checked
 from qianxun.testing.scripted import HashEmbedding
 from tests.answer.asked import FakeRerank, HungEmbedding, Opened, near_ties
 
@@ -44,14 +44,22 @@ QUERY = "住院的报销比例"
 Answer = Callable[[Query, int], Awaitable[Any]]
 
 
-@dataclass
-class Bad:
+class Double(RetrieverArm):
+    """An arm in the place of one of ours."""
+
+    def __init__(self, name: str) -> None:
+        (arm,) = (arm for arm in STANDARD if arm.name == name)
+        self.name, self.label, self.needs_vector, self.signal = name, arm.label, arm.needs_vector, arm.signal
+
+
+class Bad(Double):
     """An arm that answers as the test says."""
 
-    name: str
-    answer: Answer
+    def __init__(self, name: str, answer: Answer) -> None:
+        super().__init__(name)
+        self.answer = answer
 
-    async def search(self, query: Query, limit: int) -> Any:
+    async def search(self, query: Query, limit: int, context: ArmContext) -> Any:
         return await self.answer(query, limit)
 
 
@@ -79,14 +87,10 @@ def within(held: Opened, seconds: float) -> None:
     held.engine.settings = replace(told, search=replace(told.search, arm_seconds=seconds))
 
 
-def with_bad(shelf: Opened, *bad: Bad) -> None:
+def with_bad(shelf: Opened, *bad: Double) -> None:
     """The real arms, but for those of the same name."""
     names = {each.name for each in bad}
-
-    def arms(base: Any, serving: Any) -> Any:
-        return [*bad, *(arm for arm in standard_arms(base, serving) if arm.name not in names)]
-
-    shelf.run(shelf.engine.base(shelf.kb)).arms = arms
+    shelf.run(shelf.engine.base(shelf.kb)).arms = [*bad, *(arm for arm in STANDARD if arm.name not in names)]
 
 
 def timely(shelf: Opened, query: str = QUERY, **options: Any) -> Recall:
@@ -140,14 +144,13 @@ async def too_many(query: Query, limit: int) -> Any:
     return Ranking.of([(key, 0.5) for key in range(1, limit + 2)])
 
 
-@dataclass
-class Stuck:
+class Stuck(Double):
     """An arm that promises never to wait, and blocks its thread beyond the deadline."""
 
-    name: str
-    is_here: bool = True
+    def is_local(self, context: ArmContext) -> bool:
+        return True
 
-    async def search(self, query: Query, limit: int) -> Any:
+    async def search(self, query: Query, limit: int, context: ArmContext) -> Any:
         OVER.wait(3 * PATIENT)
         return Ranking.of([])
 
@@ -234,7 +237,7 @@ def test_unsorted_hits_are_put_in_order(shelf: Opened, fusion: str) -> None:
 
 def test_a_sound_ranking_passes_as_it_is() -> None:
     ranking = Ranking.of([(1, 0.5), (2, 0.5), (9, 0.0)])
-    assert sound(ranking, "keyword", 3) is ranking
+    assert checked(ranking, "keyword", 3) is ranking
 
 
 def test_when_every_arm_fails_each_is_named(shelf: Opened) -> None:
@@ -254,7 +257,7 @@ def test_when_every_arm_fails_each_is_named(shelf: Opened) -> None:
 
 
 def test_no_arm_for_a_mode_is_a_clear_failure(shelf: Opened) -> None:
-    shelf.run(shelf.engine.base(shelf.kb)).arms = lambda base, serving: [Bad("vector", hanging)]
+    shelf.run(shelf.engine.base(shelf.kb)).arms = [Bad("vector", hanging)]
     with pytest.raises(RecallFailed, match="没有一路"):
         shelf.ask(QUERY, mode="fulltext")
 
@@ -546,12 +549,12 @@ def test_a_cancelled_search_leaves_nothing_behind(shelf: Opened) -> None:
 
 def test_sound_refuses_what_it_must() -> None:
     with pytest.raises(BadModelReply, match="keyword"):
-        sound(Ranking(ints(1), np.array([float("nan")])), "keyword", 10)
+        checked(Ranking(ints(1), np.array([float("nan")])), "keyword", 10)
 
 
 @pytest.mark.parametrize("name", ["vector", "keyword", "qa"])
 def test_an_arm_that_blocks_its_thread_keeps_no_other_from_answering(shelf: Opened, name: str) -> None:
-    with_bad(shelf, Stuck(name))  # type: ignore[arg-type]
+    with_bad(shelf, Stuck(name))
     recall = without(shelf, name)
     assert recall.found
     seconds = shelf.engine.settings.search.arm_seconds
@@ -567,7 +570,7 @@ def test_a_chunk_has_one_score_for_its_meaning_whoever_found_it(asked: list[tupl
         "qa": Ranking.of(asked, 1.0),
     }
     behind = [(7, 0.1), (9, 0.6)] if asked else [(7, 0.1)]
-    heard = ArmResults(rankings, rankings, (), (), behind=Ranking.of(behind, 1.0))
+    heard = ArmResults(rankings, rankings, (), (), backfill=Ranking.of(behind, 1.0))
     own = {1: 0.9, 3: 0.8, 9: 0.6, 7: 0.1} if asked else {1: 0.9, 3: 0.5, 7: 0.1}
     assert list(heard.scores()["vector"].hits) == list(own.items())
 
@@ -575,7 +578,7 @@ def test_a_chunk_has_one_score_for_its_meaning_whoever_found_it(asked: list[tupl
 def test_where_the_vector_arm_found_nothing_what_stands_behind_is_in_order() -> None:
     """As when the index was filled between its look and the other arms'."""
     rankings = {"vector": NOTHING, "keyword": Ranking.of([(1, 0.5), (7, 0.4)], 1.0)}
-    heard = ArmResults(rankings, rankings, (), (), behind=Ranking(ints(1, 7), np.array([0.2, 0.9]), 1.0))
+    heard = ArmResults(rankings, rankings, (), (), backfill=Ranking(ints(1, 7), np.array([0.2, 0.9]), 1.0))
     assert heard.scores()["vector"].keys.tolist() == [7, 1]
 
 
@@ -583,7 +586,7 @@ def test_where_the_vector_arm_found_nothing_what_stands_behind_is_in_order() -> 
 
 
 AT_NO_TIME = ArmTime(0.0, 1)
-KNOWN_AS_QUICK = {(arm, False): AT_NO_TIME for arm in ARMS["hybrid"]}
+KNOWN_AS_QUICK = {(arm, False): AT_NO_TIME for arm in ("vector", "keyword", "qa")}
 
 
 class Watched(HashEmbedding):
@@ -631,7 +634,7 @@ def test_arms_that_take_no_time_are_asked_on_the_spot_until_one_of_them_takes_so
     """Whether the vector is there at once or comes from a thread."""
     model, here = Watched(), threading.get_ident()
     model.is_quick = is_quick
-    monkeypatch.setattr("qianxun.retrieve.arm_results.AT_ONCE_SECONDS", 60.0)
+    monkeypatch.setattr("qianxun.retrieve.run_arms.AT_ONCE_SECONDS", 60.0)
     with Opened(tmp_path, near_ties()[:10], model, search=Search(cache_entries=0)) as held:
         serving = held.run(held.engine.base(held.kb)).serving
         first = held.ask(QUERY)
@@ -640,7 +643,7 @@ def test_arms_that_take_no_time_are_asked_on_the_spot_until_one_of_them_takes_so
         serving.arm_times = KNOWN_AS_QUICK.copy()
         assert held.ask(QUERY).found == first.found
         assert set(asked_in) == {here}
-        monkeypatch.setattr("qianxun.retrieve.arm_results.QUICK_SECONDS", 0.0)  # whatever it takes is too long now
+        monkeypatch.setattr("qianxun.retrieve.run_arms.QUICK_SECONDS", 0.0)  # whatever it takes is too long now
         asked_in.clear()
         assert held.ask(QUERY).found == first.found
         assert here not in asked_in
@@ -676,7 +679,7 @@ def test_searches_on_the_spot_take_turns(tmp_path: Path, monkeypatch: pytest.Mon
     """One task that asks again and again, without ever waiting for anything, keeps nobody else from asking."""
     model = Watched()
     model.is_quick = True
-    monkeypatch.setattr("qianxun.retrieve.arm_results.QUICK_SECONDS", 60.0)  # none is given to a thread
+    monkeypatch.setattr("qianxun.retrieve.run_arms.QUICK_SECONDS", 60.0)  # none is given to a thread
     turns: list[str] = []
 
     async def asking(held: Opened, name: str) -> None:
@@ -698,6 +701,6 @@ def test_arms_of_ones_own_are_never_asked_on_the_spot(shelf: Opened) -> None:
     """They may block, whatever they say of themselves."""
     serving = shelf.run(shelf.engine.base(shelf.kb)).serving
     serving.arm_times = KNOWN_AS_QUICK.copy()
-    with_bad(shelf, Stuck("keyword"))  # type: ignore[arg-type]
+    with_bad(shelf, Stuck("keyword"))
     without(shelf, "keyword")
     assert serving.arm_times["keyword", False].seconds == float("inf")

@@ -37,8 +37,7 @@ from qianxun.core.types import (
 )
 from qianxun.engine.engine import Engine
 from qianxun.records import documents
-from qianxun.retrieve.drop_reasons import filter_text
-from qianxun.retrieve.explain import loosened
+from qianxun.retrieve.explain import filter_text, loosened
 from qianxun.testing.scripted import HashEmbedding
 from tests.hypothesis_settings import SLOW_OR_SHARED
 from tests.indexing.opened import FailingEmbedding, doc, opened

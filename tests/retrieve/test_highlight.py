@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.retrieve.highlight import MOST, WINDOW, highlights
+from qianxun.retrieve.rerank_and_tiers import HIGHLIGHT_WINDOW as WINDOW
+from qianxun.retrieve.rerank_and_tiers import HIGHLIGHTS as MOST
+from qianxun.retrieve.rerank_and_tiers import highlights
 
 PADDING = "一二三四五六七八九十" * 12
 

@@ -20,8 +20,7 @@ from qianxun.core.options import RecallOptions
 from qianxun.core.types import Degraded, Generation, Recall
 from qianxun.engine.engine import Engine
 from qianxun.records import bases
-from qianxun.retrieve.recall_cache import cache_key, get_cached, put_cached
-from qianxun.retrieve.replay import replaying
+from qianxun.retrieve.recall_cache import cache_key, get_cached, put_cached, replaying
 from tests.indexing.opened import doc, opened
 from tests.retrieve.recalls import answer, filters
 

@@ -15,7 +15,7 @@ from qianxun.core.model_types import NewModel
 from qianxun.core.options import RecallOptions, check, search_options
 from qianxun.core.types import Document
 from qianxun.engine.settings import ChatSettings, Outbound, Search, Settings
-from qianxun.retrieve.rewrite import LONGEST, MOST, rewritten
+from qianxun.retrieve.query_plan import REWRITING_LIMIT, REWRITINGS, rewritten
 from tests.answer.asked import FakeChat, Opened, near_ties
 from tests.models.embedding_service import says, serving, status
 
@@ -137,7 +137,7 @@ def test_a_language_model_that_hangs_takes_no_thread_from_others(tmp_path: Path)
 
 def test_few_and_short_wordings_are_taken() -> None:
     many = [f"第{number}种问法" for number in range(9)]
-    assert rewritten(chat(json.dumps(["长" * (LONGEST + 1), *many])), "问") == tuple(many[:MOST])
+    assert rewritten(chat(json.dumps(["长" * (REWRITING_LIMIT + 1), *many])), "问") == tuple(many[:REWRITINGS])
     assert rewritten(chat("[]"), "问") == ()
     with pytest.raises(BadModelReply):
         rewritten(chat("]["), "问")

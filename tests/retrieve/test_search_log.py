@@ -21,7 +21,7 @@ from qianxun.core.log_types import LogEntry
 from qianxun.core.types import EVERYTHING, LOCAL_TENANT, Degraded, Eq, Generation, KnowledgeBase, Recall, StepTime
 from qianxun.records import Records, bases, logs
 from qianxun.records.database.open import sqlite_url
-from qianxun.retrieve.replay import replaying
+from qianxun.retrieve.recall_cache import replaying
 from qianxun.retrieve.search_log import Journal
 from tests.layered.recalls import TABLES, TEXTS
 from tests.retrieve.recalls import answer

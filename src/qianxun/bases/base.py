@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from qianxun.bases.graph_cache import HeldGraph
 from qianxun.bases.graph_reader import GraphReader
 from qianxun.bases.known_terms import KnownTerms
 from qianxun.core.log_types import IndexTime
-from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, Index, IndexBackend, Models, Retriever, nothing
+from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, Index, IndexBackend, Models, RetrieverArm, nothing
 from qianxun.core.types import IndexStamp, KnowledgeBase
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.models.registry.registry import is_registered
@@ -23,7 +23,6 @@ from qianxun.records.tenancy import BaseRecords
 from qianxun.text.chinese import Analyser
 
 Result = TypeVar("Result")
-Arms: TypeAlias = "Callable[[OpenBase, Serving], Sequence[Retriever]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ class OpenBase:
     graph: HeldGraph = field(default_factory=HeldGraph)  # what was derived from the facts of its chunks
     reader: GraphReader = field(default_factory=GraphReader)  # how a model gets on with reading them
     model_threads: ModelThreads | None = None  # None: those of the event loop
-    arms: Arms | None = None  # None: the standard ones
+    arms: Sequence[RetrieverArm] | None = None  # None: the standard ones
     indexed: Callable[[IndexTime], None] = nothing  # told of each piece of index work
     # One indexer at a time; searches do not take it.
     indexing: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -15,11 +15,7 @@ Mode: TypeAlias = Literal["hybrid", "vector", "fulltext"]
 FusionName: TypeAlias = Literal["weighted", "min_max", "rrf"]
 FUSIONS: Final[tuple[FusionName, ...]] = ("weighted", "min_max", "rrf")
 
-ARMS: Final[Mapping[Mode, tuple[str, ...]]] = {
-    "hybrid": ("vector", "keyword", "qa"),
-    "vector": ("vector", "qa"),
-    "fulltext": ("keyword",),
-}
+MODES: Final[tuple[Mode, ...]] = ("hybrid", "vector", "fulltext")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +29,7 @@ class RecallOptions:
     weights: Mapping[str, float] = field(default_factory=dict)  # {}: as fits the base
     rerank: str = ""  # a rerank model's name; "": none
     fuzzy: bool = True
+    arms: tuple[str, ...] = ()  # arms of other packages that take part; "-qa": without this one of ours
     arm_seconds: float = 10.0
     rerank_seconds: float = 10.0
     rewrite_seconds: float = 10.0
@@ -40,7 +37,7 @@ class RecallOptions:
 
 def check(options: RecallOptions) -> None:
     """Raises BadQuery, or BadFilter. The values may come from a configuration: of what type they are is asked too."""
-    if not isinstance(options.mode, str) or options.mode not in ARMS:
+    if not isinstance(options.mode, str) or options.mode not in MODES:
         raise BadQuery(f"没有检索模式 {options.mode}", hint="可用：hybrid、vector、fulltext")
     if not isinstance(options.fusion, str) or options.fusion not in FUSIONS:
         raise BadQuery(f"没有融合方式 {options.fusion}", hint="可用：weighted、min_max、rrf")
@@ -53,17 +50,19 @@ def check(options: RecallOptions) -> None:
             f"rerank 为 {options.rerank!r}，fuzzy 为 {options.fuzzy!r}",
             hint="rerank 应为模型名，fuzzy 应为 true 或 false",
         )
-    _check_weights(options.weights)
+    if not isinstance(options.arms, tuple) or not all(isinstance(arm, str) and arm.strip("-") for arm in options.arms):
+        raise BadQuery(f"arms 为 {options.arms!r}", hint='应为名字的列表，例如 ["exact_phrase", "-qa"]')
+    _check_weights(options.weights, options.arms)
     if not all(isinstance(doc_id, str) for doc_id in options.doc_ids):
         raise BadQuery(f"doc_ids 为 {options.doc_ids!r}", hint="应为文档编号的列表")
     if not isinstance(options.where, Filter):
         raise not_a_filter(options.where)
 
 
-def _check_weights(weights: Any) -> None:
+def _check_weights(weights: Any, arms: tuple[str, ...]) -> None:
     if not isinstance(weights, Mapping):
         raise BadQuery(f"权重 {weights!r} 不对", hint='写成 {"vector": 0.6, "keyword": 0.4}')
-    if unknown := sorted(str(name) for name in weights if name not in ("vector", "keyword")):
+    if unknown := sorted(str(name) for name in weights if name not in ("vector", "keyword", *arms)):
         raise BadQuery(f"没有名为 {'、'.join(unknown)} 的一路", hint="权重只有 vector 与 keyword")
     told = list(weights.values())
     is_sound = all(_is_number(weight, int, float) and 0.0 <= weight < float("inf") for weight in told)
@@ -91,6 +90,8 @@ class Defaults(Protocol):
     @property
     def fuzzy(self) -> bool: ...
     @property
+    def arms(self) -> tuple[str, ...]: ...
+    @property
     def arm_seconds(self) -> float: ...
     @property
     def rerank_seconds(self) -> float: ...
@@ -111,10 +112,13 @@ def search_options(defaults: Defaults, config: Mapping[str, Any], chosen: Mappin
         else {},
         "rerank": defaults.rerank,
         "fuzzy": defaults.fuzzy,
+        "arms": defaults.arms,
     }
     if unknown := sorted(str(name) for name in of_base if name not in settings):
         raise BadQuery(f"知识库的 search 配置里没有 {'、'.join(unknown)}", hint=f"可用：{'、'.join(settings)}")
     settings |= of_base
+    if isinstance(settings["arms"], list):  # of a configuration in JSON
+        settings["arms"] = tuple(settings["arms"])
     settings |= {name: value for name, value in chosen.items() if value is not None}
     return RecallOptions(
         **settings,

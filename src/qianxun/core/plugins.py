@@ -56,6 +56,18 @@ OWN_FORMATS: Final = frozenset({
 })  # fmt: skip
 MODEL_ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "index": ("open", "build", "switch", "drop"),
+    "arm": (
+        "name",
+        "label",
+        "unit",
+        "weight",
+        "signal",
+        "needs_vector",
+        "applies_filters",
+        "is_local",
+        "search",
+        "calibrate",
+    ),
     "embedding": ("name", "dimension", "embed_passages", "embed_query"),
     "reranker": ("name", "share", "score"),
     "chat": ("name", "complete"),
@@ -136,7 +148,7 @@ def load(kind: str, name: str) -> Any:
 
 
 def create(kind: str, name: str, *arguments: Any, **options: Any) -> Any:
-    """Makes what a plug-in of kind index, embedding, reranker or chat makes, and checks that it has what its port asks.
+    """Makes what a plug-in of a kind other than parser makes, and checks that it has what its port asks.
 
     Raises PluginError, or what the plug-in raises of our error tree (ModelUnavailable, say).
     """

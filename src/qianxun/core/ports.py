@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from qianxun.core.types import (
     EVERYTHING,
+    Chunk,
     Filter,
     IndexBatch,
     IndexStamp,
@@ -128,7 +129,7 @@ class Index(Protocol):
     @property
     def is_here(self) -> bool:
         """Whether `nearest`, `match` and `cosines` wait for nothing but the processor: whoever awaits them is better
-        off the event loop, and may run several of them one after another in one thread (`Retriever`)."""
+        off the event loop, and may run several of them one after another in one thread (`RetrieverArm`)."""
 
     async def apply(self, batch: IndexBatch) -> None:
         """Removes, then adds; all or nothing, durable when it returns, idempotent."""
@@ -181,18 +182,49 @@ class IndexBackend(Protocol):
     async def drop(self, knowledge_base: int) -> None: ...
 
 
-class Retriever(Protocol):
-    """One way of finding chunks; knows no other retriever.
-
-    One that has an attribute ``is_here`` which is true promises that its `search` never waits: it is then run to its
-    end in a worker thread, together with others of its kind. To hand work to a thread costs a tenth of a search.
-    """
+class ArmContext(Protocol):
+    """What an arm may use of the base that is searched."""
 
     @property
-    def name(self) -> str: ...
+    def index(self) -> Index: ...
 
-    async def search(self, query: Query, limit: int) -> Ranking:
-        """At most ``limit`` hits, best first, scores in [0, 1]. Raises RetrieverUnavailable."""
+    @property
+    def is_local(self) -> bool:
+        """True if index and records are in this process, so that nothing below waits for a server."""
+
+    def texts(self, where: Filter = EVERYTHING) -> AsyncIterator[Sequence[tuple[int, str]]]:
+        """The searchable chunks that pass ``where``, page by page: (key, text) in the order of their keys."""
+
+    async def chunks(self, keys: Sequence[int]) -> Mapping[int, Chunk]:
+        """Chunks by key; one that has been deleted is missing."""
+
+    async def chunks_of_questions(self, keys: Sequence[int]) -> Mapping[int, int]:
+        """Attached questions to the chunks that answer them; one that has been deleted is missing."""
 
 
-Fusion: TypeAlias = Callable[[Mapping[str, Ranking]], Ranking]
+class RetrieverArm(Protocol):
+    """One way of finding chunks. It has no state of a search and knows no other arm; subclasses inherit the defaults.
+
+    What it finds meets the records afterwards: it cannot return what has been deleted or is filtered out.
+    """
+
+    name: str  # in options, results, explanations, logs and metrics
+    label: tuple[str, str]  # the same for people: 中文, English
+    unit: tuple[str, str] = ("原始分", "raw")  # what its raw scores are
+    weight: float = 0.3  # in the fusion, where nothing else is configured; the standard weights add up to 1
+    signal: str = ""  # arms of one signal are fused as one ranking; "": its own
+    needs_vector: bool = False  # reads ``query.vector`` and waits for it; others read ``query.text`` or ``.terms``
+    applies_filters: bool = True  # False: ``query.where`` is applied to what it found
+
+    def is_local(self, context: ArmContext) -> bool:
+        """True if `search` never waits for anything outside this process: it then shares a worker thread with others,
+        to save a tenth of a search. Else it is a task of the event loop and must not block. Both have a deadline."""
+        return False
+
+    async def search(self, query: Query, limit: int, context: ArmContext) -> Ranking:
+        """At most ``limit`` chunks, best first. Raises RetrieverUnavailable."""
+        raise NotImplementedError
+
+    def calibrate(self, found: Ranking) -> Scores:
+        """The scores of what `search` found, brought to [0, 1] in the same order. By default they are already."""
+        return found.scores

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from qianxun.rank.tiers import COVERED, STRICT
-from qianxun.retrieve.drop_reasons import filter_text
+from qianxun.retrieve.explain import filter_text
 from qianxun.text.headings import below_headings
 from qianxun.text.matching import Span, snippet, spans, telling_words, weights
 from qianxun.text.table_types import TableType, label

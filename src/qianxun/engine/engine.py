@@ -402,7 +402,7 @@ class Engine:
     async def _layered(
         self, base: OpenBase, searching: Awaitable[LayeredRecall], params: Mapping[str, Any]
     ) -> LayeredRecall:
-        from qianxun.retrieve.layered.log import log_layers
+        from qianxun.retrieve.layered.ladder import log_layers
 
         with self._using(base):
             recall = await searching

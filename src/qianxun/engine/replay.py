@@ -15,7 +15,7 @@ from qianxun.core.log_types import LogEntry
 from qianxun.core.types import KnowledgeBase, Recall
 from qianxun.engine.engine import Engine
 from qianxun.graph.modes import ModeRecall
-from qianxun.retrieve.replay import replaying
+from qianxun.retrieve.recall_cache import replaying
 
 AnyRecall: TypeAlias = Recall | LayeredRecall | ModeRecall
 

@@ -64,6 +64,7 @@ class Search:
     fusion: str = "weighted"  # weighted | min_max | rrf
     rerank: str = ""  # "maxsim", a reranker's card, or the name of the endpoint in `rerank`; "": none
     fuzzy: bool = True  # results that are alike or share a word, not only sure ones; guesses at mistyped words
+    arms: tuple[str, ...] = ()  # arms of other packages that take part in searches; "-qa": without this one of ours
     arm_seconds: float = 10.0  # the deadline of each arm
     rerank_seconds: float = 10.0  # after which the fused order stands
     rewrite_seconds: float = 10.0

@@ -37,9 +37,8 @@ from qianxun.question.question import read as read_question
 from qianxun.rank.mix import either, mixed, supported
 from qianxun.rank.tiers import matched_in, matched_under
 from qianxun.records import chunks
-from qianxun.retrieve.highlight import highlights
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
-from qianxun.retrieve.rerank_and_tiers import RERANK_DEPTH, rerank
+from qianxun.retrieve.rerank_and_tiers import RERANK_DEPTH, highlights, rerank
 from qianxun.retrieve.run import current_generation, newest_only, recall
 from qianxun.retrieve.timings import Steps
 from qianxun.text.chinese import fold
@@ -195,11 +194,11 @@ class ModeSearch:
         await first.add(ranking)
         options = replace(self.options, rerank=self.options.rerank or RERANKER)
         with self.steps.timed("rerank"), self.base.serving.borrow() as serving:
-            model, failed = await rerank(self.base, serving, self.plan, first.found, options)
+            found, share, failed = await rerank(self.base, serving, self.plan, first.found, options)
         self.degraded.extend(failed)
-        if model is None:
+        if not share:
             return ranking
-        top = Ranking.of((result.chunk.key, max(result.score, UNRELATED)) for result in model.results)
+        top = Ranking.of((result.chunk.key, max(result.score, UNRELATED)) for result in found)
         rest = ~np.isin(ranking.keys, top.keys)
         lower = np.minimum(ranking.scores[rest], top.scores[-1])
         return Ranking(np.concatenate([top.keys, ranking.keys[rest]]), np.concatenate([top.scores, lower]))

@@ -1,7 +1,7 @@
 """Why a chunk was returned, or which step dropped it and the smallest change that would return it.
 
-An explanation takes the same steps as the search (`gather`, `ranking_order`) without a cut-off. A change
-is suggested only after a search with it has returned the chunk.
+`explained` is the function to read first. It takes the same steps as the search (`gather`, `ranking_order`), without a
+cut-off. A change is suggested only after a search with it has returned the chunk.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -31,13 +31,18 @@ from qianxun.core.types import (
     Filter,
     Found,
     In,
+    Not,
     Or,
+    Range,
+    Spelled,
     all_of,
     matches,
 )
 from qianxun.rank.fuse import VOTES, fitting_weights
+from qianxun.rank.tiers import FUZZY, STRICT
 from qianxun.records import chunks, documents, listing, outbox
-from qianxun.retrieve.drop_reasons import hint_for, reason_for, why_not_of_record
+from qianxun.retrieve.candidate_pool import ScoresByKey
+from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, gather, with_weights
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
 from qianxun.retrieve.rerank_and_tiers import (
     Order,
@@ -45,32 +50,18 @@ from qianxun.retrieve.rerank_and_tiers import (
     is_admitted,
     is_below_threshold,
     ranking_order,
+    result_of,
     tier_criteria,
 )
-from qianxun.retrieve.run import (
-    DEEPEST,
-    DEPTH,
-    TRIES,
-    Candidates,
-    SearchTrace,
-    current_generation,
-    gather,
-    to_recall,
-    trace,
-    with_weights,
-)
+from qianxun.retrieve.run import TRIES, SearchTrace, current_generation, trace
 from qianxun.retrieve.timings import Steps
 
 
-async def explain(base: OpenBase, text: str, options: RecallOptions, chunk_id: str) -> Explanation:
-    """Why this chunk is, or is not, among the results. Raises NotFound for a chunk that never was."""
-    explanation = (await explained(base, text, options, chunk_id)).chunk
-    assert explanation is not None
-    return explanation
-
-
 async def explained(base: OpenBase, text: str, options: RecallOptions, chunk_id: str = "") -> Explained:
-    """A search with its sums; and, where a chunk is named, what became of that."""
+    """A search with its sums; and, where a chunk is named, why it is or is not among the results.
+
+    Raises NotFound for a chunk that never existed.
+    """
     check_text(text)
     check(options)
     for _ in range(TRIES):
@@ -81,11 +72,11 @@ async def explained(base: OpenBase, text: str, options: RecallOptions, chunk_id:
             with base.serving.borrow() as current:
                 if traced.generation == await current_generation(base, current):
                     break
-    sums = tuple(_sum(traced.candidates, traced.order, traced.options, each) for each in traced.found)
-    return Explained(to_recall(text, options, traced), traced.options.weights, sums, chunk)
+    sums = tuple(_sum(traced.candidates, traced.order, traced.options, found) for found in traced.found)
+    return Explained(traced.recall(text), traced.options.weights, sums, chunk)
 
 
-# ── where a chunk stands when nothing is cut off ─────────────────────────────────────────────────
+# ── the place of a chunk when nothing is cut off ─────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,50 +89,48 @@ class _Case:
     options: RecallOptions
     traced: SearchTrace
 
-    async def asked(self, options: RecallOptions) -> QueryPlan:
-        """As `trace` would ask, with the rewritings that it had."""
-        rewritings = self.traced.asked.rewritings
-        return await plan_query(self.base, self.text, options, rewritings)
+    async def plan(self, options: RecallOptions) -> QueryPlan:
+        """As `trace` would plan, with the rewritings that it had."""
+        return await plan_query(self.base, self.text, options, self.traced.plan.rewritings)
 
     async def returns(self, chunk: Chunk, options: RecallOptions) -> bool:
-        traced = await trace(self.base, self.serving, self.text, options, self.traced.asked.rewritings)
-        return any(each.chunk.key == chunk.key for each in traced.found)
+        traced = await trace(self.base, self.serving, self.text, options, self.traced.plan.rewritings)
+        return any(found.chunk.key == chunk.key for found in traced.found)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
     found: Found
-    verdict: Relevance
-    rank: int  # among those that are let in; of one that is not, where it would stand
+    relevance: Relevance
+    rank: int  # among those that are admitted; of one that is not, where it would be
     sum: Sum
 
 
-async def _place(case: _Case, asked: QueryPlan, options: RecallOptions, chunk: Chunk, depth: int) -> _Place | None:
-    """Where the chunk stands among the candidates, in the order in which they are judged; None: it is not one."""
+async def _place(case: _Case, plan: QueryPlan, options: RecallOptions, chunk: Chunk, depth: int) -> _Place | None:
+    """The place of the chunk among the candidates, in the order in which they are looked at; None: it is not one."""
     options = await with_weights(case.serving, options)
-    candidates = await gather(case.base, case.serving, asked, options, depth, Steps())
-    asked, heard, pool = candidates.asked, candidates.heard, candidates.pool
-    bench = await tier_criteria(case.base, case.serving, asked, heard, pool)
-    order = await ranking_order(case.base, case.serving, asked, heard, pool, options, Steps())
+    candidates = await gather(case.base, case.serving, plan, options, depth, Steps())
+    criteria = await tier_criteria(case.base, case.serving, candidates)
+    order = await ranking_order(case.base, case.serving, candidates, options, Steps())
     before = 0
-    async with aclosing(order.walk(pool, TOP_K_LIMIT)) as walk:
+    async with aclosing(order.walk(candidates.pool, TOP_K_LIMIT)) as walk:
         async for candidate, shown in walk:
-            verdict = bench.verdict(candidate)
+            relevance = criteria.assess(candidate)
             if candidate.chunk.key == chunk.key:
-                result = bench.result(candidate, shown, verdict)
-                return _Place(result, verdict, before + 1, _sum(candidates, order, options, result))
-            before += is_admitted(verdict.tier, options)
+                result = result_of(candidate, shown, relevance)
+                return _Place(result, relevance, before + 1, _sum(candidates, order, options, result))
+            before += is_admitted(relevance.tier, options)
     return None
 
 
 def _sum(candidates: Candidates, order: Order, options: RecallOptions, found: Found) -> Sum:
     votes = {}
-    for side, ranking in candidates.heard.scores().items():
+    for signal, ranking in candidates.results.scores().items():
         at = np.flatnonzero(ranking.keys == found.chunk.key)
         score = float(VOTES[options.fusion](ranking)[at[0]]) if len(at) else 0.0
-        votes[side] = Vote(options.weights.get(side, 0.0), score)
+        votes[signal] = Vote(options.weights.get(signal, 0.0), score)
     total = (1.0 - order.share) * found.fused + order.share * (found.rerank or 0.0)
-    if found.rerank is None and order.share:  # behind what was read again
+    if found.rerank is None and order.share:  # after what was reranked
         total = min(total, order.first[-1].score)
     return Sum(options.fusion, votes, found.fused, order.share, found.rerank, total, found.score)
 
@@ -150,20 +139,19 @@ def _sum(candidates: Candidates, order: Order, options: RecallOptions, found: Fo
 
 
 async def _explanation(case: _Case, chunk_id: str) -> Explanation:
-    chunk, status, told = await asyncio.to_thread(_of_record, case.base, chunk_id)
+    chunk, status, reason = await asyncio.to_thread(_recorded, case.base, chunk_id)
+    degraded = case.traced.degraded
     if chunk is None:
-        return Explanation(
-            chunk_id, "records", told, hint_for("records", status), status=status, degraded=case.traced.degraded
-        )
+        return Explanation(chunk_id, "records", reason, hint_for("records", status), status=status, degraded=degraded)
     known = await _dropped(case, chunk)
     if known.step not in ("returned", "index"):
-        known = replace(known, changes=await _smallest(case, chunk, known))
-    known = replace(known, chunk=chunk, degraded=case.traced.degraded)
-    return replace(known, reason=reason_for(known, case.options, chunk), hint=hint_for(known.step, "", known.changes))
+        known = replace(known, changes=await _smallest(case, chunk))
+    known = replace(known, chunk=chunk, degraded=degraded)
+    return replace(known, reason=reason_for(known, case.options), hint=hint_for(known.step, "", known.changes))
 
 
-def _of_record(base: OpenBase, chunk_id: str) -> tuple[Chunk | None, str, str]:
-    """The chunk; or None, with the state of its document and why the chunk is not of record."""
+def _recorded(base: OpenBase, chunk_id: str) -> tuple[Chunk | None, str, str]:
+    """The chunk; or None, with the state of its document and why the chunk is not in the records."""
     prefix, (head, _, position) = f"c_{base.id}_", chunk_id.rpartition("_")
     doc_id = head.removeprefix(prefix)
     unknown = NotFound(f"没有片段“{chunk_id}”", hint="检索结果里有片段的编号（--json 的 chunk_id）")
@@ -174,61 +162,50 @@ def _of_record(base: OpenBase, chunk_id: str) -> tuple[Chunk | None, str, str]:
         if known is None:
             raise unknown
         if known.status == "deleted":
-            return None, "deleted", why_not_of_record(doc_id, "deleted")
+            return None, "deleted", why_not_recorded(doc_id, "deleted")
         state = listing.state(tx, base.id, doc_id)
         served = chunks.of_document(tx, base.id, doc_id)
-    chunk = next((each for each in served if each.index == int(position)), None)
+    chunk = next((chunk for chunk in served if chunk.index == int(position)), None)
     if chunk is not None:
         return chunk, state.status, ""
     status = "superseded" if served else state.status
-    return None, status, why_not_of_record(state.name or doc_id, status, state.reason, len(served))
+    return None, status, why_not_recorded(state.name or doc_id, status, state.reason, len(served))
 
 
 async def _dropped(case: _Case, chunk: Chunk) -> Explanation:
-    """What became of a chunk that is of record, without words yet."""
+    """The step that dropped a chunk of the records, without words yet."""
     traced = case.traced
-    failing = _failing(case, chunk)
+    _, failing = loosened(case.options.where, chunk.attributes)
+    if (named := traced.plan.named) and chunk.doc_id not in named:
+        failing += (In("doc_id", tuple(sorted(named))),)
     if failing:
         return await _alone(case, chunk, Explanation(chunk.chunk_id, "filter", "", failing=failing))
-    place = await _place(case, traced.asked, case.options, chunk, traced.candidates.depth)
+    place = await _place(case, traced.plan, case.options, chunk, traced.candidates.depth)
     if place is not None:
         return await _cut(case, place)
-    if arms := _arms(case, chunk):
-        known = await _alone(case, chunk, Explanation(chunk.chunk_id, "fuse", ""))
-        return replace(known, arms=arms)
+    if chunk.key not in traced.candidates.pool and (arms := _arm_scores(traced.candidates, chunk)):
+        return replace(await _alone(case, chunk, Explanation(chunk.chunk_id, "fuse", "")), arms=arms)
     return await _alone(case, chunk, Explanation(chunk.chunk_id, "recall", ""))
 
 
-def _arms(case: _Case, chunk: Chunk) -> dict[str, ArmScore]:
-    """What the arms said of a candidate that came to nothing."""
-    found: dict[str, ArmScore] = {}
-    for arm, ranking in case.traced.candidates.heard.rankings.items():
-        raw = ranking.scores if ranking.raw is None else ranking.raw
-        for at in np.flatnonzero(ranking.keys == chunk.key).tolist():
-            found[arm] = ArmScore(at + 1, float(raw[at]), float(ranking.scores[at]))
-    return found
-
-
-def _failing(case: _Case, chunk: Chunk) -> tuple[Filter, ...]:
-    _, failing = loosened(case.options.where, chunk.attributes)
-    named = case.traced.asked.named
-    if named and chunk.doc_id not in named:
-        failing += (In("doc_id", tuple(sorted(named))),)
-    return failing
+def _arm_scores(candidates: Candidates, chunk: Chunk) -> dict[str, ArmScore]:
+    """The scores of a chunk that some arms found and the fusion left at zero."""
+    rankings = {arm: ScoresByKey(ranking) for arm, ranking in candidates.results.rankings.items()}
+    return {arm: scores.of(chunk.key) for arm, scores in rankings.items() if chunk.key in scores}
 
 
 async def _cut(case: _Case, place: _Place) -> Explanation:
-    """Of a candidate: its own verdict, or those before it."""
-    options, asked = case.options, case.traced.asked
+    """Why a candidate was not returned: its own relevance, or those before it."""
+    options, plan = case.options, case.traced.plan
     known = _facts(Explanation(place.found.chunk.chunk_id, "returned", ""), place)
-    if is_below_threshold(place.found.score, asked, options):
+    if is_below_threshold(place.found.score, plan, options):
         return replace(known, step="threshold")
-    if not is_admitted(place.verdict.tier, options):
+    if not is_admitted(place.relevance.tier, options):
         return replace(known, step="tier")
     known = replace(known, rank=place.rank)
     if options.rerank:
         unread = replace(options, rerank="")
-        before = await _place(case, asked, unread, place.found.chunk, case.traced.candidates.depth)
+        before = await _place(case, plan, unread, place.found.chunk, case.traced.candidates.depth)
         known = replace(known, rank_before=before.rank if before is not None else None)
     if place.rank <= options.top_k:
         return known
@@ -237,32 +214,31 @@ async def _cut(case: _Case, place: _Place) -> Explanation:
 
 
 def _facts(known: Explanation, place: _Place) -> Explanation:
-    verdict = place.verdict
+    relevance = place.relevance
     return replace(
         known,
         score=place.found.score,
         rank=place.rank,
-        tier=verdict.tier,
-        similarity=verdict.similarity,
-        coverage=verdict.coverage,
-        matched=verdict.matched,
+        tier=relevance.tier,
+        similarity=relevance.similarity,
+        coverage=relevance.coverage,
+        matched=relevance.matched,
         arms=place.found.arms,
         sum=place.sum,
     )
 
 
 async def _alone(case: _Case, chunk: Chunk, known: Explanation) -> Explanation:
-    """What the arms say of a chunk that did not come so far, found by a search in its document alone.
+    """With the scores of a chunk that did not come so far, found by a search in its document alone.
 
     Its ranks there mean nothing; nor does a score that depends on the other candidates.
     """
-    own = tuple(replace(query, where=Eq("doc_id", chunk.doc_id)) for query in case.traced.asked.queries)
-    asked = replace(case.traced.asked, queries=own)
+    own = tuple(replace(query, where=Eq("doc_id", chunk.doc_id)) for query in case.traced.plan.queries)
     plain = replace(case.options, rerank="", fusion="weighted")
-    place = await _place(case, asked, plain, chunk, DEEPEST)
+    place = await _place(case, replace(case.traced.plan, queries=own), plain, chunk, DEEPEST)
     if place is None:
         return await _unfound(case, chunk, known)
-    arms = {arm: replace(by, rank=0) for arm, by in place.found.arms.items()}
+    arms = {arm: replace(score, rank=0) for arm, score in place.found.arms.items()}
     known = replace(_facts(known, place), rank=None, arms=arms)
     if case.options.fusion != "weighted" or case.options.rerank:
         known = replace(known, score=None, sum=None)
@@ -274,42 +250,41 @@ async def _unfound(case: _Case, chunk: Chunk, known: Explanation) -> Explanation
     inventory = await case.serving.index.inventory()
     if chunk.key in inventory.keywords or known.step != "recall":
         return known
-    waiting = await asyncio.to_thread(_waiting, case.base)
-    return replace(known, step="index", status="waiting" if waiting else "missing")
 
+    def pending() -> int:
+        with case.base.records.reading() as tx:
+            return outbox.depth(tx, case.base.id)
 
-def _waiting(base: OpenBase) -> int:
-    with base.records.reading() as tx:
-        return outbox.depth(tx, base.id)
+    return replace(known, step="index", status="waiting" if await asyncio.to_thread(pending) else "missing")
 
 
 # ── the smallest change ──────────────────────────────────────────────────────────────────────────
 
 
 def loosened(where: Filter, attributes: Attributes) -> tuple[Filter, tuple[Filter, ...]]:
-    """The filter without the parts that keep this out, and those parts: as few as will do."""
+    """The filter without the parts that exclude these attributes, and those parts: as few as will do."""
     if matches(where, attributes):
         return where, ()
     if isinstance(where, And):
         parts = [loosened(part, attributes) for part in where.parts]
-        return all_of(*(kept for kept, _ in parts)), tuple(one for _, failing in parts for one in failing)
+        return all_of(*(rest for rest, _ in parts)), tuple(one for _, failing in parts for one in failing)
     if isinstance(where, Or) and where.parts:
         parts = [loosened(part, attributes) for part in where.parts]
         best = min(range(len(parts)), key=lambda at: (len(parts[at][1]), at))
-        kept, failing = parts[best]
-        if not isinstance(kept, Everything):
-            return Or((*where.parts[:best], kept, *where.parts[best + 1 :])), failing
+        rest, failing = parts[best]
+        if not isinstance(rest, Everything):
+            return Or((*where.parts[:best], rest, *where.parts[best + 1 :])), failing
     return EVERYTHING, (where,)
 
 
-async def _smallest(case: _Case, chunk: Chunk, known: Explanation) -> dict[str, Any]:
+async def _smallest(case: _Case, chunk: Chunk) -> dict[str, Any]:
     """The fewest changes that return the chunk. To look in its document alone is the last resort: it nearly always
     does, and answers another question."""
     required = await _required(case, chunk)
     swaps = await _swaps(case)
     found = await _fewest(case, chunk, required, swaps)
-    if found is None and (narrowed := _narrowed(case, chunk)):
-        found = await _fewest(case, chunk, required | narrowed, swaps)
+    if found is None and case.options.doc_ids != (chunk.doc_id,):
+        found = await _fewest(case, chunk, {**required, "doc_ids": (chunk.doc_id,)}, swaps)
     return found or {}
 
 
@@ -321,15 +296,10 @@ async def _required(case: _Case, chunk: Chunk) -> dict[str, Any]:
         changes["where"] = where
     # One more document; or it alone, where the text names others. A filter decides which of those it may name.
     for doc_ids in ((*case.options.doc_ids, chunk.doc_id), (chunk.doc_id,)):
-        named = (await case.asked(replace(case.options, **changes))).named
+        named = (await case.plan(replace(case.options, **changes))).named
         if named and chunk.doc_id not in named:
             changes["doc_ids"] = doc_ids
     return changes
-
-
-def _narrowed(case: _Case, chunk: Chunk) -> dict[str, Any]:
-    alone = (chunk.doc_id,)
-    return {} if case.options.doc_ids == alone else {"doc_ids": alone}
 
 
 async def _swaps(case: _Case) -> dict[str, Any]:
@@ -369,17 +339,102 @@ async def _fewest(
 
 
 async def _completed(case: _Case, chunk: Chunk, changes: dict[str, Any]) -> dict[str, Any] | None:
-    """The changes with the threshold and top_k that they still need; None where the chunk stays out."""
+    """The changes with the threshold and top_k that they still need; None if the chunk is not returned even then."""
     options = replace(case.options, **changes)
     try:
-        asked = await case.asked(options)
-        place = await _place(case, asked, options, chunk, DEPTH)
+        plan = await case.plan(options)
+        place = await _place(case, plan, options, chunk, DEPTH)
     except RecallFailed:
         return None
-    if place is None or not is_admitted(place.verdict.tier, options):
+    if place is None or not is_admitted(place.relevance.tier, options) or place.rank > TOP_K_LIMIT:
         return None
-    if is_below_threshold(place.found.score, asked, options):
+    if is_below_threshold(place.found.score, plan, options):
         changes = {**changes, "threshold": place.found.score}
-    if place.rank > options.top_k:
-        changes = {**changes, "top_k": place.rank}
-    return changes if place.rank <= TOP_K_LIMIT else None
+    return {**changes, "top_k": place.rank} if place.rank > options.top_k else changes
+
+
+# ── in words ─────────────────────────────────────────────────────────────────────────────────────
+
+
+_SIGNS: Final = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+_SPELT: Final = {"starts": "开头是", "contains": "含有", "ends": "结尾是"}
+
+
+def filter_text(where: Filter) -> str:
+    """A filter as people read it."""
+    match where:
+        case Everything():
+            return "全部"
+        case Eq(name, value):
+            return f"{name} = {value}"
+        case In(name, values):
+            return f"{name} ∈ {{{'、'.join(map(str, values))}}}"
+        case Range():
+            return "、".join(f"{where.field} {_SIGNS[name]} {bound}" for name, bound in where.bounds()) or where.field
+        case Spelled():
+            return "、".join(f"{where.field} {_SPELT[name]}“{part}”" for name, part in where.parts()) or where.field
+        case And(parts):
+            return "（" + " 且 ".join(map(filter_text, parts)) + "）"
+        case Or(parts):
+            return "（" + " 或 ".join(map(filter_text, parts)) + "）"
+        case Not(part):
+            return f"非 {filter_text(part)}"
+
+
+def why_not_recorded(name: str, status: str, reason: str = "", served: int = 0) -> str:
+    if status == "superseded":
+        return f"文档“{name}”现在的版本只有 {served} 个片段，没有这一个"
+    words = {
+        "deleted": f"文档“{name}”已删除",
+        "pending": f"文档“{name}”还在等待入库",
+        "retrying": f"文档“{name}”入库失败，稍后重试",
+        "quarantined": f"文档“{name}”入库失败，已隔离",
+    }.get(status, f"文档“{name}”没有片段")
+    return f"{words}：{reason}" if reason else words
+
+
+def hint_for(step: str, status: str, changes: Mapping[str, Any] | None = None) -> str:
+    """What to do where no option of a search helps."""
+    if step == "records":
+        return {
+            "deleted": "要找它，就把文档再加进来：qianxun add",
+            "superseded": "用 --json 检索，看现在的片段编号",
+            "pending": "稍候再试；命令行每次打开数据目录都会继续入库",
+            "retrying": "按原因处理后等待重试，或再加一次：qianxun add",
+            "quarantined": "按原因处理后再加一次：qianxun add",
+        }.get(status, "用 qianxun kb show 查看这个文档")
+    if step == "index":
+        return "运行 qianxun verify 核对，qianxun rebuild 重建索引"
+    if step != "returned" and not changes:
+        return "它与问题几乎没有相同之处，改选项没有用：换用它原文里的说法来问"
+    return ""
+
+
+def reason_for(known: Explanation, options: RecallOptions) -> str:
+    match known.step:
+        case "returned":
+            return f"已返回，第 {known.rank} 条"
+        case "index":
+            cause = "还有变更等待进入索引" if known.status == "waiting" else "索引里缺了它"
+            return f"记录里有这个片段，索引里没有：{cause}"
+        case "filter":
+            return "被过滤条件排除：" + "；".join(map(filter_text, known.failing))
+        case "recall":
+            return "没有一路检索把它排进候选" + ("" if known.arms else "：与问题没有共同的词语或字")
+        case "fuse":
+            return "融合后的分数是零，不算找到：找到它的那一路权重为零，或自己就给了零分"
+        case "threshold":
+            return f"分数 {known.score:.4f} 低于阈值 {options.threshold:g}"
+        case "tier":
+            return _tier_reason(known)
+        case "rerank":
+            return f"重排前第 {known.rank_before}，重排后第 {known.rank}，在前 {options.top_k} 条之后"
+    return f"排在第 {known.rank}，只要了前 {options.top_k} 条"
+
+
+def _tier_reason(known: Explanation) -> str:
+    alike = "" if known.similarity is None else f"相似度 {known.similarity:.2f}，"
+    if known.tier is None:
+        return f"没有一层接纳它：{alike}与问题没有共同的字（模糊匹配要相似度 {FUZZY:g}，或有共同的字）"
+    facts = f"{alike}覆盖问题的 {known.coverage:.0%}"
+    return f"只够模糊匹配，而这次不许模糊：{facts}（严格匹配要相似度高于 {STRICT:g}、覆盖过半）"

@@ -1,4 +1,4 @@
-"""The way out: rewrite → recall in parallel → fuse → rerank → tiers → join with the records → explain.
+"""A search: plan → run arms → fuse → join with the records → rerank and tiers → results. `recall` is read first.
 
 A hit is a key and a score; text comes from the records. What is not in the records any more can therefore never be
 returned, even while the index lags behind.
@@ -18,26 +18,20 @@ from typing import Final
 
 from qianxun.bases.base import OpenBase, Serving, read
 from qianxun.core.codec.search_params import params_of
-from qianxun.core.errors import IndexUnusable, RetrieverUnavailable
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.log_types import new_trace_id
-from qianxun.core.options import ARMS, RecallOptions, check
+from qianxun.core.options import RecallOptions, check
 from qianxun.core.ports import Cache
-from qianxun.core.types import Degraded, Found, Generation, Ranking, Recall, Scores, StepTime
-from qianxun.rank.fuse import FUSIONS, fitting_weights, weighted
-from qianxun.rank.tiers import FUZZY
+from qianxun.core.types import Degraded, Found, Generation, Recall, StepTime
 from qianxun.records import bases
-from qianxun.retrieve.candidate_pool import CandidatePool, unknown_keys
-from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query, with_guess
+from qianxun.retrieve.candidate_pool import unknown_keys
+from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, gather, with_weights
+from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
 from qianxun.retrieve.recall_cache import cache_key, get_cached, put_cached
-from qianxun.retrieve.rerank_and_tiers import Order, rerank_and_tiers, sides_of
-from qianxun.retrieve.run_arms import ArmResults, completed, run_arms, together
+from qianxun.retrieve.rerank_and_tiers import Order, rerank_and_tiers
 from qianxun.retrieve.search_log import Journal
 from qianxun.retrieve.timings import Steps
 
-DEPTH: Final = 200  # candidates per arm: above every top_k, so that a shorter list is a prefix of a longer one
-DEEPEST: Final = 12_800  # as far as a search goes on when the first candidates are not of record any more
-UNSURE_WORDS: Final = 0.2  # a share, chosen by eye: the best hit of a well-worded question mostly has more
 TRIES: Final = 5  # under writes without a pause a search may have to look again
 
 
@@ -50,29 +44,29 @@ async def cached_recall(
     seconds: float,
     trace_id: str = "",
 ) -> Recall:
-    """`recall`, or the same answer as long as nothing it depends on has changed; either way it is logged, under the
-    ``trace_id`` of the request that asked, or one of its own."""
+    """`recall`, or the same answer as long as nothing it depends on has changed. Either is logged, under the
+    ``trace_id`` of the request or one of its own."""
     check_text(text)
     started = time.perf_counter()
     params = params_of(options)
     with base.serving.borrow() as serving:
         generation = await current_generation(base, serving)
     key = cache_key(base.id, text, params, generation)
-    # What a language model would say this time nobody knows, nor whether another has taken its name.
+    # A language model may reply otherwise the next time, and another may have taken its name.
     is_repeatable = not base.about.config.get("rewrite_model")
-    kept = await get_cached(cache, key, text) if is_repeatable else None
-    if kept is not None:
-        await asyncio.sleep(0)  # nothing else is waited for here, and others must have their turn
+    cached = await get_cached(cache, key, text) if is_repeatable else None
+    if cached is not None:
+        await asyncio.sleep(0)  # nothing else is awaited here, and other tasks must have their turn
         answer = replace(
-            kept,
+            cached,
             trace_id=trace_id or new_trace_id(),
             seconds=time.perf_counter() - started,
-            steps=tuple(replace(step, seconds=0.0, start=0.0) for step in kept.steps),  # what they gave, at no time
+            steps=tuple(replace(step, seconds=0.0, start=0.0) for step in cached.steps),
             from_cache=True,
         )
     else:
         answer = await recall(base, text, options, generation)
-        # Under the state it was made from, which may be a later one than that of the question.
+        # Under the state it was made from, which may be later than the one read above.
         if is_repeatable and answer.generation is not None:
             if answer.generation != generation:
                 key = cache_key(base.id, text, params, answer.generation)
@@ -96,66 +90,40 @@ async def recall(base: OpenBase, text: str, options: RecallOptions, generation: 
         generation = None
         if traced.is_settled or time.perf_counter() - started > options.arm_seconds:
             break
-    return to_recall(text, options, traced, time.perf_counter() - started)
-
-
-def newest_only(found: Sequence[Found]) -> list[Found]:
-    """The results without those of a version that another result of the same document has replaced.
-
-    Both are of record until the index is known to have let go of the old one; and an index just made anew may hold
-    both, until it has caught up with what was written meanwhile.
-    """
-    newest: dict[str, int] = {}
-    for each in found:
-        newest[each.chunk.doc_id] = max(each.chunk.generation, newest.get(each.chunk.doc_id, 0))
-    return [each for each in found if each.chunk.generation == newest[each.chunk.doc_id]]
-
-
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """What the arms found to so great a depth, put into one ranking."""
-
-    asked: QueryPlan
-    heard: ArmResults
-    fused: Ranking
-    pool: CandidatePool
-    depth: int
-
-    @property
-    def is_all(self) -> bool:
-        """No arm has more to give."""
-        return all(len(ranking) < self.depth for ranking in self.heard.rankings.values())
+    return traced.recall(text, time.perf_counter() - started)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchTrace:
-    """Everything a search did, for the answer and for those who ask why."""
+    """Everything a search did, for its answer and for explanations."""
 
     options: RecallOptions  # with their weights
-    asked: QueryPlan
     candidates: Candidates
     order: Order
     found: tuple[Found, ...]
     degraded: tuple[Degraded, ...]
     steps: tuple[StepTime, ...]
     generation: Generation
-    # False: the index has moved since it was asked, and a hit was of record no more, or two versions of a document
-    # were found, because its arms are asked one after another. The version that took the place is there to be found.
+    # False: the index has changed since it was read, and a hit has been deleted or two versions of a document were
+    # found, because the arms run one after another. The version that replaced it is there to be found.
     is_settled: bool
 
+    @property
+    def plan(self) -> QueryPlan:
+        return self.candidates.plan
 
-def to_recall(text: str, options: RecallOptions, traced: SearchTrace, seconds: float = 0.0) -> Recall:
-    return Recall(
-        query=text,
-        mode=options.mode,
-        found=traced.found,
-        degraded=traced.degraded,
-        trace_id=new_trace_id(),
-        queries=traced.asked.texts,
-        steps=traced.steps,
-        generation=traced.generation,
-        seconds=seconds,
-    )
+    def recall(self, text: str, seconds: float = 0.0) -> Recall:
+        return Recall(
+            query=text,
+            mode=self.options.mode,
+            found=self.found,
+            degraded=self.degraded,
+            trace_id=new_trace_id(),
+            queries=self.plan.texts,
+            steps=self.steps,
+            generation=self.generation,
+            seconds=seconds,
+        )
 
 
 async def trace(
@@ -166,106 +134,58 @@ async def trace(
     rewritings: Sequence[str] | None = None,
     generation: Generation | None = None,
 ) -> SearchTrace:
-    """One search, step by step. Given its ``rewritings``, no model is asked for them; given the ``generation``, as
-    read just before, the records are not asked for it again."""
+    """One search, step by step. With ``rewritings`` given, no language model is called; with the ``generation`` given,
+    as read just before, it is not read again."""
     steps = Steps()
     options = await with_weights(serving, options)
-    if generation is None or not _is_of(generation, serving):
+    stamp = serving.index.stamp
+    if generation is None or (generation.model, generation.analysis) != (stamp.model, stamp.analysis):
         generation = await current_generation(base, serving)
     with steps.timed("rewrite"):
-        asked = await plan_query(base, text, options, rewritings)
-    depth, arms = DEPTH, ARMS[options.mode]
-    told: list[Degraded] = []
+        plan = await plan_query(base, text, options, rewritings)
+    depth, arms = DEPTH, tuple[str, ...]()
+    failed: list[Degraded] = []
     while True:
-        candidates = await gather(base, serving, asked, options, depth, steps, arms)
-        asked, heard, pool = candidates.asked, candidates.heard, candidates.pool
-        judged, order = await rerank_and_tiers(base, serving, asked, heard, pool, options, steps)
-        told += heard.degraded
+        candidates = await gather(base, serving, plan, options, depth, steps, arms)
+        plan, pool = candidates.plan, candidates.pool
+        admitted, order = await rerank_and_tiers(base, serving, candidates, options, steps)
+        failed += candidates.results.degraded
         # Not by top_k or threshold: another depth may give other scores.
-        if not pool.dropped or candidates.is_all or depth >= DEEPEST or await pool.of_record() >= TOP_K_LIMIT:
+        if not pool.dropped or candidates.is_all or depth >= DEEPEST or await pool.count() >= TOP_K_LIMIT:
             break
         depth *= 4
-        arms = tuple(heard.rankings)  # who failed or was late would be so again
+        arms = tuple(candidates.results.rankings)  # an arm that failed or was late would be so again
     unknown = await asyncio.to_thread(unknown_keys, base, pool) if pool.dropped else []
-    # Read last: where nothing waited for the index a moment ago, and it has not moved since, it has nothing left to
-    # take. The other way round, what it took between the two questions was told as damage.
+    # Read last: where the index had nothing to catch up with a moment ago, and has not changed since, unknown keys are
+    # damage. The other way round, what it took in between would be reported as damage.
     has_moved = serving is not base.serving or generation.index != await serving.index.watermark()
-    found = newest_only(judged)
-    degraded = [*asked.degraded, *told, *order.degraded, *([] if has_moved else unknown)]
+    found = newest_only(admitted)
+    degraded = [*plan.degraded, *failed, *order.degraded, *([] if has_moved else unknown)]
     return SearchTrace(
         options=options,
-        asked=asked,
         candidates=candidates,
         order=order,
         found=tuple(found),
         degraded=tuple(dict.fromkeys(degraded)),
-        steps=(*heard.steps, *steps.done),
+        steps=(*candidates.results.steps, *steps.done),
         generation=generation,
-        is_settled=not (has_moved and (pool.dropped or len(found) < len(judged))),
+        is_settled=not (has_moved and (pool.dropped or len(found) < len(admitted))),
     )
 
 
-async def gather(
-    base: OpenBase,
-    serving: Serving,
-    asked: QueryPlan,
-    options: RecallOptions,
-    depth: int,
-    steps: Steps,
-    arms: Sequence[str] = (),
-) -> Candidates:
-    """The candidates of these arms, or of every one, fused. ``options`` have their weights.
+def newest_only(found: Sequence[Found]) -> list[Found]:
+    """The results without those of a version that another result of the same document has replaced.
 
-    Where nothing sure is found, a word may have been typed by its sound: the query is asked again as it may have been
-    meant. Only then, because most such guesses are wrong where the query is right.
+    Both are in the records until the index is known to have dropped the old one; and an index just rebuilt may hold
+    both, until it has caught up with what was written meanwhile.
     """
-    arms = arms or ARMS[options.mode]
-    heard = await run_arms(base, serving, asked, arms, depth, options.arm_seconds)
-    with steps.timed("fuse"):
-        heard = await completed(serving, heard)
-        sides = heard.scores()
-        fused = FUSIONS[options.fusion](sides, options.weights)
-        best = (fused if options.fusion == "weighted" else weighted(sides, options.weights)).scores[:1]
-    if options.fuzzy and not asked.corrected and is_unsure(base, heard, best, options):
-        with steps.timed("guess"):
-            guessed = await with_guess(base, serving, asked)
-        if guessed.corrected:
-            meant = replace(guessed, queries=guessed.queries[-guessed.corrected :])
-            heard = together(heard, await run_arms(base, serving, meant, arms, depth, options.arm_seconds))
-            asked, heard = guessed, await completed(serving, heard)
-            fused = FUSIONS[options.fusion](heard.scores(), options.weights)
-    return Candidates(asked, heard, fused, CandidatePool(base, asked, heard, fused), depth)
-
-
-def is_unsure(base: OpenBase, heard: ArmResults, best: Scores, options: RecallOptions) -> bool:
-    """Whether the best candidate would not even be a fuzzy result; by words alone, whether it has few of them."""
-    if len(best) == 0:
-        return True
-    if "vector" not in heard.sides:
-        return bool(best[0] < UNSURE_WORDS)
-    return bool(base.curves.fused(sides_of(heard, options))(best)[0] < FUZZY)
+    newest: dict[str, int] = {}
+    for result in found:
+        newest[result.chunk.doc_id] = max(result.chunk.generation, newest.get(result.chunk.doc_id, 0))
+    return [result for result in found if result.chunk.generation == newest[result.chunk.doc_id]]
 
 
 async def current_generation(base: OpenBase, serving: Serving) -> Generation:
     stamp = serving.index.stamp
     records = await read(base, bases.generation)
     return Generation(records, await serving.index.watermark(), stamp.model, stamp.analysis)
-
-
-def _is_of(generation: Generation, serving: Serving) -> bool:
-    """False where another index has taken the place of the one that was asked."""
-    stamp = serving.index.stamp
-    return (generation.model, generation.analysis) == (stamp.model, stamp.analysis)
-
-
-async def with_weights(serving: Serving, options: RecallOptions) -> RecallOptions:
-    """The options with their weights: the user's own, or those that fit the base."""
-    if options.mode != "hybrid":
-        return replace(options, weights={"vector": 1.0, "keyword": 1.0})
-    if options.weights:
-        return options
-    try:
-        likeness = await serving.index.likeness()
-    except (IndexUnusable, RetrieverUnavailable):  # damaged, or away: the vector arm will say so
-        likeness = 0.0
-    return replace(options, weights=fitting_weights(likeness))

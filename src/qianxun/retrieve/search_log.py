@@ -20,7 +20,7 @@ from qianxun.core.errors import FolderInUse, Overloaded, RecordsUnavailable
 from qianxun.core.log_types import LogEntry
 from qianxun.core.types import KnowledgeBase, Recall, StepTime
 from qianxun.records import Records, logs
-from qianxun.retrieve.replay import is_replaying
+from qianxun.retrieve.recall_cache import is_replaying
 
 if TYPE_CHECKING:
     from qianxun.core.layered_types import LayeredRecall

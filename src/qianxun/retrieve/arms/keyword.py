@@ -1,13 +1,12 @@
-"""Recall by words: BM25 over the whole base."""
+"""Retrieval by words: BM25 over the whole base."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from qianxun.core.ports import Index
+from qianxun.core.ports import ArmContext, RetrieverArm
 from qianxun.core.types import NOTHING, Query, Ranking, Scores
 
 # The share that two texts reach by chance, through characters in common. A question that shares no word with its answer
@@ -16,25 +15,24 @@ from qianxun.core.types import NOTHING, Query, Ranking, Scores
 CHANCE: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class KeywordRetriever:
+class KeywordArm(RetrieverArm):
     """BM25 as a share of the best score that the query could have reached, less what chance gives."""
 
-    index: Index
-    name: str = "keyword"
+    name = "keyword"
+    label = ("词语", "keyword")
+    unit = ("BM25", "BM25")
 
-    @property
-    def is_here(self) -> bool:
-        return self.index.is_here
+    def is_local(self, context: ArmContext) -> bool:
+        return context.index.is_here
 
-    async def search(self, query: Query, limit: int) -> Ranking:
+    async def search(self, query: Query, limit: int, context: ArmContext) -> Ranking:
         if not query.terms.words and not query.terms.grams:
             return NOTHING
-        matched = await self.index.match(query.terms, limit, query.where)
-        if not matched.ceiling:
-            return NOTHING
-        shares = np.minimum(matched.scores / matched.ceiling, 1.0)
-        return Ranking(matched.keys, beyond_chance(shares), 1.0, matched.scores)
+        found = await context.index.match(query.terms, limit, query.where)
+        return found if found.ceiling else NOTHING
+
+    def calibrate(self, found: Ranking) -> Scores:
+        return beyond_chance(np.minimum(found.scores / found.ceiling, 1.0)) if found.ceiling else found.scores
 
 
 def beyond_chance(shares: Scores) -> Scores:

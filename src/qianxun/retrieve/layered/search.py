@@ -1,69 +1,168 @@
-"""One layered search on its way: what was asked, what the arms say of it, and of the question put in other words."""
+"""What the layers of one search share: the evidence of the arms, gathered once, and the run over one state of the base.
+
+`run_layered` is the function to read first.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from functools import cached_property
+from typing import Any, Final, TypeAlias
 
 from qianxun.bases.base import OpenBase, Serving
-from qianxun.core.errors import QianxunError
+from qianxun.core.errors import QianxunError, RetrieverUnavailable
 from qianxun.core.layered_types import LayeredRecall, LayeredResult, TableShown
 from qianxun.core.log_types import new_trace_id
 from qianxun.core.options import RecallOptions
-from qianxun.core.types import Chunk, ChunkKind, Degraded, Eq, Found, Keys, Query, all_of
-from qianxun.retrieve.candidate_pool import CandidatePool
-from qianxun.retrieve.layered.evidence import Evidence, listen
+from qianxun.core.types import NOTHING, Chunk, ChunkKind, Degraded, Eq, Found, Keys, Query, Ranking, all_of
+from qianxun.retrieve.candidate_pool import ScoresByKey
+from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, fused_curve, gather, with_weights
 from qianxun.retrieve.layered.ladder import Admitted, LadderResult
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
-from qianxun.retrieve.run import DEEPEST, DEPTH, TRIES, current_generation, newest_only, with_weights
+from qianxun.retrieve.rerank_and_tiers import TierCriteria, tier_criteria
+from qianxun.retrieve.run import TRIES, current_generation, newest_only
 from qianxun.retrieve.terms.related import expanded
+from qianxun.retrieve.timings import Steps
 from qianxun.text.chinese import fold, stands_in
 from qianxun.text.expansion import Expansion, Related
+
+# A score below these: the result has nothing to do with the question. A share of words is small soon.
+UNRELATED: Final = 0.1
+UNRELATED_BY_WORDS: Final = 0.02
+
+
+@dataclass
+class Evidence:
+    """The candidates of one kind of chunk, with scores in [0, 1] that mean the same for every question."""
+
+    candidates: Candidates
+    criteria: TierCriteria
+    fused: Ranking  # words and meaning together, as `retrieve` shows them
+    meaning: Ranking
+    words: Ranking
+    failed: Mapping[str, str]  # arm → why it did not answer
+
+    def require(self, arm: str) -> None:
+        """Raises RetrieverUnavailable if the arm did not answer."""
+        if arm in self.failed:
+            raise RetrieverUnavailable(self.failed[arm])
+
+    @property
+    def has_vectors(self) -> bool:
+        return "vector" in self.candidates.results.signals
+
+    @property
+    def unrelated(self) -> float:
+        return UNRELATED if self.has_vectors else UNRELATED_BY_WORDS
+
+    @cached_property
+    def _fused(self) -> ScoresByKey:
+        return ScoresByKey(self.fused)
+
+    @cached_property
+    def _meaning(self) -> ScoresByKey:
+        return ScoresByKey(self.meaning)
+
+    @cached_property
+    def _words(self) -> ScoresByKey:
+        return ScoresByKey(self.words)
+
+    def score(self, key: int) -> float:
+        return self._fused.score(key)
+
+    def similarity(self, key: int) -> float | None:
+        """None if nothing is known of the chunk's meaning."""
+        return self._meaning.score(key) if key in self._meaning else None
+
+    def word_share(self, key: int) -> float:
+        """Of the question's words."""
+        return self._words.score(key)
+
+    async def first(self, keys: Sequence[int], count: int | None = None) -> list[Found]:
+        """The first ``count`` of these candidates, or all, that are in the records, in this order."""
+        return await self.candidates.pool.first(len(keys) if count is None else count, keys)
+
+    def details(self, found: Found) -> dict[str, Any]:
+        """What a result was found by, as plain values."""
+        relevance = self.criteria.assess(found)
+        similarity = self.similarity(found.chunk.key)
+        return {
+            "words": list(relevance.matched),
+            "coverage": round(relevance.coverage, 4),
+            "similarity": None if similarity is None else round(similarity, 4),
+            "keyword": round(self.word_share(found.chunk.key), 4),
+        }
+
+
+async def gather_evidence(
+    base: OpenBase,
+    serving: Serving,
+    plan: QueryPlan,
+    options: RecallOptions,
+    kind: ChunkKind,
+    depth: int = DEPTH,
+    before: Evidence | None = None,
+) -> Evidence:
+    """Runs the arms, or those that answered ``before``: one that failed or was late would be so again. ``options``
+    have their weights. Raises RecallFailed if none answers."""
+    only = tuple(before.candidates.results.rankings) if before is not None else ()
+    candidates = await gather(base, serving, plan, options, depth, Steps(), only)
+    results, ranking = candidates.results, candidates.pool.candidates
+    scores = results.scores()
+    meaning = scores.get("vector", NOTHING)
+    calibrate = base.curves.table_vector if kind == "table" else base.curves.vector
+    failed = {missing.part: missing.reason for missing in results.degraded if missing.part not in results.rankings}
+    return Evidence(
+        candidates,
+        await tier_criteria(base, serving, candidates),
+        Ranking.ordered(ranking.keys, fused_curve(base, results, options)(ranking.scores)),
+        replace(meaning, scores=calibrate(meaning.scores)),
+        scores.get("keyword", NOTHING),
+        failed | dict(before.failed) if before is not None else failed,
+    )
 
 
 @dataclass
 class LayeredSearch:
-    """Evidence is asked for when the first layer wants it; what failed once is not asked again."""
+    """Evidence is gathered when the first layer needs it; what failed once is not tried again."""
 
     base: OpenBase
     serving: Serving
-    asked: QueryPlan
+    plan: QueryPlan
     options: RecallOptions
     kind: ChunkKind
     degraded: list[Degraded] = field(default_factory=list)
-    _pools: list[CandidatePool] = field(default_factory=list)
+    _gathered: list[Evidence] = field(default_factory=list)
     _is_mixed: bool = False  # two versions of a document were found
-    _held: Evidence | None = None
+    _evidence: Evidence | None = None
     _failure: QianxunError | None = None
     _is_deepest: bool = False  # the arms could not answer at a greater depth
 
-    @property
-    def is_named(self) -> bool:
-        """The user named the documents: thresholds do not hold for those."""
-        return bool(self.asked.named)
+    def is_admitted(self, score: float, threshold: float) -> bool:
+        """Thresholds do not hold for documents that the user named."""
+        return score >= threshold or bool(self.plan.named)
 
     async def evidence(self, depth: int = DEPTH) -> Evidence:
-        """To this depth, or as deep as the arms could answer: what is held is not given up for what is beyond it."""
+        """To this depth, or as deep as the arms could answer: what was found is not given up for what is deeper."""
         if self._failure is not None:
             raise self._failure
-        if self._held is None or (self._held.candidates.depth < depth and not self._is_deepest):
-            told = (self.base, self.serving, self.asked, self.options, self.kind)
+        known = self._evidence
+        if known is None or (known.candidates.depth < depth and not self._is_deepest):
             try:
-                self._held = await listen(*told, depth, self._held)
+                self._evidence = await self._gather(self.plan, self.options, depth, known)
             except QianxunError as error:
-                if self._held is None:
+                if known is None:
                     self._failure = error
                     raise
                 self._is_deepest = True
                 self.degraded.append(Degraded("depth", f"没能往深处再找，结果可能不全：{error}"))
-            else:
-                self._note(self._held)
-        return self._held
+        assert self._evidence is not None
+        return self._evidence
 
     async def first(self, keys: Callable[[Evidence], Keys], count: int) -> tuple[Evidence, list[Found]]:
-        """So many candidates of record of one ranking. Where it is full of what is gone, the arms are asked deeper."""
+        """The first candidates of one ranking. If it is full of deleted chunks the arms go deeper."""
         depth = DEPTH
         while True:
             evidence = await self.evidence(depth)
@@ -73,37 +172,36 @@ class LayeredSearch:
                 return evidence, found
             depth *= 4
 
-    def newest(self, climbed: LadderResult, found: Callable[[int], Found]) -> LadderResult:
+    def newest(self, result: LadderResult, found: Callable[[int], Found]) -> LadderResult:
         """Without what is of a version of a document that another result's version has replaced."""
-        held = {key: found(key) for key in climbed.held}
-        kept = {each.chunk.key for each in newest_only(list(held.values()))}
-        left = {key: each for key, each in climbed.held.items() if held[key].chunk.key in kept}
-        self._is_mixed = len(left) < len(held)
-        return replace(climbed, held=left)
+        by_id = {id_: found(id_) for id_ in result.admitted}
+        newest = {one.chunk.key for one in newest_only(list(by_id.values()))}
+        left = {id_: one for id_, one in result.admitted.items() if by_id[id_].chunk.key in newest}
+        self._is_mixed = len(left) < len(by_id)
+        return replace(result, admitted=left)
 
     @property
     def is_settled(self) -> bool:
-        """False: what was found has been replaced meanwhile. Where the index has moved since, what took its place is
+        """False: what was found has been replaced meanwhile. If the index has changed since, the newer version is
         there to be found."""
-        return not self._is_mixed and not any(pool.dropped for pool in self._pools)
+        return not self._is_mixed and not any(one.candidates.pool.dropped for one in self._gathered)
 
     async def in_other_words(self) -> tuple[tuple[Expansion, ...], Evidence | None]:
-        """The question with related words in the place of its own, and what the arms say of that."""
-        before, own = await self.evidence(), self.asked.queries[0]
+        """The question with related words in place of its own, and the evidence for that."""
+        before, own = await self.evidence(), self.plan.queries[0]
         expansions = await expanded(self.base, self.serving, own.text, where=own.where)
         if not expansions:
             return (), None
         analyse = self.base.analyser.analyse_query
-        queries = tuple(Query(each.text, analyse(each.text), None, own.where) for each in expansions)
-        meant = QueryPlan(queries, self.asked.named)
-        options = replace(self.options, fuzzy=False)
-        heard = await listen(self.base, self.serving, meant, options, self.kind, before=before)
-        self._note(heard)
-        return expansions, heard
+        queries = tuple(Query(one.text, analyse(one.text), None, own.where) for one in expansions)
+        plan = QueryPlan(queries, self.plan.named)
+        return expansions, await self._gather(plan, replace(self.options, fuzzy=False), DEPTH, before)
 
-    def _note(self, evidence: Evidence) -> None:
-        self._pools.append(evidence.candidates.pool)
-        self.degraded += evidence.candidates.heard.degraded
+    async def _gather(self, plan: QueryPlan, options: RecallOptions, depth: int, before: Evidence | None) -> Evidence:
+        evidence = await gather_evidence(self.base, self.serving, plan, options, self.kind, depth, before)
+        self._gathered.append(evidence)
+        self.degraded += evidence.candidates.results.degraded
+        return evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,43 +210,30 @@ class Credit:
 
     at: int
     related: tuple[Related, ...]
-    stands: bool  # False: none of the words stands in the text; it was the meaning, and the first wording is named
+    is_found: bool  # False: none of the words is in the text; it was the meaning, and the first wording is named
+
+    def details(self) -> dict[str, Any]:
+        related = [{"word": one.word, "by": one.by, "origin": one.origin} for one in self.related]
+        return {"expansion": related}
 
 
-def credited(expansions: Sequence[Expansion], text: str) -> Credit:
+def credit(expansions: Sequence[Expansion], text: str) -> Credit:
     folded = fold(text)
     for at, expansion in enumerate(expansions):
-        held = tuple(each for each in expansion.related if stands_in(fold(each.by), folded))
-        if held:
-            return Credit(at, held, True)
+        found = tuple(related for related in expansion.related if stands_in(fold(related.by), folded))
+        if found:
+            return Credit(at, found, True)
     return Credit(0, expansions[0].related, False)
 
 
-def seen_in(evidence: Evidence, found: Found) -> dict[str, Any]:
-    """What speaks for a result, as plain values."""
-    key = found.chunk.key
-    verdict = evidence.verdict(found)
-    similarity = evidence.similarity(key)
-    return {
-        "words": list(verdict.matched),
-        "coverage": round(verdict.coverage, 4),
-        "similarity": None if similarity is None else round(similarity, 4),
-        "keyword": round(evidence.share(key), 4),
-    }
-
-
-def told(related: Sequence[Related]) -> list[dict[str, Any]]:
-    return [{"word": each.word, "by": each.by, "origin": each.origin} for each in related]
-
-
 def result_of(
-    chunk: Chunk, held: Admitted, content: str, details: Mapping[str, Any], table: TableShown | None = None
+    chunk: Chunk, admitted: Admitted, content: str, details: Mapping[str, Any], table: TableShown | None = None
 ) -> LayeredResult:
     return LayeredResult(
         doc=chunk,
-        score=held.score,
-        strategy=held.layer.strategy,
-        layer=held.layer.number,
+        score=admitted.score,
+        strategy=admitted.layer.strategy,
+        layer=admitted.layer.number,
         content=content,
         metadata=chunk.attributes.metadata,
         doc_id=chunk.doc_id,
@@ -161,38 +246,31 @@ def result_of(
 Search: TypeAlias = Callable[[LayeredSearch], Awaitable[tuple[Sequence[LayeredResult], LadderResult]]]
 
 
-async def searched(
-    base: OpenBase,
-    text: str,
-    kind: ChunkKind,
-    options: RecallOptions,
-    wanted: int,
-    search: Search,
-    trace_id: str = "",
+async def run_layered(
+    base: OpenBase, text: str, kind: ChunkKind, options: RecallOptions, target: int, search: Search, trace_id: str = ""
 ) -> LayeredRecall:
-    """Climbs with ``search`` over the state of one moment; again, where what was found has been replaced meanwhile."""
+    """Runs ``search`` over the state of one moment; again, if what was found has been replaced meanwhile."""
     check_text(text)
-    # A score that only says which rank a result has, or how it stands to the best, would pass every threshold.
+    # A score that only says which rank a result has, or how it compares to the best, would pass every threshold.
     options = replace(options, where=all_of(options.where, Eq("kind", kind)), fusion="weighted")
     started = time.perf_counter()
     for _ in range(TRIES):
         with base.serving.borrow() as serving:
             generation = await current_generation(base, serving)
             weighted = await with_weights(serving, options)
-            asked = await plan_query(base, text, weighted)
-            searching = LayeredSearch(base, serving, asked, weighted, kind)
-            results, climbed = await search(searching)
+            plan = await plan_query(base, text, weighted)
+            state = LayeredSearch(base, serving, plan, weighted, kind)
+            results, ladder = await search(state)
             has_moved = serving is not base.serving or generation.index != await serving.index.watermark()
-        if searching.is_settled or not has_moved or time.perf_counter() - started > options.arm_seconds:
+        if state.is_settled or not has_moved or time.perf_counter() - started > options.arm_seconds:
             break
-    degraded = (*asked.degraded, *climbed.degraded, *searching.degraded)
     return LayeredRecall(
         query=text,
         kind=kind,
         results=tuple(results),
-        layers=climbed.runs,
-        wanted=wanted,
-        degraded=tuple(dict.fromkeys(degraded)),
+        layers=ladder.runs,
+        wanted=target,
+        degraded=tuple(dict.fromkeys((*plan.degraded, *ladder.degraded, *state.degraded))),
         seconds=time.perf_counter() - started,
         trace_id=trace_id or new_trace_id(),
         generation=generation,

@@ -1,32 +1,42 @@
-"""How well a table fits a question by what it is called: its title, its headers and labels, its type."""
+"""The tables among the candidates, and how well each fits a question by its title, its headers and labels, its type."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from qianxun.core.types import Column
+import numpy as np
+
+from qianxun.bases.base import OpenBase, read
+from qianxun.core.types import Column, Found
+from qianxun.rank.calibrate import Curve
+from qianxun.records import tables
+from qianxun.records.tables import TableHead
+from qianxun.retrieve.layered.search import Evidence
 from qianxun.text.chinese import fold, places, stands_in
 from qianxun.text.table_types import TableType, type_of, types_asked
 
+# Shares of a table's structure, and of the keyword layer: set by hand, fitted to no set of questions.
 TITLE: Final = 0.40
 HEADERS: Final = 0.35
 TYPE: Final = 0.25
-WORDS_IN: Final = {"title": 0.4, "headers": 0.3, "content": 0.3}  # of the keyword layer
+WORDS_IN: Final = {"title": 0.4, "headers": 0.3, "content": 0.3}
 
+LOOKED_AT: Final = 60  # tables whose structure is read, the best by words and meaning
 _LONGEST_LABEL: Final = 20  # characters of a cell that may be the name of something
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A question as tables are asked about it. ``words`` are its telling words with how much each of them tells."""
+class TableQuestion:
+    """A question as tables are compared with it."""
 
     folded: str
-    words: Mapping[str, float]
-    telling: frozenset[int]  # places of the characters that say something
+    words: Mapping[str, float]  # its significant words with their weights
+    significant: frozenset[int]  # positions of the characters of those
     types: frozenset[TableType]
 
 
@@ -42,7 +52,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """How each part of a table's structure fits, in [0, 1]; None for a part that there is not."""
+    """How each part of a table's structure fits, in [0, 1]; None for a part that it does not have."""
 
     score: float
     title: float | None
@@ -50,17 +60,92 @@ class Structure:
     type: float | None
 
 
-def ask(text: str, words: Mapping[str, float]) -> Question:
+@dataclass(frozen=True, slots=True)
+class TableCandidate:
+    """A table by its chunks, best first."""
+
+    head: TableHead
+    found: Found  # the best chunk
+    chunks: tuple[int, ...]
+    names: Names
+
+
+@dataclass(frozen=True, slots=True)
+class TableCandidates:
+    """Candidates by the key of their table, best first, for these questions: one, or its other wordings."""
+
+    evidence: Evidence
+    questions: Sequence[TableQuestion]
+    tables: Mapping[int, TableCandidate]
+    common: Mapping[TableType | None, float]  # type → the share of the candidates that have it
+    weight: float  # of the structure
+    curve: Curve
+    _fits: dict[int, Structure] = field(default_factory=dict)
+
+    def fits(self, key: int) -> Structure:
+        if key not in self._fits:
+            names = self.tables[key].names
+            common = self.common.get(names.type, 0.0)
+            fits = (structure(question, names, common) for question in self.questions)
+            self._fits[key] = max(fits, key=lambda fit: fit.score)
+        return self._fits[key]
+
+    def score(self, key: int, fits: Structure | None) -> float:
+        """Words and meaning beside structure, on the curve of tables; without structure the rest counts."""
+        fused = self.evidence.score(self.tables[key].found.chunk.key)
+        both = fused if fits is None else (1.0 - self.weight) * fused + self.weight * fits.score
+        return float(self.curve(np.array([both]))[0])
+
+    def similarity(self, key: int) -> float | None:
+        """Of the nearest of its chunks; None if nothing is known of their meaning."""
+        similarities = (self.evidence.similarity(chunk) for chunk in self.tables[key].chunks)
+        return max((similarity for similarity in similarities if similarity is not None), default=None)
+
+    def keyword_match(self, key: int) -> float:
+        words, table = self.questions[0].words, self.tables[key]
+        return keyword_match(
+            [word for word in words if len(word) > 1] or list(words), table.names, table.found.chunk.text
+        )
+
+
+async def table_candidates(
+    base: OpenBase, evidence: Evidence, questions: Sequence[TableQuestion], weight: float
+) -> TableCandidates:
+    keys = evidence.fused.keys.tolist()
+    table_of = await read(base, tables.of_chunks, keys)
+    chunks: dict[int, list[int]] = {}
+    for key in keys:
+        if key in table_of:
+            chunks.setdefault(table_of[key], []).append(key)
+    await evidence.first([key for key in keys if key not in table_of])  # notes which of them have been deleted
+    first = list(chunks)[:LOOKED_AT]
+    heads = await read(base, tables.heads, first)
+    best = {found.chunk.key: found for found in await evidence.first([chunks[table][0] for table in first])}
+    candidates = {
+        table: TableCandidate(head, found, tuple(chunks[table]), names_of(head.title, head.columns, found.chunk.text))
+        for table in first
+        if (head := heads.get(table)) is not None and (found := best.get(chunks[table][0])) is not None
+    }
+    types = Counter(candidate.names.type for candidate in candidates.values())
+    common = {type_: count / len(candidates) for type_, count in types.items()}
+    curve = base.curves.tables(has_vectors=evidence.has_vectors)
+    return TableCandidates(evidence, questions, candidates, common, weight, curve)
+
+
+# ── fit ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def table_question(text: str, words: Mapping[str, float]) -> TableQuestion:
     folded = fold(text)
-    telling = frozenset(at for word in words for at in _said(word, folded))
-    return Question(folded, words, telling, types_asked(text))
+    significant = frozenset(at for word in words for at in _positions(word, folded))
+    return TableQuestion(folded, words, significant, types_asked(text))
 
 
 @lru_cache(maxsize=4096)
 def names_of(title: str, columns: tuple[Column, ...], text: str) -> Names:
     """``text`` is that of a chunk of the table, whose rows are lines with bars between their cells.
 
-    Kept, because the same tables are candidates again and again.
+    Cached, because the same tables are candidates again and again.
     """
     headers = (part for column in columns for part in (column.path or (column.name,)))
     cells = (cell.strip() for line in fold(text).split("\n") if "|" in line for cell in line.split("|"))
@@ -72,69 +157,67 @@ def names_of(title: str, columns: tuple[Column, ...], text: str) -> Names:
     )
 
 
-def structure(question: Question, names: Names, common: float = 0.0) -> Structure:
+def structure(question: TableQuestion, names: Names, common: float = 0.0) -> Structure:
     """Title .40, headers (and labels) .35, type .25, renormalised over what the table has.
 
-    A type counts where the question speaks of one, and the less the more ``common`` it is: the share of the tables at
-    hand that have it. Among balance sheets it tells nothing that a table is one.
+    A type counts where the question mentions one, and the less the more ``common`` it is: the share of the candidates
+    that have it. Among balance sheets it distinguishes nothing that a table is one.
     """
     title = title_fit(question, names.title) if names.title else None
     headers = names_fit(question, (*names.headers, *names.labels)) if names.headers or names.labels else None
     kind = (1.0 - common if names.type in question.types else 0.0) if names.type and question.types else None
-    parts = [(TITLE, title), (HEADERS, headers), (TYPE, kind)]
-    held = [(weight, score) for weight, score in parts if score is not None]
-    total = math.fsum(weight for weight, _ in held)
-    score = math.fsum(weight * score for weight, score in held) / total if held else 0.0
+    parts = [(weight, fit) for weight, fit in ((TITLE, title), (HEADERS, headers), (TYPE, kind)) if fit is not None]
+    total = math.fsum(weight for weight, _ in parts)
+    score = math.fsum(weight * fit for weight, fit in parts) / total if parts else 0.0
     return Structure(score, title, headers, kind)
 
 
-def title_fit(question: Question, title: str) -> float:
-    """How much of the title the question says, and of the question the title: their harmonic mean.
+def title_fit(question: TableQuestion, title: str) -> float:
+    """The harmonic mean of the share of the title that is in the question, and of the question that is in the title.
 
-    By pairs of characters, because a title is seldom said as it stands: 铁路运输旅客 is asked for as 铁路旅客.
+    By pairs of characters, because a title is seldom quoted exactly: 铁路运输旅客 is asked for as 铁路旅客.
     """
-    of_question = _shared(question.folded, title) & question.telling
+    of_question = _shared(question.folded, title) & question.significant
     letters = {at for at, character in enumerate(title) if character.isalnum()}
     if not of_question or not letters:
         return 0.0
-    said = len(_shared(title, question.folded) & letters) / len(letters)
-    explained = len(of_question) / len(question.telling)
-    return 2.0 * said * explained / (said + explained)
+    of_title = len(_shared(title, question.folded) & letters) / len(letters)
+    explained = len(of_question) / len(question.significant)
+    return 2.0 * of_title * explained / (of_title + explained)
 
 
 def _shared(text: str, other: str) -> set[int]:
-    """The places of the characters whose pairs stand in both texts."""
+    """The positions of the characters whose pairs are in both texts."""
     begins = [at for at in range(len(text) - 1) if text[at : at + 2] in other]
     return {place for at in begins for place in (at, at + 1)}
 
 
-def names_fit(question: Question, names: Iterable[str]) -> float:
-    """Half the share of the question's characters that the names say, half the share of its words that stand in them.
+def names_fit(question: TableQuestion, names: Iterable[str]) -> float:
+    """Half the share of the question's characters that the names cover, half the share of its words that are in them.
 
-    Characters, because names are often cut otherwise than the question's words: 年度销售占比 in 2023年度销售占比最高.
-    Words, because a long name is seldom said in full.
+    Characters, because names are often segmented otherwise than the question: 年度销售占比 in 2023年度销售占比最高.
+    Words, because a long name is seldom quoted in full.
     """
     names = [name for name in names if name]
-    told = [name for name in names if len(name) > 1 and name in question.folded]
-    said = {at for name in told for at in _said(name, question.folded)}
-    characters = len(said & question.telling) / len(question.telling) if question.telling else 0.0
+    quoted = [name for name in names if len(name) > 1 and name in question.folded]
+    covered = {at for name in quoted for at in _positions(name, question.folded)}
+    characters = len(covered & question.significant) / len(question.significant) if question.significant else 0.0
     joined = "\n".join(names)
     total = math.fsum(question.words.values())
-    held = math.fsum(weight for word, weight in question.words.items() if stands_in(word, joined))
-    return 0.5 * characters + 0.5 * (held / total if total > 0.0 else 0.0)
+    matched = math.fsum(weight for word, weight in question.words.items() if stands_in(word, joined))
+    return 0.5 * characters + 0.5 * (matched / total if total > 0.0 else 0.0)
 
 
 def keyword_match(words: Sequence[str], names: Names, text: str) -> float:
     """The share of the keywords in title (.4), headers (.3) and content (.3), over the parts there are."""
     if not words:
         return 0.0
-    folded = fold(text)
-    parts = {"title": names.title, "headers": "\n".join(names.headers), "content": folded}
-    held = {part: WORDS_IN[part] for part, said in parts.items() if said}
-    shares = {part: sum(stands_in(word, parts[part]) for word in words) / len(words) for part in held}
-    return math.fsum(held[part] * shares[part] for part in held) / math.fsum(held.values())
+    texts = {"title": names.title, "headers": "\n".join(names.headers), "content": fold(text)}
+    parts = {part: WORDS_IN[part] for part, inside in texts.items() if inside}
+    shares = {part: sum(stands_in(word, texts[part]) for word in words) / len(words) for part in parts}
+    return math.fsum(parts[part] * shares[part] for part in parts) / math.fsum(parts.values())
 
 
-def _said(name: str, folded: str) -> Iterator[int]:
-    """The places of the characters with which a text says a name."""
+def _positions(name: str, folded: str) -> Iterator[int]:
+    """The positions of the characters of a name, wherever it is in a text."""
     return (at + offset for at in places(name, folded) for offset in range(len(name)))

@@ -26,24 +26,24 @@ class RowsShown:
 def rows_shown(
     groups: Sequence[Chunk], starts: Sequence[int], words: Mapping[str, float], width: int, notes: str = ""
 ) -> RowsShown:
-    """``words`` of the question with how much each of them tells; ``width`` is the number of columns."""
+    """``words`` of the question with their weights; ``width`` is the number of columns."""
     first = groups[0]
     parts = _parts(groups, starts, notes)
     if not parts:
-        return RowsShown(first.text, (), ())  # a table that has no rows, or what stands below them
-    rows = {row: "…".join(each) for row, each in parts.items()}
-    shown = list(rows) if len(groups) == 1 and len(rows) == len(starts) else _telling(rows, words)
+        return RowsShown(first.text, (), ())  # a table that has no rows, or what is below them
+    rows = {row: "…".join(part) for row, part in parts.items()}
+    shown = list(rows) if len(groups) == 1 and len(rows) == len(starts) else _matching(rows, words)
     content = first.text if len(groups) == 1 and len(shown) == len(starts) else _joined(first, starts, rows, shown)
     cells = tuple(_cells(rows[row]) for row in shown)
     return RowsShown(content, tuple(shown), cells, not all(_is_whole(parts[row], width) for row in shown))
 
 
-def _telling(rows: Mapping[int, str], words: Mapping[str, float]) -> list[int]:
-    """The rows that say most of the question, in the order of the table; where none says anything, the first."""
+def _matching(rows: Mapping[int, str], words: Mapping[str, float]) -> list[int]:
+    """The rows that match most of the question, in the order of the table; if none does, the first."""
     folded = {row: fold(line) for row, line in rows.items()}
-    told = {row: sum(words[word] for word in words if stands_in(word, line)) for row, line in folded.items()}
-    matching = [row for row in rows if told[row] > 0.0] or list(rows)
-    return sorted(sorted(matching, key=lambda row: (-told[row], row))[:ROWS])
+    scores = {row: sum(words[word] for word in words if stands_in(word, line)) for row, line in folded.items()}
+    matching = [row for row in rows if scores[row] > 0.0] or list(rows)
+    return sorted(sorted(matching, key=lambda row: (-scores[row], row))[:ROWS])
 
 
 def _joined(first: Chunk, starts: Sequence[int], rows: Mapping[int, str], shown: Sequence[int]) -> str:
@@ -54,7 +54,7 @@ def _joined(first: Chunk, starts: Sequence[int], rows: Mapping[int, str], shown:
 def _parts(groups: Sequence[Chunk], starts: Sequence[int], notes: str) -> dict[int, list[str]]:
     """The rows of these row groups by their numbers: each one whole, or the parts of it that are at hand."""
     parts: dict[int, list[str]] = {}
-    for group in sorted(groups, key=lambda each: each.start):
+    for group in sorted(groups, key=lambda chunk: chunk.start):
         for row, part in _parts_of(group, starts, notes):
             parts.setdefault(row, []).append(part)
     return parts
@@ -71,7 +71,7 @@ def _parts_of(chunk: Chunk, starts: Sequence[int], notes: str) -> Iterator[tuple
 
 
 def _first_row(chunk: Chunk, starts: Sequence[int]) -> int:
-    """Where in its text the first row of a row group, or the part of it, begins: above it stand title and header."""
+    """Where in its text the first row of a row group, or the part of it, begins: title and header are above it."""
     row = bisect_right(starts, chunk.start) - 1
     return max(starts[max(row, 0)], chunk.start) + _offset(chunk)
 

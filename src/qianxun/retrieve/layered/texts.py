@@ -1,4 +1,4 @@
-"""Layered recall of prose: by vector, by keywords where that gives too little, by related words where both do."""
+"""Layered retrieval of prose: by vector, by keywords where that gives too little, by related words where both do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from qianxun.core.layered_types import LayeredRecall, LayeredResult
 from qianxun.core.options import RecallOptions, check
 from qianxun.core.types import Found, Keys, Query
 from qianxun.rank.overlap import is_short, overlap
-from qianxun.retrieve.layered.evidence import Evidence
 from qianxun.retrieve.layered.ladder import (
     Admission,
     Admitted,
@@ -22,7 +21,7 @@ from qianxun.retrieve.layered.ladder import (
     run_ladder,
     text_ladder,
 )
-from qianxun.retrieve.layered.search import LayeredSearch, credited, result_of, searched, seen_in, told
+from qianxun.retrieve.layered.search import Evidence, LayeredSearch, credit, result_of, run_layered
 from qianxun.text.chinese import Analyser
 from qianxun.text.headings import under_headings
 
@@ -35,95 +34,91 @@ async def search_texts(
     top_k: int | None = None,
     trace_id: str = "",
 ) -> LayeredRecall:
-    """The passages that answer a question, best first, each with the layer that let it in."""
+    """The passages that answer a question, best first, each with the layer that admitted it."""
     check(options)
     ladder = text_ladder(chosen)
     target = ladder.target(top_k)
 
-    async def search(searching: LayeredSearch) -> tuple[Sequence[LayeredResult], LadderResult]:
-        layers = _Layers(searching, round(target * chosen.search_k_multiplier))
+    async def search(state: LayeredSearch) -> tuple[Sequence[LayeredResult], LadderResult]:
+        layers = _Layers(state, round(target * chosen.search_k_multiplier))
         steps = {"vector": layers.vector, "keyword": layers.keyword, "expansion": layers.expansion}
-        climbed = searching.newest(await run_ladder(ladder, steps, target), layers.found)
-        return [layers.result(key, held) for key, held in climbed.best(target)], climbed
+        result = state.newest(await run_ladder(ladder, steps, target), layers.found)
+        return [layers.result(key, admitted) for key, admitted in result.best(target)], result
 
-    return await searched(base, text, "text", options, target, search, trace_id)
+    return await run_layered(base, text, "text", options, target, search, trace_id)
 
 
 @dataclass
 class _Layers:
-    """What each layer lets in, and with what score: that of words and meaning together, whichever layer it was."""
+    """What each layer admits. The score is that of words and meaning together, whichever layer it was."""
 
-    searching: LayeredSearch
+    state: LayeredSearch
     search_k: int
-    _seen: dict[int, tuple[Evidence, Found]] = field(default_factory=dict)  # by any layer, the first time
+    _first: dict[int, tuple[Evidence, Found]] = field(default_factory=dict)  # as the first layer found it
 
     async def vector(self, layer: Layer) -> Mapping[int, Admission]:
-        """The nearest chunks, scored again with their words: as alike, or as good, as the threshold wants."""
-        (await self.searching.evidence()).expect("vector")
-        evidence, nearest = await self.searching.first(lambda heard: heard.meaning.keys, self.search_k)
-        let = {}
+        """The nearest chunks, scored again with their words: as similar, or as good, as the threshold."""
+        (await self.state.evidence()).require("vector")
+        evidence, nearest = await self.state.first(lambda evidence: evidence.meaning.keys, self.search_k)
+        admitted = {}
         for found in nearest:
             key = found.chunk.key
-            score = max(evidence.score(key), evidence.similarity(key) or 0.0)
-            if self._is_let_in(score, layer):
-                let[key] = self._let(evidence, found)
-        return let
+            if self._passes(max(evidence.score(key), evidence.similarity(key) or 0.0), layer):
+                admitted[key] = self._admit(evidence, found)
+        return admitted
 
     async def keyword(self, layer: Layer) -> Mapping[int, Admission]:
         """The chunks that share most words with the question, read again: see `_relevance`."""
-        (await self.searching.evidence()).expect("keyword")
-        evidence, nearest = await self.searching.first(lambda heard: heard.words.keys, self.search_k)
-        let = {}
+        (await self.state.evidence()).require("keyword")
+        evidence, nearest = await self.state.first(lambda evidence: evidence.words.keys, self.search_k)
+        admitted = {}
         for found in nearest:
-            relevance = self._relevance(evidence, self.searching.asked.queries[0], found)
-            if self._is_let_in(relevance, layer):
-                let[found.chunk.key] = self._let(evidence, found, {"relevance": round(relevance, 4)})
-        return let
+            relevance = self._relevance(evidence, self.state.plan.queries[0], found)
+            if self._passes(relevance, layer):
+                admitted[found.chunk.key] = self._admit(evidence, found, {"relevance": round(relevance, 4)})
+        return admitted
 
     async def expansion(self, layer: Layer) -> Mapping[int, Admission]:
-        """What the question finds with related words in the place of its own; and whatever else is not unrelated,
-        because after this layer there is none."""
-        expansions, evidence = await self.searching.in_other_words()
-        rest = await self._rest()
+        """What the question finds with related words in place of its own; and whatever else is not unrelated, because
+        this layer is the last."""
+        expansions, evidence = await self.state.in_other_words()
+        own, related = await self.state.first(_related, self.search_k)
+        rest = {found.chunk.key: self._admit(own, found) for found in related}
         if evidence is None:
             return rest
-        let = dict(rest)
+        admitted = dict(rest)
         for found in await evidence.first(evidence.fused.keys.tolist(), self.search_k):
-            credit = credited(expansions, under_headings(found.chunk.text, found.chunk.headings))
-            weight, key = expansions[credit.at].weight, found.chunk.key
-            let_in = self._let(evidence, found, {"expansion": told(credit.related)})
-            relevance = self._relevance(evidence, evidence.candidates.asked.queries[credit.at], found)
-            if credit.stands or self._is_let_in(weight * max(let_in.score, relevance), layer):
-                own = rest[key].score if key in rest else 0.0
-                let[key] = replace(let_in, score=max(weight * let_in.score, own))
-        return let
-
-    async def _rest(self) -> Mapping[int, Admission]:
-        evidence, related = await self.searching.first(_related, self.search_k)
-        return {found.chunk.key: self._let(evidence, found) for found in related}
+            by = credit(expansions, under_headings(found.chunk.text, found.chunk.headings))
+            weight, key = expansions[by.at].weight, found.chunk.key
+            admission = self._admit(evidence, found, by.details())
+            relevance = self._relevance(evidence, evidence.candidates.plan.queries[by.at], found)
+            if by.is_found or self._passes(weight * max(admission.score, relevance), layer):
+                score = rest[key].score if key in rest else 0.0
+                admitted[key] = replace(admission, score=max(weight * admission.score, score))
+        return admitted
 
     def found(self, key: int) -> Found:
-        return self._seen[key][1]
+        return self._first[key][1]
 
-    def result(self, key: int, held: Admitted) -> LayeredResult:
-        evidence, found = self._seen[key]
-        return result_of(found.chunk, held, found.chunk.text, {**seen_in(evidence, found), **held.details})
+    def result(self, key: int, admitted: Admitted) -> LayeredResult:
+        evidence, found = self._first[key]
+        return result_of(found.chunk, admitted, found.chunk.text, {**evidence.details(found), **admitted.details})
 
-    def _is_let_in(self, score: float, layer: Layer) -> bool:
-        return score >= layer.threshold or self.searching.is_named
+    def _passes(self, score: float, layer: Layer) -> bool:
+        return self.state.is_admitted(score, layer.threshold)
 
-    def _relevance(self, evidence: Evidence, asked: Query, found: Found) -> float:
-        """Of a short question by how closely its words stand together; of a long one by its vector, by words where
-        there is none, or by the share of its telling words that are there."""
+    def _relevance(self, evidence: Evidence, query: Query, found: Found) -> float:
+        """Of a short question by how close together its words are; of a long one by its vector, by words where there
+        is none, or by the share of its words that are there."""
         similarity = evidence.similarity(found.chunk.key)
-        if similarity is None or is_short(asked.text):
+        if similarity is None or is_short(query.text):
             text = under_headings(found.chunk.text, found.chunk.headings)
-            similarity = _overlap(self.searching.base.analyser, asked.terms.words, text)
-        return similarity if is_short(asked.text) else max(similarity, evidence.verdict(found).coverage)
+            similarity = _overlap(self.state.base.analyser, query.terms.words, text)
+        return similarity if is_short(query.text) else max(similarity, evidence.criteria.assess(found).coverage)
 
-    def _let(self, evidence: Evidence, found: Found, seen: Mapping[str, Any] | None = None) -> Admission:
-        self._seen.setdefault(found.chunk.key, (evidence, found))
-        return Admission(evidence.score(found.chunk.key), seen or {})
+    def _admit(self, evidence: Evidence, found: Found, details: Mapping[str, Any] | None = None) -> Admission:
+        self._first.setdefault(found.chunk.key, (evidence, found))
+        return Admission(evidence.score(found.chunk.key), details or {})
 
 
 def _related(evidence: Evidence) -> Keys:
@@ -131,6 +126,6 @@ def _related(evidence: Evidence) -> Keys:
 
 
 @lru_cache(maxsize=8192)
-def _overlap(analyser: Analyser, asked: tuple[str, ...], text: str) -> float:
-    """Kept, because a question that is asked again finds the same passages."""
-    return overlap(asked, analyser.words(text), len(text))
+def _overlap(analyser: Analyser, words: tuple[str, ...], text: str) -> float:
+    """Cached, because a question that is asked again finds the same passages."""
+    return overlap(words, analyser.words(text), len(text))

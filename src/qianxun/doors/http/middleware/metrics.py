@@ -19,7 +19,8 @@ from qianxun.core.answer_types import Answer as GivenAnswer
 from qianxun.core.errors import QianxunError
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.log_types import IndexTime, Recalled
-from qianxun.core.options import ARMS
+from qianxun.core.options import MODES
+from qianxun.core.plugins import names as plugin_names
 from qianxun.doors.http.concurrency import Turns
 from qianxun.doors.http.context import service_of
 from qianxun.doors.http.responses import error_responses
@@ -29,7 +30,8 @@ log = logging.getLogger(__name__)
 
 OTHER: Final = "other"  # what is not in a closed set
 TOTAL: Final = "total"
-ARM_NAMES: Final = ("vector", "keyword", "qa")
+ARM_NAMES: Final = ("vector", "keyword", "qa")  # ours; those of other packages are added by name
+ARMS: Final = {"hybrid": ARM_NAMES, "vector": ("vector", "qa"), "fulltext": ("keyword",)}
 STAGES: Final = ("rewrite", *(f"recall.{arm}" for arm in ARM_NAMES), "fuse", "guess", "rerank", "judge", TOTAL)
 LAYERS: Final = {
     "text": ("vector", "keyword", "expansion"),
@@ -75,13 +77,15 @@ class Metrics:
             registry=registry, buckets=SEARCH_SECONDS,
         )  # fmt: skip
         # Looked up by hand: Histogram.labels takes a lock and makes strings each time.
-        self._seconds = {(mode, stage): seconds.labels(mode, stage) for mode in ARMS for stage in (*STAGES, OTHER)}
+        others = plugin_names("arm")
+        stages = (*STAGES, *(f"recall.{arm}" for arm in others), OTHER)
+        self._seconds = {(mode, stage): seconds.labels(mode, stage) for mode in MODES for stage in stages}
         self._results = Histogram("rag_search_results", "Results of a search", registry=registry, buckets=RESULTS)
         self._zero = Counter("rag_zero_results", "Searches that found nothing", registry=registry)
         arms = Counter("rag_arm_failures", "Arms that failed or were late", ("arm",), registry=registry)
-        self._arms = {arm: arms.labels(arm) for arm in (*ARM_NAMES, OTHER)}
+        self._arms = {arm: arms.labels(arm) for arm in (*ARM_NAMES, *others, OTHER)}
         degraded = Counter("rag_degraded", "Answers that say a part is missing", ("part",), registry=registry)
-        self._degraded = {part: degraded.labels(part) for part in (*PARTS, *ANSWER_PARTS, OTHER)}
+        self._degraded = {part: degraded.labels(part) for part in (*PARTS, *others, *ANSWER_PARTS, OTHER)}
         self._failed = Counter("rag_search_failures", "Searches whose every arm failed", registry=registry)
         self._hits = Counter("rag_cache_hits", "Searches answered from the cache", registry=registry)
         self._misses = Counter("rag_cache_misses", "Searches that the cache had no answer to", registry=registry)

@@ -1,0 +1,137 @@
+"""From the arms' rankings to one ranking of candidates: weights, cosines for what only other arms found, fusion, and a
+second try with a guessed correction where nothing sure was found. `gather` is the function to read first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from qianxun.bases.base import OpenBase, Serving
+from qianxun.core.errors import IndexUnusable, RetrieverUnavailable
+from qianxun.core.options import RecallOptions
+from qianxun.core.types import Degraded, Ranking, Scores
+from qianxun.rank.calibrate import Curve, clipped
+from qianxun.rank.fuse import FUSIONS, fitting_weights, weighted
+from qianxun.rank.tiers import FUZZY
+from qianxun.retrieve.arms import STANDARD, arms_of, plugin_weights, signal_of
+from qianxun.retrieve.candidate_pool import CandidatePool
+from qianxun.retrieve.query_plan import QueryPlan, with_guess
+from qianxun.retrieve.run_arms import ArmResults, merged, run_arms
+from qianxun.retrieve.timings import Steps
+
+DEPTH: Final = 200  # candidates per arm: above every top_k, so that a shorter list is a prefix of a longer one
+DEEPEST: Final = 12_800  # how deep a search goes on when the first candidates have been deleted
+UNSURE_WORDS: Final = 0.2  # a share, chosen by eye: the best hit of a well-worded question mostly has more
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What the arms found to this depth, in one ranking."""
+
+    plan: QueryPlan
+    results: ArmResults
+    fused: Ranking
+    pool: CandidatePool
+    depth: int
+
+    @property
+    def is_all(self) -> bool:
+        """True if no arm has more to give."""
+        return all(len(ranking) < self.depth for ranking in self.results.rankings.values())
+
+
+async def gather(
+    base: OpenBase,
+    serving: Serving,
+    plan: QueryPlan,
+    options: RecallOptions,
+    depth: int,
+    steps: Steps,
+    only: Sequence[str] = (),
+) -> Candidates:
+    """The fused candidates of the arms of this search, or of those named ``only``. ``options`` have their weights.
+
+    Where nothing sure is found a word may have been typed by its sound: the query is searched again as it may have
+    been intended. Only then, because most such guesses are wrong where the query is right.
+    """
+    arms, failed = arms_of(base, options)
+    arms = [arm for arm in arms if not only or arm.name in only]
+    results = await run_arms(base, serving, plan, arms, depth, options.arm_seconds)
+    if failed and not only:
+        results = replace(results, degraded=(*failed, *results.degraded))
+    with steps.timed("fuse"):
+        results = await backfilled(serving, results)
+        scores = results.scores()
+        fused = FUSIONS[options.fusion](scores, options.weights)
+        best = (fused if options.fusion == "weighted" else weighted(scores, options.weights)).scores[:1]
+    if options.fuzzy and not plan.corrected and _is_unsure(base, results, best, options):
+        with steps.timed("guess"):
+            guessed = await with_guess(base, serving, plan)
+        if guessed.corrected:
+            guess = replace(guessed, queries=guessed.queries[-guessed.corrected :])
+            more = await run_arms(base, serving, guess, arms, depth, options.arm_seconds)
+            plan, results = guessed, await backfilled(serving, merged(results, more))
+            fused = FUSIONS[options.fusion](results.scores(), options.weights)
+    return Candidates(plan, results, fused, CandidatePool(base, plan, results, fused), depth)
+
+
+async def backfilled(serving: Serving, results: ArmResults) -> ArmResults:
+    """Cosines also for what only other arms found: that an arm's ranking ends before a chunk is not a zero."""
+    if "vector" not in results.rankings or len(results.rankings) < 2:
+        return results
+    seen = set(results.rankings["vector"].keys.tolist())
+    others = {key for arm, ranking in results.rankings.items() if arm != "vector" for key in ranking.keys.tolist()}
+    unseen = np.array(sorted(others - seen), dtype=np.int64)
+    if len(unseen) == 0:
+        return results
+    try:
+        by_query = [await serving.index.cosines(vector, unseen) for vector in results.vectors]
+    except (IndexUnusable, RetrieverUnavailable) as error:
+        return replace(results, degraded=(*results.degraded, Degraded("vector", str(error))))
+    cosines = by_query[0] if len(by_query) == 1 else np.fmax.reduce(by_query)
+    unknown = np.isnan(cosines)
+    if unknown.any():
+        unseen, cosines = unseen[~unknown], cosines[~unknown]
+    return replace(results, backfill=Ranking(unseen, clipped(cosines), 1.0, cosines))
+
+
+def _is_unsure(base: OpenBase, results: ArmResults, best: Scores, options: RecallOptions) -> bool:
+    """True if the best candidate would not even be a fuzzy result; by words alone, if it has few of them."""
+    if len(best) == 0:
+        return True
+    if "vector" not in results.signals:
+        return bool(best[0] < UNSURE_WORDS)
+    return bool(base.curves.fused(signal_weights(results, options))(best)[0] < FUZZY)
+
+
+# ── weights ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def with_weights(serving: Serving, options: RecallOptions) -> RecallOptions:
+    """The options with a weight for every signal: the user's own, or those that fit the base; of arms of other
+    packages their own."""
+    others = plugin_weights(options.arms)
+    if options.mode != "hybrid":
+        return replace(options, weights={**dict.fromkeys(map(signal_of, STANDARD), 1.0), **others})
+    if options.weights:
+        return replace(options, weights={**others, **options.weights}) if others else options
+    try:
+        likeness = await serving.index.likeness()
+    except (IndexUnusable, RetrieverUnavailable):  # damaged or not reachable: the vector arm will report it
+        likeness = 0.0
+    return replace(options, weights={**fitting_weights(likeness), **others})
+
+
+def signal_weights(results: ArmResults, options: RecallOptions) -> dict[str, float]:
+    """The weights of the signals that take part, the largest as 1."""
+    weights = {signal: options.weights.get(signal, 0.0) for signal in results.signals}
+    largest = max(weights.values()) or 1.0
+    return {signal: weight / largest for signal, weight in weights.items()}
+
+
+def fused_curve(base: OpenBase, results: ArmResults, options: RecallOptions) -> Curve:
+    """What brings a fused score to the one that is shown. All curves keep the order."""
+    return base.curves.fused(signal_weights(results, options)) if options.fusion == "weighted" else clipped
