@@ -17,7 +17,7 @@ import pytest
 from qianxun.core.errors import BadInput, ModelUnavailable, NotFound, QianxunError
 from qianxun.core.model_types import ModelTest, NewModel, UserModel, is_ref
 from qianxun.core.types import Message
-from qianxun.engine.model_catalog import OwnShelf, Shelf
+from qianxun.engine.model_catalog import BaseModels, Shelf
 from qianxun.engine.settings import Settings
 from qianxun.models.registry.clients import Clients
 from qianxun.models.registry.registry import Registry
@@ -417,7 +417,7 @@ def test_a_base_sees_its_tenants_models_and_what_all_have(registry: Registry) ->
     brought = FakeChat("qwen", lambda: "好")
     shelf = Shelf(Settings(), [], {"qwen": brought})
     one = add(registry, "https://example.com", "chat")
-    own, foreign = (OwnShelf(shelf, registry.of(tenant), lambda: "7") for tenant in ("甲", "乙"))
+    own, foreign = (BaseModels(shelf, registry.of(tenant), lambda: "7") for tenant in ("甲", "乙"))
     assert own.chat(one.ref).name == f"{one.ref}/m"
     assert own.chat("qwen") is foreign.chat("qwen") is brought
     with pytest.raises(ModelUnavailable, match="删去"):
@@ -429,7 +429,7 @@ def test_a_base_sees_its_tenants_models_and_what_all_have(registry: Registry) ->
 
 def test_default_means_the_owners_of_this_moment(registry: Registry) -> None:
     owner = "7"
-    own = OwnShelf(Shelf(Settings(), [], {}), registry, lambda: owner)
+    own = BaseModels(Shelf(Settings(), [], {}), registry, lambda: owner)
     own.check_chat("default")
     own.check_rerank("default", None)
     for find in (lambda: own.chat("default", "rewrite"), lambda: own.rerank("default", None)):

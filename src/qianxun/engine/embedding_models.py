@@ -1,5 +1,5 @@
-"""Embedding models by name: what the caller brought, the endpoint of the settings, the cards on this machine; and the
-registered ones, which only their tenant's registry has."""
+"""Embedding models by name: those that the caller brought, the endpoint of the settings, plug-ins, the cards on this
+machine; and the registered ones, which only their tenant's registry has."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def model_folders(settings: Settings) -> list[Path]:
 
 
 def open_model(settings: Settings, name: str) -> EmbeddingModel:
-    """The embedding model that a name means under these settings."""
+    """The embedding model of this name under these settings. Raises NotFound, ModelUnavailable or PluginError."""
     vectors = settings.vectorization
     if vectors.base_url and name == vectors.model:
         return open_embedding(
@@ -54,7 +54,7 @@ def open_model(settings: Settings, name: str) -> EmbeddingModel:
 
 
 def _check_operator(tenant: str) -> None:
-    """To name any folder or any model of the world, to be fetched and loaded here, is the operator's right alone."""
+    """Only the operator may name any folder, or any model of a hub, to be downloaded and loaded here."""
     if tenant != LOCAL_TENANT:
         raise Forbidden("不能指定这样的模型", hint="登记一个模型服务，或请管理员把它写进设置 vectorization.model")
 
@@ -65,25 +65,25 @@ class Embeddings:
     def __init__(self, settings: Settings, brought: Mapping[str, Any]) -> None:
         self._settings = settings
         self._brought = brought
-        self._held: dict[tuple[str, int], LazyEmbedding] = {}
+        self._models: dict[tuple[str, int], LazyEmbedding] = {}
 
-    def choose(self, asked: str | None, registry: Registry, owner: str = "") -> tuple[str, int]:
-        """(name, dimension) for a base; ("", 0) where there is no model. Nothing asked: the owner's default first."""
-        if asked is None and owner and (default := registry.default(owner, "embedding")) is not None:
-            asked = default.ref
-        if asked is not None and is_ref(asked):
-            return asked, registry.embedding(asked).dimension
-        name = asked or self._settings.vectorization.model
+    def choose(self, requested: str | None, registry: Registry, owner: str = "") -> tuple[str, int]:
+        """(name, dimension) for a base; ("", 0) for none. Without a name: the owner's default, then the settings'."""
+        if requested is None and owner and (default := registry.default(owner, "embedding")) is not None:
+            requested = default.ref
+        if requested is not None and is_ref(requested):
+            return requested, registry.embedding(requested).dimension
+        name = requested or self._settings.vectorization.model
         if name == NO_MODEL:
             return "", 0
         if name in self._brought:
             return name, self._brought[name].dimension
         if name.startswith(SENTENCE_PREFIX) and name != self._settings.vectorization.model:
             _check_operator(registry.tenant)
-        return self._of_settings(name) or self._of_cards(name, is_wanted=bool(asked))
+        return self._of_settings(name) or self._of_cards(name, is_required=bool(requested))
 
     def offered(self) -> tuple[str, ...]:
-        """The names of what is at hand for every tenant: brought, of the settings, or a card's with files here."""
+        """The names that every tenant can use now: brought, of the settings, cards with files here, plug-ins."""
         vectors = self._settings.vectorization
         brought = (name for name, model in self._brought.items() if hasattr(model, "embed_passages"))
         named = (vectors.model,) if vectors.base_url or vectors.model.startswith(SENTENCE_PREFIX) else ()
@@ -101,26 +101,25 @@ class Embeddings:
             raise BadSettings("设置了 vectorization.base_url，却没有向量的维度", hint="再设置 vectorization.dimension")
         return name, vectors.dimension
 
-    def _of_cards(self, name: str, *, is_wanted: bool) -> tuple[str, int]:
+    def _of_cards(self, name: str, *, is_required: bool) -> tuple[str, int]:
         known = card(name)
         if find_local(name, model_folders(self._settings)) is not None:
             return known.name, known.dimension
-        if is_wanted:
+        if is_required:
             raise ModelUnavailable(f"模型 {name} 还没有下载", hint=f"先运行 qianxun models pull {name}")
         log.warning("模型 %s 还没有下载，知识库只按词语检索；可运行 qianxun models pull %s", name, name)
         return "", 0
 
     def get(self, name: str, dimension: int, registry: Registry) -> EmbeddingModel | None:
-        """The model of a base, loaded when it is first asked; None without a name."""
+        """The model of a base, loaded on first use; None without a name."""
         if not name:
             return None
         if is_ref(name):
             return RegisteredEmbedding(registry, name, dimension)
-        held = self._held.get((name, dimension))
-        if held is None:
-            held = LazyEmbedding(name, dimension, lambda: self._opened(name))
-            self._held[name, dimension] = held
-        return held
+        model = self._models.get((name, dimension))
+        if model is None:
+            model = self._models[name, dimension] = LazyEmbedding(name, dimension, lambda: self._opened(name))
+        return model
 
     def _opened(self, name: str) -> EmbeddingModel:
         try:
@@ -129,7 +128,7 @@ class Embeddings:
             raise ModelUnavailable(error.message, hint=error.hint) from error
 
     def curves(self, model: str) -> Curves:
-        """What a model's scores mean: as fitted for it by the user, or on its card; else as they are."""
+        """The calibration of a model's scores: of the settings, of its card, or none."""
         vectors = self._settings.vectorization
         known = next((row for row in CARDS if row.name == model), None)
         curves = UNCALIBRATED
@@ -140,5 +139,5 @@ class Embeddings:
         return curves
 
     def close(self) -> None:
-        for model in self._held.values():
+        for model in self._models.values():
             model.close()

@@ -39,7 +39,7 @@ from qianxun.core.types import (
 from qianxun.engine.embedding_models import Embeddings, model_folders
 from qianxun.engine.facades import Admin, Logs
 from qianxun.engine.folder_lock import owned
-from qianxun.engine.model_catalog import OwnShelf, Shelf, open_registry
+from qianxun.engine.model_catalog import BaseModels, ModelCatalog, open_registry
 from qianxun.engine.open_bases import OpenBases, open_base
 from qianxun.engine.settings import Settings, load
 from qianxun.engine.storage import database_url, index_backend, reach
@@ -94,7 +94,7 @@ class Engine:
     backend: IndexBackend
     parsers: ParserPool
     embeddings: Embeddings
-    shelf: Shelf  # rerank and chat models
+    catalog: ModelCatalog  # rerank and chat models
     registered: Registry  # models of users; `registry` has this tenant's
     cache: Cache
     journal: Journal
@@ -139,7 +139,7 @@ class Engine:
         await self.journal.close()
         await self._bases.close()
         self.model_threads.shutdown()
-        self.shelf.close()
+        self.catalog.close()
         self.registered.clients.close()
         self.embeddings.close()
         self.records.close()
@@ -181,7 +181,7 @@ class Engine:
 
         chosen, dimension = await asyncio.to_thread(self.embeddings.choose, model, self.registry, user_id)
         kept = changed(asdict(self.settings.chunking), {**(config or {}), **({"user_id": user_id} if user_id else {})})
-        await asyncio.to_thread(OwnShelf(self.shelf, self.registry).check, kept, self._model(chosen, dimension))
+        await asyncio.to_thread(BaseModels(self.catalog, self.registry).check, kept, self._model(chosen, dimension))
         told: dict[str, Any] = {"kind": kind, "embedding_model": chosen, "dimension": dimension, "config": kept}
         created = await self.records.write(lambda tx: bases.create(tx, name, tenant=self.tenant, **told))
         await self._bases.made(created, self._own(created.id), self.backend, self._model(chosen, dimension))
@@ -209,7 +209,7 @@ class Engine:
         from qianxun.engine.configure import configure
 
         base = await self.base(knowledge_base)
-        await asyncio.to_thread(OwnShelf(self.shelf, self.registry).check, changes, base.model)
+        await asyncio.to_thread(BaseModels(self.catalog, self.registry).check, changes, base.model)
         with self._using(base):
             return await configure(base, changes, watch)
 
@@ -688,7 +688,7 @@ class Engine:
             self._own(about.id),
             self.backend,
             self._model(about.embedding_model, about.dimension),
-            models=OwnShelf(self.shelf, self.registry, owner),
+            models=BaseModels(self.catalog, self.registry, owner),
             curves=self.embeddings.curves(about.embedding_model),
             model_threads=self.model_threads,
             indexed=lambda done: self.hooks.indexed(done),
@@ -717,7 +717,7 @@ def _wired(settings: Settings, models: Mapping[str, Any], records: Records, limi
         backend=index_backend(settings, records.identity),
         parsers=ParserPool(settings.parsing.workers, limits),
         embeddings=Embeddings(settings, models),
-        shelf=Shelf(settings, model_folders(settings), models),
+        catalog=ModelCatalog(settings, model_folders(settings), models),
         registered=open_registry(settings, records, threads),
         model_threads=threads,
         cache=MemoryCache(settings.search.cache_entries),

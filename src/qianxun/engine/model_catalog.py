@@ -1,5 +1,5 @@
-"""Rerank and chat models by name, looked up for every request: what the caller brought, the endpoints of the settings,
-then the cards of models on this machine."""
+"""Rerank and chat models by name, looked up for every request: those that the caller brought, the endpoints of the
+settings, the cards of models on this machine, then plug-ins."""
 
 from __future__ import annotations
 
@@ -33,11 +33,8 @@ MAXSIM_SHARE = 0.17
 Model = TypeVar("Model")
 
 
-class Shelf:
-    """What all tenants have; implements `ports.Models`.
-
-    An opened model is kept for the next request that asks for it by the same name.
-    """
+class ModelCatalog:
+    """The models of all tenants; implements `ports.Models`. A model is opened once and reused."""
 
     def __init__(self, settings: Settings, folders: list[Path], brought: Mapping[str, Any]) -> None:
         self._settings = settings
@@ -53,25 +50,25 @@ class Shelf:
         if name == MAXSIM:
             if embedding is None:
                 raise ModelUnavailable("这个知识库没有向量模型，不能用 maxsim 重排", hint="为它加上模型，或不重排")
-            return self._kept((MAXSIM, embedding.name), lambda: MaxSim(embedding, share=MAXSIM_SHARE))
-        told = self._settings.rerank
-        if told.base_url and name == told.model:
-            return self._kept(("rerank", name), self._remote_rerank)
+            return self._open_once((MAXSIM, embedding.name), lambda: MaxSim(embedding, share=MAXSIM_SHARE))
+        section = self._settings.rerank
+        if section.base_url and name == section.model:
+            return self._open_once(("rerank", name), self._remote_rerank)
         if any(name in (card.name, *card.aliases) for card in RERANK_CARDS):
-            return self._kept(("card", name), lambda: open_cross_encoder(name, folders=self._folders))
+            return self._open_once(("card", name), lambda: open_cross_encoder(name, folders=self._folders))
         if name in plugins.names("reranker"):
-            reranker: RerankModel = self._kept(("plugin", name), partial(self._of_plugin, "reranker", name))
+            reranker: RerankModel = self._open_once(("plugin", name), partial(self._of_plugin, "reranker", name))
             return reranker
-        ours = (MAXSIM, *self._brought, *filter(None, [told.model]), *(card.name for card in RERANK_CARDS))
+        ours = (MAXSIM, *self._brought, *filter(None, [section.model]), *(card.name for card in RERANK_CARDS))
         known = "、".join((*ours, *plugins.names("reranker")))
         raise NotFound(f"没有名为“{name}”的重排模型", hint=f"可用：{known}")
 
     def knows_rerank(self, name: str) -> bool:
-        """Whether a name means one of these, be its files here or not."""
+        """Whether one of these has the name, be its files here or not."""
         return name in self.rerankers() or any(name in (card.name, *card.aliases) for card in RERANK_CARDS)
 
     def rerankers(self) -> tuple[str, ...]:
-        """The names of what is at hand for every tenant: brought, of the settings, or a card's with files here."""
+        """The names that every tenant can use now: brought, of the settings, cards with files here, plug-ins."""
         brought = (name for name, model in self._brought.items() if hasattr(model, "score"))
         named = (self._settings.rerank.model,) if self._settings.rerank.base_url else ()
         here = (card.name for card in RERANK_CARDS if find_local(card, self._folders) is not None)
@@ -82,29 +79,29 @@ class Shelf:
         if name in self._brought:
             brought: ChatModel = self._brought[name]
             return brought
-        told = self._settings.chat
-        if told.base_url and name == told.model:
-            return self._kept(("chat", name), self._remote_chat)
+        section = self._settings.chat
+        if section.base_url and name == section.model:
+            return self._open_once(("chat", name), self._remote_chat)
         if name in plugins.names("chat"):
-            options = {"max_tokens": told.max_tokens or None} if name == told.model else {"max_tokens": None}
-            chat: ChatModel = self._kept(("chat", name), partial(self._of_plugin, "chat", name, **options))
+            options = {"max_tokens": section.max_tokens or None} if name == section.model else {"max_tokens": None}
+            chat: ChatModel = self._open_once(("chat", name), partial(self._of_plugin, "chat", name, **options))
             return chat
         raise NotFound(f"没有名为“{name}”的语言模型", hint="设置 chat.base_url 与 chat.model，或改正知识库的配置")
 
     def configured(self, kind: ChatKind = "chat") -> str:
-        """The endpoint of the settings chats for all; whether it sees, or is to be asked at ingest, a base must say."""
-        told = self._settings.chat
-        return told.model if kind == "chat" and (told.base_url or told.model in plugins.names("chat")) else ""
+        """The settings' model, for chat alone: a base has to name its models for questions, graphs and pictures."""
+        section = self._settings.chat
+        return section.model if kind == "chat" and (section.base_url or section.model in plugins.names("chat")) else ""
 
-    def _kept(self, key: tuple[str, str], open_it: Callable[[], Model]) -> Model:
+    def _open_once(self, key: tuple[str, str], open_it: Callable[[], Model]) -> Model:
         with self._lock:
             if key not in self._opened:
                 self._opened[key] = open_it()
-            held: Model = self._opened[key]
-            return held
+            model: Model = self._opened[key]
+            return model
 
     def _of_plugin(self, kind: Literal["reranker", "chat"], name: str, **options: Any) -> Any:
-        """The settings' key is for the model that they name, and for no other."""
+        """The settings' API key is passed only to the model that they name."""
         section: ChatSettings | RerankSettings = self._settings.chat if kind == "chat" else self._settings.rerank
         api_key = section.api_key if name == section.model else ""
         try:
@@ -115,22 +112,24 @@ class Shelf:
     def _remote_rerank(self) -> RerankModel:
         from qianxun.models.remote.rerank import RemoteRerank  # its HTTP client is slow to import
 
-        told = self._settings.rerank
+        section = self._settings.rerank
         return RemoteRerank(
-            RerankEndpoint(told.base_url, told.model, api_key=told.api_key, timeout_seconds=told.timeout_seconds)
+            RerankEndpoint(
+                section.base_url, section.model, api_key=section.api_key, timeout_seconds=section.timeout_seconds
+            )
         )
 
     def _remote_chat(self) -> ChatModel:
         from qianxun.models.remote.chat import RemoteChat  # as above
 
-        told = self._settings.chat
+        section = self._settings.chat
         return RemoteChat(
             ChatEndpoint(
-                told.base_url,
-                told.model,
-                api_key=told.api_key,
-                timeout_seconds=told.timeout_seconds,
-                max_tokens=told.max_tokens or None,
+                section.base_url,
+                section.model,
+                api_key=section.api_key,
+                timeout_seconds=section.timeout_seconds,
+                max_tokens=section.max_tokens or None,
             )
         )
 
@@ -148,35 +147,28 @@ def open_registry(settings: Settings, records: Records, threads: ModelThreads) -
     return Registry(records, sealing, LOCAL_TENANT, Reach(allow=settings.outbound.allow), threads)
 
 
-def _nobody() -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
-class OwnShelf:
-    """What one base sees: the models of its own tenant, then what all have. Implements `ports.Models`.
+class BaseModels:
+    """The models that one base can use: those of its tenant, then the catalog's. Implements `ports.Models`."""
 
-    ``owner`` is asked for every lookup, and so is what is registered.
-    """
-
-    shelf: Shelf
+    catalog: ModelCatalog
     registry: Registry  # of the base's tenant
-    owner: Callable[[], str] = _nobody
+    owner: Callable[[], str] = str
 
     def rerank(self, name: str, embedding: EmbeddingModel | None) -> RerankModel:
-        """A registered model that is gone is unavailable: a search goes on without it."""
-        name = self._meant(name, ("rerank",))
-        return _there(self.registry.rerank, name) if is_ref(name) else self.shelf.rerank(name, embedding)
+        """A registered model that was deleted is unavailable: a search goes on without it."""
+        name = self._resolved(name, ("rerank",))
+        return _available(self.registry.rerank, name) if is_ref(name) else self.catalog.rerank(name, embedding)
 
     def chat(self, name: str, kind: ChatKind = "chat") -> ChatModel:
-        name = self._meant(name, (kind, "chat"))
-        return _there(self.registry.chat, name) if is_ref(name) else self.shelf.chat(name)
+        name = self._resolved(name, (kind, "chat"))
+        return _available(self.registry.chat, name) if is_ref(name) else self.catalog.chat(name)
 
     def configured(self, kind: ChatKind = "chat") -> str:
-        return self.shelf.configured(kind)
+        return self.catalog.configured(kind)
 
     def check(self, config: Mapping[str, Any], embedding: EmbeddingModel | None) -> None:
-        """A name that no model has would make every search fail, or every document go without questions."""
+        """Raises NotFound, ModelUnavailable or BadInput for a name in ``config`` that no model has."""
         for name, value in flat(config).items():
             if name == "search.rerank" and isinstance(value, str):
                 self.check_rerank(value, embedding)
@@ -184,22 +176,19 @@ class OwnShelf:
                 self.check_chat(value)
 
     def check_rerank(self, name: str, embedding: EmbeddingModel | None) -> None:
-        """Raises NotFound, ModelUnavailable or BadInput for a name that cannot be used.
-
-        A registered model that is disabled right now can be, and `default` whoever's it will be.
-        """
+        """A registered model that is disabled right now can be named, and `default` whichever it will be."""
         if is_ref(name):
             self.registry.expect(name, ("rerank",))
         elif name != DEFAULT:
-            self.shelf.rerank(name, embedding)
+            self.catalog.rerank(name, embedding)
 
     def check_chat(self, name: str) -> None:
         if is_ref(name):
             self.registry.expect(name, CHATTING)
         elif name != DEFAULT:
-            self.shelf.chat(name)
+            self.catalog.chat(name)
 
-    def _meant(self, name: str, types: tuple[str, ...]) -> str:
+    def _resolved(self, name: str, types: tuple[str, ...]) -> str:
         if name != DEFAULT:
             return name
         owner = self.owner()
@@ -210,7 +199,7 @@ class OwnShelf:
         return found[0].ref
 
 
-def _there(find: Callable[[str], Model], ref: str) -> Model:
+def _available(find: Callable[[str], Model], ref: str) -> Model:
     try:
         return find(ref)
     except NotFound as error:

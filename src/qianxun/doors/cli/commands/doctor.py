@@ -39,6 +39,7 @@ def doctor(context: typer.Context, as_json: JsonFlag = False) -> int:
 
 
 def _examine(session: Session) -> dict[str, Any]:
+    from qianxun.core.plugins import survey
     from qianxun.engine.admin.doctor import examine
     from qianxun.engine.admin.models import known_models
 
@@ -46,13 +47,15 @@ def _examine(session: Session) -> dict[str, Any]:
     found = examine(settings)
     trouble = tr(f"读不了记录或索引：{found.trouble}", f"The records or an index cannot be read: {found.trouble}")
     bases = [_base_json(base) for base in found.bases]
+    plugins = [{**asdict(row.plugin), "trouble": row.trouble} for row in survey()]
     return {
         **asdict(found),
         "trouble": trouble if found.trouble else "",
         "bases": bases,
-        "sound": not found.trouble and not any(base["trouble"] for base in bases),
+        "sound": not found.trouble and not any(part["trouble"] for part in (*bases, *plugins)),
         "settings": [{"name": name, "value": value, "from": origin} for name, value, origin in settings.rows()],
         "models": known_models(settings),
+        "plugins": plugins,
     }
 
 
@@ -99,6 +102,14 @@ def _show(console: Console, health: dict[str, Any]) -> None:
         chosen = tr("  ← 设置中选用", "  ← the settings' choice") if model["in_use"] else ""
         sign = _sign(bool(model["folder"]), missing="red" if model["in_use"] else "dim")
         console.print(f"  {sign} {model['name']}  {escape(where)}{chosen}", soft_wrap=True)
+    if health["plugins"]:
+        _title(console, "插件", "plug-ins")
+    for plugin in health["plugins"]:
+        sign, about = _sign(not plugin["trouble"], missing="red"), f"{plugin['distribution']} {plugin['version']}"
+        trouble = f"  [red]{escape(plugin['trouble'])}[/]" if plugin["trouble"] else ""
+        console.print(
+            f"  {sign} {plugin['kind']} {escape(plugin['name'])}  [dim]{escape(about)}[/]{trouble}", soft_wrap=True
+        )
     _title(console, "知识库", "knowledge bases")
     if health["trouble"]:
         console.print("  " + tr("看不到，见上面的“数据目录”", "out of sight: see “data folder” above"))

@@ -55,7 +55,7 @@ def _chosen(engine: Engine, told: str, registered: Sequence[UserModel]) -> Chose
 def _meant(engine: Engine, told: str, registered: Sequence[UserModel]) -> str:
     """The name that the engine knows it by, "" if unknown. Raises InvalidField if several models share it."""
     name = rerank_name(told)
-    if is_ref(name) or engine.shelf.knows_rerank(name):
+    if is_ref(name) or engine.catalog.knows_rerank(name):
         return name
     found = [each for each in registered if each.status and told in (each.config_name, each.model_name)]
     if len(found) > 1:
@@ -89,7 +89,7 @@ async def scored(engine: Engine, by: Chosen, query: str, passages: Sequence[str]
 def _opened(engine: Engine, name: str) -> RerankModel:
     if is_ref(name):
         return engine.registry.rerank(name)
-    return engine.shelf.rerank(name, _embedding(engine) if name == MAXSIM else None)
+    return engine.catalog.rerank(name, _embedding(engine) if name == MAXSIM else None)
 
 
 def _embedding(engine: Engine) -> EmbeddingModel | None:
@@ -102,4 +102,4 @@ def _embedding(engine: Engine) -> EmbeddingModel | None:
 
 def _known(engine: Engine, registered: Sequence[UserModel]) -> str:
     own = [f"{each.id}（{each.config_name}）" for each in registered if each.status]
-    return f"可用：{'、'.join([*engine.shelf.rerankers(), *own][:SHOWN])}"
+    return f"可用：{'、'.join([*engine.catalog.rerankers(), *own][:SHOWN])}"
