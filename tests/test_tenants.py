@@ -319,9 +319,7 @@ OPEN_TO_ALL = {
     "retrieve/search_log.py",  # the log of all
     "models/registry/registry.py",  # registered models, by tenant
     "engine/admin/keys.py",
-    "doors/http/middleware/guard.py",  # keys
-    "doors/http/native/health.py",
-    "doors/http/serve.py",
+    "engine/operations.py",  # keys, and the bases of all tenants
 }
 
 

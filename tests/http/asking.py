@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from qianxun.core.types import Document
 from qianxun.doors.http.app import create_app
-from qianxun.doors.http.error_formats import DOORS
+from qianxun.doors.http.error_formats import FORMATS
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Settings, load
 from qianxun.testing.scripted import HashEmbedding
@@ -48,7 +48,7 @@ def word_of(answer: httpx.Response) -> str:
 
 def code_of(path: str, status: int, content: Any) -> int:
     """The status that an answer tells of itself; of another program's door only its errors do."""
-    is_door = any(path == door or path.startswith(f"{door}/") for door in DOORS)
+    is_door = any(path == door or path.startswith(f"{door}/") for door in FORMATS)
     code: int = status if is_door and status < 400 else content["code"]
     return code
 

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 
 from qianxun.core.ports import EmbeddingModel
 from qianxun.doors.http.app import create_app
-from qianxun.doors.http.concurrency import WATCHED_AFTER
+from qianxun.doors.http.concurrency import WATCH_AFTER
 from qianxun.doors.http.serve import Server, bound, url_of
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load
@@ -111,7 +111,7 @@ async def until_told(ask: Callable[[], Awaitable[object]], wanted: object) -> No
 
 async def later(seconds: float) -> None:
     """So much time passes at once for whatever waits in this loop, once that has begun to wait."""
-    await asyncio.sleep(2 * WATCHED_AFTER)  # the watcher of a request among them
+    await asyncio.sleep(2 * WATCH_AFTER)  # the watcher of a request among them
     loop = asyncio.get_running_loop()
     clock = loop.time
     loop.time = lambda: clock() + seconds  # type: ignore[method-assign]

@@ -36,8 +36,9 @@ from qianxun.core.errors import (
     Unreadable,
     UnsupportedFile,
 )
-from qianxun.doors.http import error_formats as door_forms
-from qianxun.doors.http.responses import InvalidField, as_json, status_of
+from qianxun.doors.http import error_formats
+from qianxun.doors.http.field_errors import InvalidField
+from qianxun.doors.http.responses import json_response, status_of
 from tests.http.asking import Asking, asking
 
 BASES = "/v1/knowledge-bases"
@@ -185,8 +186,8 @@ def test_in_english_the_kind_of_error_comes_first(tmp_path: Path) -> None:
 
 
 def test_what_utf8_cannot_say_json_still_does() -> None:
-    assert json.loads(bytes(as_json({"a": "\ud800x医"}).body)) == {"a": "\ud800x医"}
-    assert json.loads(bytes(as_json({"a": float("nan"), "b": [0.85, 1]}).body)) == {"a": None, "b": [0.85, 1]}
+    assert json.loads(bytes(json_response({"a": "\ud800x医"}).body)) == {"a": "\ud800x医"}
+    assert json.loads(bytes(json_response({"a": float("nan"), "b": [0.85, 1]}).body)) == {"a": None, "b": [0.85, 1]}
 
 
 def test_two_applications_of_one_process_know_nothing_of_each_other(tmp_path: Path) -> None:
@@ -217,8 +218,12 @@ def _operations(api: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]
 
 def _form(path: str) -> str:
     """The shape of a route's errors: that of its door."""
-    shapes = {door_forms.dify: "DifyProblem", door_forms.rerank: "RerankProblem", door_forms.openai: "OpenAIProblem"}
-    forms = [form for door, form in door_forms.DOORS.items() if path == door or path.startswith(f"{door}/")]
+    shapes = {
+        error_formats.dify: "DifyProblem",
+        error_formats.rerank: "RerankProblem",
+        error_formats.openai: "OpenAIProblem",
+    }
+    forms = [form for door, form in error_formats.FORMATS.items() if path == door or path.startswith(f"{door}/")]
     return shapes[forms[0]] if forms else "Problem"
 
 
@@ -342,7 +347,7 @@ def test_readiness_speaks_of_records_indexes_and_closing(tmp_path: Path) -> None
         assert (unready.status_code, unready.json()["error"]) == (503, "records_unavailable")
         with service.engine.records.writing() as tx:
             tx.exec_driver_sql("ALTER TABLE hidden RENAME TO outbox")
-        service.turns.close()
+        service.recalls.close()
         closing = await asked.http.get("/readyz")
         assert (closing.status_code, closing.json()["error"]) == (503, "closing")
         assert (await asked.http.get("/healthz")).status_code == 200

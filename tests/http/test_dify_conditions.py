@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qianxun.core.types import EVERYTHING, Attributes, matches
-from qianxun.doors.http.dify.conditions import MetadataCondition, where_of
-from qianxun.doors.http.responses import InvalidField
+from qianxun.doors.http.dify import MetadataCondition, as_filter
+from qianxun.doors.http.field_errors import InvalidField
 
 NAMES = ("年份", "部门", "tags", "没有")
 TEXTS = ("", "a", "ab", "b", "1", "2024", "2024.5", "2024.50", "true", "上海")
@@ -120,13 +120,13 @@ def meant(told: dict[str, Any], attributes: dict[str, list[Any]]) -> bool:
 def test_conditions_let_through_what_they_say(told: dict[str, Any], metadata: dict[str, Any], tags: list[str]) -> None:
     held = {name: tuple(value) if isinstance(value, list) else value for name, value in metadata.items()}
     several = {name: value if isinstance(value, list) else [value] for name, value in metadata.items()}
-    where = where_of(MetadataCondition.model_validate(told))
+    where = as_filter(MetadataCondition.model_validate(told))
     assert matches(where, Attributes("d", tags=tuple(tags), metadata=held)) == meant(told, {**several, "tags": tags})
 
 
 def kept(name: Any, operator: str, value: Any, *held: Any) -> list[Any]:
     condition = {"name": name, "comparison_operator": operator, "value": value}
-    where = where_of(MetadataCondition.model_validate({"conditions": [condition]}))
+    where = as_filter(MetadataCondition.model_validate({"conditions": [condition]}))
     return [each for each in held if matches(where, Attributes("d", metadata={"价": each}))]
 
 
@@ -156,4 +156,4 @@ def test_the_values_of_a_condition_count_for_each_of_its_names() -> None:
 
 
 def test_no_condition_lets_everything_through() -> None:
-    assert where_of(None) == where_of(MetadataCondition()) == EVERYTHING
+    assert as_filter(None) == as_filter(MetadataCondition()) == EVERYTHING

@@ -11,11 +11,19 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from qianxun.doors.http.error_formats import DOORS, DifyProblem, OpenAIProblem, Problem, RerankProblem, Said, formed
+from qianxun.doors.http.error_formats import (
+    FORMATS,
+    BaseProblem,
+    DifyProblem,
+    OpenAIProblem,
+    Problem,
+    RerankProblem,
+    formatted,
+)
 from tests.http.asking import asking
 from tests.http.served import Served, issue, serving
 
-FORMS: Mapping[str, type[Said]] = {
+FORMS: Mapping[str, type[BaseProblem]] = {
     "/retrieval": DifyProblem,
     "/v1/rerank": RerankProblem,
     "/v1/chat/completions": OpenAIProblem,
@@ -60,17 +68,17 @@ def holds(path: str, answer: httpx.Response, status: int, word: str) -> dict[str
 
 def test_every_door_has_a_form_and_what_lies_beside_it_has_ours() -> None:
     below = {"/v1/vector_stores/1001/search", "/v1/vector_stores/planted"}
-    assert {path for path in FORMS if FORMS[path] is not Problem} - below == set(DOORS)
+    assert {path for path in FORMS if FORMS[path] is not Problem} - below == set(FORMATS)
     for path, form in FORMS.items():
-        form.model_validate(formed({**SAID, "fields": FIELDS}, path, {}))
+        form.model_validate(formatted({**SAID, "fields": FIELDS}, path, {}))
         if form is not Problem:
             with pytest.raises(ValidationError):
-                form.model_validate(formed(SAID, "/v1/retrieval/1001", {}))
-    assert formed(SAID, "/v1/retrieval/1001", {}) == SAID
+                form.model_validate(formatted(SAID, "/v1/retrieval/1001", {}))
+    assert formatted(SAID, "/v1/retrieval/1001", {}) == SAID
 
 
 def test_openai_is_told_which_field_is_wrong_and_whose_fault_it_is() -> None:
-    told = formed({**SAID, "fields": FIELDS}, "/v1/embeddings", {})
+    told = formatted({**SAID, "fields": FIELDS}, "/v1/embeddings", {})
     assert told["code"] == 400  # its clients raise BadRequestError for that alone
     assert told["error"] == {
         "message": SAID["msg"],
@@ -78,7 +86,7 @@ def test_openai_is_told_which_field_is_wrong_and_whose_fault_it_is() -> None:
         "param": "top_k",
         "code": "validation",
     }
-    failed = formed({**SAID, "code": 503, "error": "overloaded"}, "/v1/embeddings", {})["error"]
+    failed = formatted({**SAID, "code": 503, "error": "overloaded"}, "/v1/embeddings", {})["error"]
     assert (failed["type"], failed["param"], failed["code"]) == ("server_error", None, "overloaded")
 
 
@@ -133,7 +141,7 @@ def test_what_fails_behind_a_door_is_told_in_its_form(tmp_path: Path) -> None:
             assert (said["error"]["type"], said["trace_id"]) == ("server_error", broken.headers["x-trace-id"])
             assert said["msg"].startswith("Internal: ")
             base = await asked.base()
-            asked.app.state.service.turns.close()  # as when the service stops
+            asked.app.state.service.recalls.close()  # as when the service stops
             body = {"knowledge_id": str(base), "query": "报销", "documents": ["报销"], "model": "maxsim"}
             for path in ("/retrieval", "/v1/rerank"):
                 busy = await asked.post(path, body)

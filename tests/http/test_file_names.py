@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from python_multipart.multipart import parse_options_header
 
-from qianxun.doors.http.native.file_names import file_name
+from qianxun.doors.http.native.uploads import file_name
 from tests.http.served import BASES, serving
 
 PERCENT = "%E4%BB%B7%E7%9B%AE%E8%A1%A8.txt"

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from qianxun.doors.http.middleware.guard import Guard, _Held, is_loopback
+from qianxun.doors.http.middleware.guard import Guard, _BodyMemory, is_loopback
 from qianxun.records.keys import Scope
 from tests.http.asking import word_of
 from tests.http.served import BASES, MODEL, Served, issue, revoke, serving, until
@@ -327,11 +327,11 @@ def test_bodies_that_are_held_together_are_bounded_and_let_go(tmp_path: Path) ->
     run(tmp_path, story, {"service.body_megabytes": 1})
 
 
-def _held(served: Served) -> _Held:
+def _held(served: Served) -> _BodyMemory:
     layer: Any = served.app.middleware_stack
     while not isinstance(layer, Guard):
         layer = vars(layer).get("app") or vars(layer)["_app"]
-    return layer.held
+    return layer.memory
 
 
 def test_a_key_beside_the_authorization_of_a_proxy_counts_and_a_bare_one_is_told_so(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qianxun.doors.http.middleware.log_lines import OWN, QUIET, JsonLines, covered, logs_as_lines
+from qianxun.doors.http.middleware.log_lines import OWN, QUIET, JsonLines, logs_as_lines, mask_keys
 from tests.http.watched import logged
 
 KEY = "qx_" + "Ab3-_" * 8 + "xyz"
@@ -33,7 +33,7 @@ def test_any_text_stays_within_its_line_and_comes_back(message: str, logger: str
     line.encode("utf-8")
     read = json.loads(line)
     assert read["logger"] == logger
-    assert read["message"] == covered(message)
+    assert read["message"] == mask_keys(message)
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\x85b", "a\u2028b", "\x1b[2J", "\x9b2J", "半\ud83d"])
@@ -70,7 +70,7 @@ def test_an_exception_is_a_part_of_its_line() -> None:
     ],
 )
 def test_keys_are_covered(text: str, expected: str) -> None:
-    assert covered(text) == expected
+    assert mask_keys(text) == expected
 
 
 def test_a_template_that_does_not_fit_its_arguments_is_still_logged() -> None:

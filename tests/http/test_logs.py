@@ -8,7 +8,7 @@ from typing import Any
 
 from qianxun.core.codec.results import read_log
 from qianxun.core.types import Document
-from qianxun.doors.http.native.logs import LogPage, LogTold
+from qianxun.doors.http.native.logs import LogInfo, LogPage
 from tests.http.asking import Asking, asking
 
 LIBRARY = (Document("1", "住院报销比例为百分之八十五。"), Document("2", "门诊报销比例为百分之六十。"))
@@ -60,7 +60,7 @@ def test_the_documentation_names_every_field(tmp_path: Path) -> None:
             await searched(at, await at.base(*LIBRARY), "住院")
             told = await page(at)
             assert set(told) == set(LogPage.model_fields)
-            assert set(told["list"][0]) == set(LogTold.model_fields)
+            assert set(told["list"][0]) == set(LogInfo.model_fields)
             LogPage.model_validate(told)
 
     asyncio.run(run())

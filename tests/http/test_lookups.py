@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from qianxun.core.errors import RecordsUnavailable
-from qianxun.doors.http.middleware.key_lookup import Lookups
+from qianxun.engine.operations import KeyLookup
 from qianxun.records import Records, keys
 from qianxun.records.database.postgres import Reach
 from tests.http.served import until_told
@@ -32,7 +32,7 @@ def told(url: str, story: Story, seconds: float = 60, statement_seconds: float =
         records = Records.open(url, Reach(statement_seconds=statement_seconds))
         with records.writing() as tx:
             _, key = keys.create(tx, "甲", "read")
-        lookups = Lookups(records, seconds)
+        lookups = KeyLookup(records, seconds)
 
         async def tenant() -> str:
             holder = await lookups.read(lambda tx: find(tx, key))

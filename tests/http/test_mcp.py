@@ -214,7 +214,7 @@ def test_a_call_waits_for_its_turn_and_ends_with_its_client(tmp_path: Path) -> N
     model = GatedQueries()
 
     async def story(at: Served) -> None:
-        base, turns = await at.base(), at.app.state.service.turns
+        base, turns = await at.base(), at.app.state.service.recalls
         await at.add(base, "a", STAY)
         assert (await post(at, call("list_knowledge_bases"))).status_code == 200  # the protocol is loaded
         for headers in ({}, ENVELOPE):

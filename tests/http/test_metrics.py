@@ -24,16 +24,17 @@ from qianxun.core.types import Degraded, Recall, StepTime
 from qianxun.doors.cli.views import drawing
 from qianxun.doors.http.middleware.metrics import (
     ANSWER_PARTS,
-    ANSWERS,
     ARM_NAMES,
     FLAGS,
     FORMS,
     GRAPH_STAGES,
     PARTS,
     STAGES,
+    TABLE_ANSWERS,
     AnswerTime,
     Metrics,
 )
+from qianxun.engine.facades import Admin
 from qianxun.testing.scripted import HashEmbedding
 from tests.http.watched import client, real_app, small_app
 from tests.layered.recalls import DECLINED, TABLES, TEXTS
@@ -115,7 +116,7 @@ def test_layers_are_counted_where_they_ran_and_unknown_ones_have_no_name_of_thei
     metrics = Metrics()
     strange = replace(TEXTS, layers=(*TEXTS.layers, LayerRun(4, "住院", True, count=1, best=0.4)), results=())
     for recall in (TEXTS, TABLES, DECLINED, strange):
-        metrics.climbed(recall)
+        metrics.layered_recalled(recall)
     sums = "rag_layer_duration_seconds_sum"
     assert _value(metrics, sums, engine="text", layer="vector") == pytest.approx(0.024)
     assert _value(metrics, sums, engine="text", layer="total") == pytest.approx(0.04)
@@ -126,7 +127,7 @@ def test_layers_are_counted_where_they_ran_and_unknown_ones_have_no_name_of_thei
     assert _value(metrics, "rag_layer_failures_total", engine="text", layer="expansion") == 2
     assert _value(metrics, "rag_layer_results_sum", engine="text", layer="other") == 1
     assert _value(metrics, "rag_degraded_total", part="expansion") == 2
-    assert [_value(metrics, "rag_table_answers_total", outcome=each) for each in ANSWERS] == [1, 1]
+    assert [_value(metrics, "rag_table_answers_total", outcome=each) for each in TABLE_ANSWERS] == [1, 1]
     assert (_value(metrics, "rag_search_results_count"), _value(metrics, "rag_zero_results_total")) == (4, 1)
 
 
@@ -134,7 +135,7 @@ def test_what_a_layered_search_may_lack_has_a_name_for_operators_and_for_people(
     """Whatever `degraded` names: the layers, candidates beyond the first, the answer from tables."""
     metrics = Metrics()
     parts = ("structure", "semantic", "expansion", "depth", "answer")
-    metrics.climbed(replace(TABLES, degraded=tuple(Degraded(part, "停了") for part in parts)))
+    metrics.layered_recalled(replace(TABLES, degraded=tuple(Degraded(part, "停了") for part in parts)))
     assert [_value(metrics, "rag_degraded_total", part=part) for part in (*parts, "other")] == [1, 1, 1, 1, 1, 0]
     assert set(parts) <= drawing.labels("parts").keys()
 
@@ -145,8 +146,8 @@ def test_answers_are_counted_by_who_made_them_and_what_was_wrong_with_them() -> 
     degraded = (*(Degraded(part, "停了") for part in ANSWER_PARTS), Degraded("vector", "与检索一起数过了"))
     trace = (TraceStep("retrieve", "rules", {}, 0.2), TraceStep("generate_answer", "model:qwen", {}, 1.5))
     answer = Answer("住院报销 85%[1]。", form="model", mode="local", flags=flags, degraded=degraded, trace=trace)
-    metrics.asked(AnswerTime("mix", "done", 2.0, answer, 0.4))
-    metrics.asked(AnswerTime("auto", "left", 9.0))
+    metrics.answered(AnswerTime("mix", "done", 2.0, answer, 0.4))
+    metrics.answered(AnswerTime("auto", "left", 9.0))
     assert _value(metrics, "rag_answers_total", mode="local", form="model", outcome="done") == 1
     assert _value(metrics, "rag_answers_total", mode="other", form="other", outcome="left") == 1
     assert _value(metrics, "rag_answer_duration_seconds_sum", mode="local") == 2.0
@@ -307,7 +308,7 @@ def test_the_other_numbers_are_told_while_the_database_is_away(tmp_path: Path, m
 
     async def run() -> str:
         async with real_app(tmp_path, Moody()) as (_, app):
-            monkeypatch.setattr(Engine, "queue_depth", away)
+            monkeypatch.setattr(Admin, "queue_depth", away)
             return await _scraped(app)
 
     told = _samples(asyncio.run(run()))

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from qianxun.core.codec.results import read_model
-from qianxun.doors.http.native.models import ModelTold, TrialTold
+from qianxun.doors.http.native.models import ModelInfo, ModelTest
 from tests.http.asking import Asking, asking
 from tests.http.vendor import (
     DIMENSION,
@@ -92,7 +92,7 @@ def test_the_list_is_that_of_the_seed(tmp_path: Path) -> None:
             assert list(one) == list(USER_API_INFO)
             assert {name: type(value) for name, value in one.items()} == USER_API_INFO
             assert (one["user_id"], one["model_dim"], one["is_default"]) == (7, DIMENSION, 1)
-            assert set(one) == set(ModelTold.model_fields)
+            assert set(one) == set(ModelInfo.model_fields)
             assert read_model(one) == (await at.engine.registry.list("7", "embedding"))[0]
 
     asyncio.run(run())
@@ -295,7 +295,7 @@ def test_a_trial_says_what_is_wrong(tmp_path: Path) -> None:
                     told = (await at.http.post(paths[kind])).json()["data"]
                     assert (told["ok"], told["reason"]) == (True, ""), told
                     assert told["dimension"] == (DIMENSION if kind == "embedding" else None)
-                    assert set(told) == set(TrialTold.model_fields)
+                    assert set(told) == set(ModelTest.model_fields)
                 for kind, mood, word in TRIALS:
                     sold.moods = dict.fromkeys(TRADES, mood)
                     patience = {"timeout": 1 if word == "超时" else 60}

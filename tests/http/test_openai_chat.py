@@ -17,7 +17,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from qianxun.core.model_types import NewModel
 from qianxun.core.types import Document
-from qianxun.doors.http.openai.chat import CORRECTED
+from qianxun.doors.http.openai.chat import CORRECTION
 from tests.http.openai_doors import Doors, doors
 from tests.http.questions import ANSWER, MANUAL, QUESTION, writing
 from tests.models.chat_service import Answers, ChatService, Reply, chat_service
@@ -229,12 +229,12 @@ def test_what_has_to_be_taken_back_is_corrected_aloud(at: Asking) -> None:
     chunks = at.stream()
     whole = at.ask().choices[0].message.content
     assert whole == "职工住院费用的报销比例为85%。[1]"
-    assert text(chunks) == f"门诊费用的报销比例为70%。[1]{CORRECTED}{whole}"
+    assert text(chunks) == f"门诊费用的报销比例为70%。[1]{CORRECTION}{whole}"
     told = chunks[-1].choices[0].delta.model_extra
     assert told is not None
     (place,) = [each["url_citation"] for each in told["annotations"]]
     assert text(chunks)[place["start_index"] : place["end_index"]] == "[1]"
-    assert place["start_index"] > len(CORRECTED)
+    assert place["start_index"] > len(CORRECTION)
 
 
 @pytest.mark.parametrize("reply", [Reply(ANSWER, cut_after=len(ANSWER) // 2 - 4), Reply(ANSWER, finish="length")])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -11,9 +10,8 @@ from pydantic import ValidationError
 
 from qianxun.core.answer_types import Answer
 from qianxun.core.limits import QUERY_LIMIT
-from qianxun.doors.http.openai.chat import finish_reason
-from qianxun.doors.http.openai.chat_models import ALL_PARTS_LIMIT, PARTS_LIMIT, ChatRequest
-from qianxun.doors.http.responses import InvalidField, wrong_fields
+from qianxun.doors.http.field_errors import InvalidField, field_problems
+from qianxun.doors.http.openai.chat import ALL_PARTS_LIMIT, PARTS_LIMIT, ChatRequest, finish_reason
 from qianxun.text.tokens import COUNTED
 from tests.http.questions import QUESTION
 
@@ -26,26 +24,26 @@ def asked(*contents: Any) -> ChatRequest:
 
 
 def test_a_question_is_measured_without_the_space_around_it() -> None:
-    question, _ = asked(" " * QUERY_LIMIT + "长" * QUERY_LIMIT + "\n").asked()
+    question, _ = asked(" " * QUERY_LIMIT + "长" * QUERY_LIMIT + "\n").question_and_options()
     assert question == "长" * QUERY_LIMIT
 
 
 def test_a_question_that_is_too_long_says_what_to_do_with_it() -> None:
     """A part of it would be another question, and nobody would be told that the rest was not read."""
     with pytest.raises(InvalidField, match=r"messages\.1\.content：问题有 2049 个字符.*先放入知识库") as raised:
-        asked(QUESTION, "长" * (QUERY_LIMIT + 1)).asked()
+        asked(QUESTION, "长" * (QUERY_LIMIT + 1)).question_and_options()
     assert raised.value.field == "messages.1.content"
 
 
 def test_the_parts_of_all_messages_together_are_bounded() -> None:
     """A hundred thousand of them kept everybody else waiting for seconds."""
     full = ALL_PARTS_LIMIT // PARTS_LIMIT
-    question, _ = asked(*[[WORDS] * PARTS_LIMIT] * (full - 1), [WORDS]).asked()
+    question, _ = asked(*[[WORDS] * PARTS_LIMIT] * (full - 1), [WORDS]).question_and_options()
     assert question == QUESTION
     with pytest.raises(ValidationError) as raised:
         asked(*[[WORDS] * PARTS_LIMIT] * full, [WORDS])
-    said = json.loads(bytes(wrong_fields(raised.value.errors()).body))
-    assert said["msg"] == "messages：所有消息的内容合起来最多 2000 段"
+    message, _ = field_problems(raised.value.errors())
+    assert message == "messages：所有消息的内容合起来最多 2000 段"
 
 
 def test_what_a_long_conversation_costs_is_estimated_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +71,7 @@ def test_pictures_go_along_with_the_question() -> None:
     url = "data:image/png;base64,iVBORw0KGgo="
     for written in (url, {"url": url, "detail": "low"}):
         content = [WORDS, {"type": "image_url", "image_url": written}]
-        question, options = asked(content).asked()
+        question, options = asked(content).question_and_options()
         assert question == QUESTION
         assert options["multimodal_content"] == [{"type": "image", "url": url}]
 

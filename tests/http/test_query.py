@@ -266,7 +266,7 @@ def test_words_are_out_before_the_next_are_there(tmp_path: Path) -> None:
 
 
 def test_while_nothing_comes_a_sign_of_life_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stream, "QUIET_SECONDS", 0.1)
+    monkeypatch.setattr(event_stream, "KEEP_ALIVE_SECONDS", 0.1)
     given: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     async def story(at: Asking) -> None:

@@ -1,4 +1,4 @@
-"""Reranking in the form of Cohere and Jina: the engine's own scores, whoever's model it is."""
+"""RerankRequest in the form of Cohere and Jina: the engine's own scores, whoever's model it is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from qianxun.core.errors import ModelUnavailable
 from qianxun.core.ports import never
 from qianxun.core.types import Vectors
-from qianxun.doors.http.rerank.rerank import DOCUMENT_LIMIT, DOCUMENTS_LIMIT, Reranking
+from qianxun.doors.http.rerank import DOCUMENT_LIMIT, DOCUMENTS_LIMIT, RerankRequest
 from qianxun.models import RerankEndpoint
 from qianxun.models.remote.rerank import RemoteRerank
 from qianxun.testing.scripted import HashEmbedding
@@ -243,12 +243,12 @@ def test_whoever_sends_megabytes_keeps_nobody_waiting(tmp_path: Path, monkeypatc
     """A dozen of them held the event loop for seconds while they were looked through."""
     seen: list[int] = []
 
-    def read(asked: Reranking) -> list[str]:
+    def read(asked: RerankRequest) -> list[str]:
         seen.append(threading.get_ident())
         return texts(asked)
 
-    texts = Reranking.texts
-    monkeypatch.setattr(Reranking, "texts", read)
+    texts = RerankRequest.texts
+    monkeypatch.setattr(RerankRequest, "texts", read)
 
     async def story(served: Served) -> None:
         assert (await reranked(served, model="short-first")).status_code == 200

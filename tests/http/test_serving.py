@@ -133,7 +133,7 @@ def test_told_to_stop_it_finishes_what_it_accepted_and_takes_nothing_new(tmp_pat
         model = GatedQueries()
         settings = {"service.recalls_at_once": 1, "search.cache_entries": 0}
         async with serving(tmp_path, settings, model) as served:
-            base, turns = await served.base(), served.app.state.service.turns
+            base, turns = await served.base(), served.app.state.service.recalls
             await served.add(base, "a", "住院费用报销比例为85%。")
             accepted = [asyncio.create_task(search(served, base)) for _ in range(3)]
             await until(lambda: turns.running == 1 and turns.waiting == 2)

@@ -28,7 +28,7 @@ from qianxun import Document, Engine
 from qianxun.core.errors import MissingExtra, RecallFailed
 from qianxun.doors.http.middleware.metrics import AnswerTime, Metrics
 from qianxun.doors.http.middleware.spans import Spans, open_spans
-from qianxun.doors.http.middleware.tracing import Traced
+from qianxun.doors.http.middleware.tracing import Tracing
 from qianxun.testing.scripted import HashEmbedding
 from tests.http.served import running
 from tests.http.watched import SPAN, TRACE, TRACEPARENT, client, real_app, small_app
@@ -101,7 +101,7 @@ async def _searching(folder: Path, spans: Spans, model: Any, *queries: str, mode
                 "headers": [(b"traceparent", TRACEPARENT.encode())],
                 "query": query,
             }
-            await Traced(app, Metrics(), spans)(scope, receive, send)
+            await Tracing(app, Metrics(), spans)(scope, receive, send)
 
 
 def _within(inner: ReadableSpan, outer: ReadableSpan) -> bool:
@@ -162,10 +162,10 @@ def test_the_layers_that_ran_lie_in_their_search_and_one_that_failed_is_an_error
         async with Engine.open(tmp_path, models={"fake-64": HashEmbedding()}) as engine:
             base = await engine.create_knowledge_base("医保", model="fake-64")
             await engine.add_documents(base.id, [Document("a", "医保报销比例为八成。")])
-            engine.hooks.layered = kept.spans.climbed
+            engine.hooks.layered = kept.spans.layered_recalled
             opened = kept.spans.begin(None)
             await engine.search_texts(base.id, QUERY, 7)
-            kept.spans.climbed(replace(TEXTS, kind="table", layers=(replace(TEXTS.layers[2], start=1.0),)))
+            kept.spans.layered_recalled(replace(TEXTS, kind="table", layers=(replace(TEXTS.layers[2], start=1.0),)))
             kept.spans.end(opened, "POST", "/v1/recall/{knowledge_base_id}/texts", 200)
 
     asyncio.run(work())
@@ -217,7 +217,7 @@ def test_the_steps_of_an_answer_lie_in_it_and_those_of_a_search_in_theirs(
 
 def test_a_question_that_was_never_answered_is_an_error_without_steps(kept: Kept) -> None:
     opened = kept.spans.begin(None)
-    kept.spans.asked(AnswerTime("mix", "failed", 0.5))
+    kept.spans.answered(AnswerTime("mix", "failed", 0.5))
     kept.spans.end(opened, "POST", "/v1/query/{knowledge_base_id}", 503)
     found = kept.finished()
     assert set(found) == {"POST /v1/query/{knowledge_base_id}", "answer"}

@@ -19,7 +19,7 @@ from qianxun.core.log_types import new_trace_id
 from qianxun.doors.http.middleware.connection import HEAD_BYTES
 from qianxun.doors.http.middleware.metrics import Metrics
 from qianxun.doors.http.middleware.trace_ids import Parent, parent_of, trace_id
-from qianxun.doors.http.middleware.tracing import Traced
+from qianxun.doors.http.middleware.tracing import Tracing
 from qianxun.records import keys
 from qianxun.testing.scripted import HashEmbedding
 from tests.http.served import serving
@@ -141,7 +141,7 @@ def test_a_request_that_is_cancelled_is_counted_as_gone_and_leaves_nothing_behin
 
     async def ask() -> None:
         scope = {"type": "http", "method": "GET", "headers": []}
-        task = asyncio.ensure_future(Traced(hang, metrics)(scope, None, None))  # type: ignore[arg-type]
+        task = asyncio.ensure_future(Tracing(hang, metrics)(scope, None, None))  # type: ignore[arg-type]
         await asyncio.sleep(0)
         assert metrics.registry.get_sample_value("http_requests_in_flight") == 1
         task.cancel()
@@ -163,7 +163,7 @@ def test_what_is_no_http_passes_untouched() -> None:
         seen.append((scope, receive, send))
 
     scope = {"type": "lifespan"}
-    asyncio.run(Traced(app, Metrics())(scope, None, None))  # type: ignore[arg-type]
+    asyncio.run(Tracing(app, Metrics())(scope, None, None))  # type: ignore[arg-type]
     assert seen == [({"type": "lifespan"}, None, None)]
 
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from qianxun.core.errors import Overloaded
 from qianxun.core.types import Vector
-from qianxun.doors.http.concurrency import ClientDisconnected, Turns, attended
+from qianxun.doors.http.concurrency import ClientDisconnected, ConcurrencyLimit, cancelled_with_client
 from qianxun.testing.scripted import HashEmbedding
 from tests.http.served import Served, serving, until
 
@@ -37,10 +37,10 @@ def run(story: Callable[[], Awaitable[None]]) -> None:
 
 def test_so_many_run_so_many_wait_and_the_next_is_refused_at_once() -> None:
     async def story() -> None:
-        turns, go, order = Turns(2, 2, 30.0), asyncio.Event(), []
+        turns, go, order = ConcurrencyLimit(2, 2, 30.0), asyncio.Event(), []
 
         async def work(name: int) -> None:
-            async with turns.turn(Caller().request):
+            async with turns.slot(Caller().request):
                 order.append(name)
                 await go.wait()
 
@@ -58,12 +58,12 @@ def test_so_many_run_so_many_wait_and_the_next_is_refused_at_once() -> None:
 
 def test_without_a_queue_what_cannot_run_is_refused() -> None:
     async def story() -> None:
-        turns = Turns(1, 0, 30.0)
-        async with turns.turn(Caller().request):
+        turns = ConcurrencyLimit(1, 0, 30.0)
+        async with turns.slot(Caller().request):
             with pytest.raises(Overloaded):
-                async with turns.turn(Caller().request):
+                async with turns.slot(Caller().request):
                     raise AssertionError("it has had a turn")
-        async with turns.turn(Caller().request):
+        async with turns.slot(Caller().request):
             assert turns.running == 1
 
     run(story)
@@ -72,11 +72,11 @@ def test_without_a_queue_what_cannot_run_is_refused() -> None:
 def test_no_turn_is_lost_or_made_whatever_is_cancelled_when() -> None:
     async def story() -> None:
         chosen = random.Random(7)
-        turns, most, done = Turns(3, 20, 30.0), 0, 0
+        turns, most, done = ConcurrencyLimit(3, 20, 30.0), 0, 0
 
         async def work() -> None:
             nonlocal most, done
-            async with turns.turn(Caller().request):
+            async with turns.slot(Caller().request):
                 most = max(most, turns.running)
                 for _ in range(chosen.randrange(4)):
                     await asyncio.sleep(0)
@@ -99,12 +99,12 @@ def test_no_turn_is_lost_or_made_whatever_is_cancelled_when() -> None:
 
 def test_a_client_that_leaves_takes_its_work_along_also_from_the_queue() -> None:
     async def story() -> None:
-        turns, first, second = Turns(1, 5, 30.0), Caller(), Caller()
+        turns, first, second = ConcurrencyLimit(1, 5, 30.0), Caller(), Caller()
         stopped = []
 
         async def work(caller: Caller) -> None:
             try:
-                async with turns.turn(caller.request):
+                async with turns.slot(caller.request):
                     await asyncio.sleep(60)
             except ClientDisconnected:
                 stopped.append(caller)
@@ -125,9 +125,9 @@ def test_a_client_that_leaves_takes_its_work_along_also_from_the_queue() -> None
 def test_what_takes_too_long_is_given_up_aloud() -> None:
     async def story() -> None:
         with pytest.raises(Overloaded, match=r"0\.2 秒"):
-            async with attended(Caller().request, 0.2):
+            async with cancelled_with_client(Caller().request, 0.2):
                 await asyncio.sleep(60)
-        async with attended(Caller().request, None):
+        async with cancelled_with_client(Caller().request, None):
             await asyncio.sleep(0.1)
 
     run(story)
@@ -136,7 +136,7 @@ def test_what_takes_too_long_is_given_up_aloud() -> None:
 def test_somebody_elses_cancellation_stays_one() -> None:
     async def story() -> None:
         async def work() -> None:
-            async with attended(Caller().request, 30.0):
+            async with cancelled_with_client(Caller().request, 30.0):
                 await asyncio.sleep(60)
 
         task = asyncio.create_task(work())
@@ -153,7 +153,7 @@ def test_an_error_of_the_work_is_passed_on_and_no_watcher_is_left() -> None:
         before = asyncio.all_tasks()
 
         async def work() -> None:
-            async with attended(Caller().request, 30.0):
+            async with cancelled_with_client(Caller().request, 30.0):
                 await asyncio.sleep(0.1)
                 raise ZeroDivisionError
 
@@ -167,10 +167,10 @@ def test_an_error_of_the_work_is_passed_on_and_no_watcher_is_left() -> None:
 
 def test_once_closed_those_that_wait_are_finished_and_nobody_else() -> None:
     async def story() -> None:
-        turns, go, done = Turns(1, 5, 30.0), asyncio.Event(), []
+        turns, go, done = ConcurrencyLimit(1, 5, 30.0), asyncio.Event(), []
 
         async def work(name: int) -> None:
-            async with turns.turn(Caller().request):
+            async with turns.slot(Caller().request):
                 await go.wait()
                 done.append(name)
 
@@ -210,7 +210,7 @@ def test_beyond_the_bound_the_service_says_when_to_come_back_and_answers_all_els
     async def story() -> None:
         model = GatedQueries()
         async with serving(tmp_path, ONE, model) as served:
-            base, turns = await served.base(), served.app.state.service.turns
+            base, turns = await served.base(), served.app.state.service.recalls
             await served.add(base, "a", "住院费用报销比例为85%。")
             accepted = [asyncio.create_task(search(served, base)) for _ in range(2)]
             await until(lambda: turns.running == turns.waiting == 1)
@@ -230,7 +230,7 @@ def test_a_client_that_hangs_up_frees_its_turn_though_the_model_hangs(tmp_path: 
     async def story() -> None:
         model = GatedQueries()
         async with serving(tmp_path, ONE, model) as served:
-            base, turns = await served.base(), served.app.state.service.turns
+            base, turns = await served.base(), served.app.state.service.recalls
             await served.add(base, "a", "住院费用报销比例为85%。")
             body = '{"query": "住院"}'.encode()
             head = f"POST /v1/retrieval/{base} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"

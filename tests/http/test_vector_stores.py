@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from qianxun.core.filters import BadFilterField
 from qianxun.core.types import Attributes, Document, matches
-from qianxun.doors.http.openai.vector_store_filters import read_store_filters
+from qianxun.doors.http.openai.vector_stores import read_store_filters
 from tests.http.openai_doors import Doors, doors
 
 QUERY = "住院费用的报销比例是多少？"

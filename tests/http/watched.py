@@ -22,7 +22,7 @@ from qianxun.doors.http.middleware.log_lines import logs_as_lines
 from qianxun.doors.http.middleware.metrics import Metrics
 from qianxun.doors.http.middleware.spans import Spans
 from qianxun.doors.http.middleware.trace_ids import trace_id
-from qianxun.doors.http.middleware.tracing import Traced
+from qianxun.doors.http.middleware.tracing import Tracing
 from qianxun.engine.settings import load
 from qianxun.models.threads import ModelThreads
 
@@ -68,7 +68,7 @@ def small_app(metrics: Metrics | None = None, spans: Spans | None = None) -> Fas
         await asyncio.get_running_loop().run_in_executor(threads.lane("chat"), log.info, "in a model's thread")
         return trace_id()
 
-    app.add_middleware(Traced, metrics=metrics or Metrics(), spans=spans)
+    app.add_middleware(Tracing, metrics=metrics or Metrics(), spans=spans)
     return app
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 MIB: Final = 1024 * 1024
 GIB: Final = 1024 * MIB
+MAX_ID: Final = 2**63 - 1  # the largest integer that every database stores
 
 QUERY_LIMIT: Final = 2048  # characters of a query
 TOP_K_LIMIT: Final = 100

@@ -1,7 +1,12 @@
-"""The HTTP service: the engine behind routes, keys and bounds. Its drivers come with the extra ``service``.
+"""The HTTP service: an engine's calls as routes, with keys, limits and metrics. Drivers: the extra ``service``.
 
-`app.create_app` makes the application over an open engine, `serving.serve` opens one and listens. Whoever may run
-without the extra asks `require_drivers` before importing either.
+Read `app.create_app` first: it puts middleware, routes and error handlers together. `serve.serve` opens an engine and
+listens. Routes are in `native` (our own, under ``/v1``) and, in the formats of other products, in `openai`, `dify`,
+`rerank` and `mcp`. They share `context` (tenant, slots), `concurrency`, `request_models`, `responses` with
+`error_formats` and `field_errors`, `event_stream` (answers) and `openapi` (documentation); `middleware` surrounds them.
+
+The command line imports ``require_drivers`` from here, and `serve` after it. The package itself imports
+`qianxun.core`, `qianxun.engine` and, for its tools, `qianxun.doors.mcp`.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ DRIVERS = {
 
 
 def require_drivers() -> None:
-    """Raises MissingExtra where the extra ``service`` is not installed."""
+    """Raises MissingExtra if the extra ``service`` is not installed."""
     for module, package in DRIVERS.items():
         if find_spec(module) is None:
             raise MissingExtra(package, "service")

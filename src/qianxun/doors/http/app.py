@@ -1,131 +1,117 @@
-"""The application, put together: routes, errors, guard. Nothing happens before `create_app` is called."""
+"""The application: middleware, routes and error handlers over an open engine. Read `create_app` first."""
 
 from __future__ import annotations
 
 import os
-from functools import cache
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Final
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from qianxun.core.errors import QianxunError
-from qianxun.doors.http import error_formats as door_forms
-from qianxun.doors.http import mcp
-from qianxun.doors.http import responses as answers
-from qianxun.doors.http.concurrency import ClientDisconnected, Turns
+from qianxun.core.layered_types import LayeredRecall
+from qianxun.core.log_types import Recalled
+from qianxun.doors.http import dify, mcp, rerank
+from qianxun.doors.http.concurrency import ClientDisconnected, ConcurrencyLimit
 from qianxun.doors.http.context import Service
-from qianxun.doors.http.dify import retrieval as dify
-from qianxun.doors.http.middleware.guard import OPEN, Guard
-from qianxun.doors.http.middleware.instrumentation import watch
+from qianxun.doors.http.middleware import metrics
+from qianxun.doors.http.middleware.guard import Guard
 from qianxun.doors.http.middleware.spans import Spans
-from qianxun.doors.http.native import api_docs as pages
-from qianxun.doors.http.native import bases, documents, events, explain, health, logs, models, query, retrieval
-from qianxun.doors.http.native import layered as recall
-from qianxun.doors.http.openai import chat as openai_chat
-from qianxun.doors.http.openai import embeddings as openai_embeddings
+from qianxun.doors.http.middleware.tracing import CLIENT_DISCONNECTED, Tracing
+from qianxun.doors.http.native import (
+    api_docs,
+    bases,
+    documents,
+    events,
+    explain,
+    health,
+    layered,
+    logs,
+    models,
+    query,
+    retrieval,
+)
+from qianxun.doors.http.openai import chat, embeddings, vector_stores
 from qianxun.doors.http.openai import models as openai_models
-from qianxun.doors.http.openai import vector_stores
-from qianxun.doors.http.rerank import rerank
+from qianxun.doors.http.openapi import Application, description
+from qianxun.doors.http.responses import handle_error
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Settings
 
-ABOUT: Final = """千寻的召回服务：知识库与文档的管理，向量、全文与混合检索，注明出处的问答，排序的解释，
-模型登记，检索日志。
-
-- 每个回答都是 `{code, msg, data}`；出错时多一个不会改变的 `error`，字段不对时还有 `fields`。
-- 可以不写的字段，写成 null 等于没写；没有的字段会被拒绝。
-- 密钥写在 `Authorization: Bearer qx_…` 或 `X-API-Key` 里；一个密钥都没有时，只服务本机。
-- 每个回答都带 `X-Trace-Id`；请求头 `traceparent` 会被沿用。
-
-建一个知识库，放入一份文件，检索（有密钥时各加 `-H 'Authorization: Bearer qx_…'`）：
-
-    curl $URL/v1/knowledge-bases -H 'Content-Type: application/json' -d '{"name": "医保"}'
-    curl $URL/v1/knowledge-bases/1001/documents -F file=@手册.md
-    curl $URL/v1/retrieval/1001 -H 'Content-Type: application/json' -d '{"query": "住院报销比例是多少"}'"""
-
-
-KEYS: Final = {
-    "bearer": {"type": "http", "scheme": "bearer", "description": "qianxun keys create 签发的密钥：qx_…"},
-    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "同一个密钥，另一种写法"},
-}
-
-
-# They are looked through in this order for every request: what is asked most stands first.
-PARTS: Final = (
-    retrieval, recall, query, dify, rerank, vector_stores, openai_chat, openai_embeddings, health, bases, documents,
-    explain, events, logs, models, openai_models, mcp, pages,
+# Routing tries them in this order for every request: the most frequent come first.
+ROUTES: Final = (
+    retrieval, layered, query, dify, rerank, vector_stores, chat, embeddings, health, bases, documents,
+    explain, events, logs, models, openai_models, mcp, api_docs, metrics,
 )  # fmt: skip
 
 
-class Application(FastAPI):
-    """FastAPI, with the keys in its document: the guard asks for them before any route is looked for."""
-
-    def openapi(self) -> dict[str, Any]:
-        if self.openapi_schema is None:
-            api = super().openapi()
-            api.setdefault("components", {})["securitySchemes"] = KEYS
-            api["security"] = [{"bearer": []}, {"key": []}, {}]  # the last: while there is no key at all
-            for path in OPEN & api["paths"].keys():
-                for operation in api["paths"][path].values():
-                    operation["security"] = []
-            for path in (path for path in api["paths"] if door_forms.form_of(path) is door_forms.openai):
-                for operation in api["paths"][path].values():
-                    operation["responses"].pop("422", None)  # FastAPI documents it where there is anything to check
-        return self.openapi_schema or {}
-
-
 def create_app(engine: Engine, settings: Settings, spans: Spans | None = None) -> FastAPI:
-    """The service over an engine that is open. It neither opens nor closes anything itself."""
-    service = Service(engine, settings, _recalls(settings), _writes(settings), _answers(settings))
+    """The service over an open engine, which it does not close."""
     app = Application(
         title="千寻 Qianxun",
         version=version("qianxun"),
         summary="中文优先的 RAG 召回服务 · Chinese-first recall for RAG",
-        description=ABOUT,
+        description=description(),
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        # Not FastAPI's own spans and records, which hold query strings and refused bodies: see spans.py.
+        # FastAPI's own spans and records hold query strings and refused bodies: see spans.py.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    app.state.service = service
+    app.state.service = service = _service(engine, settings)
+    app.state.metrics = _observe(app, engine, spans)
     for raised in (QianxunError, RequestValidationError, HTTPException):
-        app.add_exception_handler(raised, answers.told)
+        app.add_exception_handler(raised, handle_error)
     for left in (ClientDisconnected, ClientDisconnect):
-        app.add_exception_handler(left, _nobody)
-    for router in _routers():
-        app.include_router(router)
+        app.add_exception_handler(left, _client_disconnected)
+    for module in ROUTES:
+        app.include_router(module.router)
     app.add_middleware(Guard, service=service)
-    watch(app, engine, spans)  # last, and so before the guard: it sees what that turns away
+    app.add_middleware(Tracing, metrics=app.state.metrics, spans=spans)  # added last, and so the outermost
     return app
 
 
-@cache
-def _routers() -> tuple[APIRouter, ...]:
-    """The routes know their application by the request alone: made once, they serve every one of this process."""
-    return tuple(part.routes() for part in PARTS)
+def _service(engine: Engine, settings: Settings) -> Service:
+    limits, cores = settings.service, os.cpu_count() or 1
+    return Service(
+        engine,
+        settings,
+        ConcurrencyLimit(limits.recalls_at_once or 4 * cores, limits.recalls_waiting, limits.request_seconds),
+        # Fewer than there are threads for records and index, so that searches find one while documents come in.
+        ConcurrencyLimit(max(2, cores), limits.recalls_waiting, None),
+        ConcurrencyLimit(limits.answers_at_once, limits.recalls_waiting, limits.answer_seconds),
+    )
 
 
-def _recalls(settings: Settings) -> Turns:
-    service = settings.service
-    at_once = service.recalls_at_once or 4 * (os.cpu_count() or 1)
-    return Turns(at_once, service.recalls_waiting, service.request_seconds)
+def _observe(app: FastAPI, engine: Engine, spans: Spans | None) -> metrics.Metrics:
+    """Counts and traces what the engine does from now on."""
+    numbers = metrics.Metrics(has_cache=engine.settings.search.cache_entries > 0)
+
+    def recalled(done: Recalled) -> None:
+        numbers.recalled(done)
+        if spans is not None:
+            spans.recalled(done)
+
+    def layered_recalled(done: LayeredRecall) -> None:
+        numbers.layered_recalled(done)
+        if spans is not None:
+            spans.layered_recalled(done)
+
+    def answered(done: metrics.AnswerTime) -> None:
+        numbers.answered(done)
+        if spans is not None:
+            spans.answered(done)
+
+    engine.hooks.recalled = recalled
+    engine.hooks.layered = layered_recalled
+    engine.hooks.indexed = numbers.indexed
+    app.state.on_answer = answered  # called by routes, which know when the first token and the last were sent
+    return numbers
 
 
-def _writes(settings: Settings) -> Turns:
-    """Fewer than there are threads for the records and the index, so that searches find one while documents come in."""
-    return Turns(max(2, os.cpu_count() or 1), settings.service.recalls_waiting, None)
-
-
-def _answers(settings: Settings) -> Turns:
-    service = settings.service
-    return Turns(service.answers_at_once, service.recalls_waiting, service.answer_seconds)
-
-
-async def _nobody(_request: Request, _error: Exception) -> Response:
-    """For the log alone: the client has left."""
-    return Response(status_code=499)
+async def _client_disconnected(_request: Request, _error: Exception) -> Response:
+    """For the log alone: nothing is sent."""
+    return Response(status_code=CLIENT_DISCONNECTED)

@@ -1,4 +1,4 @@
-"""How many recalls run at once, how many wait, and when one is given up: its client has left, its time is over."""
+"""How many requests of a kind run at once, how many wait, and when one is cancelled: client disconnected, timeout."""
 
 from __future__ import annotations
 
@@ -12,98 +12,98 @@ from starlette.requests import Request
 
 from qianxun.core.errors import Overloaded
 
-WATCHED_AFTER: Final = 0.05  # seconds: most recalls are done by then and never pay for a watcher
+WATCH_AFTER: Final = 0.05  # seconds: most searches are done by then and need no watcher task
 
 
 class ClientDisconnected(Exception):
-    """Nobody waits for this answer any more."""
+    """The client has closed its connection: nothing is sent."""
 
 
-class Turns:
-    """A bounded number of turns; beyond it a bounded queue, first come first served; beyond that, Overloaded."""
+class ConcurrencyLimit:
+    """``limit`` slots; then a queue of at most ``max_waiting``, first come first served; then Overloaded."""
 
-    def __init__(self, at_once: int, waiting: int, seconds: float | None) -> None:
-        self.at_once = at_once
-        self.most_waiting = waiting
+    def __init__(self, limit: int, max_waiting: int, seconds: float | None) -> None:
+        """``seconds``: the timeout of a request, its time in the queue included; None for no timeout."""
+        self.limit = limit
+        self.max_waiting = max_waiting
         self.seconds = seconds
         self.is_closed = False
-        self._free = at_once
+        self._free = limit
         self._queue: deque[asyncio.Future[None]] = deque()
 
     @property
     def running(self) -> int:
-        return self.at_once - self._free
+        return self.limit - self._free
 
     @property
     def waiting(self) -> int:
         return len(self._queue)
 
     def close(self) -> None:
-        """No new ones; those that were accepted, waiting ones too, are finished."""
+        """Accepts no more requests; those that run or wait are finished."""
         self.is_closed = True
 
     @asynccontextmanager
-    async def turn(self, request: Request) -> AsyncIterator[None]:
-        """Waits for a turn. Raises Overloaded at once where too many wait, and once the time is over."""
+    async def slot(self, request: Request) -> AsyncIterator[None]:
+        """Waits for a slot. Raises Overloaded at once if the queue is full, and after the timeout."""
         if self.is_closed:
             raise Overloaded("服务正在停止，不再接受新的请求", hint="稍后重试，或换一个实例")
-        if not self._free and len(self._queue) >= self.most_waiting:
+        if not self._free and len(self._queue) >= self.max_waiting:
             raise Overloaded("同时进行的请求太多", hint="稍后重试")
-        async with attended(request, self.seconds):
-            await self._enter()
+        async with cancelled_with_client(request, self.seconds):
+            await self._acquire()
             try:
                 yield
             finally:
-                self._leave()
+                self._release()
 
-    async def _enter(self) -> None:
+    async def _acquire(self) -> None:
         if self._free:
             self._free -= 1
             return
-        mine = asyncio.get_running_loop().create_future()
-        self._queue.append(mine)
+        waiter = asyncio.get_running_loop().create_future()
+        self._queue.append(waiter)
         try:
-            await mine
+            await waiter
         except asyncio.CancelledError:
-            if mine.cancelled():
-                self._queue.remove(mine)
-            else:  # given up in the moment in which it was called up
-                self._leave()
+            if waiter.cancelled():
+                self._queue.remove(waiter)
+            else:  # cancelled in the moment in which it got its slot
+                self._release()
             raise
 
-    def _leave(self) -> None:
-        """Calls up the next one, or sets the turn free."""
-        for at, each in enumerate(self._queue):
-            if not each.done():
+    def _release(self) -> None:
+        for at, waiter in enumerate(self._queue):
+            if not waiter.done():
                 del self._queue[at]
-                each.set_result(None)
+                waiter.set_result(None)
                 return
         self._free += 1
 
 
 @asynccontextmanager
-async def attended(request: Request, seconds: float | None) -> AsyncIterator[None]:
+async def cancelled_with_client(request: Request, seconds: float | None) -> AsyncIterator[None]:
     """Cancels the block if its client disconnects (raises ClientDisconnected) or after ``seconds`` (raises Overloaded).
 
-    None: it may take as long as it takes. The body must have been read: what comes after it is the client's leaving.
+    The body must have been read: the next message then is the disconnect.
     """
     task = asyncio.current_task()
     assert task is not None, "a handler runs in a task"
     loop = asyncio.get_running_loop()
     cancelled_before = task.cancelling()
-    ended: list[Exception] = []
+    reasons: list[Exception] = []
     watchers: list[asyncio.Task[None]] = []
 
     async def watch() -> None:
-        ended.append(await _ending(request, seconds))
+        reasons.append(await _reason_to_cancel(request, seconds))
         task.cancel()
 
-    timer = loop.call_later(WATCHED_AFTER, lambda: watchers.append(loop.create_task(watch())))
+    timer = loop.call_later(WATCH_AFTER, lambda: watchers.append(loop.create_task(watch())))
     try:
         yield
     except asyncio.CancelledError:
-        if ended and task.uncancel() <= cancelled_before:
-            raise ended.pop() from None
+        if reasons and task.uncancel() <= cancelled_before:
+            raise reasons.pop() from None
         raise
     finally:
         timer.cancel()
@@ -111,9 +111,9 @@ async def attended(request: Request, seconds: float | None) -> AsyncIterator[Non
             watcher.cancel()
 
 
-async def _ending(request: Request, seconds: float | None) -> Exception:
+async def _reason_to_cancel(request: Request, seconds: float | None) -> Exception:
     try:
-        async with asyncio.timeout(None if seconds is None else seconds - WATCHED_AFTER):
+        async with asyncio.timeout(None if seconds is None else seconds - WATCH_AFTER):
             while (await request.receive())["type"] != "http.disconnect":
                 pass
     except TimeoutError:

@@ -1,168 +1,224 @@
-"""An answer as server-sent events: each one out as it comes, a sign of life while none comes, and an end, always.
+"""Answers over HTTP, whole or as server-sent events, and what is recorded of them.
 
-The end is one event: ``done``, or ``error`` for what was cut off, failed or took too long. Whoever leaves before
-cancels the work.
+`answer_response` serves both the native and the OpenAI-compatible route; each brings a writer that encodes its format.
+A stream starts once its first event is there, so that an early error still has its own status; it sends a keep-alive
+while nothing comes, and always ends with a last event, also if the answer fails, is cut off or times out. The work is
+cancelled if the client disconnects.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import AsyncExitStack, aclosing, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
+from fastapi import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from qianxun.core.answer_types import AnswerEvent, Done, Failed
+from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, Token
 from qianxun.core.errors import Overloaded, QianxunError
 from qianxun.doors.http.concurrency import ClientDisconnected
-from qianxun.doors.http.responses import encoded
+from qianxun.doors.http.context import answer_slot, trace_id
+from qianxun.doors.http.middleware.metrics import AnswerTime
+from qianxun.doors.http.responses import encode_json, error_response, json_response, status_of
+from qianxun.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 
-QUIET_SECONDS: Final = 10.0  # after which a sign of life is sent: proxies and clients take silence for the end
-LAST_SECONDS: Final = 5.0  # for the last event to a client that does not read
-AHEAD: Final = 64  # events that are ready before their client has taken those before them
-ALIVE: Final = b": keep-alive\n\n"
+KEEP_ALIVE_SECONDS: Final = 10.0  # proxies and clients take a longer silence for the end
+LAST_EVENT_SECONDS: Final = 5.0  # for the last event to a client that does not read
+MAX_BUFFERED: Final = 64  # events that the client has not read yet
+KEEP_ALIVE: Final = b": keep-alive\n\n"
 HEADERS: Final = {
     "content-type": "text/event-stream; charset=utf-8",
-    "cache-control": "no-transform",  # no-store is the guard's
-    "x-accel-buffering": "no",  # nginx and its like would hold it back until the end
+    "cache-control": "no-transform",  # the guard adds no-store
+    "x-accel-buffering": "no",  # else nginx buffers the stream until its end
 }
 
 
-class Listening:
-    """The events of one answer, made in a task of their own, which ends with the block."""
+class AnswerWriter(Protocol):
+    """Encodes one answer in the format of a route."""
 
-    def __init__(self, events: AsyncGenerator[AnswerEvent, None]) -> None:
-        self._events = events
-        self._ready: asyncio.Queue[AnswerEvent | Exception | None] = asyncio.Queue(AHEAD)
-
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._listen())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._task.cancel()
-        await asyncio.wait((self._task,))
-
-    async def next(self) -> AnswerEvent | None:
-        """None at the end. Raises what the work raises, and TimeoutError where nothing comes for a while."""
-        async with asyncio.timeout(QUIET_SECONDS):
-            came = await self._ready.get()
-        if isinstance(came, Exception):
-            raise came
-        return came
-
-    async def _listen(self) -> None:
-        last: Exception | None = None
-        try:
-            async with aclosing(self._events) as events:
-                async for event in events:
-                    await self._ready.put(event)
-        except Exception as error:  # belongs to whoever listens
-            last = error
-        await self._ready.put(last)
-
-
-class Telling(Protocol):
-    """How one answer is told, in bytes of an event stream, and what is noted of it."""
+    def whole(self, answer: Answer) -> dict[str, Any]:
+        """The body of a response that is not streamed."""
 
     def event(self, event: AnswerEvent) -> bytes:
-        """Nothing where this door says nothing of such an event."""
+        """An event of the stream; b"" to send nothing."""
 
-    def failure(self, error: Exception) -> bytes: ...
-
-    def left(self) -> None:
-        """Nobody listens any more."""
+    def error(self, content: dict[str, Any], trace_id: str) -> bytes:
+        """The last event of a stream that failed; ``content`` is the error in our own format."""
 
 
-async def stream_response(
-    turn: AbstractAsyncContextManager[None], events: AsyncGenerator[AnswerEvent, None], telling: Telling
+@dataclass
+class AnswerRecorder:
+    """Records one answer in the metrics and the log line of its request: no texts, only times and closed sets."""
+
+    request: Request
+    mode: str  # as requested
+    started: float = field(default_factory=time.perf_counter)
+    first_token: float | None = None  # seconds
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Records an answer that ends before any of it is sent. An invalid request is not a failed answer."""
+        try:
+            yield
+        except ClientDisconnected:
+            self.record(None, "left")
+            raise
+        except QianxunError as error:
+            if status_of(error) >= 500:
+                self.record(None, "failed")
+            raise
+
+    def event(self, event: AnswerEvent) -> None:
+        match event:
+            case Token() if self.first_token is None:
+                self.first_token = time.perf_counter() - self.started
+            case Done(answer):
+                self.finished(answer)
+            case Failed(answer=answer):
+                self.record(answer, "failed")
+
+    def finished(self, answer: Answer) -> None:
+        self.record(answer, "partial" if answer.is_partial else "done")
+
+    def record(self, answer: Answer | None, outcome: str) -> None:
+        on_answer: Callable[[AnswerTime], None] = self.request.app.state.on_answer
+        on_answer(AnswerTime(self.mode, outcome, time.perf_counter() - self.started, answer, self.first_token))
+        about: dict[str, object] = {"mode": answer.mode if answer else self.mode, "outcome": outcome}
+        if answer is not None:
+            about |= {"form": answer.form, "sources": len(answer.sources)}
+        if self.first_token is not None:
+            about["first_word_ms"] = round(self.first_token * 1e3, 2)
+        self.request.state.about = about
+
+
+async def answer_response(
+    recorder: AnswerRecorder,
+    writer: AnswerWriter,
+    engine: Engine,
+    base: int,
+    question: str,
+    options: dict[str, Any],
+    *,
+    stream: bool,
+    checked: bool = False,
 ) -> Response:
-    """The answer to a request that wants events, once the first is there or a while has passed.
-
-    What goes wrong until then is raised here, and so answered with its own status.
-    """
-    async with AsyncExitStack() as held:
-        await held.enter_async_context(turn)
-        listening = await held.enter_async_context(Listening(events))
-        first: AnswerEvent | None = None
-        with suppress(TimeoutError):
-            first = await listening.next()
-        return EventStream(held.pop_all(), _all(first, listening), telling)
+    """Asks the engine and responds; call it within `AnswerRecorder.recording`. ``checked``: see `Engine.ask_stream`."""
+    options = {**options, "trace_id": trace_id(recorder.request)}
+    if not stream:
+        async with answer_slot(recorder.request):
+            answer = await engine.ask(base, question, **options)
+        recorder.finished(answer)
+        return json_response(writer.whole(answer))
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(answer_slot(recorder.request))
+        events = _with_keep_alives(engine.ask_stream(base, question, checked=checked, **options))
+        await stack.enter_async_context(aclosing(events))
+        first = await anext(events, None)
+        return EventStream(stack.pop_all(), first, events, writer, recorder)
 
 
 class EventStream(Response):
-    """Sends what comes, and lets go of what is held for it."""
+    """Sends the events; ``stack`` holds the slot and the running work, and is closed at the end."""
 
     def __init__(
-        self, held: AsyncExitStack, events: AsyncGenerator[AnswerEvent | None, None], telling: Telling
+        self,
+        stack: AsyncExitStack,
+        first: AnswerEvent | None,
+        events: AsyncGenerator[AnswerEvent | None, None],
+        writer: AnswerWriter,
+        recorder: AnswerRecorder,
     ) -> None:
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]
-        self._held, self._events, self._telling = held, events, telling
+        self._stack, self._first, self._events = stack, first, events
+        self._writer, self._recorder = writer, recorder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """In the task of the request, which its turn watches over."""
+        """Runs in the task of the request: the slot cancels it."""
         try:
-            async with self._held:
+            async with self._stack:
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                await self._send_all(send)
+                await self._send_events(send)
         except ClientDisconnected:
-            self._telling.left()
+            self._recorder.record(None, "left")
             return
         except asyncio.CancelledError:  # the service stops, and has waited for this answer long enough
             await self._send_failure(send, Overloaded("服务正在停止，答案没有写完", hint="稍后再问一次"))
             raise
-        except Exception as error:  # the outer door of an answer that has begun: told in its last event
+        except Exception as error:  # the outermost place for an answer that has begun: sent as its last event
             if not isinstance(error, QianxunError):
                 log.exception("unforeseen")
             await self._send_failure(send, error)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _send_all(self, send: Send) -> None:
-        last: AnswerEvent | None = None
-        async with aclosing(self._events) as events:
-            async for event in events:
-                if told := ALIVE if event is None else self._telling.event(event):
-                    await send(_part(told))
-                last = event or last
+    async def _send_events(self, send: Send) -> None:
+        last = self._first
+        await self._send(send, self._first)
+        async for event in self._events:
+            await self._send(send, event)
+            last = event or last
         if not isinstance(last, Done | Failed):
             raise RuntimeError("the events of an answer ended without an end")
 
+    async def _send(self, send: Send, event: AnswerEvent | None) -> None:
+        if event is not None:
+            self._recorder.event(event)
+        if body := KEEP_ALIVE if event is None else self._writer.event(event):
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+
     async def _send_failure(self, send: Send, error: Exception) -> None:
+        self._recorder.record(None, "failed")
+        request = self._recorder.request
+        body = self._writer.error(error_response(error, request.scope).content, trace_id(request))
         try:
-            async with asyncio.timeout(LAST_SECONDS):
-                await send(_part(self._telling.failure(error)))
+            async with asyncio.timeout(LAST_EVENT_SECONDS):
+                await send({"type": "http.response.body", "body": body, "more_body": True})
         except TimeoutError:
-            raise error from None  # it does not read: only a cut connection ends this
+            raise error from None  # the client does not read: only closing the connection ends this
 
 
-async def _all(first: AnswerEvent | None, listening: Listening) -> AsyncGenerator[AnswerEvent | None, None]:
-    """None where a sign of life is due."""
-    yield first
-    while True:
+async def _with_keep_alives(events: AsyncGenerator[AnswerEvent, None]) -> AsyncGenerator[AnswerEvent | None, None]:
+    """The events, produced in a task of their own that ends with this generator; None when a keep-alive is due."""
+    ready: asyncio.Queue[AnswerEvent | Exception | None] = asyncio.Queue(MAX_BUFFERED)
+
+    async def produce() -> None:
+        end: Exception | None = None
         try:
-            event = await listening.next()
-        except TimeoutError:
-            yield None
-            continue
-        if event is None:
-            return
-        yield event
+            async with aclosing(events):
+                async for event in events:
+                    await ready.put(event)
+        except Exception as error:  # raised where the events are consumed
+            end = error
+        await ready.put(end)
 
-
-def _part(body: bytes) -> dict[str, Any]:
-    return {"type": "http.response.body", "body": body, "more_body": True}
+    task = asyncio.create_task(produce())
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                    event = await ready.get()
+            except TimeoutError:
+                yield None
+                continue
+            if isinstance(event, Exception):
+                raise event
+            if event is None:
+                return
+            yield event
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
 
 
 def encode_event(name: str, data: dict[str, Any]) -> bytes:
-    """Without a name, an event of data alone. JSON has no line ends of its own, so that it is one line."""
+    """A server-sent event; without a name, of data alone. JSON has no line breaks, so that the data is one line."""
     head = b"event: " + name.encode() + b"\n" if name else b""
-    return head + b"data: " + encoded(data) + b"\n\n"
+    return head + b"data: " + encode_json(data) + b"\n\n"

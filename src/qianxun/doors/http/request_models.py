@@ -23,13 +23,10 @@ from pydantic_core import PydanticCustomError
 from qianxun.core.codec.results import NO_RERANK, rerank_name
 from qianxun.core.errors import BadFilter, BadInput, BadQuery
 from qianxun.core.filters import CONDITION_LIMIT, FIELDS, SPELLINGS, TEXT_LIMIT, VALUE_LIMIT, read_filters
-from qianxun.core.limits import QUERY_LIMIT, TOP_K_LIMIT
+from qianxun.core.limits import DOC_ID_LIMIT, DOC_IDS_LIMIT, MAX_ID, QUERY_LIMIT, TOP_K_LIMIT
 from qianxun.core.types import EVERYTHING
-from qianxun.doors.http.context import MAX_ID
-from qianxun.doors.http.responses import InvalidField
+from qianxun.doors.http.field_errors import InvalidField
 
-DOC_IDS_LIMIT: Final = 1000
-DOC_ID_LIMIT: Final = 255
 LARGEST_WEIGHT: Final = 1000.0
 STRATEGY: Final = "retrieval_config.hybrid_strategy"
 

@@ -1,4 +1,4 @@
-"""`qianxun serve`: binds, opens the engine, answers until it is told to stop, and finishes what it accepted."""
+"""`qianxun serve`: binds, opens the engine, serves until a signal, and finishes the requests that it accepted."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from qianxun.doors.http.middleware.spans import Spans, open_spans
 from qianxun.doors.http.native import uploads
 from qianxun.doors.http.native.health import indexes_to_open, open_indexes
 from qianxun.engine.engine import Engine
+from qianxun.engine.operations import has_valid_key
 from qianxun.engine.settings import Settings, has_span_endpoint
-from qianxun.records import keys
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
 log = logging.getLogger(__name__)
 
-STOPPED_BY = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def _untold(_: str) -> None:
+def _ignore(_: str) -> None:
     return None
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """The quickest loop there is here."""
+    """uvloop's if it is installed: it is faster."""
     if find_spec("uvloop") is None:
         return asyncio.new_event_loop()
     import uvloop
@@ -50,23 +50,23 @@ def new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def serve(settings: Settings, listening: Callable[[str], None] = _untold) -> None:
-    """Serves until SIGINT or SIGTERM. ``listening`` is told the address once requests are answered.
+async def serve(settings: Settings, on_start: Callable[[str], None] = _ignore) -> None:
+    """Serves until SIGINT or SIGTERM. ``on_start`` is called with the address once requests are accepted.
 
-    Raises BadInput where the address cannot be had, Forbidden where it is not this machine's own and there is no key,
-    FolderInUse where another process has the data folder.
+    Raises BadInput if the address cannot be bound, Forbidden if it is not this machine's own and there is no key,
+    FolderInUse if another process has the data folder.
     """
-    with bound(settings.service.host, settings.service.port) as taken:
+    with bound(settings.service.host, settings.service.port) as listener:
         async with _opened_spans() as spans, Engine.open(settings=settings) as engine:
-            check_address(engine, taken)
-            await asyncio.to_thread(uploads.sweep, settings.folder)
+            check_address(engine, listener)
+            await asyncio.to_thread(uploads.remove_leftovers, settings.folder)
             app = create_app(engine, settings, spans)
-            server = Server(app, settings, listening)
-            with _told_by_signals(server.stop):
-                found = await indexes_to_open(app.state.service)  # before anybody can ask whether it is ready
-                opening = asyncio.create_task(open_indexes(app.state.service, found))
+            server = Server(app, settings, on_start)
+            with _on_signals(server.stop):
+                bases = await indexes_to_open(app.state.service)  # before the first readiness probe
+                opening = asyncio.create_task(open_indexes(app.state.service, bases))
                 try:
-                    await server.serve(sockets=[taken])
+                    await server.serve(sockets=[listener])
                 finally:
                     opening.cancel()
                     with suppress(asyncio.CancelledError):
@@ -75,7 +75,7 @@ async def serve(settings: Settings, listening: Callable[[str], None] = _untold) 
 
 @asynccontextmanager
 async def _opened_spans() -> AsyncIterator[Spans | None]:
-    """Where OpenTelemetry's variables say where they go; the last of them are sent before the end."""
+    """Spans if OpenTelemetry's variables name an endpoint; the last ones are exported at the end."""
     spans = await asyncio.to_thread(open_spans) if has_span_endpoint() else None
     try:
         yield spans
@@ -89,29 +89,26 @@ async def _opened_spans() -> AsyncIterator[Spans | None]:
 
 @contextmanager
 def bound(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket of this address. Raises BadInput, saying what to do, where it cannot be had."""
+    """A listening socket of this address. Raises BadInput, whose hint says what to do."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError, OverflowError) as error:
         raise BadInput(f"找不到地址 {host}", hint="用 --host 127.0.0.1，或本机的另一个地址") from error
-    family, kind, protocol, _, address = sorted(found, key=lambda each: each[0] != socket.AF_INET)[0]
-    # With its protocol named: asyncio lets small packets go at once only where it knows that they are TCP, and an
-    # answer that waits for the other side's delayed acknowledgement takes 40 ms longer.
-    taken = socket.socket(family, kind, protocol)
-    try:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    family, kind, protocol, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
+    # With its protocol named: asyncio sets TCP_NODELAY only on sockets that it knows to be TCP, and a response that
+    # waits for the other side's delayed acknowledgement takes 40 ms longer.
+    with socket.socket(family, kind, protocol) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            taken.bind(address)
-            taken.listen(2048)
+            listener.bind(address)
+            listener.listen(2048)
         except (OSError, OverflowError) as error:
-            raise _not_to_be_had(host, port, error) from error
-        taken.setblocking(False)
-        yield taken
-    finally:
-        taken.close()
+            raise _bind_error(host, port, error) from error
+        listener.setblocking(False)
+        yield listener
 
 
-def _not_to_be_had(host: str, port: int, error: OSError | OverflowError) -> BadInput:
+def _bind_error(host: str, port: int, error: OSError | OverflowError) -> BadInput:
     kind = getattr(error, "errno", None)
     if kind == errno.EADDRINUSE:
         return BadInput(f"{host} 的端口 {port} 已被占用", hint="换一个端口：--port 8001；或停掉占用它的程序")
@@ -122,22 +119,18 @@ def _not_to_be_had(host: str, port: int, error: OSError | OverflowError) -> BadI
     return BadInput(f"不能在 {host}:{port} 上监听：{error}", hint="换一个地址或端口")
 
 
-def check_address(engine: Engine, taken: socket.socket) -> None:
-    """Without a key only this machine is served."""
-    address = str(taken.getsockname()[0])
-    if is_loopback(address):
-        return
-    with engine.records.reading() as tx:
-        has_keys = keys.any_live(tx)
-    if not has_keys:
+def check_address(engine: Engine, listener: socket.socket) -> None:
+    """Raises Forbidden for an address that other machines can reach while there is no key."""
+    address = str(listener.getsockname()[0])
+    if not is_loopback(address) and not has_valid_key(engine):
         raise Forbidden(
             f"还没有密钥，不能在 {address} 上提供服务：任何人都能读写",
             hint="先签发密钥：qianxun keys create --tenant local；或只在本机使用：--host 127.0.0.1",
         )
 
 
-def url_of(taken: socket.socket) -> str:
-    host, port = taken.getsockname()[:2]
+def url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -145,9 +138,9 @@ def url_of(taken: socket.socket) -> str:
 
 
 class Server(uvicorn.Server):
-    """uvicorn with our signals: it neither takes them itself nor raises them again when it is done."""
+    """uvicorn without its own signal handling."""
 
-    def __init__(self, app: FastAPI, settings: Settings, listening: Callable[[str], None] = _untold) -> None:
+    def __init__(self, app: FastAPI, settings: Settings, on_start: Callable[[str], None] = _ignore) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -157,25 +150,24 @@ class Server(uvicorn.Server):
                 lifespan="off",
                 log_config=None,
                 access_log=False,
-                proxy_headers=False,  # who asks is who connects: a header may say anything
+                proxy_headers=False,  # the client is who connects: a header can be forged
                 server_header=False,
                 timeout_graceful_shutdown=max(1, round(settings.service.close_seconds)),
             )
         )
         self.service: Service = app.state.service
-        self._listening = listening
+        self._on_start = on_start
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
-        for each in sockets or ():
-            log.info("listening on %s", url_of(each))
-            self._listening(url_of(each))
+        for listener in sockets or ():
+            log.info("listening on %s", url_of(listener))
+            self._on_start(url_of(listener))
 
     def stop(self) -> None:
-        """No new connection, no new recall; a second time, what is still running is cut off."""
-        self.service.turns.close()
-        self.service.writes.close()
-        self.service.answers.close()
+        """Accepts no new connections and requests; called again, it aborts those that still run."""
+        for limit in (self.service.recalls, self.service.writes, self.service.answers):
+            limit.close()
         self.handle_exit(signal.SIGINT, None)
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
@@ -183,16 +175,16 @@ class Server(uvicorn.Server):
 
 
 @contextmanager
-def _told_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Within the block Ctrl-C and SIGTERM call ``stop``. Only the main thread hears them."""
+def _on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Within the block Ctrl-C and SIGTERM call ``stop``. Only the main thread receives them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
-    for each in STOPPED_BY:
-        loop.add_signal_handler(each, stop)
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, stop)
     try:
         yield
     finally:
-        for each in STOPPED_BY:
-            loop.remove_signal_handler(each)
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)

@@ -1,12 +1,14 @@
-"""Spans for OpenTelemetry: a request, the search or the answer in it, their steps. No text of anybody is in them.
+"""Spans for OpenTelemetry: a request, the search or the answer in it, their steps. They hold no texts of users.
 
-Where spans go, which are kept and under which service's name is said by OpenTelemetry's own variables, which its SDK
-reads: ``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_TRACES_SAMPLER``, ``OTEL_SERVICE_NAME`` …
+Exporter, sampling and service name come from OpenTelemetry's own variables, which its SDK reads:
+``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_TRACES_SAMPLER``, ``OTEL_SERVICE_NAME`` …
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from qianxun.core.errors import MissingExtra
@@ -19,17 +21,17 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span
 
-    from qianxun.core.answer_types import Answer, TraceStep
     from qianxun.core.layered_types import LayeredRecall
     from qianxun.core.log_types import Recalled
+    from qianxun.core.types import Degraded, StepTime
 
 SERVICE: Final = "qianxun"
-DRIFT_NANOSECONDS: Final = 50_000_000  # of the wall clock, after which spans follow it
-FLUSH_MILLISECONDS: Final = 5_000  # for the last spans when the service stops
+DRIFT_NANOSECONDS: Final = 50_000_000  # of the wall clock, beyond which spans are corrected to it
+FLUSH_MILLISECONDS: Final = 5_000  # when the service stops
 
 
 class OpenSpan:
-    """A request's span while it is the current one."""
+    """The span of a request that is under way."""
 
     __slots__ = ("span", "token")
 
@@ -38,7 +40,7 @@ class OpenSpan:
 
 
 class Spans:
-    """Made by `open_spans`."""
+    """Made by `open_spans`. Times of steps are of `time.perf_counter`; ``_epoch`` turns them into times of day."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
@@ -46,7 +48,7 @@ class Spans:
         self._epoch = 0
 
     def begin(self, parent: Parent | None) -> OpenSpan:
-        """The span of a request, below its caller's. It is the current one until its `end`."""
+        """Starts the span of a request, as a child of its caller's. It is the current one until `end`."""
         from opentelemetry import context, trace
 
         above = context.Context() if parent is None else trace.set_span_in_context(_remote(parent), context.Context())
@@ -60,85 +62,93 @@ class Spans:
         if span.is_recording():
             verb = "HTTP" if method == OTHER else method
             span.update_name(verb if route == OTHER else f"{verb} {route}")
-            told = {"http.request.method": "_OTHER" if method == OTHER else method, "http.route": route}
-            span.set_attributes({**told, "http.response.status_code": status})
+            attributes = {"http.request.method": "_OTHER" if method == OTHER else method, "http.route": route}
+            span.set_attributes({**attributes, "http.response.status_code": status})
             if status >= 500:
                 span.set_status(trace.StatusCode.ERROR)
         span.end(self._now())
         context.detach(opened.token)
 
     def recalled(self, done: Recalled) -> None:
-        """A search and its steps, below the span that is the current one."""
-        from opentelemetry import trace
-
-        if not trace.get_current_span().is_recording():
+        """A search and its steps, as children of the current span."""
+        if not _is_recording():
             return
-        begun = self._epoch + _nanoseconds(done.started)
-        span = self._tracer.start_span("retrieve", start_time=begun, attributes=_attributes(done))
-        if done.answer is None:
-            span.set_status(trace.StatusCode.ERROR)
-        below = trace.set_span_in_context(span)
-        for step in done.answer.steps if done.answer is not None else ():
-            if step.start:  # unknown for an answer from the cache: it took no steps
-                first = self._epoch + _nanoseconds(step.start)
-                part = self._tracer.start_span(step.name, below, start_time=first, attributes={"rag.count": step.count})
-                part.end(first + _nanoseconds(step.seconds))
-        span.end(begun + _nanoseconds(done.seconds))
+        recall = done.answer
+        attributes: dict[str, Any] = {"rag.mode": done.mode}
+        if recall is not None:
+            attributes |= {
+                "rag.results": len(recall.found),
+                "rag.from_cache": recall.from_cache,
+                "rag.tier": recall.tier or "",
+                "rag.degraded": _parts(recall.degraded),
+            }
+        # The steps of a cached result have no start: they did not run.
+        steps = [_step(step) for step in recall.steps if step.start] if recall is not None else []
+        self._export(_Span("retrieve", done.started, done.seconds, attributes, recall is None, steps))
 
-    def climbed(self, done: LayeredRecall) -> None:
-        """A layered search and the layers that ran, below the span that is the current one."""
-        from opentelemetry import trace
-
-        if not trace.get_current_span().is_recording():
+    def layered_recalled(self, done: LayeredRecall) -> None:
+        """A layered search and the layers that ran, as children of the current span."""
+        if not _is_recording():
             return
-        ran = [run for run in done.layers if run.ran and run.start]
-        started = min([time.perf_counter() - done.seconds, *(run.start for run in ran)])
-        begun = self._epoch + _nanoseconds(started)
-        span = self._tracer.start_span(f"search_{done.kind}s", start_time=begun, attributes=_about_layers(done))
-        below = trace.set_span_in_context(span)
-        for run in ran:
-            first = self._epoch + _nanoseconds(run.start)
-            told = {"rag.layer": run.layer, "rag.count": run.count, "rag.best": run.best}
-            part = self._tracer.start_span(f"layer.{run.strategy}", below, start_time=first, attributes=told)
-            if run.failed:
-                part.set_status(trace.StatusCode.ERROR)
-            part.end(first + _nanoseconds(run.seconds))
-        span.end(self._now())
+        attributes: dict[str, Any] = {
+            "rag.engine": done.kind,
+            "rag.wanted": done.wanted,
+            "rag.results": len(done.results),
+            "rag.degraded": _parts(done.degraded),
+        }
+        if done.answer is not None:
+            attributes["rag.answered"] = done.answer.sure
+        layers = [
+            _Span(
+                f"layer.{run.strategy}",
+                run.start,
+                run.seconds,
+                {"rag.layer": run.layer, "rag.count": run.count, "rag.best": run.best},
+                bool(run.failed),
+            )
+            for run in done.layers
+            if run.ran and run.start
+        ]
+        self._export(_Span(f"search_{done.kind}s", _start(done.seconds, layers), None, attributes, False, layers))
 
-    def asked(self, done: AnswerTime) -> None:
-        """A question, the steps to its answer and those of the searches, below the span that is the current one."""
-        from opentelemetry import trace
-
-        if not trace.get_current_span().is_recording():
+    def answered(self, done: AnswerTime) -> None:
+        """An answer, its steps and those of its searches, as children of the current span."""
+        if not _is_recording():
             return
-        walked = [step for step in done.answer.trace if step.start] if done.answer is not None else []
-        started = min([time.perf_counter() - done.seconds, *(step.start for step in walked)])
-        begun = self._epoch + _nanoseconds(started)
-        span = self._tracer.start_span("answer", start_time=begun, attributes=_about_answer(done))
-        if done.outcome == "failed":
-            span.set_status(trace.StatusCode.ERROR)
-        below = trace.set_span_in_context(span)
-        for step in walked:
-            self._walked(step, done.answer, below)
-        span.end(self._now())
+        attributes: dict[str, Any] = {"rag.mode": done.mode, "rag.outcome": done.outcome}
+        if done.first_token is not None:
+            attributes["rag.first_word_ms"] = round(done.first_token * 1e3, 2)
+        nodes: list[_Span] = []
+        if (answer := done.answer) is not None:
+            attributes |= {
+                "rag.mode": answer.mode,
+                "rag.form": answer.form,
+                "rag.sources": len(answer.sources),
+                "rag.flags": len(answer.flags),
+                "rag.degraded": _parts(answer.degraded),
+            }
+            for step in (step for step in answer.trace if step.start):
+                by = {"rag.by": "rules" if step.form == "rules" else "model"}
+                end, steps = step.start + step.seconds, answer.steps if step.node == "retrieve" else ()
+                inner = [_step(part) for part in steps if step.start <= part.start < end]
+                nodes.append(_Span(step.node, step.start, step.seconds, by, False, inner))
+        start = _start(done.seconds, nodes)
+        self._export(_Span("answer", start, None, attributes, done.outcome == "failed", nodes))
 
-    def _walked(self, step: TraceStep, answer: Answer | None, below: Context) -> None:
+    def _export(self, span: _Span, parent: Context | None = None) -> None:
         from opentelemetry import trace
 
-        first = self._epoch + _nanoseconds(step.start)
-        told = {"rag.by": "rules" if step.form == "rules" else "model"}
-        span = self._tracer.start_span(step.node, below, start_time=first, attributes=told)
-        inside = trace.set_span_in_context(span)
-        for part in answer.steps if answer is not None and step.node == "retrieve" else ():
-            if step.start <= part.start < step.start + step.seconds:
-                begun = self._epoch + _nanoseconds(part.start)
-                told_of_part = {"rag.count": part.count}
-                within = self._tracer.start_span(part.name, inside, start_time=begun, attributes=told_of_part)
-                within.end(begun + _nanoseconds(part.seconds))
-        span.end(first + _nanoseconds(step.seconds))
+        begun = self._epoch + _nanoseconds(span.start)
+        exported = self._tracer.start_span(span.name, parent, start_time=begun, attributes=span.attributes)
+        if span.is_error:
+            exported.set_status(trace.StatusCode.ERROR)
+        below = trace.set_span_in_context(exported)
+        for child in span.children:
+            self._export(child, below)
+        exported.end(self._now() if span.seconds is None else begun + _nanoseconds(span.seconds))
 
     def _now(self) -> int:
-        """The time of day by the clock of the steps, so that what lies in a span lies in it to the microsecond."""
+        """The time of day by the clock of the steps, so that a child never exceeds its parent."""
         steady = time.perf_counter_ns()
         epoch = time.time_ns() - steady
         if abs(epoch - self._epoch) > DRIFT_NANOSECONDS:
@@ -146,13 +156,13 @@ class Spans:
         return self._epoch + steady
 
     def close(self) -> None:
-        """Sends what is left, and takes no more. Blocks."""
+        """Exports the rest. Blocks."""
         self._provider.force_flush(FLUSH_MILLISECONDS)
         self._provider.shutdown()
 
 
 def open_spans(exporter: SpanExporter | None = None) -> Spans:
-    """Spans to ``exporter``, in batches, off the request's path; without one, over OTLP to where the variables say."""
+    """Exports in batches in the background to ``exporter``; without one, over OTLP as the variables say."""
     try:
         from opentelemetry.sdk.resources import OTELResourceDetector, Resource
         from opentelemetry.sdk.trace import TracerProvider
@@ -167,7 +177,7 @@ def open_spans(exporter: SpanExporter | None = None) -> Spans:
         raise MissingExtra("opentelemetry-sdk", "otel") from error
 
     class TraceIds(RandomIdGenerator):
-        """A request that begins a trace is known by one id everywhere."""
+        """A request that begins a trace has the same id in spans, logs and headers."""
 
         def generate_trace_id(self) -> int:
             return int(trace_id() or "0", 16) or super().generate_trace_id()
@@ -176,6 +186,12 @@ def open_spans(exporter: SpanExporter | None = None) -> Spans:
     provider = TracerProvider(resource=named, id_generator=TraceIds(), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return Spans(provider)
+
+
+def _is_recording() -> bool:
+    from opentelemetry import trace
+
+    return trace.get_current_span().is_recording()
 
 
 def _remote(parent: Parent) -> Span:
@@ -192,41 +208,29 @@ def _remote(parent: Parent) -> Span:
     )
 
 
-def _attributes(done: Recalled) -> dict[str, Any]:
-    told: dict[str, Any] = {"rag.mode": done.mode}
-    if (answer := done.answer) is not None:
-        told |= {
-            "rag.results": len(answer.found),
-            "rag.from_cache": answer.from_cache,
-            "rag.tier": answer.tier or "",
-            "rag.degraded": tuple(sorted({each.part for each in answer.degraded})),
-        }
-    return told
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A span that has ended. ``start`` is of `time.perf_counter`; without ``seconds`` it ends now."""
+
+    name: str
+    start: float
+    seconds: float | None
+    attributes: dict[str, Any]
+    is_error: bool = False
+    children: Sequence[_Span] = ()
 
 
-def _about_answer(done: AnswerTime) -> dict[str, Any]:
-    told: dict[str, Any] = {"rag.mode": done.mode, "rag.outcome": done.outcome}
-    if done.first_word is not None:
-        told["rag.first_word_ms"] = round(done.first_word * 1e3, 2)
-    if (answer := done.answer) is not None:
-        told |= {
-            "rag.mode": answer.mode,
-            "rag.form": answer.form,
-            "rag.sources": len(answer.sources),
-            "rag.flags": len(answer.flags),
-            "rag.degraded": tuple(sorted({each.part for each in answer.degraded})),
-        }
-    return told
+def _step(step: StepTime) -> _Span:
+    return _Span(step.name, step.start, step.seconds, {"rag.count": step.count})
 
 
-def _about_layers(done: LayeredRecall) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "rag.engine": done.kind,
-        "rag.wanted": done.wanted,
-        "rag.results": len(done.results),
-        "rag.degraded": tuple(sorted({each.part for each in done.degraded})),
-    }
-    return told if done.answer is None else {**told, "rag.answered": done.answer.sure}
+def _start(seconds: float, children: Sequence[_Span]) -> float:
+    """So many seconds ago, and not after any of its children."""
+    return min([time.perf_counter() - seconds, *(child.start for child in children)])
+
+
+def _parts(degraded: Iterable[Degraded]) -> tuple[str, ...]:
+    return tuple(sorted({missing.part for missing in degraded}))
 
 
 def _nanoseconds(seconds: float) -> int:

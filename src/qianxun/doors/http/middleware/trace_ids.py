@@ -1,7 +1,7 @@
-"""The trace of a request: the caller's (W3C ``traceparent``), or one of its own.
+"""The trace of a request: the caller's (W3C ``traceparent``), or a new one.
 
-It is named in ``X-Trace-Id`` of every answer, in the log of searches and in every line logged meanwhile, also from
-worker threads: they run in a copy of the request's context.
+It is in ``X-Trace-Id`` of the response, in the log of searches and in every line logged meanwhile, also from worker
+threads, which run in a copy of the request's context.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
-# https://www.w3.org/TR/trace-context-1/#traceparent-header: a version after 00 may have more to say at the end.
+# https://www.w3.org/TR/trace-context-1/#traceparent-header: versions after 00 may append fields.
 _TRACEPARENT: Final = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL)
 _trace_id: ContextVar[str] = ContextVar("trace_id", default="")
 
 
 def trace_id() -> str:
-    """The trace of the request that is being answered, 32 hexadecimal digits; "" outside of any."""
+    """The trace of the current request, 32 hexadecimal digits; "" outside of any."""
     return _trace_id.get()
 
 
 @contextmanager
 def within_trace(trace: str) -> Iterator[None]:
-    """What is done in the block, and in threads and tasks that begin there, belongs to this trace."""
+    """The block, and threads and tasks that it starts, belong to this trace."""
     token = _trace_id.set(trace)
     try:
         yield
@@ -35,16 +35,16 @@ def within_trace(trace: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The span of the caller that a request is a part of."""
+    """The caller's span, which a request is a part of."""
 
     trace_id: str
     span_id: str
     flags: int
-    state: str = ""  # of other tracing systems, handed on as it came
+    state: str = ""  # of other tracing systems, passed on unchanged
 
 
 def parent_of(headers: Sequence[tuple[bytes, bytes]]) -> Parent | None:
-    """What ``traceparent`` names; None where there is none, more than one, or one that is not well formed."""
+    """What ``traceparent`` names; None if there is none, more than one, or a malformed one."""
     given = [value for name, value in headers if name == b"traceparent"]
     if len(given) != 1 or (read := _TRACEPARENT.fullmatch(given[0].strip(b" \t"))) is None:
         return None

@@ -1,4 +1,4 @@
-"""Knowledge bases: made, listed, renamed, configured, deleted."""
+"""Knowledge bases: create, list, rename, configure, delete."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from qianxun.core.errors import ModelUnavailable, NotFound, QianxunError
-from qianxun.core.limits import NAME_LIMIT
+from qianxun.core.limits import MAX_ID, NAME_LIMIT
 from qianxun.core.model_types import is_ref
 from qianxun.core.types import KnowledgeBase
-from qianxun.doors.http.context import MAX_ID, BaseId, TenantEngine, Writer
+from qianxun.doors.http.context import BaseId, TenantEngine, Writer
+from qianxun.doors.http.field_errors import blaming
+from qianxun.doors.http.openapi import returns
 from qianxun.doors.http.request_models import Asked
-from qianxun.doors.http.responses import Envelope, InvalidField, error_responses, success
+from qianxun.doors.http.responses import Envelope, success
 
-DEEPEST: Final = 6  # levels of a configuration
+MAX_DEPTH: Final = 6  # levels of a configuration
 PAGE: Final = 100
 
-TAG: Final = "知识库"
+router = APIRouter(prefix="/v1/knowledge-bases", tags=["知识库"])
 
 
-def shallow(config: dict[str, Any]) -> dict[str, Any]:
-    """Refuses what is nested deeper than any configuration is."""
+def _check_depth(config: dict[str, Any]) -> dict[str, Any]:
     level: list[Any] = [config]
-    for _ in range(DEEPEST):
-        level = [inner for each in level for inner in _inside(each)]
+    for _ in range(MAX_DEPTH):
+        level = [inner for value in level for inner in _children(value)]
         if not level:
             return config
     raise PydanticCustomError("too_deep", "嵌套太深")
 
 
-def _inside(value: Any) -> list[Any]:
+def _children(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []
@@ -40,7 +41,7 @@ def _inside(value: Any) -> list[Any]:
 
 Config = Annotated[
     dict[str, Any],
-    AfterValidator(shallow),
+    AfterValidator(_check_depth),
     Field(
         description="切分与检索的配置，键见文档；PATCH 时 null 表示恢复默认",
         examples=[{"chunk_size": 300, "search": {"fusion": "rrf"}}],
@@ -50,7 +51,7 @@ Name = Annotated[str, Field(min_length=1, max_length=NAME_LIMIT, description="�
 
 
 class NewBase(Asked):
-    """A base to be made."""
+    """A base to create."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "医保"}]})
 
@@ -67,7 +68,7 @@ class NewBase(Asked):
 
 
 class BaseChanges(Asked):
-    """What is to change; what is left out stays."""
+    """Fields to change; the others stay as they are."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"config": {"search": {"top_k": 20}}}]})
 
@@ -75,7 +76,7 @@ class BaseChanges(Asked):
     config: Config | None = None
 
 
-class BaseTold(BaseModel):
+class BaseInfo(BaseModel):
     """A knowledge base."""
 
     id: int = Field(examples=[1001])
@@ -87,7 +88,7 @@ class BaseTold(BaseModel):
     created_at: str = Field(examples=["2026-05-01T08:00:00+00:00"])
 
 
-class BaseWithCounts(BaseTold):
+class BaseWithCounts(BaseInfo):
     """A knowledge base and how much is in it."""
 
     statistics: dict[str, int] = Field(
@@ -99,7 +100,7 @@ class BasePage(BaseModel):
     """Bases in the order of their ids."""
 
     total: int = Field(description="这个租户的知识库总数")
-    knowledge_bases: list[BaseTold]
+    knowledge_bases: list[BaseInfo]
     next: int | None = Field(description="下一页的 after；没有下一页则为 null")
 
 
@@ -107,109 +108,80 @@ class Deleted(BaseModel):
     deleted: bool = True
 
 
-def routes() -> APIRouter:
-    router = APIRouter(prefix="/v1/knowledge-bases", tags=[TAG])
-    router.post(
-        "",
-        summary="新建知识库",
-        status_code=201,
-        response_model=Envelope[BaseTold],
-        responses=error_responses(400, 409, 413, 422, 507),
-        dependencies=[Writer],
-    )(create)
-    router.get("", summary="列出知识库", response_model=Envelope[BasePage], responses=error_responses(422))(listed)
-    one = "/{knowledge_base_id}"
-    router.get(
-        one, summary="查看一个知识库", response_model=Envelope[BaseWithCounts], responses=error_responses(404, 422)
-    )(told)
-    router.patch(
-        one,
-        summary="改名、改配置",
-        response_model=Envelope[BaseTold],
-        responses=error_responses(400, 404, 409, 413, 422, 507),
-        dependencies=[Writer],
-    )(change)
-    router.delete(
-        one,
-        summary="删除知识库及其中的一切",
-        response_model=Envelope[Deleted],
-        responses=error_responses(404, 422, 507),
-        dependencies=[Writer],
-    )(delete)
-    return router
-
-
+@router.post(
+    "",
+    summary="新建知识库",
+    status_code=201,
+    dependencies=[Writer],
+    **returns(Envelope[BaseInfo], 400, 409, 413, 422, 507),
+)
 async def create(body: NewBase, engine: TenantEngine) -> Response:
-    try:
-        made = await engine.create_knowledge_base(
+    # A model that is not found is a wrong field, not a wrong path. A registered one that its user has disabled, too:
+    # to retry would not help, as it may with a model of the service's own.
+    is_registered = is_ref(body.embedding_model or "") or bool(body.user_id)
+    with (
+        blaming("embedding_model", *((ModelUnavailable,) if is_registered else ())),
+        blaming("embedding_model" if body.embedding_model else "config", NotFound),
+    ):
+        base = await engine.create_knowledge_base(
             body.name, model=body.embedding_model, kind=body.kind, config=body.config, user_id=body.user_id
         )
-    except NotFound as error:  # of a model: the request names it, no address does
-        raise InvalidField(
-            "embedding_model" if body.embedding_model else "config", error.message, hint=error.hint
-        ) from error
-    except ModelUnavailable as error:
-        if not (is_ref(body.embedding_model or "") or body.user_id):
-            raise  # one of the service's own
-        # A registered one that its user has disabled: to ask again later would not help.
-        raise InvalidField("embedding_model", error.message, hint=error.hint) from error
-    return success(written(made), 201)
+    return success(_info(base), 201)
 
 
-async def listed(
+@router.get("", summary="列出知识库", **returns(Envelope[BasePage], 422))
+async def list_bases(
     engine: TenantEngine,
     limit: Annotated[int, Query(ge=1, le=1000, description="最多几个")] = PAGE,
     after: Annotated[int, Query(ge=0, le=MAX_ID, description="从这个编号之后开始")] = 0,
 ) -> Response:
-    held = await engine.knowledge_bases()
-    beyond = [base for base in held if base.id > after]
-    page = beyond[:limit]
-    is_last = len(page) == len(beyond)
-    return success(
-        {
-            "total": len(held),
-            "knowledge_bases": [written(base) for base in page],
-            "next": None if is_last else page[-1].id,
-        }
-    )
+    bases = await engine.knowledge_bases()
+    rest = [base for base in bases if base.id > after]
+    page = rest[:limit]
+    following = page[-1].id if len(page) < len(rest) else None
+    return success({"total": len(bases), "knowledge_bases": [_info(base) for base in page], "next": following})
 
 
-async def told(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
-    about = await engine.knowledge_base(knowledge_base_id)
-    return success({**written(about), "statistics": await engine.statistics(knowledge_base_id)})
+@router.get("/{knowledge_base_id}", summary="查看一个知识库", **returns(Envelope[BaseWithCounts], 404, 422))
+async def get(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
+    base = await engine.knowledge_base(knowledge_base_id)
+    return success({**_info(base), "statistics": await engine.statistics(knowledge_base_id)})
 
 
+@router.patch(
+    "/{knowledge_base_id}",
+    summary="改名、改配置",
+    dependencies=[Writer],
+    **returns(Envelope[BaseInfo], 400, 404, 409, 413, 422, 507),
+)
 async def change(knowledge_base_id: BaseId, body: BaseChanges, engine: TenantEngine) -> Response:
     """改名与改配置一起生效：配置不被接受时，名称也不变。"""
-    about = await engine.knowledge_base(knowledge_base_id)
-    before = about.name
-    if body.name is not None and body.name != before:
-        about = await engine.rename(knowledge_base_id, body.name)
+    base = await engine.knowledge_base(knowledge_base_id)
+    name_before = base.name
+    if body.name is not None and body.name != name_before:
+        base = await engine.rename(knowledge_base_id, body.name)
     if body.config:
         try:
-            about = await engine.configure(knowledge_base_id, body.config)
+            base = await engine.configure(knowledge_base_id, body.config)
         except QianxunError as error:
-            if about.name != before:
-                await engine.rename(knowledge_base_id, before)
+            if base.name != name_before:
+                await engine.rename(knowledge_base_id, name_before)
             await engine.knowledge_base(knowledge_base_id)  # it may be the base itself that is not found
-            if isinstance(error, NotFound):
-                raise InvalidField("config", error.message, hint=error.hint) from error
-            raise
-    return success(written(about))
+            with blaming("config", NotFound):
+                raise error
+    return success(_info(base))
 
 
+@router.delete(
+    "/{knowledge_base_id}",
+    summary="删除知识库及其中的一切",
+    dependencies=[Writer],
+    **returns(Envelope[Deleted], 404, 422, 507),
+)
 async def delete(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
     await engine.delete_knowledge_base(knowledge_base_id)
     return success({"deleted": True})
 
 
-def written(base: KnowledgeBase) -> dict[str, Any]:
-    return {
-        "id": base.id,
-        "name": base.name,
-        "kind": base.kind,
-        "embedding_model": base.embedding_model,
-        "dimension": base.dimension,
-        "config": dict(base.config),
-        "created_at": base.created_at,
-    }
+def _info(base: KnowledgeBase) -> dict[str, Any]:
+    return {**{name: getattr(base, name) for name in BaseInfo.model_fields}, "config": dict(base.config)}

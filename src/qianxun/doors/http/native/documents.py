@@ -1,4 +1,4 @@
-"""Documents of a base: taken in as JSON or as files, replaced, listed, removed."""
+"""Documents of a base: add as JSON or as a file, replace, list, delete."""
 
 from __future__ import annotations
 
@@ -10,56 +10,41 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictStr,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
 from starlette.convertors import Convertor, register_url_convertor
 
 from qianxun.core.codec.results import written_chunk
 from qianxun.core.errors import MissingExtra, NotFound, UnsupportedFile
-from qianxun.core.limits import MIB
-from qianxun.core.types import Accepted, Document, DocumentState, QAPair
-from qianxun.doors.http.context import DOC_ID_LIMIT, MAX_ID, BaseId, TenantEngine, Writer, service_of
+from qianxun.core.ingest_types import Labels
+from qianxun.core.limits import DOC_ID_LIMIT, MAX_ID, MIB, SOURCE_LIMIT
+from qianxun.core.types import Accepted, ContentFormat, Document, DocumentState, MetadataValue, QAPair
+from qianxun.doors.http.context import BaseId, TenantEngine, Writer, service_of
+from qianxun.doors.http.field_errors import InvalidField
 from qianxun.doors.http.native.bases import Deleted
-from qianxun.doors.http.native.document_models import (
-    ChunkPage,
-    DocumentPage,
-    DocumentTaken,
-    DocumentTold,
-    NewDocument,
-    Replacement,
-    SaidOfFile,
-)
+from qianxun.doors.http.native.retrieval import ChunkTold
 from qianxun.doors.http.native.uploads import Form, received
-from qianxun.doors.http.responses import Envelope, InvalidField, error_responses, success
+from qianxun.doors.http.openapi import returns
+from qianxun.doors.http.request_models import Asked
+from qianxun.doors.http.responses import Envelope, success
 from qianxun.engine.engine import Engine
 
-TAG: Final = "文档"
 PAGE: Final = 100
 CHUNKS: Final = 10_000
-QUICKLY_READ: Final = 256 * 1024  # bytes of a body that are read where one stands
+PARSED_INLINE: Final = 256 * 1024  # bytes of a body; a larger one is parsed in a thread
 
 DocId = Annotated[str, Path(min_length=1, max_length=DOC_ID_LIMIT, description="文档的编号", examples=["doc_123"])]
 Wait = Annotated[bool, Query(description="true：可以检索到了才回答；false：存好就回答，随后建索引")]
-
-
-# ── routes ───────────────────────────────────────────────────────────────────────────────────────
-
-
-def _body(text: type[NewDocument]) -> dict[str, Any]:
-    """The two forms of a document, for the documentation: the handler reads them itself, to stream the second."""
-    as_json = text.model_json_schema()
-    as_form = SaidOfFile.model_json_schema()
-    pair = as_json.pop("$defs")["Pair"]
-    as_json["properties"]["pairs"]["items"] = pair
-    fields = as_form["properties"]
-    fields["file"] = {"type": "string", "format": "binary", "description": "文件本身"}
-    for name, kind in (("tags", "列表"), ("metadata", "键值对")):
-        fields[name] = {"type": "string", "description": f"JSON 写的{kind}", "examples": [json.dumps(_EXAMPLES[name])]}
-    as_form["required"] = ["file"]
-    content = {"application/json": {"schema": as_json}, "multipart/form-data": {"schema": as_form}}
-    return {"requestBody": {"required": True, "content": content}}
-
-
-_EXAMPLES: Final[Mapping[str, Any]] = {"tags": ["2026"], "metadata": {"year": 2026}}
 
 
 class _AnyId(Convertor[str]):
@@ -74,66 +59,191 @@ class _AnyId(Convertor[str]):
         return value
 
 
-def routes() -> APIRouter:
-    register_url_convertor("id", _AnyId())
-    router = APIRouter(prefix="/v1/knowledge-bases/{knowledge_base_id}/documents", tags=[TAG])
-    taken = error_responses(400, 404, 413, 415, 422, 507)
-    router.post(
-        "",
-        summary="放入一个文档：JSON，或以 multipart 上传文件",
-        status_code=201,
-        response_model=Envelope[DocumentTaken],
-        responses=taken,
-        openapi_extra=_body(NewDocument),
-        dependencies=[Writer],
-    )(add)
-    router.get("", summary="列出文档", response_model=Envelope[DocumentPage], responses=error_responses(404, 422))(
-        listed
+register_url_convertor("id", _AnyId())
+router = APIRouter(prefix="/v1/knowledge-bases/{knowledge_base_id}/documents", tags=["文档"])
+
+# ── requests ─────────────────────────────────────────────────────────────────────────────────────
+
+Scalar = (
+    StrictBool
+    | Annotated[int, Field(strict=True, ge=-MAX_ID, le=MAX_ID)]
+    | Annotated[float, Field(strict=True, allow_inf_nan=False)]
+    | Annotated[StrictStr, Field(max_length=10_000)]
+)
+
+
+def _one_reason(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """One reason for the whole union, and not one for each of its types."""
+    try:
+        return validate(value)
+    except ValidationError as error:
+        raise PydanticCustomError("metadata_value", "must be text, a number, a boolean, or a list of these") from error
+
+
+def _without_nulls(metadata: Any) -> Any:
+    """As events do, null leaves a name out."""
+    if not isinstance(metadata, dict):
+        return metadata
+    return {name: value for name, value in metadata.items() if value is not None}
+
+
+class Pair(Asked):
+    """A question that the document answers."""
+
+    question: str = Field(min_length=1, max_length=2_000)
+    answer: str = Field(max_length=100_000)
+
+
+class DocumentLabels(Asked):
+    """What is given with a document, in either form."""
+
+    content_type: str = Field(default="", max_length=64, description="内容的类别，可用于过滤", examples=["chapter"])
+    user_id: str = Field(default="", max_length=128, examples=["u_1"])
+    project_id: str = Field(default="", max_length=128, examples=["p_1"])
+    tags: list[Annotated[str, Field(max_length=200)]] = Field(default=[], max_length=100)
+    metadata: Annotated[
+        dict[
+            Annotated[str, Field(max_length=255)],
+            Annotated[Scalar | Annotated[list[Scalar], Field(max_length=1_000)], WrapValidator(_one_reason)],
+        ],
+        BeforeValidator(_without_nulls),
+    ] = Field(
+        default={},
+        max_length=100,
+        description="可用于过滤；值为文字、数字、真假，或它们的列表；null 等于没有这一项",
+        examples=[{"年份": 2026}],
     )
-    one = "/{doc_id:id}"
-    router.get(  # before the next: an id may hold slashes
-        f"{one}/chunks",
-        summary="一个文档的各块",
-        response_model=Envelope[ChunkPage],
-        responses=error_responses(404, 422),
-    )(chunks)
-    router.get(
-        one, summary="一个文档的状态", response_model=Envelope[DocumentTold], responses=error_responses(404, 422)
-    )(told)
-    router.put(
-        one,
-        summary="替换（或以这个编号放入）一个文档",
-        response_model=Envelope[DocumentTaken],
-        responses={201: {"model": Envelope[DocumentTaken], "description": "原来没有，已放入"}, **taken},
-        openapi_extra=_body(Replacement),
-        dependencies=[Writer],
-    )(replace)
-    router.delete(
-        one,
-        summary="删除一个文档",
-        response_model=Envelope[Deleted],
-        responses=error_responses(404, 422, 507),
-        dependencies=[Writer],
-    )(delete)
-    return router
+    doc_id: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=DOC_ID_LIMIT,
+        description="不填则由服务生成；上传文件时不填，则同名文件替换前一次上传的",
+    )
+
+    def labels(self) -> Labels:
+        metadata: dict[str, MetadataValue] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in self.metadata.items()
+        }
+        return Labels(self.user_id, self.project_id, self.content_type, tuple(self.tags), metadata)
 
 
+class NewDocument(DocumentLabels):
+    """A document as text."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"name": "报销须知", "content": "住院费用报销比例为85%。", "format": "text"}]},
+    )
+
+    name: str = Field(max_length=512, description="显示给人看的名称", examples=["报销须知"])
+    content: str = Field(min_length=1, description="正文", examples=["住院费用报销比例为85%。"])
+    format: ContentFormat = "text"
+    source: str = Field(default="", max_length=SOURCE_LIMIT, description="从哪里来")
+    pairs: list[Pair] = Field(default=[], max_length=1_000, description="随文档给出的问答")
+
+
+class Replacement(NewDocument):
+    """A document as text that replaces another; its text may be empty."""
+
+    content: str = Field(
+        description="正文；可以是空的：正文清空了，原来的不再检索得到", examples=["住院费用报销比例为85%。"]
+    )
+
+
+class FileFields(DocumentLabels):
+    """The fields of a form beside its file."""
+
+    name: str = Field(default="", max_length=512, description="不填则为文件名")
+    source: str = Field(default="", max_length=SOURCE_LIMIT, description="从哪里来，例如原来的路径；不填则为名称")
+
+
+FIELD_EXAMPLES: Final[Mapping[str, Any]] = {"tags": ["2026"], "metadata": {"year": 2026}}
+
+
+def _request_body(text: type[NewDocument]) -> dict[str, Any]:
+    """Documents the two forms of a document; the handler reads them itself, to stream the second."""
+    as_json = text.model_json_schema()
+    as_json["properties"]["pairs"]["items"] = as_json.pop("$defs")["Pair"]
+    as_form = FileFields.model_json_schema()
+    fields = as_form["properties"]
+    fields["file"] = {"type": "string", "format": "binary", "description": "文件本身"}
+    for name, kind in (("tags", "列表"), ("metadata", "键值对")):
+        example = json.dumps(FIELD_EXAMPLES[name])
+        fields[name] = {"type": "string", "description": f"JSON 写的{kind}", "examples": [example]}
+    as_form["required"] = ["file"]
+    content = {"application/json": {"schema": as_json}, "multipart/form-data": {"schema": as_form}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+# ── responses ────────────────────────────────────────────────────────────────────────────────────
+
+
+class DocumentResult(BaseModel):
+    """The state of a document after it was sent."""
+
+    doc_id: str = Field(examples=["doc_123"])
+    generation: int = Field(description="第几版，从 1 起", examples=[1])
+    status: str = Field(
+        description="indexed：可以检索；pending、retrying：还在路上；quarantined：放弃了", examples=["indexed"]
+    )
+    chunks: int = Field(examples=[3])
+    outcome: str = Field(description="created、updated 或 unchanged", examples=["created"])
+    reason: str = Field(default="", description="还不能检索的原因")
+
+
+class DocumentInfo(BaseModel):
+    """The state of a document."""
+
+    doc_id: str
+    name: str
+    status: str = Field(
+        description="indexed：generation 这一版可以检索；pending、retrying：还在路上；quarantined：放弃了"
+    )
+    generation: int = Field(description="最新的是第几版")
+    served: int = Field(description="记录里以第几版的各块为准；0：还没有。检索得到与否看 status")
+    attempts: int
+    reason: str
+    content_type: str
+    user_id: str
+    project_id: str
+    chunks: int
+    updated_at: str
+    source: str = Field(description="从哪里来：路径、网址；可写的密钥才看得到，别的是空的")
+
+
+class DocumentPage(BaseModel):
+    """Documents in the order of their ids."""
+
+    total: int = Field(description="这个知识库的文档总数")
+    documents: list[DocumentInfo]
+    next: str | None = Field(description="下一页的 after；没有下一页则为 null")
+
+
+class ChunkPage(BaseModel):
+    total: int
+    chunks: list[ChunkTold]
+    next: int | None = Field(description="下一页的 after；没有下一页则为 null")
+
+
+# ── routes ───────────────────────────────────────────────────────────────────────────────────────
+
+ADD_ERRORS: Final = (400, 404, 413, 415, 422, 507)
+
+
+@router.post(
+    "",
+    summary="放入一个文档：JSON，或以 multipart 上传文件",
+    status_code=201,
+    openapi_extra=_request_body(NewDocument),
+    dependencies=[Writer],
+    **returns(Envelope[DocumentResult], *ADD_ERRORS),
+)
 async def add(knowledge_base_id: BaseId, request: Request, engine: TenantEngine, wait: Wait = True) -> Response:
-    await engine.knowledge_base(knowledge_base_id)  # nothing is read for a base that is not there
-    accepted = await _take(engine, knowledge_base_id, request, "", wait)
-    return success(await _became(engine, knowledge_base_id, accepted), 201)
+    accepted = await _add(engine, knowledge_base_id, request, "", wait)
+    return success(await _result(engine, knowledge_base_id, accepted), 201)
 
 
-async def replace(
-    knowledge_base_id: BaseId, doc_id: DocId, request: Request, engine: TenantEngine, wait: Wait = True
-) -> Response:
-    await engine.knowledge_base(knowledge_base_id)
-    accepted = await _take(engine, knowledge_base_id, request, doc_id, wait)
-    status = 201 if accepted.outcome == "created" else 200
-    return success(await _became(engine, knowledge_base_id, accepted), status)
-
-
-async def listed(
+@router.get("", summary="列出文档", **returns(Envelope[DocumentPage], 404, 422))
+async def list_documents(
     knowledge_base_id: BaseId,
     request: Request,
     engine: TenantEngine,
@@ -145,17 +255,15 @@ async def listed(
     return success(
         {
             "total": sum(counts.get(status, 0) for status in ("pending", "indexed", "retrying", "quarantined")),
-            "documents": [written(each, request) for each in page[:limit]],
+            "documents": [_info(state, request) for state in page[:limit]],
             "next": page[limit - 1].doc_id if len(page) > limit else None,
         }
     )
 
 
-async def told(knowledge_base_id: BaseId, doc_id: DocId, request: Request, engine: TenantEngine) -> Response:
-    return success(written(await engine.document(knowledge_base_id, doc_id), request))
-
-
-async def chunks(
+# Before the route of the document itself, whose id may contain slashes.
+@router.get("/{doc_id:id}/chunks", summary="一个文档的各块", **returns(Envelope[ChunkPage], 404, 422))
+async def list_chunks(
     knowledge_base_id: BaseId,
     doc_id: DocId,
     engine: TenantEngine,
@@ -163,124 +271,150 @@ async def chunks(
     after: Annotated[int, Query(ge=-1, le=MAX_ID, description="从这个序号之后开始")] = -1,
 ) -> Response:
     await engine.document(knowledge_base_id, doc_id)
-    held = await engine.chunks(knowledge_base_id, doc_id)
-    beyond = [each for each in held if each.index > after]
-    page = beyond[:limit]
-    return success(
-        {
-            "total": len(held),
-            "chunks": [written_chunk(each) for each in page],
-            "next": page[-1].index if len(page) < len(beyond) else None,
-        }
-    )
+    chunks = await engine.chunks(knowledge_base_id, doc_id)
+    rest = [chunk for chunk in chunks if chunk.index > after]
+    page = rest[:limit]
+    following = page[-1].index if len(page) < len(rest) else None
+    return success({"total": len(chunks), "chunks": [written_chunk(chunk) for chunk in page], "next": following})
 
 
+@router.get("/{doc_id:id}", summary="一个文档的状态", **returns(Envelope[DocumentInfo], 404, 422))
+async def get(knowledge_base_id: BaseId, doc_id: DocId, request: Request, engine: TenantEngine) -> Response:
+    return success(_info(await engine.document(knowledge_base_id, doc_id), request))
+
+
+REPLACED: Final = returns(Envelope[DocumentResult], *ADD_ERRORS)
+REPLACED["responses"][201] = {"model": Envelope[DocumentResult], "description": "原来没有，已放入"}
+
+
+@router.put(
+    "/{doc_id:id}",
+    summary="替换（或以这个编号放入）一个文档",
+    openapi_extra=_request_body(Replacement),
+    dependencies=[Writer],
+    **REPLACED,
+)
+async def replace(
+    knowledge_base_id: BaseId, doc_id: DocId, request: Request, engine: TenantEngine, wait: Wait = True
+) -> Response:
+    accepted = await _add(engine, knowledge_base_id, request, doc_id, wait)
+    status = 201 if accepted.outcome == "created" else 200
+    return success(await _result(engine, knowledge_base_id, accepted), status)
+
+
+@router.delete(
+    "/{doc_id:id}", summary="删除一个文档", dependencies=[Writer], **returns(Envelope[Deleted], 404, 422, 507)
+)
 async def delete(knowledge_base_id: BaseId, doc_id: DocId, engine: TenantEngine) -> Response:
     if not await engine.delete_document(knowledge_base_id, doc_id):
         raise NotFound(f"知识库 {knowledge_base_id} 中没有文档“{doc_id}”", hint="它也许已经删除")
     return success({"deleted": True})
 
 
-# ── taking in ────────────────────────────────────────────────────────────────────────────────────
+# ── adding ───────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _take(engine: Engine, knowledge_base: int, request: Request, doc_id: str, wait: bool) -> Accepted:
+async def _add(engine: Engine, base: int, request: Request, doc_id: str, wait: bool) -> Accepted:
+    await engine.knowledge_base(base)  # no body is read for a base that does not exist
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        return await _take_file(engine, knowledge_base, request, doc_id, wait)
+        return await _add_file(engine, base, request, doc_id, wait)
     if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
-        return await _take_text(engine, knowledge_base, request, doc_id, wait)
+        return await _add_text(engine, base, request, doc_id, wait)
     raise UnsupportedFile(
         f"不支持的请求体类型 {kind[:100] or '（没有 Content-Type）'}", hint="用 application/json 或 multipart/form-data"
     )
 
 
-async def _take_text(engine: Engine, knowledge_base: int, request: Request, doc_id: str, wait: bool) -> Accepted:
+async def _add_text(engine: Engine, base: int, request: Request, doc_id: str, wait: bool) -> Accepted:
     raw = await request.body()
-    read = (Replacement if doc_id else NewDocument).model_validate_json
+    parse = (Replacement if doc_id else NewDocument).model_validate_json
     try:
-        said = read(raw) if len(raw) <= QUICKLY_READ else await asyncio.to_thread(read, raw)
+        body = parse(raw) if len(raw) <= PARSED_INLINE else await asyncio.to_thread(parse, raw)
     except ValidationError as error:
         raise RequestValidationError(error.errors(include_url=False, include_input=False)) from error
+    labels = body.labels()
     document = Document(
-        id=_chosen_id(doc_id, said.doc_id) or secrets.token_hex(10),
-        content=said.content,
-        name=said.name,
-        format=said.format,
-        content_type=said.content_type,
-        user_id=said.user_id,
-        project_id=said.project_id,
-        tags=tuple(said.tags),
-        metadata=said.held_metadata(),
-        pairs=tuple(QAPair(pair.question, pair.answer) for pair in said.pairs),
-        source=said.source,
+        id=_document_id(doc_id, body.doc_id) or secrets.token_hex(10),
+        content=body.content,
+        name=body.name,
+        format=body.format,
+        content_type=labels.content_type,
+        user_id=labels.user_id,
+        project_id=labels.project_id,
+        tags=labels.tags,
+        metadata=labels.metadata,
+        pairs=tuple(QAPair(pair.question, pair.answer) for pair in body.pairs),
+        source=body.source,
     )
-    async with service_of(request).writes.turn(request):
-        (accepted,) = await engine.add_documents(knowledge_base, [document], wait=wait)
+    async with service_of(request).writes.slot(request):
+        (accepted,) = await engine.add_documents(base, [document], wait=wait)
     return accepted
 
 
-async def _take_file(engine: Engine, knowledge_base: int, request: Request, doc_id: str, wait: bool) -> Accepted:
+async def _add_file(engine: Engine, base: int, request: Request, doc_id: str, wait: bool) -> Accepted:
     service = service_of(request)
-    most = service.settings.parsing.file_megabytes * MIB
-    async with received(request, service.settings.folder, most) as form:
-        said = _said_of(form)
-        chosen = _chosen_id(doc_id, said.doc_id)
-        async with service.writes.turn(request):
+    max_bytes = service.settings.parsing.file_megabytes * MIB
+    async with received(request, service.settings.folder, max_bytes) as form:
+        fields = _file_fields(form)
+        chosen = _document_id(doc_id, fields.doc_id)
+        async with service.writes.slot(request):
             try:
                 return await engine.add_file(
-                    knowledge_base,
+                    base,
                     form.path,
-                    name=said.name or form.file_name,
-                    source=said.source,
+                    name=fields.name or form.file_name,
+                    source=fields.source,
                     doc_id=chosen,
-                    labels=said.labels(),
+                    labels=fields.labels(),
                     wait=wait,
                 )
             except MissingExtra as error:  # this installation has no parser for it
                 raise UnsupportedFile(error.message, hint=error.hint) from error
 
 
-def _said_of(form: Form) -> SaidOfFile:
-    """The form's fields. ``tags`` and ``metadata`` are JSON; tags may stand one to a field, too."""
-    told: dict[str, Any] = {name: values[-1] for name, values in form.fields.items()}
-    for name, kind in (("tags", list), ("metadata", dict)):
-        if name in told and not (name == "tags" and not told[name].lstrip().startswith("[")):
-            told[name] = _json(name, told[name], kind)
-        elif name in told:
-            told[name] = [tag for value in form.fields[name] for tag in value.split(",") if tag]
+def _file_fields(form: Form) -> FileFields:
+    """``tags`` and ``metadata`` are JSON; tags may also be separated by commas, or be one per field."""
+    fields: dict[str, Any] = {name: values[-1] for name, values in form.fields.items()}
+    if "tags" in fields and not fields["tags"].lstrip().startswith("["):
+        fields["tags"] = [tag for value in form.fields["tags"] for tag in value.split(",") if tag]
+    elif "tags" in fields:
+        fields["tags"] = _json("tags", fields["tags"], list)
+    if "metadata" in fields:
+        fields["metadata"] = _json("metadata", fields["metadata"], dict)
     try:
-        return SaidOfFile.model_validate({name: value for name, value in told.items() if value != ""})
+        return FileFields.model_validate({name: value for name, value in fields.items() if value != ""})
     except ValidationError as error:
         raise RequestValidationError(error.errors(include_url=False, include_input=False)) from error
 
 
-def _json(name: str, text: str, kind: type) -> Any:
+def _json(field: str, text: str, kind: type) -> Any:
+    hint = f"例如 {json.dumps(FIELD_EXAMPLES[field])}"
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidField(name, "不是合法的 JSON", hint=f"例如 {json.dumps(_EXAMPLES[name])}") from error
-    if not isinstance(found, kind):
-        raise InvalidField(name, "应为 JSON 的列表或键值对", hint=f"例如 {json.dumps(_EXAMPLES[name])}")
-    return found
+        raise InvalidField(field, "不是合法的 JSON", hint=hint) from error
+    if not isinstance(value, kind):
+        raise InvalidField(field, "应为 JSON 的列表或键值对", hint=hint)
+    return value
 
 
-def _chosen_id(of_address: str, of_body: str | None) -> str:
-    if of_address and of_body and of_address != of_body:
+def _document_id(in_path: str, in_body: str | None) -> str:
+    if in_path and in_body and in_path != in_body:
         raise InvalidField("doc_id", "与地址里的编号不同", hint="去掉请求体里的 doc_id")
-    return of_address or of_body or ""
+    return in_path or in_body or ""
 
 
-async def _became(engine: Engine, knowledge_base: int, accepted: Accepted) -> dict[str, Any]:
-    about = {"doc_id": accepted.doc_id, "generation": accepted.generation, "outcome": accepted.outcome}
+async def _result(engine: Engine, base: int, accepted: Accepted) -> dict[str, Any]:
+    result = {"doc_id": accepted.doc_id, "generation": accepted.generation, "outcome": accepted.outcome}
     try:
-        state = await engine.document(knowledge_base, accepted.doc_id)
-    except NotFound:  # somebody deleted it in the meantime
-        return {**about, "status": "deleted", "chunks": 0, "reason": ""}
-    return {**about, "status": state.status, "chunks": state.chunks, "reason": state.reason}
+        state = await engine.document(base, accepted.doc_id)
+    except NotFound:  # it has been deleted in the meantime
+        return {**result, "status": "deleted", "chunks": 0, "reason": ""}
+    return {**result, "status": state.status, "chunks": state.chunks, "reason": state.reason}
 
 
-def written(state: DocumentState, request: Request) -> dict[str, Any]:
-    """A path tells of the machine that it is of: nobody who may only read is told it."""
-    told = {name: getattr(state, name) for name in DocumentTold.model_fields}
-    return told if request.state.access == "write" else {**told, "source": ""}
+def _info(state: DocumentState, request: Request) -> dict[str, Any]:
+    """Without its source for read-only keys: a path reveals how a machine is set up."""
+    info = {name: getattr(state, name) for name in DocumentInfo.model_fields}
+    return info if request.state.access == "write" else {**info, "source": ""}

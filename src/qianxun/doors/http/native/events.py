@@ -1,4 +1,4 @@
-"""Document events from another system, over HTTP."""
+"""Document events from another system."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Body, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from qianxun.core.ingest_types import EventOutcome
-from qianxun.core.limits import EVENT_ID_LIMIT
-from qianxun.doors.http.context import MAX_ID, TenantEngine, Writer
-from qianxun.doors.http.request_models import DOC_ID_LIMIT, Number
-from qianxun.doors.http.responses import Envelope, error_responses, problem, success
-from qianxun.indexing.events import RAGIndexEventHandler
+from qianxun.core.limits import DOC_ID_LIMIT, EVENT_ID_LIMIT, MAX_ID
+from qianxun.doors.http.context import TenantEngine, Writer
+from qianxun.doors.http.openapi import request_examples, returns
+from qianxun.doors.http.request_models import Number
+from qianxun.doors.http.responses import Envelope, problem, success
 
-WANTS_CONTENT: Final[dict[str, Any]] = {
+CONTENT_REQUIRED: Final[dict[str, Any]] = {
     "if": {"properties": {"type": {"enum": ["document.deleted", "deleted"]}}},
     "else": {
         "if": {"properties": {"type": {"enum": ["document.updated", "updated"]}}},
@@ -24,11 +23,13 @@ WANTS_CONTENT: Final[dict[str, Any]] = {
     },
 }
 
+router = APIRouter(tags=["文档"])
+
 
 class Event(BaseModel):
-    """What the sender knows of the document; fields of its own are passed over."""
+    """What the sender knows of the document; fields of its own are ignored."""
 
-    model_config = ConfigDict(extra="allow", json_schema_extra=WANTS_CONTENT)
+    model_config = ConfigDict(extra="allow", json_schema_extra=CONTENT_REQUIRED)
 
     type: Literal["document.created", "document.updated", "document.deleted", "created", "updated", "deleted"]
     knowledge_base_id: Annotated[int, Field(ge=1, le=MAX_ID), Number] = Field(examples=[1001])
@@ -53,7 +54,7 @@ class Event(BaseModel):
     metadata: dict[str, Any] | None = None
 
 
-class EventTold(BaseModel):
+class EventResult(BaseModel):
     result: Literal["accepted", "unchanged", "duplicate", "stale"] = Field(
         description="accepted 已记下，随后可检索；unchanged 内容没有变；duplicate 处理过；stale 已有更新的版本"
     )
@@ -62,61 +63,24 @@ class EventTold(BaseModel):
     reason: str
 
 
-EXAMPLES: Final[dict[str, Any]] = {
-    "created": {
-        "summary": "新文档",
-        "value": {
-            "type": "document.created",
-            "event_id": "evt-20260101-1",
-            "knowledge_base_id": 1001,
-            "document_id": "123",
-            "name": "RAG系统设计.md",
-            "content": "# 阈值配置\n相似度阈值默认为 0.7。",
-            "format": "markdown",
-            "content_type": "chapter",
-            "user_id": "7",
-            "project_id": "p1",
-        },
-    },
-    "deleted": {
-        "summary": "删除",
-        "value": {"type": "document.deleted", "knowledge_base_id": 1001, "document_id": "123", "generation": 4},
-    },
-}
-
-
-def routes() -> APIRouter:
-    router = APIRouter(tags=["文档"])
-    router.post(
-        "/v1/events",
-        summary="接收文档事件",
-        status_code=202,
-        response_model=Envelope[EventTold],
-        responses=error_responses(400, 404, 413, 422, 507),
-        dependencies=[Writer],
-    )(receive)
-    return router
-
-
-async def receive(engine: TenantEngine, body: Annotated[Event, Body(openapi_examples=EXAMPLES)]) -> Response:
+@router.post(
+    "/v1/events",
+    summary="接收文档事件",
+    status_code=202,
+    dependencies=[Writer],
+    **returns(Envelope[EventResult], 400, 404, 413, 422, 507),
+)
+async def receive(
+    engine: TenantEngine, body: Annotated[Event, Body(openapi_examples=request_examples("events"))]
+) -> Response:
     """答复之时事件已持久地记下。重复的、迟到的不改变任何东西；说不通的以 422 退回，原因在 `msg`。"""
-    outcome = await _handled(await engine.events(body.knowledge_base_id), body)
+    handler = await engine.events(body.knowledge_base_id)
+    handle = {
+        "created": handler.handle_document_created,
+        "updated": handler.handle_document_updated,
+        "deleted": handler.handle_document_deleted,
+    }[body.type.removeprefix("document.")]
+    outcome = await handle(body.model_dump(exclude={"type"}, exclude_none=True))
     if outcome.result == "rejected":
         return problem(422, outcome.reason, "rejected")
-    told = {
-        "result": outcome.result,
-        "document_id": outcome.document_id,
-        "generation": outcome.generation,
-        "reason": outcome.reason,
-    }
-    return success(told, 202)
-
-
-async def _handled(handler: RAGIndexEventHandler, event: Event) -> EventOutcome:
-    data = event.model_dump(exclude={"type"}, exclude_none=True)
-    match event.type.removeprefix("document."):
-        case "created":
-            return await handler.handle_document_created(data)
-        case "updated":
-            return await handler.handle_document_updated(data)
-    return await handler.handle_document_deleted(data)
+    return success({name: getattr(outcome, name) for name in EventResult.model_fields}, 202)

@@ -11,8 +11,9 @@ from pydantic import BaseModel, Field
 from qianxun.core.codec.results import written_explained
 from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.native.retrieval import ArmSaid, ChunkTold, DegradedTold, FoundTold, Retrieved
+from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import Search, naming_the_model
-from qianxun.doors.http.responses import Envelope, error_responses, success
+from qianxun.doors.http.responses import Envelope, success
 
 CHUNK_ID_LIMIT: Final = 300
 
@@ -86,31 +87,19 @@ class ExplainedTold(BaseModel):
     recall: RetrievedExplained
 
 
-EXAMPLES: Final[dict[str, Any]] = {
-    "why": {
-        "summary": "这一块为什么没有返回",
-        "value": {"query": "RAG 阈值配置", "chunk_id": "c_1001_123_0", "retrieval_config": {"top_k": 3}},
-    },
-    "all": {"summary": "每个结果的分数从何而来", "value": {"query": "RAG 阈值配置"}},
-}
+router = APIRouter(tags=["检索"])
 
 
-def routes() -> APIRouter:
-    router = APIRouter(tags=["检索"])
-    router.post(
-        "/v1/explain/{knowledge_base_id}",
-        summary="为什么返回，或没有返回",
-        response_model=Envelope[ExplainedTold],
-        responses=error_responses(400, 404, 413, 422),
-    )(explain)
-    return router
-
-
+@router.post(
+    "/v1/explain/{knowledge_base_id}",
+    summary="为什么返回，或没有返回",
+    **returns(Envelope[ExplainedTold], 400, 404, 413, 422),
+)
 async def explain(
     request: Request,
     knowledge_base_id: BaseId,
     engine: TenantEngine,
-    body: Annotated[Why, Body(openapi_examples=EXAMPLES)],
+    body: Annotated[Why, Body(openapi_examples=request_examples("explain"))],
 ) -> Response:
     """检索一次，说明每个结果的分数，以及指定的片段在哪一步被挡下、最少改动什么就会返回它。"""
     options = body.options()

@@ -1,4 +1,4 @@
-"""Whether the service is alive, and whether it should be sent requests. Neither wants a key."""
+"""Liveness and readiness, which need no key; and opening the indexes that exist when the service starts."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Final
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import SQLAlchemyError
 
-from qianxun.core.errors import NotFound, Overloaded, RecordsUnavailable
+from qianxun.core.errors import NotFound
 from qianxun.core.types import KnowledgeBase
 from qianxun.doors.http.context import Service, service_of
 from qianxun.doors.http.error_formats import Problem
-from qianxun.doors.http.responses import DESCRIPTIONS, Envelope, problem, success
-from qianxun.records import bases
+from qianxun.doors.http.responses import STATUSES, Envelope, problem, success
+from qianxun.engine.operations import every_base, pending_writes
 
 log = logging.getLogger(__name__)
 
-TAG: Final = "运行"
 RECORDS_SECONDS: Final = 1.0
-OPENED_FIRST: Final = 200  # bases whose index is opened at the start; more are opened when they are asked for
+OPENED_AT_START: Final = 200  # bases; the others are opened by their first request
+
+router = APIRouter(tags=["运行"])
 
 
 class Alive(BaseModel):
@@ -35,58 +35,50 @@ class Ready(BaseModel):
     unusable: int = Field(description="启动时打不开的知识库的数目", examples=[0])
 
 
-def routes() -> APIRouter:
-    router = APIRouter(tags=[TAG])
-    router.get("/healthz", summary="进程活着；不要密钥", response_model=Envelope[Alive])(alive)
-    router.get(
-        "/readyz",
-        summary="可以接受请求：记录可读、索引已打开、没有在停止；不要密钥",
-        response_model=Envelope[Ready],
-        responses={503: {"model": Problem, "description": DESCRIPTIONS[503]}},
-    )(ready)
-    return router
-
-
+@router.get("/healthz", summary="进程活着；不要密钥", response_model=Envelope[Alive])
 async def alive() -> Response:
     return success({"status": "alive"})
 
 
+@router.get(
+    "/readyz",
+    summary="可以接受请求：记录可读、索引已打开、没有在停止；不要密钥",
+    response_model=Envelope[Ready],
+    responses={503: {"model": Problem, "description": STATUSES[503][1]}},
+)
 async def ready(request: Request) -> Response:
     service = service_of(request)
-    if service.turns.is_closed:
+    if service.recalls.is_closed:
         return problem(503, "服务正在停止", "closing")
     if service.readiness.to_open:
         return problem(503, f"还有 {service.readiness.to_open} 个知识库的索引没有打开", "opening")
     try:
         async with asyncio.timeout(RECORDS_SECONDS):
-            depth = await service.engine.admin.queue_depth()
-    except (RecordsUnavailable, Overloaded, SQLAlchemyError, TimeoutError) as error:
-        log.warning("not ready: the records do not answer (%s)", type(error).__name__)
+            pending = await pending_writes(service.engine)
+    except TimeoutError:
+        log.warning("not ready: the records do not answer")
+        pending = None
+    if pending is None:
         return problem(503, "读不到记录", "records_unavailable", hint="检查数据库与磁盘")
-    return success({"status": "ready", "queue_depth": depth, "unusable": service.readiness.unusable})
+    return success({"status": "ready", "queue_depth": pending, "unusable": service.readiness.unusable})
 
 
-async def indexes_to_open(service: Service) -> tuple[KnowledgeBase, ...]:
-    """The bases that are there; until `open_indexes` has opened them the service is not ready."""
-    found = (await asyncio.to_thread(_all_bases, service))[:OPENED_FIRST]
-    service.readiness.to_open = len(found)
-    return found
+async def indexes_to_open(service: Service) -> Sequence[KnowledgeBase]:
+    """The bases that exist; the service is not ready until `open_indexes` has opened them."""
+    bases = (await every_base(service.engine))[:OPENED_AT_START]
+    service.readiness.to_open = len(bases)
+    return bases
 
 
-async def open_indexes(service: Service, found: Sequence[KnowledgeBase]) -> None:
-    """Opens the indexes of these bases, so that the first to ask does not wait for it."""
-    for about in found:
+async def open_indexes(service: Service, bases: Sequence[KnowledgeBase]) -> None:
+    """Opens the indexes of these bases, so that their first request does not wait for it."""
+    for base in bases:
         try:
-            await service.engine.of(about.tenant).base(about.id)
+            await service.engine.of(base.tenant).base(base.id)
         except NotFound:
-            pass  # somebody has deleted it meanwhile
-        except Exception:  # the outer door of a task that nobody waits for: the other bases are opened all the same
+            pass  # it has been deleted meanwhile
+        except Exception:  # a background task: the other bases are opened all the same
             service.readiness.unusable += 1
-            log.exception("base %s cannot be opened", about.id)
+            log.exception("base %s cannot be opened", base.id)
         finally:
             service.readiness.to_open -= 1
-
-
-def _all_bases(service: Service) -> tuple[KnowledgeBase, ...]:
-    with service.engine.records.reading() as tx:
-        return bases.of_all_tenants(tx)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field, StrictBool
@@ -14,8 +14,9 @@ from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.types import EVERYTHING, Filter
 from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.native.retrieval import DegradedTold, GenerationTold, Placed
+from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import Asked, Filters, Number, QueryText
-from qianxun.doors.http.responses import Envelope, error_responses, success
+from qianxun.doors.http.responses import Envelope, success
 
 # ── asked ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -39,18 +40,6 @@ class TextsAsked(Asked):
 class TablesAsked(TextsAsked):
     answer: StrictBool = Field(default=True, description="false：只找表格，不从单元格里算答案")
 
-
-TEXT_EXAMPLES: Final[dict[str, Any]] = {
-    "plain": {"summary": "只写问题", "value": {"query": "异地就医怎样备案"}},
-    "few": {"summary": "最多三条，限定类型", "value": {
-        "query": "异地就医怎样备案", "top_k": 3, "filters": {"content_type": ["chapter"]},
-    }},
-}  # fmt: skip
-TABLE_EXAMPLES: Final[dict[str, Any]] = {
-    "lookup": {"summary": "查一格", "value": {"query": "住院的报销比例"}},
-    "count": {"summary": "数行", "value": {"query": "有几家三级医院", "top_k": 3}},
-    "tables": {"summary": "只找表格", "value": {"query": "价目表", "answer": False}},
-}
 
 # ── answered ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -156,20 +145,15 @@ class TablesTold(TextsTold):
 # ── the routes ───────────────────────────────────────────────────────────────────────────────────
 
 
-def routes() -> APIRouter:
-    router = APIRouter(tags=["检索"])
-    shared: dict[str, Any] = {"responses": error_responses(400, 404, 413, 422)}
-    path = "/v1/recall/{knowledge_base_id}"
-    router.post(f"{path}/texts", summary="分层找正文", response_model=Envelope[TextsTold], **shared)(texts)
-    router.post(f"{path}/tables", summary="分层找表格", response_model=Envelope[TablesTold], **shared)(tables)
-    return router
+router = APIRouter(prefix="/v1/recall/{knowledge_base_id}", tags=["检索"])
 
 
+@router.post("/texts", summary="分层找正文", **returns(Envelope[TextsTold], 400, 404, 413, 422))
 async def texts(
     request: Request,
     knowledge_base_id: BaseId,
     engine: TenantEngine,
-    body: Annotated[TextsAsked, Body(openapi_examples=TEXT_EXAMPLES)],
+    body: Annotated[TextsAsked, Body(openapi_examples=request_examples("texts"))],
 ) -> Response:
     """三层：向量 → 关键词 → 同义与相关词。前面的层不够时后面的才运行；一层失败就由下一层接上，写进 `degraded`。"""
     where = body.where()
@@ -180,11 +164,12 @@ async def texts(
     return success(written_layered(knowledge_base_id, found))
 
 
+@router.post("/tables", summary="分层找表格", **returns(Envelope[TablesTold], 400, 404, 413, 422))
 async def tables(
     request: Request,
     knowledge_base_id: BaseId,
     engine: TenantEngine,
-    body: Annotated[TablesAsked, Body(openapi_examples=TABLE_EXAMPLES)],
+    body: Annotated[TablesAsked, Body(openapi_examples=request_examples("tables"))],
 ) -> Response:
     """四层：结构 → 语义 → 关键词 → 同义与相关词；并从找到的表格里查出或算出答案，逐格注明出处。"""
     where = body.where()

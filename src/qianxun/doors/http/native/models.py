@@ -1,9 +1,7 @@
-"""The registry of users' models over HTTP. A key goes in and never comes out: answers show a mask."""
+"""The registry of users' models. API keys are write-only: responses show a mask."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Path, Request, Response
@@ -12,29 +10,32 @@ from pydantic_core import PydanticCustomError
 
 from qianxun.core.codec.results import written_model
 from qianxun.core.errors import BadInput
-from qianxun.core.limits import API_KEY_LIMIT
+from qianxun.core.limits import API_KEY_LIMIT, MAX_ID
 from qianxun.core.model_types import NewModel, check_key
-from qianxun.doors.http.context import MAX_ID, TenantEngine, Writer, attention
+from qianxun.doors.http.context import TenantEngine, Writer, cancellable
+from qianxun.doors.http.field_errors import InvalidField, blaming
 from qianxun.doors.http.native.bases import Deleted
+from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import Asked, Number
-from qianxun.doors.http.responses import Envelope, InvalidField, error_responses, success
-from qianxun.engine.engine import Engine
-from qianxun.models.remote.url_policy import check_url
+from qianxun.doors.http.responses import Envelope, success
+from qianxun.engine.names import check_base_url
 
 ModelType = Literal["embedding", "chat", "qa", "rewrite", "rerank", "vision"]
 ModelId = Annotated[int, Path(description="模型的编号", ge=1, le=MAX_ID, examples=[17])]
 
+router = APIRouter(prefix="/user/api/{user_id}", tags=["模型"])
 
-def _visible(text: str) -> str:
+
+def _check_visible(text: str) -> str:
     if not text.isprintable() or text != text.strip():
         raise PydanticCustomError("visible", "must be of visible characters, without blanks at its ends")
     return text
 
 
 UserId = Annotated[
-    str, Path(description="用户的编号", min_length=1, max_length=128, examples=["7"]), AfterValidator(_visible)
+    str, Path(description="用户的编号", min_length=1, max_length=128, examples=["7"]), AfterValidator(_check_visible)
 ]
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"\S"), AfterValidator(_visible)]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"\S"), AfterValidator(_check_visible)]
 Url = Annotated[
     str,
     Field(
@@ -52,15 +53,14 @@ TopP = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False), Number]
 Timeout = Annotated[int, Field(ge=1, le=600, description="秒"), Number]
 Switch = Annotated[int, Field(ge=0, le=1), Number]
 
-
-WANTS_DIMENSION: Final[dict[str, Any]] = {
+DIMENSION_REQUIRED: Final[dict[str, Any]] = {
     "if": {"properties": {"model_type": {"const": "embedding"}}},
     "then": {"properties": {"model_dim": {"minimum": 1}}, "required": ["model_dim"]},
 }
 
 
-class ModelAsked(Asked):
-    model_config = ConfigDict(protected_namespaces=(), json_schema_extra=WANTS_DIMENSION)
+class ModelRegistration(Asked):
+    model_config = ConfigDict(protected_namespaces=(), json_schema_extra=DIMENSION_REQUIRED)
 
     config_name: Name = Field(examples=["我的嵌入模型"])
     base_url: Url
@@ -76,7 +76,7 @@ class ModelAsked(Asked):
     is_default: Switch = Field(default=0, description="1 为这个用户这一类型的默认；每类至多一个")
 
 
-class ModelChanged(BaseModel):
+class ModelChanges(BaseModel):
     """只写要改的；类型不能改。改 base_url 时须同时给出 api_key。"""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
@@ -94,7 +94,7 @@ class ModelChanged(BaseModel):
     is_default: Switch | None = None
 
 
-class ModelTold(BaseModel):
+class ModelInfo(BaseModel):
     model_config = ConfigDict(protected_namespaces=())
 
     id: int = Field(examples=[17])
@@ -117,146 +117,80 @@ class ModelTold(BaseModel):
 
 class ModelList(BaseModel):
     total: int
-    list: list[ModelTold]
+    list: list[ModelInfo]
 
 
-class TrialTold(BaseModel):
+class ModelTest(BaseModel):
     ok: bool
     reason: str = Field(description="哪里不对、怎样改；没有问题则为空", examples=["服务拒绝了密钥（401）"])
     seconds: float
     dimension: int | None = Field(description="embedding：实际返回的维度")
 
 
-EXAMPLES: Final[dict[str, Any]] = {
-    "embedding": {
-        "summary": "OpenAI 兼容的嵌入模型",
-        "value": {
-            "config_name": "我的嵌入模型",
-            "base_url": "https://api.example.com/v1",
-            "model_name": "bge-m3",
-            "model_type": "embedding",
-            "model_dim": 1024,
-            "api_key": "sk-...",
-            "is_default": 1,
-        },
-    },
-    "rerank": {
-        "summary": "Cohere/Jina 形式的重排模型",
-        "value": {
-            "config_name": "重排",
-            "base_url": "https://api.example.com/v1",
-            "model_name": "bge-reranker-v2-m3",
-            "model_type": "rerank",
-            "timeout": 10,
-        },
-    },
-}
-CHANGES: Final[dict[str, Any]] = {
-    "key": {"summary": "换密钥", "value": {"api_key": "sk-..."}},
-    "default": {"summary": "设为默认", "value": {"is_default": 1}},
-    "off": {"summary": "停用", "value": {"status": 0}},
-}
-
-
-def routes() -> APIRouter:
-    router = APIRouter(prefix="/user/api/{user_id}", tags=["模型"])
-    router.get(
-        "/{model_type}",
-        summary="一个用户某一类型的模型",
-        response_model=Envelope[ModelList],
-        responses=error_responses(422),
-    )(listed)
-    router.post(
-        "",
-        summary="登记模型",
-        status_code=201,
-        response_model=Envelope[ModelTold],
-        responses=error_responses(400, 413, 422, 507),
-        dependencies=[Writer],
-    )(add)
-    router.patch(
-        "/{id}",
-        summary="修改模型",
-        response_model=Envelope[ModelTold],
-        responses=error_responses(400, 404, 413, 422, 507),
-        dependencies=[Writer],
-    )(change)
-    router.delete(
-        "/{id}",
-        summary="删去模型",
-        response_model=Envelope[Deleted],
-        responses=error_responses(404, 422, 507),
-        dependencies=[Writer],
-    )(remove)
-    router.post(
-        "/{id}/test",
-        summary="试一次模型",
-        response_model=Envelope[TrialTold],
-        responses=error_responses(404, 422),
-        dependencies=[Writer],
-    )(test)
-    return router
-
-
-async def listed(engine: TenantEngine, user_id: UserId, model_type: ModelType) -> Response:
+@router.get("/{model_type}", summary="一个用户某一类型的模型", **returns(Envelope[ModelList], 422))
+async def list_models(engine: TenantEngine, user_id: UserId, model_type: ModelType) -> Response:
     """`api_key` 是掩码，真正的密钥不会出现在任何答复里。"""
-    found = await engine.registry.list(user_id, model_type)
-    return success({"total": len(found), "list": [written_model(model) for model in found]})
+    models = await engine.registry.list(user_id, model_type)
+    return success({"total": len(models), "list": [written_model(model) for model in models]})
 
 
-async def add(
-    engine: TenantEngine, user_id: UserId, body: Annotated[ModelAsked, Body(openapi_examples=EXAMPLES)]
+@router.post(
+    "",
+    summary="登记模型",
+    status_code=201,
+    dependencies=[Writer],
+    **returns(Envelope[ModelInfo], 400, 413, 422, 507),
+)
+async def register(
+    engine: TenantEngine,
+    user_id: UserId,
+    body: Annotated[ModelRegistration, Body(openapi_examples=request_examples("new_model"))],
 ) -> Response:
     """之后凡是写模型名的地方，写 `user-model:<id>` 就是它；检索的 `rerank_model_id` 直接写编号。"""
     if body.model_type == "embedding" and not body.model_dim:
         raise InvalidField("model_dim", "嵌入模型须给出维度", hint="例如 1024")
-    _check_reach(engine, body.base_url)
-    told = body.model_dump(exclude={"api_key"})
-    made = await engine.registry.add(user_id, NewModel(**told, api_key=_revealed(body.api_key)))
-    return success(written_model(made), 201)
+    with blaming("base_url", BadInput):
+        check_base_url(engine, body.base_url)
+    new = NewModel(**body.model_dump(exclude={"api_key"}), api_key=_checked_key(body.api_key))
+    return success(written_model(await engine.registry.add(user_id, new)), 201)
 
 
+@router.patch(
+    "/{id}", summary="修改模型", dependencies=[Writer], **returns(Envelope[ModelInfo], 400, 404, 413, 422, 507)
+)
 async def change(
-    engine: TenantEngine, user_id: UserId, id: ModelId, body: Annotated[ModelChanged, Body(openapi_examples=CHANGES)]
+    engine: TenantEngine,
+    user_id: UserId,
+    id: ModelId,
+    body: Annotated[ModelChanges, Body(openapi_examples=request_examples("model_changes"))],
 ) -> Response:
     """下一次请求就按改过的来。"""
     changes = body.model_dump(exclude={"api_key"}, exclude_none=True)
     if body.base_url is not None:
-        _check_reach(engine, body.base_url)
+        with blaming("base_url", BadInput):
+            check_base_url(engine, body.base_url)
     if body.api_key is not None:
-        changes["api_key"] = _revealed(body.api_key)
+        changes["api_key"] = _checked_key(body.api_key)
     registry = engine.registry
-    kept = await (registry.change(user_id, id, changes) if changes else registry.get(user_id, id))
-    return success(written_model(kept))
+    model = await (registry.change(user_id, id, changes) if changes else registry.get(user_id, id))
+    return success(written_model(model))
 
 
+@router.delete("/{id}", summary="删去模型", dependencies=[Writer], **returns(Envelope[Deleted], 404, 422, 507))
 async def remove(engine: TenantEngine, user_id: UserId, id: ModelId) -> Response:
     """用它的知识库照常检索，但少了它这一路，`degraded` 会说明。"""
     await engine.registry.remove(user_id, id)
     return success({"deleted": True})
 
 
+@router.post("/{id}/test", summary="试一次模型", dependencies=[Writer], **returns(Envelope[ModelTest], 404, 422))
 async def test(request: Request, engine: TenantEngine, user_id: UserId, id: ModelId) -> Response:
     """向它的服务发一次请求；密钥不对、维度不对、超时、连不上，都在 `reason` 里说明。"""
-    async with attention(request):
-        told = await engine.registry.test(user_id, id)
-    return success({"ok": told.ok, "reason": told.reason, "seconds": told.seconds, "dimension": told.dimension})
+    async with cancellable(request):
+        trial = await engine.registry.test(user_id, id)
+    return success({name: getattr(trial, name) for name in ModelTest.model_fields})
 
 
-@contextmanager
-def _naming(field: str) -> Iterator[None]:
-    """Whatever is refused inside is this field's fault."""
-    try:
-        yield
-    except BadInput as error:
-        raise InvalidField(field, error.message, hint=error.hint) from error
-
-
-def _check_reach(engine: Engine, base_url: str) -> None:
-    with _naming("base_url"):
-        check_url(base_url.strip(), engine.registry.reach)
-
-
-def _revealed(key: SecretStr | None) -> str:
-    with _naming("api_key"):
+def _checked_key(key: SecretStr | None) -> str:
+    with blaming("api_key", BadInput):
         return check_key(key.get_secret_value()) if key is not None else ""

@@ -18,10 +18,10 @@ from pydantic_core import PydanticCustomError
 
 from qianxun.core.codec.answers import AUTO
 from qianxun.core.filters import read_filters
-from qianxun.core.limits import ATTACHMENTS_LIMIT, CAPTION_LIMIT, TOP_K_LIMIT
+from qianxun.core.limits import ATTACHMENTS_LIMIT, CAPTION_LIMIT, DOC_IDS_LIMIT, TOP_K_LIMIT
 from qianxun.core.types import EVERYTHING, In, all_of
 from qianxun.doors.http.native.retrieval import DegradedTold, StepTold
-from qianxun.doors.http.request_models import DOC_IDS_LIMIT, Asked, DocId, Filters, Number, QueryText
+from qianxun.doors.http.request_models import Asked, DocId, Filters, Number, QueryText
 
 HISTORY_LIMIT: Final = 100
 TURN_LIMIT: Final = 32_000

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 
 from qianxun.core.codec.results import written_recall
 from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
+from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import Search, naming_the_model
-from qianxun.doors.http.responses import Envelope, error_responses, success
+from qianxun.doors.http.responses import Envelope, success
 
 # ── the answer ───────────────────────────────────────────────────────────────────────────────────
 
@@ -107,58 +108,17 @@ class Retrieved(BaseModel):
 
 # ── the route ────────────────────────────────────────────────────────────────────────────────────
 
-SEED: Final = {
-    "query": "RAG 阈值配置",
-    "retrieval_mode": "hybrid",
-    "retrieval_config": {
-        "top_k": 10,
-        "score_threshold": 0.6,
-        "fuzzy": False,
-        "hybrid_strategy": {
-            "type": "weighted",
-            "weights": {"vector": 0.7, "keyword": 0.3},
-            "rerank_model_id": 0,
-        },
-    },
-    "doc_ids": ["doc_123"],
-    "filters": {"content_type": ["chapter"]},
-}
-EXAMPLES: Final[dict[str, Any]] = {
-    "weighted": {"summary": "加权的混合检索，限定文档与类型", "value": SEED},
-    "plain": {"summary": "只写问题，其余用知识库的配置", "value": {"query": "住院报销比例是多少"}},
-    "rerank": {
-        "summary": "由登记的模型重排",
-        "value": {
-            "query": "门诊报销需要哪些材料",
-            "retrieval_config": {"top_k": 5, "hybrid_strategy": {"type": "rerank", "rerank_model_id": 17}},
-        },
-    },
-    "filters": {
-        "summary": "范围与并、或、非",
-        "value": {
-            "query": "年度销售额",
-            "filters": {"metadata.年份": {"ge": 2020}, "or": [{"tags": "财务"}, {"not": {"user_id": "u7"}}]},
-        },
-    },
-}
+router = APIRouter(tags=["检索"])
 
 
-def routes() -> APIRouter:
-    router = APIRouter(tags=["检索"])
-    router.post(
-        "/v1/retrieval/{knowledge_base_id}",
-        summary="检索知识库",
-        response_model=Envelope[Retrieved],
-        responses=error_responses(400, 404, 413, 422),
-    )(retrieve)
-    return router
-
-
+@router.post(
+    "/v1/retrieval/{knowledge_base_id}", summary="检索知识库", **returns(Envelope[Retrieved], 400, 404, 413, 422)
+)
 async def retrieve(
     request: Request,
     knowledge_base_id: BaseId,
     engine: TenantEngine,
-    body: Annotated[Search, Body(openapi_examples=EXAMPLES)],
+    body: Annotated[Search, Body(openapi_examples=request_examples("retrieval"))],
 ) -> Response:
     """三路并行检索（片段向量、问答向量、关键词），融合、重排、分层兜底。
 

@@ -1,84 +1,234 @@
-"""OpenAI's chat completions: a question to a knowledge base, answered with its sources, whole or as it comes."""
+"""OpenAI's chat completions: a question to a knowledge base, answered with its sources, whole or as a stream."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Request, Response
+from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, SentenceCited, Source, SourcesFound, Token
-from qianxun.core.codec.answers import written_sources
+from qianxun.core.codec.answers import AUTO, written_sources
 from qianxun.core.codec.results import written_degraded
-from qianxun.core.types import KnowledgeBase
-from qianxun.doors.http.answer_metrics import AnswerRecorder
-from qianxun.doors.http.context import TenantEngine, answer_slot, trace_id
+from qianxun.core.filters import read_filters
+from qianxun.core.limits import ATTACHMENTS_LIMIT, DOC_IDS_LIMIT, QUERY_LIMIT, TOP_K_LIMIT
+from qianxun.core.types import EVERYTHING, In, KnowledgeBase, all_of
+from qianxun.doors.http import error_formats
+from qianxun.doors.http.context import TenantEngine, trace_id
 from qianxun.doors.http.error_formats import OpenAIProblem
-from qianxun.doors.http.error_formats import openai as openai_form
-from qianxun.doors.http.event_stream import encode_event, stream_response
-from qianxun.doors.http.named_bases import find_base
-from qianxun.doors.http.openai.chat_models import ChatCompletion, ChatRequest
-from qianxun.doors.http.openai.models import TAG
-from qianxun.doors.http.responses import as_json, error_responses, failed, prefers_english, problem
+from qianxun.doors.http.event_stream import AnswerRecorder, answer_response, encode_event
+from qianxun.doors.http.field_errors import InvalidField
+from qianxun.doors.http.native.query_models import SourceTold
+from qianxun.doors.http.native.retrieval import DegradedTold
+from qianxun.doors.http.openai.models import NAME_LENGTH, TAG
+from qianxun.doors.http.openapi import event_stream, request_examples, returns
+from qianxun.doors.http.request_models import AskedElsewhere, DocId, Filters, Number
+from qianxun.doors.http.responses import problem
 from qianxun.doors.mcp.ids import own_url, service_address
-from qianxun.text.tokens import tokens
+from qianxun.engine.names import count_tokens, find_base
 
-CORRECTED: Final = "\n\n（更正：以上与核对之后的回答不同，以下为准。）\n\n"
-ENDED: Final = b"data: [DONE]\n\n"
-EXAMPLES: Final[dict[str, Any]] = {
-    "plain": {
-        "summary": "一个问题",
-        "value": {"model": "医保", "messages": [{"role": "user", "content": "住院报销比例是多少"}]},
-    },
-    "stream": {
-        "summary": "接着前面的话问，一边写一边给",
-        "value": {
-            "model": "医保",
-            "messages": [
-                {"role": "user", "content": "住院报销比例是多少"},
-                {"role": "assistant", "content": "住院报销 85%[1]。"},
-                {"role": "user", "content": [{"type": "text", "text": "那门诊呢？"}]},
-            ],
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "mode": "mix",
-        },
-    },
-}
-STREAMED: Final = """data: {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}
+MESSAGES_LIMIT: Final = 1000
+PARTS_LIMIT: Final = 100
+ALL_PARTS_LIMIT: Final = 2000  # of all messages: validating them blocks the event loop
+CORRECTION: Final = "\n\n（更正：以上与核对之后的回答不同，以下为准。）\n\n"
+END: Final = b"data: [DONE]\n\n"
 
-data: {"choices": [{"index": 0, "delta": {"content": "住院报销 85%。[1]"}}]}
+router = APIRouter(tags=[TAG])
 
-data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "sources": [{"number": 1}], "mode": "mix"}
-
-data: [DONE]
-"""
-EVENT: Final[dict[str, Any]] = {
-    "type": "object",
-    "required": ["data"],
-    "properties": {"data": {"type": "string", "contentMediaType": "application/json"}},
-}
+# ── request ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def routes() -> APIRouter:
-    router = APIRouter(tags=[TAG])
-    events = {"schema": EVENT, "example": STREAMED}
-    router.post(
-        "/v1/chat/completions",
-        summary="提问，答案注明出处",
-        response_model=ChatCompletion,
-        responses={
-            200: {"description": "答案；stream 为 true 时是事件流", "content": {"text/event-stream": events}},
-            **error_responses(400, 404, 413, 422, form=OpenAIProblem),
-        },
-    )(complete)
-    return router
+def _image_url(value: Any) -> Any:
+    return {"url": value} if isinstance(value, str) else value  # as some clients write it
 
 
+class ImageUrl(AskedElsewhere):
+    url: str = Field(min_length=1, description="data:image/…;base64,…；别的地址不会去取")
+
+
+class ContentPart(AskedElsewhere):
+    """一段文字或一张图片。"""
+
+    type: str = Field(max_length=50, description="text 或 image_url", examples=["text"])
+    text: str | None = Field(default=None, examples=["住院报销比例是多少"])
+    image_url: Annotated[ImageUrl, BeforeValidator(_image_url)] | None = None
+
+
+def _parts(value: Any) -> Any:
+    return [{"type": "text", "text": value}] if isinstance(value, str) else value
+
+
+PARTS: Final = {"type": "array", "items": {"$ref": "#/components/schemas/ContentPart"}, "maxItems": PARTS_LIMIT}
+Content = Annotated[
+    list[ContentPart],
+    Field(max_length=PARTS_LIMIT),
+    BeforeValidator(_parts),
+    WithJsonSchema({"anyOf": [{"type": "string"}, PARTS, {"type": "null"}]}),
+]
+
+
+class ChatMessage(AskedElsewhere):
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"] = Field(examples=["user"])
+    content: Content = Field(default=[])
+
+    @property
+    def text(self) -> str:
+        return "\n".join(part.text for part in self.content if part.type == "text" and part.text)
+
+
+class StreamOptions(AskedElsewhere):
+    include_usage: bool = False
+
+
+class ResponseFormat(AskedElsewhere):
+    type: Literal["text"] = Field(description="只有 text：答案里有出处的标记，不能是 JSON")
+
+
+def _check_parts(messages: Any) -> Any:
+    if isinstance(messages, list):
+        contents = (message.get("content") for message in messages if isinstance(message, dict))
+        if sum(len(content) for content in contents if isinstance(content, list)) > ALL_PARTS_LIMIT:
+            raise PydanticCustomError("parts", "at most {most} parts in all", {"most": ALL_PARTS_LIMIT})
+    return messages
+
+
+class ChatRequest(AskedElsewhere):
+    """没有列出的字段（temperature、max_tokens、tools 等）不起作用。"""
+
+    model: str = Field(
+        min_length=1, max_length=NAME_LENGTH, description="知识库的名称或编号，见 GET /v1/models", examples=["医保"]
+    )
+    messages: Annotated[list[ChatMessage], BeforeValidator(_check_parts)] = Field(
+        min_length=1,
+        max_length=MESSAGES_LIMIT,
+        description="最后一条 user 是问题，它之前的 user 与 assistant 是对话历史；system 等不采用，出处不能由它关掉",
+    )
+    stream: bool = Field(default=False, description="true：一句核对过就给一句（SSE）")
+    stream_options: StreamOptions = Field(default=StreamOptions())
+    n: Annotated[int, Field(ge=1, le=1), Number] = Field(default=1, description="只能是 1")
+    response_format: ResponseFormat | None = None
+    tool_choice: Literal["none", "auto"] | None = Field(default=None, description="不会调用工具，因此不能强求")
+    mode: Literal["naive", "local", "global", "hybrid", "mix", "bypass", "auto"] = Field(
+        default="mix", description="查询方式，与 /v1/query 相同；openai 客户端写在 extra_body 里", examples=["mix"]
+    )
+    top_k: Annotated[int, Field(ge=1, le=TOP_K_LIMIT), Number] | None = Field(
+        default=None, description="最多用几块资料", examples=[10]
+    )
+    doc_ids: list[DocId] | None = Field(default=None, max_length=DOC_IDS_LIMIT, description="只用这些文档")
+    filters: Filters | None = None
+
+    def question_and_options(self) -> tuple[str, dict[str, Any]]:
+        """The question, and the arguments of `Engine.ask`. Raises InvalidField or BadFilterField."""
+        at = max((at for at, message in enumerate(self.messages) if message.role == "user"), default=-1)
+        if at < 0:
+            raise InvalidField("messages", "没有 user 消息", hint="把问题写在最后一条 user 消息里")
+        field = f"messages.{at}.content"
+        images = _images(self.messages[at], field)
+        question = self.messages[at].text.strip()
+        if not question:
+            raise InvalidField(field, "没有文字", hint="写出要问的；图片随文字一起")
+        if len(question) > QUERY_LIMIT:  # a part of it would be another question
+            reason = f"问题有 {len(question)} 个字符，超过上限 {QUERY_LIMIT}"
+            raise InvalidField(field, reason, hint="把问题写短；成段的资料请先放入知识库，再就它提问")
+        where = read_filters(self.filters.root) if self.filters is not None else EVERYTHING
+        only = In("doc_id", tuple(self.doc_ids)) if self.doc_ids else EVERYTHING
+        return question, {
+            "mode": None if self.mode == AUTO else self.mode,
+            "top_k": self.top_k,
+            "where": all_of(where, only),
+            "history": [{"role": message.role, "content": message.text} for message in self.messages[:at]],
+            "multimodal_content": images,
+        }
+
+    @property
+    def tokens(self) -> int:
+        """An estimate; the sources that are looked up for the prompt are not counted."""
+        return count_tokens(message.text for message in self.messages)
+
+
+def _images(message: ChatMessage, at: str) -> list[dict[str, str]]:
+    images = []
+    for place, part in enumerate(message.content):
+        if part.type == "image_url" and part.image_url is not None:
+            url = part.image_url.url
+            if url[:5].lower() != "data:":
+                hint = "把图片写成 data:image/png;base64,…"
+                raise InvalidField(f"{at}.{place}.image_url.url", "不会去下载图片", hint=hint)
+            images.append({"type": "image", "url": url})
+        elif part.type != "text":
+            hint = "可用：text；image_url，图片写成 data: 地址"
+            raise InvalidField(f"{at}.{place}.type", "不支持这种内容", hint=hint)
+    if len(images) > ATTACHMENTS_LIMIT:
+        raise InvalidField(at, f"图片超过 {ATTACHMENTS_LIMIT} 张", hint="分几次提问")
+    return images
+
+
+# ── response ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class UrlCitation(BaseModel):
+    """答案里一个标记的起止，与所引的文档。"""
+
+    start_index: int
+    end_index: int
+    title: str = Field(examples=["医保手册.pdf"])
+    url: str = Field(description="文档元数据里的 url 或 source_url；没有则是这个服务里文档的地址，要密钥")
+
+
+class Annotation(BaseModel):
+    type: Literal["url_citation"] = "url_citation"
+    url_citation: UrlCitation
+
+
+class AnswerMessage(BaseModel):
+    role: Literal["assistant"] = "assistant"
+    content: str = Field(examples=["住院报销 85%[1]。"])
+    refusal: None = None
+    annotations: list[Annotation]
+
+
+class Choice(BaseModel):
+    index: int = 0
+    message: AnswerMessage
+    finish_reason: Literal["stop", "length"] = Field(description="length：模型的回答太长，只有前面一部分")
+    logprobs: None = None
+
+
+class Usage(BaseModel):
+    """估计的数目：prompt 是发来的对话，不含查到的资料；completion 是答案。"""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class ChatCompletion(BaseModel):
+    id: str = Field(examples=["chatcmpl-4bf92f3577b34da6a3ce929d0e0e4736"])
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str = Field(description="知识库的名称", examples=["医保"])
+    choices: list[Choice]
+    usage: Usage
+    sources: list[SourceTold] = Field(description="答案里 [1]、[2] 所指的原文，与 /v1/query 相同")
+    mode: str = Field(examples=["mix"])
+    form: str = Field(description="答案由谁写成，与 /v1/query 相同", examples=["model"])
+    degraded: list[DegradedTold]
+    trace_id: str
+
+
+@router.post(
+    "/v1/chat/completions",
+    summary="提问，答案注明出处",
+    **returns(ChatCompletion, 400, 404, 413, 422, form=OpenAIProblem, **event_stream("chat")),
+)
 async def complete(
-    request: Request, engine: TenantEngine, body: Annotated[ChatRequest, Body(openapi_examples=EXAMPLES)]
+    request: Request,
+    engine: TenantEngine,
+    body: Annotated[ChatRequest, Body(openapi_examples=request_examples("chat"))],
 ) -> Response:
     """与 `/v1/query` 相同的回答，OpenAI 的形式：`choices[0].message.content` 里的 [1]、[2] 对应 `sources`。
 
@@ -86,90 +236,114 @@ async def complete(
     模型一句还没有给就失败，改由资料的原句作答，写在 `degraded` 里；给过之后失败，最后是 `{"error": …}`。
     图片写成 data: 地址放在最后一条 user 消息里，别的地址不会去取。
     """
-    question, told = body.asked()
-    options = {**told, "trace_id": trace_id(request)}
-    notes = AnswerRecorder(request, body.mode)
-    with notes.watched():
+    question, options = body.question_and_options()
+    recorder = AnswerRecorder(request, body.mode)
+    with recorder.recording():
         base = await find_base(engine, body.model)
-        writing = Writing(request, base, body)
-        if body.stream:
-            events = engine.ask_stream(base.id, question, checked=True, **options)
-            return await stream_response(answer_slot(request), events, Telling(notes, writing))
-        async with answer_slot(request):
-            answer = await engine.ask(base.id, question, **options)
-    notes.given(answer)
-    return as_json(writing.completion(answer))
+        writer = ChatWriter(request, base, body)
+        return await answer_response(
+            recorder, writer, engine, base.id, question, options, stream=body.stream, checked=True
+        )
 
 
-@dataclass(frozen=True)
-class Writing:
-    """One answer in OpenAI's form: what is the same in all its parts."""
+@dataclass
+class ChatWriter:
+    """Encodes one answer as a completion, or as chunks. Sent text cannot be taken back: only checked text is sent."""
 
     request: Request
     base: KnowledgeBase
-    asked: ChatRequest
+    body: ChatRequest
     created: int = field(default_factory=lambda: int(time.time()))
+    sent: str = ""  # of the answer
+    offset: int = 0  # characters sent before the answer: withdrawn text, and the corrections after it
 
-    def completion(self, answer: Answer) -> dict[str, Any]:
+    def whole(self, answer: Answer) -> dict[str, Any]:
         message = {"role": "assistant", "content": answer.answer, "refusal": None}
-        choice = {"index": 0, "message": {**message, "annotations": self.annotations(answer)}, "logprobs": None}
-        return {
-            **self._head("chat.completion"),
-            "choices": [{**choice, "finish_reason": finish_reason(answer)}],
-            "usage": self.usage(answer),
-            **about(answer),
-        }
+        message["annotations"] = self._annotations(answer)  # type: ignore[assignment]
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(answer)}
+        completion = {**self._head("chat.completion"), "choices": [choice], "usage": self._usage(answer)}
+        return {**completion, **_extensions(answer)}
 
-    def chunk(self, delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
+    def event(self, event: AnswerEvent) -> bytes:
+        match event:
+            case SourcesFound():
+                return self._chunk({"role": "assistant", "content": ""})
+            case Token(text):
+                self.sent += text
+                return self._chunk({"content": text})
+            case SentenceCited() if event.is_unsaid and self.sent:
+                return self._correct()
+            case Done(answer):
+                return b"".join(self._end(answer))
+            case Failed(answer=answer) if not (self.sent or self.offset):  # the sources answer instead of the model
+                return b"".join(self._end(replace(answer, is_partial=False)))
+            case Failed():
+                return self.error(problem(503, event.message, event.error).content, "")
+        return b""  # citation marks are part of the text
+
+    def error(self, content: dict[str, Any], trace_id: str) -> bytes:
+        return encode_event("", error_formats.openai(content, {})) + END
+
+    def _end(self, answer: Answer) -> Iterator[bytes]:
+        if not answer.answer.startswith(self.sent):  # its sources have been deleted meanwhile
+            yield self._correct()
+        if rest := answer.answer[len(self.sent) :]:
+            yield self._chunk({"content": rest})
+        annotations = {"annotations": self._annotations(answer, self.offset)}
+        yield self._chunk(annotations, finish_reason(answer), **_extensions(answer))
+        if self.body.stream_options.include_usage:
+            yield self._encode({"choices": [], "usage": self._usage(answer)})
+        yield END
+
+    def _correct(self) -> bytes:
+        """Withdraws what was sent: the answer begins after this."""
+        self.offset += len(self.sent + CORRECTION)
+        self.sent = ""
+        return self._chunk({"content": CORRECTION})
+
+    def _chunk(self, delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-        return self._chunk({"choices": [choice], **more})
+        return self._encode({"choices": [choice], **more})
 
-    def usage_chunk(self, answer: Answer) -> bytes:
-        return self._chunk({"choices": [], "usage": self.usage(answer)})
+    def _encode(self, chunk: Mapping[str, Any]) -> bytes:
+        usage = {"usage": None} if self.body.stream_options.include_usage else {}
+        return encode_event("", {**self._head("chat.completion.chunk"), **usage, **chunk})
 
-    def usage(self, answer: Answer) -> dict[str, int]:
-        asked, said = self.asked.tokens, tokens(answer.answer)
-        return {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said}
+    def _head(self, kind: str) -> dict[str, Any]:
+        head = {"id": f"chatcmpl-{trace_id(self.request)}", "object": kind, "created": self.created}
+        return {**head, "model": self.base.name}
 
-    def annotations(self, answer: Answer, before: int = 0) -> list[dict[str, Any]]:
-        """Every mark, and the document that it leads to; what came with the question has no address."""
-        sources = {each.number: each for each in answer.sources}
-        found = []
+    def _usage(self, answer: Answer) -> dict[str, int]:
+        prompt, completion = self.body.tokens, count_tokens([answer.answer])
+        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+    def _annotations(self, answer: Answer, offset: int = 0) -> list[dict[str, Any]]:
+        """Every citation mark with its document; what was attached to the question has no URL."""
+        sources = {source.number: source for source in answer.sources}
+        annotations = []
         for citation in answer.citations:
-            start = before + citation.end
+            start = offset + citation.end
             for number in citation.numbers:
                 end, source = start + len(f"[{number}]"), sources[number]
                 if not source.chunk_id.startswith("q_"):
-                    title, url = source.doc_name or source.doc_id, self._address(source)
+                    title, url = source.doc_name or source.doc_id, self._url(source)
                     place = {"start_index": start, "end_index": end, "title": title, "url": url}
-                    found.append({"type": "url_citation", "url_citation": place})
+                    annotations.append({"type": "url_citation", "url_citation": place})
                 start = end
-        return found
+        return annotations
 
-    def _address(self, source: Source) -> str:
-        """Where the document says that it is from, else where this service tells of it."""
-        told = own_url(source.metadata.get("document", {}))
-        return told or service_address(str(self.request.base_url))(self.base.id, source.doc_id)
-
-    def _chunk(self, told: Mapping[str, Any]) -> bytes:
-        usage = {"usage": None} if self.asked.stream_options.include_usage else {}
-        return encode_event("", {**self._head("chat.completion.chunk"), **usage, **told})
-
-    def _head(self, kind: str) -> dict[str, Any]:
-        return {
-            "id": f"chatcmpl-{trace_id(self.request)}",
-            "object": kind,
-            "created": self.created,
-            "model": self.base.name,
-        }
+    def _url(self, source: Source) -> str:
+        """The document's own URL, otherwise that of the document in this service."""
+        own = own_url(source.metadata.get("document", {}))
+        return own or service_address(str(self.request.base_url))(self.base.id, source.doc_id)
 
 
 def finish_reason(answer: Answer) -> str:
     return "length" if answer.is_partial else "stop"
 
 
-def about(answer: Answer) -> dict[str, Any]:
-    """What OpenAI's form has no place for."""
+def _extensions(answer: Answer) -> dict[str, Any]:
+    """Fields that OpenAI's format does not have."""
     return {
         "sources": written_sources(answer.sources),
         "mode": answer.mode,
@@ -177,60 +351,3 @@ def about(answer: Answer) -> dict[str, Any]:
         "degraded": written_degraded(answer.degraded),
         "trace_id": answer.trace_id,
     }
-
-
-@dataclass
-class Telling:
-    """One answer on its way out, as chunks. What was told cannot be taken back: only what is checked is."""
-
-    notes: AnswerRecorder
-    writing: Writing
-    came: str = ""  # of the answer
-    before: int = 0  # characters of what was told and is no part of it, with the word that says so
-
-    def event(self, event: AnswerEvent) -> bytes:
-        self.notes.came(event)
-        match event:
-            case SourcesFound():
-                return self.writing.chunk({"role": "assistant", "content": ""})
-            case Token(text):
-                self.came += text
-                return self.writing.chunk({"content": text})
-            case SentenceCited() if event.is_unsaid and self.came:
-                return self._corrected()
-            case Done(answer):
-                return b"".join(self._end(answer))
-            case Failed(answer=answer) if not (self.came or self.before):  # what is said instead of the model
-                return b"".join(self._end(replace(answer, is_partial=False)))
-            case Failed():
-                return self._error(problem(503, event.message, event.error).content)
-        return b""  # marks come with the words
-
-    def failure(self, error: Exception) -> bytes:
-        self.notes.failed()
-        request = self.notes.request
-        return self._error(failed(error, trace_id(request), english=prefers_english(request)).content)
-
-    def left(self) -> None:
-        self.notes.left()
-
-    def _end(self, answer: Answer) -> Iterator[bytes]:
-        writing, text = self.writing, answer.answer
-        if not text.startswith(self.came):  # its sources went meanwhile
-            yield self._corrected()
-        if rest := text[len(self.came) :]:
-            yield writing.chunk({"content": rest})
-        delta = {"annotations": writing.annotations(answer, self.before)}
-        yield writing.chunk(delta, finish_reason(answer), **about(answer))
-        if writing.asked.stream_options.include_usage:
-            yield writing.usage_chunk(answer)
-        yield ENDED
-
-    def _corrected(self) -> bytes:
-        """What came is not the answer: that begins here."""
-        self.before += len(self.came + CORRECTED)
-        self.came = ""
-        return self.writing.chunk({"content": CORRECTED})
-
-    def _error(self, said: dict[str, Any]) -> bytes:
-        return encode_event("", openai_form(said, {})) + ENDED

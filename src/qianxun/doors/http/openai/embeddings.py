@@ -1,47 +1,43 @@
-"""OpenAI's embeddings: the vectors that the engine itself would make of these texts."""
+"""OpenAI's embeddings: the vectors that the engine itself makes of these texts."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal
 
-import numpy as np
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from qianxun.core.model_types import is_ref
-from qianxun.core.ports import EmbeddingModel
 from qianxun.core.types import Vectors
 from qianxun.doors.http.context import TenantEngine, answer_slot
 from qianxun.doors.http.error_formats import OpenAIProblem
-from qianxun.doors.http.openai.models import NAME_LENGTH, TAG, embedder
+from qianxun.doors.http.field_errors import InvalidField
+from qianxun.doors.http.openai.models import NAME_LENGTH, TAG
+from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import AskedElsewhere, Number
-from qianxun.doors.http.responses import InvalidField, as_json, error_responses
-from qianxun.engine.engine import Engine
-from qianxun.models.checks import unit_rows
-from qianxun.models.embedding import EMBED_SLICE, embed
-from qianxun.text.tokens import tokens_of_all
+from qianxun.doors.http.responses import json_response
+from qianxun.engine.names import count_tokens, embed_texts, find_embedding
 
 TEXTS_LIMIT: Final = 2048  # as OpenAI has it
 TEXT_LIMIT: Final = 32_000  # characters of one text
-QUERYING: Final = ("query", "search_query")
+QUERY_TYPES: Final = ("query", "search_query")
+
+router = APIRouter(tags=[TAG])
 
 
 def _texts(value: Any) -> Any:
-    """Ids of tokens are those of one tokenizer, which is not that of our models: they would embed as other words."""
+    """Refuses token ids: they are those of OpenAI's tokenizer, and would embed as other words."""
     if isinstance(value, list) and value and isinstance(value[0], int | list) and not isinstance(value[0], bool):
         raise PydanticCustomError("token_ids", "texts, not ids of tokens")
     return [value] if isinstance(value, str) else value
 
 
-Text = Annotated[str, Field(min_length=1, max_length=TEXT_LIMIT)]
 TEXT: Final[dict[str, Any]] = {"type": "string", "minLength": 1, "maxLength": TEXT_LIMIT}
 TEXTS: Final[dict[str, Any]] = {"type": "array", "items": TEXT, "minItems": 1, "maxItems": TEXTS_LIMIT}
 Texts = Annotated[
-    list[Text],
+    list[Annotated[str, Field(min_length=1, max_length=TEXT_LIMIT)]],
     Field(min_length=1, max_length=TEXTS_LIMIT),
     BeforeValidator(_texts),
     WithJsonSchema({"anyOf": [TEXT, TEXTS]}),
@@ -65,7 +61,7 @@ class EmbeddingRequest(AskedElsewhere):
     )
 
 
-class EmbeddingTold(BaseModel):
+class EmbeddingItem(BaseModel):
     object: Literal["embedding"] = "embedding"
     index: int
     embedding: list[float] | str = Field(description="单位向量；encoding_format 为 base64 时是一串字符")
@@ -80,75 +76,34 @@ class EmbeddingUsage(BaseModel):
 
 class EmbeddingList(BaseModel):
     object: Literal["list"] = "list"
-    data: list[EmbeddingTold]
+    data: list[EmbeddingItem]
     model: str = Field(description="实际使用的模型")
     usage: EmbeddingUsage
 
 
-EXAMPLES: Final[dict[str, Any]] = {
-    "texts": {"summary": "用知识库的模型", "value": {"model": "医保", "input": ["住院报销比例", "门诊报销材料"]}},
-    "query": {
-        "summary": "一个问题，base64",
-        "value": {
-            "model": "bge-small-zh-v1.5",
-            "input": "住院报销多少",
-            "encoding_format": "base64",
-            "input_type": "query",
-        },
-    },
-}
-
-
-def routes() -> APIRouter:
-    router = APIRouter(tags=[TAG])
-    router.post(
-        "/v1/embeddings",
-        summary="文字变为向量",
-        response_model=EmbeddingList,
-        responses=error_responses(400, 404, 413, 422, form=OpenAIProblem),
-    )(create)
-    return router
-
-
+@router.post("/v1/embeddings", summary="文字变为向量", **returns(EmbeddingList, 400, 404, 413, 422, form=OpenAIProblem))
 async def create(
-    request: Request, engine: TenantEngine, body: Annotated[EmbeddingRequest, Body(openapi_examples=EXAMPLES)]
+    request: Request,
+    engine: TenantEngine,
+    body: Annotated[EmbeddingRequest, Body(openapi_examples=request_examples("embeddings"))],
 ) -> Response:
     """与引擎放入文档、检索时所用的向量相同。长过模型上限的文字按模型的办法截断。"""
-    async with answer_slot(request):  # which may take as long as an answer, and keeps no search waiting
-        chosen = await embedder(engine, body.model)
+    async with answer_slot(request):  # it may take as long as an answer, and must not keep searches waiting
+        chosen = await find_embedding(engine, body.model)
         if body.dimensions not in (None, chosen.model.dimension):
             reason = f"模型 {chosen.name} 的维度是 {chosen.model.dimension}，不能改"
             raise InvalidField("dimensions", reason, hint="去掉这个字段")
-        rows = await _embedded(engine, chosen.model, body.input, as_query=body.input_type in QUERYING)
-    return as_json(_written(rows, chosen.name, body))
+        rows = await embed_texts(engine, chosen.model, body.input, as_query=body.input_type in QUERY_TYPES)
+    used = count_tokens(body.input)
+    items = [
+        {"object": "embedding", "index": index, "embedding": embedding}
+        for index, embedding in enumerate(_encoded(rows, body.encoding_format))
+    ]
+    usage = {"prompt_tokens": used, "total_tokens": used}
+    return json_response({"object": "list", "data": items, "model": chosen.name, "usage": usage})
 
 
-async def _embedded(engine: Engine, model: EmbeddingModel, texts: Sequence[str], *, as_query: bool) -> Vectors:
-    """In threads of their own, so that no search waits for them; slice by slice, so that who leaves ends it soon."""
-    lane = engine.model_threads.lane("texts", repr((engine.tenant, model.name)) if is_ref(model.name) else "")
-    work = _of_queries if as_query else embed
-    loop = asyncio.get_running_loop()
-    slices = [texts[start : start + EMBED_SLICE] for start in range(0, len(texts), EMBED_SLICE)]
-    return np.concatenate([await loop.run_in_executor(lane, work, part, model) for part in slices])
-
-
-def _of_queries(texts: Sequence[str], model: EmbeddingModel) -> Vectors:
-    rows = np.stack([np.asarray(model.embed_query(text)) for text in texts])
-    return unit_rows(rows, len(texts), model.dimension, model.name)
-
-
-def _written(rows: Vectors, model: str, body: EmbeddingRequest) -> dict[str, Any]:
-    used = tokens_of_all(body.input)
-    return {
-        "object": "list",
-        "data": [
-            {"object": "embedding", "index": at, "embedding": _row(row, body.encoding_format)}
-            for at, row in enumerate(rows)
-        ],
-        "model": model,
-        "usage": {"prompt_tokens": used, "total_tokens": used},
-    }
-
-
-def _row(row: np.ndarray[Any, np.dtype[np.float32]], encoding: str) -> list[float] | str:
-    return base64.b64encode(row.astype("<f4").tobytes()).decode("ascii") if encoding == "base64" else row.tolist()
+def _encoded(rows: Vectors, encoding: str) -> Iterable[Any]:
+    if encoding == "base64":
+        return [base64.b64encode(row.astype("<f4").tobytes()).decode("ascii") for row in rows]
+    return (row.tolist() for row in rows)

@@ -1,0 +1,117 @@
+"""What the process that serves an engine does across tenants: check keys, list every base, tell why storage failed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+
+from qianxun.core.errors import QianxunError, RecordsUnavailable
+from qianxun.core.types import KnowledgeBase
+from qianxun.engine.engine import Engine
+from qianxun.records import Records, bases, keys
+from qianxun.records.database.disk_errors import is_disk_full
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class KeyLookup:
+    """Reads keys from the records anew for every request: a revoked key is refused at once.
+
+    After a failure one request at a time tries again and the others fail at once: no queue builds up in front of a
+    database server that hangs, and the first request after its recovery is served.
+    """
+
+    def __init__(self, records: Records, seconds: float) -> None:
+        """``seconds``: the timeout of a lookup."""
+        self._records = records
+        self._seconds = seconds
+        self._failure: RecordsUnavailable | None = None  # of the last lookup
+        self._is_retrying = False
+
+    async def holder(self, key: str) -> keys.KeyHolder | None:
+        """The tenant and scope of a key; None if it is unknown or revoked. Raises RecordsUnavailable."""
+        return await self.read(lambda tx: keys.find(tx, key))
+
+    async def any_ever(self) -> bool:
+        """Returns True if a key has ever been created. Raises RecordsUnavailable."""
+        return await self.read(keys.any_ever)
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Runs one short statement. Raises RecordsUnavailable."""
+        if self._records.is_here:
+            return self._read(work)
+        if (failure := self._failure) is None:
+            return await self._in_thread(partial(self._read_unless_failed, work))
+        if self._is_retrying:
+            raise _again(failure)
+        self._is_retrying = True
+        try:
+            return await self._in_thread(partial(self._read, work))
+        finally:
+            self._is_retrying = False
+
+    async def _in_thread(self, reading: Callable[[], T]) -> T:
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await asyncio.to_thread(reading)
+        except TimeoutError:
+            self._failure = RecordsUnavailable(
+                f"数据库 {self._seconds:g} 秒没有答复", hint="检查数据库服务器是否在运行；恢复后会自动继续"
+            )
+            raise self._failure from None
+
+    def _read(self, work: Callable[[Connection], T]) -> T:
+        """Notes its outcome in its thread: that takes up the next lookup before the event loop learns of this one."""
+        try:
+            with self._records.glancing() as tx:
+                result = work(tx)
+        except RecordsUnavailable as error:
+            self._failure = error
+            raise
+        self._failure = None
+        return result
+
+    def _read_unless_failed(self, work: Callable[[Connection], T]) -> T:
+        """Another lookup may have failed while this one waited for a thread."""
+        if (failure := self._failure) is not None:
+            raise _again(failure)
+        return self._read(work)
+
+
+def _again(failure: RecordsUnavailable) -> RecordsUnavailable:
+    return RecordsUnavailable(failure.message, hint=failure.hint)
+
+
+def has_valid_key(engine: Engine) -> bool:
+    """Returns True if there is a key that has not been revoked, of any tenant."""
+    with engine.records.reading() as tx:
+        return keys.any_live(tx)
+
+
+async def every_base(engine: Engine) -> tuple[KnowledgeBase, ...]:
+    """The bases of all tenants."""
+    return await engine.records.read(bases.of_all_tenants)
+
+
+async def pending_writes(engine: Engine) -> int | None:
+    """How many changes wait to be indexed, in the bases of all tenants; None if the records cannot be read."""
+    try:
+        return await engine.admin.queue_depth()
+    except (QianxunError, SQLAlchemyError) as error:
+        log.warning("the number of pending writes is unknown: %s", type(error).__name__)
+        return None
+
+
+def storage_failure(error: Exception) -> Literal["disk_full", "database", ""]:
+    """Why an unexpected error was raised, if it was the disk or the database."""
+    if is_disk_full(error):
+        return "disk_full"
+    return "database" if isinstance(error, OperationalError | InterfaceError) else ""
