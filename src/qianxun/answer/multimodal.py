@@ -32,7 +32,7 @@ from qianxun.ingest.attachments import attached_image, read_bounded, table_of_ro
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.ingest.tables.grid import render
 from qianxun.question.kinds import without_pointing
-from qianxun.text.chinese import fold, stands_in
+from qianxun.text.chinese import fold, occurs_in
 
 MOST_TABLE_BYTES: Final = 50 * MIB
 MOST_PASSAGES: Final = 8  # of one item: those that say most of the question
@@ -345,7 +345,7 @@ def _cut(reading: _Reading, text: Text, made: _Made) -> MultimodalContent:
 def _telling(texts: Sequence[str], words: Sequence[str]) -> list[int]:
     if len(texts) <= MOST_PASSAGES:
         return list(range(len(texts)))
-    told = [sum(stands_in(word, folded) for word in words) for folded in map(fold, texts)]
+    told = [sum(occurs_in(word, folded) for word in words) for folded in map(fold, texts)]
     return sorted(sorted(range(len(texts)), key=lambda at: (-told[at], at))[:MOST_PASSAGES])
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from qianxun.core.types import TermCounts, Tier
-from qianxun.text.chinese import fold, stands_in
+from qianxun.text.chinese import fold, occurs_in
 from qianxun.text.headings import under_headings
 
 STRICT = 0.7  # a similarity above it, and …
@@ -41,7 +41,7 @@ def matched(text: str, words: Iterable[str]) -> tuple[str, ...]:
 
 def matched_in(folded: str, words: Iterable[str]) -> tuple[str, ...]:
     """`matched`, where the text has been folded already."""
-    return tuple(word for word in words if stands_in(word, folded))
+    return tuple(word for word in words if occurs_in(word, folded))
 
 
 def matched_under(folded: str, headings: Iterable[str], words: Iterable[str]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 come as a wheel.
 
 Nothing has to be installed or configured, and any user may run it, root too. It listens on loopback alone, on ports
-that the system chooses, keeps its data in a folder of its own and has a password that nobody else knows.
+that the system chooses, has its data in a folder of its own and a random password.
 
     with bolt_server() as server:                # about two seconds
         driver = GraphDatabase.driver(server.uri, auth=server.auth)
@@ -33,7 +33,7 @@ from typing import IO, Final
 WHEEL: Final = "arcadedb_embedded"
 DATABASE: Final = "neo4j"
 START_SECONDS: Final = 90.0
-LIFETIME_SECONDS: Final = 900.0  # after which it ends, whoever still uses it
+LIFETIME_SECONDS: Final = 900.0  # after which it ends, even in use
 _LISTENS: Final = re.compile(r"BOLT connections on [^\s]*:(\d+)")
 _STARTED: Final = "ArcadeDB Server started"
 _PR_SET_PDEATHSIG: Final = 1
@@ -97,9 +97,9 @@ def bolt_server(lifetime_seconds: float = LIFETIME_SECONDS) -> Iterator[BoltServ
             guarding.wait()
 
 
-def _port(said: IO[str]) -> int:
-    is_told, _, _ = select.select([said], [], [], START_SECONDS + 10)
-    word, _, rest = (said.readline() if is_told else "").strip().partition(" ")
+def _port(output: IO[str]) -> int:
+    is_ready, _, _ = select.select([output], [], [], START_SECONDS + 10)
+    word, _, rest = (output.readline() if is_ready else "").strip().partition(" ")
     if word != "ready":
         raise NoBolt(f"Bolt 服务没有启动：{rest or '没有回答'}")
     return int(rest)
@@ -118,9 +118,9 @@ def guard(lifetime_seconds: float) -> None:
     password = sys.stdin.readline().strip()
     folder = Path(tempfile.mkdtemp(prefix="qx-bolt-"))
     try:
-        with (folder / "said").open("wb") as said, _java(folder, password, said) as java:
+        with (folder / "output").open("wb") as output, _java(folder, password, output) as java:
             try:
-                _tell(_started(java, folder / "said"))
+                _print(_started(java, folder / "output"))
                 select.select([sys.stdin], [], [], lifetime_seconds)
             finally:
                 java.kill()  # what it held is thrown away with the folder
@@ -128,7 +128,7 @@ def guard(lifetime_seconds: float) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _java(folder: Path, password: str, said: IO[bytes]) -> subprocess.Popen[bytes]:
+def _java(folder: Path, password: str, output: IO[bytes]) -> subprocess.Popen[bytes]:
     home = _home()
     assert home is not None
     own = (f"-Darcadedb.server.rootPath={folder}", f"-Darcadedb.server.rootPassword={password}")
@@ -136,7 +136,13 @@ def _java(folder: Path, password: str, said: IO[bytes]) -> subprocess.Popen[byte
     command = [str(home / "jre" / "bin" / "java"), *_JAVA, *own, *program]
     plain = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}  # with none of the caller's JAVA_* variables
     return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=folder, env=plain, preexec_fn=_die_with_guard
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        cwd=folder,
+        env=plain,
+        preexec_fn=_die_with_guard,
     )
 
 
@@ -156,7 +162,7 @@ def _started(java: subprocess.Popen[bytes], log: Path) -> str:
     return "failed " + " ".join(log.read_text(errors="replace")[-1_000:].split())
 
 
-def _tell(word: str) -> None:
+def _print(word: str) -> None:
     sys.stdout.write(word + "\n")
     sys.stdout.flush()
 

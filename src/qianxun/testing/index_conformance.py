@@ -68,8 +68,8 @@ class Opened:
 
     def contents(self) -> tuple[list[int], list[int], list[int]]:
         """The keys in the keyword index, and in both vector fields."""
-        held = self.run(self.index.inventory())
-        return held.keywords.tolist(), held.vectors["content"].tolist(), held.vectors["question"].tolist()
+        found = self.run(self.index.inventory())
+        return found.keywords.tolist(), found.vectors["content"].tolist(), found.vectors["question"].tolist()
 
 
 class IndexConformance:
@@ -120,9 +120,9 @@ class IndexConformance:
     def test_scores_are_cosines(self, tmp_path: Path) -> None:
         with self.built(tmp_path) as opened:
             opened.apply(1, [entry(key, key) for key in range(1, 30)])
-            asked = unit(99)
-            for hit in opened.nearest(asked, 29).hits:
-                assert hit.score == pytest.approx(float(asked @ unit(hit.key)), abs=1e-4)
+            query = unit(99)
+            for hit in opened.nearest(query, 29).hits:
+                assert hit.score == pytest.approx(float(query @ unit(hit.key)), abs=1e-4)
 
     def test_the_same_key_replaces_what_it_was(self, tmp_path: Path) -> None:
         with self.built(tmp_path) as opened:
@@ -133,7 +133,7 @@ class IndexConformance:
             assert opened.nearest(unit(77)).hits[0].key == 1
             assert opened.contents() == ([1, 2], [1, 2], [])
 
-    def test_within_a_batch_the_last_of_a_key_stays(self, tmp_path: Path) -> None:
+    def test_within_a_batch_the_last_of_a_key_counts(self, tmp_path: Path) -> None:
         with self.built(tmp_path) as opened:
             opened.apply(1, [entry(1, 10, "先来"), entry(1, 10, "后到", vector=unit(5))])
             assert (keys_of(opened.match("先来")), keys_of(opened.match("后到"))) == ([], [1])
@@ -249,7 +249,7 @@ class IndexConformance:
             @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
             @given(filters())
             def holds(where: Filter) -> None:
-                expected = sorted(key for key, held in entries.items() if matches(where, held.attributes))
+                expected = sorted(key for key, entry in entries.items() if matches(where, entry.attributes))
                 assert sorted(keys_of(opened.match("共", limit=1000, where=where))) == expected
                 assert sorted(keys_of(opened.nearest(unit(3), 1000, where=where))) == expected
 
@@ -289,7 +289,7 @@ class IndexConformance:
 
     # ── keywords ─────────────────────────────────────────────────────────────────────────────────
 
-    def test_require_all_speaks_of_the_words(self, tmp_path: Path) -> None:
+    def test_require_all_is_about_words(self, tmp_path: Path) -> None:
         with self.built(tmp_path) as opened:
             opened.apply(
                 1, [entry(1, 1, "医保 报销", grams="医 保"), entry(2, 2, "医保"), entry(3, 3, "别的", grams="医 保")]
@@ -310,7 +310,7 @@ class IndexConformance:
             assert scores[:-3].tolist() == nearest.scores[::-3].tolist()
             assert np.isnan(scores[-3:]).all()
 
-    def test_likeness_tells_a_base_of_one_matter_from_a_mixed_one(self, tmp_path: Path) -> None:
+    def test_likeness_is_higher_in_a_base_of_one_topic(self, tmp_path: Path) -> None:
         with self.built(tmp_path) as opened:
             usual = opened.run(opened.index.likeness())
             opened.apply(1, [entry(key, key, vector=unit(1)) for key in range(1, 301)])
@@ -415,15 +415,15 @@ class IndexConformance:
 
     # ── builds ───────────────────────────────────────────────────────────────────────────────────
 
-    def test_a_build_beside_is_unseen_until_it_is_switched(self, tmp_path: Path) -> None:
+    def test_a_new_build_is_invisible_until_it_is_switched_to(self, tmp_path: Path) -> None:
         with self.built(tmp_path) as opened:
             opened.apply(5, [entry(1, 10, "旧")])
-            beside = opened.run(opened.backend.build(1, STAMP))
-            opened.run(beside.apply(IndexBatch(7, (), (entry(2, 10, "新"),))))
+            built = opened.run(opened.backend.build(1, STAMP))
+            opened.run(built.apply(IndexBatch(7, (), (entry(2, 10, "新"),))))
             assert keys_of(opened.match("旧")) == [1]
             assert keys_of(opened.nearest(unit(2))) == [1]
-            opened.run(opened.backend.switch(1, beside))
-            opened.run(beside.close())
+            opened.run(opened.backend.switch(1, built))
+            opened.run(built.close())
         with self.reopened(tmp_path) as opened:
             assert (keys_of(opened.match("旧")), keys_of(opened.match("新"))) == ([], [2])
             assert opened.run(opened.index.watermark()) == 7
@@ -435,7 +435,7 @@ class IndexConformance:
         with self.reopened(tmp_path) as opened:
             assert opened.contents() == ([1], [1], [])
 
-    def test_knowledge_bases_do_not_see_each_other(self, tmp_path: Path) -> None:
+    def test_knowledge_bases_are_separate(self, tmp_path: Path) -> None:
         with self.built(tmp_path) as opened:
             opened.apply(1, [entry(1, 10)])
             other = opened.run(opened.backend.build(2, STAMP))
@@ -449,9 +449,9 @@ class IndexConformance:
 
     def test_readers_see_whole_batches_while_a_writer_applies(self, tmp_path: Path) -> None:
         with self.built(tmp_path) as opened:
-            opened.run(self._read_beside_a_writer(opened.index))
+            opened.run(self._read_while_writing(opened.index))
 
-    async def _read_beside_a_writer(self, index: Index) -> None:
+    async def _read_while_writing(self, index: Index) -> None:
         """Each batch replaces a document by four new chunks: a reader must never count another number."""
         await index.apply(IndexBatch(1, (), tuple(entry(key, 10) for key in range(4))))
         done = asyncio.Event()

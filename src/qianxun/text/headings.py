@@ -1,4 +1,4 @@
-"""A chunk in its place: below the headings that it stands under."""
+"""A chunk's text with the headings above it."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def below_headings(text: str, headings: Sequence[str]) -> str:
 
 def _above(text: str, headings: Sequence[str], room: int) -> list[str]:
     named = [heading for heading in headings if heading]
-    held = next((at for at in range(len(named)) if _begins_with(text, named[at:])), len(named))
-    kept: list[str] = []
-    for heading in reversed(named[:held]):
+    included = next((at for at in range(len(named)) if _begins_with(text, named[at:])), len(named))
+    above: list[str] = []
+    for heading in reversed(named[:included]):
         room -= len(heading) + 1
         if room < 0:
             break
-        kept.append(heading)
-    return kept[::-1]
+        above.append(heading)
+    return above[::-1]
 
 
 def _begins_with(text: str, headings: Sequence[str]) -> bool:

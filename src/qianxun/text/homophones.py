@@ -1,7 +1,7 @@
-"""Characters typed by sound: 糖尿丙 for 糖尿病. What the base holds decides, not a list of mistakes.
+"""Homophone correction: 糖尿丙 for 糖尿病. The texts of the base decide, not a list of errors.
 
-Such an error leaves a pair of characters that the base has never seen, in a word that it has never seen. Where a
-character of the same sound makes a word of it that the base does hold, that word was meant.
+Such an error leaves a pair of characters that does not occur in the base, in a word that does not occur in it. Where a
+character of the same sound makes a word that does, that word is the correction.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """``character`` in place of the one at ``at``: ``word`` then stands at ``first``."""
+    """``character`` in place of the one at ``at``: ``word`` then begins at ``first``."""
 
     run: _Run
     at: int
@@ -69,25 +69,25 @@ class _Change:
 async def corrections(text: str, analyser: Analyser, count: Count) -> str | None:
     """The query with at most two characters replaced by others of the same sound; None where nothing is to be changed.
 
-    Only a word that the base does not hold is changed, and only into one that it holds. The result is as long as
-    ``text``; ``count`` is asked at most three times.
+    Only a word that does not occur in the base is changed, and only into one that does. The result is as long as
+    ``text``; ``count`` is called at most three times.
     """
     runs = _runs(text, analyser)
     if not runs or sum(len(run.text) for run in runs) > _LONGEST:
         return None
-    held = await count(_terms((word for run in runs for word in run.words), (p for run in runs for p in run.pairs())))
-    suspects = [(run, at) for run in runs for at in _suspects(run, held)][:_SUSPECTS]
+    counts = await count(_terms((word for run in runs for word in run.words), (p for run in runs for p in run.pairs())))
+    suspects = [(run, at) for run in runs for at in _suspects(run, counts)][:_SUSPECTS]
     if not suspects:
         return None
-    possible = _possible(suspects, analyser, held)
+    possible = _possible(suspects, analyser, counts)
     if not possible:
         return None
-    words = (await count(_terms((each.word for each in possible), ()))).words
-    possible = [each for each in possible if words.get(each.word)]
-    if not possible:  # mostly; its neighbours need not be counted then
+    words = (await count(_terms((change.word for change in possible), ()))).words
+    possible = [change for change in possible if words.get(change.word)]
+    if not possible:  # mostly; then their neighbours need not be counted
         return None
-    would = replace(await count(_terms((), (p for each in possible for p in each.outer_pairs()))), words=words)
-    chosen = _chosen([each for each in possible if _is_better(each, held, would, analyser)], would)
+    would = replace(await count(_terms((), (p for change in possible for p in change.outer_pairs()))), words=words)
+    chosen = _chosen([change for change in possible if _is_better(change, counts, would, analyser)], would)
     return _changed(text, chosen) if chosen else None
 
 
@@ -104,28 +104,28 @@ def _terms(words: Iterable[str], grams: Iterable[str]) -> Terms:
     return Terms(tuple(dict.fromkeys(words)), tuple(dict.fromkeys(grams)))
 
 
-# ── what may be wrong ────────────────────────────────────────────────────────────────────────────
+# ── suspects ────────────────────────────────────────────────────────────────────────────
 
 
-def _suspects(run: _Run, held: TermCounts) -> Iterator[int]:
-    """Characters in no word that the base holds, beside one that the base has never seen them beside."""
-    kept = _kept(run, held)
+def _suspects(run: _Run, counts: TermCounts) -> Iterator[int]:
+    """Characters in no known word, next to one that they are never next to in the base."""
+    correct = _correct(run, counts)
     for at in range(len(run.text)):
-        if at not in kept and any(not held.grams.get(pair) for pair in run.pairs(at - 1, at + 2)):
+        if at not in correct and any(not counts.grams.get(pair) for pair in run.pairs(at - 1, at + 2)):
             yield at
 
 
-def _kept(run: _Run, held: TermCounts) -> set[int]:
-    """Where words stand that are right as they are."""
-    return {at for first, end in _kept_places(run, held) for at in range(first, end)}
+def _correct(run: _Run, counts: TermCounts) -> set[int]:
+    """Positions of words that are correct."""
+    return {at for first, end in _correct_spans(run, counts) for at in range(first, end)}
 
 
-def _kept_places(run: _Run, held: TermCounts) -> list[tuple[int, int]]:
-    return [place for word in run.words if _is_kept(word, held) for place in _places(word, run)]
+def _correct_spans(run: _Run, counts: TermCounts) -> list[tuple[int, int]]:
+    return [place for word in run.words if _is_correct(word, counts) for place in _places(word, run)]
 
 
-def _is_kept(word: str, held: TermCounts) -> bool:
-    return len(word) > 1 and (word in STOP_WORDS or held.words.get(word, 0) > 0)
+def _is_correct(word: str, counts: TermCounts) -> bool:
+    return len(word) > 1 and (word in STOP_WORDS or counts.words.get(word, 0) > 0)
 
 
 def _places(word: str, run: _Run) -> Iterator[tuple[int, int]]:
@@ -135,16 +135,16 @@ def _places(word: str, run: _Run) -> Iterator[tuple[int, int]]:
         first = run.text.find(word, first + 1)
 
 
-# ── what may have been meant ─────────────────────────────────────────────────────────────────────
+# ── possible corrections ─────────────────────────────────────────────────────────────────────
 
 
-def _possible(suspects: Sequence[tuple[_Run, int]], analyser: Analyser, held: TermCounts) -> list[_Change]:
+def _possible(suspects: Sequence[tuple[_Run, int]], analyser: Analyser, counts: TermCounts) -> list[_Change]:
     """Every change after which the segmenter sees a word there; as many as may be counted."""
     found: list[_Change] = []
     words: set[str] = set()
-    kept = {id(run): _kept_places(run, held) for run, _ in suspects}
+    correct = {id(run): _correct_spans(run, counts) for run, _ in suspects}
     for change in _words_around(suspects, analyser):
-        if _cuts_a_kept_word(change, kept[id(change.run)]):
+        if _cuts_a_correct_word(change, correct[id(change.run)]):
             continue
         words.add(change.word)
         if len(words) > _WORDS:
@@ -158,7 +158,7 @@ def _words_around(suspects: Sequence[tuple[_Run, int]], analyser: Analyser) -> I
     tried: list[tuple[_Run, int, str, str]] = []
     for run, at in suspects:
         before, after = run.text[max(at - _REACH, 0) : at], run.text[at + 1 : at + 1 + _REACH]
-        tried += [(run, at, each, before + each + after) for each in _of_the_same_sound(run.text[at])]
+        tried += [(run, at, other, before + other + after) for other in _of_the_same_sound(run.text[at])]
     for number, word in dict.fromkeys(analyser.longer_words([window for _, _, _, window in tried])):
         run, at, character, window = tried[number]
         if character in word:
@@ -168,16 +168,16 @@ def _words_around(suspects: Sequence[tuple[_Run, int]], analyser: Analyser) -> I
                     yield _Change(run, at, character, start + first, word)
 
 
-def _cuts_a_kept_word(change: _Change, kept: Sequence[tuple[int, int]]) -> bool:
-    """Whether one of the words that are right as they are would lose a part of itself, but not all of it."""
+def _cuts_a_correct_word(change: _Change, correct: Sequence[tuple[int, int]]) -> bool:
+    """Whether a correct word would lose a part of itself, but not all of it."""
     return any(
         first < change.end and change.first < end and not (change.first <= first and end <= change.end)
-        for first, end in kept
+        for first, end in correct
     )
 
 
 def _spoils_a_word(change: _Change, analyser: Analyser) -> bool:
-    """A word of the dictionary that the base lacks (饺子) is no error, nor is a particle (其).
+    """A word of the dictionary that is not in the base (饺子) is no error, nor is a particle (其).
 
     Only a longer word (心机梗塞, 试用其) or the neighbours on both sides show that it was one.
     """
@@ -210,33 +210,33 @@ def _sounds() -> tuple[dict[str, list[str]], dict[str, str]]:
     return sounds, characters
 
 
-# ── which it was ─────────────────────────────────────────────────────────────────────────────────
+# ── choice ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _is_better(change: _Change, held: TermCounts, would: TermCounts, analyser: Analyser) -> bool:
-    """The base holds the new word, has not seen the old characters side by side, and the neighbours speak for it.
+def _is_better(change: _Change, counts: TermCounts, would: TermCounts, analyser: Analyser) -> bool:
+    """The new word occurs in the base, the old pair of characters does not, and the neighbours support it.
 
-    They do where the base has seen the word beside one of them, or where they belong to words that it holds.
+    They do where the base has the word next to one of them, or where they belong to correct words.
     """
     if not would.words.get(change.word):
         return False
     before = change.run.pairs(max(change.at - 1, change.first), min(change.at + 2, change.end))
-    if all(held.grams.get(pair) for pair in before):
+    if all(counts.grams.get(pair) for pair in before):
         return False
     if len(change.word) > 2:
         return True
-    beside = [would.grams.get(pair, 0) > 0 for pair in change.outer_pairs()]
+    known_pairs = [would.grams.get(pair, 0) > 0 for pair in change.outer_pairs()]
     if _spoils_a_word(change, analyser):
-        return beside == [True, True]
-    kept = _kept(change.run, held)
+        return known_pairs == [True, True]
+    correct = _correct(change.run, counts)
     around = [at for at in (change.first - 1, change.end) if 0 <= at < len(change.run.text)]
-    return any(beside) or all(at in kept for at in around)
+    return any(known_pairs) or all(at in correct for at in around)
 
 
 def _chosen(changes: list[_Change], would: TermCounts) -> list[_Change]:
     def worth(change: _Change) -> tuple[int, int, int, str, int]:
-        beside = sum(1 for pair in change.outer_pairs() if would.grams.get(pair))
-        return -len(change.word), -beside, -would.words[change.word], change.character, change.at
+        known_pairs = sum(1 for pair in change.outer_pairs() if would.grams.get(pair))
+        return -len(change.word), -known_pairs, -would.words[change.word], change.character, change.at
 
     chosen: list[_Change] = []
     for change in sorted(changes, key=worth):

@@ -1,8 +1,8 @@
 """Words that mean the same: 报销 and 报账, 高血压 and 血压高. A shipped list of our own, and groups that users write.
 
 A group is a list of words. Each finds all others; one with ``>`` before it is only found: with ["手机", ">智能手机"]
-whoever asks for 手机 finds 智能手机, not the other way round. A group of one word says that it has no synonyms but
-those its user gives: what the shipped list or the base itself knows of it is left aside.
+a query for 手机 finds 智能手机, not the other way round. A group of one word has no synonyms but those of its user:
+the shipped list and what the base has learnt are ignored for it.
 
 Written on one line a group is 报销=报账=核销 or 手机>智能手机; groups are separated by ``;`` or line ends.
 """
@@ -73,8 +73,8 @@ class Thesaurus:
         for members in self._groups.get(word, ()):
             for member in members:
                 weight = self._kin if member.only_found else self._same
-                held = found.get(member.form)
-                if member.form != word and (held is None or held.weight < weight):
+                known = found.get(member.form)
+                if member.form != word and (known is None or known.weight < weight):
                     found[member.form] = Synonym(member.word, weight)
         return tuple(sorted(found.values(), key=lambda other: -other.weight))
 
@@ -102,13 +102,13 @@ def _lengths_by_first(words: Iterable[str]) -> dict[str, tuple[int, ...]]:
     lengths: dict[str, set[int]] = {}
     for word in words:
         lengths.setdefault(word[0], set()).add(len(word))
-    return {first: tuple(sorted(held, reverse=True)) for first, held in lengths.items()}
+    return {first: tuple(sorted(known, reverse=True)) for first, known in lengths.items()}
 
 
 NO_SYNONYMS: Final = Thesaurus((), same=0.0, kin=0.0)
 
 
-# ── who says so ──────────────────────────────────────────────────────────────────────────────────
+# ── sources ──────────────────────────────────────────────────────────────────────────────────
 
 
 def of_user(groups: Iterable[Sequence[str]]) -> Thesaurus:
@@ -118,7 +118,7 @@ def of_user(groups: Iterable[Sequence[str]]) -> Thesaurus:
 
 @cache
 def shipped() -> Thesaurus:
-    """The list that comes with the package, read when it is first asked for."""
+    """The list that comes with the package, read when first needed."""
     return Thesaurus(shipped_groups(), same=0.9, kin=0.75)
 
 
@@ -127,7 +127,7 @@ def shipped_groups() -> list[Group]:
     return [_group(line) for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
-# ── as people write them ─────────────────────────────────────────────────────────────────────────
+# ── as users write them ─────────────────────────────────────────────────────────────────────────
 
 
 def read_groups(text: str) -> list[list[str]]:
@@ -162,13 +162,13 @@ def groups_of(value: Any) -> list[list[str]]:
     """What a user gives as synonyms, each word once and without spaces around it. Raises BadInput."""
     if not _is_list(value) or not all(_is_list(group) for group in value):
         raise BadInput(f"synonyms 的值 {str(value)[:80]!r} 不对", hint=f"应为{SHAPE}")
-    kept = [_checked(group) for group in value]
-    total = sum(map(len, kept))
-    if len(kept) > GROUPS or total > ALL_WORDS:
+    groups = [_checked(group) for group in value]
+    total = sum(map(len, groups))
+    if len(groups) > GROUPS or total > ALL_WORDS:
         raise BadInput(
-            f"同义词有 {len(kept)} 组 {total} 个词，上限是 {GROUPS} 组 {ALL_WORDS} 个词", hint="删去不用的组"
+            f"同义词有 {len(groups)} 组 {total} 个词，上限是 {GROUPS} 组 {ALL_WORDS} 个词", hint="删去不用的组"
         )
-    return list(map(list, dict.fromkeys(map(tuple, kept))))
+    return list(map(list, dict.fromkeys(map(tuple, groups))))
 
 
 def _is_list(value: Any) -> bool:
@@ -178,8 +178,8 @@ def _is_list(value: Any) -> bool:
 def _checked(group: Sequence[Any]) -> list[str]:
     words: dict[str, str] = {}
     for word in group:
-        told = _word(word)
-        words.setdefault(fold(told.removeprefix(ONLY_FOUND)), told)
+        text = _word(word)
+        words.setdefault(fold(text.removeprefix(ONLY_FOUND)), text)
     if not words or len(words) > WORDS or all(map(_is_only_found, words.values())):
         shown = str(list(group))[:80]
         raise BadInput(
@@ -190,11 +190,11 @@ def _checked(group: Sequence[Any]) -> list[str]:
 
 
 def _word(word: Any) -> str:
-    told = word.strip() if isinstance(word, str) else ""
-    only_found = ONLY_FOUND if told[:1] in (ONLY_FOUND, "＞") else ""
-    told = told[len(only_found) :].strip()
-    if not told or len(told) > LONGEST or not told.isprintable() or not fold(told).strip():
+    text = word.strip() if isinstance(word, str) else ""
+    only_found = ONLY_FOUND if text[:1] in (ONLY_FOUND, "＞") else ""
+    text = text[len(only_found) :].strip()
+    if not text or len(text) > LONGEST or not text.isprintable() or not fold(text).strip():
         raise BadInput(f"同义词 {str(word)[:80]!r} 不对", hint=f"每个词 1–{LONGEST} 个可见字符")
-    if _BETWEEN_WORDS.search(told) or _BETWEEN_GROUPS.search(told):
-        raise BadInput(f"同义词 {told!r} 里有分隔用的符号", hint=f"应为{SHAPE}")
-    return only_found + told
+    if _BETWEEN_WORDS.search(text) or _BETWEEN_GROUPS.search(text):
+        raise BadInput(f"同义词 {text!r} 里有分隔用的符号", hint=f"应为{SHAPE}")
+    return only_found + text

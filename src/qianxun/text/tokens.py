@@ -1,4 +1,4 @@
-"""How many tokens a text, or what a graph says, costs a language model; and what fits into a budget of them."""
+"""How many tokens a text or a graph context costs a language model, and what fits into a budget of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COUNTED: Final = 50_000  # characters of many texts: some ten milliseconds
 _LETTERS_PER_TOKEN: Final = 4
 _DIGITS_PER_TOKEN: Final = 3
 _SIGNS: Final = 8  # tokens around the names of a line: its marks, brackets, arrow and end
-_HALF: Final = 0.5  # of what is left: more for whoever comes first would leave nothing to what comes after it
+_HALF: Final = 0.5  # of what is left: more for the first would leave nothing to the others
 _BEYOND: Final = re.compile("[\U00010000-\U0010ffff]")  # the basic plane
 _RUN: Final = re.compile(r"[a-zA-Z]+|[0-9]+|\s+")
 
@@ -72,17 +72,14 @@ class Budget:
         return taken
 
 
-# ── what a graph says ────────────────────────────────────────────────────────────────────────────
+# ── graph contexts ────────────────────────────────────────────────────────────────────────────
 
 
 def context_tokens(context: GraphContext) -> int:
     """What a context costs: every entity and every relation on a line of its own, every summary whole."""
-    names = {each.id: each.name for each in context.entities}
-    return (
-        sum(map(_entity_cost, context.entities))
-        + sum(_relation_cost(each, names) for each in context.relations)
-        + sum(map(_community_cost, context.communities))
-    )
+    names = {entity.id: entity.name for entity in context.entities}
+    relations = sum(_relation_cost(relation, names) for relation in context.relations)
+    return sum(map(_entity_cost, context.entities)) + relations + sum(map(_community_cost, context.communities))
 
 
 def fitted(context: GraphContext, budget: int) -> GraphContext:
@@ -90,15 +87,16 @@ def fitted(context: GraphContext, budget: int) -> GraphContext:
 
     The ends of every relation are among the entities.
     """
-    names = {each.id: each.name for each in context.entities}
-    related = [each for each in context.relations if each.source in names and each.target in names]
+    names = {entity.id: entity.name for entity in context.entities}
+    related = [one for one in context.relations if one.source in names and one.target in names]
     purse = Budget(budget)
-    told = purse.take(context.communities, _community_cost, _HALF if names else 1.0)
-    here = {each.id for each in purse.take(context.entities, _entity_cost, _HALF if related else 1.0)}
-    among = (each for each in related if each.source in here and each.target in here)
-    kept = purse.take(among, lambda each: _relation_cost(each, names))
-    here.update(each.id for each in purse.take((e for e in context.entities if e.id not in here), _entity_cost))
-    return GraphContext(tuple(each for each in context.entities if each.id in here), tuple(kept), tuple(told))
+    communities = purse.take(context.communities, _community_cost, _HALF if names else 1.0)
+    chosen = {entity.id for entity in purse.take(context.entities, _entity_cost, _HALF if related else 1.0)}
+    among = (one for one in related if one.source in chosen and one.target in chosen)
+    relations = purse.take(among, lambda one: _relation_cost(one, names))
+    chosen.update(one.id for one in purse.take((e for e in context.entities if e.id not in chosen), _entity_cost))
+    entities = tuple(entity for entity in context.entities if entity.id in chosen)
+    return GraphContext(entities, tuple(relations), tuple(communities))
 
 
 def _entity_cost(entity: Entity) -> int:

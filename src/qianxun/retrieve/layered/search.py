@@ -25,7 +25,7 @@ from qianxun.retrieve.rerank_and_tiers import TierCriteria, tier_criteria
 from qianxun.retrieve.run import TRIES, current_generation, newest_only
 from qianxun.retrieve.terms.related import expanded
 from qianxun.retrieve.timings import Steps
-from qianxun.text.chinese import fold, stands_in
+from qianxun.text.chinese import fold, occurs_in
 from qianxun.text.expansion import Expansion, Related
 
 # A score below these: the result has nothing to do with the question. A share of words is small soon.
@@ -220,7 +220,7 @@ class Credit:
 def credit(expansions: Sequence[Expansion], text: str) -> Credit:
     folded = fold(text)
     for at, expansion in enumerate(expansions):
-        found = tuple(related for related in expansion.related if stands_in(fold(related.by), folded))
+        found = tuple(related for related in expansion.related if occurs_in(fold(related.by), folded))
         if found:
             return Credit(at, found, True)
     return Credit(0, expansions[0].related, False)

@@ -17,8 +17,8 @@ from qianxun.rank.calibrate import Curve
 from qianxun.records import tables
 from qianxun.records.tables import TableHead
 from qianxun.retrieve.layered.search import Evidence
-from qianxun.text.chinese import fold, places, stands_in
-from qianxun.text.table_types import TableType, type_of, types_asked
+from qianxun.text.chinese import fold, places, occurs_in
+from qianxun.text.table_types import TableType, type_of, types_in_question
 
 # Shares of a table's structure, and of the keyword layer: set by hand, fitted to no set of questions.
 TITLE: Final = 0.40
@@ -138,7 +138,7 @@ async def table_candidates(
 def table_question(text: str, words: Mapping[str, float]) -> TableQuestion:
     folded = fold(text)
     significant = frozenset(at for word in words for at in _positions(word, folded))
-    return TableQuestion(folded, words, significant, types_asked(text))
+    return TableQuestion(folded, words, significant, types_in_question(text))
 
 
 @lru_cache(maxsize=4096)
@@ -204,7 +204,7 @@ def names_fit(question: TableQuestion, names: Iterable[str]) -> float:
     characters = len(covered & question.significant) / len(question.significant) if question.significant else 0.0
     joined = "\n".join(names)
     total = math.fsum(question.words.values())
-    matched = math.fsum(weight for word, weight in question.words.items() if stands_in(word, joined))
+    matched = math.fsum(weight for word, weight in question.words.items() if occurs_in(word, joined))
     return 0.5 * characters + 0.5 * (matched / total if total > 0.0 else 0.0)
 
 
@@ -214,7 +214,7 @@ def keyword_match(words: Sequence[str], names: Names, text: str) -> float:
         return 0.0
     texts = {"title": names.title, "headers": "\n".join(names.headers), "content": fold(text)}
     parts = {part: WORDS_IN[part] for part, inside in texts.items() if inside}
-    shares = {part: sum(stands_in(word, texts[part]) for word in words) / len(words) for part in parts}
+    shares = {part: sum(occurs_in(word, texts[part]) for word in words) / len(words) for part in parts}
     return math.fsum(parts[part] * shares[part] for part in parts) / math.fsum(parts.values())
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from qianxun.core.types import Chunk
-from qianxun.text.chinese import fold, stands_in
+from qianxun.text.chinese import fold, occurs_in
 
 ROWS: Final = 50  # of a large table that are shown
 
@@ -41,7 +41,7 @@ def rows_shown(
 def _matching(rows: Mapping[int, str], words: Mapping[str, float]) -> list[int]:
     """The rows that match most of the question, in the order of the table; if none does, the first."""
     folded = {row: fold(line) for row, line in rows.items()}
-    scores = {row: sum(words[word] for word in words if stands_in(word, line)) for row, line in folded.items()}
+    scores = {row: sum(words[word] for word in words if occurs_in(word, line)) for row, line in folded.items()}
     matching = [row for row in rows if scores[row] > 0.0] or list(rows)
     return sorted(sorted(matching, key=lambda row: (-scores[row], row))[:ROWS])
 
