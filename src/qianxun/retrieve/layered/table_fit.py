@@ -17,7 +17,7 @@ from qianxun.rank.calibrate import Curve
 from qianxun.records import tables
 from qianxun.records.tables import TableHead
 from qianxun.retrieve.layered.search import Evidence
-from qianxun.text.chinese import fold, places, occurs_in
+from qianxun.text.chinese import fold, occurs_in, places
 from qianxun.text.table_types import TableType, type_of, types_in_question
 
 # Shares of a table's structure, and of the keyword layer: set by hand, fitted to no set of questions.
