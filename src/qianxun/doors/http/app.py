@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import Final
+from typing import Final, TypeVar
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -12,8 +13,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from qianxun.core.errors import QianxunError
-from qianxun.core.layered_types import LayeredRecall
-from qianxun.core.log_types import Recalled
 from qianxun.doors.http import dify, mcp, rerank
 from qianxun.doors.http.concurrency import ClientDisconnected, ConcurrencyLimit
 from qianxun.doors.http.context import Service
@@ -40,6 +39,8 @@ from qianxun.doors.http.openapi import Application, description
 from qianxun.doors.http.responses import handle_error
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Settings
+
+Event = TypeVar("Event")
 
 # Routing tries them in this order for every request: the most frequent come first.
 ROUTES: Final = (
@@ -89,27 +90,21 @@ def _service(engine: Engine, settings: Settings) -> Service:
 def _observe(app: FastAPI, engine: Engine, spans: Spans | None) -> metrics.Metrics:
     """Counts and traces what the engine does from now on."""
     numbers = metrics.Metrics(has_cache=engine.settings.search.cache_entries > 0)
-
-    def recalled(done: Recalled) -> None:
-        numbers.recalled(done)
-        if spans is not None:
-            spans.recalled(done)
-
-    def layered_recalled(done: LayeredRecall) -> None:
-        numbers.layered_recalled(done)
-        if spans is not None:
-            spans.layered_recalled(done)
-
-    def answered(done: metrics.AnswerTime) -> None:
-        numbers.answered(done)
-        if spans is not None:
-            spans.answered(done)
-
-    engine.hooks.recalled = recalled
-    engine.hooks.layered = layered_recalled
+    observers = (numbers,) if spans is None else (numbers, spans)
+    engine.hooks.recalled = _call_all([observer.recalled for observer in observers])
+    engine.hooks.layered = _call_all([observer.layered_recalled for observer in observers])
     engine.hooks.indexed = numbers.indexed
-    app.state.on_answer = answered  # called by routes, which know when the first token and the last were sent
+    # Called by routes, which know when the first token and the last were sent.
+    app.state.on_answer = _call_all([observer.answered for observer in observers])
     return numbers
+
+
+def _call_all(calls: Sequence[Callable[[Event], None]]) -> Callable[[Event], None]:
+    def call_all(event: Event) -> None:
+        for call in calls:
+            call(event)
+
+    return call_all
 
 
 async def _client_disconnected(_request: Request, _error: Exception) -> Response:

@@ -17,27 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from qianxun.core.errors import (
-    AlreadyThere,
-    BadFilter,
-    BadInput,
-    BadQuery,
-    FolderInUse,
-    Forbidden,
-    IndexUnusable,
-    MissingExtra,
-    ModelError,
-    NotFound,
-    Overloaded,
-    QianxunError,
-    RecallFailed,
-    RecordsUnavailable,
-    Refused,
-    RetrieverUnavailable,
-    TooLarge,
-    Unauthorized,
-    UnsupportedFile,
-)
+from qianxun.core import errors
+from qianxun.core.errors import QianxunError
 from qianxun.core.filters import BadFilterField
 from qianxun.doors.http.error_formats import FieldProblem, format_of, formatted
 from qianxun.doors.http.field_errors import InvalidField, field_problems
@@ -66,19 +47,14 @@ STATUSES: Final = {
 }
 
 # The first kind that fits counts.
-ERROR_STATUSES: Final[tuple[tuple[type[QianxunError] | tuple[type[QianxunError], ...], int], ...]] = (
-    ((InvalidField, BadQuery, BadFilter), 422),
-    (BadInput, 400),
-    (NotFound, 404),
-    (AlreadyThere, 409),
-    (Unauthorized, 401),
-    (Forbidden, 403),
-    (TooLarge, 413),
-    (UnsupportedFile, 415),
-    (Refused, 422),
-    ((Overloaded, RecordsUnavailable, FolderInUse), 503),
-    ((RecallFailed, RetrieverUnavailable, ModelError, IndexUnusable, MissingExtra), 503),
-)
+ERROR_STATUSES: Final[tuple[tuple[type[QianxunError], int], ...]] = (
+    (InvalidField, 422), (errors.BadQuery, 422), (errors.BadFilter, 422), (errors.BadInput, 400),
+    (errors.NotFound, 404), (errors.AlreadyThere, 409), (errors.Unauthorized, 401), (errors.Forbidden, 403),
+    (errors.TooLarge, 413), (errors.UnsupportedFile, 415), (errors.Refused, 422),
+    (errors.Overloaded, 503), (errors.RecordsUnavailable, 503), (errors.FolderInUse, 503), (errors.RecallFailed, 503),
+    (errors.RetrieverUnavailable, 503), (errors.ModelError, 503), (errors.IndexUnusable, 503),
+    (errors.MissingExtra, 503),
+)  # fmt: skip
 
 
 # ── successes ────────────────────────────────────────────────────────────────────────────────────
@@ -152,7 +128,7 @@ def prefers_english(scope: Scope) -> bool:
 
 
 def status_of(error: QianxunError) -> int:
-    return next((status for kinds, status in ERROR_STATUSES if isinstance(error, kinds)), 500)
+    return next((status for kind, status in ERROR_STATUSES if isinstance(error, kind)), 500)
 
 
 def error_response(error: Exception, scope: Scope) -> ErrorResponse:

@@ -33,11 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+OWN_ADDRESS = "用 --host 127.0.0.1，或本机的另一个地址"
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-def _ignore(_: str) -> None:
-    return None
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -50,7 +47,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def serve(settings: Settings, on_start: Callable[[str], None] = _ignore) -> None:
+async def serve(settings: Settings, on_start: Callable[[str], object] = str) -> None:
     """Serves until SIGINT or SIGTERM. ``on_start`` is called with the address once requests are accepted.
 
     Raises BadInput if the address cannot be bound, Forbidden if it is not this machine's own and there is no key,
@@ -93,7 +90,7 @@ def bound(host: str, port: int) -> Iterator[socket.socket]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError, OverflowError) as error:
-        raise BadInput(f"找不到地址 {host}", hint="用 --host 127.0.0.1，或本机的另一个地址") from error
+        raise BadInput(f"找不到地址 {host}", hint=OWN_ADDRESS) from error
     family, kind, protocol, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
     # With its protocol named: asyncio sets TCP_NODELAY only on sockets that it knows to be TCP, and a response that
     # waits for the other side's delayed acknowledgement takes 40 ms longer.
@@ -109,14 +106,12 @@ def bound(host: str, port: int) -> Iterator[socket.socket]:
 
 
 def _bind_error(host: str, port: int, error: OSError | OverflowError) -> BadInput:
-    kind = getattr(error, "errno", None)
-    if kind == errno.EADDRINUSE:
-        return BadInput(f"{host} 的端口 {port} 已被占用", hint="换一个端口：--port 8001；或停掉占用它的程序")
-    if kind == errno.EACCES:
-        return BadInput(f"没有权限使用端口 {port}", hint="用 1024 以上的端口：--port 8000")
-    if kind == errno.EADDRNOTAVAIL:
-        return BadInput(f"{host} 不是本机的地址", hint="用 --host 127.0.0.1，或本机的另一个地址")
-    return BadInput(f"不能在 {host}:{port} 上监听：{error}", hint="换一个地址或端口")
+    message, hint = {
+        errno.EADDRINUSE: (f"{host} 的端口 {port} 已被占用", "换一个端口：--port 8001；或停掉占用它的程序"),
+        errno.EACCES: (f"没有权限使用端口 {port}", "用 1024 以上的端口：--port 8000"),
+        errno.EADDRNOTAVAIL: (f"{host} 不是本机的地址", OWN_ADDRESS),
+    }.get(getattr(error, "errno", None) or 0, (f"不能在 {host}:{port} 上监听：{error}", "换一个地址或端口"))
+    return BadInput(message, hint=hint)
 
 
 def check_address(engine: Engine, listener: socket.socket) -> None:
@@ -140,7 +135,7 @@ def url_of(listener: socket.socket) -> str:
 class Server(uvicorn.Server):
     """uvicorn without its own signal handling."""
 
-    def __init__(self, app: FastAPI, settings: Settings, on_start: Callable[[str], None] = _ignore) -> None:
+    def __init__(self, app: FastAPI, settings: Settings, on_start: Callable[[str], object] = str) -> None:
         super().__init__(
             uvicorn.Config(
                 app,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qianxun.core.errors import MissingExtra
 from qianxun.doors.http.middleware.metrics import OTHER, AnswerTime
@@ -30,13 +30,11 @@ DRIFT_NANOSECONDS: Final = 50_000_000  # of the wall clock, beyond which spans a
 FLUSH_MILLISECONDS: Final = 5_000  # when the service stops
 
 
-class OpenSpan:
+class OpenSpan(NamedTuple):
     """The span of a request that is under way."""
 
-    __slots__ = ("span", "token")
-
-    def __init__(self, span: Span, token: Any) -> None:
-        self.span, self.token = span, token
+    span: Span
+    token: Any
 
 
 class Spans:
@@ -98,17 +96,10 @@ class Spans:
         }
         if done.answer is not None:
             attributes["rag.answered"] = done.answer.sure
-        layers = [
-            _Span(
-                f"layer.{run.strategy}",
-                run.start,
-                run.seconds,
-                {"rag.layer": run.layer, "rag.count": run.count, "rag.best": run.best},
-                bool(run.failed),
-            )
-            for run in done.layers
-            if run.ran and run.start
-        ]
+        layers = []
+        for run in (run for run in done.layers if run.ran and run.start):
+            about = {"rag.layer": run.layer, "rag.count": run.count, "rag.best": run.best}
+            layers.append(_Span(f"layer.{run.strategy}", run.start, run.seconds, about, bool(run.failed)))
         self._export(_Span(f"search_{done.kind}s", _start(done.seconds, layers), None, attributes, False, layers))
 
     def answered(self, done: AnswerTime) -> None:

@@ -27,16 +27,11 @@ router = APIRouter(prefix="/v1/knowledge-bases", tags=["知识库"])
 def _check_depth(config: dict[str, Any]) -> dict[str, Any]:
     level: list[Any] = [config]
     for _ in range(MAX_DEPTH):
-        level = [inner for value in level for inner in _children(value)]
+        nested = (value.values() if isinstance(value, dict) else value for value in level)
+        level = [inner for values in nested if not isinstance(values, str | int | float | None) for inner in values]
         if not level:
             return config
     raise PydanticCustomError("too_deep", "嵌套太深")
-
-
-def _children(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
 
 
 Config = Annotated[

@@ -77,7 +77,8 @@ async def _read(request: Request, reader: _FormReader) -> Form:
         raise BadInput("表单不是合法的 multipart/form-data", hint="请用现成的库或 curl -F 上传") from error
     if not reader.is_complete:
         raise BadInput("表单不完整：没有结尾的分隔行", hint="重新上传")
-    await asyncio.to_thread(reader.close)
+    await asyncio.to_thread(reader.flush)
+    reader.close()
     if reader.path is None:
         raise InvalidField(FILE, "缺少这个字段", hint="文件放在名为 file 的一项里：curl -F file=@手册.pdf")
     fields = {name: [value.decode("utf-8", "replace") for value in values] for name, values in reader.fields.items()}
@@ -166,6 +167,7 @@ class _FormReader:
         self.is_complete = True
 
     def flush(self) -> None:
+        """Writes what is pending of the file; there is nothing if no file came."""
         view = memoryview(self.pending)
         written = 0
         while written < len(view):
@@ -175,14 +177,11 @@ class _FormReader:
 
     def close(self) -> None:
         if self._handle >= 0:
-            self.flush()
             os.close(self._handle)
             self._handle = -1
 
     def remove(self) -> None:
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
+        self.close()
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
