@@ -28,7 +28,7 @@ class Rate(ProgressColumn):
 
 
 class Counted(ProgressColumn):
-    """Done out of all; where all is only estimated so far, it says so."""
+    """Done out of all; ``~`` before a total that is only estimated so far."""
 
     def render(self, task: Task) -> Text:
         total = "?" if task.total is None else f"{'~' if task.fields.get('estimated') else ''}{task.total:.0f}"
@@ -40,7 +40,7 @@ class Interrupted(Exception):
 
 
 class AddProgress:
-    """Follows one `add`: files parsed, chunks embedded; refusals are told as they happen.
+    """Follows one `add`: files parsed, chunks embedded; refused files are shown as they happen.
 
     Steps come from worker threads as well. After `stop` the next step of a worker raises `Interrupted`, so that
     Ctrl-C need not wait for a long batch to be embedded.
@@ -79,17 +79,17 @@ class AddProgress:
             case "added":
                 self.safe += step.count
             case "refused":
-                self._tell(f"[red]✗[/] {escape(step.name)}：{escape(_reason(step))}")
+                self._print(f"[red]✗[/] {escape(step.name)}：{escape(_reason(step))}")
             case "waiting":
-                self._tell(f"[yellow]![/] {waiting(step.count)}：{escape(step.reason)}")
+                self._print(f"[yellow]![/] {waiting(step.count)}：{escape(step.reason)}")
             case "reading":
-                self._tell(escape(step.reason) + tr("；停下不会丢，graph build 接着读", "; `graph build` resumes"))
+                self._print(escape(step.reason) + tr("；停下不会丢，graph build 接着读", "; `graph build` resumes"))
                 self._set(self._read, visible=True, total=step.count)
             case "read":
                 self._set(self._read, advance=step.count)
 
     def _estimate(self) -> None:
-        """The chunks of all files, judged by those that are cut so far."""
+        """Estimates the chunks of all files from those that are cut so far."""
         share = self._parsed / self._found if self._found else 1.0
         if self._bars is not None and self._cut and share:
             task = self._bars.tasks[self._chunks]
@@ -105,13 +105,13 @@ class AddProgress:
         if self._bars is not None:
             self._bars.update(task, **changes)  # type: ignore[arg-type]
 
-    def _tell(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         if not self._silent:
             (self._bars.console if self._bars is not None else err()).print(line, soft_wrap=True)
 
 
 def _reason(step: Step) -> str:
-    """The reason alone: the parsers begin theirs with the file's name, which stands before it already."""
+    """The reason alone: the parsers begin theirs with the file's name, which is shown before it already."""
     return step.reason.removeprefix(f"{PurePath(step.name).name}：")
 
 
@@ -121,7 +121,7 @@ def waiting(count: int) -> str:
 
 @contextmanager
 def bars() -> Iterator[Progress | None]:
-    """Progress bars on stderr; none where nobody is looking (a file, a pipe)."""
+    """Progress bars on stderr; None where that is a file or a pipe."""
     console = err()
     if not console.is_terminal:
         yield None
@@ -139,12 +139,12 @@ def bars() -> Iterator[Progress | None]:
 
 @contextmanager
 def counting(title: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
-    """A single bar; what is yielded moves it on."""
+    """A single bar; what is yielded advances it."""
     with bars() as shown:
         task = shown.add_task(title, total=total, unit=unit) if shown is not None else None
 
-        def follow(done: int) -> None:
+        def advance(done: int) -> None:
             if shown is not None and task is not None:
                 shown.update(task, advance=done)
 
-        yield follow
+        yield advance

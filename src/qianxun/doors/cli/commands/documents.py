@@ -207,7 +207,7 @@ def _dropped_json(dropped: Dropped) -> dict[str, object]:
     return {
         "removed": len(dropped.removed),
         "removed_documents": [{"doc_id": file.doc_id, "path": str(file.path)} for file in dropped.removed],
-        "kept": [{"path": str(one.folder), "documents": one.gone, "why": one.why} for one in dropped.doubts],
+        "kept": [{"path": str(one.folder), "documents": one.missing, "why": one.why} for one in dropped.doubts],
     }
 
 
@@ -233,7 +233,7 @@ def _show_dropped(dropped: Dropped) -> None:
 
 
 def _doubt(doubt: Doubt) -> str:
-    folder, missing, known = doubt.folder, doubt.gone, doubt.known
+    folder, missing, known = doubt.folder, doubt.missing, doubt.known
     match doubt.why:
         case "empty":
             return tr(

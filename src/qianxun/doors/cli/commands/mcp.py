@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qianxun.doors.cli.i18n import note, tr
+from qianxun.doors.cli.i18n import hint
 from qianxun.doors.cli.session import Session, find_base, session_of, with_library
 
 if TYPE_CHECKING:
@@ -37,33 +37,31 @@ def mcp(
     from qianxun.doors.mcp.stdio import own_wire
 
     if sys.stdin.isatty():
-        note(
-            tr(
-                "在等 MCP 客户端从标准输入说话：这个命令由 Claude、Cursor 之类的程序启动（写法见 docs/connecting.md）。"
-                "Ctrl-C 结束。",
-                "Waiting for an MCP client on stdin; programs such as Claude or Cursor start this. Ctrl-C ends it.",
-            )
+        hint(
+            "在等 MCP 客户端从标准输入说话：这个命令由 Claude、Cursor 之类的程序启动（写法见 docs/connecting.md）。"
+            "Ctrl-C 结束。",
+            "Waiting for an MCP client on stdin; programs such as Claude or Cursor start this. Ctrl-C ends it.",
         )
     with own_wire() as wire:
         _until_it_ends(session_of(context), kb or [], wire)
 
 
 def _until_it_ends(session: Session, names: list[str], wire: Wire) -> None:
-    with suppress(KeyboardInterrupt):  # that came before the signals are ours: nothing had begun
+    with suppress(KeyboardInterrupt):  # that came before the signal handlers: nothing had begun
         with_library(session, lambda library: _until_signalled(_serve(session, library, names, wire)))
 
 
 async def _until_signalled(work: Coroutine[Any, Any, None]) -> None:
-    """Ctrl-C and SIGTERM end the work; that is how a program that started us says that it is done with us."""
+    """Ctrl-C and SIGTERM end the work: that is how the program that started us stops us."""
     task, loop = asyncio.create_task(work), asyncio.get_running_loop()
-    for each in STOPPED_BY:
-        loop.add_signal_handler(each, task.cancel)
+    for number in STOPPED_BY:
+        loop.add_signal_handler(number, task.cancel)
     try:
         with suppress(asyncio.CancelledError):
             await task
     finally:
-        for each in STOPPED_BY:
-            loop.remove_signal_handler(each)
+        for number in STOPPED_BY:
+            loop.remove_signal_handler(number)
 
 
 async def _serve(session: Session, library: Any, names: list[str], wire: Wire) -> None:
@@ -73,11 +71,11 @@ async def _serve(session: Session, library: Any, names: list[str], wire: Wire) -
 
     found = [await find_base(library, name, session.start) for name in names]
     address = service_address(library.url) if session.url else local_address
-    held = Collection(library, address, frozenset(base.id for base in found) if found else None)
+    collection = Collection(library, address, frozenset(base.id for base in found) if found else None)
 
     @asynccontextmanager
     async def opened(_request: object) -> AsyncIterator[Collection]:
-        yield held
+        yield collection
 
     from qianxun.doors.mcp.server import answer_stdio, create_server  # last: loading it takes a while
 

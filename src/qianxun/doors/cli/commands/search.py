@@ -21,8 +21,8 @@ from qianxun.doors.cli.views.explain import (
     described_arms,
     described_sum,
     described_why,
-    show_asked,
     show_hit,
+    show_query,
     show_why,
     sums_of,
 )
@@ -166,7 +166,7 @@ def _show_all(start: str, request: Request, base: KnowledgeBase, answer: Recall,
 
 def _show_explained(console: Console, answer: Recall, told: Explained) -> None:
     sums = sums_of(told)
-    show_asked(console, answer)
+    show_query(console, answer)
     for rank, hit in enumerate(answer.found, 1):
         print_folded(console, _title(rank, hit, with_arms=False), 10, hanging=10)
         show_hit(console, hit, sums.get(hit.chunk.chunk_id))

@@ -31,15 +31,15 @@ def serve(
     from qianxun.engine.settings import load
 
     session = session_of(context)
-    told = {"data": session.data, "service.host": host, "service.port": port}
-    settings = load(file=session.config, arguments=told)
+    arguments = {"data": session.data, "service.host": host, "service.port": port}
+    settings = load(file=session.config, arguments=arguments)
     with logs_as_lines(sys.stderr), asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(run(settings, _told))
+        runner.run(run(settings, _show_address))
     out().print(tr("已停下，数据都已存好。", "Stopped; everything is stored."), style="green")
 
 
-def _told(url: str) -> None:
-    """On the standard output: the other one holds lines of the log and nothing else."""
+def _show_address(url: str) -> None:
+    """On stdout: stderr holds lines of the log and nothing else."""
     console = out()
     console.print(tr(f"千寻在 {url} 上提供服务", f"Qianxun is serving at {url}"), style="green", soft_wrap=True)
     console.print(

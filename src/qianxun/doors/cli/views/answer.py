@@ -1,4 +1,4 @@
-"""Answers, drawn for people: the text with its marks, below it what each mark points at, and how it came about."""
+"""Answers, drawn for people: the text with its citation marks, the sources, and the steps that led to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from qianxun.doors.cli.i18n import note, print_folded, tr
+from qianxun.doors.cli.i18n import print_folded, tr, warn
 from qianxun.doors.cli.views.drawing import highlighted, label, milliseconds, padded
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ UNPROVED: Final = ("unsupported_number", "uncited", "dropped")
 
 
 def shown_text(text: str) -> Text:
-    """A text of a model or a document, without what a terminal would take for an order; its marks stand out."""
+    """A text of a model or a document without control characters, its citation marks highlighted."""
     drawn = Text("".join(sign if sign.isprintable() or sign == "\n" else " " for sign in text))
     for mark in MARK.finditer(drawn.plain):
         drawn.stylize(MARK_STYLE, mark.start(), mark.end())
@@ -40,10 +40,10 @@ def show_answer(console: Console, answer: Answer) -> None:
 
 
 def show_reason(console: Console, answer: Answer) -> None:
-    """Why there is no answer, where it does not say so itself."""
+    """Why there is no answer, unless the text says so."""
     if answer.reason and "：" + answer.reason not in answer.answer:
-        told = tr(f"原因：{answer.reason}", f"Reason: {answer.reason}")
-        print_folded(console, Text(shown_text(told).plain, style="dim"), 0)
+        reason = tr(f"原因：{answer.reason}", f"Reason: {answer.reason}")
+        print_folded(console, Text(shown_text(reason).plain, style="dim"), 0)
 
 
 def show_sources(console: Console, answer: Answer) -> None:
@@ -76,23 +76,19 @@ def show_end(console: Console, answer: Answer) -> None:
 
 
 def show_flags(flags: Sequence[Flag]) -> None:
-    """What the model said and no source bears out: of one sentence, once, with the reason that says most; and whether
-    it still stands in the answer."""
-    gone = {_sentence(flag) for flag in flags if flag.kind == "dropped"}
+    """What the model wrote and no source supports: every sentence once, with its best reason; removed or not."""
+    dropped = {_sentence(flag) for flag in flags if flag.kind == "dropped"}
     unproved: dict[str, str] = {}
     for flag in flags:
         if flag.kind in UNPROVED and (flag.kind != "dropped" or _sentence(flag) not in unproved):
             unproved[_sentence(flag)] = flag.reason
     for sentence, reason in unproved.items():
-        if sentence in gone:
-            note(tr(f"! 不可信，已去掉：“{sentence}”（{reason}）", f"! Taken out: “{sentence}” ({reason})"), "yellow")
+        if sentence in dropped:
+            warn(f"! 不可信，已去掉：“{sentence}”（{reason}）", f"! Taken out: “{sentence}” ({reason})")
         else:
-            note(
-                tr(f"! 请自行核对：“{sentence}”（{reason}）", f"! Check this yourself: “{sentence}” ({reason})"),
-                "yellow",
-            )
+            warn(f"! 请自行核对：“{sentence}”（{reason}）", f"! Check this yourself: “{sentence}” ({reason})")
     if links := sum(flag.kind == "link_removed" for flag in flags):
-        note(tr(f"! 去掉了 {links} 处链接、图片或 HTML", f"! {links} links, images or tags taken out"), "yellow")
+        warn(f"! 去掉了 {links} 处链接、图片或 HTML", f"! {links} links, images or tags taken out")
 
 
 def _sentence(flag: Flag) -> str:
@@ -108,7 +104,7 @@ def _place(source: Source) -> Text:
     place = Text(shown_text(source.doc_name or source.doc_id).plain, style="bold cyan")
     if about.get("source") == "question":
         return place.append("  " + label("attachments", str(about.get("type"))), style="not bold dim")
-    headings = [str(each) for each in about.get("headings") or () if each != Path(source.doc_name).stem]
+    headings = [str(one) for one in about.get("headings") or () if one != Path(source.doc_name).stem]
     if headings:
         place.append(" › " + " › ".join(headings), style="not bold")
     if about.get("page") is not None:
@@ -120,20 +116,20 @@ def _place(source: Source) -> Text:
 
 
 def _cited(answer: Answer, number: int) -> str:
-    """What of the answer rests on a source."""
-    parts = [answer.answer[each.start : each.end] for each in answer.citations if number in each.numbers]
+    """The parts of the answer that cite a source; all of it where none does."""
+    parts = [answer.answer[one.start : one.end] for one in answer.citations if number in one.numbers]
     return " ".join(MARK.sub("", part) for part in parts) or answer.answer
 
 
 def _quotation(source: Source, cited: str) -> Text:
-    """The part of a source that says what is cited; of a table, the rows."""
+    """The part of a source that matches what cites it; of a table, the rows."""
     from qianxun.engine.display import matching_part, matching_rows, query_words, spans
 
     words = query_words(cited)
     if source.metadata.get("kind") == "table" or source.metadata.get("type") == "table":
         return highlighted(shown_text(matching_rows(source.text, cited)).plain, words)
     flat = _without_headings(source)
-    exact = [(at, at + len(each)) for each in cited.split() if len(each) > 3 and (at := flat.find(each)) >= 0]
+    exact = [(at, at + len(part)) for part in cited.split() if len(part) > 3 and (at := flat.find(part)) >= 0]
     before, part, after = matching_part(flat, exact or spans(flat, words), QUOTED)
     return Text(tr("“", '"') + before) + highlighted(part, words) + Text(after + tr("”", '"'))
 
@@ -142,15 +138,15 @@ def _without_headings(source: Source) -> str:
     """In one line; the line above shows the headings already."""
     from qianxun.engine.display import below_headings
 
-    rest = below_headings(source.text, [str(each) for each in source.metadata.get("headings") or ()])
+    rest = below_headings(source.text, [str(one) for one in source.metadata.get("headings") or ()])
     return " ".join(shown_text(rest).plain.split())
 
 
-# ── how it came about ────────────────────────────────────────────────────────────────────────────
+# ── steps ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def show_trace(console: Console, answer: Answer) -> None:
-    """Each step, whether rules or a model took it, what it decided; and what the graph had to say."""
+    """Every step, whether rules or a model took it, what it decided; and what was found in the graph."""
     console.print()
     console.print(Text(tr("过程", "Steps"), style="bold"))
     width = max((cell_len(label("parts", step.node)) for step in answer.trace), default=0)
@@ -158,7 +154,7 @@ def show_trace(console: Console, answer: Answer) -> None:
         line = Text(f"  {padded(label('parts', step.node), width)}  ")
         line.append(_by(step), style="cyan" if step.form.startswith("model:") else "dim")
         line.append(tr(f"  {milliseconds(step.seconds)} 毫秒", f"  {milliseconds(step.seconds)} ms"), style="dim")
-        print_folded(console, line + Text(_said(step.said)), width + 6, hanging=width + 6)
+        print_folded(console, line + Text(_decisions(step.said)), width + 6, hanging=width + 6)
     _show_graph(console, answer.context)
 
 
@@ -166,13 +162,13 @@ def _by(step: TraceStep) -> str:
     return step.form.removeprefix("model:") if step.form.startswith("model:") else tr("规则", "rules")
 
 
-def _said(said: Mapping[str, Any]) -> str:
-    told = [
+def _decisions(decided: Mapping[str, Any]) -> str:
+    parts = [
         f"{label('decisions', name)} {label('choices', value) if name in CHOICES else _plain(value)}"
-        for name, value in said.items()
+        for name, value in decided.items()
         if value not in EMPTY
     ]
-    return "  " + " · ".join(told) if told else ""
+    return "  " + " · ".join(parts) if parts else ""
 
 
 def _plain(value: Any) -> str:
@@ -192,12 +188,12 @@ def _show_graph(console: Console, context: GraphContext) -> None:
         return
     console.print()
     console.print(Text(tr("图谱", "Graph"), style="bold"))
-    names = {each.id: shown_text(each.name).plain for each in context.entities}
+    names = {entity.id: shown_text(entity.name).plain for entity in context.entities}
     if names:
         print_folded(console, Text(tr("、", ", ").join(list(names.values())[:NAMED])), 2)
-    known = [each for each in context.relations if each.source in names and each.target in names]
-    for each in known[:NAMED]:
-        kind = shown_text(each.type).plain
-        print_folded(console, Text(f"{names[each.source]} —{kind}→ {names[each.target]}", style="dim"), 4, hanging=2)
+    known = [one for one in context.relations if one.source in names and one.target in names]
+    for relation in known[:NAMED]:
+        line = f"{names[relation.source]} —{shown_text(relation.type).plain}→ {names[relation.target]}"
+        print_folded(console, Text(line, style="dim"), 4, hanging=2)
     for community in context.communities[:NAMED]:
         print_folded(console, Text(f"◌ {shown_text(community.title).plain}", style="dim"), 4, hanging=2)

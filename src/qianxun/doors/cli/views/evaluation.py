@@ -1,4 +1,4 @@
-"""What `eval` has found out, as JSON and for people."""
+"""`qianxun eval`, drawn for people and as JSON."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from qianxun.doors.cli.i18n import out, tr
+from qianxun.doors.cli.i18n import out, print_plain, tr
 
 if TYPE_CHECKING:
     from qianxun.engine.admin.evaluate import Built, Comparison, Dataset, Report, Run
 
-HEADLINE = "hybrid"  # the mode a comparison speaks of first
+HEADLINE = "hybrid"  # the mode that a comparison shows first
 SHOWN_MOVED = 5
 
 
@@ -52,7 +52,7 @@ def _described_comparisons(comparisons: Mapping[str, Comparison]) -> dict[str, A
     """The headline mode's comparison, with those of every mode beside it."""
     if not comparisons:
         return None
-    every = {mode: {"mode": mode, **_described_comparison(each)} for mode, each in comparisons.items()}
+    every = {mode: {"mode": mode, **_described_comparison(one)} for mode, one in comparisons.items()}
     headline = HEADLINE if HEADLINE in every else next(iter(every))
     return {**every[headline], "modes": list(every.values())}
 
@@ -67,8 +67,8 @@ def _described_comparison(comparison: Comparison) -> dict[str, Any]:
         "significant": comparison.is_significant,
         "queries": comparison.queries,
         "moved": [
-            {"query_id": each.query, "text": each.text, "a": round(each.before, 6), "b": round(each.after, 6)}
-            for each in comparison.moved
+            {"query_id": one.query, "text": one.text, "a": round(one.before, 6), "b": round(one.after, 6)}
+            for one in comparison.moved
         ],
     }
 
@@ -92,9 +92,9 @@ def described_calibration(model: str, datasets: Sequence[Dataset], report: Repor
 
 def show(dataset: Dataset, trials: Sequence[Trial], comparisons: Mapping[str, Comparison]) -> None:
     console = out()
-    console.print(_heading(dataset), markup=False, soft_wrap=True)
+    print_plain(console, _heading(dataset))
     for trial in trials:
-        console.print(_index(trial), style="dim", markup=False, soft_wrap=True)
+        print_plain(console, _index(trial), "dim")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(tr("方式", "run"), no_wrap=True)
     for title in ("nDCG@10", "MRR@10", tr("召回@10", "recall@10"), tr("召回@100", "recall@100")):
@@ -110,14 +110,12 @@ def show(dataset: Dataset, trials: Sequence[Trial], comparisons: Mapping[str, Co
 
 
 def _heading(dataset: Dataset) -> str:
-    asked = len(dataset.queries)
-    drawn = asked < dataset.labelled
-    return tr(
-        f"{dataset.name}：{len(dataset.documents)} 个文档，{asked} 个查询"
-        + (f"（从 {dataset.labelled} 个有标注的查询中按固定种子抽取）" if drawn else ""),
-        f"{dataset.name}: {len(dataset.documents)} documents, {asked} queries"
-        + (f" (drawn from {dataset.labelled} labelled ones with a fixed seed)" if drawn else ""),
-    )
+    name, documents, queries, labelled = dataset.name, len(dataset.documents), len(dataset.queries), dataset.labelled
+    zh, en = f"{name}：{documents} 个文档，{queries} 个查询", f"{name}: {documents} documents, {queries} queries"
+    if queries < labelled:
+        zh += f"（从 {labelled} 个有标注的查询中按固定种子抽取）"
+        en += f" (drawn from {labelled} labelled ones with a fixed seed)"
+    return tr(zh, en)
 
 
 def _index(trial: Trial) -> str:
@@ -135,34 +133,29 @@ def _show_comparison(comparison: Comparison) -> None:
     console = out()
     first, second = comparison.names
     verdict = tr("显著", "significant") if comparison.is_significant else tr("不显著", "not significant")
-    console.print(
-        tr(
-            f"\n{first} → {second}：{comparison.metric} {comparison.means[0]:.4f} → {comparison.means[1]:.4f}"
-            f"（{comparison.difference:+.4f}）；差异在 p<.05 下{verdict}（p={comparison.p_value:.4f}，"
-            f"{comparison.queries} 个查询，配对随机化检验）",
-            f"\n{first} → {second}: {comparison.metric} {comparison.means[0]:.4f} → {comparison.means[1]:.4f} "
-            f"({comparison.difference:+.4f}); {verdict} at p<.05 (p={comparison.p_value:.4f}, "
-            f"{comparison.queries} queries, paired randomisation test)",
-        ),
-        markup=False,
-        soft_wrap=True,
+    scores = f"{comparison.metric} {comparison.means[0]:.4f} → {comparison.means[1]:.4f}"
+    difference, p_value = f"{comparison.difference:+.4f}", f"p={comparison.p_value:.4f}"
+    summary = tr(
+        f"\n{first} → {second}：{scores}（{difference}）；差异在 p<.05 下{verdict}（{p_value}，"
+        f"{comparison.queries} 个查询，配对随机化检验）",
+        f"\n{first} → {second}: {scores} ({difference}); {verdict} at p<.05 ({p_value}, "
+        f"{comparison.queries} queries, paired randomisation test)",
     )
-    for each in comparison.moved[:SHOWN_MOVED]:
-        line = f"  {each.before:.2f} → {each.after:.2f}  {' '.join(each.text.split())[:60]}  ({each.query})"
-        console.print(line, style="dim", markup=False, soft_wrap=True)
+    print_plain(console, summary)
+    for one in comparison.moved[:SHOWN_MOVED]:
+        line = f"  {one.before:.2f} → {one.after:.2f}  {' '.join(one.text.split())[:60]}  ({one.query})"
+        print_plain(console, line, "dim")
 
 
 def show_calibration(model: str, datasets: Sequence[Dataset], report: Report) -> None:
     console = out()
     names = "、".join(dataset.name for dataset in datasets)
-    console.print(
-        tr(
-            f"{model}：{names} 的 {report.queries} 个查询，{report.candidates} 个候选，其中相关 {report.relevant} 个",
-            f"{model}: {report.queries} queries of {names}, {report.candidates} candidates, {report.relevant} relevant",
-        ),
-        markup=False,
-        soft_wrap=True,
+    queries, candidates, relevant = report.queries, report.candidates, report.relevant
+    heading = tr(
+        f"{model}：{names} 的 {queries} 个查询，{candidates} 个候选，其中相关 {relevant} 个",
+        f"{model}: {queries} queries of {names}, {candidates} candidates, {relevant} relevant",
     )
+    print_plain(console, heading)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("", tr("截断余弦", "clipped cosine"), tr("校准后", "calibrated")):
         table.add_column(title, justify="left" if not title else "right", no_wrap=True)
@@ -174,5 +167,5 @@ def show_calibration(model: str, datasets: Sequence[Dataset], report: Report) ->
         table.add_row(title, *(f"{error:.3f}" for error in errors))
     console.print(table)
     console.print(tr("\n写进设置文件：", "\nPut these into the settings file:"))
-    told = f"calibration_midpoint: {report.curve.midpoint:.4f}, calibration_slope: {report.curve.slope:.3f}"
-    console.print(f"  vectorization: {{{told}}}", style="bold", markup=False, soft_wrap=True)
+    curve = f"calibration_midpoint: {report.curve.midpoint:.4f}, calibration_slope: {report.curve.slope:.3f}"
+    print_plain(console, f"  vectorization: {{{curve}}}", "bold")

@@ -23,23 +23,23 @@ COLOURS = {"vector": "cyan", "keyword": "yellow", "qa": "magenta", "rerank": "bl
 # ── a search ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def show_asked(console: Console, answer: Recall) -> None:
+def show_query(console: Console, answer: Recall) -> None:
     """What was searched for, and how long each step took."""
     first, *others = answer.queries or (answer.query,)
-    told = Text(tr("搜索 ", "Searched for ") + first, style="bold")
+    query = Text(tr("搜索 ", "Searched for ") + first, style="bold")
     if others:
-        told.append(tr("　也按这样的说法：", "; also as: ") + tr("；", "; ").join(others), style="not bold")
-    print_folded(console, told, 0)
+        query.append(tr("　也按这样的说法：", "; also as: ") + tr("；", "; ").join(others), style="not bold")
+    print_folded(console, query, 0)
     times = Text(tr(f"用时 {milliseconds(answer.seconds)} 毫秒", f"{milliseconds(answer.seconds)} ms"), style="dim")
     if answer.from_cache:
         times.append(tr("（来自缓存）", " (from the cache)"))
     elif answer.steps:
-        times.append(tr("：", ": ") + " · ".join(map(_step, sorted(answer.steps, key=_turn))))
+        times.append(tr("：", ": ") + " · ".join(map(_step, sorted(answer.steps, key=_order))))
     print_folded(console, times, 0)
     console.print()
 
 
-def _turn(step: StepTime) -> int:
+def _order(step: StepTime) -> int:
     known = ("rewrite", "recall", "fuse", "rerank", "judge")
     name = step.name.partition(".")[0]
     return known.index(name) if name in known else len(known)
@@ -83,36 +83,36 @@ def formula(figures: Sum) -> str:
         read = f"{1.0 - figures.share:.2f}×{figures.fused:.3f} + {figures.share:.2f}×{figures.rerank:.3f}"
         lines.append(f"{tr('重排', 'reranked')}  {read} = {figures.total:.3f}")
     elif figures.share:
-        behind = tr("没有读到，排在读过的之后", "not read; behind what was")
-        lines.append(f"{tr('重排', 'reranked')}  {behind}：≤ {1.0 - figures.share:.2f}×{figures.fused:.3f}")
+        unread = tr("没有读到，排在读过的之后", "not read; behind what was")
+        lines.append(f"{tr('重排', 'reranked')}  {unread}：≤ {1.0 - figures.share:.2f}×{figures.fused:.3f}")
     if abs(figures.shown - figures.total) > 5e-4:
         lines.append(f"{tr('校准', 'calibrated')}  {figures.total:.3f} → {figures.shown:.3f}")
     return "\n".join(lines)
 
 
 def _tier(tier: str | None, matched: Sequence[str], coverage: float, similarity: float | None) -> str:
-    told = label("tiers", tier) if tier else tr("没有一层接纳", "let in by none")
+    text = label("tiers", tier) if tier else tr("没有一层接纳", "let in by none")
     if not matched:
-        told += tr("，没有共同的词", ", no word in common")
+        text += tr("，没有共同的词", ", no word in common")
     else:
         words = tr("、", ", ").join(matched)
-        told += tr(f"，命中 {words}（占问题的 {coverage:.0%}）", f", matches {words} ({coverage:.0%} of the query)")
-    return told + (_short_of_strict(similarity, coverage) if tier == "fuzzy" else "")
+        text += tr(f"，命中 {words}（占问题的 {coverage:.0%}）", f", matches {words} ({coverage:.0%} of the query)")
+    return text + (_short_of_strict(similarity, coverage) if tier == "fuzzy" else "")
 
 
 def _short_of_strict(similarity: float | None, coverage: float) -> str:
-    """Why a result is fuzzy, however high its score: that is of meaning and words together, the tier asks for both."""
+    """Why a result is fuzzy, however high its score: that adds up meaning and words, the tier needs both."""
     from qianxun.engine.display import COVERED, STRICT
 
-    lacking = []
+    reasons = []
     if similarity is not None and similarity <= STRICT:
-        lacking.append(
+        reasons.append(
             tr(f"语义相似 {similarity:.3f}，未过 {STRICT:g}", f"similarity {similarity:.3f} is not above {STRICT:g}")
         )
     if coverage <= COVERED:
-        lacking.append(tr("命中的词未过半", "no more than half of the query matched"))
-    reason = tr("，", ", ").join(lacking)
-    return tr(f"；不算严格：{reason}", f"; not strict: {reason}") if lacking else ""
+        reasons.append(tr("命中的词未过半", "no more than half of the query matched"))
+    reason = tr("，", ", ").join(reasons)
+    return tr(f"；不算严格：{reason}", f"; not strict: {reason}") if reasons else ""
 
 
 def _similarity(arms: Mapping[str, ArmScore]) -> float | None:
@@ -137,8 +137,7 @@ def show_why(console: Console, why: Explanation, command: str) -> None:
     if why.tier is not None or why.matched:
         labelled(console, tr("层级", "tier"), _tier(why.tier, why.matched, why.coverage, why.similarity))
     if command:
-        told = tr("→ 这样会返回它：", "→ This returns it: ") + _changes(why)
-        print_folded(console, Text(told), 2, hanging=2)
+        print_folded(console, Text(tr("→ 这样会返回它：", "→ This returns it: ") + _changes(why)), 2, hanging=2)
         console.print(f"  {command}", style="green", markup=False, soft_wrap=True)
     elif why.hint:
         print_folded(console, Text(f"→ {why.hint}"), 2, hanging=2)
@@ -224,7 +223,7 @@ def _flags(name: str, value: Any) -> list[str]:
 
 
 def _filter_flags(where: Filter) -> list[str]:
-    """Of the filters that this command line can say."""
+    """The options of the command line for a filter; those that it has no option for are left out."""
     from qianxun.core.types import And, Eq, In
 
     flags = {"user_id": "--user", "project_id": "--project", "content_type": "--type", "tags": "--tag"}
@@ -281,6 +280,7 @@ def described_arms(arms: Mapping[str, ArmScore]) -> dict[str, Any]:
     return {arm: {"rank": by.rank, "raw": by.raw, "score": by.score} for arm, by in arms.items()}
 
 
-def sums_of(told: Explained) -> dict[str, Sum]:
-    """By chunk: the answer that is shown was searched for beside the one that is explained."""
-    return {found.chunk.chunk_id: figures for found, figures in zip(told.answer.found, told.sums, strict=True)}
+def sums_of(explained: Explained) -> dict[str, Sum]:
+    """By chunk id: the results that are shown come from another search than those that are explained."""
+    hits = explained.answer.found
+    return {hit.chunk.chunk_id: figures for hit, figures in zip(hits, explained.sums, strict=True)}

@@ -1,4 +1,4 @@
-"""Layered recalls, drawn for people: the answer with its cells, tables as tables, what each layer did."""
+"""Layered results, drawn for people: the answer with its cells, tables as tables, what each layer did."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from qianxun.core.types import Column
 
 BAR = 10
-CITED = 6  # rows of which cells are told
+CITED = 6  # rows of cells that an answer cites
 WIDEST = 28  # cells of a terminal that one cell of a table may take
 FIRST = 3  # results of which so many rows are drawn; of the others a few
 ROWS = 8
 FEW = 3
-LEAST = 0.01  # share of a question that is worth telling: words that every row has are next to nothing
+LEAST = 0.01  # share of a query that is worth showing: words that every row has are next to nothing
 GAP = 3  # between two columns
 SCORES = ("similarity", "keyword", "relevance", "keyword_match")
 COLOURS = {
@@ -59,9 +59,9 @@ Row: TypeAlias = tuple[int, tuple[str, ...]]  # its number, its cells
 
 def show(console: Console, recall: LayeredRecall, *, explain: bool = False) -> None:
     """The answer, then the results, best first."""
-    titles = {each.table.id: each.table.title or each.document_name for each in recall.results if each.table}
+    titles = {hit.table.id: hit.table.title or hit.document_name for hit in recall.results if hit.table}
     show_answer(console, recall, titles)
-    cited = {(each.table, each.row, each.column) for each in recall.cited}
+    cited = {(cell.table, cell.row, cell.column) for cell in recall.cited}
     for rank, result in enumerate(recall.results, 1):
         print_folded(console, _title(rank, result), 10, hanging=10)
         if result.table is not None:
@@ -90,15 +90,15 @@ def _title(rank: int, result: LayeredResult) -> Text:
 
 
 def show_answer(console: Console, recall: LayeredRecall, titles: Mapping[str, str]) -> None:
-    """What the cells say, which cells they are, and how the question was understood; or why there is no answer."""
+    """The answer, the cells that it cites, and how the question was understood; or why there is no answer."""
     answer = recall.answer
     if answer is None:
         return
     if not answer.sure:
         if recall.results:
             reason = visible(answer.reason)
-            told = tr(f"不直接回答：{reason}", f"No exact answer: {reason}")
-            print_folded(console, Text(f"? {told}", style="yellow"), 2, hanging=2)
+            refusal = tr(f"不直接回答：{reason}", f"No exact answer: {reason}")
+            print_folded(console, Text(f"? {refusal}", style="yellow"), 2, hanging=2)
             console.print()
         return
     print_folded(console, Text.assemble(("✓ ", "green"), (visible(answer.text), "bold")), 2, hanging=2)
@@ -139,40 +139,37 @@ def _show_table(
 
     print_folded(console, _about(table), INDENT)
     words = query_words(query)
-    wanted = {(row, column) for id_, row, column in cited if id_ == table.id}
-    rows = _rows(table, words, {row for row, _ in wanted} | set(near), most)
-    kept = _columns(table, rows, words, {column for _, column in wanted}, console.width - INDENT)
+    cells = {(row, column) for id_, row, column in cited if id_ == table.id}
+    rows = _rows(table, words, {row for row, _ in cells} | set(near), most)
+    columns = _columns(table, rows, words, {column for _, column in cells}, console.width - INDENT)
     drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False, header_style="bold")
     drawn.add_column(tr("行", "row"), style="dim", justify="right", no_wrap=True)
-    for at in kept:
-        column = table.columns[at]
+    for column in (table.columns[at] for at in columns):
         right = column.kind in ("number", "percent", "money")
         drawn.add_column(_header(column, words), justify="right" if right else "left", no_wrap=True)
     for number, row in rows:
-        is_near = number in near and not wanted  # there is no answer, and this comes closest
-        drawn.add_row(
-            f"› {number + 1}" if is_near else str(number + 1),
-            *(_cell(_at(row, at), words, (number, at) in wanted) for at in kept),
-        )
+        is_near = number in near and not cells  # there is no answer, and this comes closest
+        shown = (_cell(_at(row, at), words, (number, at) in cells) for at in columns)
+        drawn.add_row(f"› {number + 1}" if is_near else str(number + 1), *shown)
     console.print(Padding(drawn, (0, 0, 0, INDENT), expand=False), crop=False, overflow="ignore")
-    for line in _below(table, len(rows), len(kept)):
+    for line in _below(table, len(rows), len(columns)):
         print_folded(console, Text(line, style="dim"), INDENT)
 
 
-def _rows(table: TableShown, words: Sequence[str], wanted: set[int], most: int) -> list[Row]:
-    """All rows of a small table; of others those an answer rests on and those the question speaks of most."""
-    held = list(zip(table.shown, table.cells, strict=True))
-    if len(held) <= most:
-        return held
-    spoken = {number: max((_spoken(cell, words) for cell in cells), default=0) for number, cells in held}
-    order = sorted(held, key=lambda row: (row[0] not in wanted, -spoken[row[0]], row[0]))[:most]
-    enough = max(spoken.values()) / 2  # 商品 alone is in every row where 商品12345 is asked for
-    telling = [row for row in order if row[0] in wanted or spoken[row[0]] > enough]
-    return sorted(telling or order[:FEW])
+def _rows(table: TableShown, words: Sequence[str], cited: set[int], most: int) -> list[Row]:
+    """All rows of a small table; of others those that an answer cites and those that match the query best."""
+    rows = list(zip(table.shown, table.cells, strict=True))
+    if len(rows) <= most:
+        return rows
+    matched = {number: max((_matched(cell, words) for cell in cells), default=0) for number, cells in rows}
+    order = sorted(rows, key=lambda row: (row[0] not in cited, -matched[row[0]], row[0]))[:most]
+    enough = max(matched.values()) / 2  # a query for 商品12345 matches 商品 in every row
+    best = [row for row in order if row[0] in cited or matched[row[0]] > enough]
+    return sorted(best or order[:FEW])
 
 
-def _spoken(text: str, words: Sequence[str]) -> int:
-    """How many characters of a text the question says, too."""
+def _matched(text: str, words: Sequence[str]) -> int:
+    """How many characters of a text the words of the query match."""
     from qianxun.engine.display import spans
 
     return sum(end - start for start, end in spans(text, words))
@@ -193,8 +190,8 @@ def _about(table: TableShown) -> Text:
 
 
 def _header(column: Column, words: Sequence[str]) -> Text:
-    is_said = column.unit in column.name or column.kind == "percent"  # each cell says it
-    unit = "" if is_said else f"（{column.unit}）"
+    has_unit = column.unit in column.name or column.kind == "percent"  # its cells have it
+    unit = "" if has_unit else f"（{column.unit}）"
     return _fitted(column.name + unit, words)
 
 
@@ -213,23 +210,23 @@ def _fitted(text: str, words: Sequence[str]) -> Text:
 
 
 def _columns(table: TableShown, rows: Sequence[Row], words: Sequence[str], cited: set[int], width: int) -> list[int]:
-    """The columns that fit: those an answer cites, the first, those the question speaks of most, then from the left."""
+    """The columns that fit: those that an answer cites, the first, those that match best, then from the left."""
 
-    def spoken_of(at: int) -> int:
-        return max(_spoken(text, words) for text in (table.columns[at].name, *(_at(row, at) for _, row in rows)))
+    def matched(at: int) -> int:
+        return max(_matched(text, words) for text in (table.columns[at].name, *(_at(row, at) for _, row in rows)))
 
     room = width - max(cell_len(tr("行", "row")), len(f"› {max(table.shown, default=0) + 1}"))
-    order = sorted(range(len(table.columns)), key=lambda at: (at not in cited, at != 0, -spoken_of(at), at))
-    kept: list[int] = []
+    order = sorted(range(len(table.columns)), key=lambda at: (at not in cited, at != 0, -matched(at), at))
+    chosen: list[int] = []
     for at in order:
         texts = [_header(table.columns[at], ()), *(_fitted(_at(row, at), ()) for _, row in rows)]
         needs = max(cell_len(text.plain) for text in texts) + GAP
-        repeats = any([_at(row, at) for _, row in rows] == [_at(row, other) for _, row in rows] for other in kept)
-        if kept and (needs > room or (repeats and at not in cited)):  # an id that is the name again tells nothing
+        repeats = any([_at(row, at) for _, row in rows] == [_at(row, other) for _, row in rows] for other in chosen)
+        if chosen and (needs > room or (repeats and at not in cited)):  # an id that repeats the name is left out
             continue
-        kept.append(at)
+        chosen.append(at)
         room -= needs
-    return sorted(kept)
+    return sorted(chosen)
 
 
 def _at(row: Sequence[str], column: int) -> str:
@@ -238,16 +235,16 @@ def _at(row: Sequence[str], column: int) -> str:
 
 
 def _below(table: TableShown, rows: int, columns: int) -> list[str]:
-    told = []
+    hidden = []
     if more := table.rows - rows:
-        told.append(tr(f"另有 {more} 行", f"{more} more rows"))
+        hidden.append(tr(f"另有 {more} 行", f"{more} more rows"))
     if more := len(table.columns) - columns:
-        told.append(tr(f"另有 {more} 列没有画出", f"{more} more columns"))
-    lines = [tr("，", ", ").join(told)] if told else []
+        hidden.append(tr(f"另有 {more} 列没有画出", f"{more} more columns"))
+    lines = [tr("，", ", ").join(hidden)] if hidden else []
     return [*lines, *(visible(line) for line in table.notes.splitlines() if line.strip())]
 
 
-# ── why ──────────────────────────────────────────────────────────────────────────────────────────
+# ── explain ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 def show_layers(console: Console, layers: Sequence[LayerRun]) -> None:
@@ -265,11 +262,11 @@ def _outcome(run: LayerRun) -> Text:
     if not run.ran:
         return Text(tr(f"没有运行：{run.reason}", f"did not run: {run.reason}"), style="dim")
     if run.reason:
-        return Text(tr(f"✗ {run.reason}", f"✗ {run.reason}"), style="yellow").append(f"  {time}", style="dim")
-    told = Text("✓ ", style="green")
+        return Text(f"✗ {run.reason}", style="yellow").append(f"  {time}", style="dim")
+    outcome = Text("✓ ", style="green")
     best = tr(f"，最高 {run.best:.2f}", f", best {run.best:.2f}") if run.count else ""
-    told.append(tr(f"收进 {run.count} 个{best}", f"let in {run.count}{best}"), style="default")
-    return told.append(f"  {time}", style="dim")
+    outcome.append(tr(f"收进 {run.count} 个{best}", f"let in {run.count}{best}"), style="default")
+    return outcome.append(f"  {time}", style="dim")
 
 
 def _show_details(console: Console, result: LayeredResult) -> None:
@@ -293,27 +290,22 @@ def _show_details(console: Console, result: LayeredResult) -> None:
     if words := _whole_words(details.pop("words", ())):
         share = details.pop("coverage", 0.0)
         matched = tr("、", ", ").join(words)
-        told = tr(f"（占问题的 {share:.0%}）", f" ({share:.0%} of the query)") if share >= LEAST else ""
-        labelled(console, tr("命中", "matched"), matched + told)
+        covered = tr(f"（占问题的 {share:.0%}）", f" ({share:.0%} of the query)") if share >= LEAST else ""
+        labelled(console, tr("命中", "matched"), matched + covered)
     expansions = details.pop("expansion", ())
     if result.strategy == "expansion" and not expansions:
-        labelled(
-            console,
-            tr("扩展", "expanded"),
-            tr("没有换词；与问题并非无关，由最后一层收下", "no other words; not unrelated"),
-        )
-    for each in expansions:
-        origin = label("expansions", each["origin"])
-        labelled(
-            console, tr("扩展", "expanded"), f"{each['word']} → {each['by']}{tr('（', ' (')}{origin}{tr('）', ')')}"
-        )
+        last = tr("没有换词；与问题并非无关，由最后一层收下", "no other words; not unrelated")
+        labelled(console, tr("扩展", "expanded"), last)
+    for one in expansions:
+        origin = label("expansions", one["origin"])
+        labelled(console, tr("扩展", "expanded"), f"{one['word']} → {one['by']}{tr(f'（{origin}）', f' ({origin})')}")
     for name, value in details.items():
         if name != "coverage" and value not in (None, "", [], {}):
             labelled(console, name, _plain(value))
 
 
 def _whole_words(words: Sequence[str]) -> list[str]:
-    """Without those that stand in a longer one: 用品 in 办公用品."""
+    """Without those that are part of a longer one: 用品 in 办公用品."""
     return [word for word in words if not any(word != other and word in other for other in words)]
 
 

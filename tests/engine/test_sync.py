@@ -14,8 +14,8 @@ import pytest
 from qianxun.core.errors import BadInput, ModelUnavailable
 from qianxun.core.ingest_types import Labels
 from qianxun.core.types import Document
-from qianxun.engine.admin import removed_files as gone_files
-from qianxun.engine.admin.removed_files import FEW, Doubt, Dropped, drop_gone, gone_ids, is_gone, path_below
+from qianxun.engine.admin import sync as gone_files
+from qianxun.engine.admin.sync import FEW, Doubt, Dropped, is_missing, missing_ids, path_below, remove_missing
 from qianxun.engine.blocking import BlockingEngine, open_blocking
 from qianxun.ingest.sources import document_id
 from tests.indexing.opened import FailingEmbedding
@@ -46,11 +46,11 @@ class Followed:
 
     def drop(self, *others: Path, user: str = "", among: Collection[str] | None = None, sure: bool = False) -> Dropped:
         told = gone_files.Followed(others or [self.folder], user_id=user)
-        return self.rag.run(drop_gone(self.rag.engine, self.base, told, among=among, sure=sure))
+        return self.rag.run(remove_missing(self.rag.engine, self.base, told, among=among, sure=sure))
 
     @property
     def gone(self) -> frozenset[str]:
-        return self.rag.run(gone_ids(self.rag.engine, self.base, gone_files.Followed([self.folder])))
+        return self.rag.run(missing_ids(self.rag.engine, self.base, gone_files.Followed([self.folder])))
 
     @property
     def held(self) -> set[str]:
@@ -125,10 +125,10 @@ def test_looking_that_fails_says_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     def stale(_: Path) -> None:
         raise OSError(116, "Stale file handle")
 
-    assert is_gone(Path("/没有/这个"))
-    assert is_gone(Path(__file__) / "下面")
+    assert is_missing(Path("/没有/这个"))
+    assert is_missing(Path(__file__) / "下面")
     monkeypatch.setattr(os, "lstat", stale)
-    assert not is_gone(Path("/没有/这个"))
+    assert not is_missing(Path("/没有/这个"))
 
 
 def test_an_empty_folder_is_doubted_unless_the_caller_is_sure(followed: Followed) -> None:
