@@ -15,7 +15,6 @@ import typer
 from rich.markup import escape
 
 from qianxun.core.errors import BadInput, NotFound, ServiceUnavailable
-from qianxun.core.ingest_types import Labels
 from qianxun.doors.cli.i18n import Stopped, done, hint, out, print_json, tr
 from qianxun.doors.cli.progress import AddProgress, bars, waiting
 from qianxun.doors.cli.session import (
@@ -30,7 +29,7 @@ from qianxun.doors.cli.session import (
 )
 
 if TYPE_CHECKING:
-    from qianxun.core.ingest_types import Report
+    from qianxun.core.ingest_types import Labels, Report
     from qianxun.core.types import MetadataValue
     from qianxun.engine.admin.sync import Doubt, Dropped
 
@@ -63,6 +62,8 @@ def add(
             tr("--yes 要与 --sync 一起用", "--yes goes with --sync"),
             hint=tr("要移除已删除的文件的文档，加上 --sync", "Add --sync to drop documents whose files are gone"),
         )
+    from qianxun.core.ingest_types import Labels
+
     labels = Labels(user, project, content_type, tuple(tag or ()), metadata_of(meta or ()))
     started = time.perf_counter()
     with bars() as shown:

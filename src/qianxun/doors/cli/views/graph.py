@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.text import Text
 
-from qianxun.core.graph_types import CO_OCCURRENCE
 from qianxun.doors.cli.i18n import err, print_folded, print_plain, tr
 
 if TYPE_CHECKING:
@@ -151,6 +150,8 @@ def show_cost(console: Console, cost: GraphCost) -> None:
 
 
 def show_entity(console: Console, found: EntityDetails) -> None:
+    from qianxun.core.graph_types import CO_OCCURRENCE
+
     entity = found.entity
     console.print(Text(f"{entity.name}  ", style="bold") + Text(f"{entity.type} · {entity.id}", style="dim"))
     about = [tr(f"又名 {'、'.join(entity.aliases)}", f"also {', '.join(entity.aliases)}")] if entity.aliases else []
