@@ -12,6 +12,7 @@ from qianxun.core.types import ArmScore, Attributes, Chunk, Found
 from qianxun.doors.cli.views.drawing import bar, labels
 from qianxun.doors.cli.views.explain import show_hit
 from qianxun.doors.http.middleware.metrics import STAGES, TOTAL
+from qianxun.retrieve.arms import STANDARD
 from tests.cli.conftest import Run
 from tests.shared import MODELS, needs_model
 
@@ -29,7 +30,7 @@ def test_json_has_the_shape_of_the_retrieval_contract(handbook: Run) -> None:
 
 
 def test_every_step_of_a_search_has_a_name_for_people() -> None:
-    assert set(STAGES) - {TOTAL} <= {*labels("steps"), *(f"recall.{arm}" for arm in labels("arms"))}
+    assert set(STAGES) - {TOTAL} <= {*labels("steps"), *(f"recall.{arm.name}" for arm in STANDARD)}
 
 
 def test_people_see_rank_score_place_and_the_row_that_matches(handbook: Run) -> None:

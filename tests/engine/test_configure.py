@@ -148,7 +148,11 @@ def test_text_is_read_as_the_key_wants_it() -> None:
 
 def test_every_key_can_be_set_and_taken_back() -> None:
     values: dict[str, Any] = {"整数": 60, "数字": 0.5, "true 或 false": True, "模型名": "qwen"}
-    values |= {KINDS["dictionary"]: ["起付标准"], KINDS["synonyms"]: [["报销", "报账"]]}
+    values |= {
+        KINDS["search.arms"]: ["exact_phrase", "-qa"],
+        KINDS["dictionary"]: ["起付标准"],
+        KINDS["synonyms"]: [["报销", "报账"]],
+    }
     for name, kind in KINDS.items():
         value = 2.0 if name == "text_engine.search_k_multiplier" else values.get(kind, "rrf")
         once = changed(STANDARD, {name: value})

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from qianxun.bases.base import OpenBase
+from qianxun.core import plugins
 from qianxun.core.errors import BadInput
 from qianxun.core.layered_options import CHOICES, kind_of
 from qianxun.core.options import RecallOptions, check
@@ -39,6 +40,7 @@ KINDS: Final[Mapping[str, str]] = {
     "search.weights.keyword": "数字",
     "search.rerank": "模型名",
     "search.fuzzy": "true 或 false",
+    "search.arms": "名字的列表",
     **{name: kind_of(name) for name in CHOICES},
 }
 ALWAYS: Final = ("chunk_size", "chunk_overlap")  # a base cannot be without them
@@ -83,18 +85,19 @@ def changed(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
         held = {known: value for known, value in held.items() if known not in below}
     for name, value in ((name, value) for name, value in told.items() if value is not None):
         held[name] = _checked(name, value)
-    for name in set(held) - set(KINDS):  # of a base that another version wrote
+    for name in (name for name in held if not _kind(name)):  # of a base that another version wrote
         raise _unknown(name)
     held |= _other_weight(held)
     nested = _nested(held)
     ChunkSplitter(nested["chunk_size"], nested["chunk_overlap"])
-    check(RecallOptions(**nested.get("search", {})))
+    search = nested.get("search", {})
+    check(RecallOptions(**{**search, "arms": tuple(search.get("arms", ()))}))
     return nested
 
 
 def read(name: str, text: str) -> Any:
     """A value as a person writes it; nothing at all takes the key away. Raises BadInput."""
-    kind = KINDS.get(name)
+    kind = _kind(name)
     text = text.strip()
     if not text:
         return None
@@ -125,14 +128,18 @@ def _words(text: str) -> list[str]:
     return [word for word in text.replace("，", ",").replace("、", ",").split(",") if word]
 
 
-_READ: Final[Mapping[str, Callable[[str], list[Any]]]] = {"dictionary": _words, "synonyms": read_groups}
+_READ: Final[Mapping[str, Callable[[str], list[Any]]]] = {
+    "dictionary": _words,
+    "synonyms": read_groups,
+    "search.arms": _words,
+}
 LISTS: Final = tuple(_READ)  # one can add to them and take from them
 
 
 def _checked(name: str, value: Any) -> Any:
-    if name not in KINDS:
+    kind = _kind(name)
+    if not kind:
         raise _unknown(name)
-    kind = KINDS[name]
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     bounds = CHOICES.get(name)
     if bounds is not None and is_number and not bounds.hold(value):
@@ -147,9 +154,21 @@ def _checked(name: str, value: Any) -> Any:
         return _dictionary(value)
     if name == "synonyms":
         return groups_of(value)
+    if (
+        name == "search.arms"
+        and isinstance(value, list)
+        and all(isinstance(arm, str) and _is_name(arm) for arm in value)
+    ):
+        return value
     if kind in ("模型名", "用户编号", KINDS["search.fusion"]) and isinstance(value, str) and _is_name(value):
         return value
     raise _wrong(name, value)
+
+
+def _kind(name: str) -> str:
+    """What the value of a key is; "": there is no such key. Arms of other packages have weights of their own."""
+    arm = name.removeprefix("search.weights.")
+    return KINDS.get(name, KINDS["search.weights.vector"] if arm != name and arm in plugins.names("arm") else "")
 
 
 def _dictionary(words: Any) -> list[str]:
@@ -194,7 +213,7 @@ def _unknown(name: str) -> BadInput:
 
 
 def _wrong(name: str, value: Any) -> BadInput:
-    return BadInput(f"{name} 的值 {str(value)[:80]!r} 不对", hint=f"应为{KINDS[name]}")
+    return BadInput(f"{name} 的值 {str(value)[:80]!r} 不对", hint=f"应为{_kind(name)}")
 
 
 # ── an open base ─────────────────────────────────────────────────────────────────────────────────

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from qianxun.rank.tiers import COVERED, STRICT
+from qianxun.retrieve.arms import find_arm
 from qianxun.retrieve.explain import filter_text
 from qianxun.text.headings import below_headings
 from qianxun.text.matching import Span, snippet, spans, telling_words, weights
@@ -16,6 +17,7 @@ __all__ = [
     "STRICT",
     "below_headings",
     "filter_text",
+    "find_arm",
     "matching_part",
     "matching_rows",
     "query_words",

@@ -34,14 +34,14 @@ class Calibration:
 
 
 def clipped(cosines: Scores) -> Scores:
-    """For a model that nobody has calibrated: its cosine; below zero means unrelated, and counts as zero."""
+    """For a model without calibration: its cosine; below zero means unrelated, and counts as zero."""
     return _within(cosines, 0.0, 1.0)
 
 
 def _within(values: Scores, low: float, high: float) -> Scores:
     """As `np.clip`, which for a page of scores takes eight times as long."""
-    kept: Scores = np.minimum(np.maximum(values, low), high)
-    return kept
+    bounded: Scores = np.minimum(np.maximum(values, low), high)
+    return bounded
 
 
 Curve: TypeAlias = Callable[[Scores], Scores]
@@ -49,10 +49,12 @@ Curve: TypeAlias = Callable[[Scores], Scores]
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """What the scores of a model mean, alone and beside other voices.
+    """What the scores of a model mean, alone and beside other signals.
 
-    Each pair is (midpoint, slope). The midpoint of a weighted sum is the same sum of its parts' midpoints: of cosines,
-    of word shares, of a reranker's own scores. So a curve fits whatever weights a request chooses.
+    Each pair is (midpoint, slope), fitted on labelled questions (`models/cards`). The midpoint of a weighted sum is the
+    same sum of its parts' midpoints: of cosines, of word shares, of a reranker's own scores. So a curve fits whatever
+    weights a request chooses. Signals of other packages only add: a result without them shows what it would show if
+    they took no part.
     """
 
     cosine: tuple[float, float] | None = None
@@ -68,20 +70,19 @@ class Curves:
     def fused(self, weights: Mapping[str, float]) -> Curve:
         """For the weighted sum of cosines and word shares. Words alone are shown as they are: a share already."""
         vector, keyword = weights.get("vector", 0.0), weights.get("keyword", 0.0)
-        if self.cosine is None or vector == 0.0:
+        if self.cosine is None or vector == 0.0 or (keyword and self.words is None):
             return clipped
-        if keyword == 0.0:
-            return self.vector
-        if self.words is None:
-            return clipped
-        return Calibration(self._middle(vector, keyword, self.words), self.words[1])
+        slope = self.words[1] if self.words and keyword else self.cosine[1]
+        part = (vector + keyword) / sum(weights.values()) if len(weights) > 2 else 1.0  # without other signals
+        return Calibration(self._middle(vector, keyword) * part, slope / part)
 
     def reranked(self, weights: Mapping[str, float], share: float) -> Curve:
         """For that sum with a reranker's share in it."""
         vector, keyword = weights.get("vector", 0.0), weights.get("keyword", 0.0)
         if self.cosine is None or self.words is None or self.reader is None or share == 1.0 or vector == 0.0:
             return clipped
-        middle = (1.0 - share) * self._middle(vector, keyword, self.words) + share * self.reader[0]
+        part = (vector + keyword) / sum(weights.values()) if len(weights) > 2 else 1.0
+        middle = (1.0 - share) * (self._middle(vector, keyword) * part) + share * self.reader[0]
         return Calibration(middle, self.reader[1])
 
     @property
@@ -94,9 +95,10 @@ class Curves:
             return Calibration(*TABLE_BY_WORDS)
         return clipped if self.table is None else Calibration(*self.table)
 
-    def _middle(self, vector: float, keyword: float, words: tuple[float, float]) -> float:
+    def _middle(self, vector: float, keyword: float) -> float:
         assert self.cosine is not None
-        return (vector * self.cosine[0] + keyword * words[0]) / (vector + keyword)
+        words = self.words[0] if self.words and keyword else 0.0
+        return self.cosine[0] if not keyword else (vector * self.cosine[0] + keyword * words) / (vector + keyword)
 
 
 UNCALIBRATED = Curves()

@@ -15,7 +15,7 @@ from qianxun.core.errors import BadInput
 from qianxun.doors.cli.filter_options import DocOption, ProjectOption, TagOption, TypeOption, UserOption, filter_of
 from qianxun.doors.cli.i18n import out, print_folded, print_json, tr
 from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
-from qianxun.doors.cli.views.drawing import excerpt, label, place_of, show_degraded
+from qianxun.doors.cli.views.drawing import arm_label, excerpt, label, place_of, show_degraded
 from qianxun.doors.cli.views.explain import (
     command_for,
     described_arms,
@@ -251,7 +251,7 @@ def _title(rank: int, hit: Found, *, with_arms: bool = True) -> Text:
     title = Text(f"{rank:>2}  ")
     title.append(f"{hit.score:.2f}  ", style="bold green")
     if with_arms:
-        arms = "  ".join(f"{label('arms', arm)} {by.score:.2f}" for arm, by in hit.arms.items())
+        arms = "  ".join(f"{arm_label(arm)} {by.score:.2f}" for arm, by in hit.arms.items())
         title.append(f"{label('tiers', hit.tier)}  {arms}  ", style="dim")
     return title.append_text(place_of(hit.chunk))
 

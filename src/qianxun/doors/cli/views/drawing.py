@@ -41,6 +41,14 @@ def label(table: str, key: str) -> str:
     return tr(*labels(table).get(key, (key, key)))
 
 
+def arm_label(name: str, attribute: str = "label") -> str:
+    """What an arm is called on screen, or with ``unit`` its raw scores; the name itself where there is no such arm."""
+    from qianxun.engine.display import find_arm
+
+    arm = find_arm(name)
+    return name if arm is None else tr(*getattr(arm, attribute))
+
+
 def new_table(*titles: tuple[str, str], **column: Any) -> Table:
     """A table without lines, with a column for every pair of titles (Chinese, English); ``column``: their options."""
     table = Table(box=None, pad_edge=False)
@@ -109,8 +117,7 @@ def show_degraded(degraded: Sequence[Degraded]) -> None:
     """Warns of what could not take part in a search; of parts with one reason, the first."""
     reasons = {part.reason: part for part in reversed(degraded)}
     for part in (part for part in degraded if reasons[part.reason] is part):
-        if part.part in labels("arms"):
-            arm = label("arms", part.part)
+        if (arm := arm_label(part.part)) != part.part:
             warn(f"! {arm}检索没能参加：{part.reason}", f"! The {arm} arm did not take part: {part.reason}")
         else:
             note(f"! {label('parts', part.part)}{tr('：', ': ')}{part.reason}", "yellow")

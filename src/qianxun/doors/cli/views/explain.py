@@ -11,7 +11,7 @@ from rich.text import Text
 
 from qianxun.doors.cli.i18n import print_folded, tr
 from qianxun.doors.cli.session import quoted
-from qianxun.doors.cli.views.drawing import bars, label, labelled, milliseconds, padded, place_of
+from qianxun.doors.cli.views.drawing import arm_label, bars, label, labelled, milliseconds, padded, place_of
 
 if TYPE_CHECKING:
     from qianxun.core.explanation import Explained, Explanation, Sum
@@ -47,7 +47,7 @@ def _order(step: StepTime) -> int:
 
 def _step(step: StepTime) -> str:
     kind, _, arm = step.name.partition(".")
-    name = label("arms", arm) if kind == "recall" else label("steps", step.name)
+    name = arm_label(arm) if kind == "recall" else label("steps", step.name)
     count = tr(f"（{step.count} 个）", f" ({step.count} found)") if step.count else ""
     return f"{name} {milliseconds(step.seconds)}{count}"
 
@@ -62,7 +62,7 @@ def show_hit(console: Console, hit: Found, figures: Sum | None) -> None:
 
 
 def _bars(console: Console, arms: Mapping[str, ArmScore], rerank: float | None) -> None:
-    rows = [(label("arms", arm), by.score, _place(arm, by), COLOURS.get(arm, "white")) for arm, by in arms.items()]
+    rows = [(arm_label(arm), by.score, _place(arm, by), COLOURS.get(arm, "white")) for arm, by in arms.items()]
     if rerank is not None:
         rows.append((tr("重排", "rerank"), rerank, "", COLOURS["rerank"]))
     bars(console, rows)
@@ -70,14 +70,14 @@ def _bars(console: Console, arms: Mapping[str, ArmScore], rerank: float | None) 
 
 def _place(arm: str, by: ArmScore) -> str:
     rank = tr(f"第 {by.rank} 名", f"rank {by.rank}") if by.rank else tr("候选之外", "not found")
-    return f"{padded(rank, 9)} {label('raw_scores', arm)} {by.raw:.{2 if arm == 'keyword' else 3}f}"
+    return f"{padded(rank, 9)} {arm_label(arm, 'unit')} {by.raw:.{2 if arm == 'keyword' else 3}f}"
 
 
 def formula(figures: Sum) -> str:
     """The sum in figures, a line for each step: what a reader can check with a pocket calculator."""
     total = sum(vote.weight for vote in figures.votes.values()) or 1.0
     counted = [(side, vote) for side, vote in figures.votes.items() if vote.weight > 0.0]
-    terms = [f"{label('arms', side)} {vote.weight / total:.2f}×{vote.score:.3f}" for side, vote in counted]
+    terms = [f"{arm_label(side)} {vote.weight / total:.2f}×{vote.score:.3f}" for side, vote in counted]
     lines = [f"{label('fusions', figures.fusion)}  {' + '.join(terms)} = {figures.fused:.3f}"]
     if figures.rerank is not None:
         read = f"{1.0 - figures.share:.2f}×{figures.fused:.3f} + {figures.share:.2f}×{figures.rerank:.3f}"
@@ -117,7 +117,10 @@ def _short_of_strict(similarity: float | None, coverage: float) -> str:
 
 def _similarity(arms: Mapping[str, ArmScore]) -> float | None:
     """As the tier has it: the best of the arms that go by meaning; None where none took part."""
-    return max((by.score for arm, by in arms.items() if arm in ("vector", "qa")), default=None)
+    from qianxun.engine.display import find_arm
+
+    known = ((find_arm(name), by.score) for name, by in arms.items())
+    return max((score for arm, score in known if arm and "vector" in (arm.name, arm.signal)), default=None)
 
 
 # ── why ──────────────────────────────────────────────────────────────────────────────────────────

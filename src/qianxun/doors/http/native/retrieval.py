@@ -52,7 +52,7 @@ class ChunkTold(Placed):
 
 class FoundTold(ChunkTold):
     score: float = Field(description="0–1，结果按它排序", examples=[0.85])
-    source: Literal["vector", "keyword", "qa", "hybrid"] = Field(description="哪一路找到的；hybrid 为不止一路")
+    source: str = Field(description="哪一路找到的：vector、keyword、qa 或插件的名字；hybrid 为不止一路")
     highlights: list[str] = Field(description="文中与问题相关的原文")
     tier: Literal["strict", "document", "fuzzy"] = Field(
         description="严格（语义相似过 .7，且命中的词过半；没有向量模型则只看词）、指定文档，或模糊，分数再高也可能是"
