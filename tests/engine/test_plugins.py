@@ -17,7 +17,7 @@ from tests.installed_plugins import Install, install
 __all__ = ["install"]
 
 EMBEDDING = """
-from qianxun.testing.fake_embedding import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding
 seen = {}
 def create(name, **options):
     seen[name] = options
