@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.jobs.background import keep_indexing
+from qianxun.jobs.background import run_indexer
 from qianxun.records import Records
 from qianxun.records.database.open import sqlite_url
 
@@ -22,7 +22,7 @@ def test_it_ends_even_when_it_is_woken_in_the_same_moment(turns: int, tmp_path: 
         async def work(_tenant: str, _base: int) -> None:
             raise AssertionError("there is none")
 
-        indexer = asyncio.create_task(keep_indexing(records, woken, work))
+        indexer = asyncio.create_task(run_indexer(records, woken, work))
         async with asyncio.timeout(60):
             while not woken._waiters:  # noqa: ASYNC110  # nobody tells that it sleeps
                 await asyncio.sleep(0.005)

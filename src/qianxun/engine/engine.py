@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -40,12 +40,12 @@ from qianxun.engine.embedding_models import Embeddings, model_folders
 from qianxun.engine.facades import Admin, Logs
 from qianxun.engine.folder_lock import owned
 from qianxun.engine.model_catalog import BaseModels, ModelCatalog, open_registry
-from qianxun.engine.open_bases import OpenBases, open_base
+from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import Settings, load
 from qianxun.engine.storage import database_url, index_backend, reach
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool
-from qianxun.jobs.background import keep_indexing
+from qianxun.jobs.background import run_indexer
 from qianxun.models.registry.registry import Registry
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records, bases, chunks, listing
@@ -86,7 +86,7 @@ class Hooks:
 class Engine:
     """Qianxun over one data folder, as one tenant sees it. Open it with ``async with Engine.open(folder) as engine``.
 
-    `of` gives the same engine as another tenant sees it. What belongs to another tenant is not there: NotFound.
+    Knowledge bases are named by their ids. Every call raises NotFound for a base that the tenant does not have.
     """
 
     settings: Settings
@@ -98,13 +98,13 @@ class Engine:
     registered: Registry  # models of users; `registry` has this tenant's
     cache: Cache
     journal: Journal
+    hooks: Hooks = field(repr=False)
     # Models have threads of their own: one that hangs takes none from the index, the records or another model.
-    model_threads: ModelThreads = field(default_factory=ModelThreads, repr=False)
+    model_threads: ModelThreads = field(repr=False)
+    _bases: OpenBases = field(repr=False)
+    _work: asyncio.Event = field(repr=False)
+    # Every other part is shared by all tenants: a field that `of` should not copy by reference has no place here.
     tenant: str = LOCAL_TENANT
-    # Every part is one and the same for all tenants: a field that `of` should not copy by reference has no place here.
-    _bases: OpenBases = field(default_factory=OpenBases, repr=False)
-    _work: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
-    hooks: Hooks = field(default_factory=Hooks, repr=False)
 
     @staticmethod
     @asynccontextmanager
@@ -115,16 +115,16 @@ class Engine:
         models: Mapping[str, Any] | None = None,
         background: bool = True,
     ) -> AsyncIterator[Engine]:
-        """Owns the folder until the block ends.
+        """Opens a data folder and owns it until the block ends.
 
-        With ``background`` an indexer works through the outbox and retries beside the caller; without it, only the
-        calls that promise a searchable result do.
+        Without ``settings`` they are read from file and environment. ``models`` are the caller's own, by name. With
+        ``background`` tasks index, retry, learn words and build graphs; without it, calls that wait for their result
+        index what they add. Raises FolderInUse, BadSettings or RecordsUnavailable.
         """
         settings = settings or load(arguments={"data": str(data) if data is not None else None})
-        folder = settings.folder
-        with owned(folder):
-            engine = await asyncio.to_thread(_wire, settings, folder, dict(models or {}))
-            indexer = asyncio.create_task(engine._keep_indexing()) if background else None
+        with owned(settings.folder):
+            engine = await asyncio.to_thread(_wire, settings, dict(models or {}))
+            indexer = asyncio.create_task(engine._run_background()) if background else None
             try:
                 yield engine
             finally:
@@ -147,7 +147,7 @@ class Engine:
     # ── tenants ──────────────────────────────────────────────────────────────────────────────────
 
     def of(self, tenant: str) -> Engine:
-        """The same engine as another tenant sees it: its own bases and logs, every part shared."""
+        """The same engine as another tenant sees it. Raises BadInput for what cannot be a tenant's name."""
         return self if tenant == self.tenant else replace(self, tenant=bases.check_tenant(tenant))
 
     @property
@@ -157,7 +157,7 @@ class Engine:
 
     @cached_property
     def examples(self) -> ExampleStore:
-        """The example library beside the records, one for all tenants; `ExampleStore.prepare` makes its tables."""
+        """The example library of all tenants, in the records' database; `ExampleStore.prepare` makes its tables."""
         from qianxun.engine.example_library import example_store
 
         return example_store(self.settings, self.records, self.embeddings, self.registered)
@@ -173,22 +173,24 @@ class Engine:
         config: Mapping[str, Any] | None = None,
         user_id: str = "",
     ) -> KnowledgeBase:
-        """A new base. Without ``model`` it takes the one of the settings, or none (words only) where that is absent.
+        """Creates a base. Without ``model`` it has that of the settings, or none (words only) if its files are missing.
 
-        ``user_id`` is its owner, whose registered models are the base's defaults.
+        ``user_id`` is its owner, whose registered models are the base's defaults. Raises AlreadyThere for a name that
+        is taken, BadInput, NotFound or ModelUnavailable for a configuration or model that cannot be used.
         """
         from qianxun.engine.configure import changed
 
         chosen, dimension = await asyncio.to_thread(self.embeddings.choose, model, self.registry, user_id)
-        kept = changed(asdict(self.settings.chunking), {**(config or {}), **({"user_id": user_id} if user_id else {})})
-        await asyncio.to_thread(BaseModels(self.catalog, self.registry).check, kept, self._model(chosen, dimension))
-        told: dict[str, Any] = {"kind": kind, "embedding_model": chosen, "dimension": dimension, "config": kept}
-        created = await self.records.write(lambda tx: bases.create(tx, name, tenant=self.tenant, **told))
-        await self._bases.made(created, self._own(created.id), self.backend, self._model(chosen, dimension))
+        owner = {"user_id": user_id} if user_id else {}
+        checked = changed(asdict(self.settings.chunking), {**(config or {}), **owner})
+        await asyncio.to_thread(self._check_models, checked, self.embeddings.get(chosen, dimension, self.registry))
+        fields: dict[str, Any] = {"kind": kind, "embedding_model": chosen, "dimension": dimension, "config": checked}
+        created = await self.records.write(lambda tx: bases.create(tx, name, tenant=self.tenant, **fields))
+        await self._bases.create(created)
         return created
 
     async def rename(self, knowledge_base: int, name: str) -> KnowledgeBase:
-        """Gives the base another name. Raises AlreadyThere when another base of the tenant has it."""
+        """Renames a base. Raises AlreadyThere if another base of the tenant has the name."""
         base = await self.base(knowledge_base)
 
         def renamed(tx: Connection) -> KnowledgeBase:
@@ -201,36 +203,36 @@ class Engine:
     async def configure(
         self, knowledge_base: int, changes: Mapping[str, Any], *, watch: Any = nothing
     ) -> KnowledgeBase:
-        """Changes a base's configuration, at once: ``{"search.fusion": "rrf", "search.weights": None}``.
+        """Changes a base's configuration: ``{"search.fusion": "rrf", "search.weights": None}``.
 
-        None gives the choice back to the settings. Raises BadInput or NotFound, and keeps nothing, for what cannot
-        work. A changed dictionary makes the index anew before this returns.
+        None leaves the choice to the settings. A changed dictionary rebuilds the index before this returns. Raises
+        BadInput, NotFound or ModelUnavailable, and changes nothing, for a value that cannot be used.
         """
         from qianxun.engine.configure import configure
 
-        base = await self.base(knowledge_base)
-        await asyncio.to_thread(BaseModels(self.catalog, self.registry).check, changes, base.model)
-        with self._using(base):
+        async with self._opened(knowledge_base) as base:
+            await asyncio.to_thread(self._check_models, changes, base.model)
             return await configure(base, changes, watch)
 
+    def _check_models(self, config: Mapping[str, Any], embedding: EmbeddingModel | None) -> None:
+        BaseModels(self.catalog, self.registry).check(config, embedding)
+
     async def knowledge_bases(self, *, limit: int | None = None, after: int = 0) -> tuple[KnowledgeBase, ...]:
-        """In the order of their ids; ``after`` is the id at which the last page ended."""
+        """The tenant's bases by id; ``after`` is the id at which the last page ended."""
         return await self.records.read(lambda tx: bases.every(tx, tenant=self.tenant, limit=limit, after=after))
 
     async def knowledge_base(self, name_or_id: str | int) -> KnowledgeBase:
-        """By id, or by name."""
+        """A base by its id or name. Raises NotFound."""
         if isinstance(name_or_id, int):
             return await self.records.read(lambda tx: bases.get(tx, name_or_id, tenant=self.tenant))
         return await self.records.read(lambda tx: bases.by_name(tx, name_or_id, tenant=self.tenant))
 
     async def delete_knowledge_base(self, knowledge_base: int) -> None:
-        """The base with everything in it. Nothing of it can be returned from now on."""
-        own = self._own(knowledge_base)
-        await own.read(nothing)  # another tenant's base fails fast
-        await self._bases.removed(own, self.backend)
+        """Deletes a base with everything in it."""
+        await self._bases.delete(knowledge_base, self.tenant)
 
     async def statistics(self, knowledge_base: int) -> dict[str, int]:
-        """How many documents stand in which state, how many chunks and tables there are."""
+        """The number of documents in each state, of chunks and of tables."""
         return await self._own(knowledge_base).read(lambda tx: listing.tally(tx, knowledge_base))
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────
@@ -349,15 +351,15 @@ class Engine:
         fuzzy: bool | None = None,
         trace_id: str = "",
     ) -> Recall:
-        """The chunks that answer a query, best first. What is left out is the base's choice, then the settings'.
+        """Searches a base. Returns the chunks that answer the query, best first.
 
-        The answer bears the ``trace_id`` of the request that asked, or one of its own.
+        Options that are left out are the base's, then the settings'. The result has the ``trace_id`` of the request,
+        or one of its own. Raises BadQuery, BadFilter or BadInput; RecallFailed if every arm failed.
         """
         base = await self.base(knowledge_base)
-        await self._check_asked(rerank)
+        await self._check_rerank(rerank)
         chosen = {"top_k": top_k, "fusion": fusion, "weights": weights, "rerank": rerank, "fuzzy": fuzzy}
-        options = search_options(self.settings.search, base.about.config, chosen)
-        options = replace(options, mode=mode, threshold=threshold, where=where, doc_ids=tuple(doc_ids))
+        options = replace(self._options(base, where, doc_ids, **chosen), mode=mode, threshold=threshold)
         check(options)
         return await self._recall(base, query, options, trace_id)
 
@@ -370,12 +372,12 @@ class Engine:
         where: Filter = EVERYTHING,
         trace_id: str = "",
     ) -> LayeredRecall:
-        """Prose, layer by layer: by vector, by keywords, by related words (docs/operations.md)."""
+        """Searches prose layer by layer: by vector, by keywords, by related terms (docs/operations.md)."""
         from qianxun.retrieve.layered.texts import search_texts
 
         base = await self.base(knowledge_base)
         chosen = of_base(self.settings.text_engine, base.about.config, "text_engine")
-        options = replace(search_options(self.settings.search, base.about.config, {"top_k": top_k}), where=where)
+        options = self._options(base, where, top_k=top_k)
         searching = search_texts(base, query, chosen, options, top_k, trace_id)
         return await self._layered(base, searching, layered_params(top_k, where))
 
@@ -389,22 +391,28 @@ class Engine:
         answer: bool = True,
         trace_id: str = "",
     ) -> LayeredRecall:
-        """Tables, layer by layer: by structure, by meaning, by keywords, by related words; and, with ``answer``, what
-        their cells say to the question."""
+        """Searches tables layer by layer: by structure, meaning, keywords, related terms; with ``answer`` also answers
+        from their cells."""
         from qianxun.retrieve.layered.tables import search_tables
 
         base = await self.base(knowledge_base)
         chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
-        options = replace(search_options(self.settings.search, base.about.config, {"top_k": top_k}), where=where)
+        options = self._options(base, where, top_k=top_k)
         searching = search_tables(base, query, chosen, options, top_k, answer=answer, trace_id=trace_id)
         return await self._layered(base, searching, layered_params(top_k, where, answer))
+
+    def _options(
+        self, base: OpenBase, where: Filter = EVERYTHING, doc_ids: Sequence[str] = (), **chosen: Any
+    ) -> RecallOptions:
+        options = search_options(self.settings.search, base.about.config, chosen)
+        return replace(options, where=where, doc_ids=tuple(doc_ids))
 
     async def _layered(
         self, base: OpenBase, searching: Awaitable[LayeredRecall], params: Mapping[str, Any]
     ) -> LayeredRecall:
         from qianxun.retrieve.layered.ladder import log_layers
 
-        with self._using(base):
+        with self._bases.using(base):
             recall = await searching
         self.journal.note(base.about, recall, params)
         log_layers(recall)
@@ -412,17 +420,17 @@ class Engine:
         return recall
 
     async def explain(self, knowledge_base: int, query: str, chunk_id: str = "", **options: Any) -> Explained:
-        """How each result of `retrieve` with these options came by its score; and why the chunk is, or is not, one."""
+        """How each result of `retrieve` with these options got its score, and why ``chunk_id`` is, or is not, one."""
         from qianxun.retrieve.explain import explained
 
         base = await self.base(knowledge_base)
-        await self._check_asked(options.get("rerank"))
+        await self._check_rerank(options.get("rerank"))
         chosen = search_options(self.settings.search, base.about.config, options)
-        with self._using(base):
+        with self._bases.using(base):
             return await explained(base, query, replace(chosen, doc_ids=tuple(chosen.doc_ids)), chunk_id)
 
-    async def _check_asked(self, rerank: str | None) -> None:
-        """A search goes on without a base's own reranker that was removed; one that is asked for has to be there."""
+    async def _check_rerank(self, rerank: str | None) -> None:
+        """A search goes on without a base's own reranker that was deleted; one that is requested must exist."""
         if rerank is not None and is_ref(rerank):
             await asyncio.to_thread(self.registry.expect, rerank, ("rerank",))
 
@@ -434,7 +442,7 @@ class Engine:
         *,
         fusion: FusionName = "rrf",
     ) -> HybridSearchEngine:
-        """Searches one base for one user's one project at a time.
+        """A search engine that searches one base for one user's one project at a time.
 
         Scores fused by rank ("rrf") cannot be compared between questions, and a name that only words find comes late;
         "weighted" is what `retrieve` does (docs/decisions/0007-scores.md).
@@ -449,7 +457,7 @@ class Engine:
         started = time.perf_counter()
         seconds = self.settings.search.cache_seconds
         try:
-            with self._using(base):
+            with self._bases.using(base):
                 answer = await cached_recall(base, query, options, self.cache, self.journal, seconds, trace_id)
         except RecallFailed:
             self.hooks.recalled(Recalled(options.mode, started, time.perf_counter() - started, None))
@@ -469,16 +477,15 @@ class Engine:
         surroundings: Surroundings | None = None,
         trace_id: str = "",
     ) -> ModeRecall:
-        """The chunks that one query mode finds, best first, as many as were asked for where there are as many; and what
-        the base's graph says of the question (docs/decisions/0013-knowledge-graph.md). With ``surroundings``, `local`
-        walks what a graph server that holds a copy finds there."""
+        """The chunks that one query mode finds, best first, and the context that the base's graph gives to the question
+        (docs/decisions/0013-knowledge-graph.md). With ``surroundings``, `local` walks what a graph server with a copy
+        finds there."""
         from qianxun.answer.question_log import gathered_entry
         from qianxun.graph.modes import gather
 
         base = await self.base(knowledge_base)
-        options = search_options(self.settings.search, base.about.config, {"top_k": top_k})
-        options = replace(options, where=where, doc_ids=tuple(doc_ids))
-        with self._using(base):
+        options = self._options(base, where, doc_ids, top_k=top_k)
+        with self._bases.using(base):
             recall = await gather(base, query, mode, options, surroundings=surroundings, trace_id=trace_id)
         self.journal.note_entry(gathered_entry(base.about, options, recall, elsewhere=surroundings is not None))
         return recall
@@ -497,15 +504,16 @@ class Engine:
         multimodal_content: Sequence[Mapping[str, Any]] = (),
         trace_id: str = "",
     ) -> Answer:
-        """An answer from what the base holds, every sentence with its sources; or that the sources do not say.
+        """Answers a question from a base, every sentence with its sources; or says that the sources do not tell.
 
         ``mode`` None: as fits the question. ``history`` are the turns before it, ``{"role", "content"}``, the latest
-        last. Where a base has no language model, the answer is made of the sources' own sentences.
+        last. If the base has no language model, the answer is made of the sources' own sentences. Raises BadQuery,
+        BadFilter or BadInput.
         """
         from qianxun.answer.run import answer_question
 
         answering = await self.answering(knowledge_base, top_k=top_k, where=where)
-        with self._using(answering.base):
+        with self._bases.using(answering.base):
             return await answer_question(
                 answering,
                 question,
@@ -528,17 +536,16 @@ class Engine:
         checked: bool = False,
         trace_id: str = "",
     ) -> AsyncGenerator[AnswerEvent, None]:
-        """`ask` as it comes: `SourcesFound`, `Token`, `SentenceCited`, and at the end `Done` or `Failed`.
+        """`ask` as a stream: `SourcesFound`, `Token`, `SentenceCited`, and at the end `Done` or `Failed`.
 
-        With ``checked`` words come a sentence at a time, once it has been held against its sources: none is told that
-        `Done` is without, for those who cannot take words back. Whoever stops listening (``aclose``, or a task that is
-        cancelled) ends the model's call.
+        With ``checked`` text comes a sentence at a time, after it was checked against its sources: for clients that
+        cannot take text back. Closing the generator (``aclose``, or a cancelled task) ends the model's call.
         """
         from qianxun.answer.run import answer_stream
 
-        drawn_on = await self.answering(knowledge_base, top_k=top_k, where=where)
-        answering = replace(drawn_on, only_checked=checked)
-        with self._using(answering.base):
+        context = await self.answering(knowledge_base, top_k=top_k, where=where)
+        answering = replace(context, only_checked=checked)
+        with self._bases.using(answering.base):
             events = answer_stream(
                 answering,
                 question,
@@ -547,7 +554,7 @@ class Engine:
                 multimodal_content=multimodal_content,
                 trace_id=trace_id,
             )
-            last: AnswerEvent | None = None  # told when it is sure that the base is still there
+            last: AnswerEvent | None = None  # sent once it is sure that the base still exists
             async with aclosing(events):
                 async for event in events:
                     if isinstance(event, Done | Failed):
@@ -560,14 +567,14 @@ class Engine:
     async def answering(
         self, knowledge_base: int, *, top_k: int | None = None, where: Filter = EVERYTHING
     ) -> Answering:
-        """What the steps of `pipelines.answer` draw on, for those who take them one by one."""
+        """The context of the steps of `qianxun.answer`, for callers that take them one by one."""
         from qianxun.answer.question_log import asked_entry
         from qianxun.answer.state import Answering, graph_or_reason
         from qianxun.graph.modes import gather
         from qianxun.retrieve.layered.tables import search_tables
 
         base = await self.base(knowledge_base)
-        options = replace(search_options(self.settings.search, base.about.config, {"top_k": top_k}), where=where)
+        options = self._options(base, where, top_k=top_k)
         check(options)
         chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
         return Answering(
@@ -605,7 +612,7 @@ class Engine:
         """Maintenance: verify, rebuild, learn, build and curate the graph, queue depth."""
 
         def embedding(name: str) -> EmbeddingModel | None:
-            return self._model(*self.embeddings.choose(name, self.registry))
+            return self.embeddings.get(*self.embeddings.choose(name, self.registry), self.registry)
 
         return Admin(self.records, self._opened, embedding)
 
@@ -627,99 +634,59 @@ class Engine:
         """Tells the background indexer that there is work."""
         self._work.set()
 
-    async def _keep_indexing(self) -> None:
+    async def _run_background(self) -> None:
         from qianxun.graph.build import run_graph_updates
-        from qianxun.jobs.graph_worker import keep_tending
+        from qianxun.jobs.graph_worker import run_graph_models
         from qianxun.retrieve.terms.learn import keep_learning
 
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(keep_indexing(self.records, self._work, lambda who, base: self.of(who).drain(base)))
+            tasks.create_task(run_indexer(self.records, self._work, lambda tenant, base: self.of(tenant).drain(base)))
             tasks.create_task(keep_learning(self._bases.every))
             tasks.create_task(run_graph_updates(self._bases.every))
-            tasks.create_task(keep_tending(self._bases.every))
-
-    # ── open bases ───────────────────────────────────────────────────────────────────────────────
+            tasks.create_task(run_graph_models(self._bases.every))
 
     async def base(self, knowledge_base: int) -> OpenBase:
-        """The opened base: its index is sound and up to date with the records. Raises NotFound."""
-        found = self._bases.get(knowledge_base)
-        if found is None:
-            await self._own(knowledge_base).read(nothing)  # another tenant's base fails fast
-            found = await self._bases.opened(knowledge_base, lambda: self._open_base(knowledge_base))
-        if found.about.tenant != self.tenant:
-            raise bases.missing(knowledge_base)
-        return found
+        """The opened base, for the parts of this package that work on one."""
+        return await self._bases.get(knowledge_base, self.tenant)
 
-    @asynccontextmanager
-    async def _opened(self, knowledge_base: int) -> AsyncIterator[OpenBase]:
-        base = await self.base(knowledge_base)
-        with self._using(base):
-            yield base
-
-    @contextmanager
-    def _using(self, base: OpenBase) -> Iterator[None]:
-        """Raises NotFound if the base is deleted meanwhile: work on it may then fail in any way, or find nothing."""
-        try:
-            yield
-        except asyncio.CancelledError:
-            self.wake()  # what was accepted by then is still to be indexed
-            raise
-        except Exception as error:  # raised again, or in its place why
-            self.wake()
-            if not self._bases.holds(base):
-                raise bases.missing(base.id) from error
-            raise
-        if not self._bases.holds(base):
-            raise bases.missing(base.id)
+    def _opened(self, knowledge_base: int) -> AbstractAsyncContextManager[OpenBase]:
+        return self._bases.opened(knowledge_base, self.tenant)
 
     def _own(self, knowledge_base: int) -> BaseRecords:
-        """What is in a base, in transactions that begin with whose it is."""
-        return BaseRecords(self.records, knowledge_base, self.tenant)
-
-    async def _open_base(self, knowledge_base: int) -> OpenBase:
-        about = await self.records.read(lambda tx: bases.get(tx, knowledge_base, tenant=self.tenant))
-
-        def owner() -> str:  # as it is now, not as it was on opening
-            held = self._bases.get(knowledge_base)
-            return str((held.about if held else about).config.get("user_id", ""))
-
-        return await open_base(
-            about,
-            self._own(about.id),
-            self.backend,
-            self._model(about.embedding_model, about.dimension),
-            models=BaseModels(self.catalog, self.registry, owner),
-            curves=self.embeddings.curves(about.embedding_model),
-            model_threads=self.model_threads,
-            indexed=lambda done: self.hooks.indexed(done),
-        )
-
-    def _model(self, name: str, dimension: int) -> EmbeddingModel | None:
-        return self.embeddings.get(name, dimension, self.registry)
+        return self._bases.own(knowledge_base, self.tenant)
 
 
-def _wire(settings: Settings, folder: Path, models: Mapping[str, Any]) -> Engine:
-    parsing = settings.parsing
-    limits = ParseLimits(file_bytes=parsing.file_megabytes * MIB, seconds=parsing.seconds, ocr=parsing.ocr)
+def _wire(settings: Settings, models: Mapping[str, Any]) -> Engine:
     records = Records.open(database_url(settings), reach(settings), alone=True)
     try:
-        return _wired(settings, models, records, limits)
+        return _wired(settings, models, records)
     except BaseException:
         records.close()  # a database on a server would seem to be in use
         raise
 
 
-def _wired(settings: Settings, models: Mapping[str, Any], records: Records, limits: ParseLimits) -> Engine:
-    threads = ModelThreads()
+def _wired(settings: Settings, models: Mapping[str, Any], records: Records) -> Engine:
+    parsing = settings.parsing
+    limits = ParseLimits(file_bytes=parsing.file_megabytes * MIB, seconds=parsing.seconds, ocr=parsing.ocr)
+    threads, work, hooks = ModelThreads(), asyncio.Event(), Hooks()
+    backend = index_backend(settings, records.identity)
+    embeddings = Embeddings(settings, models)
+    catalog = ModelCatalog(settings, model_folders(settings), models)
+    registered = open_registry(settings, records, threads)
     return Engine(
         settings=settings,
         records=records,
-        backend=index_backend(settings, records.identity),
-        parsers=ParserPool(settings.parsing.workers, limits),
-        embeddings=Embeddings(settings, models),
-        catalog=ModelCatalog(settings, model_folders(settings), models),
-        registered=open_registry(settings, records, threads),
-        model_threads=threads,
+        backend=backend,
+        parsers=ParserPool(parsing.workers, limits),
+        embeddings=embeddings,
+        catalog=catalog,
+        registered=registered,
         cache=MemoryCache(settings.search.cache_entries),
         journal=Journal(records, settings.log.keep_days, settings.log.keep_rows),
+        hooks=hooks,
+        model_threads=threads,
+        _bases=OpenBases(
+            records, backend, embeddings, catalog, registered, threads, lambda done: hooks.indexed(done), work.set
+        ),
+        _work=work,
     )

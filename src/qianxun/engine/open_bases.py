@@ -1,19 +1,26 @@
-"""The bases that are open: each is opened once, whoever asks first, and made and removed by one at a time."""
+"""The opened knowledge bases of all tenants: opened, created and deleted by one task at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from qianxun.bases.base import OpenBase, Serving, stamp_for
 from qianxun.core.errors import IndexUnusable, QianxunError
-from qianxun.core.ports import EmbeddingModel, IndexBackend
+from qianxun.core.log_types import IndexTime
+from qianxun.core.ports import EmbeddingModel, IndexBackend, nothing
 from qianxun.core.types import KnowledgeBase
+from qianxun.engine.embedding_models import Embeddings
+from qianxun.engine.model_catalog import BaseModels, ModelCatalog
 from qianxun.indexing.maintenance import catch_up, rebuild
 from qianxun.ingest.chunk import ChunkSplitter
-from qianxun.records import bases
+from qianxun.models.registry.registry import Registry
+from qianxun.models.threads import ModelThreads
+from qianxun.records import Records, bases
 from qianxun.records.tenancy import BaseRecords
 from qianxun.text.chinese import Analyser
 
@@ -22,73 +29,105 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
-async def open_base(
-    about: KnowledgeBase, records: BaseRecords, backend: IndexBackend, model: EmbeddingModel | None, **parts: Any
-) -> OpenBase:
-    """The base with its index, which is sound and caught up with the records when this returns.
-
-    ``parts`` are the other fields of `OpenBase` that do not come from the base itself.
-    """
-    config = about.config
-    analyser = Analyser(config.get("dictionary", ()))
-    stamp = stamp_for(about, model, analyser)
-    unusable = ""
-    try:
-        index = await backend.open(about.id, stamp)
-    except IndexUnusable as error:
-        unusable = str(error)
-        index = await backend.build(about.id, stamp)
-    base = OpenBase(
-        about=about,
-        records=records,
-        backend=backend,
-        serving=Serving(index, model),
-        splitter=ChunkSplitter(config["chunk_size"], config["chunk_overlap"]),
-        analyser=analyser,
-        by_meaning=bool(config.get("by_meaning")) and model is not None,
-        **parts,
-    )
-    try:
-        if unusable:
-            log.warning("index of base %s is rebuilt from the records: %s", about.id, unusable)
-            await rebuild(base, model)
-        await catch_up(base)
-    except BaseException:
-        await base.serving.retire()
-        raise
-    return base
-
-
+@dataclass
 class OpenBases:
-    """Knowledge base → what is open of it, for all tenants. Who may use it is asked elsewhere."""
-
-    def __init__(self) -> None:
-        self._open: dict[int, OpenBase] = {}
-        self._moving: dict[int, asyncio.Task[Any]] = {}  # what is being opened, made or removed
-
-    def get(self, knowledge_base: int) -> OpenBase | None:
-        return self._open.get(knowledge_base)
+    records: Records
+    backend: IndexBackend
+    embeddings: Embeddings
+    catalog: ModelCatalog
+    registered: Registry
+    model_threads: ModelThreads
+    indexed: Callable[[IndexTime], None]
+    wake: Callable[[], None]  # tells the indexer that there is work
+    _open: dict[int, OpenBase] = field(default_factory=dict)
+    _moving: dict[int, asyncio.Task[Any]] = field(default_factory=dict)  # what is being opened, created or deleted
 
     def every(self) -> tuple[OpenBase, ...]:
         return tuple(self._open.values())
 
-    def holds(self, base: OpenBase) -> bool:
-        """False once the base has been removed."""
-        return self._open.get(base.id) is base
+    def own(self, knowledge_base: int, tenant: str) -> BaseRecords:
+        """The records of a base, in transactions that begin by checking whose it is."""
+        return BaseRecords(self.records, knowledge_base, tenant)
 
-    async def opened(self, knowledge_base: int, opening: Callable[[], Coroutine[Any, Any, OpenBase]]) -> OpenBase:
-        """The base; opened now if it is not yet. Another base that is being opened is not waited for."""
+    async def get(self, knowledge_base: int, tenant: str) -> OpenBase:
+        """The opened base: its index is sound and up to date with the records. Raises NotFound."""
+        found = self._open.get(knowledge_base)
+        if found is None:
+            await self.own(knowledge_base, tenant).read(nothing)  # another tenant's base fails fast
+            found = await self._alone(knowledge_base, lambda: self._get(knowledge_base, tenant))
+        if found.about.tenant != tenant:
+            raise bases.missing(knowledge_base)
+        return found
 
-        async def open_it() -> OpenBase:
-            if knowledge_base not in self._open:
-                self._open[knowledge_base] = await opening()
-            return self._open[knowledge_base]
+    @asynccontextmanager
+    async def opened(self, knowledge_base: int, tenant: str) -> AsyncIterator[OpenBase]:
+        """`get` and `using` together."""
+        base = await self.get(knowledge_base, tenant)
+        with self.using(base):
+            yield base
 
-        held = self._open.get(knowledge_base)
-        return held if held is not None else await self.alone(knowledge_base, open_it)
+    @contextmanager
+    def using(self, base: OpenBase) -> Iterator[None]:
+        """Raises NotFound if the base is deleted meanwhile: work on it may then fail in any way, or find nothing."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            self.wake()  # what was accepted by then is still to be indexed
+            raise
+        except Exception as error:  # raised again, or in its place why
+            self.wake()
+            if self._open.get(base.id) is not base:
+                raise bases.missing(base.id) from error
+            raise
+        if self._open.get(base.id) is not base:
+            raise bases.missing(base.id)
 
-    async def alone(self, knowledge_base: int, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Does ``work`` while nobody else opens, makes or removes this base.
+    async def create(self, about: KnowledgeBase) -> None:
+        """The first index of a new base, unless the base was opened or deleted before it came to that.
+
+        If it cannot be made the base is deleted again: after a failure its name is free.
+        """
+        own = self.own(about.id, about.tenant)
+        model = self._model(about)
+
+        async def make() -> None:
+            if about.id in self._open or not await own.is_there():
+                return
+            try:
+                analyser = Analyser(about.config.get("dictionary", ()))
+                built = await self.backend.build(about.id, stamp_for(about, model, analyser))
+                await self.backend.switch(about.id, built)
+                await built.close()
+            except (QianxunError, OSError):
+                await own.write(lambda tx: bases.remove(tx, about.id, tenant=own.tenant))
+                raise
+
+        await self._alone(about.id, make)
+
+    async def delete(self, knowledge_base: int, tenant: str) -> None:
+        """The base with everything in it, its index last. Raises NotFound."""
+        own = self.own(knowledge_base, tenant)
+        await own.read(nothing)  # another tenant's base fails fast
+
+        async def remove() -> None:
+            # The records first: whatever works on the base fails with its next transaction, and lets go.
+            await own.write(lambda tx: bases.remove(tx, knowledge_base, tenant=tenant))
+            base = self._open.pop(knowledge_base, None)
+            if base is not None:
+                async with base.indexing:
+                    await base.serving.retire()
+            await self.backend.drop(knowledge_base)
+
+        await self._alone(knowledge_base, remove)
+
+    async def close(self) -> None:
+        while self._moving:
+            await asyncio.wait(self._moving.values())
+        for base in self._open.values():
+            await base.serving.retire()
+
+    async def _alone(self, knowledge_base: int, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Does ``work`` while no other task opens, creates or deletes this base; other bases are not waited for.
 
         It is carried to its end even when the caller is cancelled: half of it would leave files open, or behind.
         """
@@ -102,46 +141,51 @@ class OpenBases:
     def _moved(self, knowledge_base: int, done: asyncio.Task[Any]) -> None:
         del self._moving[knowledge_base]
         if not done.cancelled():
-            done.exception()  # whoever waits for it hears it; a caller that was cancelled need not
+            done.exception()  # raised to those who wait for it; a caller that was cancelled need not
 
-    async def made(
-        self, about: KnowledgeBase, own: BaseRecords, backend: IndexBackend, model: EmbeddingModel | None
-    ) -> None:
-        """The first index of a new base, unless somebody has opened the base, or removed it, before it came to that.
+    def _model(self, about: KnowledgeBase) -> EmbeddingModel | None:
+        return self.embeddings.get(about.embedding_model, about.dimension, self.registered.of(about.tenant))
 
-        Where it cannot be made the base is taken back: who is told of a failure finds the name free.
-        """
+    async def _get(self, knowledge_base: int, tenant: str) -> OpenBase:
+        if knowledge_base not in self._open:
+            about = await self.records.read(lambda tx: bases.get(tx, knowledge_base, tenant=tenant))
+            self._open[knowledge_base] = await self._opened(about)
+        return self._open[knowledge_base]
 
-        async def make() -> None:
-            if about.id in self._open or not await own.is_there():
-                return
-            try:
-                analyser = Analyser(about.config.get("dictionary", ()))
-                built = await backend.build(about.id, stamp_for(about, model, analyser))
-                await backend.switch(about.id, built)
-                await built.close()
-            except (QianxunError, OSError):
-                await own.write(lambda tx: bases.remove(tx, about.id, tenant=own.tenant))
-                raise
+    async def _opened(self, about: KnowledgeBase) -> OpenBase:
+        """The base with its index, which is sound and up to date with the records when this returns."""
+        config, model = about.config, self._model(about)
+        analyser = Analyser(config.get("dictionary", ()))
+        stamp = stamp_for(about, model, analyser)
+        unusable = ""
+        try:
+            index = await self.backend.open(about.id, stamp)
+        except IndexUnusable as error:
+            unusable = str(error)
+            index = await self.backend.build(about.id, stamp)
 
-        await self.alone(about.id, make)
+        def owner() -> str:  # as it is now, not as it was on opening
+            return str(self._open.get(about.id, base).about.config.get("user_id", ""))
 
-    async def removed(self, own: BaseRecords, backend: IndexBackend) -> None:
-        """The base with everything in it, its index last. Raises NotFound when it is gone already."""
-
-        async def remove() -> None:
-            # The records first: whatever works on the base finds it gone with its next transaction, and lets go.
-            await own.write(lambda tx: bases.remove(tx, own.knowledge_base, tenant=own.tenant))
-            base = self._open.pop(own.knowledge_base, None)
-            if base is not None:
-                async with base.indexing:
-                    await base.serving.retire()
-            await backend.drop(own.knowledge_base)
-
-        await self.alone(own.knowledge_base, remove)
-
-    async def close(self) -> None:
-        while self._moving:
-            await asyncio.wait(self._moving.values())
-        for base in self._open.values():
+        base = OpenBase(
+            about=about,
+            records=self.own(about.id, about.tenant),
+            backend=self.backend,
+            serving=Serving(index, model),
+            splitter=ChunkSplitter(config["chunk_size"], config["chunk_overlap"]),
+            analyser=analyser,
+            by_meaning=bool(config.get("by_meaning")) and model is not None,
+            models=BaseModels(self.catalog, self.registered.of(about.tenant), owner),
+            curves=self.embeddings.curves(about.embedding_model),
+            model_threads=self.model_threads,
+            indexed=self.indexed,
+        )
+        try:
+            if unusable:
+                log.warning("index of base %s is rebuilt from the records: %s", about.id, unusable)
+                await rebuild(base, model)
+            await catch_up(base)
+        except BaseException:
             await base.serving.retire()
+            raise
+        return base

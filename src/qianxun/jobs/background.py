@@ -35,7 +35,7 @@ class Due:
     seconds: float  # until the next retry
 
 
-async def keep_indexing(records: Records, woken: asyncio.Event, work: Work) -> None:
+async def run_indexer(records: Records, woken: asyncio.Event, work: Work) -> None:
     """Goes on until it is cancelled, whatever one base's work raises."""
     at_work: dict[str, asyncio.Task[None]] = {}  # by tenant
     resting: dict[int, float] = {}  # base → until when, after a failure

@@ -20,7 +20,7 @@ LOOK_SECONDS: Final = 2.0
 SUMMARY_SECONDS: Final = 600.0  # between two goes at the summaries of a base: what is still being written changes them
 
 
-async def keep_tending(open_bases: Callable[[], Iterable[OpenBase]]) -> None:
+async def run_graph_models(open_bases: Callable[[], Iterable[OpenBase]]) -> None:
     """Has the models of open bases read what was written and write of communities, one base at a time."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
