@@ -55,7 +55,7 @@ class Row:
 
 def row(done: Run, plain: Run | None) -> Row:
     every = [value >= 1.0 - 1e-9 for value in done.per_query[RECALL].values()]
-    means = done.means
+    means = done.mean_scores
     told = Row(done.name, means[NDCG], means[RECALL], float(np.mean(every)), means[HIT], done.p50_ms, done.p95_ms)
     if plain is None:
         return told

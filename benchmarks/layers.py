@@ -80,8 +80,8 @@ async def measured(settings: Settings, dataset: Dataset, engine: str, layers: in
     ran = [each for each in last if each.ran]
     return Row(
         NAMES[engine][layers - 1],
-        done.means["ndcg@10"],
-        done.means["recall@10"],
+        done.mean_scores["ndcg@10"],
+        done.mean_scores["recall@10"],
         statistics.mean(len(each.results) for each in heard),
         len(ran) / len(last),
         statistics.mean([each.count for each in ran] or [0]),

@@ -25,7 +25,7 @@ from qianxun.bases.base import OpenBase
 from qianxun.core.types import Document, Query
 from qianxun.engine.engine import Engine
 from qianxun.evaluation import dataset
-from qianxun.evaluation.metrics import means, measure
+from qianxun.evaluation.metrics import mean_scores, measure
 from qianxun.records import chunks
 from qianxun.retrieve.arms import SearchContext
 from qianxun.retrieve.arms.keyword import KeywordArm
@@ -108,7 +108,7 @@ def _compared(
 
     before, after = hits(plain), hits(otherwise)
     rounded = {
-        name: {metric: round(value, 4) for metric, value in means(measure(answers, ranked)).items()}
+        name: {metric: round(value, 4) for metric, value in mean_scores(measure(answers, ranked)).items()}
         for name, ranked in (("plain", plain), ("in_other_words", otherwise))
     }
     return {**rounded, "gained": len(after - before), "lost": len(before - after)}

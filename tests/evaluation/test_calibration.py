@@ -89,7 +89,7 @@ def test_a_calibration_lowers_the_error_on_queries_it_has_not_seen() -> None:
     report = calibrate([each[start : start + 10] for start in range(0, 4000, 10)])
     assert (report.queries, report.candidates, report.relevant) == (400, 4000, int(labels.sum()))
     assert report.errors[1] < 0.03 < report.errors[0]
-    assert report.held_out[1] < 0.06 < report.held_out[0]
+    assert report.validation_errors[1] < 0.06 < report.validation_errors[0]
     assert calibrate([each[start : start + 10] for start in range(0, 4000, 10)]) == report
 
 

@@ -22,7 +22,7 @@ def asked(answers: dict[str, Sequence[str]], name: str = "x"):  # type: ignore[n
 def test_every_query_is_asked_by_its_text_and_measured() -> None:
     told = asked({"住院能报多少": ["d1", "d2"], "住宿标准": ["d1", "d2"]})
     assert told.per_query["mrr@10"] == {"q1": 1.0, "q2": 0.5}
-    assert told.means["mrr@10"] == 0.75
+    assert told.mean_scores["mrr@10"] == 0.75
     assert 0.0 < told.p50_ms <= told.p95_ms
 
 
@@ -45,7 +45,7 @@ def test_a_comparison_shows_the_queries_that_moved_most() -> None:
     first = asked({"住院能报多少": ["d2", "d1"], "住宿标准": ["d2"]}, "甲")
     second = asked({"住院能报多少": ["d1"], "住宿标准": ["d2"]}, "乙")
     told = compare(first, second, QUERIES, "mrr@10")
-    assert (told.names, told.means, told.difference, told.queries) == (("甲", "乙"), (0.75, 1.0), 0.25, 2)
+    assert (told.names, told.mean_scores, told.difference, told.queries) == (("甲", "乙"), (0.75, 1.0), 0.25, 2)
     assert [(each.query, each.text, each.before, each.after) for each in told.moved] == [
         ("q1", "住院能报多少", 0.5, 1.0)
     ]

@@ -9,11 +9,11 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.evaluation.metrics import METRICS, means, measure
+from qianxun.evaluation.metrics import METRICS, mean_scores, measure
 
 
 def one(grades: dict[str, int], ranking: list[str]) -> dict[str, float]:
-    return means(measure({"q": grades}, {"q": ranking}))
+    return mean_scores(measure({"q": grades}, {"q": ranking}))
 
 
 def test_a_single_relevant_document_in_third_place() -> None:
@@ -44,7 +44,7 @@ def test_beyond_the_hundredth_place_nothing_is_found() -> None:
 
 
 def test_a_query_without_a_ranking_counts_as_zero() -> None:
-    told = means(measure({"q1": {"a": 1}, "q2": {"a": 1}, "q3": {"a": 1}}, {"q1": ["a"], "q2": []}))
+    told = mean_scores(measure({"q1": {"a": 1}, "q2": {"a": 1}, "q3": {"a": 1}}, {"q1": ["a"], "q2": []}))
     assert told == pytest.approx(dict.fromkeys(METRICS, 1 / 3))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from qianxun.core.answer_types import QueryMode
 from qianxun.engine.engine import Engine
 from qianxun.evaluation.dataset import Dataset, limited, load
-from qianxun.evaluation.metrics import NDCG, means, measure
+from qianxun.evaluation.metrics import NDCG, mean_scores, measure
 from tests.shared import DATA, needs_data
 
 pytestmark = needs_data
@@ -68,5 +68,5 @@ def test_english_prose_is_found_no_worse_with_its_graph(tmp_path: Path) -> None:
     dataset = sampled("hotpotqa_train100", 50)
     found = found_by(tmp_path, dataset, "mix")
     qrels = {query: dataset.qrels[query] for query in dataset.queries}
-    plain, mix = (means(measure(qrels, found[way]))[NDCG] for way in ("plain", "mix"))
+    plain, mix = (mean_scores(measure(qrels, found[way]))[NDCG] for way in ("plain", "mix"))
     assert mix >= plain + 0.01

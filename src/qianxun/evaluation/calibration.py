@@ -1,4 +1,4 @@
-"""Two numbers that turn a model's cosine into a score with a meaning.
+"""The curve that turns the cosines of a model into calibrated scores.
 
 The curve is a logistic: ``1 / (1 + exp(-slope · (cosine - midpoint)))``. It is fitted to labelled candidates, the right
 and the wrong ones weighing the same in all: .5 then says that a candidate is as likely right as wrong when both are
@@ -36,7 +36,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One document that a query met, and whether it was the right one."""
+    """One document that a query found, and whether it is relevant."""
 
     cosine: float
     is_relevant: bool
@@ -46,7 +46,7 @@ class Candidate:
 class Report:
     """The curve fitted to everything, and how far scores are from the truth: the clipped cosine, then the curve.
 
-    ``held_out`` are the same two numbers on one half of the queries, with a curve fitted to the other half.
+    ``validation_errors`` are the same two numbers on a held-out half of the queries, with a curve fitted to the other.
     """
 
     curve: Curve
@@ -54,11 +54,11 @@ class Report:
     candidates: int
     relevant: int
     errors: tuple[float, float]
-    held_out: tuple[float, float]
+    validation_errors: tuple[float, float]
 
 
 def calibrate(queries: Sequence[Sequence[Candidate]]) -> Report:
-    """``queries`` holds the candidates of one query each."""
+    """Fits the curve to the candidates of every query. Raises BadInput where they cannot be calibrated."""
     order = list(queries)
     random.Random(SEED).shuffle(order)
     half = len(order) // 2
@@ -71,14 +71,14 @@ def calibrate(queries: Sequence[Sequence[Candidate]]) -> Report:
         candidates=len(cosines),
         relevant=int(labels.sum()),
         errors=_errors(curve, cosines, labels),
-        held_out=_errors(fit(*learnt), *_columns(order[half:])),
+        validation_errors=_errors(fit(*learnt), *_columns(order[half:])),
     )
 
 
 def _columns(queries: Sequence[Sequence[Candidate]]) -> tuple[Numbers, Labels]:
-    every = [each for query in queries for each in query]
-    cosines = np.array([each.cosine for each in every], dtype=np.float64)
-    return cosines, np.array([each.is_relevant for each in every], dtype=np.bool_)
+    candidates = [candidate for query in queries for candidate in query]
+    cosines = np.array([candidate.cosine for candidate in candidates], dtype=np.float64)
+    return cosines, np.array([candidate.is_relevant for candidate in candidates], dtype=np.bool_)
 
 
 def _errors(curve: Curve, cosines: Numbers, labels: Labels) -> tuple[float, float]:
@@ -112,8 +112,8 @@ def _check(cosines: Numbers, labels: Labels) -> None:
     if not np.isfinite(cosines).all():
         raise BadInput("候选的余弦里有不是数字的值", hint="用 qianxun models test 检查模型")
     if not labels.any() or labels.all():
-        lacking = "无关" if labels.any() else "相关"
-        raise BadInput(f"候选里没有{lacking}的文档，无法校准", hint="用更多查询（增大 --limit），或换一个评测集")
+        absent = "无关" if labels.any() else "相关"
+        raise BadInput(f"候选里没有{absent}的文档，无法校准", hint="用更多查询（增大 --limit），或换一个评测集")
     if float(cosines.std()) < 1e-9:
         raise BadInput("所有候选的余弦都一样，无法校准", hint="核对模型是否正常，或换一个评测集")
 

@@ -28,27 +28,27 @@ Qrels = Mapping[str, Mapping[str, int]]  # query → document → grade; 0 and b
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """``queries`` are those that are asked: they have words and at least one relevant document."""
+    """``queries`` are those that are searched for: they have words and at least one relevant document."""
 
     name: str
     documents: tuple[Document, ...]
     queries: Mapping[str, str]
     qrels: Qrels
-    labelled: int  # queries that could be asked, before a limit
+    labelled: int  # queries, before a limit
     notes: tuple[str, ...] = ()  # what was left out and why, for people to read
 
 
 def load(folder: Path) -> Dataset:
-    """Raises BadInput with file and line where something cannot be read, or cannot be meant."""
+    """Raises BadInput with file and line for what cannot be read or contradicts itself."""
     _check_folder(folder)
     notes: list[str] = []
     documents = _documents(folder / CORPUS, notes)
     texts = _queries(folder / QUERIES, notes)
     qrels = _grades(_qrels_file(folder), notes)
     qrels = _known(qrels, {document.id for document in documents}, texts, notes)
-    asked = _askable(texts, qrels, notes)
-    kept = {query: qrels[query] for query in asked}
-    return Dataset(folder.resolve().name, documents, asked, kept, len(asked), tuple(notes))
+    queries = _searchable(texts, qrels, notes)
+    labels = {query: qrels[query] for query in queries}
+    return Dataset(folder.resolve().name, documents, queries, labels, len(queries), tuple(notes))
 
 
 def limited(dataset: Dataset, limit: int | None) -> Dataset:
@@ -72,8 +72,8 @@ def corpus_fingerprint(dataset: Dataset) -> str:
     digest = hashlib.blake2b(digest_size=20)
     for document in dataset.documents:
         for text in (document.id, document.name, document.content):
-            told = text.encode("utf-8", "surrogatepass")
-            digest.update(len(told).to_bytes(8, "big") + told)
+            encoded = text.encode("utf-8", "surrogatepass")
+            digest.update(len(encoded).to_bytes(8, "big") + encoded)
     return digest.hexdigest()
 
 
@@ -136,13 +136,13 @@ def _text_of(read: Mapping[str, Any], key: str, path: Path, number: int) -> str:
     return found
 
 
-def _once(held: dict[str, tuple[int, T]], key: str, value: T, path: Path, number: int) -> bool:
+def _once(seen: dict[str, tuple[int, T]], key: str, value: T, path: Path, number: int) -> bool:
     """Whether this id is new. The same line twice is harmless; the same id for two things is not."""
-    if key not in held:
-        held[key] = (number, value)
+    if key not in seen:
+        seen[key] = (number, value)
         return True
-    first, kept = held[key]
-    if kept != value:
+    first, earlier = seen[key]
+    if earlier != value:
         raise BadInput(
             f"{path} 第 {first} 行与第 {number} 行的 _id 都是“{key}”，内容却不同", hint="给其中一行换一个编号"
         )
@@ -153,20 +153,20 @@ def _once(held: dict[str, tuple[int, T]], key: str, value: T, path: Path, number
 
 
 def _documents(path: Path, notes: list[str]) -> tuple[Document, ...]:
-    held: dict[str, tuple[int, Document]] = {}
+    seen: dict[str, tuple[int, Document]] = {}
     repeated = 0
     for number, doc_id, read in _objects(path):
         title, text = (_text_of(read, key, path, number) for key in ("title", "text"))
         document = Document(doc_id, content_of(title, text), name=title.strip()[:200])
-        repeated += not _once(held, doc_id, document, path, number)
-    if not held:
+        repeated += not _once(seen, doc_id, document, path, number)
+    if not seen:
         raise BadInput(f"{path} 里没有文档", hint=LAYOUT)
     if repeated:
         notes.append(f"语料里有 {repeated} 行与前面的完全重复，只取一次")
-    blank = [doc_id for doc_id, (_, document) in held.items() if not document.content.strip()]
+    blank = [doc_id for doc_id, (_, document) in seen.items() if not document.content.strip()]
     if blank:
         notes.append(f"{len(blank)} 个文档没有文字（如 {blank[0]}），无法被检索到；若有标注指向它们，按未命中计")
-    return tuple(document for _, document in held.values())
+    return tuple(document for _, document in seen.values())
 
 
 def content_of(title: str, text: str) -> str:
@@ -181,15 +181,15 @@ def content_of(title: str, text: str) -> str:
 
 
 def _queries(path: Path, notes: list[str]) -> dict[str, str]:
-    held: dict[str, tuple[int, str]] = {}
+    seen: dict[str, tuple[int, str]] = {}
     repeated = 0
     for number, query_id, read in _objects(path):
-        repeated += not _once(held, query_id, _text_of(read, "text", path, number), path, number)
-    if not held:
+        repeated += not _once(seen, query_id, _text_of(read, "text", path, number), path, number)
+    if not seen:
         raise BadInput(f"{path} 里没有查询", hint=LAYOUT)
     if repeated:
         notes.append(f"查询里有 {repeated} 行与前面的完全重复，只取一次")
-    return {query_id: text for query_id, (_, text) in held.items()}
+    return {query_id: text for query_id, (_, text) in seen.items()}
 
 
 def _grades(path: Path, notes: list[str]) -> dict[str, dict[str, int]]:
@@ -202,13 +202,13 @@ def _grades(path: Path, notes: list[str]) -> dict[str, dict[str, int]]:
         grade = _grade(parts[2]) if len(parts) == 3 else None
         if grade is None or not parts[0] or not parts[1]:
             raise BadInput(f"{path} 第 {number} 行不是“查询编号⇥文档编号⇥整数分值”", hint="三列之间用制表符（Tab）隔开")
-        judged = found.setdefault(parts[0], {})
-        if judged.setdefault(parts[1], grade) != grade:
+        grades = found.setdefault(parts[0], {})
+        if grades.setdefault(parts[1], grade) != grade:
             raise BadInput(
                 f"{path} 第 {number} 行给了查询 {parts[0]} 与文档 {parts[1]} 另一个分值", hint="同一对只留一行"
             )
         repeated += 1
-    repeated -= sum(len(judged) for judged in found.values())
+    repeated -= sum(len(grades) for grades in found.values())
     if repeated:
         notes.append(f"标注里有 {repeated} 行与前面的完全重复，只取一次")
     return found
@@ -227,11 +227,11 @@ def _known(
     qrels: dict[str, dict[str, int]], documents: set[str], queries: Mapping[str, str], notes: list[str]
 ) -> dict[str, dict[str, int]]:
     """Judgements of queries that exist. A relevant document that does not exist stays: it counts as never found."""
-    strangers = [query for query in qrels if query not in queries]
-    if strangers:
-        notes.append(f"标注提到 {len(strangers)} 个不存在的查询（如 {strangers[0]}），略过；请核对 queries.jsonl")
-    kept = {query: judged for query, judged in qrels.items() if query in queries}
-    relevant = {document for judged in kept.values() for document, grade in judged.items() if grade > 0}
+    unknown = [query for query in qrels if query not in queries]
+    if unknown:
+        notes.append(f"标注提到 {len(unknown)} 个不存在的查询（如 {unknown[0]}），略过；请核对 queries.jsonl")
+    known = {query: grades for query, grades in qrels.items() if query in queries}
+    relevant = {document for grades in known.values() for document, grade in grades.items() if grade > 0}
     missing = sorted(relevant - documents)
     if missing and len(missing) == len(relevant):
         raise BadInput(
@@ -241,10 +241,10 @@ def _known(
         notes.append(
             f"标注提到 {len(missing)} 个语料里没有的文档（如 {missing[0]}），按永远找不到计；请核对 corpus.jsonl"
         )
-    return kept
+    return known
 
 
-def _askable(texts: Mapping[str, str], qrels: Qrels, notes: list[str]) -> dict[str, str]:
+def _searchable(texts: Mapping[str, str], qrels: Qrels, notes: list[str]) -> dict[str, str]:
     def is_answerable(query: str) -> bool:
         return any(grade > 0 for grade in qrels.get(query, {}).values())
 
@@ -255,7 +255,7 @@ def _askable(texts: Mapping[str, str], qrels: Qrels, notes: list[str]) -> dict[s
     if unlabelled:
         notes.append(f"{len(unlabelled)} 个查询没有标注相关文档（如 {unlabelled[0]}），不参加评测")
     left_out = {*empty, *unlabelled}
-    asked = {query: text for query, text in texts.items() if query not in left_out}
-    if not asked:
+    queries = {query: text for query, text in texts.items() if query not in left_out}
+    if not queries:
         raise BadInput("没有一个查询有相关文档的标注", hint="核对 qrels 的第一列与 queries.jsonl 的 _id")
-    return asked
+    return queries

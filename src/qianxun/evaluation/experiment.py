@@ -1,4 +1,4 @@
-"""One way of searching, asked every query of a set; and two such ways compared."""
+"""One way of searching, measured on every query of a dataset; and two such runs compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.evaluation.metrics import NDCG, PerQuery, means, measure
+from qianxun.evaluation.metrics import NDCG, PerQuery, mean_scores, measure
 
 Search: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]  # a query's text → document ids, best first
 
@@ -23,11 +23,11 @@ MOVED = 10  # queries shown in a comparison
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one way of searching achieved: each metric per query and in the mean, and how long searches took."""
+    """What one way of searching achieved: every metric per query and in the mean, and how long searches took."""
 
     name: str
     per_query: PerQuery
-    means: Mapping[str, float]
+    mean_scores: Mapping[str, float]
     p50_ms: float
     p95_ms: float
 
@@ -39,9 +39,9 @@ async def run(
     search: Search,
     watch: Callable[[int], None] = lambda _: None,
 ) -> Run:
-    """Asks one query after the other, so that the times are those of a single user.
+    """Searches for one query after the other, so that the times are those of a single user.
 
-    A document that is found more than once counts where it stands first.
+    A document that is found more than once counts at its first rank.
     """
     rankings: dict[str, list[str]] = {}
     seconds: list[float] = []
@@ -53,7 +53,7 @@ async def run(
         watch(1)
     per_query = measure({query: qrels[query] for query in queries}, rankings)
     p50, p95 = np.percentile(seconds, [50, 95]) * 1000 if seconds else (0.0, 0.0)
-    return Run(name, per_query, means(per_query), float(p50), float(p95))
+    return Run(name, per_query, mean_scores(per_query), float(p50), float(p95))
 
 
 # ── comparison ───────────────────────────────────────────────────────────────────────────────────
@@ -73,7 +73,7 @@ class Comparison:
 
     metric: str
     names: tuple[str, str]
-    means: tuple[float, float]
+    mean_scores: tuple[float, float]
     difference: float
     p_value: float
     queries: int
@@ -89,16 +89,16 @@ def compare(first: Run, second: Run, texts: Mapping[str, str], metric: str = NDC
     differences = np.array([after[query] - before[query] for query in texts], dtype=np.float64)
     moved = sorted(
         (Moved(query, text, before[query], after[query]) for query, text in texts.items()),
-        key=lambda each: (-abs(each.after - each.before), each.query),
+        key=lambda one: (-abs(one.after - one.before), one.query),
     )
     return Comparison(
         metric=metric,
         names=(first.name, second.name),
-        means=(first.means[metric], second.means[metric]),
-        difference=second.means[metric] - first.means[metric],
+        mean_scores=(first.mean_scores[metric], second.mean_scores[metric]),
+        difference=second.mean_scores[metric] - first.mean_scores[metric],
         p_value=randomisation_test(differences),
         queries=len(texts),
-        moved=tuple(each for each in moved[:MOVED] if each.before != each.after),
+        moved=tuple(one for one in moved[:MOVED] if one.before != one.after),
     )
 
 
@@ -117,7 +117,7 @@ def randomisation_test(differences: NDArray[np.float64], rounds: int = ROUNDS, s
         patterns = np.arange(2 ** len(moved))[:, None] >> np.arange(len(moved)) & 1
         return float(np.mean(np.abs((2.0 * patterns - 1.0) @ moved) >= observed))
     random = np.random.default_rng(seed)
-    step = max(1, 4_000_000 // len(moved))  # signs held in memory at a time
+    step = max(1, 4_000_000 // len(moved))  # signs in memory at a time
     as_far = 0
     for start in range(0, rounds, step):
         signs = random.integers(0, 2, size=(min(step, rounds - start), len(moved)), dtype=np.int8)

@@ -1,7 +1,7 @@
-"""Everything of one database into another: same numbers, same keys, all or nothing.
+"""Copies a whole database into another: same ids, same keys, all or nothing.
 
-The tables are those of the models, so that none is forgotten; libraries of examples come along where there are any.
-What can be made again from the records (the index, the cache) is not copied: it is made again.
+The tables are those of the schema, so that none is forgotten; example libraries are copied where there are any. What
+can be rebuilt from the records (the index, the cache) is not copied.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Watch = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """An example library: its tables, and what it takes to make them."""
+    """An example library: its tables, and what it takes to create them."""
 
     prefix: str
     dimension: int
@@ -60,7 +60,7 @@ def copy_database(source: Settings, target: Settings, started: Callable[[int], W
 
 
 def count_rows(source: Records, schema: str = "") -> int:
-    """How many rows `copy_records` has before it."""
+    """How many rows `copy_records` will copy."""
     with source.reading() as tx:
         return sum(_count(tx, table) for table in _tables(_libraries(tx, schema)))
 
@@ -82,7 +82,7 @@ def copy_records(
 
 
 def _tables(libraries: Sequence[Library]) -> list[Table]:
-    """Those that others refer to come first."""
+    """Tables that others refer to come first."""
     return [*Base.metadata.sorted_tables, *(table for library in libraries for table in library.tables)]
 
 
@@ -97,11 +97,11 @@ def _libraries(tx: Connection, schema: str) -> list[Library]:
 
 
 def _expect_empty(tx: Connection, schema: str) -> None:
-    held = [table.name for table in Base.metadata.sorted_tables if _count(tx, table)]
-    held += [version_table(library.prefix) for library in _libraries(tx, schema)]
-    if held:
+    filled = [table.name for table in Base.metadata.sorted_tables if _count(tx, table)]
+    filled += [version_table(library.prefix) for library in _libraries(tx, schema)]
+    if filled:
         raise AlreadyThere(
-            f"目标里已有内容（{'、'.join(held[:5])}），没有复制任何东西", hint="换一个空的数据库或目录再试"
+            f"目标里已有内容（{'、'.join(filled[:5])}），没有复制任何东西", hint="换一个空的数据库或目录再试"
         )
 
 
@@ -112,8 +112,9 @@ def _copy(read: Connection, write: Connection, table: Table, watch: Watch) -> in
         try:
             insert_rows(write, table, names, batch)
         except (BadInput, DataError, IntegrityError, UnicodeEncodeError, ValueError) as error:
+            first, last = copied + 1, copied + len(batch)
             raise BadInput(
-                f"表 {table.name} 的第 {copied + 1}–{copied + len(batch)} 行中有目标数据库存不下的内容：{_said(error)}",
+                f"表 {table.name} 的第 {first}–{last} 行中有目标数据库存不下的内容：{_reason(error)}",
                 hint="没有复制任何东西；改正或删除有问题的文档后重试",
             ) from error
         copied += len(batch)
@@ -138,7 +139,7 @@ def _count(tx: Connection, table: Table) -> int:
 
 
 def _move_sequences(tx: Connection, library: Library) -> None:
-    """PostgreSQL numbers examples by itself: it goes on after the highest that was copied."""
+    """PostgreSQL numbers examples by itself: it has to continue after the highest id that was copied."""
     if tx.dialect.name != BACKEND:
         return
     for table in library.tables:
@@ -163,8 +164,8 @@ def _compare(read: Connection, write: Connection, tables: Sequence[Table]) -> No
             )
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, BadInput):
         return error.message
-    told = error.orig if isinstance(error, DataError | IntegrityError) else error
-    return (str(told).strip().splitlines() or [type(error).__name__])[0][:200]
+    cause = error.orig if isinstance(error, DataError | IntegrityError) else error
+    return (str(cause).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -44,7 +44,7 @@ def described(dataset: Dataset, trials: Sequence[Trial], comparisons: Mapping[st
 
 
 def _described_run(run: Run) -> dict[str, Any]:
-    scores = {metric: round(value, 6) for metric, value in run.means.items()}
+    scores = {metric: round(value, 6) for metric, value in run.mean_scores.items()}
     return {"name": run.name, **scores, "p50_ms": round(run.p50_ms, 3), "p95_ms": round(run.p95_ms, 3)}
 
 
@@ -60,8 +60,8 @@ def _described_comparisons(comparisons: Mapping[str, Comparison]) -> dict[str, A
 def _described_comparison(comparison: Comparison) -> dict[str, Any]:
     return {
         "metric": comparison.metric,
-        "a": {"name": comparison.names[0], "mean": round(comparison.means[0], 6)},
-        "b": {"name": comparison.names[1], "mean": round(comparison.means[1], 6)},
+        "a": {"name": comparison.names[0], "mean": round(comparison.mean_scores[0], 6)},
+        "b": {"name": comparison.names[1], "mean": round(comparison.mean_scores[1], 6)},
         "difference": round(comparison.difference, 6),
         "p_value": round(comparison.p_value, 6),
         "significant": comparison.is_significant,
@@ -83,7 +83,10 @@ def described_calibration(model: str, datasets: Sequence[Dataset], report: Repor
         "midpoint": round(report.curve.midpoint, 6),
         "slope": round(report.curve.slope, 6),
         "ece": {"before": round(report.errors[0], 6), "after": round(report.errors[1], 6)},
-        "held_out_ece": {"before": round(report.held_out[0], 6), "after": round(report.held_out[1], 6)},
+        "held_out_ece": {
+            "before": round(report.validation_errors[0], 6),
+            "after": round(report.validation_errors[1], 6),
+        },
     }
 
 
@@ -102,7 +105,7 @@ def show(dataset: Dataset, trials: Sequence[Trial], comparisons: Mapping[str, Co
     for title in (tr("首条命中", "hit@1"), "p50 ms", "p95 ms"):
         table.add_column(title, justify="right", no_wrap=True)
     for run in (run for trial in trials for run in trial.runs.values()):
-        scores = [f"{value:.3f}" for value in run.means.values()]
+        scores = [f"{value:.3f}" for value in run.mean_scores.values()]
         table.add_row(escape(run.name), *scores, f"{run.p50_ms:.1f}", f"{run.p95_ms:.1f}")
     console.print(table)
     for comparison in comparisons.values():
@@ -133,7 +136,7 @@ def _show_comparison(comparison: Comparison) -> None:
     console = out()
     first, second = comparison.names
     verdict = tr("显著", "significant") if comparison.is_significant else tr("不显著", "not significant")
-    scores = f"{comparison.metric} {comparison.means[0]:.4f} → {comparison.means[1]:.4f}"
+    scores = f"{comparison.metric} {comparison.mean_scores[0]:.4f} → {comparison.mean_scores[1]:.4f}"
     difference, p_value = f"{comparison.difference:+.4f}", f"p={comparison.p_value:.4f}"
     summary = tr(
         f"\n{first} → {second}：{scores}（{difference}）；差异在 p<.05 下{verdict}（{p_value}，"
@@ -161,7 +164,7 @@ def show_calibration(model: str, datasets: Sequence[Dataset], report: Report) ->
         table.add_column(title, justify="left" if not title else "right", no_wrap=True)
     rows = (
         (tr("ECE 全部", "ECE, all"), report.errors),
-        (tr("ECE 留出的一半", "ECE, held-out half"), report.held_out),
+        (tr("ECE 留出的一半", "ECE, held-out half"), report.validation_errors),
     )
     for title, errors in rows:
         table.add_row(title, *(f"{error:.3f}" for error in errors))
