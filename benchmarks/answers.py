@@ -25,7 +25,8 @@ from qianxun.answer.generate import AnswerGenerator
 from qianxun.answer.verify.citations import CitationReader, Sentence
 from qianxun.answer.verify.grounding import Evidence, is_in
 from qianxun.answer.verify.sentence_check import check
-from qianxun.core.answer_types import QUERY_MODES, Answer, Passage, QueryMode
+from qianxun.core.answer_types import Answer, Passage
+from qianxun.core.options import QUERY_MODES, QueryMode
 from qianxun.core.types import EVERYTHING, Found, In, Not
 from qianxun.engine.admin.evaluate import embedding_model, evaluation_settings, ready_base
 from qianxun.engine.engine import Engine

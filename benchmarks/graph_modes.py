@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from qianxun.core.answer_types import QUERY_MODES, QueryMode
+from qianxun.core.options import QUERY_MODES, QueryMode
 from qianxun.engine.admin.evaluate import embedding_model, evaluation_settings, ready_base
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Settings

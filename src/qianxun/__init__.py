@@ -80,7 +80,7 @@ _HOMES = {
     "HybridRetriever": "qianxun.doors.frameworks.hybrid_retriever",
     "HybridSearchEngine": "qianxun.retrieve.hybrid_search",
     "KnowledgeBaseManager": "qianxun.indexing.knowledge_base",
-    "Labels": "qianxun.indexing.add",
+    "Labels": "qianxun.core.ingest_types",
     "QianxunError": "qianxun.core.errors",
     "RAGAnythingAdapter": "qianxun.doors.frameworks.rag_anything",
     "RAGIndexEventHandler": "qianxun.indexing.events",

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from qianxun.core.answer_types import QUERY_MODES, Done, QueryMode, SentenceCited, SourcesFound, Token
+from qianxun.core.answer_types import Done, SentenceCited, SourcesFound, Token
 from qianxun.core.codec.plain import plain
 from qianxun.core.errors import BadQuery, NotFound, RecallFailed
+from qianxun.core.options import QUERY_MODES, QueryMode
 from qianxun.core.types import Eq
 from tests.answer.answers_base import DOCUMENTS, Asking, forms, is_sound, said
 

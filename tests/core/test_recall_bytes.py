@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qianxun.core.codec.recall_bytes import answer_bytes, digest, from_bytes, to_bytes
-from qianxun.core.codec.search_params import arguments_of, params_of, read_filter, written_filter
-from qianxun.core.types import EVERYTHING, Eq, Filter, Generation, Range, Recall, StepTime
+from qianxun.core.filters import filter_from_log, filter_to_log
+from qianxun.core.options import (
+    AskChoices,
+    AskOptions,
+    SearchChoices,
+    SearchOptions,
+    choices_from,
+    choices_of,
+    params_of,
+)
+from qianxun.core.types import Eq, Filter, Generation, Range, Recall, StepTime
 from tests.retrieve.recalls import answer, filters, recalls
 
 WHOLE = answer(
@@ -104,38 +113,41 @@ def test_a_recall_of_another_shape_is_refused() -> None:
 @settings(max_examples=150, deadline=None)
 @given(filters)
 def test_a_filter_comes_back_as_it_was(where: Filter) -> None:
-    written = json.loads(json.dumps(written_filter(where), ensure_ascii=False))
-    assert repr(read_filter(written)) == repr(where)
-
-
-@dataclass(frozen=True)
-class Options:
-    mode: str = "hybrid"
-    top_k: int = 10
-    where: Filter = EVERYTHING
-    doc_ids: tuple[str, ...] = ()
-    weights: dict[str, float] = field(default_factory=dict)
-    deadline: float = 1.0  # not an argument of a search
+    written = json.loads(json.dumps(filter_to_log(where), ensure_ascii=False))
+    assert repr(filter_from_log(written)) == repr(where)
 
 
 def test_parameters_become_the_arguments_of_the_same_search() -> None:
     where = Range("metadata.年份", ge=2020, lt=2024.5)
-    params = params_of(Options(where=where, doc_ids=("甲",), weights={"vector": 0.7}))
-    assert arguments_of(json.loads(json.dumps(params))) == {
+    chosen = {"where": where, "doc_ids": ("甲",), "weights": {"vector": 0.7}, "top_k": 3}
+    params = json.loads(json.dumps(params_of(SearchOptions(**chosen))))
+    assert params["arm_seconds"] == 10.0  # logged, though no caller can choose it
+    assert choices_from(SearchOptions, params) == {
+        **chosen,
         "mode": "hybrid",
-        "top_k": 10,
-        "where": where,
-        "doc_ids": ("甲",),
-        "weights": {"vector": 0.7},
+        "threshold": 0.0,
+        "fusion": "weighted",
+        "rerank": "",
+        "fuzzy": True,
     }
+    older = {name: value for name, value in params.items() if name in ("top_k", "where")}
+    assert choices_from(SearchOptions, older) == {"top_k": 3, "where": where}
 
 
 def test_a_parameter_without_a_plain_form_is_refused() -> None:
     with pytest.raises(TypeError):
-        params_of(Options(mode=object()))  # type: ignore[arg-type]
+        params_of(SearchOptions(mode=object()))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "choices"),
+    [(SearchOptions, SearchChoices), (AskOptions, AskChoices)],
+)
+def test_every_option_can_be_chosen_by_a_keyword(options: type, choices: type) -> None:
+    assert tuple(choices_of(options)) == tuple(choices.__annotations__)
 
 
 def test_a_filter_nobody_wrote_is_refused() -> None:
     with pytest.raises(KeyError):
-        read_filter({"op": "sql", "field": "1=1"})
-    assert written_filter(Eq("tags", True)) == {"op": "eq", "field": "tags", "value": True}
+        filter_from_log({"op": "sql", "field": "1=1"})
+    assert filter_to_log(Eq("tags", True)) == {"op": "eq", "field": "tags", "value": True}

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from qianxun import HybridRetriever, open_blocking
-from qianxun.core.answer_types import QUERY_MODES, Done, SourcesFound, Token
+from qianxun.core.answer_types import Done, SourcesFound, Token
 from qianxun.core.errors import BadInput, BadQuery, NotFound
+from qianxun.core.options import QUERY_MODES
 from qianxun.core.types import Eq
 from qianxun.engine.blocking import BlockingEngine
 from qianxun.engine.engine import Engine

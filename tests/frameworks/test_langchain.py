@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import inspect
 import json
 import logging
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from langchain_core.tools import create_retriever_tool
 from pydantic import ValidationError
 
 from qianxun.core.errors import BadFilter, BadInput, BadQuery, NotFound
+from qianxun.core.options import SearchChoices
 from qianxun.core.types import Document, Eq
 from qianxun.doors.client import Client
 from qianxun.doors.frameworks import bridge as reach
@@ -131,8 +131,7 @@ def test_a_twin_of_a_client_ends_with_its_retriever(held: Library) -> None:
 
 
 def test_the_options_are_those_of_the_engine() -> None:
-    parameters = inspect.signature(Engine.retrieve).parameters
-    assert set(OPTIONS) == {name for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY}
+    assert set(OPTIONS) == {*SearchChoices.__annotations__, "trace_id"}
     assert set(OPTIONS) - {"trace_id"} <= set(QianxunRetriever.model_fields)
 
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from qianxun import RAGAnythingAdapter
-from qianxun.core.answer_types import QUERY_MODES
 from qianxun.core.errors import BadInput, BadSettings, FolderInUse
+from qianxun.core.options import QUERY_MODES
 from qianxun.doors.frameworks.rag_anything import AdapterConfig, read_config
 from qianxun.engine.engine import Engine
 from tests.frameworks.material import filled

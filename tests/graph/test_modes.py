@@ -9,8 +9,8 @@ from typing import get_args
 
 import pytest
 
-from qianxun.core.answer_types import QUERY_MODES, QueryMode
 from qianxun.core.errors import BadQuery, RetrieverUnavailable
+from qianxun.core.options import QUERY_MODES, QueryMode
 from qianxun.core.types import EVERYTHING, Document, Eq, Filter, Found
 from qianxun.engine.engine import Engine
 from qianxun.graph import build as graphing

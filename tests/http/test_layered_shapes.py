@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from qianxun.core.codec.layered import layered_body, read_layered, written_layered
+from qianxun.core.codec.layered import read_layered, written_layered
 from qianxun.core.layered_types import MOST_CITED, Cited, LayeredRecall, cited_cells
+from qianxun.core.options import TablesOptions, request_body
 from qianxun.core.table_answer_types import CitedCell
 from qianxun.core.types import EVERYTHING, Eq, Table
 from tests.layered.recalls import ANSWER, CITED, COLUMNS, DECLINED, TABLES, TEXTS
@@ -57,6 +58,6 @@ def test_prose_has_neither_table_nor_answer_and_tables_say_where_the_answer_stan
 
 
 def test_a_request_says_no_more_than_it_must() -> None:
-    assert layered_body("问", None, EVERYTHING) == {"query": "问"}
-    full = layered_body("问", 3, Eq("user_id", "u1"), answer=False)
+    assert request_body(TablesOptions, "问", {"top_k": None, "where": EVERYTHING}) == {"query": "问"}
+    full = request_body(TablesOptions, "问", {"top_k": 3, "where": Eq("user_id", "u1"), "answer": False})
     assert full == {"query": "问", "top_k": 3, "filters": {"user_id": "u1"}, "answer": False}

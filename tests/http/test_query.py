@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from qianxun.core.answer_types import QUERY_MODES
+from qianxun.core.options import QUERY_MODES
 from qianxun.doors.http import event_stream
 from qianxun.doors.http.native.query_models import Answered, CitationTold, SourceTold
 from qianxun.models.remote.breaker import Breaker

@@ -11,11 +11,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.core.codec.results import read_recall, retrieval_body, written_recall
+from qianxun.core.codec.results import read_recall, written_recall
 from qianxun.core.filters import FIELDS
+from qianxun.core.options import search_body, search_options
 from qianxun.core.types import EVERYTHING, Document, Eq, In, Not, Or, Range
 from qianxun.doors.http.native.retrieval import FoundTold, Retrieved
 from qianxun.doors.http.request_models import Search
+from qianxun.engine.settings import Search as SearchSettings
 from tests.http.asking import Asking, asking
 from tests.http.vendor import vendor
 
@@ -496,5 +498,6 @@ OPTIONS = st.fixed_dictionaries(
 @settings(max_examples=200, deadline=None)
 @given(OPTIONS)
 def test_whatever_the_engine_can_be_asked_a_request_can_ask(options: dict[str, Any]) -> None:
-    body = json.loads(json.dumps(retrieval_body("问", **options)))
-    assert Search.model_validate(body).options() == options
+    body = json.loads(json.dumps(search_body("问", options)))
+    read = Search.model_validate(body).choices()
+    assert search_options(SearchSettings(), {}, read) == search_options(SearchSettings(), {}, options)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qianxun.core.answer_types import QueryMode
+from qianxun.core.options import QueryMode
 from qianxun.engine.engine import Engine
 from qianxun.evaluation.dataset import Dataset, limited, load
 from qianxun.evaluation.metrics import NDCG, mean_scores, measure

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qianxun.core.cache import MemoryCache
-from qianxun.core.codec.search_params import params_of
-from qianxun.core.options import RecallOptions
+from qianxun.core.options import SearchOptions, params_of
 from qianxun.core.types import Degraded, Generation, Recall
 from qianxun.engine.engine import Engine
 from qianxun.records import bases
@@ -30,7 +29,7 @@ PARAMS: dict[str, Any] = {"mode": "hybrid", "top_k": 5}
 KEY = cache_key(1001, WHOLE.query, PARAMS, STATE)
 
 params = st.builds(
-    RecallOptions,
+    SearchOptions,
     mode=st.sampled_from(["hybrid", "vector"]),
     top_k=st.integers(1, 3),
     threshold=st.sampled_from([0.0, -0.0, 0.5]),

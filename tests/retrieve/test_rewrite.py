@@ -12,7 +12,7 @@ import pytest
 
 from qianxun.core.errors import BadModelReply, BadQuery, ModelUnavailable, NotFound
 from qianxun.core.model_types import NewModel
-from qianxun.core.options import RecallOptions, check, search_options
+from qianxun.core.options import SearchOptions, check, search_options
 from qianxun.core.types import Document
 from qianxun.engine.settings import ChatSettings, Outbound, Search, Settings
 from qianxun.retrieve.query_plan import REWRITING_LIMIT, REWRITINGS, rewritten
@@ -224,7 +224,7 @@ def test_a_bad_configuration_is_refused_by_name_with_advice(search: Any) -> None
 @pytest.mark.parametrize("bad", [{"mode": None}, {"mode": []}, {"threshold": "0.5"}, {"threshold": None}])
 def test_a_request_of_a_wrong_type_is_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(BadQuery):
-        check(RecallOptions(**bad))
+        check(SearchOptions(**bad))
 
 
 def test_an_unknown_reranker_is_refused_by_name(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ import pytest
 from sqlalchemy import Connection
 
 from qianxun.core.codec.recall_bytes import digest, layered_digest
-from qianxun.core.codec.search_params import layered_arguments, layered_params
 from qianxun.core.log_types import LogEntry
+from qianxun.core.options import TablesOptions, TextsOptions, choices_from, params_of
 from qianxun.core.types import EVERYTHING, LOCAL_TENANT, Degraded, Eq, Generation, KnowledgeBase, Recall, StepTime
 from qianxun.records import Records, bases, logs
 from qianxun.records.database.open import sqlite_url
@@ -73,11 +73,11 @@ def test_a_recall_is_in_the_log_with_all_it_says_of_itself(records: Records) -> 
 
 
 def test_a_layered_recall_is_in_the_log_with_the_layers_that_ran(records: Records) -> None:
-    params = layered_params(5, Eq("user_id", "u1"), answer=True)
+    params = params_of(TablesOptions(5, Eq("user_id", "u1"), answer=True))
 
     async def work() -> None:
         journal = Journal(records)
-        journal.note(KnowledgeBase(KB, "库"), TEXTS, layered_params(None, EVERYTHING))
+        journal.note(KnowledgeBase(KB, "库"), TEXTS, params_of(TextsOptions()))
         journal.note(KnowledgeBase(KB, "库"), TABLES, params)
         journal.note(KnowledgeBase(KB, "库"), replace(TABLES, results=()), params)
         await journal.flush()
@@ -90,8 +90,8 @@ def test_a_layered_recall_is_in_the_log_with_the_layers_that_ran(records: Record
     ]  # fmt: skip
     assert (prose.degraded, prose.generation, prose.time_cost_ms) == (TEXTS.degraded, "7.6.m.1", 20.0)
     assert (tables.mode, tables.tier, tables.results) == ("tables", "layer 1", (("c_1_手册_2", 0.91),))
-    assert layered_arguments(tables.params) == {"top_k": 5, "where": Eq("user_id", "u1"), "answer": True}
-    assert layered_arguments(prose.params) == {"top_k": None, "where": EVERYTHING}
+    assert choices_from(TablesOptions, tables.params) == {"top_k": 5, "where": Eq("user_id", "u1"), "answer": True}
+    assert choices_from(TextsOptions, prose.params) == {"top_k": None, "where": EVERYTHING}
     assert (nothing.tier, nothing.results) == ("", ())
     assert len({entry.digest for entry in (prose, tables, nothing)}) == 3
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qianxun.core.answer_types import QueryMode
+from qianxun.core.options import QueryMode
 from qianxun.core.types import Found, Vectors
 from qianxun.indexing import add as ingest
 from qianxun.testing.scripted import HashEmbedding

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from qianxun.answer.llm_step import choice_of, list_of, model_step, text_of, writer
 from qianxun.answer.state import Analysis, Answering, AnswerState, Step
-from qianxun.core.answer_types import QUERY_MODES, QUESTION_KINDS, QueryMode, QuestionKind
+from qianxun.core.answer_types import QUESTION_KINDS, QuestionKind
+from qianxun.core.options import QUERY_MODES, QueryMode
 from qianxun.core.types import Degraded
 from qianxun.question.follow_ups import Name, Names, complete_question
 from qianxun.question.kinds import without_courtesy, without_greeting

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from qianxun.answer.retrieve import merged
 from qianxun.answer.state import AnswerState
-from qianxun.core.answer_types import Answer, QueryMode
+from qianxun.core.answer_types import Answer
 from qianxun.core.codec.recall_bytes import found_digest
-from qianxun.core.codec.search_params import read_filter, written_filter
+from qianxun.core.filters import filter_from_log, filter_to_log
 from qianxun.core.log_types import LogEntry
-from qianxun.core.options import RecallOptions
+from qianxun.core.options import QueryMode, SearchOptions
 from qianxun.core.types import Found, KnowledgeBase, StepTime
 from qianxun.graph.modes import ModeRecall
 
@@ -30,14 +30,14 @@ def is_question(entry: LogEntry) -> bool:
 
 
 def gathered_entry(
-    base: KnowledgeBase, options: RecallOptions, recall: ModeRecall, *, elsewhere: bool = False
+    base: KnowledgeBase, options: SearchOptions, recall: ModeRecall, *, elsewhere: bool = False
 ) -> LogEntry:
     """``elsewhere``: a graph server with a copy of the graph took part."""
     params = {**_params(options, recall.mode), "answer": False, **({"surroundings": True} if elsewhere else {})}
     return replace(_entry(base, GATHER, recall, params), is_zero=False if recall.mode == "bypass" else not recall.found)
 
 
-def asked_entry(base: KnowledgeBase, options: RecallOptions, state: AnswerState, answer: Answer) -> LogEntry:
+def asked_entry(base: KnowledgeBase, options: SearchOptions, state: AnswerState, answer: Answer) -> LogEntry:
     """``cited`` are the chunks that the answer cites; the results are all that it could have cited."""
     details = {
         "answer": True,
@@ -103,11 +103,11 @@ def _entry(base: KnowledgeBase, call: str, recall: ModeRecall, params: Mapping[s
     )
 
 
-def _params(options: RecallOptions, mode: QueryMode) -> dict[str, Any]:
-    where, doc_ids = written_filter(options.where), list(options.doc_ids)
+def _params(options: SearchOptions, mode: QueryMode) -> dict[str, Any]:
+    where, doc_ids = filter_to_log(options.where), list(options.doc_ids)
     return {"mode": mode, "top_k": options.top_k, "where": where, "doc_ids": doc_ids}
 
 
 def _arguments(params: Mapping[str, Any]) -> dict[str, Any]:
-    where, doc_ids = read_filter(params["where"]), tuple(params["doc_ids"])
+    where, doc_ids = filter_from_log(params["where"]), tuple(params["doc_ids"])
     return {"mode": params["mode"], "top_k": params["top_k"], "where": where, "doc_ids": doc_ids}

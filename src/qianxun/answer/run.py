@@ -22,10 +22,11 @@ from qianxun.answer.retrieve import retrieved
 from qianxun.answer.state import Answering, AnswerState, Step, check_mode
 from qianxun.answer.write import Writing, writing_of
 from qianxun.bases.base import read
-from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, QueryMode, TraceStep
+from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, TraceStep
 from qianxun.core.conversation import turns_of
 from qianxun.core.graph_types import NO_CONTEXT
 from qianxun.core.log_types import new_trace_id
+from qianxun.core.options import AskOptions
 from qianxun.core.types import Degraded
 from qianxun.core.unicode import sendable
 from qianxun.records import chunks
@@ -36,22 +37,21 @@ REWRITES: Final = 2  # of an answer whose sources were deleted meanwhile
 DELETED: Final = Degraded("sources", "作答期间引用的资料被删除，已用剩下的资料重新作答")
 
 Content: TypeAlias = Sequence[Mapping[str, Any]]
+ANY_MODE: Final = AskOptions(mode=None)  # as fits the question
 
 
 async def answer_question(
     answering: Answering,
     query: str,
+    options: AskOptions = ANY_MODE,
     *,
-    mode: QueryMode | None = None,
-    history: Sequence[Any] = (),
-    multimodal_content: Content = (),
     trace_id: str = "",
 ) -> Answer:
     """Returns the answer, every sentence with its sources; or that these do not answer. ``mode`` None: the analysis
     chooses. Raises BadQuery."""
     started = time.perf_counter()
-    state = begun(query, mode, history, trace_id)
-    state = await prepared(answering, state, multimodal_content)
+    state = begun(query, options.mode, options.history, trace_id)
+    state = await prepared(answering, state, options.multimodal_content)
     state = await generate_answer(answering, state)
     return noted(answering, state, time.perf_counter() - started)
 
@@ -59,16 +59,14 @@ async def answer_question(
 async def answer_stream(
     answering: Answering,
     query: str,
+    options: AskOptions = ANY_MODE,
     *,
-    mode: QueryMode | None = None,
-    history: Sequence[Any] = (),
-    multimodal_content: Content = (),
     trace_id: str = "",
 ) -> AsyncGenerator[AnswerEvent, None]:
     """The same, as it comes: sources, words, a citation after each sentence, then `Done` or `Failed`, always last."""
     started = time.perf_counter()
-    state = begun(query, mode, history, trace_id)
-    state = await prepared(answering, state, multimodal_content)
+    state = begun(query, options.mode, options.history, trace_id)
+    state = await prepared(answering, state, options.multimodal_content)
     async with aclosing(generate_stream(answering, state)) as events:
         async for event, state in events:
             if isinstance(event, Done | Failed):

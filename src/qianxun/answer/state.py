@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 
 from qianxun.answer.assemble import assemble
 from qianxun.bases.base import OpenBase
-from qianxun.core.answer_types import QUERY_MODES, Answer, AnswerContext, Passage, QueryMode, QuestionKind, TraceStep
+from qianxun.core.answer_types import Answer, AnswerContext, Passage, QuestionKind, TraceStep
 from qianxun.core.conversation import Turn
 from qianxun.core.errors import BadQuery, NotFound, QianxunError
 from qianxun.core.graph_types import NO_CONTEXT, AskedTie, GraphContext
 from qianxun.core.layered_types import Cited, LayeredRecall
-from qianxun.core.options import RecallOptions
+from qianxun.core.options import QUERY_MODES, QueryMode, SearchOptions
 from qianxun.core.types import Chunk, Degraded, Filter, Found, StepTime
 from qianxun.graph.build import graph_of
 from qianxun.graph.modes import ModeRecall
@@ -183,7 +183,7 @@ class Answering:
 
     base: OpenBase
     search: Search
-    options: RecallOptions = field(default_factory=RecallOptions)
+    options: SearchOptions = field(default_factory=SearchOptions)
     graph: Graph | None = None
     tables: Tables | None = None
     parsers: ParserPool | None = None  # of pictures and tables that come with a question

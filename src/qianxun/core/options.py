@@ -1,55 +1,405 @@
-"""How to search: everything a request may choose, and what is refused."""
+"""The options of a search, a question and a layered search: each is one field here, and nowhere else.
+
+The `Option` in its annotation says how the doors offer it. Derived from it are the HTTP request model, the flags of the
+command line, the arguments of the MCP tool, the keywords of the retrievers for LangChain and LlamaIndex, the body that
+the client sends, the log, the cache key and a replay. A new option is a field of `SearchOptions` or `AskOptions`, a
+line in `SearchChoices` or `AskChoices` (the same as keyword arguments), and the place that uses it.
+
+Read `SearchOptions` first, then `search_options`, which makes one of what the caller, the base and the settings choose.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from functools import cache
+from types import NoneType
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict, get_args, get_origin, get_type_hints
 
+from qianxun.core.conversation import turns_of
 from qianxun.core.errors import BadQuery
-from qianxun.core.filters import not_a_filter
+from qianxun.core.filters import (
+    EVERYTHING,
+    Filter,
+    filter_from_log,
+    filter_to_log,
+    not_a_filter,
+    read_filters,
+    written_filters,
+)
 from qianxun.core.limits import TOP_K_LIMIT
-from qianxun.core.types import EVERYTHING, Filter
+from qianxun.core.model_types import REF_PREFIX
 
 Mode: TypeAlias = Literal["hybrid", "vector", "fulltext"]
 FusionName: TypeAlias = Literal["weighted", "min_max", "rrf"]
-FUSIONS: Final[tuple[FusionName, ...]] = ("weighted", "min_max", "rrf")
+QueryMode: TypeAlias = Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
+QUERY_MODES: Final[tuple[QueryMode, ...]] = get_args(QueryMode)
 
-MODES: Final[tuple[Mode, ...]] = ("hybrid", "vector", "fulltext")
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+NO_RERANK: Final = "none"  # in requests and on the command line
+AUTO: Final = "auto"  # … the query mode that leaves the choice to the question
+
+
+# ── how a field is offered ───────────────────────────────────────────────────────────────────────
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _dicts(values: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [dict(value) for value in values]
+
+
+def _turns(history: Sequence[Any]) -> list[dict[str, Any]]:
+    return [{"role": turn.role, "content": turn.content} for turn in turns_of(history)]
+
+
+def _mode_to_wire(mode: str | None) -> str:
+    return mode or AUTO
+
+
+def _mode_from_wire(mode: str) -> str | None:
+    return None if mode == AUTO else mode
 
 
 @dataclass(frozen=True, slots=True)
-class RecallOptions:
-    mode: Mode = "hybrid"
-    top_k: int = 10
-    threshold: float = 0.0
-    where: Filter = EVERYTHING
-    doc_ids: tuple[str, ...] = ()
-    fusion: FusionName = "weighted"
-    weights: Mapping[str, float] = field(default_factory=dict)  # {}: as fits the base
-    rerank: str = ""  # a rerank model's name; "": none
-    fuzzy: bool = True
-    arms: tuple[str, ...] = ()  # arms of other packages that take part; "-qa": without this one of ours
+class Option:
+    """How the doors offer one field; `options_of` fills in the first five. A door leaves out a field that has no text
+    for it."""
+
+    name: str = ""
+    type: Any = None  # as declared, without None: int, float, bool, str, a Literal …
+    literals: tuple[str, ...] = ()  # the values of a Literal
+    words: tuple[str, ...] = ()  # … and what stands for None, as people and requests write them
+    default: Any = None
+    wire: str = ""  # its place in the body of a request: "retrieval_config.top_k"; "": no caller can choose it
+    label: str = ""  # in messages, where that is not its name
+    least: float | None = None
+    most: float | None = None
+    in_base: bool = False  # a base's configuration, or else the settings, choose it where the caller does not
+    about: str = ""  # in the OpenAPI document
+    example: Any = None
+    flags: tuple[str, ...] = ()  # on the command line, where that is not "--its-name"
+    metavar: str | None = None
+    help: str = ""  # … 中文 · English
+    tool: str = ""  # to a language model that calls the MCP tool
+    argument: str = ""  # its name there, where that is not `wire_name`
+    to_wire: Callable[[Any], Any] = _same
+    from_wire: Callable[[Any], Any] = _same
+
+    @property
+    def wire_name(self) -> str:
+        return self.wire.rpartition(".")[2]
+
+    @property
+    def is_plain(self) -> bool:
+        """True for a number, a truth value, a text or one of several words: every door can take these by itself."""
+        return self.type in (int, float, bool, str) or bool(self.literals)
+
+
+@cache
+def options_of(kind: Any) -> Mapping[str, Option]:
+    """By name, in the order of the fields."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {
+        each.name: _named(each, *get_args(hints[each.name]))
+        for each in fields(kind)
+        if get_origin(hints[each.name]) is Annotated
+    }
+
+
+@cache
+def choices_of(kind: Any) -> Mapping[str, Option]:
+    """Those that a caller can choose."""
+    return {name: offered for name, offered in options_of(kind).items() if offered.wire}
+
+
+def _named(declared: Field[Any], hint: Any, offered: Option) -> Option:
+    parts = tuple(part for part in get_args(hint) if part is not NoneType)
+    kind = parts[0] if len(parts) == 1 and NoneType in get_args(hint) else hint
+    literals = get_args(kind) if get_origin(kind) is Literal else ()
+    words = (*literals, AUTO) if literals and kind is not hint else literals
+    default = declared.default if declared.default is not MISSING else None
+    return replace(offered, name=declared.name, type=kind, literals=literals, words=words, default=default)
+
+
+# ── searches ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def rerank_to_wire(rerank: str) -> str | int:
+    """A request's ``rerank_model_id`` for the engine's name of a model."""
+    number = rerank.removeprefix(REF_PREFIX)
+    return int(number) if rerank != number and number.isascii() and number.isdigit() else rerank or NO_RERANK
+
+
+def rerank_from_wire(model_id: str | int) -> str:
+    """The engine's name for a request's ``rerank_model_id``: 17 is a registered model, "none" is none."""
+    if isinstance(model_id, int) or (model_id.isascii() and model_id.isdigit()):
+        return f"{REF_PREFIX}{int(model_id)}"
+    return "" if model_id == NO_RERANK else model_id
+
+
+STRATEGY: Final = "retrieval_config.hybrid_strategy"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How to search, with every choice made. Logged, and part of the cache key, as `params_of` writes it."""
+
+    mode: Annotated[
+        Mode,
+        Option(
+            wire="retrieval_mode",
+            label="检索模式",
+            about="检索方式",
+            help="检索方式 · how to search",
+            argument="mode",
+            tool="hybrid 语义与词语一起（默认，多数时候最好）；vector 只看语义；"
+            "fulltext 只看词语，适合编号、型号、人名 · by meaning and words, by meaning, or by words",
+        ),
+    ] = "hybrid"
+    top_k: Annotated[
+        int,
+        Option(
+            wire="retrieval_config.top_k",
+            least=1,
+            most=TOP_K_LIMIT,
+            in_base=True,
+            about="最多几条；不写则用知识库或服务的配置（10）",
+            example=10,
+            flags=("--top-k", "-k"),
+            metavar="N",
+            help="最多几条 · at most so many",
+            tool="最多几段，默认 10 · how many passages at most",
+        ),
+    ] = 10
+    threshold: Annotated[
+        float,
+        Option(
+            wire="retrieval_config.score_threshold",
+            label="阈值",
+            least=0,
+            most=1,
+            about="分数不低于它；不写则不设下限。指定了文档时不起作用；全文检索只用 top_k",
+            example=0.6,
+            metavar="X",
+            help="分数不低于 0–1 · least score",
+            tool="只要分数不低于它的，0–1；不写则不设下限 · least score",
+        ),
+    ] = 0.0
+    where: Annotated[
+        Filter,
+        Option(
+            wire="filters",
+            tool='按文档的属性筛选，例如 {"content_type": ["chapter"], "metadata.年份": {"ge": 2024}}；'
+            "字段有 doc_id、user_id、project_id、content_type、kind（text 或 table）、tags、metadata.<字段>，"
+            "可用 and、or、not 组合；用户没有要求就不要写 · conditions on documents, only when the user asks for them",
+            to_wire=written_filters,
+            from_wire=read_filters,
+        ),
+    ] = EVERYTHING
+    doc_ids: Annotated[
+        tuple[str, ...],
+        Option(
+            wire="doc_ids",
+            about="只在这些文档里找；不写或为空则不限",
+            to_wire=list,
+            from_wire=tuple,
+        ),
+    ] = ()
+    fusion: Annotated[
+        FusionName,
+        Option(
+            wire=f"{STRATEGY}.fusion",
+            label="融合方式",
+            in_base=True,
+            about="重排之前怎样融合；不写则用知识库自己的配置",
+            help="怎样合成一个分数 · how scores become one",
+        ),
+    ] = "weighted"
+    weights: Annotated[
+        Mapping[str, float],
+        Option(
+            wire=f"{STRATEGY}.weights",
+            in_base=True,
+            metavar="W",
+            help="各路的权重，如 vector=.7,keyword=.3 · how much each arm counts",
+            to_wire=dict,
+            from_wire=dict,
+        ),
+    ] = field(default_factory=dict)  # {}: as fits the base
+    rerank: Annotated[
+        str,
+        Option(
+            wire=f"{STRATEGY}.rerank_model_id",
+            label="模型名",
+            in_base=True,
+            metavar="NAME",
+            help="重排模型，如 maxsim；none 为不重排 · the reranker, or none",
+            to_wire=rerank_to_wire,
+            from_wire=rerank_from_wire,
+        ),
+    ] = ""  # a rerank model's name; "": none
+    fuzzy: Annotated[
+        bool,
+        Option(
+            wire="retrieval_config.fuzzy",
+            in_base=True,
+            about="要不要宽松匹配的结果；不写则用知识库或服务的配置",
+            flags=("--fuzzy/--no-fuzzy",),
+            help="要不要模糊匹配与谐音更正 · fuzzy matches too",
+        ),
+    ] = True
+    # Arms of other packages that take part; "-qa": without this one of ours.
+    arms: Annotated[tuple[str, ...], Option(in_base=True)] = ()
+    # Deadlines come from the settings alone.
     arm_seconds: float = 10.0
     rerank_seconds: float = 10.0
     rewrite_seconds: float = 10.0
 
 
-def check(options: RecallOptions) -> None:
-    """Raises BadQuery, or BadFilter. The values may come from a configuration: of what type they are is asked too."""
-    if not isinstance(options.mode, str) or options.mode not in MODES:
-        raise BadQuery(f"没有检索模式 {options.mode}", hint="可用：hybrid、vector、fulltext")
-    if not isinstance(options.fusion, str) or options.fusion not in FUSIONS:
-        raise BadQuery(f"没有融合方式 {options.fusion}", hint="可用：weighted、min_max、rrf")
-    if not _is_number(options.top_k, int) or not 1 <= options.top_k <= TOP_K_LIMIT:
-        raise BadQuery(f"top_k 为 {options.top_k!r}，应为 1–{TOP_K_LIMIT} 的整数", hint="改用范围内的数")
-    if not _is_number(options.threshold, int, float) or not 0.0 <= options.threshold <= 1.0:
-        raise BadQuery(f"阈值为 {options.threshold!r}，应在 0–1 之间", hint="改用范围内的数")
-    if not isinstance(options.rerank, str) or not isinstance(options.fuzzy, bool):
-        raise BadQuery(
-            f"rerank 为 {options.rerank!r}，fuzzy 为 {options.fuzzy!r}",
-            hint="rerank 应为模型名，fuzzy 应为 true 或 false",
-        )
+class SearchChoices(TypedDict, total=False):
+    """`SearchOptions` as keyword arguments; None, or left out: the base chooses, then the settings."""
+
+    mode: Mode | None
+    top_k: int | None
+    threshold: float | None
+    where: Filter | None
+    doc_ids: Sequence[str] | None
+    fusion: FusionName | None
+    weights: Mapping[str, float] | None
+    rerank: str | None
+    fuzzy: bool | None
+
+
+def search_options(settings: Any, config: Mapping[str, Any], choices: Mapping[str, Any]) -> SearchOptions:
+    """What the caller chooses, then the base (its config's ``search``), then ``settings``: their section ``search``.
+
+    Raises BadQuery for a configuration that cannot be read; what the values are is left to `check`.
+    """
+    of_base = config.get("search") or {}
+    if not isinstance(of_base, Mapping):
+        raise BadQuery(f"知识库的 search 配置是 {of_base!r}", hint='应为键值对，例如 {"fusion": "rrf"}')
+    offered = options_of(SearchOptions)
+    if unknown := sorted(str(name) for name in of_base if name not in offered or not offered[name].in_base):
+        known = "、".join(name for name, offer in offered.items() if offer.in_base)
+        raise BadQuery(f"知识库的 search 配置里没有 {'、'.join(unknown)}", hint=f"可用：{known}")
+    if unknown := sorted(choices.keys() - choices_of(SearchOptions).keys()):
+        raise TypeError(f"a search has no option {', '.join(unknown)}")
+    chosen = {name: getattr(settings, name) for name in _names(SearchOptions) if hasattr(settings, name)}
+    if settings.semantic_weight or settings.keyword_weight:
+        chosen["weights"] = {"vector": settings.semantic_weight, "keyword": settings.keyword_weight}
+    chosen |= of_base
+    chosen |= {name: value for name, value in choices.items() if value is not None}
+    for name in ("doc_ids", "arms"):
+        if isinstance(chosen.get(name), list | set | frozenset):  # of JSON, or of a caller
+            chosen[name] = tuple(chosen[name])
+    return SearchOptions(**chosen)
+
+
+# ── questions and layered searches ───────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class AskOptions:
+    """How to answer a question. ``top_k`` None: as the base chooses, then the settings."""
+
+    mode: Annotated[
+        QueryMode | None,
+        Option(
+            wire="mode",
+            about="naive 只用向量；local 问题里的实体及其近邻；global 社区摘要；hybrid 前两者合并重排；"
+            "mix（默认）图谱与检索一起；bypass 不检索；auto 由问题决定",
+            example="mix",
+            help="naive 向量；local 实体及近邻；global 社区；hybrid 前两者；mix 图谱与检索；bypass 不检索；"
+            "auto 看问题 · how to look things up",
+            to_wire=_mode_to_wire,
+            from_wire=_mode_from_wire,
+        ),
+    ] = "mix"  # None: as fits the question
+    top_k: Annotated[
+        int | None,
+        Option(
+            wire="top_k",
+            least=1,
+            most=TOP_K_LIMIT,
+            in_base=True,
+            about="最多用几块资料；不写则用知识库或服务的配置（10）",
+            example=10,
+            flags=("--top-k", "-k"),
+            metavar="N",
+            help="最多用几块资料 · at most so many sources",
+        ),
+    ] = None
+    where: Annotated[Filter, Option(wire="filters", to_wire=written_filters, from_wire=read_filters)] = EVERYTHING
+    history: Annotated[
+        Sequence[Any],
+        Option(
+            wire="history",
+            to_wire=_turns,
+        ),
+    ] = ()  # the turns before the question, {"role", "content"}, the latest last
+    multimodal_content: Annotated[
+        Sequence[Mapping[str, Any]],
+        Option(wire="multimodal_content", to_wire=_dicts),
+    ] = ()  # images and tables that come with the question
+
+
+class AskChoices(TypedDict, total=False):
+    """`AskOptions` as keyword arguments."""
+
+    mode: QueryMode | None
+    top_k: int | None
+    where: Filter
+    history: Sequence[Any]
+    multimodal_content: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class TextsOptions:
+    """How to search prose layer by layer."""
+
+    top_k: Annotated[
+        int | None,
+        Option(
+            wire="top_k",
+            least=1,
+            most=TOP_K_LIMIT,
+            in_base=True,
+            about="最多几条，也是各层要凑够的目标。"
+            "结果不会超过 max_results（正文 30，表格 15，可配置）；不写则按 max_results",
+            example=10,
+            flags=("--top-k", "-k"),
+            metavar="N",
+            help="最多几条 · at most so many",
+        ),
+    ] = None
+    where: Annotated[Filter, Option(wire="filters", to_wire=written_filters, from_wire=read_filters)] = EVERYTHING
+
+
+@dataclass(frozen=True, slots=True)
+class TablesOptions(TextsOptions):
+    """How to search tables layer by layer."""
+
+    answer: Annotated[
+        bool,
+        Option(
+            wire="answer",
+            about="false：只找表格，不从单元格里算答案",
+            flags=("--no-answer",),
+            help="只找表格，不从单元格里算答案 · tables only, no exact answer",
+        ),
+    ] = True
+
+
+# ── what is refused ──────────────────────────────────────────────────────────────────────────────
+
+
+def check(options: SearchOptions) -> None:
+    """Raises BadQuery, or BadFilter. The values may come from a configuration: their types are checked too."""
+    for offered in options_of(SearchOptions).values():
+        _check_plain(offered, getattr(options, offered.name))
     if not isinstance(options.arms, tuple) or not all(isinstance(arm, str) and arm.strip("-") for arm in options.arms):
         raise BadQuery(f"arms 为 {options.arms!r}", hint='应为名字的列表，例如 ["exact_phrase", "-qa"]')
     _check_weights(options.weights, options.arms)
@@ -59,14 +409,32 @@ def check(options: RecallOptions) -> None:
         raise not_a_filter(options.where)
 
 
+def _check_plain(offered: Option, value: Any) -> None:
+    least, most = offered.least, offered.most
+    if offered.literals:
+        if not isinstance(value, str) or value not in offered.literals:
+            label = offered.label or f" {offered.name}"
+            raise BadQuery(f"没有{label} {value}", hint=f"可用：{'、'.join(offered.literals)}")
+    elif offered.type is int:
+        if not _is_number(value, int) or (least is not None and most is not None and not least <= value <= most):
+            raise BadQuery(f"{offered.name} 为 {value!r}，应为 {least}–{most} 的整数", hint="改用范围内的数")
+    elif offered.type is float:
+        if not _is_number(value, int, float) or (least is not None and most is not None and not least <= value <= most):
+            raise BadQuery(f"{offered.label}为 {value!r}，应在 {least}–{most} 之间", hint="改用范围内的数")
+    elif offered.type is bool and not isinstance(value, bool):
+        raise BadQuery(f"{offered.name} 为 {value!r}", hint=f"{offered.name} 应为 true 或 false")
+    elif offered.type is str and not isinstance(value, str):
+        raise BadQuery(f"{offered.name} 为 {value!r}", hint=f"{offered.name} 应为{offered.label or '文字'}")
+
+
 def _check_weights(weights: Any, arms: tuple[str, ...]) -> None:
     if not isinstance(weights, Mapping):
         raise BadQuery(f"权重 {weights!r} 不对", hint='写成 {"vector": 0.6, "keyword": 0.4}')
     if unknown := sorted(str(name) for name in weights if name not in ("vector", "keyword", *arms)):
         raise BadQuery(f"没有名为 {'、'.join(unknown)} 的一路", hint="权重只有 vector 与 keyword")
-    told = list(weights.values())
-    is_sound = all(_is_number(weight, int, float) and 0.0 <= weight < float("inf") for weight in told)
-    if not is_sound or (told and not any(told)):
+    given = list(weights.values())
+    is_sound = all(_is_number(weight, int, float) and 0.0 <= weight < float("inf") for weight in given)
+    if not is_sound or (given and not any(given)):
         raise BadQuery(f"权重 {dict(weights)} 不对", hint="权重不能为负，且至少有一路大于零")
 
 
@@ -74,55 +442,82 @@ def _is_number(value: Any, *kinds: type) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool)
 
 
-class Defaults(Protocol):
-    """The search section of the settings: what holds where neither the request nor the base says otherwise."""
-
-    @property
-    def top_k(self) -> int: ...
-    @property
-    def semantic_weight(self) -> float: ...
-    @property
-    def keyword_weight(self) -> float: ...
-    @property
-    def fusion(self) -> str: ...
-    @property
-    def rerank(self) -> str: ...
-    @property
-    def fuzzy(self) -> bool: ...
-    @property
-    def arms(self) -> tuple[str, ...]: ...
-    @property
-    def arm_seconds(self) -> float: ...
-    @property
-    def rerank_seconds(self) -> float: ...
-    @property
-    def rewrite_seconds(self) -> float: ...
+# ── as the log, the cache and a replay write them ────────────────────────────────────────────────
 
 
-def search_options(defaults: Defaults, config: Mapping[str, Any], chosen: Mapping[str, Any]) -> RecallOptions:
-    """The request's choice, then that of the base (its config's ``search``), then the settings'."""
-    of_base = config.get("search") or {}
-    if not isinstance(of_base, Mapping):
-        raise BadQuery(f"知识库的 search 配置是 {of_base!r}", hint='应为键值对，例如 {"fusion": "rrf"}')
-    settings: dict[str, Any] = {
-        "top_k": defaults.top_k,
-        "fusion": defaults.fusion,
-        "weights": {"vector": defaults.semantic_weight, "keyword": defaults.keyword_weight}
-        if defaults.semantic_weight or defaults.keyword_weight
-        else {},
-        "rerank": defaults.rerank,
-        "fuzzy": defaults.fuzzy,
-        "arms": defaults.arms,
+def params_of(options: Any) -> dict[str, Any]:
+    """Every field of an options value as plain JSON. Raises TypeError for what has no such form."""
+    return {name: _plain(getattr(options, name)) for name in _names(options.__class__)}
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, Filter):
+        return filter_to_log(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(inner) for inner in value]
+    raise TypeError(f"no plain form of {type(value).__name__}")
+
+
+def choices_from(kind: Any, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The keyword arguments that `params_of` was written from: those that a caller can choose."""
+    return {
+        name: _read_param(offered.type, params[name]) for name, offered in choices_of(kind).items() if name in params
     }
-    if unknown := sorted(str(name) for name in of_base if name not in settings):
-        raise BadQuery(f"知识库的 search 配置里没有 {'、'.join(unknown)}", hint=f"可用：{'、'.join(settings)}")
-    settings |= of_base
-    if isinstance(settings["arms"], list):  # of a configuration in JSON
-        settings["arms"] = tuple(settings["arms"])
-    settings |= {name: value for name, value in chosen.items() if value is not None}
-    return RecallOptions(
-        **settings,
-        arm_seconds=defaults.arm_seconds,
-        rerank_seconds=defaults.rerank_seconds,
-        rewrite_seconds=defaults.rewrite_seconds,
-    )
+
+
+def _read_param(kind: Any, value: Any) -> Any:
+    if kind == Filter:
+        return filter_from_log(value)
+    return tuple(value) if get_origin(kind) is tuple else value
+
+
+# ── as a request writes them ─────────────────────────────────────────────────────────────────────
+
+
+def request_body(kind: Any, query: str, choices: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of the HTTP request that chooses the same; defaults are left out, but for the mode.
+
+    Raises TypeError for an unknown choice.
+    """
+    offered = choices_of(kind)
+    if unknown := sorted(choices.keys() - offered.keys()):
+        raise TypeError(f"there is no option {', '.join(unknown)}")
+    body: dict[str, Any] = {"query": query}
+    for name in (name for name in offered if choices.get(name) is not None or name == "mode"):
+        offer, chosen = offered[name], choices.get(name)
+        is_default = chosen == offer.default and not offer.in_base and name != "mode"
+        if is_default or (value := offer.to_wire(chosen)) in ([], {}):
+            continue
+        *sections, last = offer.wire.split(".")
+        _section(body, sections)[last] = value
+    return body
+
+
+def _section(body: dict[str, Any], path: Iterable[str]) -> dict[str, Any]:
+    for name in path:
+        body = body.setdefault(name, {})
+    return body
+
+
+def search_body(query: str, choices: Mapping[str, Any]) -> dict[str, Any]:
+    """The request that searches as `Engine.retrieve` does with these choices."""
+    chosen = {"mode": "hybrid", **{name: value for name, value in choices.items() if value is not None}}
+    body = request_body(SearchOptions, query, chosen)
+    if chosen["mode"] == "fulltext":  # the engine applies its options in every mode
+        _section(body, ["retrieval_config"])["as_written"] = True
+    return body
+
+
+def ask_body(question: str, choices: Mapping[str, Any], *, stream: bool = False) -> dict[str, Any]:
+    """The request that asks as `Engine.ask` does with these choices."""
+    body = request_body(AskOptions, question, {"mode": "mix", **choices})
+    return {**body, "stream": True} if stream else body

@@ -5,16 +5,33 @@ The shapes are explained on one page in ``docs/datamodel.md``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Scalar: TypeAlias = str | int | float | bool
-MetadataValue: TypeAlias = Scalar | tuple[Scalar, ...]
-Metadata: TypeAlias = Mapping[str, MetadataValue]
+from qianxun.core.filters import CHUNK_KINDS as CHUNK_KINDS
+from qianxun.core.filters import EVERYTHING as EVERYTHING
+from qianxun.core.filters import And as And
+from qianxun.core.filters import Attributes as Attributes
+from qianxun.core.filters import ChunkKind as ChunkKind
+from qianxun.core.filters import Eq as Eq
+from qianxun.core.filters import Everything as Everything
+from qianxun.core.filters import Filter as Filter
+from qianxun.core.filters import In as In
+from qianxun.core.filters import Metadata as Metadata
+from qianxun.core.filters import MetadataValue as MetadataValue
+from qianxun.core.filters import Not as Not
+from qianxun.core.filters import Or as Or
+from qianxun.core.filters import Range as Range
+from qianxun.core.filters import Scalar as Scalar
+from qianxun.core.filters import Spelled as Spelled
+from qianxun.core.filters import all_of as all_of
+from qianxun.core.filters import matches as matches
+from qianxun.core.filters import same_scalar as same_scalar
+
 Vector: TypeAlias = NDArray[np.float32]  # one vector, unit length
 Vectors: TypeAlias = NDArray[np.float32]  # (n, dimension), each row unit length
 Keys: TypeAlias = NDArray[np.int64]
@@ -138,10 +155,6 @@ class Text:
     pages: tuple[PageStart, ...] = ()
 
 
-ChunkKind: TypeAlias = Literal["text", "table"]
-CHUNK_KINDS: tuple[ChunkKind, ...] = ("text", "table")
-
-
 @dataclass(frozen=True, slots=True)
 class Piece:
     """One chunk as the splitter cuts it.
@@ -200,177 +213,6 @@ class Chunk:
     page: int | None
     generation: int
     attributes: Attributes
-
-
-# ── filters ──────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class Attributes:
-    """What a filter may ask about a chunk; all of it but its ``kind`` belongs to the chunk's document."""
-
-    doc_id: str
-    user_id: str = ""
-    project_id: str = ""
-    content_type: str = ""
-    tags: tuple[str, ...] = ()
-    metadata: Metadata = field(default_factory=dict)
-    kind: ChunkKind = "text"
-
-    def values(self, name: str) -> tuple[Scalar, ...]:
-        """The values of a field: ``user_id``, ``tags``, ``metadata.年份`` …; none when it is absent."""
-        if name.startswith("metadata."):
-            found = self.metadata.get(name.removeprefix("metadata."))
-            if found is None:
-                return ()
-            return found if isinstance(found, tuple) else (found,)
-        if name == "tags":
-            return self.tags
-        if name in ("doc_id", "user_id", "project_id", "content_type", "kind"):
-            value: str = getattr(self, name)
-            return (value,)
-        raise KeyError(name)
-
-
-@dataclass(frozen=True, slots=True)
-class Everything:
-    """Lets every chunk through."""
-
-
-@dataclass(frozen=True, slots=True)
-class Eq:
-    """The field has this value; a list field has it among its values."""
-
-    field: str
-    value: Scalar
-
-
-@dataclass(frozen=True, slots=True)
-class In:
-    """The field has one of these values."""
-
-    field: str
-    values: tuple[Scalar, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Some value of the field lies between the bounds. Numbers compare with numbers, strings with strings."""
-
-    field: str
-    ge: int | float | str | None = None
-    gt: int | float | str | None = None
-    le: int | float | str | None = None
-    lt: int | float | str | None = None
-
-    def bounds(self) -> Iterator[tuple[str, int | float | str]]:
-        for name in ("ge", "gt", "le", "lt"):
-            bound = getattr(self, name)
-            if bound is not None:
-                yield name, bound
-
-
-@dataclass(frozen=True, slots=True)
-class Spelled:
-    """Some text among the field's values starts, goes on and ends so, letter by letter. "" asks for any text."""
-
-    field: str
-    starts: str = ""
-    contains: str = ""
-    ends: str = ""
-
-    def parts(self) -> Iterator[tuple[str, str]]:
-        for name in ("starts", "contains", "ends"):
-            part: str = getattr(self, name)
-            if part:
-                yield name, part
-
-
-@dataclass(frozen=True, slots=True)
-class And:
-    parts: tuple[Filter, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Or:
-    parts: tuple[Filter, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    part: Filter
-
-
-Filter: TypeAlias = Everything | Eq | In | Range | Spelled | And | Or | Not
-EVERYTHING = Everything()
-
-
-def same_scalar(left: Scalar, right: Scalar) -> bool:
-    """JSON equality: 1 equals 1.0, True equals neither, "1" equals neither."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, str) or isinstance(right, str):
-        return isinstance(left, str) and isinstance(right, str) and left == right
-    return left == right
-
-
-def matches(where: Filter, attributes: Attributes) -> bool:
-    """The meaning of a filter. Every index must let through exactly what this lets through."""
-    match where:
-        case Everything():
-            return True
-        case Eq(name, value):
-            return any(same_scalar(value, held) for held in attributes.values(name))
-        case In(name, values):
-            return any(_is_among(held, values) for held in attributes.values(name))
-        case Range():
-            return any(_within(where, held) for held in attributes.values(where.field))
-        case Spelled():
-            return any(_is_spelled(where, held) for held in attributes.values(where.field))
-        case And(parts):
-            return all(matches(part, attributes) for part in parts)
-        case Or(parts):
-            return any(matches(part, attributes) for part in parts)
-        case Not(part):
-            return not matches(part, attributes)
-
-
-def _is_among(held: Scalar, values: tuple[Scalar, ...]) -> bool:
-    """A string equals nothing but that string, as for Python: a thousand document ids are compared in one go."""
-    return held in values if isinstance(held, str) else any(same_scalar(value, held) for value in values)
-
-
-def _within(where: Range, value: Scalar) -> bool:
-    if isinstance(value, bool):
-        return False
-    return all(_holds(name, value, bound) for name, bound in where.bounds())
-
-
-def _is_spelled(where: Spelled, value: Scalar) -> bool:
-    is_so = isinstance(value, str) and value.startswith(where.starts) and value.endswith(where.ends)
-    return is_so and where.contains in str(value)
-
-
-def _holds(name: str, value: str | int | float, bound: str | int | float) -> bool:
-    if isinstance(value, str) != isinstance(bound, str):
-        return False
-    left: Any = value
-    right: Any = bound
-    if name == "ge":
-        return bool(left >= right)
-    if name == "gt":
-        return bool(left > right)
-    if name == "le":
-        return bool(left <= right)
-    return bool(left < right)
-
-
-def all_of(*parts: Filter) -> Filter:
-    """The conjunction, without needless nesting."""
-    kept = tuple(part for part in parts if not isinstance(part, Everything))
-    if not kept:
-        return EVERYTHING
-    return kept[0] if len(kept) == 1 else And(kept)
 
 
 # ── queries, rankings, results ───────────────────────────────────────────────────────────────────

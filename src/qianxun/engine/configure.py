@@ -13,7 +13,7 @@ from qianxun.bases.base import OpenBase
 from qianxun.core import plugins
 from qianxun.core.errors import BadInput
 from qianxun.core.layered_options import CHOICES, kind_of
-from qianxun.core.options import RecallOptions, check
+from qianxun.core.options import SearchOptions, check
 from qianxun.core.types import KnowledgeBase
 from qianxun.indexing.maintenance import rebuild
 from qianxun.ingest.chunk import ChunkSplitter
@@ -91,7 +91,7 @@ def changed(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     nested = _nested(held)
     ChunkSplitter(nested["chunk_size"], nested["chunk_overlap"])
     search = nested.get("search", {})
-    check(RecallOptions(**{**search, "arms": tuple(search.get("arms", ()))}))
+    check(SearchOptions(**{**search, "arms": tuple(search.get("arms", ()))}))
     return nested
 
 

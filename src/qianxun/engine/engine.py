@@ -9,21 +9,32 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase
-from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, QueryMode
+from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed
 from qianxun.core.cache import MemoryCache
-from qianxun.core.codec.search_params import layered_params
 from qianxun.core.errors import RecallFailed
 from qianxun.core.layered_options import of_base
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.limits import MIB
 from qianxun.core.log_types import IndexTime, Recalled
 from qianxun.core.model_types import is_ref
-from qianxun.core.options import FusionName, Mode, RecallOptions, check, search_options
+from qianxun.core.options import (
+    AskChoices,
+    AskOptions,
+    FusionName,
+    QueryMode,
+    SearchChoices,
+    SearchOptions,
+    TablesOptions,
+    TextsOptions,
+    check,
+    params_of,
+    search_options,
+)
 from qianxun.core.ports import Cache, EmbeddingModel, IndexBackend, nothing
 from qianxun.core.types import (
     EVERYTHING,
@@ -336,32 +347,26 @@ class Engine:
     # ── recall ───────────────────────────────────────────────────────────────────────────────────
 
     async def retrieve(
-        self,
-        knowledge_base: int,
-        query: str,
-        *,
-        top_k: int | None = None,
-        mode: Mode = "hybrid",
-        threshold: float = 0.0,
-        where: Filter = EVERYTHING,
-        doc_ids: Sequence[str] = (),
-        fusion: FusionName | None = None,
-        weights: Mapping[str, float] | None = None,
-        rerank: str | None = None,
-        fuzzy: bool | None = None,
-        trace_id: str = "",
+        self, knowledge_base: int, query: str, *, trace_id: str = "", **choices: Unpack[SearchChoices]
     ) -> Recall:
-        """Searches a base. Returns the chunks that answer the query, best first.
+        """The chunks that answer a query, best first.
 
-        Options that are left out are the base's, then the settings'. The result has the ``trace_id`` of the request,
-        or one of its own. Raises BadQuery, BadFilter or BadInput; RecallFailed if every arm failed.
+        ``choices`` are fields of `SearchOptions`: top_k, mode, threshold, where, doc_ids, fusion, weights, rerank,
+        fuzzy. What is left out is the base's choice, then the settings'. The result carries the ``trace_id`` of the
+        request, or one of its own. Raises BadQuery, BadFilter or NotFound.
         """
         base = await self.base(knowledge_base)
-        await self._check_rerank(rerank)
-        chosen = {"top_k": top_k, "fusion": fusion, "weights": weights, "rerank": rerank, "fuzzy": fuzzy}
-        options = replace(self._options(base, where, doc_ids, **chosen), mode=mode, threshold=threshold)
+        options = await self._search_options(base, choices)
         check(options)
         return await self._recall(base, query, options, trace_id)
+
+    async def _search_options(self, base: OpenBase, choices: SearchChoices) -> SearchOptions:
+        """Raises NotFound for a registered reranker that the caller names and that does not exist. One that the base
+        names may have been removed: the search goes on without it."""
+        rerank = choices.get("rerank")
+        if rerank is not None and is_ref(rerank):
+            await asyncio.to_thread(self.registry.expect, rerank, ("rerank",))
+        return self._options(base, **choices)
 
     async def search_texts(
         self,
@@ -377,9 +382,9 @@ class Engine:
 
         base = await self.base(knowledge_base)
         chosen = of_base(self.settings.text_engine, base.about.config, "text_engine")
-        options = self._options(base, where, top_k=top_k)
+        options = self._options(base, top_k=top_k, where=where)
         searching = search_texts(base, query, chosen, options, top_k, trace_id)
-        return await self._layered(base, searching, layered_params(top_k, where))
+        return await self._layered(base, searching, params_of(TextsOptions(top_k, where)))
 
     async def search_tables(
         self,
@@ -397,15 +402,12 @@ class Engine:
 
         base = await self.base(knowledge_base)
         chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
-        options = self._options(base, where, top_k=top_k)
+        options = self._options(base, top_k=top_k, where=where)
         searching = search_tables(base, query, chosen, options, top_k, answer=answer, trace_id=trace_id)
-        return await self._layered(base, searching, layered_params(top_k, where, answer))
+        return await self._layered(base, searching, params_of(TablesOptions(top_k, where, answer)))
 
-    def _options(
-        self, base: OpenBase, where: Filter = EVERYTHING, doc_ids: Sequence[str] = (), **chosen: Any
-    ) -> RecallOptions:
-        options = search_options(self.settings.search, base.about.config, chosen)
-        return replace(options, where=where, doc_ids=tuple(doc_ids))
+    def _options(self, base: OpenBase, **choices: Unpack[SearchChoices]) -> SearchOptions:
+        return search_options(self.settings.search, base.about.config, choices)
 
     async def _layered(
         self, base: OpenBase, searching: Awaitable[LayeredRecall], params: Mapping[str, Any]
@@ -419,20 +421,16 @@ class Engine:
         self.hooks.layered(recall)
         return recall
 
-    async def explain(self, knowledge_base: int, query: str, chunk_id: str = "", **options: Any) -> Explained:
-        """How each result of `retrieve` with these options got its score, and why ``chunk_id`` is, or is not, one."""
+    async def explain(
+        self, knowledge_base: int, query: str, chunk_id: str = "", **choices: Unpack[SearchChoices]
+    ) -> Explained:
+        """How each result of `retrieve` with these choices got its score; and why the chunk is, or is not, one."""
         from qianxun.retrieve.explain import explained
 
         base = await self.base(knowledge_base)
-        await self._check_rerank(options.get("rerank"))
-        chosen = search_options(self.settings.search, base.about.config, options)
-        with self._bases.using(base):
-            return await explained(base, query, replace(chosen, doc_ids=tuple(chosen.doc_ids)), chunk_id)
-
-    async def _check_rerank(self, rerank: str | None) -> None:
-        """A search goes on without a base's own reranker that was deleted; one that is requested must exist."""
-        if rerank is not None and is_ref(rerank):
-            await asyncio.to_thread(self.registry.expect, rerank, ("rerank",))
+        options = await self._search_options(base, choices)
+        with self._using(base):
+            return await explained(base, query, options, chunk_id)
 
     async def hybrid_search(
         self,
@@ -453,7 +451,7 @@ class Engine:
         options = search_options(self.settings.search, {}, {})
         return HybridSearchEngine(base, semantic_weight, keyword_weight, fusion, self._recall, options)
 
-    async def _recall(self, base: OpenBase, query: str, options: RecallOptions, trace_id: str = "") -> Recall:
+    async def _recall(self, base: OpenBase, query: str, options: SearchOptions, trace_id: str = "") -> Recall:
         started = time.perf_counter()
         seconds = self.settings.search.cache_seconds
         try:
@@ -484,7 +482,7 @@ class Engine:
         from qianxun.graph.modes import gather
 
         base = await self.base(knowledge_base)
-        options = self._options(base, where, doc_ids, top_k=top_k)
+        options = self._options(base, top_k=top_k, where=where, doc_ids=doc_ids)
         with self._bases.using(base):
             recall = await gather(base, query, mode, options, surroundings=surroundings, trace_id=trace_id)
         self.journal.note_entry(gathered_entry(base.about, options, recall, elsewhere=surroundings is not None))
@@ -493,67 +491,42 @@ class Engine:
     # ── answers ──────────────────────────────────────────────────────────────────────────────────
 
     async def ask(
-        self,
-        knowledge_base: int,
-        question: str,
-        *,
-        mode: QueryMode | None = "mix",
-        top_k: int | None = None,
-        where: Filter = EVERYTHING,
-        history: Sequence[Any] = (),
-        multimodal_content: Sequence[Mapping[str, Any]] = (),
-        trace_id: str = "",
+        self, knowledge_base: int, question: str, *, trace_id: str = "", **choices: Unpack[AskChoices]
     ) -> Answer:
         """Answers a question from a base, every sentence with its sources; or says that the sources do not tell.
 
-        ``mode`` None: as fits the question. ``history`` are the turns before it, ``{"role", "content"}``, the latest
-        last. If the base has no language model, the answer is made of the sources' own sentences. Raises BadQuery,
-        BadFilter or BadInput.
+        ``choices`` are fields of `AskOptions`: mode (None: as fits the question), top_k, where, history (the turns
+        before the question, ``{"role", "content"}``, the latest last), multimodal_content. Where a base has no language
+        model, the answer is made of the sources' own sentences.
         """
         from qianxun.answer.run import answer_question
 
-        answering = await self.answering(knowledge_base, top_k=top_k, where=where)
-        with self._bases.using(answering.base):
-            return await answer_question(
-                answering,
-                question,
-                mode=mode,
-                history=history,
-                multimodal_content=multimodal_content,
-                trace_id=trace_id,
-            )
+        options = AskOptions(**choices)
+        answering = await self.answering(knowledge_base, options)
+        with self._using(answering.base):
+            return await answer_question(answering, question, options, trace_id=trace_id)
 
     async def ask_stream(
         self,
         knowledge_base: int,
         question: str,
         *,
-        mode: QueryMode | None = "mix",
-        top_k: int | None = None,
-        where: Filter = EVERYTHING,
-        history: Sequence[Any] = (),
-        multimodal_content: Sequence[Mapping[str, Any]] = (),
         checked: bool = False,
         trace_id: str = "",
+        **choices: Unpack[AskChoices],
     ) -> AsyncGenerator[AnswerEvent, None]:
         """`ask` as a stream: `SourcesFound`, `Token`, `SentenceCited`, and at the end `Done` or `Failed`.
 
-        With ``checked`` text comes a sentence at a time, after it was checked against its sources: for clients that
-        cannot take text back. Closing the generator (``aclose``, or a cancelled task) ends the model's call.
+        With ``checked`` the text comes a sentence at a time, once it has been verified against its sources: nothing
+        that `Done` is without, for callers who cannot take text back. Closing the generator, or cancelling the task,
+        ends the model's call.
         """
         from qianxun.answer.run import answer_stream
 
-        context = await self.answering(knowledge_base, top_k=top_k, where=where)
-        answering = replace(context, only_checked=checked)
-        with self._bases.using(answering.base):
-            events = answer_stream(
-                answering,
-                question,
-                mode=mode,
-                history=history,
-                multimodal_content=multimodal_content,
-                trace_id=trace_id,
-            )
+        options = AskOptions(**choices)
+        answering = replace(await self.answering(knowledge_base, options), only_checked=checked)
+        with self._using(answering.base):
+            events = answer_stream(answering, question, options, trace_id=trace_id)
             last: AnswerEvent | None = None  # sent once it is sure that the base still exists
             async with aclosing(events):
                 async for event in events:
@@ -564,27 +537,25 @@ class Engine:
         if last is not None:
             yield last
 
-    async def answering(
-        self, knowledge_base: int, *, top_k: int | None = None, where: Filter = EVERYTHING
-    ) -> Answering:
-        """The context of the steps of `qianxun.answer`, for callers that take them one by one."""
+    async def answering(self, knowledge_base: int, options: AskOptions | None = None) -> Answering:
+        """What the steps of `qianxun.answer` work with, for callers who take them one by one."""
         from qianxun.answer.question_log import asked_entry
         from qianxun.answer.state import Answering, graph_or_reason
         from qianxun.graph.modes import gather
         from qianxun.retrieve.layered.tables import search_tables
 
-        base = await self.base(knowledge_base)
-        options = self._options(base, where, top_k=top_k)
-        check(options)
+        base, options = await self.base(knowledge_base), options or AskOptions()
+        search = self._options(base, top_k=options.top_k, where=options.where)
+        check(search)
         chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
         return Answering(
             base,
-            lambda query, mode: gather(base, query, mode, options),
-            options,
-            graph=lambda: graph_or_reason(base, where),
-            tables=lambda query: search_tables(base, query, chosen, options),
+            lambda query, mode: gather(base, query, mode, search),
+            search,
+            graph=lambda: graph_or_reason(base, options.where),
+            tables=lambda query: search_tables(base, query, chosen, search),
             parsers=self.parsers,
-            note=lambda state, answer: self.journal.note_entry(asked_entry(base.about, options, state, answer)),
+            note=lambda state, answer: self.journal.note_entry(asked_entry(base.about, search, state, answer)),
         )
 
     # ── the graph ────────────────────────────────────────────────────────────────────────────────

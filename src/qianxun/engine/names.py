@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from qianxun.core.codec.results import rerank_name
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.limits import MAX_ID, NAME_LIMIT
 from qianxun.core.model_types import UserModel, is_ref
+from qianxun.core.options import rerank_from_wire
 from qianxun.core.ports import EmbeddingModel, RerankModel
 from qianxun.core.types import KnowledgeBase, Vectors
 from qianxun.core.unicode import storable
@@ -147,7 +147,7 @@ def _find_reranker(engine: Engine, given: str, registered: Sequence[UserModel]) 
 
 def _resolve_reranker(engine: Engine, given: str, registered: Sequence[UserModel]) -> str:
     """The engine's name for it, "" if unknown. Raises BadInput if several registered models share the name."""
-    name = rerank_name(given)
+    name = rerank_from_wire(given)
     if is_ref(name) or engine.catalog.knows_rerank(name):
         return name
     found = [model for model in registered if model.status and given in (model.config_name, model.model_name)]

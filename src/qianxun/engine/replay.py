@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 from qianxun.answer.question_log import found_again, is_question
 from qianxun.core.codec.recall_bytes import digest, found_digest, layered_digest
-from qianxun.core.codec.search_params import arguments_of, layered_arguments
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.log_types import LogEntry
+from qianxun.core.options import SearchOptions, TablesOptions, TextsOptions, choices_from
 from qianxun.core.types import KnowledgeBase, Recall
 from qianxun.engine.engine import Engine
 from qianxun.graph.modes import ModeRecall
@@ -69,13 +69,14 @@ async def replay(engine: Engine, log_id: int) -> Replayed:
     with replaying():
         if entry.mode in ("texts", "tables"):
             search = engine.search_texts if entry.mode == "texts" else engine.search_tables
-            layered = await search(base.id, entry.query, **layered_arguments(entry.params))
+            kind = TextsOptions if entry.mode == "texts" else TablesOptions
+            layered = await search(base.id, entry.query, **choices_from(kind, entry.params))
             return Replayed(entry, base, layered, layered_digest(layered) == entry.digest)
         if is_question(entry):
             found = await found_again(entry, partial(engine.gather, base.id))
             is_same = found_digest(found.query, found.mode, found.found) == entry.digest
             return Replayed(entry, base, found, is_same)
-        recall = await engine.retrieve(base.id, entry.query, **arguments_of(entry.params))
+        recall = await engine.retrieve(base.id, entry.query, **choices_from(SearchOptions, entry.params))
     return Replayed(entry, base, recall, digest(recall) == entry.digest)
 
 

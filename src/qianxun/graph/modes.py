@@ -20,12 +20,11 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 
 from qianxun.bases.base import OpenBase, read
-from qianxun.core.answer_types import QUERY_MODES, QueryMode
 from qianxun.core.errors import BadQuery, NotFound, QianxunError, RecallFailed
 from qianxun.core.graph_types import NO_CONTEXT, AskedTie, GraphContext
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.log_types import new_trace_id
-from qianxun.core.options import Mode, RecallOptions, check
+from qianxun.core.options import QUERY_MODES, Mode, QueryMode, SearchOptions, check
 from qianxun.core.types import NOTHING, ArmScore, Chunk, Degraded, Found, Hit, Keys, Ranking, Recall, StepTime, matches
 from qianxun.graph.build import graph_of
 from qianxun.graph.context import context_of
@@ -80,7 +79,7 @@ async def gather(
     base: OpenBase,
     query: str,
     mode: QueryMode = "mix",
-    options: RecallOptions = RecallOptions(),  # noqa: B008 - frozen
+    options: SearchOptions = SearchOptions(),  # noqa: B008 - frozen
     *,
     surroundings: Surroundings | None = None,
     trace_id: str = "",
@@ -125,7 +124,7 @@ class ModeSearch:
     query: str
     plan: QueryPlan  # without rewritings
     question: GraphQuery
-    options: RecallOptions
+    options: SearchOptions
     steps: Steps = field(default_factory=Steps)
     degraded: list[Degraded] = field(default_factory=list)
     has_graph: bool = False  # it was loaded, or failed
@@ -236,7 +235,7 @@ class ModeSearch:
         return results.found
 
 
-async def _begin(base: OpenBase, query: str, options: RecallOptions) -> ModeSearch:
+async def _begin(base: OpenBase, query: str, options: SearchOptions) -> ModeSearch:
     with base.serving.borrow() as serving:
         generation = str(await current_generation(base, serving))
         plan = await plan_query(base, query, options, rewritings=())

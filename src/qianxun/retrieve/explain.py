@@ -19,7 +19,7 @@ from qianxun.bases.base import OpenBase, Serving
 from qianxun.core.errors import NotFound, RecallFailed
 from qianxun.core.explanation import Explained, Explanation, Sum, Vote
 from qianxun.core.limits import TOP_K_LIMIT
-from qianxun.core.options import RecallOptions, check
+from qianxun.core.options import SearchOptions, check
 from qianxun.core.types import (
     EVERYTHING,
     And,
@@ -57,7 +57,7 @@ from qianxun.retrieve.run import TRIES, SearchTrace, current_generation, trace
 from qianxun.retrieve.timings import Steps
 
 
-async def explained(base: OpenBase, text: str, options: RecallOptions, chunk_id: str = "") -> Explained:
+async def explained(base: OpenBase, text: str, options: SearchOptions, chunk_id: str = "") -> Explained:
     """A search with its sums; and, where a chunk is named, why it is or is not among the results.
 
     Raises NotFound for a chunk that never existed.
@@ -86,14 +86,14 @@ class _Case:
     base: OpenBase
     serving: Serving
     text: str
-    options: RecallOptions
+    options: SearchOptions
     traced: SearchTrace
 
-    async def plan(self, options: RecallOptions) -> QueryPlan:
+    async def plan(self, options: SearchOptions) -> QueryPlan:
         """As `trace` would plan, with the rewritings that it had."""
         return await plan_query(self.base, self.text, options, self.traced.plan.rewritings)
 
-    async def returns(self, chunk: Chunk, options: RecallOptions) -> bool:
+    async def returns(self, chunk: Chunk, options: SearchOptions) -> bool:
         traced = await trace(self.base, self.serving, self.text, options, self.traced.plan.rewritings)
         return any(found.chunk.key == chunk.key for found in traced.found)
 
@@ -106,7 +106,7 @@ class _Place:
     sum: Sum
 
 
-async def _place(case: _Case, plan: QueryPlan, options: RecallOptions, chunk: Chunk, depth: int) -> _Place | None:
+async def _place(case: _Case, plan: QueryPlan, options: SearchOptions, chunk: Chunk, depth: int) -> _Place | None:
     """The place of the chunk among the candidates, in the order in which they are looked at; None: it is not one."""
     options = await with_weights(case.serving, options)
     candidates = await gather(case.base, case.serving, plan, options, depth, Steps())
@@ -123,7 +123,7 @@ async def _place(case: _Case, plan: QueryPlan, options: RecallOptions, chunk: Ch
     return None
 
 
-def _sum(candidates: Candidates, order: Order, options: RecallOptions, found: Found) -> Sum:
+def _sum(candidates: Candidates, order: Order, options: SearchOptions, found: Found) -> Sum:
     votes = {}
     for signal, ranking in candidates.results.scores().items():
         at = np.flatnonzero(ranking.keys == found.chunk.key)
@@ -410,7 +410,7 @@ def hint_for(step: str, status: str, changes: Mapping[str, Any] | None = None) -
     return ""
 
 
-def reason_for(known: Explanation, options: RecallOptions) -> str:
+def reason_for(known: Explanation, options: SearchOptions) -> str:
     match known.step:
         case "returned":
             return f"已返回，第 {known.rank} 条"

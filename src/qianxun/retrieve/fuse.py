@@ -11,7 +11,7 @@ import numpy as np
 
 from qianxun.bases.base import OpenBase, Serving
 from qianxun.core.errors import IndexUnusable, RetrieverUnavailable
-from qianxun.core.options import RecallOptions
+from qianxun.core.options import SearchOptions
 from qianxun.core.types import Degraded, Ranking, Scores
 from qianxun.rank.calibrate import Curve, clipped
 from qianxun.rank.fuse import FUSIONS, fitting_weights, weighted
@@ -47,7 +47,7 @@ async def gather(
     base: OpenBase,
     serving: Serving,
     plan: QueryPlan,
-    options: RecallOptions,
+    options: SearchOptions,
     depth: int,
     steps: Steps,
     only: Sequence[str] = (),
@@ -98,7 +98,7 @@ async def backfilled(serving: Serving, results: ArmResults) -> ArmResults:
     return replace(results, backfill=Ranking(unseen, clipped(cosines), 1.0, cosines))
 
 
-def _is_unsure(base: OpenBase, results: ArmResults, best: Scores, options: RecallOptions) -> bool:
+def _is_unsure(base: OpenBase, results: ArmResults, best: Scores, options: SearchOptions) -> bool:
     """True if the best candidate would not even be a fuzzy result; by words alone, if it has few of them."""
     if len(best) == 0:
         return True
@@ -110,7 +110,7 @@ def _is_unsure(base: OpenBase, results: ArmResults, best: Scores, options: Recal
 # ── weights ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def with_weights(serving: Serving, options: RecallOptions) -> RecallOptions:
+async def with_weights(serving: Serving, options: SearchOptions) -> SearchOptions:
     """The options with a weight for every signal: the user's own, or those that fit the base; of arms of other
     packages their own."""
     others = plugin_weights(options.arms)
@@ -125,13 +125,13 @@ async def with_weights(serving: Serving, options: RecallOptions) -> RecallOption
     return replace(options, weights={**fitting_weights(likeness), **others})
 
 
-def signal_weights(results: ArmResults, options: RecallOptions) -> dict[str, float]:
+def signal_weights(results: ArmResults, options: SearchOptions) -> dict[str, float]:
     """The weights of the signals that take part, the largest as 1."""
     weights = {signal: options.weights.get(signal, 0.0) for signal in results.signals}
     largest = max(weights.values()) or 1.0
     return {signal: weight / largest for signal, weight in weights.items()}
 
 
-def fused_curve(base: OpenBase, results: ArmResults, options: RecallOptions) -> Curve:
+def fused_curve(base: OpenBase, results: ArmResults, options: SearchOptions) -> Curve:
     """What brings a fused score to the one that is shown. All curves keep the order."""
     return base.curves.fused(signal_weights(results, options)) if options.fusion == "weighted" else clipped

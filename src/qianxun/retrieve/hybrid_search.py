@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadQuery
-from qianxun.core.options import FusionName, RecallOptions, check
+from qianxun.core.options import FusionName, SearchOptions, check
 from qianxun.core.types import EVERYTHING, Eq, Filter, Found, In, Metadata, Recall, Tier, all_of
 from qianxun.retrieve.run import recall
 
-Search: TypeAlias = Callable[[OpenBase, str, RecallOptions], Awaitable[Recall]]
+Search: TypeAlias = Callable[[OpenBase, str, SearchOptions], Awaitable[Recall]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class HybridSearchEngine:
     keyword_weight: float = 0.3
     fusion: FusionName = "rrf"
     search_with: Search = recall
-    options: RecallOptions = field(default_factory=RecallOptions)  # deadlines, and what the base leaves open
+    options: SearchOptions = field(default_factory=SearchOptions)  # deadlines, and what the base leaves open
 
     def __post_init__(self) -> None:
         check(self._options(EVERYTHING, self.options.top_k, enable_hybrid=True))
@@ -69,7 +69,7 @@ class HybridSearchEngine:
         answer = await self.search_with(self.base, query, options)
         return [_result(each) for each in answer.found]
 
-    def _options(self, where: Filter, top_k: int, *, enable_hybrid: bool) -> RecallOptions:
+    def _options(self, where: Filter, top_k: int, *, enable_hybrid: bool) -> SearchOptions:
         of_base = self.base.about.config.get("search") or {}
         kept = {name: of_base[name] for name in ("rerank", "fuzzy") if name in of_base}
         return replace(

@@ -21,7 +21,7 @@ from qianxun.core.errors import (
     RetrieverUnavailable,
 )
 from qianxun.core.limits import QUERY_LIMIT
-from qianxun.core.options import RecallOptions
+from qianxun.core.options import SearchOptions
 from qianxun.core.ports import ChatModel
 from qianxun.core.types import (
     CHUNK_KINDS,
@@ -93,7 +93,7 @@ def check_text(text: str) -> None:
 
 
 async def plan_query(
-    base: OpenBase, text: str, options: RecallOptions, rewritings: Sequence[str] | None = None
+    base: OpenBase, text: str, options: SearchOptions, rewritings: Sequence[str] | None = None
 ) -> QueryPlan:
     """The queries of a search, without their vectors. With ``rewritings`` given, no language model is called."""
     where = options.where

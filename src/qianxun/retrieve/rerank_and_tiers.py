@@ -17,7 +17,7 @@ import numpy as np
 
 from qianxun.bases.base import OpenBase, Serving, in_model_thread
 from qianxun.core.errors import ModelUnavailable, NotFound, QianxunError
-from qianxun.core.options import RecallOptions
+from qianxun.core.options import SearchOptions
 from qianxun.core.types import Degraded, Found, Ranking, Tier
 from qianxun.rank.calibrate import Curve
 from qianxun.rank.rerank import reranked
@@ -39,7 +39,7 @@ HIGHLIGHT_WINDOW: Final = 50  # characters
 
 
 async def rerank_and_tiers(
-    base: OpenBase, serving: Serving, candidates: Candidates, options: RecallOptions, steps: Steps
+    base: OpenBase, serving: Serving, candidates: Candidates, options: SearchOptions, steps: Steps
 ) -> tuple[list[Found], Order]:
     """The results, best first, at most ``top_k``; and the order in which candidates were looked at."""
     criteria = await tier_criteria(base, serving, candidates)
@@ -58,12 +58,12 @@ async def rerank_and_tiers(
     return results, order
 
 
-def is_below_threshold(shown: float, plan: QueryPlan, options: RecallOptions) -> bool:
+def is_below_threshold(shown: float, plan: QueryPlan, options: SearchOptions) -> bool:
     """The threshold does not hold for documents that the user named."""
     return shown < options.threshold and not plan.named
 
 
-def is_admitted(tier: Tier | None, options: RecallOptions) -> bool:
+def is_admitted(tier: Tier | None, options: SearchOptions) -> bool:
     return tier is not None and (tier != "fuzzy" or options.fuzzy)
 
 
@@ -105,7 +105,7 @@ class Order:
 
 
 async def ranking_order(
-    base: OpenBase, serving: Serving, candidates: Candidates, options: RecallOptions, steps: Steps
+    base: OpenBase, serving: Serving, candidates: Candidates, options: SearchOptions, steps: Steps
 ) -> Order:
     curve = fused_curve(base, candidates.results, options)
     if not options.rerank:
@@ -119,7 +119,7 @@ async def ranking_order(
 
 
 async def rerank(
-    base: OpenBase, serving: Serving, plan: QueryPlan, first: Sequence[Found], options: RecallOptions
+    base: OpenBase, serving: Serving, plan: QueryPlan, first: Sequence[Found], options: SearchOptions
 ) -> tuple[Sequence[Found], float, list[Degraded]]:
     """The first candidates in the reranker's order, and its share; as they were, with a share of 0, if it fails or
     takes too long."""

@@ -17,10 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from qianxun.bases.base import OpenBase, Serving, read
-from qianxun.core.codec.search_params import params_of
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.log_types import new_trace_id
-from qianxun.core.options import RecallOptions, check
+from qianxun.core.options import SearchOptions, check, params_of
 from qianxun.core.ports import Cache
 from qianxun.core.types import Degraded, Found, Generation, Recall, StepTime
 from qianxun.records import bases
@@ -38,7 +37,7 @@ TRIES: Final = 5  # under writes without a pause a search may have to look again
 async def cached_recall(
     base: OpenBase,
     text: str,
-    options: RecallOptions,
+    options: SearchOptions,
     cache: Cache,
     journal: Journal,
     seconds: float,
@@ -76,7 +75,7 @@ async def cached_recall(
     return answer
 
 
-async def recall(base: OpenBase, text: str, options: RecallOptions, generation: Generation | None = None) -> Recall:
+async def recall(base: OpenBase, text: str, options: SearchOptions, generation: Generation | None = None) -> Recall:
     """The best chunks for a query, best first, each with its score and where that comes from.
 
     ``generation`` is the state of the base, where it has just been read.
@@ -97,7 +96,7 @@ async def recall(base: OpenBase, text: str, options: RecallOptions, generation: 
 class SearchTrace:
     """Everything a search did, for its answer and for explanations."""
 
-    options: RecallOptions  # with their weights
+    options: SearchOptions  # with their weights
     candidates: Candidates
     order: Order
     found: tuple[Found, ...]
@@ -130,7 +129,7 @@ async def trace(
     base: OpenBase,
     serving: Serving,
     text: str,
-    options: RecallOptions,
+    options: SearchOptions,
     rewritings: Sequence[str] | None = None,
     generation: Generation | None = None,
 ) -> SearchTrace:

@@ -22,35 +22,7 @@ from qianxun.core.answer_types import (
     TraceStep,
 )
 from qianxun.core.codec.results import read_degraded, read_steps, written_degraded, written_metadata, written_steps
-from qianxun.core.filters import written_filters
 from qianxun.core.graph_types import Community, Entity, GraphContext, Relation
-from qianxun.core.types import EVERYTHING, Filter
-
-AUTO = "auto"  # the mode that leaves the choice to the question
-
-
-def question_body(
-    question: str,
-    *,
-    mode: str | None = "mix",
-    top_k: int | None = None,
-    where: Filter = EVERYTHING,
-    history: Sequence[Mapping[str, str]] = (),
-    multimodal_content: Sequence[Mapping[str, Any]] = (),
-    stream: bool = False,
-) -> dict[str, Any]:
-    """The request that asks the service for what `Engine.ask` with these arguments answers."""
-    body = {
-        "query": question,
-        "mode": mode or AUTO,
-        "top_k": top_k,
-        "filters": written_filters(where) or None,
-        "history": [dict(each) for each in history] or None,
-        "multimodal_content": [dict(each) for each in multimodal_content] or None,
-        "stream": True if stream else None,
-    }
-    return {name: value for name, value in body.items() if value is not None}
-
 
 # ── a whole answer ───────────────────────────────────────────────────────────────────────────────
 

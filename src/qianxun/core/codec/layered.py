@@ -17,23 +17,9 @@ from qianxun.core.codec.results import (
     written_generation,
     written_metadata,
 )
-from qianxun.core.filters import written_filters
 from qianxun.core.layered_types import MOST_CITED, Cited, LayeredRecall, LayeredResult, LayerRun, TableShown
 from qianxun.core.table_answer_types import CitedCell, TableAnswer
-from qianxun.core.types import Column, Filter
-
-# ── asked ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def layered_body(query: str, top_k: int | None, where: Filter, answer: bool = True) -> dict[str, Any]:
-    """The request that asks the service for what `Engine.search_texts` or `search_tables` answers."""
-    body: dict[str, Any] = {"query": query}
-    if top_k is not None:
-        body["top_k"] = top_k
-    if filters := written_filters(where):
-        body["filters"] = filters
-    return body if answer else {**body, "answer": False}
-
+from qianxun.core.types import Column
 
 # ── answered ─────────────────────────────────────────────────────────────────────────────────────
 

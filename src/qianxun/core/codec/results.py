@@ -14,67 +14,19 @@ from qianxun.core.explanation import Explained, Explanation, Sum, Vote
 from qianxun.core.filters import read_filters, written_filters
 from qianxun.core.log_types import Feedback, LogEntry, zero_flag
 from qianxun.core.model_types import UserModel
+from qianxun.core.options import SearchOptions, choices_of, search_body
 from qianxun.core.types import (
-    EVERYTHING,
     ArmScore,
     Attributes,
     Chunk,
     Degraded,
-    Filter,
     Found,
     Generation,
     Recall,
     StepTime,
 )
 
-USER_MODEL: Final = "user-model:"
-NO_RERANK: Final = "none"
-
-# ── a search, as a request asks for it ───────────────────────────────────────────────────────────
-
-
-def retrieval_body(
-    query: str,
-    *,
-    top_k: int | None = None,
-    mode: str = "hybrid",
-    threshold: float = 0.0,
-    where: Filter = EVERYTHING,
-    doc_ids: Sequence[str] = (),
-    fusion: str | None = None,
-    weights: Mapping[str, float] | None = None,
-    rerank: str | None = None,
-    fuzzy: bool | None = None,
-) -> dict[str, Any]:
-    """The request that asks the service for what `Engine.retrieve` with these arguments answers."""
-    strategy = {"fusion": fusion, "weights": dict(weights) if weights else None, "rerank_model_id": _model_id(rerank)}
-    config = {
-        "top_k": top_k,
-        "score_threshold": threshold or None,
-        "fuzzy": fuzzy,
-        "hybrid_strategy": _given(strategy) or None,
-        "as_written": True if mode == "fulltext" else None,  # an engine heeds its options in every mode
-    }
-    body = {
-        "query": query,
-        "retrieval_mode": mode,
-        "retrieval_config": _given(config) or None,
-        "doc_ids": list(doc_ids) or None,
-        "filters": written_filters(where) or None,
-    }
-    return _given(body)
-
-
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _model_id(rerank: str | None) -> str | int | None:
-    if rerank == "":
-        return NO_RERANK
-    number = (rerank or "").removeprefix(USER_MODEL)
-    return int(number) if rerank != number and number.isascii() and number.isdigit() else rerank
-
+CHOICES: Final = choices_of(SearchOptions)
 
 # ── a search, answered ───────────────────────────────────────────────────────────────────────────
 
@@ -248,19 +200,6 @@ def read_generation(told: Mapping[str, Any] | None) -> Generation | None:
 
 # ── why ──────────────────────────────────────────────────────────────────────────────────────────
 
-# The names that a request has for the options of the engine.
-CHANGED: Final = {
-    "top_k": "top_k",
-    "threshold": "score_threshold",
-    "fuzzy": "fuzzy",
-    "mode": "retrieval_mode",
-    "where": "filters",
-    "doc_ids": "doc_ids",
-    "fusion": "fusion",
-    "weights": "weights",
-    "rerank": "rerank_model_id",
-}
-
 
 def written_explained(knowledge_base: int, told: Explained, options: Mapping[str, Any]) -> dict[str, Any]:
     """``options`` are those of the search that is explained, as `retrieval_body` takes them."""
@@ -270,7 +209,7 @@ def written_explained(knowledge_base: int, told: Explained, options: Mapping[str
     why = _written_explanation(told.chunk) if told.chunk is not None else None
     request = None
     if told.chunk is not None and told.chunk.changes:
-        request = retrieval_body(told.answer.query, **{**options, **told.chunk.changes})
+        request = search_body(told.answer.query, {**options, **told.chunk.changes})
     return {
         "knowledge_base_id": knowledge_base,
         "query": told.answer.query,
@@ -309,14 +248,14 @@ def _written_explanation(why: Explanation) -> dict[str, Any]:
         "sum": _written_sum(why.sum) if why.sum is not None else None,
         "failing": [written_filters(part) for part in why.failing],
         "status": why.status,
-        "changes": {CHANGED[name]: _written_change(name, value) for name, value in why.changes.items()},
+        "changes": {CHOICES[name].wire_name: CHOICES[name].to_wire(value) for name, value in why.changes.items()},
         "degraded": written_degraded(why.degraded),
         "chunk": written_chunk(why.chunk) if why.chunk is not None else None,
     }
 
 
 def _read_explanation(data: Mapping[str, Any]) -> Explanation:
-    names = {written: name for name, written in CHANGED.items()}
+    choices = {offered.wire_name: offered for offered in CHOICES.values()}
     return Explanation(
         chunk_id=data["chunk_id"],
         step=data["step"],
@@ -333,41 +272,10 @@ def _read_explanation(data: Mapping[str, Any]) -> Explanation:
         sum=_read_sum(data["sum"]) if data["sum"] is not None else None,
         failing=tuple(read_filters(part) for part in data["failing"]),
         status=data["status"],
-        changes={names[written]: _read_change(names[written], value) for written, value in data["changes"].items()},
+        changes={choices[name].name: choices[name].from_wire(value) for name, value in data["changes"].items()},
         degraded=read_degraded(data["degraded"]),
         chunk=read_chunk(data["chunk"]) if data["chunk"] is not None else None,
     )
-
-
-def _written_change(name: str, value: Any) -> Any:
-    match name:
-        case "where":
-            return written_filters(value)
-        case "doc_ids":
-            return list(value)
-        case "weights":
-            return dict(value)
-        case "rerank":
-            return _model_id(value)
-    return value
-
-
-def _read_change(name: str, value: Any) -> Any:
-    match name:
-        case "where":
-            return read_filters(value)
-        case "doc_ids":
-            return tuple(value)
-        case "rerank":
-            return rerank_name(value)
-    return value
-
-
-def rerank_name(model_id: str | int) -> str:
-    """The engine's name for a request's ``rerank_model_id``: 17 is a registered model, "none" is none."""
-    if isinstance(model_id, int) or (model_id.isascii() and model_id.isdigit()):
-        return f"{USER_MODEL}{int(model_id)}"
-    return "" if model_id == NO_RERANK else model_id
 
 
 def _written_sum(figures: Sum) -> dict[str, Any]:

@@ -13,14 +13,14 @@ import httpx
 
 from qianxun.core.answer_types import Answer, AnswerEvent
 from qianxun.core.codec.answers import read_answer
-from qianxun.core.codec.layered import layered_body, read_layered
-from qianxun.core.codec.results import read_chunk, read_explained, read_log, read_recall, retrieval_body
+from qianxun.core.codec.layered import read_layered
+from qianxun.core.codec.results import read_chunk, read_explained, read_log, read_recall
 from qianxun.core.errors import BadQuery, NotFound, ServiceUnavailable
 from qianxun.core.explanation import Explained
 from qianxun.core.ingest_types import Labels, Report, Watch
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.log_types import Feedback, LogEntry
-from qianxun.core.options import FusionName, Mode
+from qianxun.core.options import AskChoices, SearchChoices, TablesOptions, TextsOptions, request_body, search_body
 from qianxun.core.ports import nothing
 from qianxun.core.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
 from qianxun.doors.client.connection import Connection, Patience, Request
@@ -36,9 +36,9 @@ from qianxun.doors.client.decode import (
     read_sent,
     read_statistics,
 )
-from qianxun.doors.client.encode import both, segment, traced, written_document
+from qianxun.doors.client.encode import segment, traced, written_document
 from qianxun.doors.client.events import EventSender
-from qianxun.doors.client.questions import AskOptions, asked_question, heard
+from qianxun.doors.client.questions import answer_events, ask_request
 from qianxun.doors.client.registered import RegisteredModels
 from qianxun.doors.client.uploads import send_documents, send_files, sent_file
 
@@ -259,34 +259,10 @@ class Client:
     # ── recall ───────────────────────────────────────────────────────────────────────────────────
 
     async def retrieve(
-        self,
-        knowledge_base: int,
-        query: str,
-        *,
-        top_k: int | None = None,
-        mode: Mode = "hybrid",
-        threshold: float = 0.0,
-        where: Filter = EVERYTHING,
-        doc_ids: Sequence[str] = (),
-        fusion: FusionName | None = None,
-        weights: Mapping[str, float] | None = None,
-        rerank: str | None = None,
-        fuzzy: bool | None = None,
-        trace_id: str = "",
+        self, knowledge_base: int, query: str, *, trace_id: str = "", **choices: Unpack[SearchChoices]
     ) -> Recall:
         """The chunks that answer a query, best first. What is left out is the base's choice, then the service's."""
-        body = retrieval_body(
-            query,
-            top_k=top_k,
-            mode=mode,
-            threshold=threshold,
-            where=where,
-            doc_ids=doc_ids,
-            fusion=fusion,
-            weights=both(weights),
-            rerank=rerank,
-            fuzzy=fuzzy,
-        )
+        body = search_body(query, _both_weights(choices))
         return await self._ask(_search(f"v1/retrieval/{knowledge_base}", body, trace_id), read_recall)
 
     async def search_texts(
@@ -299,7 +275,7 @@ class Client:
         trace_id: str = "",
     ) -> LayeredRecall:
         """Prose in three layers, best first."""
-        body = layered_body(query, top_k, where)
+        body = request_body(TextsOptions, query, {"top_k": top_k, "where": where})
         return await self._ask(_search(f"v1/recall/{knowledge_base}/texts", body, trace_id), read_layered)
 
     async def search_tables(
@@ -313,30 +289,32 @@ class Client:
         trace_id: str = "",
     ) -> LayeredRecall:
         """Tables in four layers, best first, with what their cells answer. Of the cells and rows that an answer cites
-        only the first travel; ``cells_total`` says how many there are."""
-        body = layered_body(query, top_k, where, answer)
+        only the first are sent; ``cells_total`` is how many there are."""
+        body = request_body(TablesOptions, query, {"top_k": top_k, "where": where, "answer": answer})
         return await self._ask(_search(f"v1/recall/{knowledge_base}/tables", body, trace_id), read_layered)
 
-    async def explain(self, knowledge_base: int, query: str, chunk_id: str = "", **options: Any) -> Explained:
-        """How each result of `retrieve` with these options came by its score; and why the chunk is, or is not, one."""
-        asked = options | {"weights": both(options.get("weights"))}
-        body = retrieval_body(query, **asked) | ({"chunk_id": chunk_id} if chunk_id else {})
+    async def explain(
+        self, knowledge_base: int, query: str, chunk_id: str = "", **choices: Unpack[SearchChoices]
+    ) -> Explained:
+        """How each result of `retrieve` with these choices got its score; and why the chunk is, or is not, one."""
+        body = search_body(query, _both_weights(choices)) | ({"chunk_id": chunk_id} if chunk_id else {})
         return await self._ask(_search(f"v1/explain/{knowledge_base}", body), read_explained)
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────────
 
-    async def ask(self, knowledge_base: int, question: str, **options: Unpack[AskOptions]) -> Answer:
-        """As `Engine.ask`. Pictures and tables in files are those of this machine; they are sent along."""
-        headers = traced(options.pop("trace_id", ""))
-        return await self._ask(await asked_question(knowledge_base, question, options, headers), read_answer)
+    async def ask(
+        self, knowledge_base: int, question: str, *, trace_id: str = "", **choices: Unpack[AskChoices]
+    ) -> Answer:
+        """As `Engine.ask`. Images and tables in files are read on this machine and sent along."""
+        return await self._ask(await ask_request(knowledge_base, question, choices, trace_id), read_answer)
 
     async def ask_stream(
-        self, knowledge_base: int, question: str, **options: Unpack[AskOptions]
+        self, knowledge_base: int, question: str, *, trace_id: str = "", **choices: Unpack[AskChoices]
     ) -> AsyncGenerator[AnswerEvent, None]:
-        """As `Engine.ask_stream`: whoever stops listening hangs up, and the service ends the model's call."""
-        headers = traced(options.pop("trace_id", ""))
-        asked = await asked_question(knowledge_base, question, options, headers, stream=True)
-        async with aclosing(heard(self._connection, asked)) as events:
+        """As `Engine.ask_stream`: closing the generator closes the connection, and the service ends the model's
+        call."""
+        request = await ask_request(knowledge_base, question, choices, trace_id, stream=True)
+        async with aclosing(answer_events(self._connection, request)) as events:
             async for event in events:
                 yield event
 
@@ -409,3 +387,9 @@ class ServiceLogs:
         body = {"rating": feedback.rating, "chunk_ids": list(feedback.chunk_ids), "comment": feedback.comment}
         entry: LogEntry = await self.ask(Request("POST", f"{LOGS}/{log_id}/feedback", body, repeatable=True), read_log)
         return entry
+
+
+def _both_weights(choices: SearchChoices) -> SearchChoices:
+    """With 0 for the weight that is not named, as the engine takes it: the service would make it up to 1."""
+    weights = choices.get("weights")
+    return {**choices, "weights": {"vector": 0.0, "keyword": 0.0, **weights}} if weights else choices

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -21,11 +20,6 @@ def segment(text: str) -> str:
         return quote(text, safe="").replace(".", "%2E")
     except UnicodeEncodeError as error:
         raise NotFound(f"没有编号为 {text!r} 的文档", hint="编号里有不成对的代理字符") from error
-
-
-def both(weights: Mapping[str, float] | None) -> dict[str, float] | None:
-    """With what is not named said to be nothing, as an engine takes it: the service would make it up to 1."""
-    return {"vector": 0.0, "keyword": 0.0, **weights} if weights else None
 
 
 def traced(trace_id: str) -> dict[str, str]:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
-from qianxun.core.answer_types import AnswerEvent, Done, Failed, QueryMode
-from qianxun.core.codec.answers import question_body, read_event
-from qianxun.core.conversation import turns_of
+from qianxun.core.answer_types import AnswerEvent, Done, Failed
+from qianxun.core.codec.answers import read_event
 from qianxun.core.errors import BadInput, BadQuery, ServiceUnavailable, Unreadable, UnsupportedFile, of_word
 from qianxun.core.limits import IMAGE_BYTES_LIMIT
+from qianxun.core.options import AskChoices, ask_body
 from qianxun.core.sse import Event, Events, EventTooLarge
-from qianxun.core.types import EVERYTHING, Filter
 from qianxun.doors.client.connection import Connection, Request, said
+from qianxun.doors.client.encode import traced
 from qianxun.ingest.attachments import read_bounded
 from qianxun.ingest.parse.encoding import decode
 
@@ -25,36 +25,18 @@ LARGEST_EVENT: Final = 64 << 20  # the last one holds the whole answer with its 
 TEXT_TABLES: Final = frozenset((".csv", ".tsv", ".md", ".markdown", ".txt", ".html", ".htm", ".json"))
 
 
-class AskOptions(TypedDict, total=False):
-    """The options of `Engine.ask`, which has their defaults."""
-
-    mode: QueryMode | None
-    top_k: int | None
-    where: Filter
-    history: Sequence[Any]
-    multimodal_content: Sequence[Mapping[str, Any]]
-    trace_id: str
-
-
-async def asked_question(
-    knowledge_base: int, text: str, options: AskOptions, headers: Mapping[str, str], *, stream: bool = False
+async def ask_request(
+    knowledge_base: int, question: str, choices: AskChoices, trace_id: str, *, stream: bool = False
 ) -> Request:
-    """The request. What stands in files of this machine goes along: the service reads none of its own."""
-    sent = [await asyncio.to_thread(_sent, each) for each in options.get("multimodal_content", ())]
-    body = question_body(
-        text,
-        mode=options.get("mode", "mix"),
-        top_k=options.get("top_k"),
-        where=options.get("where", EVERYTHING),
-        history=[{"role": turn.role, "content": turn.content} for turn in turns_of(options.get("history", ()))],
-        multimodal_content=sent,
-        stream=stream,
-    )
+    """The request. What stands in files of this machine is sent along: the service reads none of its own."""
+    content = [await asyncio.to_thread(_sent, item) for item in choices.get("multimodal_content", ())]
+    body = ask_body(question, {**choices, "multimodal_content": content}, stream=stream)
     path, mistake = f"v1/query/{knowledge_base}", BadQuery.word
+    headers = traced(trace_id)
     return Request("POST", path, body, headers=headers, repeatable=True, takes_long=True, mistake=mistake)
 
 
-async def heard(connection: Connection, request: Request) -> AsyncGenerator[AnswerEvent, None]:
+async def answer_events(connection: Connection, request: Request) -> AsyncGenerator[AnswerEvent, None]:
     """The events of an answer; the last is `Done` or `Failed`. Raises where the service fails, or breaks off."""
     events = Events(LARGEST_EVENT)
     async with aclosing(connection.listen(request)) as pieces:

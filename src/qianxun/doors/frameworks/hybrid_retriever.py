@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
-from qianxun.core.answer_types import Answer, QueryMode
+from qianxun.core.answer_types import Answer
 from qianxun.core.errors import BadInput, NotFound, ServiceUnavailable, Unauthorized
 from qianxun.core.graph_types import GraphContext
+from qianxun.core.options import QueryMode
 from qianxun.core.types import EVERYTHING, Filter, Found, KnowledgeBase
 from qianxun.doors.frameworks.graph_mirror import GraphMirror, MirroredSurroundings, mirror
 from qianxun.doors.frameworks.neo4j import Mirrored

@@ -7,15 +7,15 @@ with open_blocking("./qianxun-data") as rag:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypeAlias, get_type_hints
 
 from qianxun.core.codec.results import written_degraded
 from qianxun.core.errors import MissingExtra
-from qianxun.core.options import FusionName, Mode
+from qianxun.core.options import SearchChoices, SearchOptions, choices_of
 from qianxun.core.types import Recall
 from qianxun.doors.frameworks.bridge import Asking, Rag, reach
-from qianxun.doors.frameworks.recall import OPTIONS, Where, chunk_metadata, read_where, recalling
+from qianxun.doors.frameworks.recall import Where, chunk_metadata, read_where, recalling
 
 try:
     from langchain_core.callbacks.manager import (
@@ -26,7 +26,7 @@ try:
     )
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
-    from pydantic import ConfigDict, Field, GetPydanticSchema
+    from pydantic import ConfigDict, Field, GetPydanticSchema, create_model
     from pydantic_core import core_schema
 except ModuleNotFoundError as error:
     raise MissingExtra("langchain-core", "langchain") from error
@@ -40,7 +40,20 @@ AsWhere: TypeAlias = Annotated[
 DEGRADED: Final = "qianxun_degraded"  # the custom event of a recall that a part of could not answer
 
 
-class QianxunRetriever(BaseRetriever):
+def _choices() -> dict[str, Any]:
+    """A field for every option of a search; None leaves the choice to the base and the settings."""
+    hints = get_type_hints(SearchChoices) | {"where": AsWhere}
+    return {name: (hints[name], None) for name in choices_of(SearchOptions)}
+
+
+class _Choosing(BaseRetriever):
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    rag: AsRag = Field(repr=False, exclude=True)
+    knowledge_base: str | int
+
+
+class QianxunRetriever(create_model("QianxunRetriever", __base__=_Choosing, **_choices())):  # type: ignore[misc]
     """Documents of one knowledge base, best first.
 
     ``rag`` is an engine, one from `open_blocking`, or a `Client`; somebody else closes it. ``knowledge_base`` is a name
@@ -50,20 +63,6 @@ class QianxunRetriever(BaseRetriever):
     Raises what `Engine.retrieve` raises. A recall that went on without a part of it is a warning in the log, a custom
     event ``qianxun_degraded``, and stands in the metadata.
     """
-
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
-
-    rag: AsRag = Field(repr=False, exclude=True)
-    knowledge_base: str | int
-    top_k: int | None = None
-    mode: Mode | None = None
-    threshold: float | None = None
-    where: AsWhere = None
-    doc_ids: Sequence[str] | None = None
-    fusion: FusionName | None = None
-    weights: Mapping[str, float] | None = None
-    rerank: str | None = None
-    fuzzy: bool | None = None
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
@@ -83,7 +82,7 @@ class QianxunRetriever(BaseRetriever):
         return _documents(recall)
 
     def _asking(self, query: str, run: str, options: Mapping[str, Any]) -> Asking[Recall]:
-        chosen = {name: getattr(self, name) for name in OPTIONS if name in type(self).model_fields}
+        chosen = {name: getattr(self, name) for name in choices_of(SearchOptions)}
         of_call = {name: value for name, value in options.items() if name != "verbose"}  # LangChain's own
         return recalling(self.knowledge_base, query, {"trace_id": run, **chosen, **of_call})
 

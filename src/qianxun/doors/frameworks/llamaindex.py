@@ -8,13 +8,13 @@ with open_blocking("./qianxun-data") as rag:
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Final, Unpack
+from typing import Any, Final
 
 from qianxun.core.codec.results import written_degraded
 from qianxun.core.errors import MissingExtra
 from qianxun.core.types import Found, Recall
 from qianxun.doors.frameworks.bridge import Rag, reach
-from qianxun.doors.frameworks.recall import RetrieveOptions, chunk_metadata, recalling
+from qianxun.doors.frameworks.recall import chunk_metadata, recalling
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever
@@ -75,7 +75,7 @@ class QianxunRetriever(BaseRetriever):
         object_map: dict[str, Any] | None = None,
         objects: list[IndexNode] | None = None,
         verbose: bool = False,
-        **options: Unpack[RetrieveOptions],
+        **options: Any,
     ) -> None:
         super().__init__(callback_manager, object_map, objects, verbose)
         self._reach = reach(rag)

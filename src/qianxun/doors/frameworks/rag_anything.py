@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from qianxun.core.answer_types import Answer, QueryMode
+from qianxun.core.answer_types import Answer
 from qianxun.core.errors import BadInput, BadSettings
+from qianxun.core.options import QueryMode
 from qianxun.doors.frameworks.hybrid_retriever import GraphId, base_of
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load

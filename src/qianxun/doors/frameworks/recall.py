@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypedDict
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
 
 from qianxun.core.codec.results import written_degraded, written_metadata
 from qianxun.core.errors import BadInput
 from qianxun.core.filters import read_filters
-from qianxun.core.options import FusionName, Mode
+from qianxun.core.options import SearchOptions, choices_of
 from qianxun.core.types import Filter, Found, Recall
 from qianxun.doors.client import Client
 from qianxun.doors.frameworks.bridge import Asking
@@ -22,22 +22,7 @@ Where: TypeAlias = Filter | Mapping[str, Any]  # a filter, or one as requests to
 OF_DOCUMENT: Final = "metadata."  # … as filters call what a document says of itself
 
 
-class RetrieveOptions(TypedDict, total=False):
-    """The options of `Engine.retrieve`, which has their defaults; None leaves the choice to it."""
-
-    top_k: int | None
-    mode: Mode | None
-    threshold: float | None
-    where: Where | None
-    doc_ids: Sequence[str] | None
-    fusion: FusionName | None
-    weights: Mapping[str, float] | None
-    rerank: str | None
-    fuzzy: bool | None
-    trace_id: str | None
-
-
-OPTIONS: Final = tuple(RetrieveOptions.__annotations__)
+OPTIONS: Final = (*choices_of(SearchOptions), "trace_id")
 
 
 def recalling(knowledge_base: str | int, query: str, options: Mapping[str, Any]) -> Asking[Recall]:

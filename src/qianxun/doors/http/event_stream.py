@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, Token
 from qianxun.core.errors import Overloaded, QianxunError
+from qianxun.core.options import AskChoices
 from qianxun.doors.http.concurrency import ClientDisconnected
 from qianxun.doors.http.context import answer_slot, trace_id
 from qianxun.doors.http.middleware.metrics import AnswerTime
@@ -105,21 +106,21 @@ async def answer_response(
     engine: Engine,
     base: int,
     question: str,
-    options: dict[str, Any],
+    choices: AskChoices,
     *,
     stream: bool,
     checked: bool = False,
 ) -> Response:
     """Asks the engine and responds; call it within `AnswerRecorder.recording`. ``checked``: see `Engine.ask_stream`."""
-    options = {**options, "trace_id": trace_id(recorder.request)}
+    trace = trace_id(recorder.request)
     if not stream:
         async with answer_slot(recorder.request):
-            answer = await engine.ask(base, question, **options)
+            answer = await engine.ask(base, question, trace_id=trace, **choices)
         recorder.finished(answer)
         return json_response(writer.whole(answer))
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(answer_slot(recorder.request))
-        events = _with_keep_alives(engine.ask_stream(base, question, checked=checked, **options))
+        events = _with_keep_alives(engine.ask_stream(base, question, checked=checked, trace_id=trace, **choices))
         await stack.enter_async_context(aclosing(events))
         first = await anext(events, None)
         return EventStream(stack.pop_all(), first, events, writer, recorder)

@@ -1,10 +1,13 @@
-"""What a search over HTTP may ask for, bounded, and how that becomes the engine's options."""
+"""The bodies of requests that search: bounded models, derived from `qianxun.core.options` where an option is plain.
+
+`with_options` makes the derived fields, `read_choices` reads a body back into keyword arguments of the engine.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import (
     AfterValidator,
@@ -16,19 +19,18 @@ from pydantic import (
     RootModel,
     StrictBool,
     WithJsonSchema,
+    create_model,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
-from qianxun.core.codec.results import NO_RERANK, rerank_name
 from qianxun.core.errors import BadFilter, BadInput, BadQuery
-from qianxun.core.filters import CONDITION_LIMIT, FIELDS, SPELLINGS, TEXT_LIMIT, VALUE_LIMIT, read_filters
-from qianxun.core.limits import DOC_ID_LIMIT, DOC_IDS_LIMIT, MAX_ID, QUERY_LIMIT, TOP_K_LIMIT
-from qianxun.core.types import EVERYTHING
+from qianxun.core.filters import CONDITION_LIMIT, FIELDS, SPELLINGS, TEXT_LIMIT, VALUE_LIMIT
+from qianxun.core.limits import DOC_ID_LIMIT, DOC_IDS_LIMIT, MAX_ID, QUERY_LIMIT
+from qianxun.core.options import STRATEGY, Option, SearchChoices, SearchOptions, choices_of, rerank_from_wire
 from qianxun.doors.http.field_errors import InvalidField
 
 LARGEST_WEIGHT: Final = 1000.0
-STRATEGY: Final = "retrieval_config.hybrid_strategy"
 
 
 def _not_blank(text: str) -> str:
@@ -111,6 +113,42 @@ WANTS_MODEL: Final[dict[str, Any]] = {
 }
 
 
+def with_options(kind: Any, section: str, base: type[Asked] = Asked) -> type[Asked]:
+    """``base`` with a field for every plain option of ``kind`` that stands in this section of the body."""
+    offered = [each for each in choices_of(kind).values() if each.is_plain and each.about]
+    derived: dict[str, Any] = {
+        each.wire_name: _field(each) for each in offered if each.wire.rpartition(".")[0] == section
+    }
+    return create_model(base.__name__, __base__=base, **derived)
+
+
+def _field(offered: Option) -> tuple[Any, Any]:
+    bounds: dict[str, Any] = {"ge": offered.least, "le": offered.most}
+    kinds: dict[Any, Any] = {
+        int: Annotated[int, Field(**bounds), Number],
+        float: Annotated[float, Field(**bounds, allow_inf_nan=False), Number],
+        bool: StrictBool,
+        str: Annotated[str, Field(max_length=QUERY_LIMIT)],
+    }
+    examples = [offered.example] if offered.example is not None else None
+    kind = Literal[offered.words] if offered.words else kinds[offered.type]
+    if (offered.literals == offered.words != () or offered.type is bool) and not offered.in_base:
+        return kind, Field(default=offered.default, description=offered.about)
+    return kind | None, Field(default=None, description=offered.about, examples=examples)
+
+
+def read_choices(kind: Any, body: BaseModel, without: Container[str] = ()) -> dict[str, Any]:
+    """What a body chooses of the options of ``kind``, by their names. Raises BadFilterField, naming the field."""
+    chosen: dict[str, Any] = {}
+    for name, offered in choices_of(kind).items():
+        value: Any = body
+        for part in offered.wire.split("."):
+            value = getattr(value, part, None)
+        if value is not None and name not in without:
+            chosen[name] = offered.from_wire(value.root if isinstance(value, RootModel) else value)
+    return chosen
+
+
 class Weights(Asked):
     """只给一路时，另一路补足到 1；两路都不给，按知识库的内容取合适的权重。"""
 
@@ -118,9 +156,7 @@ class Weights(Asked):
     keyword: Weight | None = Field(default=None, examples=[0.3])
 
 
-class HybridStrategy(Asked):
-    model_config = ConfigDict(json_schema_extra=WANTS_MODEL)
-
+class _Reranking(Asked):
     type: Literal["weighted", "rrf", "rerank"] | None = Field(
         default=None,
         description="weighted 加权；rrf 按名次；rerank 先融合、再由重排模型精排。不写则用知识库自己的配置",
@@ -134,21 +170,13 @@ class HybridStrategy(Asked):
         ),
         examples=[0],
     )
-    fusion: Literal["weighted", "min_max", "rrf"] | None = Field(
-        default=None, description="重排之前怎样融合；不写则用知识库自己的配置"
-    )
 
 
-class RetrievalConfig(Asked):
-    top_k: Annotated[int, Field(ge=1, le=TOP_K_LIMIT), Number] | None = Field(
-        default=None, description="最多几条；不写则用知识库或服务的配置（10）", examples=[10]
-    )
-    score_threshold: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), Number] | None = Field(
-        default=None,
-        description="分数不低于它；不写则不设下限。指定了文档时不起作用；全文检索只用 top_k",
-        examples=[0.6],
-    )
-    fuzzy: StrictBool | None = Field(default=None, description="要不要宽松匹配的结果；不写则用知识库或服务的配置")
+class HybridStrategy(with_options(SearchOptions, STRATEGY, _Reranking)):  # type: ignore[misc]
+    model_config = ConfigDict(json_schema_extra=WANTS_MODEL)
+
+
+class RetrievalConfig(with_options(SearchOptions, "retrieval_config")):  # type: ignore[misc]
     hybrid_strategy: HybridStrategy | None = None
     as_written: StrictBool = Field(
         default=False, description="true：全文检索也照这里写的阈值、融合与重排来；false：全文检索只用 top_k"
@@ -203,28 +231,28 @@ class Filters(RootModel[dict[str, Any]]):
         }
 
 
-class Search(Asked):
+class WithQuery(Asked):
+    query: QueryText
+
+
+class Search(with_options(SearchOptions, "", WithQuery)):  # type: ignore[misc]
     """What to search for and how; shared by retrieval and explanation."""
 
-    query: QueryText
-    retrieval_mode: Literal["hybrid", "vector", "fulltext"] = Field(default="hybrid", description="检索方式")
     retrieval_config: RetrievalConfig | None = None
     doc_ids: list[DocId] | None = Field(
-        default=None, max_length=DOC_IDS_LIMIT, description="只在这些文档里找；不写或为空则不限"
+        default=None, max_length=DOC_IDS_LIMIT, description=choices_of(SearchOptions)["doc_ids"].about
     )
     filters: Filters | None = None
 
-    def options(self) -> dict[str, Any]:
-        """The arguments of `Engine.retrieve`. Raises InvalidField or BadFilterField, naming the field."""
+    def choices(self) -> SearchChoices:
+        """The keyword arguments of `Engine.retrieve`. Raises InvalidField or BadFilterField, naming the field."""
         config = self.retrieval_config or RetrievalConfig()
-        strategy = config.hybrid_strategy or HybridStrategy()
-        told = _strategy(strategy)  # checked in every mode, used where it means something
-        chosen: dict[str, Any] = {"mode": self.retrieval_mode, "top_k": config.top_k, "fuzzy": config.fuzzy}
-        where = read_filters(self.filters.root) if self.filters is not None else EVERYTHING
-        chosen |= {"where": where, "doc_ids": tuple(self.doc_ids or ())}
+        strategy = _strategy(config.hybrid_strategy or HybridStrategy())  # checked in every mode
+        chosen = read_choices(SearchOptions, self, without=strategy)
         if self.retrieval_mode == "fulltext" and not config.as_written:  # words alone: no threshold, no reranker
-            return chosen | {"rerank": ""}
-        return chosen | told | {"threshold": config.score_threshold or 0.0}
+            chosen.pop("threshold", None)
+            strategy = {"rerank": ""}
+        return cast(SearchChoices, chosen | strategy)
 
 
 @contextmanager
@@ -253,10 +281,9 @@ def _strategy(strategy: HybridStrategy) -> dict[str, Any]:
 
 def _model(strategy: HybridStrategy) -> str | None:
     """The reranker's name; "" for none at all, None for the base's own choice."""
-    told: int | str | None = strategy.rerank_model_id
-    if told is None or told == 0 or (isinstance(told, str) and not told.strip()):
-        return None
-    return "" if told == NO_RERANK else rerank_name(told)
+    given: int | str | None = strategy.rerank_model_id
+    is_given = given is not None and given != 0 and str(given).strip()
+    return rerank_from_wire(given) if is_given and given is not None else None
 
 
 def _weights(told: Weights | None) -> dict[str, float] | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic.json_schema import SkipJsonSchema
 
 from qianxun.core.errors import BadInput
-from qianxun.core.limits import QUERY_LIMIT, TOP_K_LIMIT
+from qianxun.core.limits import QUERY_LIMIT
+from qianxun.core.options import Option, SearchOptions, choices_of
 from qianxun.doors.mcp import tools
 
 ABOUT: Final = (
@@ -68,26 +69,32 @@ class FetchAsked(BaseModel):
     )
 
 
-class RetrieveAsked(BaseModel):
+class _Retrieve(BaseModel):
     query: Query
     knowledge_base: str | SkipJsonSchema[int] | SkipJsonSchema[None] = _optional(
         "只在这个知识库里找：名称或编号，见 list_knowledge_bases；不写则在所有的知识库里找"
         " · name or id of one knowledge base; all of them if left out"
     )
-    top_k: int | SkipJsonSchema[None] = _optional("最多几段，默认 10 · how many passages at most", ge=1, le=TOP_K_LIMIT)
-    mode: Literal["hybrid", "vector", "fulltext"] = Field(
-        default="hybrid",
-        description="hybrid 语义与词语一起（默认，多数时候最好）；vector 只看语义；"
-        "fulltext 只看词语，适合编号、型号、人名 · by meaning and words, by meaning, or by words",
-    )
-    score_threshold: float = Field(
-        default=0.0, ge=0, le=1, description="只要分数不低于它的，0–1；不写则不设下限 · least score"
-    )
-    filters: dict[str, Any] | SkipJsonSchema[None] = _optional(
-        '按文档的属性筛选，例如 {"content_type": ["chapter"], "metadata.年份": {"ge": 2024}}；'
-        "字段有 doc_id、user_id、project_id、content_type、kind（text 或 table）、tags、metadata.<字段>，"
-        "可用 and、or、not 组合；用户没有要求就不要写 · conditions on documents, only when the user asks for them"
-    )
+
+
+NULL: Any = SkipJsonSchema[type(None)]  # type: ignore[misc]  # taken, and not shown
+
+
+def _argument(offered: Option) -> tuple[Any, Any]:
+    """A field for an option of a search; a filter is written as in requests to the service."""
+    bounds: dict[str, Any] = {"ge": offered.least, "le": offered.most}
+    kind: Any = offered.type if offered.is_plain else dict[str, Any]
+    if offered.in_base or not offered.is_plain:
+        return kind | NULL, _optional(offered.tool, **bounds)
+    return kind, Field(default=offered.default, description=offered.tool, **bounds)
+
+
+OPTIONS: Final = {each.argument or each.wire_name: each for each in choices_of(SearchOptions).values() if each.tool}
+RetrieveAsked: type[BaseModel] = create_model(
+    "RetrieveAsked",
+    __base__=_Retrieve,
+    **{name: _argument(each) for name, each in OPTIONS.items()},  # type: ignore[call-overload]
+)
 
 
 class ListAsked(BaseModel):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, Unpack
 
 from qianxun.core.errors import NotFound
-from qianxun.core.options import Mode
-from qianxun.core.types import Chunk, DocumentState, Filter, KnowledgeBase, Recall
+from qianxun.core.options import SearchChoices
+from qianxun.core.types import Chunk, DocumentState, KnowledgeBase, Recall
 from qianxun.doors.mcp.ids import SHOWN, Address, local_address, own_url
 
 NAMED: Final = 20  # bases that a message names
@@ -21,15 +21,7 @@ class Library(Protocol):
     async def document(self, knowledge_base: int, doc_id: str) -> DocumentState: ...
     async def chunks(self, knowledge_base: int, doc_id: str) -> list[Chunk]: ...
     async def retrieve(
-        self,
-        knowledge_base: int,
-        query: str,
-        *,
-        top_k: int | None = None,
-        mode: Mode = "hybrid",
-        threshold: float = 0.0,
-        where: Filter = ...,
-        trace_id: str = "",
+        self, knowledge_base: int, query: str, *, trace_id: str = "", **choices: Unpack[SearchChoices]
     ) -> Recall: ...
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final, Unpack
 
 from qianxun.core.errors import BadInput, QianxunError
+from qianxun.core.options import SearchChoices
 from qianxun.core.types import Degraded, Found, KnowledgeBase, Recall
 from qianxun.doors.mcp.collection import Collection
 
@@ -32,7 +33,9 @@ class Heard:
     degraded: tuple[tuple[str, Degraded], ...]  # by the name of the base
 
 
-async def ask_all(collection: Collection, bases: Sequence[KnowledgeBase], query: str, **options: Any) -> Heard:
+async def ask_all(
+    collection: Collection, bases: Sequence[KnowledgeBase], query: str, **choices: Unpack[SearchChoices]
+) -> Heard:
     """Raises what is wrong with the question; and where no base can answer, why the first cannot."""
     if not bases:
         return Heard((), (("", NOTHING_HELD),))
@@ -40,7 +43,7 @@ async def ask_all(collection: Collection, bases: Sequence[KnowledgeBase], query:
 
     async def ask(base: KnowledgeBase) -> Recall:
         async with turns:
-            return await collection.library.retrieve(base.id, query, trace_id=collection.trace_id, **options)
+            return await collection.library.retrieve(base.id, query, trace_id=collection.trace_id, **choices)
 
     said = await asyncio.gather(*map(ask, bases), return_exceptions=True)
     failed = [each for each in said if isinstance(each, BaseException)]

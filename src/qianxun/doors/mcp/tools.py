@@ -5,13 +5,11 @@ Nothing here knows of the protocol; each function raises a QianxunError that say
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from qianxun.core.errors import BadInput, NotFound
-from qianxun.core.filters import read_filters
-from qianxun.core.options import Mode
+from qianxun.core.options import SearchOptions, choices_of
 from qianxun.core.types import Chunk, DocumentState, KnowledgeBase
 from qianxun.doors.mcp.collection import Collection
 from qianxun.doors.mcp.ids import SHOWN, document_id, read_id
@@ -45,18 +43,20 @@ async def search(collection: Collection, query: str) -> Told:
 
 
 async def retrieve(
-    collection: Collection,
-    query: str,
-    knowledge_base: str | int | None = None,
-    top_k: int | None = None,
-    mode: Mode = "hybrid",
-    score_threshold: float = 0.0,
-    filters: Mapping[str, Any] | None = None,
+    collection: Collection, query: str, knowledge_base: str | int | None = None, **arguments: Any
 ) -> Told:
-    """The passages that answer the question best, whole, of one base or of all."""
-    where = read_filters(filters)
+    """The passages that answer the question best, whole, of one base or of all.
+
+    ``arguments`` are options of a search under their names in requests: top_k, mode, score_threshold, filters.
+    """
+    choices: dict[str, Any] = {
+        offered.name: offered.from_wire(arguments[name])
+        for offered in choices_of(SearchOptions).values()
+        if (name := offered.argument or offered.wire_name) in arguments and arguments[name] is not None
+    }
     bases = await collection.chosen(knowledge_base)
-    heard = await ask_all(collection, bases, query, top_k=top_k, mode=mode, threshold=score_threshold, where=where)
+    heard = await ask_all(collection, bases, query, **choices)
+    top_k = choices.get("top_k")
     most = top_k if top_k is not None or len(bases) == 1 else PASSAGES
     return {"passages": [_passage(collection, each) for each in heard.passages[:most]], **_degraded(heard)}
 

@@ -9,9 +9,9 @@ from qianxun.answer.run import begun
 from qianxun.answer.state import AnswerState
 from qianxun.core.answer_types import Answer
 from qianxun.core.codec.plain import plain, read
-from qianxun.core.codec.search_params import read_filter, written_filter
 from qianxun.core.conversation import turns_of
 from qianxun.core.errors import BadQuery
+from qianxun.core.filters import filter_from_log, filter_to_log
 from qianxun.core.types import EVERYTHING, Filter
 
 INPUTS: Final = ("mode", "top_k", "where", "multimodal_content")  # for one question; the next has its own
@@ -47,7 +47,7 @@ def asked(state: Mapping[str, Any]) -> tuple[AnswerState, dict[str, Any]]:
         raise BadQuery("输入里没有 query", hint='例如 {"query": "糖尿病的主要症状是什么？", "graph_id": "医保"}')
     begins = begun(query, state.get("mode"), state.get("history") or ())
     where = state.get("where") or EVERYTHING
-    written = written_filter(where) if not isinstance(where, Mapping) else dict(where)
+    written = filter_to_log(where) if not isinstance(where, Mapping) else dict(where)
     return begins, {"mode": begins.mode, "top_k": state.get("top_k"), "where": written}
 
 
@@ -80,7 +80,7 @@ def answered(state: AnswerState, before: AnswerState, answer: Answer) -> dict[st
 def filter_of(request: Mapping[str, Any]) -> Filter:
     """Raises BadQuery for what never was a filter."""
     try:
-        return read_filter(request["where"])
+        return filter_from_log(request["where"])
     except (KeyError, TypeError) as error:
         raise BadQuery(
             f"where 不是过滤条件：{request['where']!r}", hint="用 qianxun.core.types 的 Eq、In、And 等"

@@ -28,6 +28,7 @@ from qianxun.answer.state import Answering, AnswerState
 from qianxun.core.answer_types import AnswerEvent, Done, Failed, SentenceCited, SourcesFound, Token
 from qianxun.core.codec.plain import plain
 from qianxun.core.errors import BadInput, BadQuery, MissingExtra, NotFound
+from qianxun.core.options import AskOptions
 from qianxun.doors.workflow.query_state import INPUTS, KEPT, KNOWN, RESULT, answered, asked, filter_of, known, restored
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Settings, load
@@ -122,7 +123,7 @@ class _Nodes:
         engine = self._engine or await self._shared_engine()
         request = state["request"]
         base = await _base(engine, state.get("graph_id"))
-        return await engine.answering(base, top_k=request["top_k"], where=filter_of(request))
+        return await engine.answering(base, AskOptions(top_k=request["top_k"], where=filter_of(request)))
 
     async def _shared_engine(self) -> Engine:
         self._settings = self._settings or load()

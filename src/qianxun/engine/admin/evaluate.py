@@ -21,10 +21,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from qianxun.core.answer_types import QueryMode
 from qianxun.core.errors import BadInput, BadQuery, ModelUnavailable, NotFound
 from qianxun.core.ingest_types import Step
 from qianxun.core.layered_types import LayeredRecall
+from qianxun.core.options import QueryMode
 from qianxun.core.types import KnowledgeBase, Recall
 from qianxun.engine.embedding_models import NO_MODEL, model_folders
 from qianxun.engine.engine import Engine

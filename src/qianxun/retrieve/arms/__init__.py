@@ -19,7 +19,7 @@ from typing import Final
 from qianxun.bases.base import OpenBase, Serving, read
 from qianxun.core import plugins
 from qianxun.core.errors import PluginError, RecallFailed
-from qianxun.core.options import Mode, RecallOptions
+from qianxun.core.options import Mode, SearchOptions
 from qianxun.core.ports import Index, RetrieverArm
 from qianxun.core.types import EVERYTHING, Chunk, Degraded, Everything, Filter, matches
 from qianxun.records import chunks, pairs, terms
@@ -30,7 +30,7 @@ from qianxun.retrieve.arms.vector import VectorArm
 STANDARD: Final[tuple[RetrieverArm, ...]] = (VectorArm(), KeywordArm(), QuestionArm())
 
 
-def arms_of(base: OpenBase, options: RecallOptions) -> tuple[list[RetrieverArm], list[Degraded]]:
+def arms_of(base: OpenBase, options: SearchOptions) -> tuple[list[RetrieverArm], list[Degraded]]:
     """The arms of a search, and why one that its configuration names cannot take part.
 
     Raises RecallFailed if none is left.

@@ -15,7 +15,7 @@ from qianxun.bases.base import OpenBase, Serving
 from qianxun.core.errors import QianxunError, RetrieverUnavailable
 from qianxun.core.layered_types import LayeredRecall, LayeredResult, TableShown
 from qianxun.core.log_types import new_trace_id
-from qianxun.core.options import RecallOptions
+from qianxun.core.options import SearchOptions
 from qianxun.core.types import NOTHING, Chunk, ChunkKind, Degraded, Eq, Found, Keys, Query, Ranking, all_of
 from qianxun.retrieve.candidate_pool import ScoresByKey
 from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, fused_curve, gather, with_weights
@@ -100,7 +100,7 @@ async def gather_evidence(
     base: OpenBase,
     serving: Serving,
     plan: QueryPlan,
-    options: RecallOptions,
+    options: SearchOptions,
     kind: ChunkKind,
     depth: int = DEPTH,
     before: Evidence | None = None,
@@ -131,7 +131,7 @@ class LayeredSearch:
     base: OpenBase
     serving: Serving
     plan: QueryPlan
-    options: RecallOptions
+    options: SearchOptions
     kind: ChunkKind
     degraded: list[Degraded] = field(default_factory=list)
     _gathered: list[Evidence] = field(default_factory=list)
@@ -197,7 +197,7 @@ class LayeredSearch:
         plan = QueryPlan(queries, self.plan.named)
         return expansions, await self._gather(plan, replace(self.options, fuzzy=False), DEPTH, before)
 
-    async def _gather(self, plan: QueryPlan, options: RecallOptions, depth: int, before: Evidence | None) -> Evidence:
+    async def _gather(self, plan: QueryPlan, options: SearchOptions, depth: int, before: Evidence | None) -> Evidence:
         evidence = await gather_evidence(self.base, self.serving, plan, options, self.kind, depth, before)
         self._gathered.append(evidence)
         self.degraded += evidence.candidates.results.degraded
@@ -247,7 +247,7 @@ Search: TypeAlias = Callable[[LayeredSearch], Awaitable[tuple[Sequence[LayeredRe
 
 
 async def run_layered(
-    base: OpenBase, text: str, kind: ChunkKind, options: RecallOptions, target: int, search: Search, trace_id: str = ""
+    base: OpenBase, text: str, kind: ChunkKind, options: SearchOptions, target: int, search: Search, trace_id: str = ""
 ) -> LayeredRecall:
     """Runs ``search`` over the state of one moment; again, if what was found has been replaced meanwhile."""
     check_text(text)

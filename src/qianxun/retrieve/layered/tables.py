@@ -15,7 +15,7 @@ from typing import Any, Final
 from qianxun.answer.tables.answer import OutOfTime, answer_from_tables
 from qianxun.bases.base import OpenBase, read
 from qianxun.core.layered_types import Cited, LayeredRecall, LayeredResult, TableShown, cited_cells
-from qianxun.core.options import RecallOptions, check
+from qianxun.core.options import SearchOptions, check
 from qianxun.core.table_answer_types import AskedTable, TableAnswer
 from qianxun.core.types import Degraded, Found
 from qianxun.records.tables import TableHead, row_starts, whole
@@ -51,7 +51,7 @@ async def search_tables(
     base: OpenBase,
     text: str,
     chosen: TableChoices,
-    options: RecallOptions,
+    options: SearchOptions,
     top_k: int | None = None,
     *,
     answer: bool = True,

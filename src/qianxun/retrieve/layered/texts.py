@@ -9,7 +9,7 @@ from typing import Any
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.layered_types import LayeredRecall, LayeredResult
-from qianxun.core.options import RecallOptions, check
+from qianxun.core.options import SearchOptions, check
 from qianxun.core.types import Found, Keys, Query
 from qianxun.rank.overlap import is_short, overlap
 from qianxun.retrieve.layered.ladder import (
@@ -30,7 +30,7 @@ async def search_texts(
     base: OpenBase,
     text: str,
     chosen: TextChoices,
-    options: RecallOptions,
+    options: SearchOptions,
     top_k: int | None = None,
     trace_id: str = "",
 ) -> LayeredRecall:

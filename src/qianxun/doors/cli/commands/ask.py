@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from qianxun.doors.cli.filter_options import DocOption, ProjectOption, TagOption, TypeOption, UserOption, filter_of
+from qianxun.core.options import AskChoices, AskOptions
 from qianxun.doors.cli.i18n import note, out, print_json, tr
+from qianxun.doors.cli.option_flags import command_for, with_options
 from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
 from qianxun.doors.cli.views.answer import show_answer, show_end, show_reason, show_sources, show_trace, shown_text
 from qianxun.doors.cli.views.drawing import show_degraded
-from qianxun.doors.cli.views.explain import command_for
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,26 +26,6 @@ if TYPE_CHECKING:
 PARTIAL = 1  # the exit code of what was cut off
 
 
-class QueryMode(StrEnum):
-    naive = "naive"
-    local = "local"
-    glob = "global"
-    hybrid = "hybrid"
-    mix = "mix"
-    bypass = "bypass"
-    auto = "auto"
-
-
-ModeOption: TypeAlias = Annotated[
-    QueryMode,
-    typer.Option(
-        help="naive 向量；local 实体及近邻；global 社区；hybrid 前两者；mix 图谱与检索；bypass 不检索；"
-        "auto 看问题 · how to look things up"
-    ),
-]
-TopOption: TypeAlias = Annotated[
-    int | None, typer.Option("--top-k", "-k", metavar="N", help="最多用几块资料 · at most so many sources")
-]
 ImageOption: TypeAlias = Annotated[
     list[Path] | None, typer.Option("--image", metavar="F", help="带上一张图片，可多次 · with a picture")
 ]
@@ -55,20 +34,15 @@ TableOption: TypeAlias = Annotated[
 ]
 
 
+@with_options(AskOptions)
 def ask(
     context: typer.Context,
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="问题 · the question")],
     kb: BaseOption,
-    mode: ModeOption = QueryMode.mix,
+    choices: AskChoices,
     stream: Annotated[bool, typer.Option("--stream", help="一边写一边显示 · show it as it comes")] = False,
-    top_k: TopOption = None,
     image: ImageOption = None,
     table: TableOption = None,
-    doc: DocOption = None,
-    user: UserOption = None,
-    project: ProjectOption = None,
-    content_type: TypeOption = None,
-    tag: TagOption = None,
     explain: Annotated[bool, typer.Option("--explain", help="说出每一步怎样得来 · tell each step of the way")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -78,14 +52,9 @@ def ask(
 
     Without a language model the answer is made of the sources' own sentences; what they do not say, it says so.
     """
-    options = {
-        "mode": None if mode is QueryMode.auto else mode.value,
-        "top_k": top_k,
-        "where": filter_of(user, project, content_type, tag, doc),
-        "multimodal_content": _attached(image or (), table or ()),
-    }
+    choices["multimodal_content"] = _attached(image or (), table or ())
     session = session_of(context)
-    request = Request(question, kb, options, explain, session.start)
+    request = Request(question, kb, choices, explain, session.start)
     if as_json:
         from qianxun.core.codec.answers import written_answer
 
@@ -102,11 +71,11 @@ def ask(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for on the command line; ``options`` as `Engine.ask` takes them."""
+    """A question as the command line was given it."""
 
     question: str
     kb: str
-    options: Mapping[str, Any]
+    choices: AskChoices
     explain: bool
     start: str  # what suggested commands begin with
 
@@ -120,7 +89,7 @@ def _attached(images: Sequence[Path], tables: Sequence[Path]) -> list[dict[str, 
 
 async def _asked(library: Library, request: Request) -> tuple[KnowledgeBase, Answer]:
     base = await find_base(library, request.kb, request.start)
-    return base, await library.ask(base.id, request.question, **request.options)
+    return base, await library.ask(base.id, request.question, **request.choices)
 
 
 async def _advised(library: Library, request: Request) -> tuple[Answer, str]:
@@ -135,7 +104,7 @@ async def _streamed(library: Library, request: Request) -> bool:
     console = out()
     base = await find_base(library, request.kb, request.start)
     shown, last = "", None
-    async with aclosing(library.ask_stream(base.id, request.question, **request.options)) as events:
+    async with aclosing(library.ask_stream(base.id, request.question, **request.choices)) as events:
         async for event in events:
             _show_event(console, event)
             shown += event.text if isinstance(event, Token) else ""

@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from qianxun.doors.cli.filter_options import DocOption, ProjectOption, TagOption, TypeOption, UserOption, filter_of
+from qianxun.core.filters import EVERYTHING
+from qianxun.core.options import TablesOptions, TextsOptions
 from qianxun.doors.cli.i18n import out, print_json, tr
+from qianxun.doors.cli.option_flags import command_for, with_options
 from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
 from qianxun.doors.cli.views.drawing import show_degraded
-from qianxun.doors.cli.views.explain import command_for
 from qianxun.doors.cli.views.layered import show
 
 if TYPE_CHECKING:
     from qianxun.core.layered_types import LayeredRecall
-    from qianxun.core.types import ChunkKind, Filter, KnowledgeBase
+    from qianxun.core.types import ChunkKind, KnowledgeBase
 
 QueryArgument: TypeAlias = Annotated[str, typer.Argument(metavar="QUERY", help="要找的内容 · what to look for")]
-TopOption: TypeAlias = Annotated[
-    int | None, typer.Option("--top-k", "-k", metavar="N", help="最多几条 · at most so many", show_default=False)
-]
 ExplainFlag: TypeAlias = Annotated[
     bool, typer.Option("--explain", help="每一层做了什么，每个结果为什么 · what each layer did, and why")
 ]
 
 
+@with_options(TextsOptions)
 def texts(
     context: typer.Context,
     query: QueryArgument,
     kb: BaseOption,
-    top_k: TopOption = None,
-    doc: DocOption = None,
-    user: UserOption = None,
-    project: ProjectOption = None,
-    content_type: TypeOption = None,
-    tag: TagOption = None,
+    choices: dict[str, Any],
     explain: ExplainFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -46,23 +41,15 @@ def texts(
 
     A layer runs where those before it found less than 80 % (70 %) of what is wanted. See text_engine in the settings.
     """
-    where = filter_of(user, project, content_type, tag, doc)
-    _recalled(context, Request("text", query, kb, top_k, where, answer=False, explain=explain), as_json)
+    _recalled(context, Request("text", query, kb, choices, explain), as_json)
 
 
+@with_options(TablesOptions)
 def tables(
     context: typer.Context,
     query: QueryArgument,
     kb: BaseOption,
-    top_k: TopOption = None,
-    doc: DocOption = None,
-    user: UserOption = None,
-    project: ProjectOption = None,
-    content_type: TypeOption = None,
-    tag: TagOption = None,
-    no_answer: Annotated[
-        bool, typer.Option("--no-answer", help="只找表格，不从单元格里算答案 · tables only, no exact answer")
-    ] = False,
+    choices: dict[str, Any],
     explain: ExplainFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -73,8 +60,7 @@ def tables(
 
     Lookups, counts, sums, extremes and top-n are answered exactly, by the cell; where that is not sure, it says so.
     """
-    where = filter_of(user, project, content_type, tag, doc)
-    _recalled(context, Request("table", query, kb, top_k, where, answer=not no_answer, explain=explain), as_json)
+    _recalled(context, Request("table", query, kb, choices, explain), as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +68,12 @@ class Request:
     kind: ChunkKind
     query: str
     kb: str
-    top_k: int | None
-    where: Filter
-    answer: bool
+    choices: Mapping[str, Any]
     explain: bool
 
     @property
     def is_narrowed(self) -> bool:
-        from qianxun.core.types import EVERYTHING
-
-        return self.where != EVERYTHING
+        return bool(self.choices["where"] != EVERYTHING)
 
 
 def _recalled(context: typer.Context, request: Request, as_json: bool) -> None:
@@ -119,12 +101,8 @@ def _recalled(context: typer.Context, request: Request, as_json: bool) -> None:
 async def _found(library: Library, start: str, request: Request) -> tuple[KnowledgeBase, LayeredRecall, int]:
     """And how many tables, or chunks, there are where nothing was found."""
     base = await find_base(library, request.kb, start)
-    if request.kind == "text":
-        recall = await library.search_texts(base.id, request.query, request.top_k, where=request.where)
-    else:
-        recall = await library.search_tables(
-            base.id, request.query, request.top_k, where=request.where, answer=request.answer
-        )
+    search = library.search_texts if request.kind == "text" else library.search_tables
+    recall = await search(base.id, request.query, **request.choices)
     if recall.results:
         return base, recall, len(recall.results)
     counts = await library.statistics(base.id)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from qianxun.core.errors import BadInput
-from qianxun.doors.cli.filter_options import DocOption, ProjectOption, TagOption, TypeOption, UserOption, filter_of
+from qianxun.core.filters import EVERYTHING
+from qianxun.core.options import SearchChoices, SearchOptions
 from qianxun.doors.cli.i18n import out, print_folded, print_json, tr
+from qianxun.doors.cli.option_flags import command_for, with_options
 from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
 from qianxun.doors.cli.views.drawing import arm_label, excerpt, label, place_of, show_degraded
 from qianxun.doors.cli.views.explain import (
-    command_for,
     described_arms,
     described_sum,
     described_why,
@@ -31,43 +30,13 @@ if TYPE_CHECKING:
     from qianxun.core.explanation import Explained, Explanation
     from qianxun.core.types import Found, KnowledgeBase, Recall
 
-NO_RERANK = "none"
 
-
-class Mode(StrEnum):
-    hybrid = "hybrid"
-    vector = "vector"
-    fulltext = "fulltext"
-
-
-class Fusion(StrEnum):
-    weighted = "weighted"
-    min_max = "min_max"
-    rrf = "rrf"
-
-
+@with_options(SearchOptions)
 def search(
     context: typer.Context,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="要找的内容 · what to look for")],
     kb: BaseOption,
-    mode: Annotated[Mode, typer.Option(help="检索方式 · how to search")] = Mode.hybrid,
-    top_k: Annotated[int | None, typer.Option("--top-k", "-k", metavar="N", help="最多几条 · at most so many")] = None,
-    threshold: Annotated[float, typer.Option(metavar="X", help="分数不低于 0–1 · least score")] = 0.0,
-    doc: DocOption = None,
-    user: UserOption = None,
-    project: ProjectOption = None,
-    content_type: TypeOption = None,
-    tag: TagOption = None,
-    fusion: Annotated[Fusion | None, typer.Option(help="怎样合成一个分数 · how scores become one")] = None,
-    weights: Annotated[
-        str | None, typer.Option(metavar="W", help="各路的权重，如 vector=.7,keyword=.3 · how much each arm counts")
-    ] = None,
-    rerank: Annotated[
-        str | None, typer.Option(metavar="NAME", help="重排模型，如 maxsim；none 为不重排 · the reranker, or none")
-    ] = None,
-    fuzzy: Annotated[
-        bool | None, typer.Option("--fuzzy/--no-fuzzy", help="要不要模糊匹配与谐音更正 · fuzzy matches too")
-    ] = None,
+    choices: SearchChoices,
     explain: Annotated[bool, typer.Option("--explain", help="画出分数的来历 · draw where scores come from")] = False,
     why: Annotated[
         str | None, typer.Option(metavar="CHUNK_ID", help="这一块为什么（没）返回 · why this chunk is (not) returned")
@@ -75,68 +44,43 @@ def search(
     as_json: JsonFlag = False,
 ) -> None:
     """检索知识库 · search a knowledge base"""
-    chosen = {
-        "mode": mode.value,
-        "top_k": top_k,
-        "threshold": threshold,
-        "where": filter_of(user, project, content_type, tag),
-        "doc_ids": tuple(doc or ()),
-        "fusion": fusion.value if fusion else None,
-        "weights": _weights(weights) if weights is not None else None,
-        "rerank": "" if rerank == NO_RERANK else rerank,
-        "fuzzy": fuzzy,
-    }
-    request = Request(query, kb, {name: value for name, value in chosen.items() if value is not None}, explain, why)
+    request = Request(query, kb, choices, explain, why)
     session = session_of(context)
     base, answer, told = with_library(session, lambda library: _searched(library, session.start, request))
     start = session.start + (f" --config {quoted(str(session.config))}" if session.config else "")
     if as_json:
-        print_json(_explained_json(start, request, described(base, answer, doc or ()), told))
+        print_json(_explained_json(start, request, described(base, answer, choices.get("doc_ids") or ()), told))
     else:
         _tell(start, request, base, answer, told)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for on the command line; ``options`` as `Engine.retrieve` takes them, where they were given."""
+    """A search as the command line was given it."""
 
     query: str
     kb: str
-    options: Mapping[str, Any]
+    choices: SearchChoices
     explain: bool
     why: str | None
 
     @property
     def is_narrowed(self) -> bool:
-        from qianxun.core.types import EVERYTHING
-
-        return bool(self.options["doc_ids"]) or self.options["where"] != EVERYTHING
+        return bool(self.choices["doc_ids"]) or self.choices["where"] != EVERYTHING
 
     def command(self, start: str, chunk: Explanation) -> str:
         """The search that returns the chunk; none where no change does, or none is needed."""
         if not chunk.changes:
             return ""
-        return command_for(start, self.query, self.kb, {**self.options, **chunk.changes})
+        return command_for(start, self.query, self.kb, {**self.choices, **chunk.changes})
 
 
 async def _searched(library: Library, start: str, request: Request) -> tuple[KnowledgeBase, Recall, Explained | None]:
     base = await find_base(library, request.kb, start)
-    answer = await library.retrieve(base.id, request.query, **request.options)
+    answer = await library.retrieve(base.id, request.query, **request.choices)
     if not request.explain and request.why is None:
         return base, answer, None
-    return base, answer, await library.explain(base.id, request.query, request.why or "", **request.options)
-
-
-def _weights(given: str) -> dict[str, float]:
-    """``vector=.7,keyword=.3``"""
-    try:
-        pairs = [part.split("=", 1) for part in given.split(",") if part.strip()]
-        return {name.strip(): float(weight) for name, weight in pairs}
-    except ValueError as error:
-        raise BadInput(
-            tr(f"看不懂权重 {given!r}", f"These weights cannot be read: {given!r}"),
-            hint=tr("写成 vector=.7,keyword=.3", "Write them as vector=.7,keyword=.3"),
-        ) from error
+    return base, answer, await library.explain(base.id, request.query, request.why or "", **request.choices)
 
 
 def _tell(start: str, request: Request, base: KnowledgeBase, answer: Recall, told: Explained | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +9,11 @@ from rich.console import Console
 from rich.text import Text
 
 from qianxun.doors.cli.i18n import print_folded, tr
-from qianxun.doors.cli.session import quoted
 from qianxun.doors.cli.views.drawing import arm_label, bars, label, labelled, milliseconds, padded, place_of
 
 if TYPE_CHECKING:
     from qianxun.core.explanation import Explained, Explanation, Sum
-    from qianxun.core.types import ArmScore, Filter, Found, Recall, StepTime
+    from qianxun.core.types import ArmScore, Found, Recall, StepTime
 
 COLOURS = {"vector": "cyan", "keyword": "yellow", "qa": "magenta", "rerank": "blue"}
 
@@ -198,46 +196,6 @@ def _alike(why: Explanation) -> str:
     return "" if why.similarity is None else f", similarity {why.similarity:.2f}"
 
 
-def command_for(start: str, query: str, kb: str, options: Mapping[str, Any]) -> str:
-    """The command that searches with these options of `Engine.retrieve`."""
-    words = [start, "search", *([] if query.startswith("-") else [quoted(query)]), "--kb", quoted(kb)]
-    for name, value in options.items():
-        words += _flags(name, value)
-    return " ".join(words + (["--", quoted(query)] if query.startswith("-") else []))
-
-
-def _flags(name: str, value: Any) -> list[str]:
-    match name:
-        case "where":
-            return _filter_flags(value)
-        case "doc_ids":
-            return [word for doc_id in value for word in ("--doc", quoted(doc_id))]
-        case "fuzzy":
-            return ["--fuzzy" if value else "--no-fuzzy"]
-        case "threshold":
-            return ["--threshold", f"{math.floor(value * 10_000) / 10_000:g}"] if value else []
-        case "weights":
-            return ["--weights", ",".join(f"{side}={weight!r}" for side, weight in value.items())]
-        case "rerank":
-            return ["--rerank", quoted(value) if value else "none"]
-        case "mode" if value == "hybrid":
-            return []
-    return [f"--{name.replace('_', '-')}", quoted(str(value))]
-
-
-def _filter_flags(where: Filter) -> list[str]:
-    """The options of the command line for a filter; those that it has no option for are left out."""
-    from qianxun.core.types import And, Eq, In
-
-    flags = {"user_id": "--user", "project_id": "--project", "content_type": "--type", "tags": "--tag"}
-    words: list[str] = []
-    for part in where.parts if isinstance(where, And) else (where,):
-        if isinstance(part, Eq | In):
-            values = part.values if isinstance(part, In) else (part.value,)
-            words += [word for value in values for word in (flags[part.field], quoted(str(value)))]
-    return words
-
-
 # ── JSON ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -254,9 +212,9 @@ def described_sum(figures: Sum) -> dict[str, Any]:
 
 
 def described_why(why: Explanation, command: str) -> dict[str, Any]:
-    from qianxun.core.codec.search_params import written_filter
+    from qianxun.core.filters import filter_to_log
 
-    changes = {name: written_filter(value) if name == "where" else value for name, value in why.changes.items()}
+    changes = {name: filter_to_log(value) if name == "where" else value for name, value in why.changes.items()}
     return {
         "chunk_id": why.chunk_id,
         "returned": why.is_returned,
@@ -272,7 +230,7 @@ def described_why(why: Explanation, command: str) -> dict[str, Any]:
         "matched": list(why.matched),
         "arms": described_arms(why.arms),
         "explain": described_sum(why.sum) if why.sum is not None else None,
-        "failing": [written_filter(part) for part in why.failing],
+        "failing": [filter_to_log(part) for part in why.failing],
         "status": why.status,
         "changes": changes,
         "command": command,

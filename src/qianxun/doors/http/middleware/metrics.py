@@ -12,10 +12,10 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-from qianxun.core.answer_types import QUERY_MODES, Answer
+from qianxun.core.answer_types import Answer
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.log_types import IndexTime, Recalled
-from qianxun.core.options import MODES
+from qianxun.core.options import MODES, QUERY_MODES
 from qianxun.core.plugins import names as plugin_names
 from qianxun.core.types import Degraded
 from qianxun.doors.http.context import Service, service_of

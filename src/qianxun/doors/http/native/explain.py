@@ -102,10 +102,10 @@ async def explain(
     body: Annotated[Why, Body(openapi_examples=request_examples("explain"))],
 ) -> Response:
     """检索一次，说明每个结果的分数，以及指定的片段在哪一步被挡下、最少改动什么就会返回它。"""
-    options = body.options()
+    choices = body.choices()
     async with recall_slot(request):
-        with naming_the_model(options):
-            told = await engine.explain(knowledge_base_id, body.query, body.chunk_id or "", **options)
+        with naming_the_model(choices):
+            told = await engine.explain(knowledge_base_id, body.query, body.chunk_id or "", **choices)
     if traced := trace_id(request):
         told = replace(told, answer=replace(told.answer, trace_id=traced))
-    return success(written_explained(knowledge_base_id, told, options))
+    return success(written_explained(knowledge_base_id, told, choices))

@@ -5,40 +5,26 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request, Response
-from pydantic import BaseModel, Field, StrictBool
+from pydantic import BaseModel, Field
 
 from qianxun.core.codec.layered import written_layered
-from qianxun.core.filters import read_filters
 from qianxun.core.layered_types import MOST_CITED
-from qianxun.core.limits import TOP_K_LIMIT
-from qianxun.core.types import EVERYTHING, Filter
+from qianxun.core.options import TablesOptions, TextsOptions
 from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.native.retrieval import DegradedTold, GenerationTold, Placed
 from qianxun.doors.http.openapi import request_examples, returns
-from qianxun.doors.http.request_models import Asked, Filters, Number, QueryText
+from qianxun.doors.http.request_models import Filters, WithQuery, read_choices, with_options
 from qianxun.doors.http.responses import Envelope, success
 
 # ── asked ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class TextsAsked(Asked):
-    query: QueryText
-    top_k: Annotated[int, Field(ge=1, le=TOP_K_LIMIT), Number] | None = Field(
-        default=None,
-        description=(
-            "最多几条，也是各层要凑够的目标。结果不会超过 max_results（正文 30，表格 15，可配置）；不写则按 max_results"
-        ),
-        examples=[10],
-    )
+class TextsAsked(with_options(TextsOptions, "", WithQuery)):  # type: ignore[misc]
     filters: Filters | None = None
 
-    def where(self) -> Filter:
-        """Raises BadFilterField, naming the field."""
-        return read_filters(self.filters.root) if self.filters is not None else EVERYTHING
 
-
-class TablesAsked(TextsAsked):
-    answer: StrictBool = Field(default=True, description="false：只找表格，不从单元格里算答案")
+class TablesAsked(with_options(TablesOptions, "", WithQuery)):  # type: ignore[misc]
+    filters: Filters | None = None
 
 
 # ── answered ─────────────────────────────────────────────────────────────────────────────────────
@@ -156,11 +142,9 @@ async def texts(
     body: Annotated[TextsAsked, Body(openapi_examples=request_examples("texts"))],
 ) -> Response:
     """三层：向量 → 关键词 → 同义与相关词。前面的层不够时后面的才运行；一层失败就由下一层接上，写进 `degraded`。"""
-    where = body.where()
+    choices = read_choices(TextsOptions, body)
     async with recall_slot(request):
-        found = await engine.search_texts(
-            knowledge_base_id, body.query, body.top_k, where=where, trace_id=trace_id(request)
-        )
+        found = await engine.search_texts(knowledge_base_id, body.query, **choices, trace_id=trace_id(request))
     return success(written_layered(knowledge_base_id, found))
 
 
@@ -172,9 +156,7 @@ async def tables(
     body: Annotated[TablesAsked, Body(openapi_examples=request_examples("tables"))],
 ) -> Response:
     """四层：结构 → 语义 → 关键词 → 同义与相关词；并从找到的表格里查出或算出答案，逐格注明出处。"""
-    where = body.where()
+    choices = read_choices(TablesOptions, body)
     async with recall_slot(request):
-        found = await engine.search_tables(
-            knowledge_base_id, body.query, body.top_k, where=where, answer=body.answer, trace_id=trace_id(request)
-        )
+        found = await engine.search_tables(knowledge_base_id, body.query, **choices, trace_id=trace_id(request))
     return success(written_layered(knowledge_base_id, found))

@@ -40,10 +40,10 @@ async def query(
     """
     recorder = AnswerRecorder(request, body.mode or "mix")
     writer = EventWriter(knowledge_base_id)
-    options = body.options()
+    choices = body.choices()
     with recorder.recording():
         return await answer_response(
-            recorder, writer, engine, knowledge_base_id, body.query, options, stream=body.stream
+            recorder, writer, engine, knowledge_base_id, body.query, choices, stream=body.stream
         )
 
 

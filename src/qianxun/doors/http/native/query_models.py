@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import (
     AfterValidator,
@@ -16,12 +16,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from qianxun.core.codec.answers import AUTO
-from qianxun.core.filters import read_filters
-from qianxun.core.limits import ATTACHMENTS_LIMIT, CAPTION_LIMIT, DOC_IDS_LIMIT, TOP_K_LIMIT
+from qianxun.core.limits import ATTACHMENTS_LIMIT, CAPTION_LIMIT, DOC_IDS_LIMIT
+from qianxun.core.options import AskChoices, AskOptions
 from qianxun.core.types import EVERYTHING, In, all_of
 from qianxun.doors.http.native.retrieval import DegradedTold, StepTold
-from qianxun.doors.http.request_models import Asked, DocId, Filters, Number, QueryText
+from qianxun.doors.http.request_models import Asked, DocId, Filters, WithQuery, read_choices, with_options
 
 HISTORY_LIMIT: Final = 100
 TURN_LIMIT: Final = 32_000
@@ -113,19 +112,7 @@ Content = Annotated[
 ]
 
 
-class Question(Asked):
-    query: QueryText
-    mode: Literal["naive", "local", "global", "hybrid", "mix", "bypass", "auto"] | None = Field(
-        default=None,
-        description=(
-            "naive 只用向量；local 问题里的实体及其近邻；global 社区摘要；hybrid 前两者合并重排；"
-            "mix（默认）图谱与检索一起；bypass 不检索；auto 由问题决定"
-        ),
-        examples=["mix"],
-    )
-    top_k: Annotated[int, Field(ge=1, le=TOP_K_LIMIT), Number] | None = Field(
-        default=None, description="最多用几块资料；不写则用知识库或服务的配置（10）", examples=[10]
-    )
+class Question(with_options(AskOptions, "", WithQuery)):  # type: ignore[misc]
     stream: StrictBool = Field(default=False, description="true：一边写一边给（SSE）")
     history: list[TurnAsked] | None = Field(
         default=None, max_length=HISTORY_LIMIT, description="这个问题之前的对话，最近的在最后"
@@ -138,18 +125,14 @@ class Question(Asked):
     )
     filters: Filters | None = None
 
-    def options(self) -> dict[str, Any]:
-        """The arguments of `Engine.ask`. Raises BadFilterField, naming the field."""
-        where = read_filters(self.filters.root) if self.filters is not None else EVERYTHING
-        only = In("doc_id", tuple(self.doc_ids)) if self.doc_ids else EVERYTHING
-        content = [each.model_dump(exclude_none=True) for each in self.multimodal_content or ()]
-        return {
-            "mode": None if self.mode == AUTO else self.mode or "mix",
-            "top_k": self.top_k,
-            "where": all_of(where, only),
-            "history": [each.model_dump() for each in self.history or ()],
-            "multimodal_content": content,
-        }
+    def choices(self) -> AskChoices:
+        """The keyword arguments of `Engine.ask`. Raises BadFilterField, naming the field."""
+        chosen = read_choices(AskOptions, self)
+        if self.doc_ids:
+            chosen["where"] = all_of(chosen.get("where", EVERYTHING), In("doc_id", tuple(self.doc_ids)))
+        for name in ("history", "multimodal_content"):
+            chosen[name] = [item.model_dump(exclude_none=True) for item in chosen.get(name, ())]
+        return cast(AskChoices, chosen)
 
 
 # ── answered ─────────────────────────────────────────────────────────────────────────────────────

@@ -124,8 +124,8 @@ async def retrieve(
 
     一路失败、超时或答非所问，都写进 `degraded`，其余照常回答。
     """
-    options = body.options()
+    choices = body.choices()
     async with recall_slot(request):
-        with naming_the_model(options):
-            found = await engine.retrieve(knowledge_base_id, body.query, **options, trace_id=trace_id(request))
+        with naming_the_model(choices):
+            found = await engine.retrieve(knowledge_base_id, body.query, **choices, trace_id=trace_id(request))
     return success(written_recall(knowledge_base_id, found))

@@ -12,10 +12,11 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, SentenceCited, Source, SourcesFound, Token
-from qianxun.core.codec.answers import AUTO, written_sources
+from qianxun.core.codec.answers import written_sources
 from qianxun.core.codec.results import written_degraded
 from qianxun.core.filters import read_filters
 from qianxun.core.limits import ATTACHMENTS_LIMIT, DOC_IDS_LIMIT, QUERY_LIMIT, TOP_K_LIMIT
+from qianxun.core.options import AUTO, AskChoices
 from qianxun.core.types import EVERYTHING, In, KnowledgeBase, all_of
 from qianxun.doors.http import error_formats
 from qianxun.doors.http.context import TenantEngine, trace_id
@@ -121,7 +122,7 @@ class ChatRequest(AskedElsewhere):
     doc_ids: list[DocId] | None = Field(default=None, max_length=DOC_IDS_LIMIT, description="只用这些文档")
     filters: Filters | None = None
 
-    def question_and_options(self) -> tuple[str, dict[str, Any]]:
+    def question_and_choices(self) -> tuple[str, AskChoices]:
         """The question, and the arguments of `Engine.ask`. Raises InvalidField or BadFilterField."""
         at = max((at for at, message in enumerate(self.messages) if message.role == "user"), default=-1)
         if at < 0:
@@ -236,13 +237,13 @@ async def complete(
     模型一句还没有给就失败，改由资料的原句作答，写在 `degraded` 里；给过之后失败，最后是 `{"error": …}`。
     图片写成 data: 地址放在最后一条 user 消息里，别的地址不会去取。
     """
-    question, options = body.question_and_options()
+    question, choices = body.question_and_choices()
     recorder = AnswerRecorder(request, body.mode)
     with recorder.recording():
         base = await find_base(engine, body.model)
         writer = ChatWriter(request, base, body)
         return await answer_response(
-            recorder, writer, engine, base.id, question, options, stream=body.stream, checked=True
+            recorder, writer, engine, base.id, question, choices, stream=body.stream, checked=True
         )
 
 

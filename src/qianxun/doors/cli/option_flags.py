@@ -1,0 +1,164 @@
+"""Options of searches and questions as flags of a command, and back: derived from `qianxun.core.options`.
+
+A command decorated with `with_options` gets their flags in the place of its parameter ``choices``, and is called with
+what they choose, as the engine takes it. `command_for` writes choices as flags again, for suggested commands.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from inspect import Parameter
+from typing import Annotated, Any, Final
+
+import typer
+
+from qianxun.core.errors import BadInput
+from qianxun.core.filters import EVERYTHING, And, Eq, Filter, In, all_of
+from qianxun.core.options import NO_RERANK, Option, SearchOptions, choices_of
+from qianxun.doors.cli.i18n import tr
+from qianxun.doors.cli.session import quoted
+
+# By parameter: the flag, the field that it filters by, whether it may be repeated, its metavar and help.
+FILTERS: Final[Mapping[str, tuple[str, str, bool, str, str]]] = {
+    "doc": ("--doc", "doc_id", True, "ID", "只在这些文档中找 · only in these"),
+    "user": ("--user", "user_id", False, "U", "只找这个用户的 · only this user's"),
+    "project": ("--project", "project_id", False, "P", "只找这个项目的 · only this project's"),
+    "content_type": ("--type", "content_type", True, "T", "只找这些类型 · only these types"),
+    "tag": ("--tag", "tags", True, "X", "只找有其中之一标签的 · with one of them"),
+}
+
+
+def with_options(kind: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Puts the flags of ``kind`` in the place of the command's parameter ``choices``."""
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        derived = [parameter for offered in choices_of(kind).values() for parameter in _parameters(offered)]
+        names = [parameter.name for parameter in derived]
+
+        def run(**given: Any) -> None:
+            flags = {name: given.pop(name) for name in names}
+            command(**given, choices=_choices(kind, flags))
+
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        parameters = [
+            each.replace(kind=Parameter.KEYWORD_ONLY)
+            for parameter in own
+            for each in (derived if parameter.name == "choices" else [parameter])
+        ]
+        run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
+    return decorated
+
+
+def _parameters(offered: Option) -> list[Parameter]:
+    if offered.name == "where":
+        return [
+            _parameter(name, list[str] if is_repeated else str, None, typer.Option(flag, metavar=metavar, help=help))
+            for name, (flag, _, is_repeated, metavar, help) in FILTERS.items()
+        ]
+    if not offered.help:
+        return []
+    shown = typer.Option(*offered.flags, metavar=offered.metavar, help=offered.help)
+    if offered.words:
+        words = StrEnum(offered.name, {word: word for word in offered.words})  # type: ignore[misc]
+        return [_parameter(offered.name, words, None if offered.in_base else words(offered.default), shown)]
+    if offered.type is bool and not offered.in_base:  # --no-answer: given, it is false
+        return [_parameter(offered.name, bool, False, shown)]
+    kind = offered.type if offered.is_plain else str
+    return [_parameter(offered.name, kind, None if offered.in_base else offered.default, shown)]
+
+
+def _parameter(name: str, kind: Any, default: Any, shown: Any) -> Parameter:
+    hint = kind | None if default is None else kind
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, shown])
+
+
+def _choices(kind: Any, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """What the flags choose, where they were given, as keyword arguments of the engine."""
+    offered = choices_of(kind)
+    chosen: dict[str, Any] = {}
+    if "doc_ids" in offered:
+        chosen["doc_ids"] = tuple(flags["doc"] or ())
+        flags = {**flags, "doc": None}
+    chosen["where"] = all_of(*(_condition(name, flags[name]) for name in FILTERS))
+    for name, offer in offered.items():
+        if (given := flags.get(name)) is not None:
+            chosen[name] = _value(offer, given)
+    return chosen
+
+
+def _condition(name: str, given: str | Sequence[str] | None) -> Filter:
+    field = FILTERS[name][1]
+    if isinstance(given, str):
+        return Eq(field, given)
+    return In(field, tuple(given)) if given else EVERYTHING
+
+
+def _value(offered: Option, given: Any) -> Any:
+    if offered.words:
+        return offered.from_wire(given.value)
+    if offered.name == "weights":
+        return _weights(given)
+    if offered.name == "rerank":
+        return "" if given == NO_RERANK else given
+    return not given if offered.type is bool and not offered.in_base else given
+
+
+def _weights(given: str) -> dict[str, float]:
+    """``vector=.7,keyword=.3``"""
+    try:
+        pairs = [part.split("=", 1) for part in given.split(",") if part.strip()]
+        return {name.strip(): float(weight) for name, weight in pairs}
+    except ValueError as error:
+        raise BadInput(
+            tr(f"看不懂权重 {given!r}", f"These weights cannot be read: {given!r}"),
+            hint=tr("写成 vector=.7,keyword=.3", "Write them as vector=.7,keyword=.3"),
+        ) from error
+
+
+# ── and back ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def command_for(start: str, query: str, kb: str, choices: Mapping[str, Any]) -> str:
+    """The command that searches with these choices."""
+    words = [start, "search", *([] if query.startswith("-") else [quoted(query)]), "--kb", quoted(kb)]
+    offered = choices_of(SearchOptions)
+    for name, value in choices.items():
+        if offered[name].in_base or value != offered[name].default:
+            words += _flags(offered[name], value)
+    return " ".join(words + (["--", quoted(query)] if query.startswith("-") else []))
+
+
+def _flags(offered: Option, value: Any) -> list[str]:
+    flag = offered.flags[0] if offered.flags else f"--{offered.name.replace('_', '-')}"
+    match offered.name:
+        case "where":
+            return _filter_flags(value)
+        case "doc_ids":
+            return [word for doc_id in value for word in ("--doc", quoted(doc_id))]
+        case "threshold":
+            return [flag, f"{math.floor(value * 10_000) / 10_000:g}"]
+        case "weights":
+            return [flag, ",".join(f"{side}={weight!r}" for side, weight in value.items())]
+        case "rerank":
+            return [flag, quoted(value) if value else NO_RERANK]
+    if offered.type is bool:
+        return [flag.split("/")[0 if value else 1]]
+    return [flag, quoted(str(value))]
+
+
+def _filter_flags(where: Filter) -> list[str]:
+    """Of the filters that this command line can write."""
+    flags = {field: flag for flag, field, *_ in FILTERS.values()}
+    words: list[str] = []
+    for part in where.parts if isinstance(where, And) else (where,):
+        if isinstance(part, Eq | In):
+            values = part.values if isinstance(part, In) else (part.value,)
+            words += [word for value in values for word in (flags[part.field], quoted(str(value)))]
+    return words
