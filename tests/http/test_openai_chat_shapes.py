@@ -24,21 +24,21 @@ def asked(*contents: Any) -> ChatRequest:
 
 
 def test_a_question_is_measured_without_the_space_around_it() -> None:
-    question, _ = asked(" " * QUERY_LIMIT + "长" * QUERY_LIMIT + "\n").question_and_options()
+    question, _ = asked(" " * QUERY_LIMIT + "长" * QUERY_LIMIT + "\n").question_and_choices()
     assert question == "长" * QUERY_LIMIT
 
 
 def test_a_question_that_is_too_long_says_what_to_do_with_it() -> None:
     """A part of it would be another question, and nobody would be told that the rest was not read."""
     with pytest.raises(InvalidField, match=r"messages\.1\.content：问题有 2049 个字符.*先放入知识库") as raised:
-        asked(QUESTION, "长" * (QUERY_LIMIT + 1)).question_and_options()
+        asked(QUESTION, "长" * (QUERY_LIMIT + 1)).question_and_choices()
     assert raised.value.field == "messages.1.content"
 
 
 def test_the_parts_of_all_messages_together_are_bounded() -> None:
     """A hundred thousand of them kept everybody else waiting for seconds."""
     full = ALL_PARTS_LIMIT // PARTS_LIMIT
-    question, _ = asked(*[[WORDS] * PARTS_LIMIT] * (full - 1), [WORDS]).question_and_options()
+    question, _ = asked(*[[WORDS] * PARTS_LIMIT] * (full - 1), [WORDS]).question_and_choices()
     assert question == QUESTION
     with pytest.raises(ValidationError) as raised:
         asked(*[[WORDS] * PARTS_LIMIT] * full, [WORDS])
@@ -71,7 +71,7 @@ def test_pictures_go_along_with_the_question() -> None:
     url = "data:image/png;base64,iVBORw0KGgo="
     for written in (url, {"url": url, "detail": "low"}):
         content = [WORDS, {"type": "image_url", "image_url": written}]
-        question, options = asked(content).question_and_options()
+        question, options = asked(content).question_and_choices()
         assert question == QUESTION
         assert options["multimodal_content"] == [{"type": "image", "url": url}]
 
