@@ -429,7 +429,7 @@ class Engine:
 
         base = await self.base(knowledge_base)
         options = await self._search_options(base, choices)
-        with self._using(base):
+        with self._bases.using(base):
             return await explained(base, query, options, chunk_id)
 
     async def hybrid_search(
@@ -503,7 +503,7 @@ class Engine:
 
         options = AskOptions(**choices)
         answering = await self.answering(knowledge_base, options)
-        with self._using(answering.base):
+        with self._bases.using(answering.base):
             return await answer_question(answering, question, options, trace_id=trace_id)
 
     async def ask_stream(
@@ -525,7 +525,7 @@ class Engine:
 
         options = AskOptions(**choices)
         answering = replace(await self.answering(knowledge_base, options), only_checked=checked)
-        with self._using(answering.base):
+        with self._bases.using(answering.base):
             events = answer_stream(answering, question, options, trace_id=trace_id)
             last: AnswerEvent | None = None  # sent once it is sure that the base still exists
             async with aclosing(events):
