@@ -281,7 +281,7 @@ def with_model(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("a passage was embedded again")
 
-    monkeypatch.setattr("qianxun.models.local.lazy.LazyEmbedding.embed_passages", refuse)
+    monkeypatch.setattr("qianxun.models.embedding.LazyEmbedding.embed_passages", refuse)
 
 
 @needs_data

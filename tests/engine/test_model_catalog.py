@@ -12,7 +12,7 @@ from qianxun.core.types import Message
 from qianxun.engine.model_catalog import MAXSIM, ModelCatalog
 from qianxun.engine.settings import ChatSettings, RerankSettings, Settings
 from qianxun.models import RERANK_CARDS, MaxSim
-from qianxun.models.local.lazy import LazyEmbedding
+from qianxun.models.embedding import LazyEmbedding
 from qianxun.testing.scripted import HashEmbedding
 from tests.answer.asked import FakeChat, FakeRerank
 from tests.models.embedding_service import ranks_well, says, serving

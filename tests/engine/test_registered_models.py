@@ -16,7 +16,7 @@ from qianxun.core.model_types import NewModel, UserModel
 from qianxun.core.types import Document, KnowledgeBase, Recall
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Outbound, Search, Settings, Vectorization
-from qianxun.models.threads import AT_ONCE_AFAR
+from qianxun.models.threads import CONCURRENT_REMOTE_CALLS
 from qianxun.testing.scripted import HashEmbedding
 from tests.models.embedding_service import DIMENSION, Exchange, ranks_well, says, serving, status, well
 
@@ -256,7 +256,7 @@ def test_a_model_that_hangs_in_many_documents_keeps_nobody_else_waiting(tmp_path
         loop, has_begun = asyncio.get_running_loop(), asyncio.Event()
 
         def hangs_aloud(exchange: Exchange) -> None:
-            if len(exchange.service.asked) >= min(THREADS, AT_ONCE_AFAR):
+            if len(exchange.service.asked) >= min(THREADS, CONCURRENT_REMOTE_CALLS):
                 loop.call_soon_threadsafe(has_begun.set)
             hangs(exchange)
 

@@ -18,7 +18,7 @@ from qianxun.core.options import QUERY_MODES
 from qianxun.doors.http import event_stream
 from qianxun.doors.http.native.query_models import Answered, CitationTold, SourceTold
 from qianxun.models.remote.breaker import Breaker
-from qianxun.models.remote.chat_stream import StreamedReply
+from qianxun.models.remote.chat import StreamedReply
 from tests.http.cuts import cut, cutting
 from tests.http.questions import ANSWER, MANUAL, QUESTION, Asking, asking, read, writing
 from tests.http.served import issue, later, until

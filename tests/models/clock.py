@@ -15,5 +15,5 @@ class Clock:
 
 def turned_by_hand(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     """The clients look at this clock: before they wait, and now and then while a caller who may say stop waits."""
-    for name in ("http", "pinned_transport", "chat_stream"):
+    for name in ("http", "pinned_transport", "chat"):
         monkeypatch.setattr(f"qianxun.models.remote.{name}.time", clock)

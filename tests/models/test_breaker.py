@@ -155,7 +155,7 @@ def asking(*answers: Answer, **changes: Any) -> Iterator[tuple[ModelService, Ser
 
 
 def ask(client: ModelService) -> bytes:
-    return client.ask("embeddings", {"input": ["医保"]}, 1 << 20)
+    return client.post("embeddings", {"input": ["医保"]}, 1 << 20)
 
 
 def unavailable(client: ModelService) -> str:
@@ -260,7 +260,7 @@ def test_a_probe_that_the_caller_stops_leaves_the_way_free(monkeypatch: pytest.M
         unavailable(client)
         clock.now += 30
         with pytest.raises(ModelUnavailable, match="时限"):
-            client.ask("embeddings", {"input": ["医保"]}, 1 << 20, lambda: len(service.asked) == 2)
+            client.post("embeddings", {"input": ["医保"]}, 1 << 20, lambda: len(service.asked) == 2)
         ask(client)
 
 
@@ -274,11 +274,11 @@ def test_a_service_that_is_too_slow_for_its_callers_again_and_again_is_left_alon
     with asking(silent, outages=2) as (client, service, _):
         for number in (1, 2, 3):  # who allows it no time learns nothing of it
             with pytest.raises(ModelUnavailable, match="时限"):
-                client.ask("embeddings", {}, 100, lambda number=number: len(service.asked) == number)
+                client.post("embeddings", {}, 100, lambda number=number: len(service.asked) == number)
         monkeypatch.setattr("qianxun.models.remote.http.FAIR_SECONDS", 0.0)
         for number in (4, 5):
             with pytest.raises(ModelUnavailable, match="时限"):
-                client.ask("embeddings", {}, 100, lambda number=number: len(service.asked) == number)
+                client.post("embeddings", {}, 100, lambda number=number: len(service.asked) == number)
         assert "暂停访问到" in unavailable(client)
         assert len(service.asked) == 5
 
@@ -287,7 +287,7 @@ def test_a_reply_that_is_too_long_is_no_outage() -> None:
     with asking(body(b" " * 1000), outages=1) as (client, service, _):
         for _ in range(3):
             with pytest.raises(BadModelReply, match="超过 10 字节"):
-                client.ask("embeddings", {"input": []}, 10)
+                client.post("embeddings", {"input": []}, 10)
         assert len(service.asked) == 3
 
 

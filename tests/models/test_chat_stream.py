@@ -71,7 +71,7 @@ def test_a_streamed_reply_is_the_whole_one_in_pieces() -> None:
 
 
 def test_pieces_are_handed_on_before_the_next_one_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qianxun.models.remote.chat_stream.LINGER_SECONDS", 60.0)  # nobody hangs up on a busy machine
+    monkeypatch.setattr("qianxun.models.remote.chat.LINGER_SECONDS", 60.0)  # nobody hangs up on a busy machine
     given: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     with remote(Reply(pieces=iter(given.get, None))) as (model, service):
         given.put("第一")
@@ -86,7 +86,7 @@ def test_pieces_are_handed_on_before_the_next_one_is_there(monkeypatch: pytest.M
 
 
 def test_a_connection_that_was_read_to_its_end_serves_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qianxun.models.remote.chat_stream.LINGER_SECONDS", 60.0)  # nobody hangs up on a busy machine
+    monkeypatch.setattr("qianxun.models.remote.chat.LINGER_SECONDS", 60.0)  # nobody hangs up on a busy machine
     with remote(TEXT) as (model, _):
         for _ in range(3):
             assert read(model) == (TEXT, None)
@@ -129,7 +129,7 @@ def test_the_dialects_of_services_are_understood(raw: bytes, text: str) -> None:
 
 
 def test_a_finished_reply_does_not_wait_for_a_stream_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qianxun.models.remote.chat_stream.LINGER_SECONDS", 0.1)
+    monkeypatch.setattr("qianxun.models.remote.chat.LINGER_SECONDS", 0.1)
     with remote(Reply(TEXT, hang_after=99)) as (model, service):
         service.answers = lambda request: Reply(pieces=_then_hang(service, TEXT))
         told, error = read(model)  # without finish_reason it is no finished reply

@@ -10,8 +10,8 @@ import pytest
 
 from qianxun.core.errors import BadInput, BadModelReply, HashMismatch, ModelUnavailable
 from qianxun.core.ports import RerankModel
-from qianxun.models import pull
-from qianxun.models.local.cross_encoder import CrossEncoder, open_cross_encoder
+from qianxun.models import open_reranker, pull
+from qianxun.models.local.cross_encoder import CrossEncoder
 from qianxun.models.local.download_sources import LocalFolder
 from tests.models.tiny_cross_encoder import any_reranker, logit, write_cross_encoder
 
@@ -35,7 +35,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(home: Path) -> RerankModel:
-    return open_cross_encoder("BAAI/bge-reranker-base", folders=[home])
+    return open_reranker("BAAI/bge-reranker-base", folders=[home])
 
 
 def test_the_score_is_the_sigmoid_of_the_logit_in_order(model: RerankModel) -> None:
@@ -49,7 +49,7 @@ def test_a_score_depends_on_its_pair_alone(model: RerankModel, home: Path) -> No
     together = model.score(QUERY, PASSAGES)
     assert together == [model.score(QUERY, [passage])[0] for passage in PASSAGES]
     assert together == model.score(QUERY, PASSAGES[::-1])[::-1]
-    assert together == open_cross_encoder(CARD, folders=[home], threads=1).score(QUERY, PASSAGES)
+    assert together == open_reranker(CARD, folders=[home], threads=1).score(QUERY, PASSAGES)
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda _: model.score(QUERY, PASSAGES), range(8))) == [together] * 8
 
@@ -109,4 +109,4 @@ def test_unpinned_weights_are_refused_until_accepted_and_once_changed(tmp_path: 
 
 def test_a_missing_model_says_how_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(ModelUnavailable, match="qianxun models pull bge-reranker-large --accept-unpinned"):
-        open_cross_encoder("BAAI/bge-reranker-large", folders=[tmp_path])
+        open_reranker("BAAI/bge-reranker-large", folders=[tmp_path])

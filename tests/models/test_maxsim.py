@@ -10,9 +10,9 @@ import pytest
 from qianxun.core.errors import BadInput, BadModelReply, ModelUnavailable
 from qianxun.core.ports import RerankModel
 from qianxun.models import MaxSim
+from qianxun.models.embedding import LazyEmbedding
 from qianxun.models.local.embedding import LocalEmbedding
-from qianxun.models.local.lazy import LazyEmbedding
-from qianxun.models.local.maxsim import telling
+from qianxun.models.local.maxsim import informative
 from qianxun.testing.scripted import HashEmbedding
 from tests.shared import BGE_SMALL, needs_model
 
@@ -59,9 +59,9 @@ def test_the_score_is_the_mean_of_each_query_tokens_best_match() -> None:
 
 def test_marks_and_words_without_meaning_do_not_count() -> None:
     spans = [(at, at + 1) for at in range(8)]
-    assert telling("医保的比例是多少？"[:8], spans) == [0, 1, 3, 4]
-    assert telling("是什么", [(0, 1), (1, 3)]) == [0, 1]  # nothing else to go by
-    assert telling("ＡＢ ok!", [(0, 2), (3, 5), (5, 6)]) == [0, 1]
+    assert informative("医保的比例是多少？"[:8], spans) == [0, 1, 3, 4]
+    assert informative("是什么", [(0, 1), (1, 3)]) == [0, 1]  # nothing else to go by
+    assert informative("ＡＢ ok!", [(0, 2), (3, 5), (5, 6)]) == [0, 1]
     assert MaxSim(Letters()).score("ab, c", ["abc", "ab"]) == [1.0, pytest.approx(2 / 3)]
 
 

@@ -18,10 +18,10 @@ import httpcore
 import pytest
 
 from qianxun.core.errors import BadModelReply, ModelUnavailable
-from qianxun.models import Reach
+from qianxun.models import UrlPolicy
 from qianxun.models.remote.endpoints import Endpoint
 from qianxun.models.remote.http import ModelService
-from qianxun.models.remote.pinned_transport import Moment, Wire
+from qianxun.models.remote.pinned_transport import Deadline, PinnedTransport
 from qianxun.models.remote.url_policy import is_public
 from tests.models.canary import REPLY, Canary, canary, whole_request
 from tests.models.embedding_service import Exchange, body, serving, status, well
@@ -29,11 +29,11 @@ from tests.models.embedding_service import Exchange, body, serving, status, well
 PUBLIC = "93.184.215.14"
 
 
-def ask(base_url: str, reach: Reach, resolve: Callable[[str, int], Sequence[str]], **changes: Any) -> bytes:
+def ask(base_url: str, reach: UrlPolicy, resolve: Callable[[str, int], Sequence[str]], **changes: Any) -> bytes:
     settings: dict[str, Any] = {"attempts": 1, "timeout_seconds": 60.0} | changes
-    service = ModelService(Endpoint(base_url, "m", reach=reach, **settings), resolve=resolve)
+    service = ModelService(Endpoint(base_url, "m", policy=reach, **settings), resolve=resolve)
     try:
-        return service.ask("embeddings", {"input": ["医保"]}, 1 << 20)
+        return service.post("embeddings", {"input": ["医保"]}, 1 << 20)
     finally:
         service.close()
 
@@ -84,7 +84,7 @@ def test_a_connection_goes_to_the_address_that_was_checked_and_the_name_stays_in
 ) -> None:
     outside, seen = internet
     resolver = Rebinding([PUBLIC], ["127.0.0.1"])
-    assert ask("http://Model.Example:8080/v1/?v=1", Reach(), resolver) == b"{}"
+    assert ask("http://Model.Example:8080/v1/?v=1", UrlPolicy(), resolver) == b"{}"
     assert (seen, resolver.asked) == ([(PUBLIC, 8080)], ["model.example"])
     head = outside.asked[0].decode()
     assert head.startswith("POST /v1/embeddings?v=1 HTTP/1.1\r\n")
@@ -97,12 +97,12 @@ def test_a_name_that_turns_private_is_refused_at_the_next_connect(
     outside, seen = internet
     before = bird.hits
     resolver = Rebinding([PUBLIC], ["127.0.0.1"])
-    endpoint = Endpoint(f"http://turns.example:{bird.port}/v1", "m", reach=Reach(), attempts=3)
+    endpoint = Endpoint(f"http://turns.example:{bird.port}/v1", "m", policy=UrlPolicy(), attempts=3)
     service = ModelService(endpoint, resolve=resolver, sleep=lambda wait: None)
-    assert service.ask("embeddings", {}, 100) == b"{}"
+    assert service.post("embeddings", {}, 100) == b"{}"
     for _ in range(3):
         with pytest.raises(ModelUnavailable, match="内网"):
-            service.ask("embeddings", {}, 100)
+            service.post("embeddings", {}, 100)
     service.close()
     assert [address for address, _ in seen] == [PUBLIC]
     assert (outside.hits, bird.hits) == (1, before)
@@ -121,7 +121,7 @@ def test_the_second_address_is_tried_where_the_first_does_not_answer(monkeypatch
             return connect(("127.0.0.1", outside.port), *rest, **named)
 
         monkeypatch.setattr(socket, "create_connection", route)
-        assert ask("http://two.example/v1", Reach(), Rebinding([PUBLIC, "8.8.8.8"])) == b"{}"
+        assert ask("http://two.example/v1", UrlPolicy(), Rebinding([PUBLIC, "8.8.8.8"])) == b"{}"
     assert tried == [PUBLIC, "8.8.8.8"]
 
 
@@ -130,14 +130,14 @@ def test_a_name_that_nobody_knows_is_unavailable() -> None:
         raise socket.gaierror(socket.EAI_NONAME, "unknown")
 
     with pytest.raises(ModelUnavailable, match="域名解析失败"):
-        ask("http://nobody.example/v1", Reach(), unknown)
+        ask("http://nobody.example/v1", UrlPolicy(), unknown)
     with pytest.raises(ModelUnavailable, match="没有地址"):
-        ask("http://nobody.example/v1", Reach(), lambda host, port: [])
+        ask("http://nobody.example/v1", UrlPolicy(), lambda host, port: [])
 
 
 def test_the_refusal_names_the_host_but_not_where_it_leads(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ModelUnavailable) as caught:
-        ask("http://inside.example/v1", Reach(), lambda host, port: ["10.1.2.3"])
+        ask("http://inside.example/v1", UrlPolicy(), lambda host, port: ["10.1.2.3"])
     assert "inside.example" in str(caught.value)
     assert "outbound.allow" in str(caught.value)
     assert "10.1.2.3" not in str(caught.value)
@@ -151,7 +151,7 @@ def test_the_refusal_names_the_host_but_not_where_it_leads(caplog: pytest.LogCap
 def test_a_redirect_leads_nowhere(code: int, bird: Canary) -> None:
     before = bird.hits
     with serving(status(code, location=f"http://127.0.0.1:{bird.port}/v1/embeddings")) as service:
-        allowed = Reach(allow=(service.url.removeprefix("http://").removesuffix("/v1"),))
+        allowed = UrlPolicy(allow=(service.url.removeprefix("http://").removesuffix("/v1"),))
         with pytest.raises(ModelUnavailable, match="重定向"):
             ask(service.url, allowed, no_names)
         assert len(service.asked) == 1
@@ -163,7 +163,7 @@ def test_the_environment_names_no_proxy(bird: Canary, monkeypatch: pytest.Monkey
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HTTPS_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{bird.port}")
     with serving(well) as service:
-        ask(service.url, Reach.anywhere(), no_names)
+        ask(service.url, UrlPolicy.anywhere(), no_names)
         assert len(service.asked) == 1
     assert bird.hits == before
 
@@ -231,7 +231,7 @@ def test_over_tls_the_name_is_greeted_and_verified_though_an_address_is_connecte
 ) -> None:
     monkeypatch.setattr(httpcore, "default_ssl_context", lambda: ssl.create_default_context(cafile=certificate))
     names: list[str | None] = []
-    allowed = Reach(allow=("127.0.0.1",))
+    allowed = UrlPolicy(allow=("127.0.0.1",))
     with secure(certificate, names) as (port, heads):
         for host in ("model.example", "model.example."):
             assert ask(f"https://{host}:{port}/v1", allowed, lambda host, port: ["127.0.0.1"]) == b"{}"
@@ -244,7 +244,7 @@ def test_over_tls_the_name_is_greeted_and_verified_though_an_address_is_connecte
 
 def test_a_certificate_that_no_authority_signed_is_refused(certificate: Path) -> None:
     with secure(certificate, []) as (port, heads), pytest.raises(ModelUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
-        ask(f"https://model.example:{port}/v1", Reach.anywhere(), lambda host, port: ["127.0.0.1"])
+        ask(f"https://model.example:{port}/v1", UrlPolicy.anywhere(), lambda host, port: ["127.0.0.1"])
     assert heads == []
 
 
@@ -309,7 +309,7 @@ DRIPPING = {
 def test_nothing_that_drips_outlasts_the_timeout(part: str) -> None:
     talk = DRIPPING[part]
     with raw(talk) as url, pytest.raises(ModelUnavailable, match=r"超时|不是 HTTP"):
-        ask(url, Reach.anywhere(), no_names, timeout_seconds=0.2)
+        ask(url, UrlPolicy.anywhere(), no_names, timeout_seconds=0.2)
     assert not hasattr(talk, "finished")
 
 
@@ -320,7 +320,7 @@ def test_a_service_that_never_reads_is_out_of_time() -> None:
     with raw(deaf) as url:
         service = ModelService(Endpoint(url, "m", attempts=1, timeout_seconds=0.2))
         with pytest.raises(ModelUnavailable, match="超时"):
-            service.ask("embeddings", {"input": "医" * 20_000_000}, 100)
+            service.post("embeddings", {"input": "医" * 20_000_000}, 100)
         service.close()
 
 
@@ -332,7 +332,7 @@ def test_a_handshake_that_never_ends_is_out_of_time() -> None:
             line.sendall(b"\x16")
 
     with raw(silent) as url, pytest.raises(ModelUnavailable, match=r"超时|SSL"):
-        ask(url.replace("http:", "https:"), Reach.anywhere(), no_names, timeout_seconds=0.2)
+        ask(url.replace("http:", "https:"), UrlPolicy.anywhere(), no_names, timeout_seconds=0.2)
 
 
 def test_a_resolver_that_does_not_answer_is_out_of_time() -> None:
@@ -343,26 +343,26 @@ def test_a_resolver_that_does_not_answer_is_out_of_time() -> None:
         return ["127.0.0.1"]
 
     with pytest.raises(ModelUnavailable, match="超时"):
-        ask("http://slow.example/v1", Reach(), slow, timeout_seconds=0.3)
+        ask("http://slow.example/v1", UrlPolicy(), slow, timeout_seconds=0.3)
     assert not over.is_set()
     over.set()
 
 
 def test_a_request_that_names_no_moment_has_no_time(bird: Canary) -> None:
     with pytest.raises(httpcore.ConnectTimeout):
-        Wire(Reach.anywhere()).connect_tcp("127.0.0.1", bird.port)
-    stream = Wire(Reach.anywhere()).connect_tcp("127.0.0.1", bird.port, Moment(time.monotonic() + 60))
+        PinnedTransport(UrlPolicy.anywhere()).connect_tcp("127.0.0.1", bird.port)
+    stream = PinnedTransport(UrlPolicy.anywhere()).connect_tcp("127.0.0.1", bird.port, Deadline(time.monotonic() + 60))
     with pytest.raises(httpcore.WriteTimeout):
         stream.write(b"x")
     with pytest.raises(httpcore.ReadTimeout):
-        stream.read(1, Moment(time.monotonic() - 1))
+        stream.read(1, Deadline(time.monotonic() - 1))
     stream.close()
 
 
 def test_a_long_request_arrives_whole() -> None:
     with serving(body(b"{}")) as service:
         client = ModelService(Endpoint(service.url, "m", attempts=1))
-        client.ask("embeddings", {"input": ["医保" * 2_000_000]}, 1 << 20)
+        client.post("embeddings", {"input": ["医保" * 2_000_000]}, 1 << 20)
         client.close()
         assert service.asked[0]["input"] == ["医保" * 2_000_000]
 
@@ -376,10 +376,10 @@ def test_connections_are_kept_and_a_name_is_not_looked_up_again_for_one() -> Non
     resolver = Rebinding(["127.0.0.1"], ["10.0.0.1"])
     with serving(keep) as service:
         port = service.url.rpartition(":")[2]
-        endpoint = Endpoint(f"http://kept.example:{port}", "m", reach=Reach(allow=("127.0.0.1",)), attempts=1)
+        endpoint = Endpoint(f"http://kept.example:{port}", "m", policy=UrlPolicy(allow=("127.0.0.1",)), attempts=1)
         client = ModelService(endpoint, resolve=resolver)
         for _ in range(3):
-            client.ask("embeddings", {"input": ["医保"]}, 1 << 20)
+            client.post("embeddings", {"input": ["医保"]}, 1 << 20)
         client.close()
         assert (len(service.asked), len(resolver.asked)) == (3, 1)
 
@@ -393,7 +393,7 @@ def test_a_compressed_reply_is_refused_before_it_is_unpacked() -> None:
         serving(lambda exchange: exchange.send(bomb, content_encoding="gzip")) as service,
         pytest.raises(BadModelReply, match="压缩"),
     ):
-        ask(service.url, Reach.anywhere(), no_names)
+        ask(service.url, UrlPolicy.anywhere(), no_names)
 
 
 @pytest.mark.parametrize("banner", [b"SSH-2.0-OpenSSH_9.6 secret-host\r\n", b"-ERR secret-host\r\n", b"\x00\xff" * 500])
@@ -403,7 +403,7 @@ def test_what_speaks_no_http_is_not_quoted(banner: bytes) -> None:
         line.sendall(banner)
 
     with raw(talk) as url, pytest.raises(ModelUnavailable, match="不是 HTTP") as caught:
-        ask(url, Reach.anywhere(), no_names)
+        ask(url, UrlPolicy.anywhere(), no_names)
     assert "secret-host" not in str(caught.value)
 
 
@@ -412,11 +412,11 @@ def test_what_speaks_no_http_is_not_quoted(banner: bytes) -> None:
 def test_a_key_is_not_repeated_in_any_form(form: str, before: int) -> None:
     with serving(status(400, f"{'x' * before} {form} is wrong".encode())) as service:
         with pytest.raises(ModelUnavailable) as caught:
-            ask(service.url, Reach.anywhere(), no_names, api_key="sk-a+b/c=1234567")
+            ask(service.url, UrlPolicy.anywhere(), no_names, api_key="sk-a+b/c=1234567")
         assert form[:9] not in str(caught.value)
         assert service.headers[0]["authorization"] == "Bearer sk-a+b/c=1234567"
 
 
 def test_a_reply_of_nothing_is_a_reply() -> None:
     with serving(body(b"")) as service:
-        assert ask(service.url, Reach.anywhere(), no_names) == b""
+        assert ask(service.url, UrlPolicy.anywhere(), no_names) == b""

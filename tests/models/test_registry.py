@@ -17,11 +17,11 @@ import pytest
 from qianxun.core.errors import BadInput, ModelUnavailable, NotFound, QianxunError
 from qianxun.core.model_types import ModelTest, NewModel, UserModel, is_ref
 from qianxun.core.types import Message
-from qianxun.engine.model_catalog import BaseModels, Shelf
+from qianxun.engine.model_catalog import BaseModels, ModelCatalog
 from qianxun.engine.settings import Settings
-from qianxun.models.registry.clients import Clients
-from qianxun.models.registry.registry import Registry
-from qianxun.models.remote.url_policy import Reach
+from qianxun.models.client_pool import ClientPool
+from qianxun.models.registry import Registry
+from qianxun.models.remote.url_policy import UrlPolicy
 from qianxun.records import Records
 from qianxun.records.database.open import sqlite_url
 from qianxun.records.sealing import Sealing
@@ -53,7 +53,7 @@ def records(tmp_path: Path) -> Iterator[Records]:
 
 @pytest.fixture
 def registry(records: Records, tmp_path: Path) -> Iterator[Registry]:
-    made = Registry(records, Sealing("", tmp_path / "secret.key"), "甲", Reach(allow=("127.0.0.1",)))
+    made = Registry(records, Sealing("", tmp_path / "secret.key"), "甲", UrlPolicy(allow=("127.0.0.1",)))
     yield made
     made.clients.close()
 
@@ -154,7 +154,7 @@ def test_what_is_disabled_or_removed_is_not_asked_again(registry: Registry) -> N
 
 def test_what_another_process_changed_is_seen(registry: Registry, tmp_path: Path) -> None:
     beside = Records.open(sqlite_url(tmp_path / "models.db"))
-    elsewhere = Registry(beside, Sealing("", tmp_path / "secret.key"), "甲", registry.reach)
+    elsewhere = Registry(beside, Sealing("", tmp_path / "secret.key"), "甲", registry.policy)
     with serving(says("好")) as service:
         one = add(registry, service.url, "chat")
         registry.chat(one.ref).complete(HELLO)
@@ -239,7 +239,7 @@ def test_an_address_of_the_own_network_is_refused(records: Records, tmp_path: Pa
 def test_an_address_that_is_allowed_no_more_is_not_asked(registry: Registry) -> None:
     with serving(says("好")) as service:
         one = add(registry, service.url, "chat")
-        strict = replace(registry, reach=Reach(), clients=Clients())
+        strict = replace(registry, policy=UrlPolicy(), clients=ClientPool())
         with pytest.raises(QianxunError, match="不允许"):
             strict.chat(one.ref).complete(HELLO)
         assert not tried(strict, one).ok
@@ -327,16 +327,16 @@ class Client:
         self.is_closed = True
 
 
-def lend(clients: Clients, model: int, version: int, made: list[Client]) -> Any:
+def lend(clients: ClientPool, model: int, version: int, made: list[Client]) -> Any:
     def opened() -> Client:
         made.append(Client(version))
         return made[-1]
 
-    return clients.lent(model, version, opened)
+    return clients.borrow(model, version, opened)
 
 
 def test_a_client_serves_many_calls_and_an_old_one_closes_once_idle() -> None:
-    clients, made = Clients(), list[Client]()
+    clients, made = ClientPool(), list[Client]()
     with lend(clients, 1, 1, made) as old:
         with lend(clients, 1, 1, made) as same:
             assert same is old
@@ -349,7 +349,7 @@ def test_a_client_serves_many_calls_and_an_old_one_closes_once_idle() -> None:
 
 
 def test_a_call_that_comes_late_with_the_old_version_does_not_push_out_the_new_one() -> None:
-    clients, made = Clients(), list[Client]()
+    clients, made = ClientPool(), list[Client]()
     with lend(clients, 1, 2, made):
         pass
     with lend(clients, 1, 1, made) as late:
@@ -359,7 +359,7 @@ def test_a_call_that_comes_late_with_the_old_version_does_not_push_out_the_new_o
 
 
 def test_a_dropped_client_closes_once_idle() -> None:
-    clients, made = Clients(), list[Client]()
+    clients, made = ClientPool(), list[Client]()
     with lend(clients, 1, 1, made):
         clients.drop(1)
         assert not made[0].is_closed
@@ -370,7 +370,7 @@ def test_a_dropped_client_closes_once_idle() -> None:
 
 
 def test_only_so_many_clients_stay_open_and_the_longest_unused_goes_first() -> None:
-    clients, made = Clients(kept=2), list[Client]()
+    clients, made = ClientPool(size=2), list[Client]()
     for model in (1, 2, 1, 3):
         with lend(clients, model, model, made):
             pass
@@ -378,7 +378,7 @@ def test_only_so_many_clients_stay_open_and_the_longest_unused_goes_first() -> N
 
 
 def test_a_call_that_fails_gives_its_client_back() -> None:
-    clients, made = Clients(), list[Client]()
+    clients, made = ClientPool(), list[Client]()
     with pytest.raises(ValueError, match="x"), lend(clients, 1, 1, made):
         raise ValueError("x")
     clients.close()
@@ -389,7 +389,7 @@ def test_a_call_that_fails_gives_its_client_back() -> None:
 
 
 def test_no_client_is_closed_in_use_or_left_open_however_calls_and_changes_meet() -> None:
-    clients, made, wrong = Clients(kept=3), list[Client](), list[str]()
+    clients, made, wrong = ClientPool(size=3), list[Client](), list[str]()
 
     def call(seed: int) -> None:
         for turn in range(200):
@@ -415,7 +415,7 @@ def test_no_client_is_closed_in_use_or_left_open_however_calls_and_changes_meet(
 
 def test_a_base_sees_its_tenants_models_and_what_all_have(registry: Registry) -> None:
     brought = FakeChat("qwen", lambda: "好")
-    shelf = Shelf(Settings(), [], {"qwen": brought})
+    shelf = ModelCatalog(Settings(), [], {"qwen": brought})
     one = add(registry, "https://example.com", "chat")
     own, foreign = (BaseModels(shelf, registry.of(tenant), lambda: "7") for tenant in ("甲", "乙"))
     assert own.chat(one.ref).name == f"{one.ref}/m"
@@ -429,7 +429,7 @@ def test_a_base_sees_its_tenants_models_and_what_all_have(registry: Registry) ->
 
 def test_default_means_the_owners_of_this_moment(registry: Registry) -> None:
     owner = "7"
-    own = BaseModels(Shelf(Settings(), [], {}), registry, lambda: owner)
+    own = BaseModels(ModelCatalog(Settings(), [], {}), registry, lambda: owner)
     own.check_chat("default")
     own.check_rerank("default", None)
     for find in (lambda: own.chat("default", "rewrite"), lambda: own.rerank("default", None)):

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from qianxun.core.errors import BadInput, BadModelReply, ModelUnavailable
-from qianxun.models.remote.embedding import RemoteEmbedding, RemoteEndpoint
+from qianxun.models.remote.embedding import RemoteEmbedding
+from qianxun.models.remote.endpoints import RemoteEndpoint
 from tests.models.embedding_service import (
     DIMENSION,
     Answer,

@@ -9,7 +9,7 @@ from concurrent.futures import Future, wait
 import pytest
 
 from qianxun.core.errors import ModelUnavailable
-from qianxun.models.threads import AT_ONCE_AFAR, Lane, ModelThreads
+from qianxun.models.threads import CONCURRENT_REMOTE_CALLS, Lane, ModelThreads
 
 
 def held_up(lane: Lane, count: int, until: threading.Event) -> list[Future[object]]:
@@ -29,7 +29,7 @@ def held_up(lane: Lane, count: int, until: threading.Event) -> list[Future[objec
 def test_a_registered_model_has_a_lane_of_its_own() -> None:
     threads, until = ModelThreads(stuck=2), threading.Event()
     assert threads.lane("chat", "甲/1") is threads.lane("chat", "甲/1")
-    calls = held_up(threads.lane("chat", "甲/1"), AT_ONCE_AFAR, until)
+    calls = held_up(threads.lane("chat", "甲/1"), CONCURRENT_REMOTE_CALLS, until)
     for other in (threads.lane("chat"), threads.lane("chat", "乙/1"), threads.lane("rerank", "甲/1")):
         assert other.submit(lambda: "好").result(timeout=60) == "好"
     for call in calls[:2]:
@@ -43,7 +43,7 @@ def test_a_registered_model_has_a_lane_of_its_own() -> None:
 
 
 def test_threads_without_work_end_and_come_back_with_it() -> None:
-    lane, until = Lane("idle-test", at_once=4, idle_seconds=0.05), threading.Event()
+    lane, until = Lane("idle-test", concurrent=4, idle_seconds=0.05), threading.Event()
     calls = held_up(lane, 4, until)
     until.set()
     wait(calls, timeout=60)
@@ -56,7 +56,7 @@ def test_threads_without_work_end_and_come_back_with_it() -> None:
 
 
 def test_no_call_is_left_waiting_however_it_meets_a_thread_that_ends() -> None:
-    lane = Lane("meeting-test", at_once=2, idle_seconds=0.001)
+    lane = Lane("meeting-test", concurrent=2, idle_seconds=0.001)
     for turn in range(300):
         assert lane.submit(lambda turn=turn: turn).result(timeout=60) == turn
         if turn % 3 == 0:

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.errors import BadInput, BadSettings, ModelUnavailable, QianxunError
-from qianxun.models import Reach, check_url
+from qianxun.models import UrlPolicy, check_url
 from qianxun.models.remote.endpoints import Endpoint
 from qianxun.models.remote.http import ModelService
-from qianxun.models.remote.pinned_transport import Moment, Wire
+from qianxun.models.remote.pinned_transport import Deadline, PinnedTransport
 from qianxun.models.remote.url_policy import is_public, read_rule, read_url
 from tests.models.canary import Canary, canary
 
@@ -224,11 +224,13 @@ def resolve(host: str, port: int) -> Sequence[str]:
     return [str(address[0]) for *_, address in found]
 
 
-def ask(base_url: str, reach: Reach, resolve: Callable[[str, int], Sequence[str]] = resolve, **changes: Any) -> bytes:
+def ask(
+    base_url: str, reach: UrlPolicy, resolve: Callable[[str, int], Sequence[str]] = resolve, **changes: Any
+) -> bytes:
     settings: dict[str, Any] = {"attempts": 1, "timeout_seconds": 60.0} | changes
-    service = ModelService(Endpoint(base_url, "m", reach=reach, **settings), resolve=resolve)
+    service = ModelService(Endpoint(base_url, "m", policy=reach, **settings), resolve=resolve)
     try:
-        return service.ask("embeddings", {"input": ["医保"]}, 1 << 20)
+        return service.post("embeddings", {"input": ["医保"]}, 1 << 20)
     finally:
         service.close()
 
@@ -262,7 +264,7 @@ def test_there_are_enough_spellings_to_mean_something() -> None:
 def test_no_spelling_gets_inside(spelling: str, bird: Canary, dialled: list[tuple[str, int]]) -> None:
     before = bird.hits
     with pytest.raises((BadInput, ModelUnavailable)) as caught:
-        ask(spelling.format(port=bird.port), Reach())
+        ask(spelling.format(port=bird.port), UrlPolicy())
     assert not isinstance(caught.value, ModelUnavailable) or "内网" in caught.value.message
     assert (bird.hits, dialled) == (before, [])
 
@@ -272,7 +274,7 @@ def test_without_the_guard_the_same_spelling_arrives(spelling: str, bird: Canary
     """The negative control: what the test above proves is the guard's doing."""
     before = bird.hits
     with suppress(BadInput, ModelUnavailable):  # over TLS the canary understands nothing, but it was reached
-        ask(spelling.format(port=bird.port), Reach.anywhere())
+        ask(spelling.format(port=bird.port), UrlPolicy.anywhere())
     assert (bird.hits > before) == LOOPBACK[spelling]
 
 
@@ -289,13 +291,13 @@ def test_the_wire_refuses_by_itself_whatever_the_address_check_before_it_thought
 ) -> None:
     before = bird.hits
     with pytest.raises(ModelUnavailable, match="不允许访问"):
-        Wire(Reach(), resolve).connect_tcp(host, bird.port, Moment(time.monotonic() + 60))
+        PinnedTransport(UrlPolicy(), resolve).connect_tcp(host, bird.port, Deadline(time.monotonic() + 60))
     assert (bird.hits, dialled) == (before, [])
 
 
 def test_no_local_socket_is_opened() -> None:
     with pytest.raises(httpcore.UnsupportedProtocol):
-        Wire(Reach.anywhere()).connect_unix_socket("/run/docker.sock")
+        PinnedTransport(UrlPolicy.anywhere()).connect_unix_socket("/run/docker.sock")
 
 
 # ── what the operator allows ─────────────────────────────────────────────────────────────────────
@@ -320,7 +322,7 @@ def test_no_local_socket_is_opened() -> None:
 )
 def test_what_the_operator_allows_is_reached(line: str, base_url: str, bird: Canary) -> None:
     before = bird.hits
-    assert ask(base_url.format(port=bird.port), Reach(allow=(line.format(port=bird.port),))) == b"{}"
+    assert ask(base_url.format(port=bird.port), UrlPolicy(allow=(line.format(port=bird.port),))) == b"{}"
     assert bird.hits == before + 1
 
 
@@ -343,7 +345,7 @@ def test_what_the_operator_allows_is_reached(line: str, base_url: str, bird: Can
 def test_nothing_beside_it_is(line: str, base_url: str, bird: Canary) -> None:
     before = bird.hits
     with pytest.raises((BadInput, ModelUnavailable)):
-        ask(base_url.format(port=bird.port), Reach(allow=(line,)))
+        ask(base_url.format(port=bird.port), UrlPolicy(allow=(line,)))
     assert bird.hits == before
 
 
@@ -354,15 +356,15 @@ def test_nothing_beside_it_is(line: str, base_url: str, bird: Canary) -> None:
 )  # fmt: skip
 def test_an_allowance_that_means_nothing_is_said_so(line: str) -> None:
     with pytest.raises(BadSettings, match="outbound"):
-        Reach(allow=(line,))
+        UrlPolicy(allow=(line,))
 
 
 def test_rules_are_read_as_written() -> None:
     assert str(read_rule("[FD00::/8]:8000").network) == "fd00::/8"
     assert read_rule("[FD00::/8]:8000").port == 8000
     assert read_rule("Ollama.lan.").name == "ollama.lan"
-    assert Reach(allow=("10.0.0.0/8",)) == Reach(allow=("10.0.0.0/8",))
-    assert not Reach().everywhere
+    assert UrlPolicy(allow=("10.0.0.0/8",)) == UrlPolicy(allow=("10.0.0.0/8",))
+    assert not UrlPolicy().everywhere
 
 
 # ── addresses and URLs ───────────────────────────────────────────────────────────────────────────
@@ -378,11 +380,11 @@ def test_public_addresses_are_public(address: str) -> None:
 
 
 def test_ordinary_addresses_pass_the_check_without_a_lookup() -> None:
-    url = check_url("https://api.example.com/compatible-mode/v1/", Reach())
+    url = check_url("https://api.example.com/compatible-mode/v1/", UrlPolicy())
     assert (url.scheme, url.host, url.port) == ("https", "api.example.com", 443)
     assert (url.target("embeddings"), url.authority) == ("/compatible-mode/v1/embeddings", "api.example.com")
-    assert check_url("https://模型.中国/v1", Reach()).host == "xn--xgs754b.xn--fiqs8s"
-    assert check_url("http://[2606:4700::1111]:8080", Reach()).authority == "[2606:4700::1111]:8080"
+    assert check_url("https://模型.中国/v1", UrlPolicy()).host == "xn--xgs754b.xn--fiqs8s"
+    assert check_url("http://[2606:4700::1111]:8080", UrlPolicy()).authority == "[2606:4700::1111]:8080"
     assert read_url("http://example.com/路 径".replace(" ", "")).path == "/%E8%B7%AF%E5%BE%84"
     assert read_url("https://a.example/x?api-version=1").target("rerank") == "/x/rerank?api-version=1"
 
@@ -401,14 +403,14 @@ def test_ordinary_addresses_pass_the_check_without_a_lookup() -> None:
 )
 def test_what_is_no_address_is_refused_without_being_shown(base_url: str) -> None:
     with pytest.raises(BadInput) as caught:
-        check_url(base_url, Reach.anywhere())
+        check_url(base_url, UrlPolicy.anywhere())
     assert "example" not in caught.value.message
 
 
 def test_a_check_at_registration_says_what_to_do() -> None:
     with pytest.raises(BadInput, match=r"outbound.allow 中加入 192.168.1.9:11434"):
-        check_url("http://192.168.1.9:11434/v1", Reach())
-    check_url("http://192.168.1.9:11434/v1", Reach(allow=("192.168.0.0/16",)))
+        check_url("http://192.168.1.9:11434/v1", UrlPolicy())
+    check_url("http://192.168.1.9:11434/v1", UrlPolicy(allow=("192.168.0.0/16",)))
 
 
 # ── nobody goes another way ──────────────────────────────────────────────────────────────────────
@@ -465,7 +467,7 @@ def test_every_refusal_is_one_of_ours() -> None:
     """Whatever is typed into the field, it is refused in words and not by a crash of a parser below."""
     for base_url in ODD:
         try:
-            ask(base_url, Reach(), lambda host, port: ["127.0.0.1"])
+            ask(base_url, UrlPolicy(), lambda host, port: ["127.0.0.1"])
         except QianxunError:
             continue
         pytest.fail(base_url)
@@ -482,6 +484,6 @@ TYPED = st.text(st.sampled_from("127.0x[]:%@/\\#?１①。ｌlocalhost \t\n国-_
 @given(st.sampled_from(["", "http://", "https://", "http://["]), TYPED)
 def test_whatever_is_typed_is_an_address_in_plain_ascii_or_refused(start: str, typed: str) -> None:
     with suppress(BadInput):
-        url = check_url(start + typed, Reach.anywhere())
+        url = check_url(start + typed, UrlPolicy.anywhere())
         assert re.fullmatch(r"[!-~]+", url.authority + url.target("x"))
         assert "\\" not in url.authority + url.target("x")

@@ -335,7 +335,7 @@ sys.modules["cryptography"] = None
 from pathlib import Path
 from qianxun.core.errors import MissingExtra
 from qianxun.records.sealing import Sealing
-import qianxun.models.registry.registry
+import qianxun.models.registry
 try:
     Sealing("", Path({str(tmp_path)!r}) / "secret.key").seal("k", ("a",))
 except MissingExtra as error:

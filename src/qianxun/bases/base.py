@@ -15,7 +15,7 @@ from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, Index, IndexBackend, Models, RetrieverArm, nothing
 from qianxun.core.types import IndexStamp, KnowledgeBase
 from qianxun.ingest.chunk import ChunkSplitter
-from qianxun.models.registry.registry import is_registered
+from qianxun.models.registry import is_registered
 from qianxun.models.threads import ModelThreads
 from qianxun.rank.calibrate import UNCALIBRATED, Curves
 from qianxun.rank.rerank import RerankCache

@@ -16,8 +16,8 @@ from qianxun.core.ports import EmbeddingModel
 from qianxun.core.types import LOCAL_TENANT
 from qianxun.engine.settings import Settings
 from qianxun.models import CARDS, SENTENCE_PREFIX, RemoteEndpoint, card, find_local, open_embedding
-from qianxun.models.local.lazy import LazyEmbedding
-from qianxun.models.registry.registry import RegisteredEmbedding, Registry
+from qianxun.models.embedding import LazyEmbedding
+from qianxun.models.registry import RegisteredEmbedding, Registry
 from qianxun.rank.calibrate import UNCALIBRATED, Curves
 
 log = logging.getLogger(__name__)

@@ -57,7 +57,7 @@ from qianxun.engine.storage import database_url, index_backend, reach
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.jobs.background import run_indexer
-from qianxun.models.registry.registry import Registry
+from qianxun.models.registry import Registry
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records, bases, chunks, listing
 from qianxun.records.tenancy import BaseRecords

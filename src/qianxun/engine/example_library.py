@@ -19,7 +19,7 @@ from qianxun.engine.storage import database_url, reach
 from qianxun.examples.importing import Database, import_file, insert_examples, store_on
 from qianxun.examples.store import ExampleStore, no_model
 from qianxun.examples.vectors import Watch, unwatched
-from qianxun.models.registry.registry import Registry
+from qianxun.models.registry import Registry
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records
 from qianxun.records.database.open import connect

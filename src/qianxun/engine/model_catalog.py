@@ -17,9 +17,9 @@ from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, RerankModel
 from qianxun.core.types import LOCAL_TENANT
 from qianxun.engine.configure import MODEL_KEYS, flat
 from qianxun.engine.settings import ChatSettings, RerankSettings, Settings
-from qianxun.models import RERANK_CARDS, ChatEndpoint, MaxSim, RerankEndpoint, find_local, open_cross_encoder
-from qianxun.models.registry.registry import CHATTING, DEFAULT, Registry
-from qianxun.models.remote.url_policy import Reach
+from qianxun.models import RERANK_CARDS, ChatEndpoint, MaxSim, RerankEndpoint, find_local, open_chat, open_reranker
+from qianxun.models.registry import CHAT_TYPES, DEFAULT, Registry
+from qianxun.models.remote.url_policy import UrlPolicy
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records
 from qianxun.records.sealing import FILE_NAME, Sealing
@@ -55,7 +55,7 @@ class ModelCatalog:
         if section.base_url and name == section.model:
             return self._open_once(("rerank", name), self._remote_rerank)
         if any(name in (card.name, *card.aliases) for card in RERANK_CARDS):
-            return self._open_once(("card", name), lambda: open_cross_encoder(name, folders=self._folders))
+            return self._open_once(("card", name), lambda: open_reranker(name, folders=self._folders))
         if name in plugins.names("reranker"):
             reranker: RerankModel = self._open_once(("plugin", name), partial(self._of_plugin, "reranker", name))
             return reranker
@@ -110,20 +110,16 @@ class ModelCatalog:
             raise ModelUnavailable(error.message, hint=error.hint) from error
 
     def _remote_rerank(self) -> RerankModel:
-        from qianxun.models.remote.rerank import RemoteRerank  # its HTTP client is slow to import
-
         section = self._settings.rerank
-        return RemoteRerank(
+        return open_reranker(
             RerankEndpoint(
                 section.base_url, section.model, api_key=section.api_key, timeout_seconds=section.timeout_seconds
             )
         )
 
     def _remote_chat(self) -> ChatModel:
-        from qianxun.models.remote.chat import RemoteChat  # as above
-
         section = self._settings.chat
-        return RemoteChat(
+        return open_chat(
             ChatEndpoint(
                 section.base_url,
                 section.model,
@@ -144,7 +140,7 @@ class ModelCatalog:
 def open_registry(settings: Settings, records: Records, threads: ModelThreads) -> Registry:
     """The models that users of the local tenant registered; `Registry.of` has those of others."""
     sealing = Sealing(settings.secrets.key, settings.folder / FILE_NAME)
-    return Registry(records, sealing, LOCAL_TENANT, Reach(allow=settings.outbound.allow), threads)
+    return Registry(records, sealing, LOCAL_TENANT, UrlPolicy(allow=settings.outbound.allow), threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +180,7 @@ class BaseModels:
 
     def check_chat(self, name: str) -> None:
         if is_ref(name):
-            self.registry.expect(name, CHATTING)
+            self.registry.expect(name, CHAT_TYPES)
         elif name != DEFAULT:
             self.catalog.chat(name)
 

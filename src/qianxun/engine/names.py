@@ -54,7 +54,7 @@ def count_tokens(texts: Iterable[str]) -> int:
 
 def check_base_url(engine: Engine, url: str) -> None:
     """Raises BadInput for a model service that may not be registered: malformed, or not to be reached from here."""
-    check_url(url.strip(), engine.registry.reach)
+    check_url(url.strip(), engine.registry.policy)
 
 
 # ── embedding models ─────────────────────────────────────────────────────────────────────────────

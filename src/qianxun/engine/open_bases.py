@@ -18,7 +18,7 @@ from qianxun.engine.embedding_models import Embeddings
 from qianxun.engine.model_catalog import BaseModels, ModelCatalog
 from qianxun.indexing.maintenance import catch_up, rebuild
 from qianxun.ingest.chunk import ChunkSplitter
-from qianxun.models.registry.registry import Registry
+from qianxun.models.registry import Registry
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records, bases
 from qianxun.records.tenancy import BaseRecords

@@ -1,13 +1,20 @@
-"""Models: cards say what is known of them, `open_embedding` and its kin open one, `pull` fetches one's files."""
+"""Embedding, rerank and chat models: on this machine (`local`), of services (`remote`), registered by users.
+
+Read `open_model` first: it opens a model of each kind. `cards` has the known local models as data, `local.pull` fetches
+their files, `embedding` checks vectors, `remote.http` is the one HTTP client (retries, breaker, URL policy, redaction),
+`registry` has the models that users registered, with their keys sealed in the records, and `threads` runs calls so that
+a hanging model blocks nothing else. Imports `core`, `text` and `records`; the names below may be imported from here.
+"""
 
 from qianxun.models.cards import CARDS, EVERY_CARD, RERANK_CARDS, ModelCard, RerankCard, any_card, card, rerank_card
-from qianxun.models.embedding import SENTENCE_PREFIX, EmbeddingEngine, open_embedding
-from qianxun.models.local.cross_encoder import CrossEncoder, open_cross_encoder
+from qianxun.models.embedding import EmbeddingEngine
+from qianxun.models.local.cross_encoder import CrossEncoder
 from qianxun.models.local.maxsim import MaxSim
 from qianxun.models.local.pull import PullEvent, pull, standard_sources
 from qianxun.models.local.weights import find_local
+from qianxun.models.open_model import SENTENCE_PREFIX, open_chat, open_embedding, open_reranker
 from qianxun.models.remote.endpoints import ChatEndpoint, RemoteEndpoint, RerankEndpoint
-from qianxun.models.remote.url_policy import Reach, check_url
+from qianxun.models.remote.url_policy import UrlPolicy, check_url
 
 __all__ = [
     "CARDS",
@@ -20,16 +27,17 @@ __all__ = [
     "MaxSim",
     "ModelCard",
     "PullEvent",
-    "Reach",
     "RemoteEndpoint",
     "RerankCard",
     "RerankEndpoint",
+    "UrlPolicy",
     "any_card",
     "card",
     "check_url",
     "find_local",
-    "open_cross_encoder",
+    "open_chat",
     "open_embedding",
+    "open_reranker",
     "pull",
     "rerank_card",
     "standard_sources",

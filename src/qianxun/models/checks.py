@@ -1,4 +1,4 @@
-"""What every model's texts and replies are held to before anything is stored."""
+"""Checks of model replies before anything is stored."""
 
 from __future__ import annotations
 

@@ -1,48 +1,23 @@
-"""Opening an embedding model, and asking any model for vectors that can be stored."""
+"""Checked vectors of any embedding model, and a model that is opened on first use."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from qianxun.core.errors import BadInput, ModelUnavailable
+from qianxun.core.errors import BadInput, BadModelReply
 from qianxun.core.ports import EmbeddingModel, nothing
 from qianxun.core.types import Vector, Vectors
-from qianxun.models.cards import ModelCard, card
+from qianxun.models.cards import ModelCard
 from qianxun.models.checks import unit_rows
-from qianxun.models.local.embedding import LocalEmbedding
-from qianxun.models.local.sentence_transformers import SentenceEmbedding
-from qianxun.models.local.weights import find_local
+from qianxun.models.local.maxsim import with_tokens
+from qianxun.models.open_model import open_embedding
 from qianxun.models.remote.endpoints import RemoteEndpoint
 
-SENTENCE_PREFIX = "sentence-transformers:"
 EMBED_SLICE = 64  # texts per call: large enough for good batches, small enough for progress and Ctrl-C
-
-
-def open_embedding(
-    spec: str | ModelCard | RemoteEndpoint, *, folders: Sequence[Path] = (), threads: int = 0, device: str = "cpu"
-) -> EmbeddingModel:
-    """The model that ``spec`` names: a card or its name, ``sentence-transformers:NAME``, or a remote endpoint.
-
-    A card's files are looked for in ``folders``. Raises NotFound for a name that no card has, ModelUnavailable when
-    its files are nowhere, HashMismatch when they are not the right ones.
-    """
-    if isinstance(spec, RemoteEndpoint):
-        from qianxun.models.remote.embedding import RemoteEmbedding  # its HTTP client is slow to import
-
-        return RemoteEmbedding(spec)
-    if isinstance(spec, str) and spec.startswith(SENTENCE_PREFIX):
-        return SentenceEmbedding(spec.removeprefix(SENTENCE_PREFIX), device=device)
-    found = find_local(spec, folders)
-    if found is None:
-        name = card(spec).name
-        looked = "、".join(str(folder) for folder in folders) or "（没有给出文件夹）"
-        raise ModelUnavailable(
-            f"模型 {name} 还没有下载；找过：{looked}", hint=f"请运行 qianxun models pull {name}，或先不用模型"
-        )
-    return LocalEmbedding(spec, found, threads=threads, device=device)
 
 
 def embed(texts: Sequence[str], model: EmbeddingModel, on_embedded: Callable[[int], None] = nothing) -> Vectors:
@@ -57,10 +32,9 @@ def embed(texts: Sequence[str], model: EmbeddingModel, on_embedded: Callable[[in
 
 
 class EmbeddingEngine:
-    """Asks a model for vectors, a batch of like-long texts at a time, and checks each reply before passing it on.
+    """Embeds texts in batches of similar length and checks each reply.
 
-    Whatever the model, its own or an extender's: what comes out has the right count, the right dimension, only
-    numbers and unit length, or BadModelReply was raised and nothing came out.
+    The result has the right count and dimension, only numbers and unit length; otherwise BadModelReply is raised.
     """
 
     def __init__(
@@ -99,7 +73,64 @@ class EmbeddingEngine:
         return rows
 
     def encode_query(self, text: str) -> Vector:
-        """The unit vector that finds passages for this query, with the prefix that the model wants."""
+        """The unit vector of a query, with the model's prefix."""
         reply = np.asarray(self._model.embed_query(text)).reshape(1, -1)
         row: Vector = unit_rows(reply, 1, self.dimension, self.name)[0]
         return row
+
+
+class LazyEmbedding:
+    """Opens a model on first use, so that a search by words need not load it; a failure is tried again."""
+
+    def __init__(self, name: str, dimension: int, open_model: Callable[[], EmbeddingModel]) -> None:
+        self._name = name
+        self._dimension = dimension
+        self._open_model = open_model
+        self._model: EmbeddingModel | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def dimension(self) -> int:
+        return self._dimension
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the open model says so; opening it may take long."""
+        return bool(getattr(self._model, "is_quick", False))
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        return self._opened().embed_passages(texts)
+
+    def embed_query(self, text: str) -> Vector:
+        return self._opened().embed_query(text)
+
+    def token_vectors(self, texts: Sequence[str]) -> list[Vectors]:
+        """Raises ModelUnavailable for a model without token vectors."""
+        return with_tokens(self._opened()).token_vectors(texts)
+
+    def token_spans(self, text: str) -> list[tuple[int, int]]:
+        return with_tokens(self._opened()).token_spans(text)
+
+    def _opened(self) -> EmbeddingModel:
+        with self._lock:
+            if self._model is None:
+                model = self._open_model()
+                if model.dimension != self._dimension:
+                    raise BadModelReply(
+                        f"模型 {self._name} 的维度是 {model.dimension}，而知识库记录的是 {self._dimension}",
+                        hint="换回原来的模型，或用 qianxun rebuild --model 重建",
+                    )
+                self._model = model
+            return self._model
+
+    def close(self) -> None:
+        """Closes the open model if it has a `close`."""
+        with self._lock:
+            model, self._model = self._model, None
+        close = getattr(model, "close", None)
+        if close is not None:
+            close()

@@ -18,13 +18,13 @@ from qianxun.models import (
     ModelCard,
     PullEvent,
     find_local,
-    open_cross_encoder,
+    open_reranker,
     pull,
     rerank_card,
     standard_sources,
 )
 from qianxun.models.local.download_sources import LocalFolder
-from qianxun.models.registry.registry import Registry
+from qianxun.models.registry import Registry
 from qianxun.models.threads import ModelThreads
 from qianxun.records.bases import check_tenant
 
@@ -83,7 +83,7 @@ def try_model(settings: Settings, name: str) -> dict[str, Any]:
     if _is_reranker(name):
         vectors = settings.vectorization
         folders = model_folders(settings)
-        reranker = open_cross_encoder(name, folders=folders, threads=vectors.threads, device=vectors.device)
+        reranker = open_reranker(name, folders=folders, threads=vectors.threads, device=vectors.device)
         loaded = time.perf_counter()
         outcome = {"model": reranker.name, "score": reranker.score(SENTENCE, [ANSWER])[0]}
         spent = "score_seconds"

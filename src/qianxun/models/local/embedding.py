@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from qianxun.models.local.onnx import Encoding
 
 # Measured in docs/decisions/0004-embedding-models.md: each core runs one text at a time. For passages nothing is
-# quicker, and no text's vector depends on its neighbours, as it does when quantised weights run a batch.
+# faster, and no vector depends on other texts, as it would in a batch of quantised weights.
 BATCH_SIZE = 1
 BATCH_TOKENS = 512
-WINDOW = 2048  # texts tokenised and sorted together: bounds memory, and more would sort no better
+WINDOW = 2048  # texts tokenised and sorted together: bounds memory
 
 Result = TypeVar("Result")
-Batch: TypeAlias = "tuple[NDArray[np.intp], list[Encoding]]"  # positions in the input, and their tokens
+Batch: TypeAlias = "tuple[NDArray[np.intp], list[Encoding]]"  # positions in the input, tokens
 
 
 class LocalEmbedding:
-    """An EmbeddingModel that runs a card's ONNX weights. Safe to call from several threads at once.
+    """An EmbeddingModel over a card's ONNX weights. Thread-safe.
 
-    By default a text's vector depends on nothing but the text. With ``batch_size`` above 1 texts of like length run
-    together, at most ``batch_tokens`` at once: quicker for very short texts, but weights quantised to int8 share
-    their scales across a batch, which moves vectors (cosines of .96 to .99 with the text's own).
+    By default a vector depends on its text alone. With ``batch_size`` above 1, texts of similar length run together, at
+    most ``batch_tokens`` at once: faster for very short texts, but weights quantised to int8 share their scales across
+    a batch, which moves vectors (cosines of .96 to .99 with the text's own).
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class LocalEmbedding:
         batch_size: int = BATCH_SIZE,
         batch_tokens: int = BATCH_TOKENS,
     ) -> None:
-        """Loads the weights in ``folder`` once their hashes are right; ``threads=0`` means all cores."""
+        """Checks and loads the weights in ``folder``; ``threads=0`` means all cores."""
         if batch_size < 1 or batch_tokens < 1:
             raise BadInput("batch_size、batch_tokens 必须大于零", hint="请改正，或使用默认值")
         self._card = card(name)
@@ -74,7 +74,7 @@ class LocalEmbedding:
         return row
 
     def token_vectors(self, texts: Sequence[str]) -> list[Vectors]:
-        """One unit vector per token of each text, special tokens left out: what MaxSim compares."""
+        """One unit vector per token of each text without special tokens, for MaxSim."""
         found = [np.empty((0, self.dimension), np.float32)] * len(texts)
         for positions, token_rows in self._over_batches(texts, self._token_rows):
             for position, rows in zip(positions, token_rows, strict=True):
@@ -82,7 +82,7 @@ class LocalEmbedding:
         return found
 
     def token_spans(self, text: str) -> list[tuple[int, int]]:
-        """Where in the text each of its `token_vectors` stands."""
+        """The span of each of the `token_vectors`."""
         encoding = self._onnx.encode([text])[0]
         own = (at for at, special in enumerate(encoding.special_tokens_mask) if not special)
         return [encoding.offsets[at] for at in own]
@@ -96,15 +96,15 @@ class LocalEmbedding:
     def _over_batches(
         self, texts: Sequence[str], run: Callable[[Sequence[Encoding]], Result]
     ) -> Iterator[tuple[NDArray[np.intp], Result]]:
-        """What ``run`` makes of each batch, several at once. One batch runs in the caller's own thread."""
+        """The results of ``run`` for each batch, several in parallel. A single one runs in the caller's thread."""
         for start in range(0, len(texts), WINDOW):
             batches = self._batches(texts[start : start + WINDOW])
-            results = self._onnx.side_by_side(run, [encodings for _, encodings in batches])
+            results = self._onnx.in_parallel(run, [encodings for _, encodings in batches])
             for (positions, _), result in zip(batches, results, strict=True):
                 yield positions + start, result
 
     def _batches(self, texts: Sequence[str]) -> list[Batch]:
-        """Texts of like length together, the longest first: no core is left with a long one at the end."""
+        """Texts of similar length together, longest first, so that no core ends with a long one."""
         encodings = self._onnx.encode(texts)
         lengths = np.array([len(encoding) for encoding in encodings])
         order = np.argsort(-lengths, kind="stable")
@@ -124,7 +124,7 @@ class LocalEmbedding:
     def _pooled(self, encodings: Sequence[Encoding]) -> NDArray[np.float32]:
         hidden = self._hidden(encodings)
         if self._card.pooling == "cls":
-            return hidden[:, 0].copy()  # a view would keep the whole layer in memory
+            return hidden[:, 0].copy()  # a view would refer to the whole layer
         return np.stack([rows[: len(encoding)].mean(axis=0) for rows, encoding in zip(hidden, encodings, strict=True)])
 
     def _token_rows(self, encodings: Sequence[Encoding]) -> list[NDArray[np.float32]]:

@@ -1,6 +1,6 @@
-"""Reranking by late interaction: each word of the query looks for its best match in the passage.
+"""Reranking by late interaction (Khattab and Zaharia, ColBERT, SIGIR 2020): the best match of each query token.
 
-Khattab and Zaharia, ColBERT (SIGIR 2020), over the token vectors of the embedding model that is loaded anyway.
+Uses the token vectors of the embedding model that is loaded anyway.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from qianxun.text.chinese import STOP_WORDS
 Halves: TypeAlias = NDArray[np.float16]  # (tokens, dimension): what is kept of a passage
 CACHE_BYTES = 128 << 20
 QUERY_TOKENS = 16  # compared at once
-# Products that OpenBLAS computes in the caller's thread. Beyond this it wakes others, which then spin: 8.5 ms of
-# processor time instead of .1 for 12 × 290 tokens of 512 numbers.
+# Products that OpenBLAS computes in the caller's thread. Beyond this it wakes others, which spin: 8.5 ms of CPU time
+# instead of .1 for 12 × 290 tokens of 512 numbers.
 SINGLE_THREAD = 1 << 18
-SLICE = 8  # passages encoded before `stop` is asked again
+SLICE = 8  # passages encoded between two calls of ``stop``
 
 
 @runtime_checkable
 class TokenModel(Protocol):
-    """A model that gives a unit vector for every token of a text, special tokens left out."""
+    """A model with a unit vector for every token of a text, without special tokens."""
 
     @property
     def name(self) -> str: ...
@@ -42,16 +42,16 @@ class TokenModel(Protocol):
 
 
 def clipped(similarities: Scores) -> Scores:
-    kept: Scores = np.clip(similarities, 0.0, 1.0)
-    return kept
+    bounded: Scores = np.clip(similarities, 0.0, 1.0)
+    return bounded
 
 
 class MaxSim:
-    """A RerankModel over token vectors. Safe to call from several threads at once.
+    """A RerankModel over token vectors. Thread-safe.
 
-    A passage's score is the mean, over the query's telling tokens, of the best cosine with a token of the passage,
-    brought to [0, 1] by ``calibration``. It depends on nothing but query and passage: not on the other passages, nor
-    on whether the passage was seen before. Where there is nothing to compare, in query or passage, it is 0.
+    The score of a passage is the mean, over the informative tokens of the query, of the best cosine with a token of the
+    passage, mapped to [0, 1] by ``calibration``. It depends on query and passage alone, not on other passages or on the
+    cache. With nothing to compare it is 0.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class MaxSim:
         cache_bytes: int = CACHE_BYTES,
         slice_size: int = SLICE,
     ) -> None:
-        """Keeps up to ``cache_bytes`` of passages' vectors. Raises ModelUnavailable for a model without tokens."""
+        """Caches up to ``cache_bytes`` of passages' vectors. Raises ModelUnavailable for a model without tokens."""
         if not 0.0 < share <= 1.0 or cache_bytes < 0 or slice_size < 1:
             raise BadInput("share 须在 (0, 1] 之内，cache_bytes 不能为负，slice_size 须大于零", hint="请改正重排设置")
         self._model = with_tokens(model)
@@ -81,27 +81,26 @@ class MaxSim:
         return self._share
 
     def score(self, query: str, passages: Sequence[str], stop: Callable[[], bool] = never) -> list[float]:
-        """One score in [0, 1] per passage, in order. What was encoded before a stop is kept for the next call."""
+        """One score in [0, 1] per passage, in order. Passages encoded before a stop are cached."""
         if not passages:
             return []
-        asked = self._tokens([query])[0].astype(np.float32)
+        tokens = self._tokens([query])[0].astype(np.float32)
         spans = self._model.token_spans(query)
-        if len(spans) == len(asked):
-            asked = asked[telling(query, spans)]
-        if len(asked) == 0:
+        if len(spans) == len(tokens):
+            tokens = tokens[informative(query, spans)]
+        if len(tokens) == 0:
             return [0.0] * len(passages)
         raw = np.full(len(passages), np.nan)
         for start in range(0, len(passages), self._slice_size):
             if stop():
                 raise ModelUnavailable("重排到了时限，没有做完", hint="请放宽重排的时限，或减少参与重排的条数")
-            held = self._passages(passages[start : start + self._slice_size])
-            for position, rows in enumerate(held, start):
+            for position, rows in enumerate(self._passages(passages[start : start + self._slice_size]), start):
                 if len(rows):
-                    raw[position] = _maxsim(asked, rows)
+                    raw[position] = _maxsim(tokens, rows)
         return self._calibrated(raw)
 
     def _calibrated(self, raw: Scores) -> list[float]:
-        """Brought to [0, 1]; a score that is no number here means that there was nothing to compare."""
+        """Mapped to [0, 1]; NaN means that there was nothing to compare."""
         compared = np.flatnonzero(~np.isnan(raw))
         scores = np.zeros(len(raw))
         scores[compared] = np.clip(self._calibration(raw[compared]), 0.0, 1.0)
@@ -111,15 +110,15 @@ class MaxSim:
         return found
 
     def _passages(self, texts: Sequence[str]) -> list[Halves]:
-        """The token vectors of a slice; those not kept are encoded together, each text once."""
+        """The token vectors of a slice; uncached texts are encoded together, each once."""
         digests = [_digest(text) for text in texts]
-        held = {digest: rows for digest in digests if (rows := self._cache.get(digest)) is not None}
-        missing = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in held}
+        known = {digest: rows for digest in digests if (rows := self._cache.get(digest)) is not None}
+        missing = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in known}
         if missing:
             for digest, rows in zip(missing, self._tokens(list(missing.values())), strict=True):
-                held[digest] = rows
+                known[digest] = rows
                 self._cache.put(digest, rows)
-        return [held[digest] for digest in digests]
+        return [known[digest] for digest in digests]
 
     def _tokens(self, texts: Sequence[str]) -> list[Halves]:
         found = self._model.token_vectors(texts)
@@ -131,7 +130,7 @@ class MaxSim:
         return [self._halved(np.asarray(rows)) for rows in found]
 
     def _halved(self, rows: Vectors) -> Halves:
-        # Whatever is compared went through half precision, so that a kept passage scores like a fresh one.
+        # Always in half precision, so that a cached passage scores like a fresh one.
         with np.errstate(over="ignore"):
             half = rows.astype(np.float16)
         if half.ndim != 2 or not np.isfinite(half).all():
@@ -140,7 +139,7 @@ class MaxSim:
 
 
 def with_tokens(model: EmbeddingModel | TokenModel) -> TokenModel:
-    """The model itself, where it can give token vectors. Raises ModelUnavailable."""
+    """The model itself, if it has token vectors. Raises ModelUnavailable."""
     if isinstance(model, TokenModel):
         return model
     raise ModelUnavailable(
@@ -149,20 +148,20 @@ def with_tokens(model: EmbeddingModel | TokenModel) -> TokenModel:
     )
 
 
-def telling(query: str, spans: Sequence[tuple[int, int]]) -> list[int]:
-    """The tokens that carry the question's meaning; all of them where none does.
+def informative(query: str, spans: Sequence[tuple[int, int]]) -> list[int]:
+    """The informative tokens of a query; all of them if there are none.
 
-    Left out are marks and words like 的、什么、吗: every passage has something near to those, so they only blur the
-    score (docs/quality.md: with them MaxSim gains a fifth less).
+    Marks and stop words like 的、什么、吗 are excluded: they match every passage and only blur the score
+    (docs/quality.md: with them MaxSim gains a fifth less).
     """
     folded = query.lower()
     empty = {at for found in _stop_words().finditer(folded) for at in range(found.start(), found.end())}
-    kept = [
+    found = [
         position
         for position, (start, end) in enumerate(spans)
         if any(query[at].isalnum() and at not in empty for at in range(start, min(end, len(query))))
     ]
-    return kept or list(range(len(spans)))
+    return found or list(range(len(spans)))
 
 
 @cache
@@ -184,7 +183,7 @@ def _maxsim(query: Vectors, passage: Halves) -> float:
 
 
 def _best(query: Vectors, passage: Vectors, many: int) -> NDArray[np.float32]:
-    """Each row's best cosine, ``many`` rows of the passage at a time."""
+    """The best cosine of each row, ``many`` rows of the passage at a time."""
     blocks = [(query @ passage[start : start + many].T).max(axis=1) for start in range(0, len(passage), many)]
     best: NDArray[np.float32] = np.max(blocks, axis=0)
     return best
@@ -195,4 +194,4 @@ def _digest(text: str) -> bytes:
 
 
 def _weight(_: bytes, rows: Halves) -> int:
-    return rows.nbytes + 256  # and what the entry itself takes: a passage without tokens is not free
+    return rows.nbytes + 256  # with the entry itself: a passage without tokens is not free

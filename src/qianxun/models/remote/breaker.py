@@ -1,4 +1,4 @@
-"""A service that is down is left alone for a while, then tried with one request."""
+"""A circuit breaker: a service that is down is not called for a while, then tried with one request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class TryAgain(Exception):
-    """An attempt failed in a way that another may mend; ``wait`` is how many seconds the service asked for."""
+    """An attempt failed and may succeed later; ``wait`` are the seconds that the service asked for."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
@@ -18,11 +18,11 @@ class TryAgain(Exception):
 
 
 class Outage(TryAgain):
-    """… because the service cannot be reached, breaks off or breaks down: it says nothing about the request."""
+    """The service is unreachable, breaks off or fails, whatever the request."""
 
 
 class Paused(Exception):
-    """Not asked: for so many ``seconds`` more it is left alone, for this ``reason``."""
+    """Not called: the breaker is open for so many ``seconds`` more."""
 
     def __init__(self, seconds: float, reason: str) -> None:
         super().__init__(reason)
@@ -31,10 +31,7 @@ class Paused(Exception):
 
 
 class Breaker:
-    """Opens after ``outages`` in a row, for ``pause_seconds``; then lets one probe through, which closes it or not.
-
-    Safe to use from several threads at once.
-    """
+    """Opens after ``outages`` in a row for ``pause_seconds``; then one probe closes or reopens it. Thread-safe."""
 
     def __init__(self, outages: int, pause_seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = outages
@@ -55,16 +52,16 @@ class Breaker:
     def attempt(self) -> Iterator[Callable[[], None]]:
         """One request to the service. Raises Paused instead of letting it begin.
 
-        Left without an exception, the service has answered; left by an Outage, it has failed; left by anything else,
-        nothing was learnt of it. What it yields is to be called once a long answer has begun: the service is there, so
-        others need not wait for the end of the probe, which still decides.
+        An Outage counts as a failure, a normal exit as a success, any other exception as neither. Call what it yields
+        once a long reply has begun: other requests need not wait for the end of the probe, which still decides.
         """
         probe = self._enter()
 
         def begun() -> None:
             nonlocal probe
             if probe:
-                self._reopened()
+                with self._lock:  # still as many in a row: the next outage opens it again
+                    self._probing, self._until = False, None
             probe = False
 
         try:
@@ -73,17 +70,19 @@ class Breaker:
             self._failed(outage.reason, probe)
             raise
         else:
-            self._answered()
+            with self._lock:
+                self._in_a_row, self._until = 0, None
         finally:
-            self._leave(probe)
+            with self._lock:
+                self._probing = self._probing and not probe
 
     def hold(self, seconds: float, reason: str) -> None:
-        """Opens it by decision: the service wants to be left alone, or has said what it would only say again."""
+        """Opens it: the service asked for a pause, or would only repeat what it said."""
         with self._lock:
             self._open(seconds, reason)
 
     def _enter(self) -> bool:
-        """Whether this request is the probe."""
+        """Returns whether this request is the probe."""
         with self._lock:
             if self._until is None:
                 return False
@@ -93,22 +92,10 @@ class Breaker:
             self._probing = True
             return True
 
-    def _leave(self, probe: bool) -> None:
-        with self._lock:
-            self._probing = self._probing and not probe
-
-    def _reopened(self) -> None:
-        with self._lock:
-            self._probing, self._until = False, None  # so many in a row remain: the next outage opens it again
-
-    def _answered(self) -> None:
-        with self._lock:
-            self._in_a_row, self._until = 0, None
-
     def _failed(self, reason: str, probe: bool) -> None:
         with self._lock:
             self._in_a_row += 1
-            # What set out before it opened and fails only now must not prolong the pause.
+            # A request from before it opened must not prolong the pause.
             if probe or (self._until is None and self._in_a_row >= self._limit):
                 self._open(self._pause, reason)
 

@@ -4,30 +4,42 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, Final
 
 from qianxun.core.errors import BadInput, BadModelReply, ModelUnavailable
 from qianxun.core.ports import never
+from qianxun.core.sse import Events, EventTooLarge
 from qianxun.core.types import Message
 from qianxun.core.unicode import sound_text
-from qianxun.models.remote.chat_stream import ServiceError, StreamedReply, check_finish
 from qianxun.models.remote.endpoints import ChatEndpoint
 from qianxun.models.remote.http import ModelService
 from qianxun.models.remote.redaction import reply_without_key
-from qianxun.models.remote.repetition import Circling
 from qianxun.text.reasoning import reply_in, without_thoughts
 
 PATH: Final = "chat/completions"
 LARGEST_REPLY: Final = 4 << 20
 LARGEST_STREAM: Final = 64 << 20  # each word comes in some two hundred bytes of its own
+DONE: Final = "[DONE]"
+LINGER_SECONDS: Final = 1.0  # for the end of a stream after the reply: a connection read to its end can be reused
+_FORM_HINT: Final = "请检查 base_url 指向的是 /chat/completions 接口"
+
+# Reasons for which a reply ended
+FULL: Final = ("length", "model_context_window_exceeded")
+FILTERED: Final = ("content_filter", "sensitive")  # OpenAI's word, and Zhipu's
+INTERRUPTED: Final = ("insufficient_system_resource", "network_error", "abort")  # DeepSeek's, Zhipu's, vLLM's
+
+# Repetition
+LONGEST_PERIOD: Final = 200  # characters
+REPEATED: Final = 1200  # characters of repetition, at least six periods
+_CHECK_EVERY: Final = 100  # characters
 
 
 class RemoteChat:
-    """A StreamingChatModel over HTTP. Safe to call from several threads; close it when done.
+    """A StreamingChatModel over HTTP. Thread-safe; close it when done.
 
-    What a model says to itself in <think>…</think> before its reply is not part of the reply, nor is its key.
+    The reasoning in <think>…</think> before a reply is no part of it; the key is masked.
     """
 
     def __init__(self, endpoint: ChatEndpoint, *, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -45,46 +57,52 @@ class RemoteChat:
         return self._service.name
 
     def complete(self, messages: Sequence[Message]) -> str:
-        """The reply's text, never blank. Raises ModelUnavailable or BadModelReply, also for one that was cut short."""
-        asked = self._asked(messages, stream=False)
-        reply, finish = _read(self._service.ask(PATH, asked, LARGEST_REPLY), self.name)
+        """The reply's text, never blank. Raises ModelUnavailable or BadModelReply, also for a truncated reply."""
+        payload = self._payload(messages, stream=False)
+        reply, finish = _read(self._service.post(PATH, payload, LARGEST_REPLY), self.name)
         check_finish(self.name, finish)
         return "".join(reply_without_key(iter([reply]), self._endpoint.api_key))
 
     def stream(self, messages: Sequence[Message], stop: Callable[[], bool] = never) -> Iterator[str]:
-        """The reply's text as it comes, in pieces that are not empty; together they are not blank.
+        """The reply's text as it arrives, in non-empty pieces; together they are not blank.
 
-        Raises ModelUnavailable or BadModelReply, also in the midst: a reply that ends without saying that it is done,
-        or because it ran out of room, or that goes round in circles, is a partial one. Closing the iterator closes the
-        connection, as ``stop`` does.
+        Raises ModelUnavailable or BadModelReply, also in the middle: for a reply that is truncated, ends without saying
+        so, or repeats itself. Closing the iterator closes the connection, as ``stop`` does.
         """
-        asked = self._asked(messages, stream=True)  # now, so that a wrong question fails before anybody listens
-        return self._told(asked, stop)
+        payload = self._payload(messages, stream=True)  # now, so that bad messages fail before the first piece
+
+        def pieces() -> Iterator[str]:
+            has_text = False
+            with closing(self._pieces(payload, stop)) as raw:
+                for piece in reply_without_key(without_thoughts(raw), self._endpoint.api_key):
+                    has_text = has_text or not piece.isspace()
+                    yield sound_text(piece)
+            if not has_text:
+                raise _no_text(self.name)
+
+        return pieces()
 
     def close(self) -> None:
         self._service.close()
 
-    def _told(self, asked: dict[str, Any], stop: Callable[[], bool]) -> Iterator[str]:
-        has_text = False
-        with closing(self._pieces(asked, stop)) as pieces:
-            for piece in reply_without_key(without_thoughts(pieces), self._endpoint.api_key):
-                has_text = has_text or not piece.isspace()
-                yield sound_text(piece)
-        if not has_text:
-            raise _no_text(self.name)
+    def _pieces(self, payload: dict[str, Any], stop: Callable[[], bool]) -> Generator[str, None, None]:
+        reply, repetition = StreamedReply(self.name, LARGEST_REPLY), Repetition()
+        seconds = self._endpoint.stream_seconds
 
-    def _pieces(self, asked: dict[str, Any], stop: Callable[[], bool]) -> Generator[str, None, None]:
-        reply, circling = StreamedReply(self.name, LARGEST_REPLY), Circling()
+        def is_over() -> bool:
+            return stop() or reply.lingers()
+
         try:
-            with closing(self._listen(asked, lambda: stop() or reply.lingers())) as raw:
+            with closing(self._service.stream(PATH, payload, LARGEST_STREAM, seconds, is_over)) as raw:
                 for text in (text for piece in raw for text in reply.feed(piece)):
                     yield text
-                    if circling.goes_on_with(text):
-                        raise _circles(self.name)
+                    if repetition.continues_with(text):
+                        hint = "请换一个模型，或在模型服务那边加大对重复的惩罚"
+                        raise _bad(self.name, "的回复一再重复同样的话，已停下", hint)
         except ServiceError as error:
             raise self._service.unavailable(f"回复到一半出错：{error}", "请稍后再试") from None
         except ModelUnavailable:
-            if not reply.is_complete:  # else all was said before the line broke
+            if not reply.is_complete:  # otherwise all arrived before the connection broke
                 raise
         if reply.whole is not None:
             text, finish = _read(reply.whole, self.name)
@@ -93,56 +111,168 @@ class RemoteChat:
         else:
             reply.check_end()
 
-    def _listen(self, asked: dict[str, Any], stop: Callable[[], bool]) -> Generator[bytes, None, None]:
-        return self._service.stream(PATH, asked, LARGEST_STREAM, self._endpoint.stream_seconds, stop)
-
-    def _asked(self, messages: Sequence[Message], *, stream: bool) -> dict[str, Any]:
+    def _payload(self, messages: Sequence[Message], *, stream: bool) -> dict[str, Any]:
         if not messages:
             raise BadInput("没有要发给对话模型的消息", hint="至少要有一条消息")
-        asked: dict[str, Any] = {
+        payload = {
             "model": self._endpoint.model,
-            "messages": [{"role": each.role, "content": _content(each)} for each in messages],
+            "messages": [{"role": message.role, "content": _content(message)} for message in messages],
             "temperature": self._endpoint.temperature,
             "stream": stream,
+            "top_p": self._endpoint.top_p,
+            "max_tokens": self._endpoint.max_tokens,
         }
-        if self._endpoint.top_p is not None:
-            asked["top_p"] = self._endpoint.top_p
-        if self._endpoint.max_tokens is not None:
-            asked["max_tokens"] = self._endpoint.max_tokens
-        return asked
+        return {name: value for name, value in payload.items() if value is not None}
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
-    """A picture travels with the message: no service is told to fetch one from somewhere."""
+    """Images are sent within the message: no service is asked to fetch one."""
     text = sound_text(message.content)
     if not message.images:
         return text
-    if not all(each.startswith("data:image/") for each in message.images):
+    if not all(image.startswith("data:image/") for image in message.images):
         raise BadInput("图片须以 data:image/… 的形式随消息一起发送", hint="把图片读出来，写成 base64")
-    pictures = [{"type": "image_url", "image_url": {"url": each}} for each in message.images]
-    return [{"type": "text", "text": text}, *pictures]
+    images = [{"type": "image_url", "image_url": {"url": image}} for image in message.images]
+    return [{"type": "text", "text": text}, *images]
 
 
 def _read(body: bytes | bytearray, model: str) -> tuple[str, Any]:
-    """The text of a whole reply, and why it ended where it does."""
+    """The text of a whole reply, and its finish reason."""
     try:
         choice = json.loads(body)["choices"][0]
         text, finish = choice["message"]["content"], choice.get("finish_reason")
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        raise BadModelReply(
-            f"对话服务 {model} 的回复不是 OpenAI 格式（{type(error).__name__}）",
-            hint="请检查 base_url 指向的是 /chat/completions 接口",
-        ) from error
-    said = reply_in(text) if isinstance(text, str) else ""
-    if not said.strip():
+        raise _bad(model, f"的回复不是 OpenAI 格式（{type(error).__name__}）") from error
+    reply = reply_in(text) if isinstance(text, str) else ""
+    if not reply.strip():
         raise _no_text(model)
-    return sound_text(said), finish
-
-
-def _circles(model: str) -> BadModelReply:
-    hint = "请换一个模型，或在模型服务那边加大对重复的惩罚"
-    return BadModelReply(f"对话服务 {model} 的回复一再重复同样的话，已停下", hint=hint)
+    return sound_text(reply), finish
 
 
 def _no_text(model: str) -> BadModelReply:
-    return BadModelReply(f"对话服务 {model} 的回复里没有文字", hint="请换一个模型，或检查 max_tokens 是否太小")
+    return _bad(model, "的回复里没有文字", "请换一个模型，或检查 max_tokens 是否太小")
+
+
+def _bad(model: str, reason: str, hint: str = _FORM_HINT) -> BadModelReply:
+    return BadModelReply(f"对话服务 {model} {reason}", hint=hint)
+
+
+def check_finish(model: str, finish: object) -> None:
+    """Raises BadModelReply or ModelUnavailable if a reply ended before it was complete."""
+    if finish in FULL:
+        raise _bad(model, "的回复没有写完：到了长度的上限", "请调大 max_tokens，或减少放进问题的资料")
+    if finish in INTERRUPTED:
+        raise ModelUnavailable(f"对话服务 {model} 的回复没有写完：服务方中断（{finish}）", hint="请稍后再试")
+    if finish in FILTERED:
+        raise _bad(model, "的回复没有写完：被服务方的内容审查截断", "请换一种问法，或换一个模型")
+
+
+# ── streamed replies ─────────────────────────────────────────────────────────────────────────────
+
+
+class ServiceError(Exception):
+    """The service reported an error in the middle of its reply."""
+
+
+class StreamedReply:
+    """Parses one streamed reply. The reply of a service without streaming is collected in ``whole``."""
+
+    def __init__(self, model: str, limit: int) -> None:
+        self._model = model
+        self._events = Events()
+        self._left = limit  # characters, or bytes of a whole reply
+        self._finish = ""
+        self._is_done = False
+        self._finished_at = 0.0
+        self._has_events = False
+        self.whole: bytearray | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        return self._is_done or bool(self._finish)
+
+    def lingers(self) -> bool:
+        """Whether the reply is complete, but the stream does not end."""
+        return self.is_complete and time.monotonic() - self._finished_at > LINGER_SECONDS
+
+    def feed(self, piece: bytes) -> Iterator[str]:
+        """The text that this piece adds, without empty strings. Raises BadModelReply or ServiceError."""
+        if self.whole is None and not self._has_events and piece.lstrip().startswith(b"{"):
+            self.whole = bytearray()
+        if self.whole is not None:
+            self._spend(len(piece))
+            self.whole += piece
+            return
+        try:
+            for event in self._events.feed(piece):
+                self._has_events = True
+                if event.data.strip() == DONE:
+                    self._end()
+                    self._is_done = True
+                elif not self._is_done and (text := self._text(_parsed(event.data, self._model))):
+                    self._spend(len(text))
+                    yield text
+        except EventTooLarge:
+            raise _bad(self._model, "的回复里有一段过大") from None
+
+    def check_end(self) -> None:
+        """Raises BadModelReply or ModelUnavailable unless the reply is complete."""
+        if not self._has_events:
+            raise _bad(self._model, "的回复不是 OpenAI 格式的事件流")
+        if not self.is_complete:
+            raise ModelUnavailable(f"对话服务 {self._model} 的回复到一半断了", hint="请稍后再试")
+        check_finish(self._model, self._finish)
+
+    def _text(self, event: Mapping[str, Any]) -> str:
+        if error := event.get("error"):
+            message = error.get("message") if isinstance(error, dict) else error
+            raise ServiceError(str(message or error)[:200])
+        try:
+            choices = event["choices"]
+            if not choices:  # token counts at the end, or filter results at the beginning
+                return ""
+            text = (choices[0].get("delta") or {}).get("content")
+            finish = choices[0].get("finish_reason")
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            raise _bad(self._model, f"的回复不是 OpenAI 格式（{type(error).__name__}）") from error
+        if text is not None and not isinstance(text, str):
+            raise _bad(self._model, "的回复里有不是文字的内容")
+        if finish and not self._finish:
+            self._end()
+            self._finish = str(finish)
+        return text or ""
+
+    def _end(self) -> None:
+        if not self.is_complete:
+            self._finished_at = time.monotonic()
+
+    def _spend(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise _bad(self._model, "的回复过长，已中断", "请设置 max_tokens")
+
+
+def _parsed(data: str, model: str) -> Mapping[str, Any]:
+    try:
+        event = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise _bad(model, "的回复里有一段不是 JSON") from error
+    if not isinstance(event, dict):
+        raise _bad(model, "的回复不是 OpenAI 格式")
+    return event
+
+
+class Repetition:
+    """Detects a reply that repeats itself endlessly, as those of small models do until they run out of room."""
+
+    def __init__(self) -> None:
+        self._end, self._unchecked = "", 0
+
+    def continues_with(self, piece: str) -> bool:
+        """Returns True if the end of the reply is nothing but repetition."""
+        self._end = (self._end + piece)[-REPEATED:]
+        self._unchecked += len(piece)
+        if self._unchecked < _CHECK_EVERY or len(self._end) < REPEATED:
+            return False
+        self._unchecked = 0
+        return any(self._end.startswith(self._end[period:]) for period in range(1, LONGEST_PERIOD + 1))

@@ -17,13 +17,13 @@ from qianxun.models.checks import unit_rows
 from qianxun.models.remote.endpoints import RemoteEndpoint
 from qianxun.models.remote.http import ModelService
 
-BYTES_PER_NUMBER = 32  # a generous JSON rendering of one float; bounds what a reply may weigh
+BYTES_PER_NUMBER = 32  # of one float in JSON, at most
 SPARE_BYTES = 1 << 20
-LARGEST_VECTOR = 4 << 20  # bytes of a reply with one vector, of whatever dimension
+LARGEST_VECTOR = 4 << 20  # bytes of a reply with one vector of any dimension
 
 
 class RemoteEmbedding:
-    """An EmbeddingModel over HTTP. Safe to call from several threads at once; close it when done."""
+    """An EmbeddingModel over HTTP. Thread-safe; close it when done."""
 
     def __init__(self, endpoint: RemoteEndpoint, *, sleep: Callable[[float], None] = time.sleep) -> None:
         if endpoint.batch_size < 1 or endpoint.dimension < 1:
@@ -47,8 +47,8 @@ class RemoteEmbedding:
         return row
 
     def measured(self, text: str) -> int:
-        """The dimension of the vector that comes back for a text, whatever it should be."""
-        body = self._service.ask("embeddings", _asked(self._endpoint, [text]), LARGEST_VECTOR)
+        """The dimension of the vector that the service returns for a text."""
+        body = self._service.post("embeddings", _payload(self._endpoint, [text]), LARGEST_VECTOR)
         rows = _read_rows(body, self.name)
         dimension = rows.shape[1] if rows.ndim == 2 else self.dimension
         return int(unit_rows(rows, 1, dimension, self.name).shape[1])
@@ -61,22 +61,19 @@ class RemoteEmbedding:
         size = self._endpoint.batch_size
         for start in range(0, len(texts), size):
             batch = texts[start : start + size]
-            rows[start : start + size] = self._request(batch)
+            limit = len(batch) * self.dimension * BYTES_PER_NUMBER + SPARE_BYTES
+            body = self._service.post("embeddings", _payload(self._endpoint, batch), limit)
+            rows[start : start + size] = unit_rows(_read_rows(body, self.name), len(batch), self.dimension, self.name)
         return rows
 
-    def _request(self, texts: Sequence[str]) -> Vectors:
-        most = len(texts) * self.dimension * BYTES_PER_NUMBER + SPARE_BYTES
-        body = self._service.ask("embeddings", _asked(self._endpoint, texts), most)
-        return unit_rows(_read_rows(body, self.name), len(texts), self.dimension, self.name)
 
-
-def _asked(endpoint: RemoteEndpoint, texts: Sequence[str]) -> dict[str, Any]:
-    # Services refuse an empty string; a space is the nearest thing that they take.
-    asked: dict[str, Any] = {"model": endpoint.model, "input": [sound_text(text) or " " for text in texts]}
-    asked["encoding_format"] = "float"
-    if endpoint.ask_dimension:
-        asked["dimensions"] = endpoint.dimension
-    return asked
+def _payload(endpoint: RemoteEndpoint, texts: Sequence[str]) -> dict[str, Any]:
+    return {
+        "model": endpoint.model,
+        "input": [sound_text(text) or " " for text in texts],  # services refuse an empty string
+        "encoding_format": "float",
+        **({"dimensions": endpoint.dimension} if endpoint.ask_dimension else {}),
+    }
 
 
 def _read_rows(body: bytes, model: str) -> NDArray[Any]:

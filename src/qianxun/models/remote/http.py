@@ -1,4 +1,4 @@
-"""The one HTTP client of remote models: retries, waits, time and size bounds; it never shows a key."""
+"""The HTTP client of all remote models: retries, backoff, time and size limits, redacted errors."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from qianxun.core.errors import BadInput, BadModelReply, ModelUnavailable
 from qianxun.core.ports import never
 from qianxun.models.remote.breaker import Breaker, Outage, Paused, TryAgain
 from qianxun.models.remote.endpoints import Endpoint
-from qianxun.models.remote.pinned_transport import NAP_SECONDS, Moment, Resolve, Wire, system_addresses
+from qianxun.models.remote.pinned_transport import POLL_SECONDS, Deadline, PinnedTransport, Resolve, system_addresses
 from qianxun.models.remote.redaction import without_key
 from qianxun.models.remote.url_policy import ServiceUrl, check_url
 
 USER_AGENT = "qianxun"
-MOST_HEARD = 1 << 13  # bytes of what it says went wrong
-FAIR_SECONDS = 1.0  # a service that was given less to answer in has not failed
-LONGEST_HOLD_SECONDS = 300.0  # that a service may ask to be left alone for
+ERROR_BYTES = 1 << 13  # of an error reply that are shown
+FAIR_SECONDS = 1.0  # a service with less time to answer has not failed
+LONGEST_HOLD_SECONDS = 300.0  # that a service may ask for
 _FAILURES = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError)
 
 
@@ -37,10 +37,10 @@ class _Reply:
 
 
 class ModelService:
-    """A remote model's service. Safe to call from several threads at once; close it when done.
+    """The service of a remote model. Thread-safe; close it when done.
 
-    Follows no redirect, so that the key goes only where its owner sent it, and reads no environment. Every connection
-    goes over a `Wire`, to an address within the endpoint's reach. Raises BadInput for an impossible endpoint.
+    Follows no redirects, so that the key goes nowhere else, and reads no environment. Every connection goes through a
+    `PinnedTransport` with the endpoint's policy. Raises BadInput for an impossible endpoint.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class ModelService:
         if endpoint.attempts < 1 or endpoint.outages < 1 or not endpoint.timeout_seconds > 0:
             raise BadInput("attempts、outages 和 timeout_seconds 必须大于零", hint="请改正模型设置")
         self._endpoint = endpoint
-        self._url = check_url(endpoint.base_url, endpoint.reach)
+        self._url = check_url(endpoint.base_url, endpoint.policy)
         self._headers = _headers(self._url, endpoint.api_key)
-        self._pool = _open_pool(self._url, Wire(endpoint.reach, resolve))
+        self._pool = _open_pool(self._url, PinnedTransport(endpoint.policy, resolve))
         self._breaker = Breaker(endpoint.outages, endpoint.pause_seconds, clock=clock)
         self._random = Random(endpoint.seed)
         self._sleep = sleep
@@ -65,124 +65,126 @@ class ModelService:
     def name(self) -> str:
         return self._endpoint.name or self._endpoint.model
 
-    def ask(self, path: str, asked: Mapping[str, Any], most: int, stop: Callable[[], bool] = never) -> bytes:
-        """The body of the reply to ``asked``, at most ``most`` bytes. Raises ModelUnavailable or BadModelReply.
+    def post(self, path: str, payload: Mapping[str, Any], limit: int, stop: Callable[[], bool] = never) -> bytes:
+        """The body of the reply, at most ``limit`` bytes. Raises ModelUnavailable or BadModelReply.
 
-        ``stop`` is asked before every attempt, and while waiting for the reply or for the next one.
+        ``stop`` is called before every attempt, and while waiting for the reply or the next attempt.
         """
-        body = json.dumps(asked, ensure_ascii=False).encode()
+        body = json.dumps(payload, ensure_ascii=False).encode()
         for attempt in range(1, self._endpoint.attempts + 1):
-            self._heed(stop)
+            self._check_stop(stop)
             try:
-                return self._ask_once(path, body, most, stop)
+                return self._post_once(path, body, limit, stop)
             except Paused as paused:
-                raise self._left_alone(paused) from None
+                raise self._paused(paused) from None
             except TryAgain as failure:
-                self._rest_after(attempt, failure, stop)
+                self._back_off(attempt, failure, stop)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def stream(
-        self, path: str, asked: Mapping[str, Any], most: int, seconds: float, stop: Callable[[], bool] = never
+        self, path: str, payload: Mapping[str, Any], limit: int, seconds: float, stop: Callable[[], bool] = never
     ) -> Generator[bytes, None, None]:
-        """The body of the reply to ``asked``, piece by piece, as it comes. Raises ModelUnavailable or BadModelReply.
+        """The body of the reply piece by piece, as it arrives. Raises ModelUnavailable or BadModelReply.
 
-        The endpoint's patience is for the first piece and for every next one, ``seconds`` and ``most`` bytes for the
-        whole. Asks again only while nothing has come, and not where that took all patience: whoever listens has waited
-        long enough. Closing the iterator closes the connection, as ``stop`` does.
+        The endpoint's timeout is for the first piece and for every next one, ``seconds`` and ``limit`` bytes for the
+        whole. Tries again only if nothing has arrived before the timeout. Closing the iterator closes the connection,
+        as ``stop`` does.
         """
-        body = json.dumps(asked, ensure_ascii=False).encode()
+        body = json.dumps(payload, ensure_ascii=False).encode()
         for attempt in range(1, self._endpoint.attempts + 1):
-            self._heed(stop)
-            begun, has_come = time.monotonic(), False
+            self._check_stop(stop)
+            begun, has_begun = time.monotonic(), False
             try:
-                with closing(self._stream_once(path, body, most, seconds, stop)) as pieces:
+                with closing(self._stream_once(path, body, limit, seconds, stop)) as pieces:
                     for piece in pieces:
-                        has_come = True
+                        has_begun = True
                         yield piece
                 return
             except Paused as paused:
-                raise self._left_alone(paused) from None
+                raise self._paused(paused) from None
             except TryAgain as failure:
-                if has_come:
+                if has_begun:
                     raise self.unavailable(f"回复到一半断了：{failure.reason}", "请稍后再试") from failure
                 if time.monotonic() - begun >= self._endpoint.timeout_seconds:
                     raise self.unavailable(f"试了 {attempt} 次：{failure.reason}", "请稍后再试") from failure
-                self._rest_after(attempt, failure, stop)
+                self._back_off(attempt, failure, stop)
 
     def close(self) -> None:
         self._pool.close()
 
     def _wait(self, attempt: int, failure: TryAgain) -> float:
-        """Exponential, with jitter so that many clients do not come back together; at least what the server asked."""
+        """Exponential with jitter; at least as long as the service asked."""
         backoff: float = self._endpoint.backoff_seconds * 2 ** (attempt - 1)
         jittered = min(backoff, self._endpoint.longest_wait_seconds) * self._random.uniform(0.5, 1.0)
         return max(jittered, failure.wait or 0.0)
 
-    def _rest_after(self, attempt: int, failure: TryAgain, stop: Callable[[], bool]) -> None:
-        """Waits until it may be asked again. Raises ModelUnavailable where it has been asked often enough."""
+    def _back_off(self, attempt: int, failure: TryAgain, stop: Callable[[], bool]) -> None:
+        """Waits before the next attempt. Raises ModelUnavailable after the last one."""
         wait = self._wait(attempt, failure)
         if wait > self._endpoint.longest_wait_seconds:
             self._breaker.hold(min(wait, LONGEST_HOLD_SECONDS), failure.reason)
-        self._heed(stop)
+        self._check_stop(stop)
         if attempt == self._endpoint.attempts or self._breaker.is_open:
             raise self.unavailable(f"试了 {attempt} 次：{failure.reason}", "请稍后再试") from failure
-        self._rest(wait, stop)
+        nap = wait if stop is never else POLL_SECONDS
+        while wait > 0:
+            self._check_stop(stop)
+            self._sleep(min(nap, wait))
+            wait -= nap
 
-    def _rest(self, seconds: float, stop: Callable[[], bool]) -> None:
-        nap = seconds if stop is never else NAP_SECONDS
-        while seconds > 0:
-            self._heed(stop)
-            self._sleep(min(nap, seconds))
-            seconds -= nap
-
-    def _heed(self, stop: Callable[[], bool]) -> None:
+    def _check_stop(self, stop: Callable[[], bool]) -> None:
         if stop():
             raise self.unavailable("到了时限，没有等到回复", "请放宽时限，或换用更快的模型服务")
 
-    def _ask_once(self, path: str, body: bytes, most: int, stop: Callable[[], bool]) -> bytes:
+    def _post_once(self, path: str, body: bytes, limit: int, stop: Callable[[], bool]) -> bytes:
         with self._breaker.attempt():
-            reply = self._exchange(path, body, most, stop)
+            reply = self._exchange(path, body, limit, stop)
             if reply.status >= 500:
-                raise Outage(self._said(reply), _retry_after(reply.retry_after))
+                raise Outage(self._error_message(reply), _retry_after(reply.retry_after))
         self._check_status(reply)
         return reply.body
 
-    def _exchange(self, path: str, body: bytes, most: int, stop: Callable[[], bool]) -> _Reply:
+    def _exchange(self, path: str, body: bytes, limit: int, stop: Callable[[], bool]) -> _Reply:
         begun = time.monotonic()
         try:
-            with self._opened(path, body, Moment(begun + self._endpoint.timeout_seconds, stop)) as response:
-                return self._read(response, most)
+            with self._opened(path, body, Deadline(begun + self._endpoint.timeout_seconds, stop)) as response:
+                return self._read(response, limit)
         except _FAILURES as error:
             if time.monotonic() - begun < FAIR_SECONDS:
-                self._heed(stop)
-            raise Outage(_plain(error)) from error
+                self._check_stop(stop)
+            raise Outage(_failure(error)) from error
 
     def _stream_once(
-        self, path: str, body: bytes, most: int, seconds: float, stop: Callable[[], bool]
+        self, path: str, body: bytes, limit: int, seconds: float, stop: Callable[[], bool]
     ) -> Generator[bytes, None, None]:
-        patience = self._endpoint.timeout_seconds
-        ends = time.monotonic() + max(seconds, patience)
-        over = Moment(time.monotonic() + patience, stop)
+        timeout = self._endpoint.timeout_seconds
+        ends = time.monotonic() + max(seconds, timeout)
+        deadline = Deadline(time.monotonic() + timeout, stop)
         with self._breaker.attempt() as has_begun:
             try:
-                with self._opened(path, body, over) as response:
+                with self._opened(path, body, deadline) as response:
                     if response.status == 200:
-                        for piece in self._pieces(response, most):
+                        for piece in self._pieces(response, limit):
                             has_begun()
                             yield piece
-                            over.due = min(ends, time.monotonic() + patience)
+                            deadline.due = min(ends, time.monotonic() + timeout)
                         return
-                    reply = self._read(response, most)
+                    reply = self._read(response, limit)
             except _FAILURES as error:
-                self._heed(stop)  # whoever leaves says nothing about the service
-                raise Outage(_plain(error)) from error
+                self._check_stop(stop)  # a cancelled request says nothing about the service
+                raise Outage(_failure(error)) from error
             if reply.status >= 500:
-                raise Outage(self._said(reply), _retry_after(reply.retry_after))
+                raise Outage(self._error_message(reply), _retry_after(reply.retry_after))
         self._check_status(reply)
 
-    def _opened(self, path: str, body: bytes, over: Moment) -> AbstractContextManager[httpcore.Response]:
+    def _opened(self, path: str, body: bytes, deadline: Deadline) -> AbstractContextManager[httpcore.Response]:
         extensions = {
-            "timeout": {"connect": over, "write": over, "read": over, "pool": self._endpoint.timeout_seconds},
+            "timeout": {
+                "connect": deadline,
+                "write": deadline,
+                "read": deadline,
+                "pool": self._endpoint.timeout_seconds,
+            },
             "sni_hostname": self._url.host.removesuffix("."),
         }
         url = httpcore.URL(
@@ -190,47 +192,45 @@ class ModelService:
         )
         return self._pool.stream("POST", url, headers=self._headers, content=body, extensions=extensions)
 
-    def _read(self, response: httpcore.Response, most: int) -> _Reply:
-        """The whole reply, at most ``most`` bytes of it."""
-        body = b"".join(self._pieces(response, most))
+    def _read(self, response: httpcore.Response, limit: int) -> _Reply:
+        body = b"".join(self._pieces(response, limit))
         return _Reply(response.status, _header(response, b"retry-after"), body)
 
-    def _pieces(self, response: httpcore.Response, most: int) -> Iterator[bytes]:
+    def _pieces(self, response: httpcore.Response, limit: int) -> Iterator[bytes]:
         if (_header(response, b"content-encoding") or "identity").lower() != "identity":
             raise self._bad("的回复经过压缩，而请求说明了不要压缩", "请检查 base_url 与它前面的代理")
-        left = most
+        left = limit
         for piece in response.iter_stream():
             left -= len(piece)
             if left < 0:
-                raise self._bad(f"的回复超过 {most} 字节，已中断", "请检查 base_url 是否正确")
+                raise self._bad(f"的回复超过 {limit} 字节，已中断", "请检查 base_url 是否正确")
             yield piece
 
     def _check_status(self, reply: _Reply) -> None:
         if (status := reply.status) == 200:
             return
-        said = self._said(reply)
+        message = self._error_message(reply)
         if status in (408, 409, 425, 429):
-            raise TryAgain(said, _retry_after(reply.retry_after))
-        if status in (401, 402):  # it would say so to every request until somebody acts
-            self._breaker.hold(self._endpoint.pause_seconds, said)
+            raise TryAgain(message, _retry_after(reply.retry_after))
+        if status in (401, 402):  # any further request would fail the same way
+            self._breaker.hold(self._endpoint.pause_seconds, message)
         if status in (401, 402, 403):
-            raise self.unavailable(said, "请检查 api_key 是否正确、是否有权使用该模型、是否欠费")
+            raise self.unavailable(message, "请检查 api_key 是否正确、是否有权使用该模型、是否欠费")
         if 300 <= status < 400:
             raise self.unavailable(f"HTTP {status}：服务要求重定向，已拒绝", "请把 base_url 改为最终地址")
-        raise self.unavailable(said, "请检查 base_url、模型名和输入长度")
+        raise self.unavailable(message, "请检查 base_url、模型名和输入长度")
 
-    def _said(self, reply: _Reply) -> str:
-        heard = reply.body[:MOST_HEARD].decode("utf-8", "replace")
-        words = without_key(heard, self._endpoint.api_key)[:200]
-        return f"HTTP {reply.status} {words}".strip()
+    def _error_message(self, reply: _Reply) -> str:
+        body = reply.body[:ERROR_BYTES].decode("utf-8", "replace")
+        return f"HTTP {reply.status} {without_key(body, self._endpoint.api_key)[:200]}".strip()
 
-    def _left_alone(self, paused: Paused) -> ModelUnavailable:
+    def _paused(self, paused: Paused) -> ModelUnavailable:
         until = datetime.now().astimezone() + timedelta(seconds=paused.seconds)
         reason = f"暂停访问到 {until:%H:%M:%S}，还有 {paused.seconds:.0f} 秒；原因：{paused.reason}"
         return self.unavailable(reason, "到时会自动再试")
 
     def unavailable(self, reason: str, hint: str) -> ModelUnavailable:
-        """The error that says so, without the key, should the reason quote it."""
+        """The error with this reason, the key masked."""
         return ModelUnavailable(
             f"模型服务 {self.name} 不可用（{without_key(reason, self._endpoint.api_key)}）", hint=hint
         )
@@ -254,19 +254,19 @@ def _headers(url: ServiceUrl, api_key: str) -> dict[str | bytes, str | bytes]:
     return headers
 
 
-def _open_pool(url: ServiceUrl, wire: Wire) -> httpcore.ConnectionPool:
+def _open_pool(url: ServiceUrl, transport: PinnedTransport) -> httpcore.ConnectionPool:
     """The only place where connections to remote models are set up."""
     return httpcore.ConnectionPool(
         ssl_context=httpcore.default_ssl_context() if url.scheme == "https" else None,
         max_connections=100,
         max_keepalive_connections=20,
         keepalive_expiry=5.0,
-        network_backend=wire,
+        network_backend=transport,
     )
 
 
-def _header(response: httpcore.Response, wanted: bytes) -> str:
-    return next((value.decode("latin-1") for name, value in response.headers if name.lower() == wanted), "")
+def _header(response: httpcore.Response, header: bytes) -> str:
+    return next((value.decode("latin-1") for name, value in response.headers if name.lower() == header), "")
 
 
 def _retry_after(header: str) -> float | None:
@@ -284,9 +284,9 @@ def _retry_after(header: str) -> float | None:
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
-def _plain(error: Exception) -> str:
+def _failure(error: Exception) -> str:
     if isinstance(error, httpcore.TimeoutException):
         return "连接或回复超时"
-    if isinstance(error, httpcore.ProtocolError):  # its text quotes what came instead of HTTP
+    if isinstance(error, httpcore.ProtocolError):  # its text quotes the reply
         return "连接失败：回复不完整，或不是 HTTP"
     return f"连接失败：{type(error).__name__} {error}".strip()

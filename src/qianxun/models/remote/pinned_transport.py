@@ -1,7 +1,7 @@
-"""The wire to a remote model: looks a name up, checks every address that it has, connects to what it checked.
+"""The transport to a remote model: resolves a host, checks all its addresses, connects to a checked one.
 
-httpcore passes what a request calls its timeout through to here, untouched. Here it is not a length but a `Moment` by
-which the whole exchange is over: so a service that sends one byte a second is out of time, too.
+httpcore passes the timeouts of a request through unchanged. Here they are one `Deadline` of the whole exchange, so that
+a service that sends one byte a second runs out of time, too.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import httpcore
 
 from qianxun.core.errors import ModelUnavailable
 from qianxun.core.ports import never
-from qianxun.models.remote.url_policy import Address, Reach, allow_hint, as_address, unmapped
+from qianxun.models.remote.url_policy import Address, UrlPolicy, allow_hint, as_address, unmapped
 
-CONNECT_SECONDS = 10.0  # for one address; another may answer
-NAP_SECONDS = 0.2  # how long a caller who says stop may be kept waiting for a reply
+CONNECT_SECONDS = 10.0  # for one address: another may answer
+POLL_SECONDS = 0.2  # between two calls of ``stop`` while waiting
 PIECE = 1 << 16
 
 Resolve: TypeAlias = Callable[[str, int], Sequence[str]]  # raises OSError or UnicodeError
@@ -32,16 +32,16 @@ log = logging.getLogger(__name__)
 
 
 def system_addresses(host: str, port: int) -> Sequence[str]:
-    """What the machine's resolver says, in its order."""
+    """The addresses of the system's resolver, in its order."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     return [str(address[0]) for *_, address in found]
 
 
 @dataclass(slots=True)
-class Moment:
-    """When an exchange is over: at ``due``, of the monotonic clock, or as soon as the caller says stop.
+class Deadline:
+    """The end of an exchange: at ``due`` of the monotonic clock, or as soon as ``stop`` returns True.
 
-    Whoever reads a long reply may put ``due`` off each time that something has come.
+    ``due`` may be extended whenever a piece of a long reply has arrived.
     """
 
     due: float
@@ -54,11 +54,11 @@ class Moment:
         return left
 
 
-class Wire(httpcore.NetworkBackend):
-    """Opens no connection but to an address within ``reach``."""
+class PinnedTransport(httpcore.NetworkBackend):
+    """Connects to addresses that the policy allows, and to no others."""
 
-    def __init__(self, reach: Reach, resolve: Resolve = system_addresses) -> None:
-        self._reach = reach
+    def __init__(self, policy: UrlPolicy, resolve: Resolve = system_addresses) -> None:
+        self._policy = policy
         self._resolve = resolve
         self._sockets = httpcore.SyncBackend()
 
@@ -70,17 +70,17 @@ class Wire(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        """Raises ModelUnavailable where any address of the host is out of reach."""
-        addresses = checked(self._addresses(host, port, timeout), host, port, self._reach)
+        """Raises ModelUnavailable if any address of the host is not allowed."""
+        addresses = checked(self._addresses(host, port, timeout), host, port, self._policy)
         failure: Exception = httpcore.ConnectError("域名没有地址")
         for address in addresses:
-            seconds = min(CONNECT_SECONDS, _of(timeout).left(httpcore.ConnectTimeout))
+            seconds = min(CONNECT_SECONDS, _deadline(timeout).left(httpcore.ConnectTimeout))
             try:
                 stream = self._sockets.connect_tcp(str(address), port, seconds, local_address, socket_options or ())
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
             else:
-                return Line(stream)
+                return DeadlineStream(stream)
         raise failure
 
     def connect_unix_socket(
@@ -92,34 +92,34 @@ class Wire(httpcore.NetworkBackend):
         literal = as_address(host)
         if literal is not None:
             return [literal]
-        answer = _in_time(lambda: self._resolve(host, port), _of(timeout).left(httpcore.ConnectTimeout))
+        answer = _in_time(lambda: self._resolve(host, port), _deadline(timeout).left(httpcore.ConnectTimeout))
         if isinstance(answer, Exception):
             raise httpcore.ConnectError("域名解析失败") from answer
         return [ip_address(address) for address in answer]
 
 
-class Line(httpcore.NetworkStream):
-    """A connection whose every wait ends at the moment that the request named."""
+class DeadlineStream(httpcore.NetworkStream):
+    """A connection on which every wait ends at the deadline of the request."""
 
     def __init__(self, stream: httpcore.NetworkStream) -> None:
         self._stream = stream
 
     def read(self, max_bytes: int, timeout: Any = None) -> bytes:
-        moment = _of(timeout)
+        deadline = _deadline(timeout)
         while True:
-            left = moment.left(httpcore.ReadTimeout)
+            left = deadline.left(httpcore.ReadTimeout)
             try:
-                return self._stream.read(max_bytes, left if moment.stop is never else min(left, NAP_SECONDS))
+                return self._stream.read(max_bytes, left if deadline.stop is never else min(left, POLL_SECONDS))
             except httpcore.ReadTimeout:
-                continue  # either may have come: `left` knows
+                continue  # `left` raises if that was the deadline
 
     def write(self, buffer: bytes, timeout: Any = None) -> None:
-        line: socket.socket = self._stream.get_extra_info("socket")
+        connection: socket.socket = self._stream.get_extra_info("socket")
         rest = memoryview(buffer)
         while rest:
-            line.settimeout(_of(timeout).left(httpcore.WriteTimeout))
+            connection.settimeout(_deadline(timeout).left(httpcore.WriteTimeout))
             try:
-                rest = rest[line.send(rest[:PIECE]) :]
+                rest = rest[connection.send(rest[:PIECE]) :]
             except TimeoutError as error:
                 raise httpcore.WriteTimeout from error
             except OSError as error:
@@ -128,8 +128,8 @@ class Line(httpcore.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: Any = None
     ) -> httpcore.NetworkStream:
-        left = _of(timeout).left(httpcore.ConnectTimeout)
-        return Line(self._stream.start_tls(ssl_context, server_hostname, left))
+        left = _deadline(timeout).left(httpcore.ConnectTimeout)
+        return DeadlineStream(self._stream.start_tls(ssl_context, server_hostname, left))
 
     def close(self) -> None:
         self._stream.close()
@@ -138,19 +138,19 @@ class Line(httpcore.NetworkStream):
         return self._stream.get_extra_info(info)
 
 
-def checked(addresses: Iterable[Address], host: str, port: int, reach: Reach) -> list[Address]:
-    """All of them, each once. One out of reach condemns the name: nobody public has private addresses as well."""
+def checked(addresses: Iterable[Address], host: str, port: int, policy: UrlPolicy) -> list[Address]:
+    """All of them, each once. One that is not allowed condemns the host: no public service has private addresses."""
     plain = list(dict.fromkeys(unmapped(address) for address in addresses))
     for address in plain:
-        if not reach.covers(host, address, port):
-            # The address is for the operator's eyes: whoever registered the name need not learn of the inner network.
+        if not policy.covers(host, address, port):
+            # Only the operator sees the address: users must not learn of the internal network.
             log.warning("model service %s leads to %s, which is out of reach", host, address)
             raise ModelUnavailable(f"主机 {host} 指向本机或内网地址，不允许访问", hint=allow_hint(host, port))
     return plain
 
 
 def _in_time(look_up: Callable[[], Sequence[str]], seconds: float) -> Sequence[str] | Exception:
-    """The resolver knows no deadline, so it is waited for from outside. It gives up by itself in the end."""
+    """The resolver has no timeout, so it runs in a thread of its own, which it ends some time."""
     answers: queue.SimpleQueue[Sequence[str] | Exception] = queue.SimpleQueue()
 
     def answer() -> None:
@@ -166,6 +166,6 @@ def _in_time(look_up: Callable[[], Sequence[str]], seconds: float) -> Sequence[s
         raise httpcore.ConnectTimeout("域名解析超时") from None
 
 
-def _of(timeout: Any) -> Moment:
-    """A request that names no moment has no time."""
-    return timeout if isinstance(timeout, Moment) else Moment(0.0)
+def _deadline(timeout: Any) -> Deadline:
+    """A request without a deadline has no time."""
+    return timeout if isinstance(timeout, Deadline) else Deadline(0.0)

@@ -1,7 +1,7 @@
-"""What a service says, without the key it was asked with.
+"""Redaction of API keys in what a service returns.
 
-Services repeat keys in what they say of them: whole, cut off, with a backslash before each slash, inside the header
-they came in, encoded. So it is not the key that is looked for, but any few characters of it in a row.
+Services repeat keys: whole, cut off, with a backslash before each slash, inside the header they came in, encoded. So
+any few consecutive characters of the key are redacted, not only the whole.
 """
 
 from __future__ import annotations
@@ -13,62 +13,62 @@ from urllib.parse import quote
 
 from qianxun.core.errors import ModelError
 
-IN_A_ROW: Final = 8  # characters that give a key away; of a shorter key, all of them
-IN_A_REPLY: Final = 12  # the same in what a model says: eight may be a word, or how all keys of a vendor begin
-COVER: Final = "***"
+LEAK: Final = 8  # consecutive characters that give a key away; of a shorter key, all of them
+LEAK_IN_REPLY: Final = 12  # in a model's reply: eight may be a word, or the prefix of all keys of a vendor
+MASK: Final = "***"
 
 
-def without_key(text: str, key: str, in_a_row: int = IN_A_ROW) -> str:
-    """The text with each part of the key covered, as it is or as URLs, base64 or hexadecimal digits write it."""
-    hidden = sorted(place for form in _forms(key) for place in _found(text, form, in_a_row))
-    told, end = "", 0
-    for start, after in hidden:
-        if start > end or not told:
-            told += text[end:start] + COVER
-        end = max(end, after)
-    return told + text[end:]
+def without_key(text: str, key: str, leak: int = LEAK) -> str:
+    """The text with each part of the key masked, plain or in URL, base64 or hexadecimal encoding."""
+    spans = sorted(span for form in _forms(key) for span in _leaks(text, form, leak))
+    masked, end = "", 0
+    for start, stop in spans:
+        if start > end or not masked:
+            masked += text[end:start] + MASK
+        end = max(end, stop)
+    return masked + text[end:]
 
 
 def reply_without_key(pieces: Iterator[str], key: str) -> Iterator[str]:
-    """A model's words as they come, without the key it was asked with: some services show what they were sent.
+    """A streamed reply with the key masked: some services show what they were sent.
 
-    Holds back only what may become a part of the key. A key shorter than such a part is a word ("ollama", "EMPTY"),
-    which an answer may need.
+    Delays only what may become a part of the key. A key shorter than such a part is a word ("ollama", "EMPTY") that an
+    answer may need.
     """
-    if len(key) < IN_A_REPLY:
+    if len(key) < LEAK_IN_REPLY:
         yield from pieces
         return
-    forms, held = _forms(key), ""
+    forms, pending = _forms(key), ""
     try:
         for piece in pieces:
-            held += piece
-            cut = _certain(held, forms)
+            pending += piece
+            cut = _certain(pending, forms)
             if cut:
-                yield without_key(held[:cut], key, IN_A_REPLY)
-            held = held[cut:]
+                yield without_key(pending[:cut], key, LEAK_IN_REPLY)
+            pending = pending[cut:]
     except ModelError:
-        if held:
-            yield without_key(held, key, IN_A_REPLY)
+        if pending:
+            yield without_key(pending, key, LEAK_IN_REPLY)
         raise
-    if held:
-        yield without_key(held, key, IN_A_REPLY)
+    if pending:
+        yield without_key(pending, key, LEAK_IN_REPLY)
 
 
 def _certain(text: str, forms: Collection[str]) -> int:
-    """Up to where a text stays as it is whatever follows: behind that stands what a form has, too."""
+    """Up to where a text is final: what comes after may be the beginning of a form."""
     longest = min(len(text), max(map(len, forms)))
     cut = next(
         (len(text) - size for size in range(longest, 0, -1) if any(text[-size:] in form for form in forms)), len(text)
     )
-    for start in range(max(0, cut - IN_A_REPLY + 1), cut):  # a part of the key must not be cut in two
-        if start + IN_A_REPLY <= len(text) and any(text[start : start + IN_A_REPLY] in form for form in forms):
+    for start in range(max(0, cut - LEAK_IN_REPLY + 1), cut):  # a part of the key must not be cut in two
+        if start + LEAK_IN_REPLY <= len(text) and any(text[start : start + LEAK_IN_REPLY] in form for form in forms):
             return start
     return cut
 
 
-def _found(text: str, form: str, in_a_row: int) -> Iterator[tuple[int, int]]:
-    """(start, end) of each stretch of the text that the form has, too."""
-    size = min(in_a_row, len(form))
+def _leaks(text: str, form: str, leak: int) -> Iterator[tuple[int, int]]:
+    """The spans of the text that are parts of the form."""
+    size = min(leak, len(form))
     known = {form[at : at + size] for at in range(len(form) - size + 1)} if size else set()
     for at in range(len(text) - size + 1 if known else 0):
         if text[at : at + size] in known:
@@ -81,7 +81,7 @@ def _forms(key: str) -> set[str]:
 
 
 def _in_base64(raw: bytes, altchars: bytes | None = None) -> Iterator[str]:
-    """The characters that stand for these bytes alone, wherever in a longer text they begin."""
+    """The characters that encode these bytes alone, at each of the three offsets in a longer text."""
     for before in range(3):
         padded = b"\0" * before + raw
         written = base64.b64encode(padded + b"\0" * (-len(padded) % 3), altchars).decode()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -22,11 +21,11 @@ SPARE_BYTES = 1 << 20
 
 
 class RemoteRerank:
-    """A RerankModel over HTTP. Safe to call from several threads at once; close it when done.
+    """A RerankModel over HTTP. Thread-safe; close it when done.
 
-    Scores outside [0, 1] are logits: when any score of a call lies outside, all of that call go through a sigmoid.
-    A service whose logits may by chance all lie inside should be given ``scale="logit"``: a score then means the same
-    whatever stands beside it. A blank query or passage scores 0 and is not sent.
+    Scores outside [0, 1] are logits: if any score of a call is outside, all of that call go through a sigmoid. If the
+    logits of a service may by chance all be inside, it needs ``scale="logit"``: otherwise scores would depend on the
+    other passages. A blank query or passage scores 0 and is not sent.
     """
 
     share = 1.0
@@ -43,14 +42,14 @@ class RemoteRerank:
 
     def score(self, query: str, passages: Sequence[str], stop: Callable[[], bool] = never) -> list[float]:
         scores = np.zeros(len(passages))
-        worth = [place for place, passage in enumerate(passages) if passage.strip()] if query.strip() else []
+        filled = [place for place, passage in enumerate(passages) if passage.strip()] if query.strip() else []
         size = self._endpoint.batch_size
         replies = []
-        for start in range(0, len(worth), size):
-            batch = [passages[place] for place in worth[start : start + size]]
+        for start in range(0, len(filled), size):
+            batch = [passages[place] for place in filled[start : start + size]]
             replies.append(self._request(query, batch, stop))
         if replies:
-            scores[worth] = self._scaled(np.concatenate(replies))
+            scores[filled] = self._scaled(np.concatenate(replies))
         found: list[float] = scores.tolist()
         return found
 
@@ -58,14 +57,14 @@ class RemoteRerank:
         self._service.close()
 
     def _request(self, query: str, passages: Sequence[str], stop: Callable[[], bool]) -> Scores:
-        asked = {
+        payload = {
             "model": self._endpoint.model,
             "query": sound_text(query),
             "documents": [sound_text(passage) for passage in passages],
             "top_n": len(passages),
             "return_documents": False,
         }
-        body = self._service.ask("rerank", asked, len(passages) * BYTES_PER_RESULT + SPARE_BYTES, stop)
+        body = self._service.post("rerank", payload, len(passages) * BYTES_PER_RESULT + SPARE_BYTES, stop)
         return _read_scores(body, len(passages), self.name)
 
     def _scaled(self, scores: Scores) -> Scores:
@@ -78,7 +77,7 @@ class RemoteRerank:
 
 
 def _read_scores(body: bytes, count: int, model: str) -> Scores:
-    """The scores in the order of the passages. Raises BadModelReply unless every passage has one number."""
+    """The scores in the order of the passages. Raises BadModelReply unless every passage has one finite number."""
     try:
         pairs = [(item["index"], item["relevance_score"]) for item in json.loads(body)["results"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -87,12 +86,8 @@ def _read_scores(body: bytes, count: int, model: str) -> Scores:
         raise _bad(model, "的回复里有不是数字的序号或分数")
     if sorted(index for index, _ in pairs) != list(range(count)):
         raise _bad(model, f"应为 {count} 段文本各给一个分数，实际给出 {len(pairs)} 个，序号缺失、重复或越界")
-    return _finite([score for _, score in sorted(pairs)], model)
-
-
-def _finite(values: list[Any], model: str) -> Scores:
     try:
-        scores = np.array([float(value) for value in values])
+        scores = np.array([float(score) for _, score in sorted(pairs)])
     except OverflowError as error:
         raise _bad(model, "的分数过大") from error
     if not np.isfinite(scores).all():

@@ -1,7 +1,7 @@
-"""Where a model service may stand: public addresses, and what the operator allows beside them. Opens nothing.
+"""Which addresses a model service may have: public ones, and those that the operator allows. Opens no connection.
 
-A name means nothing until it is resolved, so the last word falls at connect (`wire`), on every address that the name
-has at that moment. `check_url` only refuses early what could never be reached.
+Host names are checked when they are resolved, at every connect and for all their addresses (`pinned_transport`).
+`check_url` only refuses early what could never be reached.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from qianxun.core.errors import BadInput, BadSettings
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 
-# The IANA registries of special addresses, written out: what `ipaddress` calls global differs between versions of
-# Python, and none of them looks at an address inside another.
+# The IANA registries of special addresses, written out: `ipaddress.is_global` differs between versions of Python, and
+# none of them checks an address inside another.
 SPECIAL_V4 = (
     "0.0.0.0/8",  # this host
     "10.0.0.0/8",
-    "100.64.0.0/10",  # behind a carrier's NAT; some clouds keep their metadata here
+    "100.64.0.0/10",  # carrier-grade NAT; the metadata service of some clouds
     "127.0.0.0/8",
-    "168.63.129.16/32",  # not special to IANA, but a cloud's own door into each of its machines
-    "169.254.0.0/16",  # link-local, with the metadata of most clouds
+    "168.63.129.16/32",  # not special to IANA, but a cloud's access to its machines
+    "169.254.0.0/16",  # link-local, with the metadata service of most clouds
     "172.16.0.0/12",
     "192.0.0.0/24",
     "192.0.2.0/24",
@@ -38,14 +38,14 @@ SPECIAL_V4 = (
     "224.0.0.0/4",
     "240.0.0.0/4",  # reserved, and broadcast
 )
-GLOBAL_V6 = "2000::/3"  # all else is loopback, link-local, private, multicast, mapped, reserved …
+GLOBAL_V6 = "2000::/3"  # anything else is loopback, link-local, private, multicast, mapped, reserved …
 SPECIAL_V6 = (
     "2001::/23",  # protocols, Teredo among them
     "2001:db8::/32",
     "2002::/16",  # 6to4: an IPv4 address in disguise, and out of use
     "3fff::/20",
 )
-NAT64 = "64:ff9b::/96"  # how a network without IPv4 reaches it: as good as the address inside
+NAT64 = "64:ff9b::/96"  # IPv4 from an IPv6-only network: checked by the address inside
 ISATAP = (0x00005EFE, 0x02005EFE)  # the middle of an address that tunnels to the IPv4 address at its end
 LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 
@@ -53,12 +53,12 @@ _LABEL = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*\.?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _BRACKETED = re.compile(r"\[[^\[\]]*\](:[0-9]*)?")
-_UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")  # URL parsers drop or turn these, each in its own way
+_UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")  # URL parsers differ in how they drop or replace these
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One line of an allowance: a host by its name, or a network; at one port or at any."""
+    """An allowed host or network, at one port or any."""
 
     name: str = ""
     network: Network | None = None
@@ -73,8 +73,8 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """Public addresses and what ``allow`` names: hosts, addresses, networks, each with or without a port.
+class UrlPolicy:
+    """Allows public addresses and what ``allow`` names: hosts, addresses, networks, each with or without a port.
 
     ``127.0.0.1:11434``, ``10.0.0.0/8``, ``[fd00::/8]:8000``, ``ollama.lan``. Raises BadSettings for any other form.
     """
@@ -87,12 +87,12 @@ class Reach:
         object.__setattr__(self, "rules", tuple(read_rule(line) for line in self.allow))
 
     @classmethod
-    def anywhere(cls) -> Reach:
-        """For the endpoints of the operator, who may use the own network."""
+    def anywhere(cls) -> UrlPolicy:
+        """For endpoints of the operator, who may use the internal network."""
         return cls(everywhere=True)
 
     def covers(self, host: str, address: Address, port: int) -> bool:
-        """Whether a connection to this address, which ``host`` resolved to, may be opened."""
+        """Whether a connection to this address of ``host`` may be opened."""
         if self.everywhere or is_public(address):
             return True
         return any(rule.covers(host, unmapped(address), port) for rule in self.rules)
@@ -100,7 +100,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class ServiceUrl:
-    """A base address taken apart by one parser, once; what is connected to is what was checked."""
+    """A base URL, parsed once: what is connected to is what was checked."""
 
     scheme: str
     host: str  # ASCII, lower case, no brackets
@@ -110,7 +110,7 @@ class ServiceUrl:
 
     @property
     def authority(self) -> str:
-        """As the Host header wants it."""
+        """For the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _default_port(self.scheme) else f"{host}:{self.port}"
 
@@ -119,7 +119,7 @@ class ServiceUrl:
 
 
 def is_public(address: Address) -> bool:
-    """Whether anybody may be meant by it: no address of a machine's, a network's or a cloud's own."""
+    """Whether it is no address of a machine, an internal network or a cloud's infrastructure."""
     address = unmapped(address)
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _networks(SPECIAL_V4))
@@ -134,27 +134,27 @@ def is_public(address: Address) -> bool:
 
 
 def unmapped(address: Address) -> Address:
-    """``::ffff:127.0.0.1`` is 127.0.0.1 to the socket that connects to it, so it is to us."""
+    """``::ffff:127.0.0.1`` is 127.0.0.1: sockets connect to that."""
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def check_url(base_url: str, reach: Reach) -> ServiceUrl:
-    """The address taken apart. Raises BadInput for one that is malformed or could never be reached.
+def check_url(base_url: str, policy: UrlPolicy) -> ServiceUrl:
+    """Parses the URL. Raises BadInput for one that is malformed or could never be reached.
 
-    Resolves no name: whether one leads to a private address is decided at each connect.
+    Resolves no name: private addresses of a name are refused at each connect.
     """
     url = read_url(base_url)
-    if reach.everywhere or any(rule.covers(url.host, None, url.port) for rule in reach.rules):
+    if policy.everywhere or any(rule.covers(url.host, None, url.port) for rule in policy.rules):
         return url
     if url.host.removesuffix(".") in LOCAL_NAMES or url.host.rstrip(".").endswith(".localhost"):
-        meant: list[Address] = [IPv4Address("127.0.0.1"), IPv6Address("::1")]
+        addresses: list[Address] = [IPv4Address("127.0.0.1"), IPv6Address("::1")]
     elif (literal := as_address(url.host)) is not None:
-        meant = [literal]
+        addresses = [literal]
     elif _NUMBER.fullmatch(url.host.removesuffix(".").rpartition(".")[2]):
         raise BadInput("base_url 里的 IP 地址写法不规范", hint="请写成 203.0.114.7 这样的四段十进制数")
     else:
         return url
-    if not any(reach.covers(url.host, address, url.port) for address in meant):
+    if not any(policy.covers(url.host, address, url.port) for address in addresses):
         raise BadInput(f"base_url 的主机 {url.host} 是本机或内网地址，不允许访问", hint=allow_hint(url.host, url.port))
     return url
 
@@ -165,7 +165,7 @@ def allow_hint(host: str, port: int) -> str:
 
 
 def read_url(base_url: str) -> ServiceUrl:
-    """Raises BadInput unless it is a plain HTTP address. Never shows it: people paste keys into addresses."""
+    """Raises BadInput unless it is a plain HTTP URL. Messages never contain it: people paste keys into URLs."""
     try:
         if _UNSAFE.search(base_url.strip(" ")):
             raise ValueError("space, control character or backslash")
@@ -183,7 +183,7 @@ def read_url(base_url: str) -> ServiceUrl:
 
 
 def _host(parts: SplitResult) -> str:
-    """The host in ASCII. Raises ValueError (UnicodeError is one) for what is neither a name nor an address."""
+    """The host in ASCII. Raises ValueError (UnicodeError is one) for neither a name nor an address."""
     host = parts.hostname or ""
     if "[" in parts.netloc or "]" in parts.netloc:
         if "%" in host or not _BRACKETED.fullmatch(parts.netloc):
@@ -196,7 +196,7 @@ def _host(parts: SplitResult) -> str:
 
 
 def as_address(host: str) -> Address | None:
-    """The address that a host is, where it is one in its standard form."""
+    """The address that a host is in standard form; None for a name."""
     try:
         return ip_address(host)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Models that users registered: kept in the records, looked up and opened anew for every request."""
+"""Models that users registered: stored in the records, looked up and opened for every request."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ from qianxun.core.errors import BadInput, BadSettings, MissingExtra, ModelUnavai
 from qianxun.core.model_types import REF_PREFIX, ModelTest, NewModel, UserModel, check_key, is_ref
 from qianxun.core.ports import EmbeddingModel, RerankModel, StreamingChatModel, never
 from qianxun.core.types import Message, Vector, Vectors
-from qianxun.models import ChatEndpoint, RemoteEndpoint, RerankEndpoint
-from qianxun.models.registry.clients import Clients
-from qianxun.models.remote.url_policy import Reach, check_url
+from qianxun.models.client_pool import ClientPool
+from qianxun.models.open_model import open_chat, open_embedding, open_reranker
+from qianxun.models.remote.endpoints import ChatEndpoint, RemoteEndpoint, RerankEndpoint
+from qianxun.models.remote.url_policy import UrlPolicy, check_url
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records, user_models
 from qianxun.records.sealing import Sealing
 from qianxun.records.user_models import SealedKey, Stored
 
-DEFAULT: Final = "default"  # in place of a name: the default of whoever owns the base
-CHATTING: Final = ("chat", "qa", "rewrite", "vision")
-TEST_SECONDS: Final = 30.0  # the longest that `test` waits for a reply
-SPARE_SECONDS: Final = 5.0  # … and for its turn
-SENTENCE: Final = "住院费用可以报销多少？"
-TEXTS_AT_ONCE: Final = 10  # that every service takes in one request: some refuse more, and a user cannot say so
-ANSWER: Final = "住院费用的报销比例为百分之八十五。"
+DEFAULT: Final = "default"  # in place of a name: the default of the base's owner
+CHAT_TYPES: Final = ("chat", "qa", "rewrite", "vision")
+TEST_SECONDS: Final = 30.0  # that `test` waits for a reply, at most
+SPARE_SECONDS: Final = 5.0  # … and for a thread
+EMBEDDING_BATCH: Final = 10  # texts per request: some services refuse more, and users cannot configure it
+TEST_QUERY: Final = "住院费用可以报销多少？"
+TEST_PASSAGE: Final = "住院费用的报销比例为百分之八十五。"
 
 Result = TypeVar("Result")
-Listed: TypeAlias = list[UserModel]
+ModelList: TypeAlias = list[UserModel]
 
 
 def is_registered(name: str) -> bool:
-    """Whether a name means a registered model, by its number or as somebody's default."""
+    """Whether a name means a registered model, by its number or as the owner's default."""
     return is_ref(name) or name == DEFAULT
 
 
 def number_of(ref: str) -> int:
-    """Raises NotFound for what no registered model can be named."""
+    """Raises NotFound for a malformed reference."""
     digits = ref.removeprefix(REF_PREFIX)
     if not is_ref(ref) or not (digits.isascii() and digits.isdigit() and len(digits) < 19):
         raise NotFound(f"没有名为“{ref[:80]}”的模型", hint=f"登记的模型写作 {REF_PREFIX}编号，例如 {REF_PREFIX}17")
@@ -48,22 +49,22 @@ def number_of(ref: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """The registered models of one tenant. `of` gives another tenant's; opened clients are shared."""
+    """The registered models of one tenant; `of` returns that of another one, with the same open clients."""
 
     records: Records
     sealing: Sealing
     tenant: str
-    reach: Reach = field(default_factory=Reach)
+    policy: UrlPolicy = field(default_factory=UrlPolicy)
     threads: ModelThreads = field(default_factory=ModelThreads, repr=False)
-    clients: Clients = field(default_factory=Clients, repr=False)
+    clients: ClientPool = field(default_factory=ClientPool, repr=False)
 
     def of(self, tenant: str) -> Registry:
         return self if tenant == self.tenant else replace(self, tenant=tenant)
 
-    # ── keeping ──────────────────────────────────────────────────────────────────────────────────
+    # ── records ──────────────────────────────────────────────────────────────────────────────────
 
-    async def list(self, user_id: str | None = None, model_type: str | None = None) -> Listed:
-        """Of one user and one type, or of all."""
+    async def list(self, user_id: str | None = None, model_type: str | None = None) -> ModelList:
+        """All models, or those of one user or type."""
         if user_id is not None:
             user_models.check_user(user_id)
         if model_type is not None:
@@ -71,45 +72,41 @@ class Registry:
         return await asyncio.to_thread(self._read, user_models.every, user_id, model_type)
 
     async def get(self, user_id: str, id: int) -> UserModel:
-        """Raises NotFound for another user's or tenant's."""
+        """Raises NotFound, also for a model of another user or tenant."""
         return await asyncio.to_thread(self._read, user_models.get, id, user_id)
 
     async def add(self, user_id: str, new: NewModel) -> UserModel:
-        """Raises BadInput, naming the field, for what cannot work."""
+        """Raises BadInput, naming the field."""
         user_models.check_user(user_id)
         values = self._checked(asdict(new))
         key = check_key(new.api_key)
 
-        def keep() -> UserModel:
+        def store() -> UserModel:
             with self.records.writing() as tx:
                 number = user_models.next_id(tx)
-            sealed = self._sealed(number, key)  # between the two: it takes its time, and writers wait for no one
+            sealed = self._sealed(number, key)  # slow, so outside of both transactions
             with self.records.writing() as tx:
                 return user_models.add(tx, self.tenant, user_id, number, values, sealed)
 
-        return await asyncio.to_thread(keep)
+        return await asyncio.to_thread(store)
 
     async def change(self, user_id: str, id: int, changes: Mapping[str, Any]) -> UserModel:
-        """Changes what is named; it holds for the very next request. A key can be replaced, never read."""
+        """Changes the given fields, effective for the next request. A key can be replaced, never read."""
         values = self._checked(changes)
         key = check_key(changes["api_key"]) if "api_key" in changes else None
 
-        def keep() -> UserModel:
-            self._read(user_models.get, id, user_id)  # before anything is sealed for a row that is not there
+        def store() -> UserModel:
+            self._read(user_models.get, id, user_id)  # raises before anything is sealed
             sealed = None if key is None else self._sealed(id, key)
             with self.records.writing() as tx:
                 return user_models.change(tx, self.tenant, user_id, id, values, sealed)
 
-        kept = await asyncio.to_thread(keep)
+        changed = await asyncio.to_thread(store)
         self.clients.drop(id)
-        return kept
+        return changed
 
     async def remove(self, user_id: str, id: int) -> None:
-        def forget() -> None:
-            with self.records.writing() as tx:
-                user_models.remove(tx, self.tenant, user_id, id)
-
-        await asyncio.to_thread(forget)
+        await self.records.write(lambda tx: user_models.remove(tx, self.tenant, user_id, id))
         self.clients.drop(id)
 
     def default(self, user_id: str, model_type: str) -> UserModel | None:
@@ -122,32 +119,33 @@ class Registry:
         found: UserModel = self._read(user_models.get, number_of(ref))
         return found
 
-    # ── trying ───────────────────────────────────────────────────────────────────────────────────
+    # ── testing ──────────────────────────────────────────────────────────────────────────────────
 
     async def test(self, user_id: str, id: int) -> ModelTest:
-        """Asks the model's service once, disabled or not, and says what came of it."""
-        held: Stored = await asyncio.to_thread(self._read, user_models.stored, id, user_id)
-        patience = min(float(held.model.timeout), TEST_SECONDS)
+        """Calls the model's service once, also if it is disabled, and reports the result."""
+        stored: Stored = await asyncio.to_thread(self._read, user_models.stored, id, user_id)
+        timeout = min(float(stored.model.timeout), TEST_SECONDS)
         started = time.perf_counter()
         dimension: int | None = None
         try:
             lane = self.threads.lane("test", repr((self.tenant, user_id)))
-            asked = asyncio.get_running_loop().run_in_executor(lane, self._asked_once, held, patience)
-            dimension = await asyncio.wait_for(asked, patience + SPARE_SECONDS)
-            reason = _amiss(held.model, dimension)
+            call = asyncio.get_running_loop().run_in_executor(lane, self._call_once, stored, timeout)
+            dimension = await asyncio.wait_for(call, timeout + SPARE_SECONDS)
+            reason = _wrong_dimension(stored.model, dimension)
         except TimeoutError:
             reason = "超时：模型服务没有在时限内回复　检查 base_url 与网络，或稍后再试"
         except QianxunError as error:
             reason = str(error)
         return ModelTest(not reason, reason, round(time.perf_counter() - started, 3), dimension)
 
-    def _asked_once(self, held: Stored, patience: float) -> int | None:
-        client = self._opened(held, attempts=1, patience=patience)
+    def _call_once(self, stored: Stored, timeout: float) -> int | None:
+        """Returns the dimension of an embedding model's vector."""
+        client = self._opened(stored, attempts=1, timeout=timeout)
         try:
-            if held.model.model_type == "embedding":
-                return int(client.measured(SENTENCE))
-            if held.model.model_type == "rerank":
-                client.score(SENTENCE, [ANSWER])
+            if stored.model.model_type == "embedding":
+                return int(client.measured(TEST_QUERY))
+            if stored.model.model_type == "rerank":
+                client.score(TEST_QUERY, [TEST_PASSAGE])
             else:
                 client.complete([Message("user", "你好")])
             return None
@@ -157,62 +155,62 @@ class Registry:
     # ── using; blocking, in worker threads ───────────────────────────────────────────────────────
 
     def embedding(self, ref: str) -> EmbeddingModel:
-        """Raises NotFound, or ModelUnavailable for one that is disabled."""
+        """Raises NotFound, or ModelUnavailable if it is disabled."""
         return RegisteredEmbedding(self, ref, self._usable(ref, ("embedding",)).model.model_dim)
 
     def rerank(self, ref: str) -> RerankModel:
         return RegisteredRerank(self, ref, self._usable(ref, ("rerank",)).version)
 
     def chat(self, ref: str) -> StreamingChatModel:
-        return RegisteredChat(self, ref, self._usable(ref, CHATTING).model.model_name)
+        return RegisteredChat(self, ref, self._usable(ref, CHAT_TYPES).model.model_name)
 
     @contextmanager
-    def lent(self, ref: str, types: Sequence[str]) -> Iterator[Any]:
-        """The model's client as it is registered at this moment, for one call."""
+    def borrow(self, ref: str, types: Sequence[str]) -> Iterator[Any]:
+        """The client of the model as it is registered now, for one call."""
         try:
-            held = self._usable(ref, types)
-        except (NotFound, ModelUnavailable):  # removed or disabled by another process, maybe
+            stored = self._usable(ref, types)
+        except (NotFound, ModelUnavailable):  # maybe removed or disabled by another process
             self.clients.drop(number_of(ref))
             raise
-        with self.clients.lent(held.model.id, held.version, lambda: self._opened(held)) as client:
+        with self.clients.borrow(stored.model.id, stored.version, lambda: self._opened(stored)) as client:
             yield client
 
     def expect(self, ref: str, types: Sequence[str]) -> Stored:
-        """The model, disabled or not. Raises NotFound, or BadInput for one of another type. Blocking."""
-        held: Stored = self._read(user_models.stored, number_of(ref))
-        if held.model.model_type not in types:
-            raise BadInput(f"{ref} 是 {held.model.model_type} 模型，这里要 {'、'.join(types)}", hint="换一个模型")
-        return held
+        """The model, also if it is disabled. Raises NotFound, or BadInput for another type. Blocking."""
+        stored: Stored = self._read(user_models.stored, number_of(ref))
+        if stored.model.model_type not in types:
+            raise BadInput(f"{ref} 是 {stored.model.model_type} 模型，这里要 {'、'.join(types)}", hint="换一个模型")
+        return stored
 
     def _usable(self, ref: str, types: Sequence[str]) -> Stored:
-        held = self.expect(ref, types)
-        if not held.model.status:
+        stored = self.expect(ref, types)
+        if not stored.model.status:
             raise ModelUnavailable(f"模型 {ref} 已停用", hint="启用它（status 改为 1），或换一个模型")
-        return held
+        return stored
 
-    def _opened(self, held: Stored, attempts: int | None = None, patience: float | None = None) -> Any:
-        """A new client. Raises ModelUnavailable where its key cannot be opened, or its address is allowed no more."""
-        model = held.model
-        told: dict[str, Any] = {
-            "api_key": self._key(held),
+    def _opened(self, stored: Stored, attempts: int | None = None, timeout: float | None = None) -> Any:
+        """A new client. Raises ModelUnavailable if its key cannot be unsealed or its address is no longer allowed."""
+        model = stored.model
+        options: dict[str, Any] = {
+            "api_key": self._key(stored),
             "name": model.ref,
-            "timeout_seconds": patience or float(model.timeout),
-            "reach": self.reach,
+            "timeout_seconds": timeout or float(model.timeout),
+            "policy": self.policy,
         }
         if attempts is not None:
-            told["attempts"] = attempts
+            options["attempts"] = attempts
         try:
-            return _OPENING.get(model.model_type, _open_chat)(model, told)
-        except BadInput as error:  # of whoever registered it or set its limits, not of whoever searches
+            return _open(model, options)
+        except BadInput as error:  # a fault of the registration or of the settings, not of the search
             raise ModelUnavailable(f"模型 {model.ref} 用不了：{error.message}", hint=error.hint) from error
 
-    def _key(self, held: Stored) -> str:
-        if held.sealed_key is None:
+    def _key(self, stored: Stored) -> str:
+        if stored.sealed_key is None:
             return ""
         try:
-            return self.sealing.open(held.sealed_key, self._row(held.model.id))
+            return self.sealing.open(stored.sealed_key, self._row(stored.model.id))
         except (BadSettings, MissingExtra) as error:
-            raise ModelUnavailable(f"模型 {held.model.ref} 用不了：{error.message}", hint=error.hint) from error
+            raise ModelUnavailable(f"模型 {stored.model.ref} 用不了：{error.message}", hint=error.hint) from error
 
     def _sealed(self, number: int, key: str) -> SealedKey:
         sealed = self.sealing.seal(key, self._row(number)) if key else None
@@ -221,10 +219,10 @@ class Registry:
     def _row(self, number: int) -> tuple[str, ...]:
         return "user_models", self.tenant, str(number)
 
-    def _checked(self, told: Mapping[str, Any]) -> dict[str, Any]:
-        values = user_models.checked(told)
+    def _checked(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        values = user_models.checked(fields)
         if "base_url" in values:
-            check_url(values["base_url"], self.reach)
+            check_url(values["base_url"], self.policy)
         return values
 
     def _read(self, work: Callable[..., Result], *arguments: Any) -> Result:
@@ -232,79 +230,62 @@ class Registry:
             return work(tx, self.tenant, *arguments)
 
 
-def _amiss(model: UserModel, dimension: int | None) -> str:
+def _wrong_dimension(model: UserModel, dimension: int | None) -> str:
     if dimension is None or dimension == model.model_dim:
         return ""
     wrong = f"维度不对：服务返回 {dimension} 维的向量，登记的是 {model.model_dim} 维"
     return f"{wrong}　把 model_dim 改为 {dimension}，或换一个模型"
 
 
-def _open_embedding(model: UserModel, told: dict[str, Any]) -> Any:
-    from qianxun.models.remote.embedding import RemoteEmbedding  # its HTTP client is slow to import
-
-    told["batch_size"] = TEXTS_AT_ONCE
-    return RemoteEmbedding(RemoteEndpoint(model.base_url, model.model_name, model.model_dim, **told))
-
-
-def _open_rerank(model: UserModel, told: dict[str, Any]) -> Any:
-    from qianxun.models.remote.rerank import RemoteRerank  # as above
-
-    return RemoteRerank(RerankEndpoint(model.base_url, model.model_name, **told))
-
-
-def _open_chat(model: UserModel, told: dict[str, Any]) -> Any:
-    from qianxun.models.remote.chat import RemoteChat  # as above
-
-    return RemoteChat(
+def _open(model: UserModel, options: dict[str, Any]) -> Any:
+    where = model.base_url, model.model_name
+    if model.model_type == "embedding":
+        return open_embedding(RemoteEndpoint(*where, model.model_dim, batch_size=EMBEDDING_BATCH, **options))
+    if model.model_type == "rerank":
+        return open_reranker(RerankEndpoint(*where, **options))
+    return open_chat(
         ChatEndpoint(
-            model.base_url,
-            model.model_name,
+            *where,
             temperature=model.temperature,
             max_tokens=model.max_tokens or None,
             top_p=model.top_p if model.top_p < 1.0 else None,  # some services take it or a temperature, not both
-            **told,
+            **options,
         )
     )
 
 
-_OPENING: Final[Mapping[str, Callable[[UserModel, dict[str, Any]], Any]]] = {
-    "embedding": _open_embedding,
-    "rerank": _open_rerank,
-}
-
-
-# ── registered models, as the pipelines see them ─────────────────────────────────────────────────
+# ── registered models as implementations of the ports ────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredEmbedding:
-    """Stands for a registered model in a base; every call looks the model up. Implements `ports.EmbeddingModel`."""
+    """The registered model of a base; every call looks it up. Implements `ports.EmbeddingModel`."""
 
     registry: Registry
     name: str
     dimension: int  # of the base's vectors
 
     def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        with self._lent() as client:
+        with self._borrow() as client:
             rows: Vectors = client.embed_passages(texts)
             return rows
 
     def embed_query(self, text: str) -> Vector:
-        with self._lent() as client:
+        with self._borrow() as client:
             row: Vector = client.embed_query(text)
             return row
 
     @contextmanager
-    def _lent(self) -> Iterator[Any]:
+    def _borrow(self) -> Iterator[Any]:
         try:
-            with self.registry.lent(self.name, ("embedding",)) as client:
+            with self.registry.borrow(self.name, ("embedding",)) as client:
                 if client.dimension != self.dimension:
                     raise ModelUnavailable(
                         f"模型 {self.name} 登记为 {client.dimension} 维，而知识库的向量是 {self.dimension} 维",
                         hint="把 model_dim 改回去，或用 qianxun rebuild --model 重建",
                     )
                 yield client
-        except NotFound as error:  # it was there when the base was made: documents wait for it, searches go by words
+        except NotFound as error:  # it existed when the base was made: documents wait for it, searches use words
             raise ModelUnavailable(f"知识库的向量模型 {self.name} 已被删去", hint="重新登记，再重建知识库") from error
 
 
@@ -319,11 +300,11 @@ class RegisteredRerank:
 
     @property
     def name(self) -> str:
-        """Another one after each change: scores are kept by it."""
+        """Changes with each version: scores are cached by it."""
         return f"{self.ref}/{self.version}"
 
     def score(self, query: str, passages: Sequence[str], stop: Callable[[], bool] = never) -> Sequence[float]:
-        with self.registry.lent(self.ref, ("rerank",)) as client:
+        with self.registry.borrow(self.ref, ("rerank",)) as client:
             scores: Sequence[float] = client.score(query, passages, stop)
             return scores
 
@@ -338,15 +319,15 @@ class RegisteredChat:
 
     @property
     def name(self) -> str:
-        """With the service's own name for it: what it made before is another model's once that changes."""
+        """With the service's name of the model: what another one made is not reused."""
         return f"{self.ref}/{self.model_name}"
 
     def complete(self, messages: Sequence[Message]) -> str:
-        with self.registry.lent(self.ref, CHATTING) as client:
+        with self.registry.borrow(self.ref, CHAT_TYPES) as client:
             reply: str = client.complete(messages)
             return reply
 
     def stream(self, messages: Sequence[Message], stop: Callable[[], bool] = never) -> Iterator[str]:
-        """The client is lent until the last piece has been read, or the iterator is closed."""
-        with self.registry.lent(self.ref, CHATTING) as client:
+        """The client is borrowed until the last piece has been read, or the iterator is closed."""
+        with self.registry.borrow(self.ref, CHAT_TYPES) as client:
             yield from client.stream(messages, stop)
