@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.bases.graph_cache import HeldGraph
+from qianxun.bases.graph_cache import GraphCache
 from qianxun.core.errors import NotFound
 from qianxun.core.graph_types import ChunkFacts, ExtractionProgress
 from qianxun.core.types import Document, Eq, Not
@@ -172,8 +172,8 @@ def test_the_comparison_sees_facts_that_outlive_their_document(
 
     found, expected = runner.run(story())
     assert found["entities"] == expected["entities"]
-    changed = HeldGraph.changed
-    monkeypatch.setattr(HeldGraph, "changed", lambda held, now: (changed(held, now)[0], []))
+    changed = GraphCache.changed
+    monkeypatch.setattr(GraphCache, "changed", lambda held, now: (changed(held, now)[0], []))
     found, expected = runner.run(story())
     assert found["entities"] != expected["entities"]
 

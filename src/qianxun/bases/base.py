@@ -1,4 +1,4 @@
-"""An open knowledge base: the parts that the pipelines work with, chosen by `engine`."""
+"""An open knowledge base: the parts that searches, indexing and graphs work with, chosen by `engine`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from qianxun.bases.graph_cache import HeldGraph
-from qianxun.bases.graph_reader import GraphReader
+from qianxun.bases.graph_cache import GraphCache, GraphReader
 from qianxun.bases.known_terms import KnownTerms
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, Index, IndexBackend, Models, RetrieverArm, nothing
@@ -27,7 +26,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class ArmTime:
-    """What an arm took when it was last asked, and of how many words and grams."""
+    """How long an arm took the last time, and for how many words and grams."""
 
     seconds: float
     terms: int
@@ -40,7 +39,7 @@ class Serving:
     index: Index
     model: EmbeddingModel | None
     searches: int = 0  # under way right now
-    idle: asyncio.Event = field(default_factory=asyncio.Event)  # set once retired and given back by all
+    idle: asyncio.Event = field(default_factory=asyncio.Event)  # set when no search uses it
     is_retired: bool = False
     arm_times: dict[tuple[str, bool], ArmTime] = field(default_factory=dict)  # by name, and whether under a filter
 
@@ -55,7 +54,7 @@ class Serving:
                 self.idle.set()
 
     async def retire(self) -> None:
-        """Closes the index once the last search has given it back."""
+        """Closes the index once the last search is done with it."""
         self.is_retired = True
         while self.searches:
             self.idle.clear()
@@ -65,7 +64,7 @@ class Serving:
 
 @dataclass
 class OpenBase:
-    """Not frozen: a rebuild puts another `Serving` in place under running searches."""
+    """One knowledge base, opened. A rebuild puts another `Serving` in place under running searches."""
 
     about: KnowledgeBase
     records: BaseRecords  # as the base's tenant sees it
@@ -77,12 +76,12 @@ class OpenBase:
     models: Models | None = None  # rerank and chat models, by name
     curves: Curves = UNCALIBRATED
     rerank_cache: RerankCache = field(default_factory=RerankCache)
-    terms: KnownTerms = field(default_factory=KnownTerms)  # words that belong together, as far as they are at hand
-    graph: HeldGraph = field(default_factory=HeldGraph)  # what was derived from the facts of its chunks
-    reader: GraphReader = field(default_factory=GraphReader)  # how a model gets on with reading them
+    terms: KnownTerms = field(default_factory=KnownTerms)  # synonyms and learnt words
+    graph: GraphCache = field(default_factory=GraphCache)
+    reader: GraphReader = field(default_factory=GraphReader)  # how far a model has read the base for its graph
     model_threads: ModelThreads | None = None  # None: those of the event loop
     arms: Sequence[RetrieverArm] | None = None  # None: the standard ones
-    indexed: Callable[[IndexTime], None] = nothing  # told of each piece of index work
+    indexed: Callable[[IndexTime], None] = nothing  # after every batch of index work
     # One indexer at a time; searches do not take it.
     indexing: asyncio.Lock = field(default_factory=asyncio.Lock)
     configuring: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -114,7 +113,7 @@ def stamp_for(about: KnowledgeBase, model: EmbeddingModel | None, analyser: Anal
 
 
 async def read(base: OpenBase, work: Callable[..., Result], *arguments: Any) -> Result:
-    """``work(tx, base id, …)``, a short read of the records on the way of a search, in one statement."""
+    """``work(tx, base id, …)``: a short read of the records in the course of a search, in one statement."""
 
     def reading() -> Result:
         with base.records.glancing() as tx:
@@ -124,27 +123,24 @@ async def read(base: OpenBase, work: Callable[..., Result], *arguments: Any) -> 
 
 
 async def in_model_thread(base: OpenBase, kind: str, model: str, work: Callable[..., Any], *arguments: Any) -> Any:
-    """Each kind of model, and each registered one, has threads of its own.
-
-    One that hangs takes none from others, the index or the records.
-    """
+    """Runs ``work`` in the threads of its kind of model, or of a registered model: one that hangs blocks no other."""
     lane = None
     if base.model_threads is not None:
-        whose = (base.about.tenant, base.about.config.get("user_id", ""), model)
-        lane = base.model_threads.lane(kind, repr(whose) if is_registered(model) else "")
+        key = (base.about.tenant, base.about.config.get("user_id", ""), model)
+        lane = base.model_threads.lane(kind, repr(key) if is_registered(model) else "")
     return await asyncio.get_running_loop().run_in_executor(lane, work, *arguments)
 
 
 async def in_preparing_thread(base: OpenBase, work: Callable[..., Any], *arguments: Any) -> Any:
-    """For chunking, embedding and the making of questions, which may wait for a service as long as that likes."""
+    """For chunking, embedding and the making of questions, which may wait long for a service."""
     names = (base.model_name, str(base.about.config.get("qa_model") or ""))
     return await in_model_thread(base, "prepare", next(filter(is_registered, names), ""), work, *arguments)
 
 
 def chat_model(base: OpenBase, kind: ChatKind = "chat") -> ChatModel | None:
-    """The model that this base, or else the settings, has for such work; None where neither names one.
+    """The chat model that this base, or else the settings, names for such work; None if neither names one.
 
-    Looked up for every request. Raises NotFound or ModelUnavailable where the one that is named cannot be had.
+    Looked up for every request. Raises NotFound or ModelUnavailable.
     """
     if base.models is None:
         return None

@@ -1,8 +1,5 @@
-"""What an open base has at hand of words that belong together.
-
-Its user's synonyms, made ready once per configuration; its own words with their vectors, read once after they were
-learnt; vectors of words that queries asked for.
-"""
+"""The words of an open base that belong together, in memory: its user's synonyms, made ready once per configuration;
+its own words with their vectors, read once after they were learnt; vectors of words in queries."""
 
 from __future__ import annotations
 
@@ -17,7 +14,25 @@ from qianxun.core.types import Vector, Vectors
 from qianxun.text.synonyms import NO_SYNONYMS, Thesaurus, of_user
 
 ModelKey: TypeAlias = tuple[str, int]  # name and dimension: vectors of one kind
-WORDS: Final = 2_000  # of queries, whose vectors are kept: at 512 numbers each four megabytes
+WORDS: Final = 2_000  # of queries, whose vectors are cached: at 512 numbers each four megabytes
+
+
+class WriteWatch:
+    """When the index last changed, for work that follows writes once they have paused."""
+
+    def __init__(self) -> None:
+        self._written: float | None = None
+
+    def note_write(self) -> None:
+        self._written = time.monotonic()
+
+    def is_due(self, quiet_seconds: float) -> bool:
+        """Whether something was written since `begin`, and nothing for so long since."""
+        return self._written is not None and time.monotonic() - self._written >= quiet_seconds
+
+    def begin(self) -> None:
+        """What is written from now on is left to the next time."""
+        self._written = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,70 +44,49 @@ class LearntTerms:
     vectors: Vectors
 
 
-class KnownTerms:
-    """One for each open base, and never shared: a word of one base cannot come up in another.
-
-    Used on the event loop alone, so that it needs no lock of its own.
-    """
+class KnownTerms(WriteWatch):
+    """One for each open base, never shared: a word of one base cannot come up in another. Used on the event loop."""
 
     def __init__(self) -> None:
-        self.learning = asyncio.Lock()  # one learns at a time; searches do not take it
+        super().__init__()
+        self.learning = asyncio.Lock()  # one task learns at a time; searches do not take it
         self._config: Mapping[str, Any] | None = None
         self._own = NO_SYNONYMS
         self._learnt: LearntTerms | None = None
         self._vectors = LRUCache[tuple[ModelKey, str], Vector](WORDS)
-        self._written: float | None = None  # when the index last changed since the words were learnt
         self._has_begun = False
-        self._version = 0
-
-    # ── synonyms ─────────────────────────────────────────────────────────────────────────────────
+        self.version = 0  # another number whenever other words were learnt
 
     def own(self, config: Mapping[str, Any]) -> Thesaurus:
-        """The synonyms of this configuration; a changed one is another value, and is read anew."""
+        """The synonyms of this configuration; a changed one is another value, and is read again."""
         if config is not self._config:
             groups = config.get("synonyms")
             self._own, self._config = (of_user(groups) if groups else NO_SYNONYMS), config
         return self._own
 
-    # ── what was learnt ──────────────────────────────────────────────────────────────────────────
-
-    @property
-    def version(self) -> int:
-        """Another number whenever other words were learnt."""
-        return self._version
+    # ── learnt words ─────────────────────────────────────────────────────────────────────────────
 
     def learnt(self, model: ModelKey) -> LearntTerms | None:
-        """The words under this model; None while they have not been read."""
+        """The words under this model; None while they have not been loaded."""
         return self._learnt if self._learnt is not None and self._learnt.model == model else None
 
-    def remember(self, learnt: LearntTerms, version: int) -> None:
-        """Keeps what was read when ``version`` was asked for; what has been learnt since would be missing from it."""
-        if version == self._version:
+    def store(self, learnt: LearntTerms, version: int) -> None:
+        """Stores what was loaded at ``version``, unless words were learnt since, which would be missing from it."""
+        if version == self.version:
             self._learnt = learnt
 
     def forget(self) -> None:
-        """Other words were learnt: the next search reads them."""
+        """Other words were learnt: the next search loads them."""
         self._learnt = None
-        self._version += 1
-
-    # ── when to learn ────────────────────────────────────────────────────────────────────────────
-
-    def note_write(self) -> None:
-        """The index changed: there may be words to learn."""
-        self._written = time.monotonic()
+        self.version += 1
 
     def note_lack(self) -> None:
-        """A search found nothing learnt: the base may be of before there was anything to learn."""
+        """A search found nothing learnt: the base may be older than the learning of words."""
         if not self._has_begun:
             self.note_write()
 
-    def is_due(self, quiet_seconds: float) -> bool:
-        """Whether something was written and nothing for so long since."""
-        return self._written is not None and time.monotonic() - self._written >= quiet_seconds
-
     def begin(self) -> None:
-        """What is written from now on is to be learnt another time."""
-        self._written = None
+        super().begin()
         self._has_begun = True
 
     # ── words of queries ─────────────────────────────────────────────────────────────────────────
@@ -100,6 +94,6 @@ class KnownTerms:
     def vector(self, model: ModelKey, word: str) -> Vector | None:
         return self._vectors.get((model, word))
 
-    def keep_vectors(self, model: ModelKey, words: Sequence[str], vectors: Vectors) -> None:
+    def store_vectors(self, model: ModelKey, words: Sequence[str], vectors: Vectors) -> None:
         for word, vector in zip(words, vectors, strict=True):
             self._vectors.put((model, word), vector)

@@ -150,7 +150,7 @@ def _step(base: OpenBase) -> bool:
 
 def _restricted(base: OpenBase, where: Filter) -> KnowledgeGraph:
     with base.graph.changing:
-        cached = base.graph.kept(where)
+        cached = base.graph.restricted(where)
         if cached is not None:
             return cached
         with base.records.reading() as tx:

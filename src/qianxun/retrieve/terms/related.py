@@ -120,7 +120,7 @@ async def _learnt_terms(base: OpenBase, model: EmbeddingModel) -> LearntTerms:
         version = base.terms.version
         found = await base.records.read(lambda tx: terms.learnt(tx, base.id, *key))
         held = LearntTerms(key, *found)
-        base.terms.remember(held, version)
+        base.terms.store(held, version)
     return held
 
 
@@ -138,6 +138,6 @@ async def _vectors(base: OpenBase, model: EmbeddingModel, words: Sequence[str]) 
         except Exception:  # the door of a model, which may be anybody's
             log.exception("no related words for a query of base %s: its model failed", base.id)
         else:
-            base.terms.keep_vectors(key, lacking, made)
+            base.terms.store_vectors(key, lacking, made)
     found = {word: base.terms.vector(key, word) for word in words}
     return {word: vector for word, vector in found.items() if vector is not None}
