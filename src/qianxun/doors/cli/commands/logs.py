@@ -50,7 +50,10 @@ def logs(
     session = session_of(context)
     names, found = with_library(session, lambda library: _listed(library, session.start, kb, zero, bound, limit))
     if as_json:
-        print_json({"logs": [described(entry, names) for entry in found]})
+        from qianxun.core.codec.results import written_log
+
+        rows = [{**written_log(entry), "knowledge_base": names.get(entry.knowledge_base_id)} for entry in found]
+        print_json({"logs": rows})
         return
     if not found:
         out().print(_nothing(zero, bound), markup=False)
@@ -115,29 +118,6 @@ def _marks(entry: LogEntry) -> str:
         tr("缓存", "cached"): entry.from_cache,
     }
     return " ".join(mark for mark, is_set in marks.items() if is_set)
-
-
-def described(entry: LogEntry, names: dict[int, str]) -> dict[str, Any]:
-    return {
-        "id": entry.id,
-        "knowledge_base_id": entry.knowledge_base_id,
-        "knowledge_base": names.get(entry.knowledge_base_id),
-        "query": entry.query,
-        "retrieval_params": dict(entry.params),
-        "retrieval_mode": entry.mode,
-        "tier": entry.tier or None,
-        "chunk_count": len(entry.results),
-        "zero": entry.zero,
-        "time_cost_ms": entry.time_cost_ms,
-        "from_cache": entry.from_cache,
-        "degraded": [{"part": one.part, "reason": one.reason} for one in entry.degraded],
-        "steps": [{"name": one.name, "seconds": one.seconds, "count": one.count} for one in entry.steps],
-        "results": [{"chunk_id": chunk_id, "score": score} for chunk_id, score in entry.results],
-        "trace_id": entry.trace_id,
-        "generation": entry.generation,
-        "digest": entry.digest,
-        "created_at": entry.created_at.isoformat(),
-    }
 
 
 # ── replay ───────────────────────────────────────────────────────────────────────────────────────
