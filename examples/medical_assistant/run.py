@@ -21,7 +21,7 @@ from nodes import prompt_assembly, query_understanding
 from qianxun.core.errors import ModelError
 from qianxun.doors.workflow.graph_builder import GraphBuilder
 from qianxun.doors.workflow.nodes.retrieval_node import make_retrieval_node
-from qianxun.engine.example_search import open_library
+from qianxun.engine.example_library import open_library
 from qianxun.engine.settings import load
 from qianxun.examples.importing import import_file
 from qianxun.examples.search.library import ExampleLibrary

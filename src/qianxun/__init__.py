@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from qianxun.doors.workflow.query_workflow import create_query_workflow
     from qianxun.engine.blocking import open_blocking
     from qianxun.engine.engine import Engine
-    from qianxun.engine.example_library import import_from_excel
-    from qianxun.engine.example_search import (
+    from qianxun.engine.example_library import (
+        import_from_excel,
         multi_table_search,
         search_in_table,
         search_with_fallback,
@@ -94,14 +94,14 @@ _HOMES = {
     "import_from_excel": "qianxun.engine.example_library",
     "make_retrieval_node": "qianxun.doors.workflow.nodes.retrieval_node",
     "merge_and_rank_results": "qianxun.examples.search.ranking",
-    "multi_table_search": "qianxun.engine.example_search",
+    "multi_table_search": "qianxun.engine.example_library",
     "open_blocking": "qianxun.engine.blocking",
     "quality_filter": "qianxun.examples.search.ranking",
     "rank_results": "qianxun.rank.rerank",
     "retrieval_node": "qianxun.doors.workflow.nodes.retrieval_node",
-    "search_in_table": "qianxun.engine.example_search",
-    "search_with_fallback": "qianxun.engine.example_search",
-    "vector_db_search": "qianxun.engine.example_search",
+    "search_in_table": "qianxun.engine.example_library",
+    "search_with_fallback": "qianxun.engine.example_library",
+    "vector_db_search": "qianxun.engine.example_library",
 }
 
 

@@ -15,12 +15,13 @@ import pytest
 
 from qianxun.core.errors import BadSettings, ModelUnavailable
 from qianxun.doors.workflow.nodes.retrieval_node import retrieval_node
-from qianxun.engine import example_search
-from qianxun.engine.example_library import get_embedding_model, open_examples
-from qianxun.engine.example_search import (
+from qianxun.engine import example_library as example_search
+from qianxun.engine.example_library import (
     close_default_library,
     default_library,
+    get_embedding_model,
     multi_table_search,
+    open_examples,
     search_in_table,
     search_with_fallback,
     vector_db_search,
@@ -111,7 +112,7 @@ def test_it_is_opened_once_however_many_ask_at_first(settings_file: Path, monkey
 
 def test_nothing_is_opened_or_loaded_by_an_import(tmp_path: Path) -> None:
     asked = (
-        "import sys, threading, qianxun.doors.workflow.graph_builder, qianxun.engine.example_search;"
+        "import sys, threading, qianxun.doors.workflow.graph_builder, qianxun.engine.example_library;"
         "assert threading.active_count() == 1;"
         "print(*[name for name in ('langgraph', 'langchain_core', 'psycopg', 'onnxruntime') if name in sys.modules])"
     )

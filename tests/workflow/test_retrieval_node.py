@@ -26,7 +26,7 @@ from qianxun.core.types import Vector
 from qianxun.doors.workflow.nodes import retrieval_node as module
 from qianxun.doors.workflow.nodes.retrieval_node import RetrievalNode, make_retrieval_node, retrieval_node
 from qianxun.engine.engine import Engine
-from qianxun.engine.example_search import close_default_library
+from qianxun.engine.example_library import close_default_library
 from qianxun.engine.settings import Settings, load
 from qianxun.examples.search.library import ExampleLibrary, SearchSettings
 from qianxun.examples.store import ExampleStore

@@ -1,13 +1,21 @@
-"""The example library as the settings mean it: in the database of record, with the settings' embedding model."""
+"""The example library of the settings: in the database of record, with the settings' embedding model.
+
+The functions without a store search it under the names of the seed. Nothing is opened before first use; callers with
+a store or an engine of their own make an `ExampleLibrary`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import atexit
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import ArrayLike
 from sqlalchemy import Connection, inspect
 
 from qianxun.core.ports import EmbeddingModel
@@ -16,7 +24,16 @@ from qianxun.engine.embedding_models import NO_MODEL, Embeddings, open_model
 from qianxun.engine.model_catalog import open_registry
 from qianxun.engine.settings import Settings, load
 from qianxun.engine.storage import database_url, reach
+from qianxun.examples.formatting import RetrievedExample
 from qianxun.examples.importing import Database, import_file, insert_examples, store_on
+from qianxun.examples.search.library import (
+    MIN_RESULTS,
+    SIMILARITY_THRESHOLD,
+    TOP_K_PER_TABLE,
+    ExampleLibrary,
+    SearchSettings,
+)
+from qianxun.examples.search.ranking import GLOBAL_TOP_K, FoundExample
 from qianxun.examples.store import ExampleStore, no_model
 from qianxun.examples.vectors import Watch, unwatched
 from qianxun.models.registry import Registry
@@ -24,6 +41,10 @@ from qianxun.models.threads import ModelThreads
 from qianxun.records import Records
 from qianxun.records.database.open import connect
 from qianxun.records.database.postgres import BACKEND, create_schema, wait_at_most
+
+_lock = threading.Lock()
+_opened = ExitStack()
+_default: ExampleLibrary | None = None
 
 
 def example_store(settings: Settings, records: Records, embeddings: Embeddings, registry: Registry) -> ExampleStore:
@@ -36,7 +57,7 @@ def example_store(settings: Settings, records: Records, embeddings: Embeddings, 
 
 @contextmanager
 def _writing(records: Records, schema: str) -> Iterator[Connection]:
-    """On a server an import need not keep the records' writers waiting, and may take its time over an index."""
+    """On a server an import does not block the records' writers, and may take its time over an index."""
     with records.engine.begin() as connection:
         wait_at_most(connection, None)
         connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
@@ -48,7 +69,7 @@ def _writing(records: Records, schema: str) -> Iterator[Connection]:
 
 @contextmanager
 def open_examples(settings: Settings, models: Mapping[str, Any] | None = None) -> Iterator[ExampleStore]:
-    """The library by itself, also beside a service that owns the data folder: it takes only the database."""
+    """The library by itself, also while a service owns the data folder: it uses only the database."""
     if not settings.records.url:
         make_folder(settings)
     records = Records(connect(database_url(settings), reach(settings)))
@@ -73,59 +94,114 @@ def import_from_excel(
     skip_bad: bool = False,
     watch: Watch = unwatched,
 ) -> dict[str, Any]:
-    """A workbook (or a .json file) into the library behind ``db_conn``; answers what became of it, as plain values.
+    """Imports a workbook (or a .json file) into the library at ``db_conn``. Returns the outcome as plain values.
 
-    The model and the prefix are the settings' where they are left out. With bad rows nothing is stored, unless
-    ``skip_bad`` lets the others in; each of them is told with its sheet, row and reason.
+    The model and the prefix are the settings' by default. With bad rows, which are listed with sheet, row and reason,
+    nothing is stored unless ``skip_bad`` lets the others in.
     """
     prefix = load().examples.prefix if prefix is None else prefix
     store = store_on(db_conn, model or get_embedding_model(), prefix)
     return import_file(excel_path, store, skip_bad=skip_bad, watch=watch).as_dict()
 
 
-def insert_qa_examples(
-    examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel, *, prefix: str | None = None
-) -> int:
-    """`insert_examples` of questions and answers, under the settings' prefix where none is given."""
-    return _insert("qa_examples", examples, db_conn, model, prefix)
+def _inserter(category: str) -> Callable[..., int]:
+    def insert(
+        examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel, *, prefix: str | None = None
+    ) -> int:
+        """`insert_examples` of one category, under the settings' prefix if none is given. Returns how many."""
+        chosen = load().examples.prefix if prefix is None else prefix
+        return insert_examples(category, examples, db_conn, model, chosen)
+
+    return insert
 
 
-def insert_record_examples(
-    examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel, *, prefix: str | None = None
-) -> int:
-    """`insert_examples` of things to be recorded, under the settings' prefix where none is given."""
-    return _insert("record_examples", examples, db_conn, model, prefix)
-
-
-def insert_query_examples(
-    examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel, *, prefix: str | None = None
-) -> int:
-    """`insert_examples` of questions about what was recorded, under the settings' prefix where none is given."""
-    return _insert("query_examples", examples, db_conn, model, prefix)
-
-
-def insert_greeting_examples(
-    examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel, *, prefix: str | None = None
-) -> int:
-    """`insert_examples` of greetings, under the settings' prefix where none is given."""
-    return _insert("greeting_examples", examples, db_conn, model, prefix)
-
-
-def _insert(
-    category: str,
-    examples: Sequence[Mapping[str, Any]],
-    db_conn: Database,
-    model: EmbeddingModel,
-    prefix: str | None,
-) -> int:
-    prefix = load().examples.prefix if prefix is None else prefix
-    return insert_examples(category, examples, db_conn, model, prefix)
+insert_qa_examples = _inserter("qa_examples")
+insert_record_examples = _inserter("record_examples")
+insert_query_examples = _inserter("query_examples")
+insert_greeting_examples = _inserter("greeting_examples")
 
 
 @lru_cache(maxsize=1)
 def get_embedding_model() -> EmbeddingModel:
-    """The model of the settings, opened once in a process. Raises ModelUnavailable where there is none."""
+    """The model of the settings, opened once in a process. Raises ModelUnavailable if there is none."""
     settings = load()
     if settings.vectorization.model == NO_MODEL:
         raise no_model()
     return open_model(settings, settings.vectorization.model)
+
+
+# ── searching the library of the settings ────────────────────────────────────────────────────────
+
+
+def search_settings(settings: Settings) -> SearchSettings:
+    chosen = asdict(settings.examples)
+    del chosen["prefix"]
+    return SearchSettings(**chosen)
+
+
+@contextmanager
+def open_library(settings: Settings, models: Mapping[str, Any] | None = None) -> Iterator[ExampleLibrary]:
+    """The library of the settings, also while a service owns the data folder."""
+    with open_examples(settings, models) as store:
+        library = ExampleLibrary(store, search_settings(settings))
+        try:
+            yield library
+        finally:
+            library.close()
+
+
+def default_library() -> ExampleLibrary:
+    """That of the settings in force on first use; closed by `close_default_library`."""
+    global _default
+    with _lock:
+        if _default is None:
+            _default = _opened.enter_context(open_library(load()))
+            atexit.register(close_default_library)
+        return _default
+
+
+def close_default_library() -> None:
+    """The next search reads the settings again."""
+    global _default
+    with _lock:
+        _default = None
+        _opened.close()
+        atexit.unregister(close_default_library)
+
+
+def search_in_table(
+    table_name: str,
+    query_embedding: ArrayLike,
+    top_k: int = TOP_K_PER_TABLE,
+    threshold: float = SIMILARITY_THRESHOLD,
+) -> list[FoundExample]:
+    """`ExampleLibrary.search_in_table` of the library of the settings."""
+    return default_library().search_in_table(table_name, query_embedding, top_k, threshold)
+
+
+def multi_table_search(
+    query_embedding: ArrayLike,
+    table_names: Sequence[str] | None = None,
+    top_k_per_table: int = TOP_K_PER_TABLE,
+    similarity_threshold: float = SIMILARITY_THRESHOLD,
+) -> list[FoundExample]:
+    """`ExampleLibrary.multi_table_search` of the library of the settings."""
+    return default_library().multi_table_search(query_embedding, table_names, top_k_per_table, similarity_threshold)
+
+
+def search_with_fallback(
+    query_embedding: ArrayLike, table_names: Sequence[str] | None = None, min_results: int = MIN_RESULTS
+) -> list[FoundExample]:
+    """`ExampleLibrary.search_with_fallback` of the library of the settings."""
+    return default_library().search_with_fallback(query_embedding, table_names, min_results)
+
+
+def vector_db_search(
+    query_text: str,
+    keywords: Sequence[str] | None = None,
+    top_k: int = GLOBAL_TOP_K,
+    similarity_threshold: float = SIMILARITY_THRESHOLD,
+    table_names: Sequence[str] | None = None,
+) -> list[RetrievedExample]:
+    """`ExampleLibrary.vector_db_search` of the library of the settings."""
+    return default_library().vector_db_search(query_text, keywords, top_k, similarity_threshold, table_names)

@@ -91,7 +91,7 @@ def search(
     threshold: Annotated[float | None, typer.Option(metavar="X", help="相似度下限 · least similarity")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    from qianxun.engine.example_search import open_library
+    from qianxun.engine.example_library import open_library
 
     settings = _settings(context)
     started = time.perf_counter()

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from qianxun.core.errors import RetrieverUnavailable
 from qianxun.engine.engine import Engine
-from qianxun.engine.example_search import default_library, search_settings
+from qianxun.engine.example_library import default_library, search_settings
 from qianxun.examples.formatting import RetrievedExample
 from qianxun.examples.search.library import TABLES_AT_ONCE, ExampleLibrary
 from qianxun.models.threads import Lane
