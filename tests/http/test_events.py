@@ -112,7 +112,6 @@ SENSELESS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"content": "  "}, "content"),
     ({"document_id": "  "}, "document_id"),
     ({"metadata": {"页": {"第": 1}}}, "metadata.页"),
-    ({"metadata": {"format": "pdf"}}, "format"),
     ({"name": "有\x00空字符"}, "name"),
     ({"tags": ["\x00"]}, "tags"),
 )

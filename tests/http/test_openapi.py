@@ -45,7 +45,8 @@ def test_every_answer_is_one_that_the_document_promises(tmp_path: Path) -> None:
         assert found.cases > 500
         for operation in operations(document):  # the survey came as far as the thing itself
             statuses = found.statuses[str(operation)]
-            assert any(200 <= status < 300 for status in statuses), (str(operation), statuses)
+            reached = [status for status in statuses if 200 <= status < 300 or status == 409]  # 409: it exists
+            assert reached, (str(operation), statuses)
 
     run(tmp_path, story)
 

@@ -47,7 +47,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def serve(settings: Settings, on_start: Callable[[str], object] = str) -> None:
+async def serve(settings: Settings, on_start: Callable[[str], object] = lambda url: None) -> None:
     """Serves until SIGINT or SIGTERM. ``on_start`` is called with the address once requests are accepted.
 
     Raises BadInput if the address cannot be bound, Forbidden if it is not this machine's own and there is no key,
@@ -135,7 +135,7 @@ def url_of(listener: socket.socket) -> str:
 class Server(uvicorn.Server):
     """uvicorn without its own signal handling."""
 
-    def __init__(self, app: FastAPI, settings: Settings, on_start: Callable[[str], object] = str) -> None:
+    def __init__(self, app: FastAPI, settings: Settings, on_start: Callable[[str], object] = lambda url: None) -> None:
         super().__init__(
             uvicorn.Config(
                 app,

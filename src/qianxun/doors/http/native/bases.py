@@ -16,7 +16,7 @@ from qianxun.doors.http.context import BaseId, TenantEngine, Writer
 from qianxun.doors.http.field_errors import blaming
 from qianxun.doors.http.openapi import returns
 from qianxun.doors.http.request_models import Asked
-from qianxun.doors.http.responses import Envelope, success
+from qianxun.doors.http.responses import Envelope, fields_of, success
 
 MAX_DEPTH: Final = 6  # levels of a configuration
 PAGE: Final = 100
@@ -179,4 +179,4 @@ async def delete(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
 
 
 def _info(base: KnowledgeBase) -> dict[str, Any]:
-    return {**{name: getattr(base, name) for name in BaseInfo.model_fields}, "config": dict(base.config)}
+    return {**fields_of(BaseInfo, base), "config": dict(base.config)}

@@ -6,6 +6,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -36,7 +37,7 @@ from qianxun.doors.http.native.retrieval import ChunkTold
 from qianxun.doors.http.native.uploads import Form, received
 from qianxun.doors.http.openapi import returns
 from qianxun.doors.http.request_models import Asked
-from qianxun.doors.http.responses import Envelope, success
+from qianxun.doors.http.responses import Envelope, fields_of, success
 from qianxun.engine.engine import Engine
 
 PAGE: Final = 100
@@ -333,19 +334,14 @@ async def _add_text(engine: Engine, base: int, request: Request, doc_id: str, wa
         body = parse(raw) if len(raw) <= PARSED_INLINE else await asyncio.to_thread(parse, raw)
     except ValidationError as error:
         raise RequestValidationError(error.errors(include_url=False, include_input=False)) from error
-    labels = body.labels()
     document = Document(
         id=_document_id(doc_id, body.doc_id) or secrets.token_hex(10),
         content=body.content,
         name=body.name,
         format=body.format,
-        content_type=labels.content_type,
-        user_id=labels.user_id,
-        project_id=labels.project_id,
-        tags=labels.tags,
-        metadata=labels.metadata,
         pairs=tuple(QAPair(pair.question, pair.answer) for pair in body.pairs),
         source=body.source,
+        **asdict(body.labels()),
     )
     async with service_of(request).writes.slot(request):
         (accepted,) = await engine.add_documents(base, [document], wait=wait)
@@ -406,15 +402,15 @@ def _document_id(in_path: str, in_body: str | None) -> str:
 
 
 async def _result(engine: Engine, base: int, accepted: Accepted) -> dict[str, Any]:
-    result = {"doc_id": accepted.doc_id, "generation": accepted.generation, "outcome": accepted.outcome}
     try:
         state = await engine.document(base, accepted.doc_id)
+        now = {"status": state.status, "chunks": state.chunks, "reason": state.reason}
     except NotFound:  # it has been deleted in the meantime
-        return {**result, "status": "deleted", "chunks": 0, "reason": ""}
-    return {**result, "status": state.status, "chunks": state.chunks, "reason": state.reason}
+        now = {"status": "deleted", "chunks": 0, "reason": ""}
+    return {"doc_id": accepted.doc_id, "generation": accepted.generation, "outcome": accepted.outcome, **now}
 
 
 def _info(state: DocumentState, request: Request) -> dict[str, Any]:
     """Without its source for read-only keys: a path reveals how a machine is set up."""
-    info = {name: getattr(state, name) for name in DocumentInfo.model_fields}
+    info = fields_of(DocumentInfo, state)
     return info if request.state.access == "write" else {**info, "source": ""}

@@ -11,7 +11,7 @@ from qianxun.core.limits import DOC_ID_LIMIT, EVENT_ID_LIMIT, MAX_ID
 from qianxun.doors.http.context import TenantEngine, Writer
 from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import Number
-from qianxun.doors.http.responses import Envelope, problem, success
+from qianxun.doors.http.responses import Envelope, fields_of, problem, success
 
 CONTENT_REQUIRED: Final[dict[str, Any]] = {
     "if": {"properties": {"type": {"enum": ["document.deleted", "deleted"]}}},
@@ -83,4 +83,4 @@ async def receive(
     outcome = await handle(body.model_dump(exclude={"type"}, exclude_none=True))
     if outcome.result == "rejected":
         return problem(422, outcome.reason, "rejected")
-    return success({name: getattr(outcome, name) for name in EventResult.model_fields}, 202)
+    return success(fields_of(EventResult, outcome), 202)

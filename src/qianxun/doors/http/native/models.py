@@ -17,7 +17,7 @@ from qianxun.doors.http.field_errors import InvalidField, blaming
 from qianxun.doors.http.native.bases import Deleted
 from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import Asked, Number
-from qianxun.doors.http.responses import Envelope, success
+from qianxun.doors.http.responses import Envelope, fields_of, success
 from qianxun.engine.names import check_base_url
 
 ModelType = Literal["embedding", "chat", "qa", "rewrite", "rerank", "vision"]
@@ -188,7 +188,7 @@ async def test(request: Request, engine: TenantEngine, user_id: UserId, id: Mode
     """向它的服务发一次请求；密钥不对、维度不对、超时、连不上，都在 `reason` 里说明。"""
     async with cancellable(request):
         trial = await engine.registry.test(user_id, id)
-    return success({name: getattr(trial, name) for name in ModelTest.model_fields})
+    return success(fields_of(ModelTest, trial))
 
 
 def _checked_key(key: SecretStr | None) -> str:
