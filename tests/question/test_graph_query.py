@@ -16,7 +16,7 @@ def asked(text: str) -> GraphQuery:
 
 
 def telling(question: GraphQuery) -> str:
-    return "".join(unit for at, unit in enumerate(question.units) if question.telling >> at & 1)
+    return "".join(unit for at, unit in enumerate(question.units) if question.informative >> at & 1)
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qianxun.text.matching import snippet, spans, telling_words, weights
+from qianxun.text.matching import query_terms, snippet, spans, weights
 
 
 def shown(text: str, query: str) -> list[str]:
-    return [text[start:end] for start, end in spans(text, telling_words(query))]
+    return [text[start:end] for start, end in spans(text, query_terms(query))]
 
 
 def test_words_are_found_in_either_script_and_width() -> None:
@@ -30,7 +30,7 @@ def test_touching_words_are_one_place() -> None:
 
 
 def test_question_words_are_not_pointed_at() -> None:
-    assert telling_words("请问发票的报销时限是多少") == ("发票", "报销", "时限")
+    assert query_terms("请问发票的报销时限是多少") == ("发票", "报销", "时限")
 
 
 def test_a_snippet_shows_where_most_matches_stand() -> None:

@@ -39,12 +39,12 @@ def assemble(
     """
     if budget < 0:
         raise BadInput("上下文预算不能为负", hint="budget 是词元数")
-    told = fitted(graph, int(budget * _GRAPH))
-    left = budget - context_tokens(told)
+    context = fitted(graph, int(budget * _GRAPH))
+    left = budget - context_tokens(context)
     taken: list[Passage] = []
     left_out = 0
-    for each in (*given, *map(passage, found)):
-        own = _unsaid(each, taken)
+    for one in (*given, *map(passage, found)):
+        own = _new_part(one, taken)
         if own is None:
             continue
         fits = own if _cost(own) <= left else (None if taken else _begun(own, left))
@@ -53,16 +53,16 @@ def assemble(
             continue
         taken.append(replace(fits, number=len(taken) + 1))
         left -= _cost(fits)
-    return AnswerContext(tuple(taken), told, budget - left, left_out, _stated(tie, found) if tie else None)
+    return AnswerContext(tuple(taken), context, budget - left, left_out, _stated(tie, found) if tie else None)
 
 
 def _stated(tie: AskedTie, found: Sequence[Found]) -> StatedTie:
     """Where the documents of what was found state a tie."""
-    chunks = {each.chunk.key: each.chunk for each in found}
-    held = [(chunks[place.chunk], place) for place in tie.evidence if place.chunk in chunks]
-    leads = [chunk.end - len(chunk.text) for chunk, _ in held]  # where the text would begin, had it no lead
-    places = [(chunk.doc_id, lead + at.start, lead + at.end) for (chunk, at), lead in zip(held, leads, strict=True)]
-    return StatedTie(tie.names, tuple(places))
+    chunks = {hit.chunk.key: hit.chunk for hit in found}
+    stating = [(chunks[place.chunk], place) for place in tie.evidence if place.chunk in chunks]
+    starts = [chunk.end - len(chunk.text) for chunk, _ in stating]  # where the text would begin, had it no lead
+    spans = zip(stating, starts, strict=True)
+    return StatedTie(tie.names, tuple((chunk.doc_id, start + at.start, start + at.end) for (chunk, at), start in spans))
 
 
 def passage(found: Found, number: int = 0) -> Passage:
@@ -85,14 +85,14 @@ def passage(found: Found, number: int = 0) -> Passage:
     )
 
 
-def _cost(each: Passage) -> int:
-    return tokens(each.text) + tokens(each.doc_name or each.doc_id) + _HEAD
+def _cost(one: Passage) -> int:
+    return tokens(one.text) + tokens(one.doc_name or one.doc_id) + _HEAD
 
 
-def _unsaid(each: Passage, taken: Sequence[Passage]) -> Passage | None:
+def _new_part(one: Passage, taken: Sequence[Passage]) -> Passage | None:
     """What a passage adds to those that were taken; None where that is nothing."""
-    said = [(other.start, other.end) for other in taken if other.doc_id == each.doc_id]
-    own = each if each.end <= each.start else _beside(each, said)
+    covered = [(other.start, other.end) for other in taken if other.doc_id == one.doc_id]
+    own = one if one.end <= one.start else _uncovered(one, covered)
     if own is None or any(_bare(own.text) == _bare(other.text) for other in taken):
         return None
     return own
@@ -102,40 +102,40 @@ def _bare(text: str) -> str:
     return "".join(text.split())
 
 
-def _beside(each: Passage, said: Sequence[Span]) -> Passage | None:
-    """A passage without the spans of its document that were said.
+def _uncovered(item: Passage, covered: Sequence[Span]) -> Passage | None:
+    """A passage without the spans of its document that others cover.
 
     Prose that overlaps at an end loses it, to whole sentences; a table's rows stay together with their header.
     """
-    if any(one <= each.start and each.end <= other for one, other in said):
+    if any(one <= item.start and item.end <= other for one, other in covered):
         return None
-    start = max((other for one, other in said if one <= each.start < other), default=each.start)
-    end = min((one for one, other in said if one < each.end <= other), default=each.end)
-    if (start, end) == (each.start, each.end) or len(each.text) != each.end - each.start:
-        return each
-    ends = [each.start, *(each.start + at for at in _ends(each.text)), each.end]
+    start = max((other for one, other in covered if one <= item.start < other), default=item.start)
+    end = min((one for one, other in covered if one < item.end <= other), default=item.end)
+    if (start, end) == (item.start, item.end) or len(item.text) != item.end - item.start:
+        return item
+    ends = [item.start, *(item.start + at for at in _ends(item.text)), item.end]
     begin = max(at for at in ends if at <= start)
     stop = min((at for at in ends if at >= max(end, begin + 1)), default=begin)
-    text = each.text[begin - each.start : stop - each.start]
-    return replace(each, text=text, start=begin, end=stop) if start < end and text.strip() else None
+    text = item.text[begin - item.start : stop - item.start]
+    return replace(item, text=text, start=begin, end=stop) if start < end and text.strip() else None
 
 
-def _begun(each: Passage, budget: int) -> Passage | None:
+def _begun(one: Passage, budget: int) -> Passage | None:
     """The beginning of a passage up to the last whole sentence or line that fits."""
-    lead = len(each.text) - (each.end - each.start) if each.end > each.start else 0
-    fitting = [at for at in _ends(each.text) if at > lead and _cost(replace(each, text=each.text[:at])) <= budget]
+    lead = len(one.text) - (one.end - one.start) if one.end > one.start else 0
+    fitting = [at for at in _ends(one.text) if at > lead and _cost(replace(one, text=one.text[:at])) <= budget]
     if not fitting:
         return None
     at = max(fitting)
-    if each.end <= each.start:
-        return replace(each, text=each.text[:at])
-    return replace(each, text=each.text[:at], end=each.start + at - lead)
+    if one.end <= one.start:
+        return replace(one, text=one.text[:at])
+    return replace(one, text=one.text[:at], end=one.start + at - lead)
 
 
 def _ends(text: str) -> list[int]:
     """Where the sentences and lines of a text end."""
     lines = [at + 1 for at, sign in enumerate(text) if sign == "\n"]
-    return sorted({*lines, *(each.end() for each in SENTENCE_END.finditer(text))})
+    return sorted({*lines, *(one.end() for one in SENTENCE_END.finditer(text))})
 
 
 # ── passages in whatever form a caller has them ───────────────────────────────────────────────────
@@ -147,45 +147,45 @@ def as_context(given: Given) -> AnswerContext:
         return given
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Sequence):
         raise BadInput("context 须是资料的列表", hint="给出检索结果、字典或字符串的列表，或 assemble 的结果")
-    found = [each for each in given if isinstance(each, Found)]
+    found = [one for one in given if isinstance(one, Found)]
     if found and len(found) == len(given):
         return assemble(found)
-    return AnswerContext(tuple(_passage(each, number) for number, each in enumerate(given, start=1)))
+    return AnswerContext(tuple(_passage(one, number) for number, one in enumerate(given, start=1)))
 
 
-def _passage(each: object, number: int) -> Passage:
-    if isinstance(each, Passage):
-        return each
-    if isinstance(each, str):
-        return Passage(number, f"资料{number}", "", f"资料{number}", each)
-    if isinstance(each, Mapping):
-        return _of_mapping(each, number)
+def _passage(one: object, number: int) -> Passage:
+    if isinstance(one, Passage):
+        return one
+    if isinstance(one, str):
+        return Passage(number, f"资料{number}", "", f"资料{number}", one)
+    if isinstance(one, Mapping):
+        return _of_mapping(one, number)
     raise BadInput(
-        f"第 {number} 份资料的类型是 {type(each).__name__}，不是资料", hint="每份资料是检索结果、字典或字符串"
+        f"第 {number} 份资料的类型是 {type(one).__name__}，不是资料", hint="每份资料是检索结果、字典或字符串"
     )
 
 
-def _of_mapping(each: Mapping[str, Any], number: int) -> Passage:
-    text = next((each[name] for name in _TEXTS if isinstance(each.get(name), str)), None)
+def _of_mapping(one: Mapping[str, Any], number: int) -> Passage:
+    text = next((one[name] for name in _TEXTS if isinstance(one.get(name), str)), None)
     if text is None:
         raise BadInput(f"第 {number} 份资料没有正文", hint=f"字典里要有 {'、'.join(_TEXTS)} 之一")
-    held = each.get("metadata")
-    metadata: Mapping[str, Any] = held if isinstance(held, Mapping) else {}
-    named = next((str(each[name]) for name in _NAMES if each.get(name)), str(metadata.get("source", "")))
-    doc_id = str(each.get("doc_id") or each.get("document_id") or named or f"资料{number}")
-    score = each.get("score")
+    given = one.get("metadata")
+    metadata: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    named = next((str(one[name]) for name in _NAMES if one.get(name)), str(metadata.get("source", "")))
+    doc_id = str(one.get("doc_id") or one.get("document_id") or named or f"资料{number}")
+    score = one.get("score")
     return Passage(
         number,
         doc_id,
         named,
-        str(each.get("chunk_id") or each.get("id") or doc_id),
+        str(one.get("chunk_id") or one.get("id") or doc_id),
         text,
-        _offset(each.get("start")),
-        _offset(each.get("end")),
+        _offset(one.get("start")),
+        _offset(one.get("end")),
         float(score) if isinstance(score, int | float) else 0.0,
         metadata,
     )
 
 
-def _offset(told: object) -> int:
-    return told if isinstance(told, int) and not isinstance(told, bool) and told >= 0 else 0
+def _offset(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0

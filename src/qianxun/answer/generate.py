@@ -12,7 +12,7 @@ from typing import Final
 
 from qianxun.answer.assemble import Given, as_context
 from qianxun.answer.draft import LONGEST_REPLY, AnswerDraft, ReplyReader, as_events, source_of
-from qianxun.answer.extractive.extractive import Quoted, extract, extract_each
+from qianxun.answer.extractive.extractive import Quoted, extract, extract_sides
 from qianxun.answer.extractive.sufficiency import Sufficiency, enough, read
 from qianxun.answer.prompt import NOT_FOUND, answer_messages, direct_messages
 from qianxun.answer.verify.plain_text import quotable
@@ -143,7 +143,7 @@ class AnswerGenerator:
         sufficiency = enough(evidence)
         if evidence.sides:
             missing = [side.name for side in evidence.sides if not side.scored]
-            return sufficiency, _joined(extract_each((side.query, side.scored) for side in evidence.sides), missing)
+            return sufficiency, _joined(extract_sides((side.query, side.scored) for side in evidence.sides), missing)
         quoted = extract(evidence.query, evidence.scored) if sufficiency else ()
         return sufficiency, _joined(quoted) if quoted else declined(query)
 

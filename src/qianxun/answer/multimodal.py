@@ -87,13 +87,13 @@ async def read_multimodal(
     if len(content) > ATTACHMENTS_LIMIT:
         raise TooLarge(f"一次提问最多带 {ATTACHMENTS_LIMIT} 张图片或表格，收到 {len(content)}", hint="请分几次提问")
     read = [await _read_item(_Reading(base, parsers, query, at), item) for at, item in enumerate(content, 1)]
-    passages = [passage for each in read for passage in each.passages]
+    passages = [passage for item in read for passage in item.passages]
     return MultimodalContent(
-        " ".join(each.text for each in read if each.text),
+        " ".join(item.text for item in read if item.text),
         tuple(replace(passage, number=at) for at, passage in enumerate(passages, 1)),
-        tuple(table for each in read for table in each.tables),
-        tuple(owner for each in read for owner in each.owners),
-        tuple(degraded for each in read for degraded in each.degraded),
+        tuple(table for item in read for table in item.tables),
+        tuple(owner for item in read for owner in item.owners),
+        tuple(degraded for item in read for degraded in item.degraded),
     )
 
 
@@ -132,14 +132,14 @@ async def answer_attached(query: str, content: MultimodalContent) -> AttachedAns
 
 
 def _answer_attached(query: str, content: MultimodalContent) -> AttachedAnswer | None:
-    asked = [AskedTable(str(at), table) for at, table in enumerate(content.tables)]
-    answer = answer_from_tables(query, asked)
+    tables = [AskedTable(str(at), table) for at, table in enumerate(content.tables)]
+    answer = answer_from_tables(query, tables)
     if not answer.sure:
         return None
     table, owner = content.tables[int(answer.table)], content.owners[int(answer.table)]
     rows = sorted({cell.row for cell in answer.cells if cell.row >= 0})[:MOST_ROWS_CITED]
     shown = replace(table, rows=tuple(table.rows[row] for row in rows), texts=tuple(table.texts[row] for row in rows))
-    first = next(each for each in content.passages if each.doc_id == owner)
+    first = next(passage for passage in content.passages if passage.doc_id == owner)
     about = {**first.metadata, "rows": rows, "reading": answer.reading}
     return AttachedAnswer(answer, replace(first, chunk_id=f"{owner}_cells", text=render(shown)[0], metadata=about))
 
@@ -171,21 +171,21 @@ async def _seen(
         if model is None:
             return None, ()
         picture = await reading.parsers.picture(path)
-        said = await in_model_thread(
+        seen = await in_model_thread(
             reading.base, "vision", model.name, describe, model, picture, reading.query, caption
         )
     except (ModelError, NotFound, MissingExtra) as error:
         return None, (Degraded("vision", f"视觉模型没能看图，改用文字识别：{error}"),)
     # A table that a model copied is for reading, not for exact answers: nobody knows which cell it misread.
     made = _Made("image", name, f"model:{model.name}", caption)
-    return await _passages(reading, Text(said), made), ()
+    return await _passages(reading, Text(seen), made), ()
 
 
 def describe(model: ChatModel, picture: bytes, query: str, caption: str = "") -> str:
     """What a model sees in a JPEG that matters to a question. Raises ModelUnavailable or BadModelReply."""
     url = "data:image/jpeg;base64," + base64.b64encode(picture).decode("ascii")
-    asked = f"<问题>{_quoted(query)}</问题>" + (f"\n<图题>{_quoted(caption)}</图题>" if caption else "")
-    reply = model.complete([Message("system", _PROMPT), Message("user", asked, (url,))])
+    prompt = f"<问题>{_quoted(query)}</问题>" + (f"\n<图题>{_quoted(caption)}</图题>" if caption else "")
+    reply = model.complete([Message("system", _PROMPT), Message("user", prompt, (url,))])
     return reply.strip()[:LONGEST_SEEN]
 
 
@@ -323,7 +323,7 @@ def _cut(reading: _Reading, text: Text, made: _Made) -> MultimodalContent:
     """The pieces of a text that say most of the question, in its order."""
     pieces = reading.base.splitter.pieces(text)
     words = [word for word in reading.base.analyser.words(reading.query) if len(word) > 1]
-    kept = _telling([piece.text for piece in pieces], words)
+    chosen = _most_informative([piece.text for piece in pieces], words)
     metadata = {"type": made.kind, "source": "question", "origin": made.origin, "item": reading.at}
     passages = tuple(
         Passage(
@@ -335,29 +335,29 @@ def _cut(reading: _Reading, text: Text, made: _Made) -> MultimodalContent:
             score=1.0,
             metadata=metadata,
         )
-        for at in kept
+        for at in chosen
     )
     tables = tuple(span.table for span in text.tables)
     owners = (f"q_{made.kind}_{reading.at}",) * len(tables)
     return MultimodalContent(_search_words(made.caption, text, tables), passages, tables, owners)
 
 
-def _telling(texts: Sequence[str], words: Sequence[str]) -> list[int]:
+def _most_informative(texts: Sequence[str], words: Sequence[str]) -> list[int]:
     if len(texts) <= MOST_PASSAGES:
         return list(range(len(texts)))
-    told = [sum(occurs_in(word, folded) for word in words) for folded in map(fold, texts)]
-    return sorted(sorted(range(len(texts)), key=lambda at: (-told[at], at))[:MOST_PASSAGES])
+    counts = [sum(occurs_in(word, folded) for word in words) for folded in map(fold, texts)]
+    return sorted(sorted(range(len(texts)), key=lambda at: (-counts[at], at))[:MOST_PASSAGES])
 
 
 def _search_words(caption: str, text: Text, tables: Sequence[Table]) -> str:
     """What of an item goes into the search: of tables their names, of all else how it begins."""
     if tables:
-        said = " ".join(
-            [caption, *(f"{each.title} {' '.join(c.name for c in each.columns if c.path)}" for each in tables)]
+        words = " ".join(
+            [caption, *(f"{table.title} {' '.join(c.name for c in table.columns if c.path)}" for table in tables)]
         )
     else:
-        said = f"{caption} {text.content[: JOINED * 2]}"
-    return " ".join(dict.fromkeys(said.split()))[:JOINED]
+        words = f"{caption} {text.content[: JOINED * 2]}"
+    return " ".join(dict.fromkeys(words.split()))[:JOINED]
 
 
 def _caption(item: Mapping[str, Any], *names: str) -> str:

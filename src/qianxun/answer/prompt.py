@@ -34,11 +34,11 @@ def answer_messages(
     query: str, context: AnswerContext, history: Sequence[Message] = (), images: Sequence[str] = ()
 ) -> tuple[Message, ...]:
     """The messages for an answer from these passages alone. No text of theirs can end its own quotation."""
-    parts = [_quoted_passage(each) for each in context.passages]
+    parts = [_quoted_passage(passage) for passage in context.passages]
     if relations := _quoted_graph(context.graph):
         parts.append(f"<关系>\n{relations}\n</关系>\n（<关系> 只供理解，不能作为依据引用。）")
-    asked = "\n".join((*parts, f"<问题>\n{quoted(query)}\n</问题>"))
-    return (Message("system", _SYSTEM), *_turns(history), Message("user", asked, tuple(images)))
+    content = "\n".join((*parts, f"<问题>\n{quoted(query)}\n</问题>"))
+    return (Message("system", _SYSTEM), *_turns(history), Message("user", content, tuple(images)))
 
 
 def direct_messages(query: str, history: Sequence[Message] = (), images: Sequence[str] = ()) -> tuple[Message, ...]:
@@ -58,21 +58,21 @@ def _quoted_passage(passage: Passage) -> str:
 
 
 def _quoted_graph(graph: GraphContext) -> str:
-    names = {each.id: each.name for each in graph.entities}
+    names = {entity.id: entity.name for entity in graph.entities}
     lines: Iterable[str] = (
-        f"{names[each.source]} —{each.type}→ {names[each.target]}"
-        for each in graph.relations
-        if each.source in names and each.target in names
+        f"{names[relation.source]} —{relation.type}→ {names[relation.target]}"
+        for relation in graph.relations
+        if relation.source in names and relation.target in names
     )
-    summaries = (each.summary for each in graph.communities if each.summary)
-    told = [quoted(without_links(line)).replace("\n", " ")[:500] for line in (*lines, *summaries)]
-    return "\n".join(told[:_GRAPH_LINES])
+    summaries = (community.summary for community in graph.communities if community.summary)
+    shown = [quoted(without_links(line)).replace("\n", " ")[:500] for line in (*lines, *summaries)]
+    return "\n".join(shown[:_GRAPH_LINES])
 
 
 def _turns(history: Sequence[Message]) -> tuple[Message, ...]:
     """The last turns of the conversation; earlier answers are no evidence, so their marks go."""
-    told = [each for each in history if each.role in ("user", "assistant") and each.content.strip()]
-    return tuple(Message(each.role, _without_marks(each.content)[:_TURN_LIMIT]) for each in told[-_TURNS:])
+    turns = [turn for turn in history if turn.role in ("user", "assistant") and turn.content.strip()]
+    return tuple(Message(one.role, _without_marks(one.content)[:_TURN_LIMIT]) for one in turns[-_TURNS:])
 
 
 def _without_marks(text: str) -> str:

@@ -29,7 +29,7 @@ def is_question(entry: LogEntry) -> bool:
     return entry.mode.startswith((ASK, GATHER))
 
 
-def gathered_entry(
+def gather_entry(
     base: KnowledgeBase, options: SearchOptions, recall: ModeRecall, *, elsewhere: bool = False
 ) -> LogEntry:
     """``elsewhere``: a graph server with a copy of the graph took part."""
@@ -37,7 +37,7 @@ def gathered_entry(
     return replace(_entry(base, GATHER, recall, params), is_zero=False if recall.mode == "bypass" else not recall.found)
 
 
-def asked_entry(base: KnowledgeBase, options: SearchOptions, state: AnswerState, answer: Answer) -> LogEntry:
+def answer_entry(base: KnowledgeBase, options: SearchOptions, state: AnswerState, answer: Answer) -> LogEntry:
     """``cited`` are the chunks that the answer cites; the results are all that it could have cited."""
     details = {
         "answer": True,

@@ -117,19 +117,19 @@ class AnswerState:
     @property
     def rests_on(self) -> frozenset[int]:
         """The keys of all chunks that it is made of."""
-        return self.shown | frozenset((*(each.chunk.key for each in self.found), *self._of_tables))
+        return self.shown | frozenset((*(hit.chunk.key for hit in self.found), *self._of_tables))
 
     @property
     def _of_tables(self) -> tuple[int, ...]:
         """The keys of the chunks of the table that answers, or has no answer in its cells."""
-        lacking = tuple(each.key for each in self.lack.held) if self.lack else ()
-        return (*self.table.chunks, *lacking) if self.table else lacking
+        without_answer = tuple(one.key for one in self.lack.held) if self.lack else ()
+        return (*self.table.chunks, *without_answer) if self.table else without_answer
 
     @property
     def shown(self) -> frozenset[int]:
         """The keys of the chunks that its graph context comes from."""
-        evidence = [place for each in self.graph.relations for place in each.evidence]
-        evidence += [place for each in self.graph.communities for place in each.sources]
+        evidence = [place for relation in self.graph.relations for place in relation.evidence]
+        evidence += [place for community in self.graph.communities for place in community.sources]
         return frozenset(place.chunk for place in evidence)
 
     @property
@@ -138,7 +138,7 @@ class AnswerState:
         if self.answer is None:
             return frozenset()
         cited = {source.chunk_id for source in self.answer.sources}
-        return frozenset((*(each.chunk.key for each in self.found if each.chunk.chunk_id in cited), *self._of_tables))
+        return frozenset((*(hit.chunk.key for hit in self.found if hit.chunk.chunk_id in cited), *self._of_tables))
 
     @property
     def refinements(self) -> int:

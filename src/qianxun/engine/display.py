@@ -9,7 +9,7 @@ from qianxun.rank.tiers import COVERED, STRICT
 from qianxun.retrieve.arms import find_arm
 from qianxun.retrieve.explain import filter_text
 from qianxun.text.headings import below_headings
-from qianxun.text.matching import Span, snippet, spans, telling_words, weights
+from qianxun.text.matching import Span, query_terms, snippet, spans, weights
 from qianxun.text.table_types import TableType, label
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
 ROWS = 3
 ROW_WIDTH = 120  # characters shown of a table's row
 
-query_words = telling_words
+query_words = query_terms
 
 
 def matching_part(text: str, places: Sequence[Span], width: int) -> tuple[str, str, str]:

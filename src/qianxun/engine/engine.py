@@ -478,14 +478,14 @@ class Engine:
         """The chunks that one query mode finds, best first, and the context that the base's graph gives to the question
         (docs/decisions/0013-knowledge-graph.md). With ``surroundings``, `local` walks what a graph server with a copy
         finds there."""
-        from qianxun.answer.question_log import gathered_entry
+        from qianxun.answer.question_log import gather_entry
         from qianxun.graph.modes import gather
 
         base = await self.base(knowledge_base)
         options = self._options(base, top_k=top_k, where=where, doc_ids=doc_ids)
         with self._bases.using(base):
             recall = await gather(base, query, mode, options, surroundings=surroundings, trace_id=trace_id)
-        self.journal.note_entry(gathered_entry(base.about, options, recall, elsewhere=surroundings is not None))
+        self.journal.note_entry(gather_entry(base.about, options, recall, elsewhere=surroundings is not None))
         return recall
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────────
@@ -539,7 +539,7 @@ class Engine:
 
     async def answering(self, knowledge_base: int, options: AskOptions | None = None) -> Answering:
         """What the steps of `qianxun.answer` work with, for callers who take them one by one."""
-        from qianxun.answer.question_log import asked_entry
+        from qianxun.answer.question_log import answer_entry
         from qianxun.answer.state import Answering, graph_or_reason
         from qianxun.graph.modes import gather
         from qianxun.retrieve.layered.tables import search_tables
@@ -555,7 +555,7 @@ class Engine:
             graph=lambda: graph_or_reason(base, options.where),
             tables=lambda query: search_tables(base, query, chosen, search),
             parsers=self.parsers,
-            note=lambda state, answer: self.journal.note_entry(asked_entry(base.about, search, state, answer)),
+            note=lambda state, answer: self.journal.note_entry(answer_entry(base.about, search, state, answer)),
         )
 
     # ── the graph ────────────────────────────────────────────────────────────────────────────────

@@ -17,7 +17,7 @@ FigureKind: TypeAlias = Literal["time", "number"]
 Measure: TypeAlias = Literal["share", "money", "date", "time", "people", "age", "size"]
 
 _MEASURES: Final[Mapping[Measure, str]] = entries("label.words")
-_LABEL_ASKED: Final = re.compile(  # the label that is asked for, not one that is only spoken of: 费用 of 费用由谁承担
+_LABEL_AT_END: Final = re.compile(  # the label that is asked for, not one that is only spoken of: 费用 of 费用由谁承担
     f"(?:{'|'.join(f'(?P<{measure}>{words})' for measure, words in _MEASURES.items())})"
     "(?:大概|大约|一般|通常|最高|最低)?(?:会?是|为|达到?|有|在|要)?"
     "(?:多少|几|什么时[候间]|何时|哪一?[天年月日]|多[大高长久重远]|多长时间)?[元钱岁人天]?[呢啊]?[\\s?？。]*$"
@@ -56,7 +56,7 @@ class EvidenceQuery:
     text: str
     folded: str
     kind: AnswerKind
-    wants: frozenset[FigureKind]
+    needs: frozenset[FigureKind]
     terms: tuple[Term, ...]
     runs: tuple[tuple[str, ...], ...]  # the same, neighbours together, 的 among them
     proper: frozenset[str]  # names of people, places, firms, or like HT-009
@@ -93,7 +93,7 @@ def evidence_query(text: str, doc_names: Iterable[str] = ()) -> EvidenceQuery:
         {} if names else other_documents(folded, doc_names),
         kind == "explain" and bool(cue("explain.why").search(folded)),
         unit.group(1) if (unit := cue("number.unit").search(folded)) else "",
-        asked_label(folded),
+        figure_label(folded),
     )
 
 
@@ -119,9 +119,9 @@ def may_answer(figure: Figure, query: EvidenceQuery) -> bool:
     """Returns True if a figure may be the one that is asked for; not if the question has it itself."""
     if figure.written in query.figures:
         return False
-    if "time" in query.wants and (isinstance(figure, Day) or (isinstance(figure, Number) and _is_time(figure))):
+    if "time" in query.needs and (isinstance(figure, Day) or (isinstance(figure, Number) and _is_time(figure))):
         return True
-    return "number" in query.wants and isinstance(figure, Number | Share)
+    return "number" in query.needs and isinstance(figure, Number | Share)
 
 
 def _is_time(figure: Number) -> bool:
@@ -130,9 +130,9 @@ def _is_time(figure: Number) -> bool:
     return is_year or figure.unit in listed("when.units")
 
 
-def asked_label(folded: str) -> tuple[str, Measure] | None:
+def figure_label(folded: str) -> tuple[str, Measure] | None:
     """The label of the figure that a question ends in: 比例 of 住院报销比例是多少."""
-    found = _LABEL_ASKED.search(folded)
+    found = _LABEL_AT_END.search(folded)
     if found is None:
         return None
     return next((words, measure) for measure in _MEASURES if (words := found.group(measure)))
@@ -244,7 +244,7 @@ def _proper(rest: str) -> frozenset[str]:
 
 
 def _term(word: str, share: float, rest: str) -> Term:
-    alike, label = other_forms(word, rest), asked_label(rest)
+    alike, label = other_forms(word, rest), figure_label(rest)
     if label is None or not word.endswith(label[0]):
         return Term(word, share, alike)
     return Term(word, share, alike, label[1], word.removesuffix(label[0]))

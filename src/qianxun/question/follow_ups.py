@@ -36,7 +36,7 @@ _PRONOUN: Final = re.compile(
 )
 _TYPES: Final = tuple((type_, re.compile(words)) for type_, words in entries("follow_up.types").items())
 _KNOWN_TYPES: Final = frozenset(type_ for type_, _ in _TYPES)
-_ASKS: Final = cue("which.follow_up")
+_QUESTION_WORD: Final = cue("which.follow_up")
 _YEAR: Final = cue("when.year")
 _BARE_LENGTH: Final = 8  # characters
 _LONGEST_QUESTION: Final = 500  # characters of an earlier one: a pasted page is none
@@ -99,9 +99,9 @@ def _subject(last: str, reply: str, pronoun: str, names: Names, analyser: Analys
     given: list[Name] = []
     if reply and cue("which.for_name").search(last):
         given = [name for name in names(reply) if fold(name.text) not in fold(last)]
-    type_asked = next((type_ for type_, words in _TYPES if words.search(pronoun)), "")
-    if type_asked:
-        fitting = [name for name in (*given, *own) if name.type == type_asked]
+    pronoun_type = next((type_ for type_, words in _TYPES if words.search(pronoun)), "")
+    if pronoun_type:
+        fitting = [name for name in (*given, *own) if name.type == pronoun_type]
         given = [*fitting, *(name for name in given if name.type not in _KNOWN_TYPES)]
     named = [name.text for name in (*given, *own)] or [_inside(found) for found in _QUOTED.finditer(last)]
     return named[0] if named else next((text for text, _ in _runs(last, analyser)), "")
@@ -110,7 +110,7 @@ def _subject(last: str, reply: str, pronoun: str, names: Names, analyser: Analys
 def _instead(other: str, last: str, names: Names, analyser: Analyser) -> str:
     """The last question about something else: a year for a year, a name for a name of its type, else for as many of the
     question's first terms as it has words itself: 门诊 for 住院 of 住院报销比例."""
-    if not other or _ASKS.search(other):
+    if not other or _QUESTION_WORD.search(other):
         return f"{last.rstrip('?？。 ')} {other}".strip()
     if _YEAR.search(other):
         return _YEAR.sub(other, last, count=1) if _YEAR.search(last) else f"{other}{last}"
@@ -139,7 +139,7 @@ def _as_long(other: str, last: str, analyser: Analyser) -> tuple[int, int]:
 
 def _bare(text: str, names: Names, analyser: Analyser) -> int | None:
     """How many terms a question has that hardly names its topic: none in 为什么？, one in 怎么办理？"""
-    if len(text) > _BARE_LENGTH or not _ASKS.search(text) or names(text):
+    if len(text) > _BARE_LENGTH or not _QUESTION_WORD.search(text) or names(text):
         return None
     count = sum(is_term for _, is_term in _segments(text, analyser))
     return count if count <= 1 else None
@@ -165,7 +165,10 @@ def _segments(text: str, analyser: Analyser) -> Iterator[tuple[str, bool]]:
     for segment in analyser.segments(folded):
         word = shown[at : at + len(segment)]
         at += len(segment)
-        yield word, segment not in STOP_WORDS and any(map(str.isalnum, segment)) and not _ASKS.fullmatch(segment)
+        yield (
+            word,
+            segment not in STOP_WORDS and any(map(str.isalnum, segment)) and not _QUESTION_WORD.fullmatch(segment),
+        )
 
 
 def _is_inside(found: re.Match[str], text: str, analyser: Analyser) -> bool:

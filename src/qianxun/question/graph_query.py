@@ -13,7 +13,7 @@ from qianxun.text.chinese import STOP_WORDS, Analyser, fold
 from qianxun.text.synonyms import Thesaurus, shipped
 
 _LONGEST: Final = 400  # characters of a question that are looked at
-_ASKED_FOR: Final = 0.6  # how sure it is that 多高 asks for a 海拔
+_OTHER_NAME: Final = 0.6  # how sure it is that 多高 asks for a 海拔
 _OTHER_WORDS: Final = 24  # in the place of the question's own
 
 _HAN: Final = "\\u3040-\\u30ff\\u3400-\\u9fff\\uf900-\\ufaff\\U00020000-\\U000323af"  # and kana
@@ -42,7 +42,7 @@ class GraphQuery:
     folded: str
     units: tuple[str, ...]
     starts: tuple[int, ...]
-    telling: int  # the units that carry meaning
+    informative: int  # the units that carry meaning
     others: tuple[tuple[tuple[str, ...], int, float], ...] = ()  # (other words, the units they stand for, how sure)
     places: Mapping[str, Sequence[int]] = field(default_factory=dict, repr=False)  # where each unit stands
     _fits: dict[str, Fit] = field(default_factory=dict, repr=False)
@@ -53,12 +53,12 @@ class GraphQuery:
 
     def share(self, bits: int) -> float:
         """How much of the question's meaning these units carry."""
-        return (bits & self.telling).bit_count() / max(1, self.telling.bit_count())
+        return (bits & self.informative).bit_count() / max(1, self.informative.bit_count())
 
     @property
     def sought(self) -> frozenset[str]:
         """The units that a relation must have one of, to have anything to do with the question."""
-        own = (unit for at, unit in enumerate(self.units) if self.telling >> at & 1)
+        own = (unit for at, unit in enumerate(self.units) if self.informative >> at & 1)
         return frozenset((*own, *(unit for other, _, _ in self.others for unit in other)))
 
     def fit(self, words: str) -> Fit:
@@ -91,12 +91,12 @@ def graph_query(text: str, analyser: Analyser, own: Thesaurus | None = None) -> 
         if word in STOP_WORDS:
             empty |= bare.bits(at, at + len(word))
         at += len(word)
-    telling = sum(1 << place for place, unit in enumerate(units) if unit not in _EMPTY) & ~empty
+    informative = sum(1 << place for place, unit in enumerate(units) if unit not in _EMPTY) & ~empty
     others = tuple(_others(bare, filter(None, (own, shipped()))))[:_OTHER_WORDS]
     places: dict[str, list[int]] = {}
     for place, unit in enumerate(units):
         places.setdefault(unit, []).append(place)
-    return GraphQuery(folded, units, starts, telling or (1 << len(units)) - 1, others, places)
+    return GraphQuery(folded, units, starts, informative or (1 << len(units)) - 1, others, places)
 
 
 @lru_cache(maxsize=65_536)
@@ -117,7 +117,7 @@ def _others(query: GraphQuery, known: Iterable[Thesaurus]) -> Iterator[tuple[tup
     for cue_, names in entries("graph.asked_for").items():
         at = query.folded.find(cue_)
         if at >= 0:
-            yield from ((units_of(name), query.bits(at, at + len(cue_)), _ASKED_FOR) for name in names.split())
+            yield from ((units_of(name), query.bits(at, at + len(cue_)), _OTHER_NAME) for name in names.split())
     for thesaurus in known:
         for at in range(len(query.folded)):
             for word in thesaurus.starting(query.folded, at):
@@ -142,7 +142,7 @@ def _common(query: GraphQuery, words: Sequence[str]) -> Fit:
     for length, start, other in sorted(_runs(query, words), key=lambda run: (-run[0], run[1], run[2])):
         covered = ((1 << length) - 1) << start
         there = range(other, other + length)
-        if covered & taken or not covered & query.telling or not left.issuperset(there):
+        if covered & taken or not covered & query.informative or not left.issuperset(there):
             continue
         taken |= covered
         left.difference_update(there)

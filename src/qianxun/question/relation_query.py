@@ -34,7 +34,7 @@ def _patterns() -> tuple[list[re.Pattern[str]], list[re.Pattern[str]], list[re.P
     return compiled[0], compiled[1], compiled[2]
 
 
-def asks_for_relation(folded: str, names: Sequence[Span]) -> bool:
+def is_relation_query(folded: str, names: Sequence[Span]) -> bool:
     """Returns True if a question asks how the two things at these places are related."""
     marked, _ = _marked(folded, names)
     return any(pattern.fullmatch(marked) for pattern in _patterns()[0])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from qianxun.question.words import listed
@@ -30,23 +32,23 @@ def plain_all(texts: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class TableQuery:
-    """A question in plain form; ``telling`` are the characters (as bits) that carry meaning."""
+    """A question in plain form; ``informative`` are the characters (as bits) that carry meaning."""
 
     text: str
-    telling: int
+    informative: int
 
     def unexplained(self, explained: int) -> int:
-        return self.telling & ~explained
+        return self.informative & ~explained
 
 
 def table_query(text: str) -> TableQuery:
     text = plain(text)
-    telling = sum(1 << at for at, mark in enumerate(text) if mark.isalnum())
+    informative = sum(1 << at for at, mark in enumerate(text) if mark.isalnum())
     alone = {word for word in words(text) if len(word) == 1}
     for filler in FILLER.finditer(text):
         if filler.end() - filler.start() > 1 or filler.group() in alone:  # 上 carries nothing, but not that of 上海
-            telling &= ~span(*filler.span())
-    return TableQuery(text, telling)
+            informative &= ~span(*filler.span())
+    return TableQuery(text, informative)
 
 
 def span(start: int, end: int) -> int:
@@ -66,3 +68,7 @@ def runs(mask: int) -> list[tuple[int, int]]:
             found.append((start, at))
         at += 1
     return found
+
+
+def union(masks: Iterable[int]) -> int:
+    return reduce(or_, masks, 0)

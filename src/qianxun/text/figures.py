@@ -58,7 +58,7 @@ Figure: TypeAlias = Number | Share | Day | Code
 
 def _sizes() -> dict[str, tuple[str, Decimal]]:
     """Unit → (what it measures, in terms of which size)."""
-    told = {
+    written = {
         "克": "千克 公斤 kg=1000 斤=500 克 g=1 毫克 mg=0.001 微克 μg ug mcg=0.000001 吨 t=1000000",
         "米": "千米 公里 km=1000 米 m=1 厘米 cm=0.01 毫米 mm=0.001 微米 μm=0.000001",
         "升": "升 l=1 毫升 ml=0.001",
@@ -78,13 +78,13 @@ def _sizes() -> dict[str, tuple[str, Decimal]]:
         "倍": "倍=1",
     }
     found = {}
-    for base, sizes in told.items():
+    for base, sizes in written.items():
         names: list[str] = []
         for word in sizes.split():
             name, _, size = word.partition("=")
             names.append(name)
             if size:
-                found.update({fold(each): (base, Decimal(size)) for each in names})
+                found.update({fold(name): (base, Decimal(size)) for name in names})
                 names = []
     return found
 
@@ -95,7 +95,7 @@ _COUNTED: Final = (
     "|批|类|点|步|方|大|轮|期|代|类|股|道|处|队|组|对|盒|袋|瓶|支|剂|针|滴|口|亩|分"
 )
 _UNIT: Final = "|".join(
-    sorted((re.escape(each) for each in _UNITS), key=len, reverse=True)
+    sorted((re.escape(one) for one in _UNITS), key=len, reverse=True)
 )  # longest first: 平方米 before 米
 _LATIN_UNIT: Final = re.compile(r"[a-zμ]")
 
@@ -117,7 +117,7 @@ _DATE: Final = re.compile(
     rf"|(?<![\d{_HAN}.,])(?P<d5>{_DAY})[日号](?![均常内])"
 )
 _QUARTER: Final = re.compile(r"第?(?P<q>[一二三四1-4])季度?|(?<![a-z0-9])q(?P<q2>[1-4])(?![a-z0-9])")
-# 八成五 is 85%, but 八成一线员工 are 80% of them: nothing that it could belong to comes behind it.
+# 八成五 is 85%, but 八成一线员工 are 80% of them: nothing that it could belong to comes second it.
 _HUNDREDTHS: Final = r"(?P<more>[一二三四五六七八九](?=[\s，。；、,.;：:！？!?)）”|的]|左右|以[上下]|\Z))?"
 _PARTS: Final = re.compile(
     rf"(?P<whole>百|千|万)分之(?P<share>{_ARABIC}|[{_HAN}]+(?:点[{_HAN}]+)?)"
@@ -130,7 +130,7 @@ _CODE: Final = re.compile(
 )
 _ROMAN: Final = re.compile(r"(?<![a-z])(?P<roman>i{1,3}|iv|vi{0,3}|ix|x)(?=[型期级度类])")
 _NUMBER: Final = re.compile(rf"(?<![\d.])(?P<arabic>{_ARABIC}){_TAIL}")
-_SPOKEN: Final = re.compile(rf"(?P<before>[第这那同该某每几数])?(?P<han>[{_HAN}]+(?:点[{_HAN_DIGIT}]+)?){_TAIL}")
+_CHINESE: Final = re.compile(rf"(?P<before>[第这那同该某每几数])?(?P<han>[{_HAN}]+(?:点[{_HAN_DIGIT}]+)?){_TAIL}")
 _EVERY: Final = re.compile("每(?P<unit>日|天|周|月|年|小时)")
 _RANGE: Final = re.compile(r"\s?(?:-|–|—|~|～|至|到)+\s?")
 _ROMANS: Final = {"i": 1, "ii": 2, "iii": 3, "iv": 4, "v": 5, "vi": 6, "vii": 7, "viii": 8, "ix": 9, "x": 10}
@@ -158,7 +158,7 @@ class Placed:
 
 def figures(text: str) -> list[Figure]:
     """Every figure of a text, in order. Marks of a list (1. 2. 第一，) are none."""
-    return [each.figure for each in placed(prepared(text))]
+    return [one.figure for one in placed(prepared(text))]
 
 
 def prepared(text: str) -> str:
@@ -182,7 +182,7 @@ def placed(text: str) -> list[Placed]:
             if figure is not None:
                 found.append(Placed(start, end, figure))
                 taken[start:end] = b"\x01" * (end - start)
-    return sorted(found, key=lambda each: each.start)
+    return sorted(found, key=lambda hit: hit.start)
 
 
 def _date(match: re.Match[str], _: str) -> Figure | None:
@@ -192,10 +192,10 @@ def _date(match: re.Match[str], _: str) -> Figure | None:
     return Day(match.group(), _whole(year), _whole(month), _whole(day))
 
 
-def _whole(told: str | None) -> int | None:
-    if told is None:
+def _whole(written: str | None) -> int | None:
+    if written is None:
         return None
-    return int(told) if told.isdigit() else han_number(told)
+    return int(written) if written.isdigit() else han_number(written)
 
 
 def _quarter(match: re.Match[str], _: str) -> Figure | None:
@@ -210,12 +210,12 @@ def _share(match: re.Match[str], text: str) -> Figure | None:
         below, above = _whole(match["below"]), _whole(match["above"])
         return Share(match.group(), (Decimal(above or 0) / below,)) if below else None
     size = {"百": 100, "千": 1000, "万": 10_000}.get(match["whole"] or "", 100)
-    told = match["share"] or match["percent"]
+    written = match["share"] or match["percent"]
     if match["mille"]:
-        told, size = match["mille"], 1000
+        written, size = match["mille"], 1000
     if match["tenths"]:
-        told, size = match["tenths"], 10
-    value = _decimal(told or "")
+        written, size = match["tenths"], 10
+    value = _decimal(written or "")
     if value is None:
         return None
     if match["more"]:
@@ -223,10 +223,10 @@ def _share(match: re.Match[str], text: str) -> Figure | None:
     return Share(match.group(), ((value + (Decimal("0.5") if match["half"] else 0)) / size,))
 
 
-def _decimal(told: str) -> Decimal | None:
-    if told[:1].isdigit():
-        return Decimal(told.replace(",", ""))
-    whole, point, fraction = told.partition("点")
+def _decimal(written: str) -> Decimal | None:
+    if written[:1].isdigit():
+        return Decimal(written.replace(",", ""))
+    whole, point, fraction = written.partition("点")
     number = han_number(whole)
     if number is None or (point and any(mark not in _HAN_DIGIT for mark in fraction)):
         return None
@@ -252,10 +252,10 @@ def _number(match: re.Match[str], text: str) -> Figure | None:
 
 
 def _of_range(match: re.Match[str], text: str, at: int, value: Decimal, scale: int, unit: str) -> Figure:
-    """10 of 10-20%, 5 of 5至10万元: what stands behind the second number may hold for the first."""
+    """10 of 10-20%, 5 of 5至10万元: what stands second the second number may hold for the first."""
     digits = match["arabic"].replace(",", "")
-    behind = _PARTS.match(text, at)
-    if behind and behind["percent"] and scale == 1 and not unit:
+    second = _PARTS.match(text, at)
+    if second and second["percent"] and scale == 1 and not unit:
         return Share(match.group(), (value / 100,))
     other = _NUMBER.match(text, at)
     if other is None or unit or scale != 1:
@@ -264,31 +264,31 @@ def _of_range(match: re.Match[str], text: str, at: int, value: Decimal, scale: i
     return Number(match.group(), tuple(values), other["unit"] or "", digits)
 
 
-def _size(told: str | None) -> int:
-    if not told:
+def _size(written: str | None) -> int:
+    if not written:
         return 1
-    if told in _SCALES:
-        return _SCALES[told]
+    if written in _SCALES:
+        return _SCALES[written]
     size = 1
-    for mark in told:
+    for mark in written:
         size *= _SCALES[mark]
     return size
 
 
-def _spoken(match: re.Match[str], _: str) -> Figure | None:
+def _chinese(match: re.Match[str], _: str) -> Figure | None:
     """A Chinese number where it is one: 三种, 二十三, 三百万元; not 一 of 一些, 三 of 三级, 一年 of 这一年."""
-    told, unit, before = match["han"], match["unit"] or "", match["before"] or ""
-    value = _decimal(told)
+    written, unit, before = match["han"], match["unit"] or "", match["before"] or ""
+    value = _decimal(written)
     if value is None or before in ("几", "数"):
         return None
-    is_digit = len(told) == 1
+    is_digit = len(written) == 1
     if is_digit and (not unit or before not in ("", "第")) and before != "第":
         return None
-    if told == "一" and unit not in _UNITS and before != "第":
+    if written == "一" and unit not in _UNITS and before != "第":
         return None  # 一个, 一种: an article
     if before == "第":
         return Number(match.group(), (value,))
-    count = is_digit and unit not in _UNITS and told not in "百千万亿"
+    count = is_digit and unit not in _UNITS and written not in "百千万亿"
     return Number(match.group(), (value * _size(match["scale"]),), unit, is_count=count)
 
 
@@ -304,7 +304,7 @@ _READERS: Final[tuple[tuple[re.Pattern[str], _Reader], ...]] = (
     (_ROMAN, _roman),
     (_NUMBER, _number),
     (_EVERY, _every),
-    (_SPOKEN, _spoken),
+    (_CHINESE, _chinese),
 )
 
 

@@ -11,7 +11,7 @@ from qianxun.text.chinese import STOP_WORDS, analyse_query, fold, grams
 Span: TypeAlias = tuple[int, int]
 
 
-def telling_words(query: str) -> tuple[str, ...]:
+def query_terms(query: str) -> tuple[str, ...]:
     """The words of a question that are worth pointing at; single characters only where there are no longer words."""
     words = [word for word in analyse_query(query).words if word not in STOP_WORDS]
     longer = [word for word in words if len(word) > 1]
@@ -43,11 +43,11 @@ def snippet(text: str, places: Sequence[Span], width: int) -> Span:
 def weights(lines: Sequence[str], query: str) -> list[float]:
     """How much of the question each line takes up, in [0, 1]: by pairs of characters and whole runs of letters or
     digits, each counting by how rare it is among these lines."""
-    wanted = [gram for gram in grams(query) if len(gram) > 1] or grams(query)
-    held = [set(grams(line)).intersection(wanted) for line in lines]
-    rarity = {gram: _rarity(len(lines), sum(gram in one for one in held)) for gram in dict.fromkeys(wanted)}
+    grams_of_query = [gram for gram in grams(query) if len(gram) > 1] or grams(query)
+    shared = [set(grams(line)).intersection(grams_of_query) for line in lines]
+    rarity = {gram: _rarity(len(lines), sum(gram in one for one in shared)) for gram in dict.fromkeys(grams_of_query)}
     most = sum(rarity.values()) or 1.0
-    return [sum(rarity[gram] for gram in sorted(one)) / most for one in held]
+    return [sum(rarity[gram] for gram in sorted(one)) / most for one in shared]
 
 
 def _rarity(lines: int, holding: int) -> float:

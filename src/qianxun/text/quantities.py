@@ -118,7 +118,7 @@ def _iso(match: re.Match[str]) -> str | None:
 
 def quantities(text: str) -> list[Quantity]:
     """Every number of a question; what is part of a date is not one."""
-    taken = [(each.start, each.end) for each in moments(text)]
+    taken = [(one.start, one.end) for one in moments(text)]
     found = []
     for match in _QUANTITY.finditer(text):
         if any(start < match.end() and match.start() < end for start, end in taken):
@@ -138,7 +138,7 @@ def _quantity(match: re.Match[str]) -> Quantity | None:
         value = Decimal(match["arabic"].replace(",", "")) * _scale(match["scale"])
         scaled = bool(match["scale"])
     else:
-        read = _spoken(match["han"])
+        read = _chinese(match["han"])
         if read is None:
             return None
         value, scaled = read
@@ -161,7 +161,7 @@ def _scale(words: str) -> int:
     return size
 
 
-def _spoken(text: str) -> tuple[Decimal, bool] | None:
+def _chinese(text: str) -> tuple[Decimal, bool] | None:
     """三百二十, 一点五亿: the number, and whether a scale word stood with it."""
     whole, point, fraction = text.partition("点")
     number = han_number(whole)
@@ -210,9 +210,9 @@ def in_unit(quantity: Quantity, unit: str, is_share: bool) -> Decimal | None:
         return None
     if not quantity.unit and not quantity.scaled:
         return quantity.value
-    held = _SCALED_UNIT.fullmatch(unit.split("/")[0].lower())
-    scale = _scale(held["scale"]) if held else 1
-    base = held["unit"] if held else ""
+    parts = _SCALED_UNIT.fullmatch(unit.split("/")[0].lower())
+    scale = _scale(parts["scale"]) if parts else 1
+    base = parts["unit"] if parts else ""
     if not base or not quantity.unit or base == quantity.unit:
         return quantity.value / scale if base or scale > 1 else quantity.value
     of, own = _UNIT_SIZES.get(base), _UNIT_SIZES.get(quantity.unit)

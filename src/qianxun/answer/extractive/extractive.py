@@ -66,48 +66,48 @@ def extract(query: EvidenceQuery, scored: Sequence[ScoredLine]) -> tuple[Quoted,
     """The sentences that answer best: for a fact the one that states it, for a comparison those of every side, for a
     summary the informative ones in their order."""
     usable = _usable(scored)
-    before = {each.line.at + 1: each for each in usable}
+    before = {line.line.at + 1: line for line in usable}
     if query.kind == "comparison" and len(query.names) > 1:
         sides = [
             _picked(query, [one for one in usable if name in one.line.name or name in one.line.folded])
             for name in query.names
         ]
-        chosen = [each for side in sides for each in _understood(side, before)]
-        chosen = list({each.line.at: each for each in chosen}.values())
+        chosen = [line for side in sides for line in _understood(side, before)]
+        chosen = list({line.line.at: line for line in chosen}.values())
     else:
         chosen = _understood(_picked(query, usable), before)
     return _quoted(chosen, query.kind in ("summary", "comparison"))
 
 
-def extract_each(sides: Iterable[tuple[EvidenceQuery, Sequence[ScoredLine]]]) -> tuple[Quoted, ...]:
+def extract_sides(sides: Iterable[tuple[EvidenceQuery, Sequence[ScoredLine]]]) -> tuple[Quoted, ...]:
     """The sentences that answer best for each of several subjects, in the question's order."""
     chosen: dict[int, ScoredLine] = {}
     for query, scored in sides:
         usable = _usable(scored)
-        picked = _understood(_picked(query, usable), {each.line.at + 1: each for each in usable})
-        chosen.update((each.line.at, each) for each in picked if each.line.at not in chosen)
+        picked = _understood(_picked(query, usable), {line.line.at + 1: line for line in usable})
+        chosen.update((one.line.at, one) for one in picked if one.line.at not in chosen)
     return _quoted(list(chosen.values()), may_list=True)
 
 
 def _usable(scored: Sequence[ScoredLine]) -> list[ScoredLine]:
-    return [each for each in scored if each.is_own and len(each.line.text) <= _LONGEST]
+    return [line for line in scored if line.is_own and len(line.line.text) <= _LONGEST]
 
 
 def _quoted(chosen: Sequence[ScoredLine], may_list: bool) -> tuple[Quoted, ...]:
-    several = len({each.line.passage.doc_name for each in chosen}) > 1
-    has_rows = any(each.line.is_row for each in chosen)
+    several = len({line.line.passage.doc_name for line in chosen}) > 1
+    has_rows = any(line.line.is_row for line in chosen)
     is_list = len(chosen) > (1 if several or has_rows else 2) and (may_list or has_rows)
     return tuple(
-        Quoted(each.line.text, each.line.passage, _subject(each) if several else "", is_list) for each in chosen
+        Quoted(line.line.text, line.line.passage, _subject(line) if several else "", is_list) for line in chosen
     )
 
 
 def _understood(chosen: Sequence[ScoredLine], before: Mapping[int, ScoredLine]) -> list[ScoredLine]:
     """In their order; 这一举措… only after the sentence that it refers to."""
-    found = {each.line.at: each for each in chosen}
-    for each in chosen:
-        earlier = before.get(each.line.at)
-        if REFERS_BACK.match(each.line.text) and earlier and earlier.line.passage is each.line.passage:
+    found = {line.line.at: line for line in chosen}
+    for line in chosen:
+        earlier = before.get(line.line.at)
+        if REFERS_BACK.match(line.line.text) and earlier and earlier.line.passage is line.line.passage:
             found[earlier.line.at] = earlier
     return [found[at] for at in sorted(found)]
 
@@ -115,16 +115,16 @@ def _understood(chosen: Sequence[ScoredLine], before: Mapping[int, ScoredLine]) 
 def _picked(query: EvidenceQuery, offered: Sequence[ScoredLine]) -> list[ScoredLine]:
     """The best line, then what adds most to those chosen, as long as it comes near the best."""
     worth = _worth(query, offered)
-    left = sorted(offered, key=lambda each: (-worth[each.line.at], each.line.at))[:_CANDIDATES]
+    left = sorted(offered, key=lambda line: (-worth[line.line.at], line.line.at))[:_CANDIDATES]
     chosen: list[ScoredLine] = []
     least = _least(query, left, worth)
     while left and len(chosen) < _most(query, chosen):
-        news = {each.line.at: worth[each.line.at] * _news(each, chosen, query) for each in left}
-        best = max(left, key=lambda each: (news[each.line.at], -each.line.at))
+        news = {pick.line.at: worth[pick.line.at] * _news(pick, chosen, query) for pick in left}
+        best = max(left, key=lambda pick: (news[pick.line.at], -pick.line.at))
         if chosen and news[best.line.at] < least:
             break
         chosen.append(best)
-        left = [each for each in left if each is not best and not _repeats(each, best)]
+        left = [pick for pick in left if pick is not best and not _repeats(pick, best)]
     return chosen
 
 
@@ -132,7 +132,7 @@ def _least(query: EvidenceQuery, ordered: Sequence[ScoredLine], worth: Mapping[i
     """What a line must be worth to come after the best. A summary also has lines on its topic without figures."""
     best = worth[ordered[0].line.at] if ordered else 0.0
     if query.kind == "summary":
-        return _NEAR["summary"] * min(best, max((each.fit for each in ordered), default=0.0))
+        return _NEAR["summary"] * min(best, max((line.fit for line in ordered), default=0.0))
     return best * (_NEAR_WHY if query.is_why else _NEAR[query.kind])
 
 
@@ -146,20 +146,20 @@ def _worth(query: EvidenceQuery, offered: Sequence[ScoredLine]) -> dict[int, flo
     """By its place among the lines. Where more is query for than one fact, a line goes on with what the
     one before it was about, and the most informative lines are those with figures."""
     if query.is_why:
-        return {each.line.at: each.fit * (1.0 if _CAUSE.search(each.line.folded) else NO_CAUSE) for each in offered}
+        return {line.line.at: line.fit * (1.0 if _CAUSE.search(line.line.folded) else NO_CAUSE) for line in offered}
     if query.kind in ("fact", "comparison"):
-        return {each.line.at: each.fit for each in offered}
+        return {line.line.at: line.fit for line in offered}
     topics: dict[int, float] = {}
     topic, passage = 0.0, 0
-    for each in offered:
-        goes_on = each.line.passage.number == passage and not each.line.is_row
-        topic = max(each.fit, CARRIED * topic if goes_on else 0.0)
-        passage = each.line.passage.number
-        topics[each.line.at] = topic
+    for line in offered:
+        goes_on = line.line.passage.number == passage and not line.line.is_row
+        topic = max(line.fit, CARRIED * topic if goes_on else 0.0)
+        passage = line.line.passage.number
+        topics[line.line.at] = topic
     least = ON_TOPIC[query.kind] * (ON_NAMED if query.names else 1.0) * max(topics.values(), default=0.0)
     return {
-        each.line.at: topics[each.line.at] * _informative(each, query.kind) if topics[each.line.at] >= least else 0.0
-        for each in offered
+        line.line.at: topics[line.line.at] * _informative(line, query.kind) if topics[line.line.at] >= least else 0.0
+        for line in offered
     }
 
 

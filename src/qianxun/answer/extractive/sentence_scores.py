@@ -210,7 +210,7 @@ def _in_longer(word: str, text: str) -> bool:
 
 def _figure(query: EvidenceQuery, line: Line, worth: dict[str, float]) -> float:
     """Whether the figure that is asked for is with what it is asked of: in one clause, or in the sentence."""
-    if not query.wants:
+    if not query.needs:
         return 1.0
     most = max(worth.values(), default=0.0)
     terms = [term for term in query.terms if worth[term.text] >= INFORMATIVE * most] or [Term("")]

@@ -80,7 +80,7 @@ def read(text: str, passages: Sequence[Passage], tie: StatedTie | None = None) -
 def _sides(text: str, doc_names: Sequence[str], whole: EvidenceQuery, offered: Sequence[Line]) -> tuple[Side, ...]:
     found = []
     for name, own, question in read_question(text).subjects:
-        query = replace(read_question(question).for_evidence(doc_names), kind="fact", wants=whole.wants)
+        query = replace(read_question(question).for_evidence(doc_names), kind="fact", needs=whole.needs)
         words = [term.text for term in read_question(own).for_evidence().terms] or [own]
         about = [
             scored
@@ -211,7 +211,7 @@ def _relation_query(tie: StatedTie, text: str) -> EvidenceQuery:
         rest = rest.replace(name, "，")
     query = read_question(rest).for_evidence()
     terms = (*map(Term, dict.fromkeys(tie.names)), *query.terms)
-    return replace(query, text=text, folded=folded, kind="fact", wants=frozenset(), terms=terms, label=None)
+    return replace(query, text=text, folded=folded, kind="fact", needs=frozenset(), terms=terms, label=None)
 
 
 def _stating(tie: StatedTie, scored: Sequence[ScoredLine]) -> tuple[ScoredLine, ...]:

@@ -1,7 +1,7 @@
-"""Exact answers over tables, without a language model: understood, carried out on typed rows, cited by the cell.
+"""Exact answers over tables, without a language model: planned, carried out on typed rows, cited by the cell.
 
-Being wrong is worse than saying nothing: a question that speaks of more than the reading explains is declined, and the
-rows that come closest are named instead.
+A wrong answer is worse than none: a question with more in it than the plan explains is declined, and the rows that come
+closest are named instead.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from qianxun.answer.tables.plan import decisive, read_question
 from qianxun.answer.tables.run import Outcome, Unanswerable, run
 from qianxun.answer.tables.sheet import Sheet
 from qianxun.core.ports import never
-from qianxun.core.table_answer_types import AskedTable, CitedCell, Condition, Plan, TableAnswer, Understood, Unsure
+from qianxun.core.table_answer_types import AskedTable, CitedCell, Plan, TableAnswer, Understood, Unsure
 from qianxun.question.question import read
-from qianxun.question.table_query import TableQuery, plain, runs, span
+from qianxun.question.table_query import TableQuery, plain, runs, span, union
 from qianxun.question.words import cue
 
 SURE: Final = 0.66  # of lookups between .65 and .75 eight in ten were right on imtqa, above that more; docs/quality.md
-_CLEARLY: Final = 0.1  # a table that leaves the same words open must be named this much closer to be the one meant
-_SURE_OF_WORK: Final = 0.09  # more than that for a count or a sum: nobody sees at a glance that it is wrong
+_CLEARLY: Final = 0.1  # a table that leaves the same words open must be named this much closer to be the right one
+_SURE_OF_WORK: Final = 0.09  # more than that for a count or a sum: a wrong one is not seen at a glance
 _MOST_QUESTION: Final = 200
 NEAREST: Final = "；下面是最接近的行"  # what a reason ends in, where there are such rows
 _MOST_SHOWN: Final = 20
@@ -32,7 +32,7 @@ _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
 class OutOfTime(Exception):
-    """The time was over before every table was read: what one says another may deny, so that there is no answer."""
+    """The time was over before every table was read: another could contradict an answer, so that there is none."""
 
 
 def answer_from_tables(
@@ -41,24 +41,23 @@ def answer_from_tables(
     """The answer to a question from the table that explains it best; without one, the rows that come closest.
 
     A table that explains all that another does and more outdoes it. Two tables that answer differently, and neither of
-    which does, are no answer. Where ``stop`` says so, before a table is read, OutOfTime is raised.
+    which does, are no answer. Raises OutOfTime once ``stop()`` is True before a table is read.
     """
     if len(question) > _MOST_QUESTION:
         return _declined(f"问题超过 {_MOST_QUESTION} 个字，请问得短些")
-    asked = read(question).for_tables
+    query = read(question).for_tables
     tried = []
     for table in tables:
         if stop():
             raise OutOfTime
-        tried.append(_try(asked, table, sure))
-    certain = [each for each in tried if each.answer.sure]
+        tried.append(_try(query, table, sure))
+    certain = [one for one in tried if one.answer.sure]
     if not certain:
-        answers = [each.answer for each in tried]
-        nearest = max(answers, key=_nearness, default=None)
+        nearest = max((one.answer for one in tried), key=_nearness, default=None)
         return nearest or _declined("没有可查的表格")
-    best = [each for each in certain if not any(_explains_more(other, each) for other in certain)]
-    first = max((each.answer for each in best), key=lambda each: each.confidence)
-    if any(_is_rival(each.answer, first) for each in best):
+    best = [one for one in certain if not any(_explains_more(other, one) for other in certain)]
+    first = max((one.answer for one in best), key=lambda answer: answer.confidence)
+    if any(_is_rival(one.answer, first) for one in best):
         return _declined("不止一张表能回答，而答案不同", first.table, first.rows, first.confidence)
     return first
 
@@ -76,7 +75,7 @@ class _Tried:
 
 
 def _explains_more(one: _Tried, other: _Tried) -> bool:
-    """Whether it explains all that the other does and more: 住院 of a question, where the other is about 门诊."""
+    """Returns True if it explains all that the other does and more: 住院, where the other is about 门诊."""
     return one.open != other.open and one.open & ~other.open == 0
 
 
@@ -84,24 +83,24 @@ def _is_rival(answer: TableAnswer, first: TableAnswer) -> bool:
     return answer.text != first.text and answer.confidence > first.confidence - _CLEARLY
 
 
-def _try(asked: TableQuery, table: AskedTable, sure: float) -> _Tried:
+def _try(query: TableQuery, table: AskedTable, sure: float) -> _Tried:
     sheet = Sheet(table)
-    read = read_question(asked, sheet) if len(sheet) else Unsure("表格没有数据行")
+    read = read_question(query, sheet) if len(sheet) else Unsure("表格没有数据行")
     if isinstance(read, Unsure):
-        return _Tried(_declined(read.reason, table.id, read.rows, 0.1 if read.rows else 0.0), asked.telling)
-    return _Tried(_answer(asked, sheet, read, sure), _open(asked, sheet, read))
+        return _Tried(_declined(read.reason, table.id, read.rows, 0.1 if read.rows else 0.0), query.informative)
+    return _Tried(_answer(query, sheet, read, sure), _open(query, sheet, read))
 
 
-def _answer(asked: TableQuery, sheet: Sheet, read: Understood, sure: float) -> TableAnswer:
+def _answer(query: TableQuery, sheet: Sheet, read: Understood, sure: float) -> TableAnswer:
     plan = read.plan
-    confidence, doubt = _confidence(asked, sheet, read)
+    confidence, doubt = _confidence(query, sheet, read)
     clear = confidence >= (sure if plan.operation == "lookup" else sure + _SURE_OF_WORK)
     try:
         outcome = run(plan, sheet)
     except Unanswerable as reason:
         return replace(_declined(str(reason), sheet.id, plan.rows or (), confidence * 0.5), understood=clear)
     reading = _reading(sheet, plan)
-    if wrong := _refusal(asked, sheet, read, outcome):
+    if wrong := _refusal(query, sheet, read, outcome):
         empty = clear and bool(broken(read, outcome))
         return replace(_declined(wrong, sheet.id, outcome.rows[:10], 0.2), reading=reading, understood=empty)
     if not clear:
@@ -111,55 +110,53 @@ def _answer(asked: TableQuery, sheet: Sheet, read: Understood, sure: float) -> T
     return TableAnswer(True, text, reading, plan.operation, outcome.values, cells, confidence, sheet.id, outcome.rows)
 
 
-def _refusal(asked: TableQuery, sheet: Sheet, read: Understood, outcome: Outcome) -> str:
-    """Why what was found is no answer, however well the names were said; empty if it is one."""
+def _refusal(query: TableQuery, sheet: Sheet, read: Understood, outcome: Outcome) -> str:
+    """Why what was found is no answer, however well the names match; empty if it is one."""
     if len({sheet.columns[column].name for column in read.plan.outputs}) < len(read.plan.outputs):
         return "几列同名，分不清问的是哪一列"
-    if read.plan.operation == "lookup" and any(_repeats(text, asked, read) for text in outcome.shown):
+    if read.plan.operation == "lookup" and any(_repeats(text, query, read) for text in outcome.shown):
         return "查到的就是问题里说的"
-    return misfit(asked, sheet, read, outcome, _open(asked, sheet, read))
+    return misfit(query, sheet, read, outcome, _open(query, sheet, read))
 
 
-def _open(asked: TableQuery, sheet: Sheet, read: Understood) -> int:
-    """The telling characters that neither the reading nor what stands around the table explains."""
-    return asked.unexplained(read.explained | sheet.about_in(asked.text))
+def _open(query: TableQuery, sheet: Sheet, read: Understood) -> int:
+    """The informative characters that neither the plan nor the table's surroundings explain."""
+    return query.unexplained(read.explained | sheet.about_in(query.text))
 
 
-def _repeats(text: str, asked: TableQuery, read: Understood) -> bool:
-    """Whether a cell only says what the question says: then it is a name beside the answer, not the answer. What is
-    said within a longer name does not count: 医院 of 怡宁医院."""
-    said = plain(text)
-    if len(said) < 2 or said.isdigit():
+def _repeats(text: str, query: TableQuery, read: Understood) -> bool:
+    """Returns True if a cell only repeats the question: then it is a name beside the answer, not the answer. A part
+    of a longer name does not count: 医院 of 怡宁医院."""
+    cell = plain(text)
+    if len(cell) < 2 or cell.isdigit():
         return False
     longer = runs(read.explained)
     return any(
         not any(begin <= start and end <= stop and (begin, stop) != (start, end) for begin, stop in longer)
-        for start, end in runs(places(said, asked.text))
+        for start, end in runs(places(cell, query.text))
     )
 
 
-def _confidence(asked: TableQuery, sheet: Sheet, read: Understood) -> tuple[float, str]:
-    """How much of the question the reading explains, and how closely the names it uses were said."""
-    about = sheet.about_in(asked.text)
-    open_ = _open(asked, sheet, read)
-    left = "".join(mark for at, mark in enumerate(asked.text) if open_ >> at & 1)
+def _confidence(query: TableQuery, sheet: Sheet, read: Understood) -> tuple[float, str]:
+    """How much of the question the plan explains, and how closely its names match."""
+    about = sheet.about_in(query.text)
+    open_ = _open(query, sheet, read)
+    left = "".join(mark for at, mark in enumerate(query.text) if open_ >> at & 1)
     doubt = f"问题里的“{left}”在表中找不到" if left else "名称对得不够准"
-    if _NUMBER.search(left) or decisive(asked.text, open_) or _denies(asked.text, read.explained | about):
+    if _NUMBER.search(left) or decisive(query.text, open_) or _negates(query.text, read.explained | about):
         return 0.3, doubt
     if open_ and read.strict:
         return 0.3, doubt
-    telling = asked.telling.bit_count() or 1
-    share = open_.bit_count() / telling
+    share = open_.bit_count() / (query.informative.bit_count() or 1)
     if read.plan.operation == "lookup":
         return read.closeness * (1 - share), doubt
     # A word left out of a computation may be a condition, or what is to be counted: 有几家学校 of a table of hospitals.
-    worded = any(end - start > 1 for start, end in runs(open_))
-    return read.closeness * max(0.0, (0.7 if worded else 1.0) - 2 * share), doubt
+    has_word = any(end - start > 1 for start, end in runs(open_))
+    return read.closeness * max(0.0, (0.7 if has_word else 1.0) - 2 * share), doubt
 
 
-def _denies(text: str, explained: int) -> bool:
-    for begging in cue("small_talk.begging").finditer(text):
-        explained |= span(*begging.span())
+def _negates(text: str, explained: int) -> bool:
+    explained |= union(span(*hit.span()) for hit in cue("small_talk.begging").finditer(text))
     return any(not span(*hit.span()) & explained for hit in cue("negation.any").finditer(text))
 
 
@@ -191,7 +188,7 @@ _DOES: Final = {
 
 def _reading(sheet: Sheet, plan: Plan) -> str:
     where = f"在《{sheet.table.title}》中" if sheet.table.title else "在表中"
-    conditions = "，".join(_said(sheet, condition) for condition in plan.conditions)
+    conditions = "，".join(f"“{sheet.columns[one.column].name}”{one.written}" for one in plan.conditions)
     parts = [where]
     if conditions:
         parts.append(f"找{conditions}的行")
@@ -206,7 +203,3 @@ def _reading(sheet: Sheet, plan: Plan) -> str:
     measure = f"按“{sheet.columns[plan.measure].name}”" if plan.measure is not None else ""
     parts.append(f"{measure}{does}{columns}")
     return "，".join(parts)
-
-
-def _said(sheet: Sheet, condition: Condition) -> str:
-    return f"“{sheet.columns[condition.column].name}”{condition.written}"

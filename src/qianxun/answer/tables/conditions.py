@@ -1,4 +1,4 @@
-"""The conditions of a question: which rows it speaks of, by number, by date, by the words of cells."""
+"""The conditions of a question: which rows it asks about, by number, by date, by the words of cells."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from qianxun.answer.tables.sheet import WORDS, Said, Sheet
+from qianxun.answer.tables.sheet import WORDS, CellMention, Sheet
 from qianxun.core.table_answer_types import Comparison, Condition
-from qianxun.question.table_query import plain, runs, span
+from qianxun.question.table_query import plain, runs, span, union
 from qianxun.question.words import cue, entries, listed
 from qianxun.text.chinese import words
 from qianxun.text.quantities import Moment, Quantity, in_unit, moments, quantities
@@ -31,7 +31,7 @@ class Unclear(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ColumnMention:
     """A place in the question where a column is named."""
 
     start: int
@@ -39,11 +39,10 @@ class Named:
     column: int
 
 
-def numeric_conditions(text: str, sheet: Sheet, named: Sequence[Named], closed: int) -> list[Condition]:
+def numeric_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention], closed: int) -> list[Condition]:
     """Comparisons with numbers and dates. ``closed`` are characters that belong to names and cells of the table."""
-    said: list[Quantity | Moment] = [*quantities(text), *moments(text)]
-    numbers = [each for each in said if not span(each.start, each.end) & closed]
-    numbers.sort(key=lambda each: each.start)
+    stated: list[Quantity | Moment] = [*quantities(text), *moments(text)]
+    numbers = sorted((one for one in stated if not span(one.start, one.end) & closed), key=lambda one: one.start)
     found: list[Condition] = []
     skip = -1
     for at, number in enumerate(numbers):
@@ -56,11 +55,9 @@ def numeric_conditions(text: str, sheet: Sheet, named: Sequence[Named], closed: 
         if _is_label(sheet, text[number.start : end]):
             closed |= span(start, end)
             continue
-        found.append(_bind(text, sheet, named, bounds, (start, end), sign))
+        found.append(_bind(text, sheet, mentions, bounds, (start, end), sign))
         skip = end
-    read = closed
-    for condition in found:
-        read |= condition.mask
+    read = closed | union(condition.mask for condition in found)
     for loose in _LOOSE.finditer(text):
         if not span(loose.start(), loose.end()) & read:
             raise Unclear(f"“{loose.group()}”比较的不是一个数")
@@ -68,7 +65,7 @@ def numeric_conditions(text: str, sheet: Sheet, named: Sequence[Named], closed: 
 
 
 def _is_label(sheet: Sheet, phrase: str) -> bool:
-    """Whether a phrase with a number in it is what a row is called: 1年以内."""
+    """Returns True if a phrase with a number in it is what a row is called: 1年以内."""
     worded = [c for c, column in enumerate(sheet.columns) if column.kind in WORDS]
     return len(phrase) > 2 and any(cell.startswith(phrase) for c in worded for cell in sheet.plain_cells(c))
 
@@ -83,15 +80,15 @@ def _comparison(
             start = head.start() if head else number.start
             return (number, after), start, tail.end() if tail else after.end, "between"
     before = next(((sign, hit) for sign, pattern in _BEFORE if (hit := pattern.search(text[: number.start]))), None)
-    behind = next(((sign, hit) for sign, pattern in _AFTER if (hit := pattern.match(text, number.end))), None)
+    after_it = next(((sign, hit) for sign, pattern in _AFTER if (hit := pattern.match(text, number.end))), None)
     if re.search("最[多少高低大小]$", text[: number.start]):
         raise Unclear("“最多”“最少”后面直接跟数，意思不定")
     weak = before is None or before[0] == "="
-    if behind is not None and weak:
+    if after_it is not None and weak:
         start = before[1].start() if before else number.start
-        return (number,), start, behind[1].end(), _sign(behind[0])
+        return (number,), start, after_it[1].end(), _sign(after_it[0])
     if before is not None:
-        if behind is not None:
+        if after_it is not None:
             raise Unclear(f"“{number.written}”前后都有比较的词")
         return (number,), before[1].start(), number.end, _sign(before[0])
     if isinstance(number, Moment):
@@ -107,37 +104,41 @@ def _sign(sign: str) -> Comparison:
 def _bind(
     text: str,
     sheet: Sheet,
-    named: Sequence[Named],
+    mentions: Sequence[ColumnMention],
     bounds: tuple[Quantity | Moment, ...],
     place: tuple[int, int],
     sign: Comparison,
 ) -> Condition:
     start, end = place
     fits = [c for c in range(len(sheet.columns)) if _values(sheet, c, bounds) is not None]
-    before = [each for each in named if each.end <= start and each.column in fits]
-    column = max(before, key=lambda each: (each.end, each.end - each.start)).column if before else None
-    nearer = [each for each in named if each.end <= start and column is not None and each.start > _end(before, column)]
+    before = [mention for mention in mentions if mention.end <= start and mention.column in fits]
+    column = max(before, key=lambda mention: (mention.end, mention.end - mention.start)).column if before else None
+    nearer = [
+        mention
+        for mention in mentions
+        if mention.end <= start and column is not None and mention.start > _end(before, column)
+    ]
     if column is None or (nearer and _CLAUSE.search(text[_end(before, column) : start])):
-        column = _only(text, sheet, named, fits, bounds, end) if column is None else column
+        column = _only(text, sheet, mentions, fits, bounds, end) if column is None else column
     if column is None:
         raise Unclear(f"不知道“{text[start:end]}”说的是哪一列")
     values = _values(sheet, column, bounds)
     assert values is not None  # only columns that fit are chosen
-    return Condition(column, sign, values, _told(text[start:end], bounds[0], sign), span(start, end))
+    return Condition(column, sign, values, _written(text[start:end], bounds[0], sign), span(start, end))
 
 
-def _told(said: str, bound: Quantity | Moment, sign: Comparison) -> str:
-    """A condition in the question's words; 2020年以后 may begin with 2020 or after it, so that it is told."""
+def _written(words: str, bound: Quantity | Moment, sign: Comparison) -> str:
+    """A condition in the question's words; 2020年以后 may begin with 2020 or after it, so that it is made explicit."""
     is_open = isinstance(bound, Moment) and sign in ("<", ">")
-    return f"{said}（不含{bound.written}）" if is_open else said
+    return f"{words}（不含{bound.written}）" if is_open else words
 
 
-def _end(named: Sequence[Named], column: int) -> int:
-    return max(each.end for each in named if each.column == column)
+def _end(mentions: Sequence[ColumnMention], column: int) -> int:
+    return max(mention.end for mention in mentions if mention.column == column)
 
 
 def _values(sheet: Sheet, column: int, bounds: Sequence[Quantity | Moment]) -> tuple[str | Decimal, ...] | None:
-    """The bounds as the column holds its values; None where they do not fit it."""
+    """The bounds in the unit of a column; None where they do not fit it."""
     kind = sheet.columns[column].kind
     found: list[str | Decimal] = []
     for bound in bounds:
@@ -149,23 +150,28 @@ def _values(sheet: Sheet, column: int, bounds: Sequence[Quantity | Moment]) -> t
             else:
                 return None
         else:
-            held = in_unit(bound, sheet.unit(column), kind == "percent") if sheet.is_measure(column) else None
-            if held is None:
+            value = in_unit(bound, sheet.unit(column), kind == "percent") if sheet.is_measure(column) else None
+            if value is None:
                 return None
-            found.append(held)
+            found.append(value)
     return tuple(found)
 
 
 def _only(
-    text: str, sheet: Sheet, named: Sequence[Named], fits: Sequence[int], bounds: Sequence[Quantity | Moment], end: int
+    text: str,
+    sheet: Sheet,
+    mentions: Sequence[ColumnMention],
+    fits: Sequence[int],
+    bounds: Sequence[Quantity | Moment],
+    end: int,
 ) -> int | None:
     """The one column that a number can speak of without naming it before: by its unit, as the only date, or as the
-    date named right behind it, at ``end``."""
+    date named right after it, at ``end``."""
     if isinstance(bounds[0], Moment):
-        behind = {each.column for each in named if each.column in fits and each.start == end}
-        if len(behind) == 1:  # 2023年签订的, where there is also a day on which it ends
-            return behind.pop()
-        return fits[0] if len(fits) == 1 and _is_dated_by(text, sheet, named, fits[0]) else None
+        after = {one.column for one in mentions if one.column in fits and one.start == end}
+        if len(after) == 1:  # 2023年签订的, where there is also a day on which it ends
+            return after.pop()
+        return fits[0] if len(fits) == 1 and _is_dated_by(text, sheet, mentions, fits[0]) else None
     shares = [c for c in fits if sheet.columns[c].kind == "percent"]
     money = [c for c in fits if sheet.columns[c].kind == "money"]
     unit = bounds[-1].unit if isinstance(bounds[-1], Quantity) else ""
@@ -177,11 +183,16 @@ def _only(
     return same[0] if len(same) == 1 else None
 
 
-def _is_dated_by(text: str, sheet: Sheet, named: Sequence[Named], column: int) -> bool:
-    """Whether a date may mean this column: 2019年的销售额 is not the sales of those that opened (开业日期) in 2019."""
+def _is_dated_by(text: str, sheet: Sheet, mentions: Sequence[ColumnMention], column: int) -> bool:
+    """Returns True if a date may be one of this column: 2019年的销售额 is not the sales of those that opened
+    (开业日期) in 2019."""
     found = cue("bound.dated").fullmatch(plain(sheet.columns[column].path[-1] if sheet.columns[column].path else ""))
     event = found["event"] if found else ""
-    return not event or any(each.column == column for each in named) or any(part in text for part in _pairs(event))
+    return (
+        not event
+        or any(mention.column == column for mention in mentions)
+        or any(part in text for part in _pairs(event))
+    )
 
 
 def _pairs(word: str) -> list[str]:
@@ -196,43 +207,44 @@ def _counts_in(sheet: Sheet, column: int, unit: str) -> bool:
 # ── words of cells ───────────────────────────────────────────────────────────────────────────────
 
 
-def worded_conditions(text: str, said: Sequence[Said], named: Sequence[Named]) -> list[Condition]:
-    """Equality with cells that the question says: one column's several are alternatives, a denied one is excluded."""
-    by_place: dict[int, list[Said]] = defaultdict(list)
-    for each in said:
-        by_place[each.mask].append(each)
-    wanted: dict[tuple[int, bool], list[Said]] = defaultdict(list)
+def worded_conditions(text: str, cells: Sequence[CellMention], mentions: Sequence[ColumnMention]) -> list[Condition]:
+    """Equality with cells that the question mentions: several of one column are alternatives, a negated one is
+    excluded."""
+    by_place: dict[int, list[CellMention]] = defaultdict(list)
+    for cell in cells:
+        by_place[cell.mask].append(cell)
+    chosen_cells: dict[tuple[int, bool], list[CellMention]] = defaultdict(list)
     marks: dict[tuple[int, bool], int] = defaultdict(int)
     for mask, group in by_place.items():
-        chosen = _one_column(text, group, named)
-        denied = denial(text, mask)
-        wanted[chosen.column, denied != 0].append(chosen)
+        chosen = _one_column(text, group, mentions)
+        denied = negation(text, mask)
+        chosen_cells[chosen.column, denied != 0].append(chosen)
         marks[chosen.column, denied != 0] |= mask | denied
     return [
         Condition(
             column,
             ("not in" if denied else "in"),
-            tuple(each.text for each in group),
-            ("不是" if denied else "是") + "、".join(f"“{each.text}”" for each in group),
+            tuple(cell.text for cell in group),
+            ("不是" if denied else "是") + "、".join(f"“{cell.text}”" for cell in group),
             marks[column, denied],
         )
-        for (column, denied), group in wanted.items()
+        for (column, denied), group in chosen_cells.items()
     ]
 
 
-def _one_column(text: str, group: Sequence[Said], named: Sequence[Named]) -> Said:
-    """The column meant by words that stand in several: the one named beside them, or any if the rows are the same."""
-    if len(group) == 1 or len({each.rows for each in group}) == 1:
+def _one_column(text: str, group: Sequence[CellMention], mentions: Sequence[ColumnMention]) -> CellMention:
+    """The column of words that are in several: the one named beside them, or any if the rows are the same."""
+    if len(group) == 1 or len({cell.rows for cell in group}) == 1:
         return group[0]
     start = runs(group[0].mask)[0][0]
-    beside = [each for each in group for name in named if name.column == each.column and 0 <= start - name.end <= 2]
-    if len(beside) == 1:
-        return beside[0]
+    near = [cell for cell in group for one in mentions if one.column == cell.column and 0 <= start - one.end <= 2]
+    if len(near) == 1:
+        return near[0]
     raise Unclear(f"“{group[0].text}”在不止一列里出现")
 
 
-def denial(text: str, mask: int) -> int:
-    """The characters that deny a cell: 不是三级, 除了北京以外."""
+def negation(text: str, mask: int) -> int:
+    """The characters that negate a cell: 不是三级, 除了北京以外."""
     start, end = runs(mask)[0]
     found = 0
     for hit in cue("negation.of_cell").finditer(text[:start]):
@@ -245,25 +257,23 @@ def denial(text: str, mask: int) -> int:
     return found
 
 
-def had_conditions(text: str, sheet: Sheet, named: Sequence[Named]) -> list[Condition]:
-    """有投影仪的会议室, where a column says 有 or 无 of each: one with the word in question. Raises Unclear where the
-    column says something else, or nothing, of some: whether they have it cannot be told."""
+def had_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention]) -> list[Condition]:
+    """有投影仪的会议室, where a column has 有 or 无 for every row: those with the word in question. Raises Unclear
+    where the column has something else, or nothing, for some: whether they have it is not known."""
     found = []
-    having, lacking = listed("negation.having"), listed("negation.lacking")
-    for each in named:
-        hit = cue("negation.had").search(text[: each.start])
-        behind = text[each.end :].rstrip("?")
-        if hit is None or (behind and not behind.startswith("的")):
+    having, without = listed("negation.having"), listed("negation.lacking")
+    for mention in mentions:
+        hit = cue("negation.had").search(text[: mention.start])
+        after = text[mention.end :].rstrip("?")
+        if hit is None or (after and not after.startswith("的")):
             continue
-        held = set(sheet.plain_cells(each.column))
-        if not held <= having | lacking:
-            if not behind:  # 哪个部门有经理
+        cells = set(sheet.plain_cells(mention.column))
+        if not cells <= having | without:
+            if not after:  # 哪个部门有经理
                 continue
-            raise Unclear(f"“{hit.group()}{text[each.start : each.end]}”说的是哪些行，分不清")
-        wanted = having if hit["lacks"] is None else lacking
-        mask = span(*hit.span())
-        written = f"是“{'、'.join(sorted(held & wanted))}”"
-        found.append(Condition(each.column, "in", tuple(sorted(held & wanted)), written, mask))
+            raise Unclear(f"“{hit.group()}{text[mention.start : mention.end]}”说的是哪些行，分不清")
+        values = tuple(sorted(cells & (having if hit["lacks"] is None else without)))
+        found.append(Condition(mention.column, "in", values, f"是“{'、'.join(values)}”", span(*hit.span())))
     return found
 
 
@@ -274,16 +284,18 @@ def contained_conditions(text: str, sheet: Sheet, open_: int, label: int | None)
         at = text.find(word)
         if len(word) < 2 or at < 0 or span(at, at + len(word)) & ~open_:
             continue
-        held = [c for c in range(len(sheet.columns)) if sheet.columns[c].kind in WORDS and _holds(sheet, c, word)]
-        if len(held) == 1 and held[0] != label and not any(word in other.written for other in found):
+        columns = [
+            c for c, column in enumerate(sheet.columns) if column.kind in WORDS and _has_category(sheet, c, word)
+        ]
+        if len(columns) == 1 and columns[0] != label and not any(word in other.written for other in found):
             mask = span(at, at + len(word))
-            denied = denial(text, mask)
+            denied = negation(text, mask)
             sign: Comparison = "not contains" if denied else "contains"
-            found.append(Condition(held[0], sign, (word,), f"{'不' * bool(denied)}含“{word}”", mask | denied))
+            found.append(Condition(columns[0], sign, (word,), f"{'不' * bool(denied)}含“{word}”", mask | denied))
     return found
 
 
-def _holds(sheet: Sheet, column: int, word: str) -> bool:
-    """Whether short cells of a column begin or end with a word."""
+def _has_category(sheet: Sheet, column: int, word: str) -> bool:
+    """Returns True if short cells of a column begin or end with a word."""
     cells = sheet.plain_cells(column)
     return any(len(cell) <= _LONGEST_CATEGORY and (cell.startswith(word) or cell.endswith(word)) for cell in cells)

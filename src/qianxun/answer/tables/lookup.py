@@ -11,13 +11,13 @@ from typing import Final
 from qianxun.answer.tables.match import Match, is_header, match, match_column, together
 from qianxun.answer.tables.sheet import WORDS, Sheet
 from qianxun.core.table_answer_types import Plan, Understood, Unsure
-from qianxun.question.table_query import TableQuery, plain, runs, span
+from qianxun.question.table_query import TableQuery, plain, runs, span, union
 from qianxun.question.words import cue, entries
 
 _MOST_FUZZY_ROWS: Final = 400
 _LEAST_SHARE: Final = 0.4
 _LONGEST_LABEL: Final = 60
-_UNSAID: Final = 0.5  # what an unsaid character of a name costs, against one of the question explained
+_MISSING: Final = 0.5  # what an missing character of a name costs, against one of the question explained
 _DIRECTION: Final = re.compile("[东西南北]")
 _UNIT_COLUMN: Final = re.compile("(?:计量|计价)?单位")
 
@@ -28,12 +28,12 @@ class Pick:
 
     at: int
     met: Match
-    home: int = -1  # for a row: the column its label stands in
-    told: frozenset[int] = frozenset()  # for a row: every column whose cell the question says itself
+    home: int = -1  # for a row: the column of its label
+    stated: frozenset[int] = frozenset()  # for a row: every column whose cell is in the question itself
 
     @property
     def worth(self) -> float:
-        return self.met.mask.bit_count() - _UNSAID * self.met.unsaid
+        return self.met.mask.bit_count() - _MISSING * self.met.missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,11 @@ class Chosen:
 
     @property
     def mask(self) -> int:
-        mask = 0
-        for pick in (*self.picks, *self.more):
-            mask |= pick.met.mask
-        return mask
+        return union(pick.met.mask for pick in (*self.picks, *self.more))
 
     @property
     def worth(self) -> float:
-        return self.mask.bit_count() - _UNSAID * max((pick.met.unsaid for pick in self.picks), default=0)
+        return self.mask.bit_count() - _MISSING * max((pick.met.missing for pick in self.picks), default=0)
 
     @property
     def share(self) -> float:
@@ -70,27 +67,27 @@ class Chosen:
         return tuple(sorted(pick.at for pick in self.picks))
 
 
-def look_up(asked: TableQuery, sheet: Sheet) -> Understood | Unsure:
+def look_up(query: TableQuery, sheet: Sheet) -> Understood | Unsure:
     """The cells where the named rows meet the named columns."""
-    rows, columns = _best_cross(asked.text, sheet)
-    several = bool(cue("several.lookup").search(_without(asked.text, rows.mask | columns.mask)))
+    rows, columns = _best_cross(query.text, sheet)
+    several = bool(cue("several.lookup").search(_without(query.text, rows.mask | columns.mask)))
     rows, columns = rows.cut(several), columns.cut(several)
     if not rows.clear or not columns.clear:
         which = "行" if not rows.clear else "列"
         return Unsure(f"问题同样指向多{which}", rows.places[:10])
     labels = [sheet.plain_cells(pick.home)[pick.at] for pick in rows.picks]
-    hint = everyday(_without(asked.text, rows.mask), sheet, rows.places, labels)
+    hint = everyday(_without(query.text, rows.mask), sheet, rows.places, labels)
     if columns.picks and (columns.share == 1.0 or hint is None or hint.targets != columns.places):
-        hint = None  # a column that is named is meant, unless everyday words mean the same: 怎么联系, 联系电话
-    targets = hint.targets if hint and rows.picks else _targets(asked.text, sheet, rows, columns)
+        hint = None  # a named column goes first, unless everyday words name the same: 怎么联系, 联系电话
+    targets = hint.targets if hint and rows.picks else _targets(query.text, sheet, rows, columns)
     if not targets:
         return Unsure("没有认出要查的列", rows.places[:10])
-    if any(_is_told(sheet, pick, target) for target in targets for pick in rows.picks):
+    if any(_is_stated(sheet, pick, target) for target in targets for pick in rows.picks):
         return Unsure("查到的就是问题里说的", rows.places[:10])  # 李娜负责哪个分公司 does not ask who is in charge
     if sheet.is_wordy and any(sheet.label != target < pick.home for target in targets for pick in rows.picks):
         return Unsure("名目在值的右边，不像一行一条的表", rows.places[:10])
     apart = any(target != pick.home + 1 for target in targets for pick in rows.picks)
-    if sheet.is_form and apart and not _is_record(asked.text, sheet, rows, columns, hint):
+    if sheet.is_form and apart and not _is_record(query.text, sheet, rows, columns, hint):
         return Unsure("名目和值不在一处", rows.places[:10])
     chosen = rows.places or ((0,) if len(sheet) == 1 else ())
     if not chosen:
@@ -98,9 +95,9 @@ def look_up(asked: TableQuery, sheet: Sheet) -> Understood | Unsure:
     if not several and _differ(sheet, chosen, targets):
         return Unsure("符合的行不止一行", chosen[:10])
     explained = rows.mask | columns.mask | (hint.mask if hint else 0)
-    for told in {column for pick in rows.picks for column in (pick.home, *pick.told)}:
-        explained |= match_column(sheet.names[told], asked.text).mask
-    if other := _another(asked, sheet, rows, explained):
+    stated = {column for pick in rows.picks for column in (pick.home, *pick.stated)}
+    explained |= union(match_column(sheet.names[column], query.text).mask for column in stated)
+    if other := _another(query, sheet, rows, explained):
         return Unsure(f"表里没有“{other}”，只有相近的名称", rows.places[:10])
     closeness = (rows.share * columns.share) ** 0.5
     if hint or not columns.picks:
@@ -109,21 +106,21 @@ def look_up(asked: TableQuery, sheet: Sheet) -> Understood | Unsure:
     return Understood(Plan("lookup", rows=chosen, outputs=targets), explained, closeness, strict)
 
 
-def _is_told(sheet: Sheet, pick: Pick, target: int) -> bool:
-    """Whether the question says the cell itself, and not only as part of the row's name: 成都 of 成都海能科技."""
-    return target in pick.told and sheet.plain_cells(target)[pick.at] not in sheet.plain_cells(pick.home)[pick.at]
+def _is_stated(sheet: Sheet, pick: Pick, target: int) -> bool:
+    """Returns True if the cell is in the question, and not only as part of the row's name: 成都 of 成都海能科技."""
+    return target in pick.stated and sheet.plain_cells(target)[pick.at] not in sheet.plain_cells(pick.home)[pick.at]
 
 
-def _another(asked: TableQuery, sheet: Sheet, rows: Chosen, explained: int) -> str:
+def _another(query: TableQuery, sheet: Sheet, rows: Chosen, explained: int) -> str:
     """The name in a question that only looks like that of a row: 南京分公司, where the table has 北京分公司; 李四光,
     where it has 李四; 西北京分公司, 北京分公司二部."""
-    text = asked.text
-    open_ = runs(asked.unexplained(explained | sheet.about_in(text)))
+    text = query.text
+    open_ = runs(query.unexplained(explained | sheet.about_in(text)))
     before, after = {end: start for start, end in open_}, dict(open_)
     for pick in rows.picks:
         label = sheet.plain_cells(pick.home)[pick.at]
-        said = [(label.find(text[start:end]), start, end) for start, end in runs(match(label, text).mask)]
-        first, start, end = min(said, default=(0, 0, 0))
+        parts = [(label.find(text[start:end]), start, end) for start, end in runs(match(label, text).mask)]
+        first, start, end = min(parts, default=(0, 0, 0))
         begin, stop = before.get(start, start), after.get(end, end)
         begin = start if cue("table.called_for").fullmatch(text[begin:start]) else begin
         person = bool(cue("table.person_column").search(sheet.columns[pick.home].name))
@@ -146,13 +143,13 @@ def _begins_name(text: str, is_person: bool) -> bool:
 
 
 def _is_record(text: str, sheet: Sheet, rows: Chosen, columns: Chosen, hint: Hint | None) -> bool:
-    """Whether a table of words is asked as rows of one kind: by the whole name in its first column, and by the whole
-    name of another column (or everyday words for it) after that."""
+    """Returns True if a table of words is treated as rows of one kind: by the whole name in its first column, and by
+    the whole name of another column (or everyday words for it) after that."""
     if sheet.label != 0 or len(rows.picks) != 1 or not any(column.path for column in sheet.columns):
         return False
     pick = rows.picks[0]
     names = hint.mask if hint else columns.mask
-    whole = pick.met.verbatim and (hint is not None or all(each.met.verbatim for each in columns.picks))
+    whole = pick.met.verbatim and (hint is not None or all(column.met.verbatim for column in columns.picks))
     after = not names or runs(pick.met.mask)[-1][1] <= runs(names)[0][0]
     return (
         whole
@@ -171,8 +168,8 @@ def _best_cross(text: str, sheet: Sheet) -> tuple[Chosen, Chosen]:
     """Rows first or columns first, whichever explains more: 存货 may be a column, or the beginning of a label."""
     rows = _rows(text, sheet)
     homes = {pick.home for pick in rows.picks}
-    told = frozenset.intersection(*(pick.told for pick in rows.picks)) if rows.picks else frozenset()
-    columns = _columns(_without(text, rows.mask), sheet, homes, told)
+    stated = frozenset.intersection(*(pick.stated for pick in rows.picks)) if rows.picks else frozenset()
+    columns = _columns(_without(text, rows.mask), sheet, homes, stated)
     other_columns = _columns(text, sheet, homes)
     other_rows = _rows(_without(text, other_columns.mask), sheet)
     if {pick.home for pick in other_rows.picks} & set(other_columns.places):
@@ -186,38 +183,36 @@ def _without(text: str, mask: int) -> str:
     return "".join("\0" if mask >> at & 1 else mark for at, mark in enumerate(text))
 
 
-def _columns(text: str, sheet: Sheet, homes: Set[int], told: Set[int] = frozenset()) -> Chosen:
+def _columns(text: str, sheet: Sheet, homes: Set[int], stated: Set[int] = frozenset()) -> Chosen:
     """Columns that are named; words that name the column of the labels are not left for others, and what the question
-    says itself it does not ask for."""
-    spent = 0
-    for home in homes:
-        spent |= match_column(sheet.names[home], text).mask
+    states it does not ask for."""
+    spent = union(match_column(sheet.names[home], text).mask for home in homes)
     picks = [
         Pick(c, met)
         for c, name in enumerate(sheet.names)
-        if c not in homes and c not in told and _is_enough(met := match_column(name, text)) and met.mask & ~spent
+        if c not in homes and c not in stated and _is_enough(met := match_column(name, text)) and met.mask & ~spent
     ]
     return _choose(picks, text)
 
 
 def _is_enough(met: Match) -> bool:
-    return met.said >= 2 and met.share >= _LEAST_SHARE and not cue("decisive.any").search(met.rest)
+    return met.matched >= 2 and met.share >= _LEAST_SHARE and not cue("decisive.any").search(met.rest)
 
 
 def _rows(text: str, sheet: Sheet) -> Chosen:
     met: dict[int, list[tuple[Match, int]]] = defaultdict(list)
-    for said in sheet.said(text):
-        for row in said.rows:
-            met[row].append((Match(said.mask, len(said.text), len(said.text), True), said.column))
+    for cell in sheet.cells_in(text):
+        for row in cell.rows:
+            met[row].append((Match(cell.mask, len(cell.text), len(cell.text), True), cell.column))
     if len(sheet) <= _MOST_FUZZY_ROWS:
         _add_fuzzy(met, text, sheet)
-    about = match(sheet.about, text).mask
+    about = sheet.about_in(text)
     picks = [
         Pick(
             row,
-            together(each for each, _ in found),
-            max(found, key=lambda one: one[0].said)[1],
-            frozenset(column for each, column in found if each.verbatim),
+            together(part for part, _ in found),
+            max(found, key=lambda one: one[0].matched)[1],
+            frozenset(column for part, column in found if part.verbatim),
         )
         for row, found in sorted(met.items())
     ]
@@ -227,9 +222,9 @@ def _rows(text: str, sheet: Sheet) -> Chosen:
 
 
 def _contradict(picks: Sequence[Pick], chosen: Chosen, sheet: Sheet) -> bool:
-    """财务部的张三, who is of another department: the name says another row than the department."""
+    """财务部的张三, who is of another department: the name is in another row than the department."""
     if not any(map(sheet.is_measure, range(len(sheet.columns)))):
-        return False  # a form says names and values in turns, of one thing
+        return False  # a form has names and values in turns, of one thing
     homes = {pick.home for pick in chosen.picks}
     others = [pick for pick in picks if pick.met.verbatim and not pick.met.mask & chosen.mask]
     return any(
@@ -241,7 +236,7 @@ def _contradict(picks: Sequence[Pick], chosen: Chosen, sheet: Sheet) -> bool:
 
 def _add_fuzzy(met: dict[int, list[tuple[Match, int]]], text: str, sheet: Sheet) -> None:
     for column in range(len(sheet.columns)):
-        if sheet.is_measure(column):  # labels stand on the left
+        if sheet.is_measure(column):  # labels are on the left
             break
         if sheet.columns[column].kind not in WORDS:
             continue
@@ -264,14 +259,12 @@ def _choose(picks: Sequence[Pick], text: str) -> Chosen:
     more: list[Pick] = []
     ways: dict[tuple[int, int], Pick] = {}  # in which those are named; few, where there may be 50,000 rows
     rivals = [pick for pick in picks if not _is_alike(pick, best)]
-    for pick in sorted(rivals, key=lambda each: (-each.worth, each.at)):
-        way = (pick.met.mask, pick.met.unsaid)
+    for pick in sorted(rivals, key=lambda pick: (-pick.worth, pick.at)):
+        way = (pick.met.mask, pick.met.missing)
         if pick.home == best.home and (way in ways or _is_also(pick, [best, *ways.values()], text)):
             ways.setdefault(way, pick)
             more.append(pick)
-    taken = best.met.mask
-    for pick in more:
-        taken |= pick.met.mask
+    taken = best.met.mask | union(pick.met.mask for pick in more)
     also = {pick.at for pick in more}
     left = [pick for pick in rivals if pick.at not in also]
     close = any(pick.worth > best.worth - 1 and pick.met.mask & ~taken for pick in left)
@@ -279,14 +272,13 @@ def _choose(picks: Sequence[Pick], text: str) -> Chosen:
 
 
 def _is_alike(one: Pick, other: Pick) -> bool:
-    return one.met.mask == other.met.mask and one.met.unsaid == other.met.unsaid
+    return one.met.mask == other.met.mask and one.met.missing == other.met.missing
 
 
 def _is_also(pick: Pick, chosen: Sequence[Pick], text: str) -> bool:
-    """Whether it is named beside those chosen: wholly, in words of its own, or joined to theirs: 期末和期初余额."""
-    taken = 0
-    for other in chosen:
-        taken |= other.met.mask
+    """Returns True if it is named beside those chosen: wholly, in words of its own, or joined to theirs:
+    期末和期初余额."""
+    taken = union(other.met.mask for other in chosen)
     if pick.met.verbatim and not pick.met.mask & taken:
         return True
     own = runs(pick.met.mask & ~taken)
@@ -294,14 +286,14 @@ def _is_also(pick: Pick, chosen: Sequence[Pick], text: str) -> bool:
     joined = any(
         cue("several.joint").fullmatch(text[a[1] : b[0]]) for x in own for y in theirs for a, b in ((x, y), (y, x))
     )
-    return joined and pick.met.unsaid <= chosen[0].met.unsaid + 1
+    return joined and pick.met.missing <= chosen[0].met.missing + 1
 
 
 def _targets(text: str, sheet: Sheet, rows: Chosen, columns: Chosen) -> tuple[int, ...]:
     homes = {pick.home for pick in rows.picks}
     named = [c for c in columns.places if c not in homes]
-    if named == [0] and (len(sheet.columns) == 2 or sheet.is_form or not _asks_for_a_name(text)):
-        return ()  # the first column names what the others hold
+    if named == [0] and (len(sheet.columns) == 2 or sheet.is_form or not re.search("哪|谁|什么|叫|名", text)):
+        return ()  # the first column names what the others are of
     if named:
         ties = len({pick.met.mask for pick in columns.picks}) < len(named)
         return tuple(named) if not ties or re.search("分别|各|都|哪些", text) else ()
@@ -319,42 +311,35 @@ def _targets(text: str, sheet: Sheet, rows: Chosen, columns: Chosen) -> tuple[in
     return tuple(dated) if len(dated) == 1 and rows.picks and cue("when.lookup").search(text) else ()
 
 
-def _asks_for_a_name(text: str) -> bool:
-    return bool(re.search("哪|谁|什么|叫|名", text))
-
-
 # ── forms ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def look_up_pair(asked: TableQuery, sheet: Sheet) -> Understood | Unsure:
-    """A form says name, value, name, value: the value beside the name that the question says. Row -1 is the header."""
+def look_up_pair(query: TableQuery, sheet: Sheet) -> Understood | Unsure:
+    """A form has name, value, name, value: the value beside the name that the question has. Row -1 is the header."""
     picks: dict[tuple[int, int], Pick] = {}
     for row, cells in _lines(sheet):
         for at, value_at in _pairs(cells):
-            met = match(plain(cells[at]).rstrip(":"), asked.text)
-            if met.said >= 2 and met.share >= 0.6:
+            met = match(plain(cells[at]).rstrip(":"), query.text)
+            if met.matched >= 2 and met.share >= 0.6:
                 picks[row, value_at] = Pick(row, met, value_at)
-    several = bool(cue("several.lookup").search(asked.text))
+    several = bool(cue("several.lookup").search(query.text))
     chosen = _choose_pairs(list(picks.values()), several)
     if not chosen.picks or not chosen.clear:
         return Unsure("没有认出要查的名目")
-    if _names_another_column(asked.text, sheet, chosen):
+    if _names_another_column(query.text, sheet, chosen):
         return Unsure("名目和值不在一处")
     places = tuple((pick.at, pick.home) for pick in chosen.picks)
-    explained = chosen.mask
-    for name in sheet.names:  # a form often says in its first line whose it is
-        found = match_column(name, asked.text)
-        explained |= found.mask if found.verbatim else 0
+    headers = (match_column(name, query.text) for name in sheet.names)  # a form often has its owner in its first line
+    explained = chosen.mask | union(found.mask for found in headers if found.verbatim)
     return Understood(Plan("lookup", against=places), explained, chosen.share)
 
 
 def _names_another_column(text: str, sheet: Sheet, chosen: Chosen) -> bool:
-    """Whether what is asked for stands in another column than beside the name that was said: 居住证办理找谁."""
+    """Returns True if what is asked for is in another column than beside the name in the question: 居住证办理找谁."""
     lines = dict(_lines(sheet))
     labels = [lines[pick.at][pick.home - 1] for pick in chosen.picks]
     hint = everyday(_without(text, chosen.mask), sheet, [], labels)
-    beside = {pick.home for pick in chosen.picks}
-    return bool(hint and not beside & set(hint.targets))
+    return bool(hint and not {pick.home for pick in chosen.picks} & set(hint.targets))
 
 
 def _choose_pairs(picks: list[Pick], several: bool) -> Chosen:
@@ -363,7 +348,7 @@ def _choose_pairs(picks: list[Pick], several: bool) -> Chosen:
     best = max(picks, key=lambda pick: pick.worth)
     chosen = [best]
     taken = best.met.mask
-    for pick in sorted(picks, key=lambda each: -each.worth):
+    for pick in sorted(picks, key=lambda pick: -pick.worth):
         if several and pick is not best and pick.met.verbatim and not pick.met.mask & taken:
             chosen.append(pick)
             taken |= pick.met.mask
@@ -381,7 +366,7 @@ def _lines(sheet: Sheet) -> Iterable[tuple[int, tuple[str, ...]]]:
 
 
 def _has_headers(sheet: Sheet) -> bool:
-    """Whether columns where a form has its values are called as columns are: then its rows are of one kind."""
+    """Returns True if columns where a form has its values are called as columns are: then its rows are of one kind."""
     values = [plain(column.path[-1]) for column in sheet.columns[1::2] if column.path]
     return len(values) > 1 and all(map(is_header, values))
 
@@ -405,8 +390,8 @@ class Hint:
 
 
 def everyday(text: str, sheet: Sheet, rows: Sequence[int], labels: Sequence[str]) -> Hint | None:
-    """What everyday words of a question ask for; None without such words, and where the ``labels`` of the rows say
-    themselves what kind of value stands beside them: 学费多少钱."""
+    """What everyday words of a question ask for; None without such words, and where the ``labels`` of the rows name
+    the kind of the value beside them: 学费多少钱."""
     for idea in entries("everyday"):
         found = cue(f"everyday.{idea}.cue").search(text)
         if found is None:
@@ -420,12 +405,12 @@ def everyday(text: str, sheet: Sheet, rows: Sequence[int], labels: Sequence[str]
 
 
 def _in_unit(found: re.Match[str], sheet: Sheet, rows: Sequence[int], price: int) -> bool:
-    """Whether a price is that of the unit asked for: 多少钱一支 is not answered by the price of a box."""
-    held = {name: word for name, word in found.groupdict().items() if word}
+    """Returns True if a price is that of the unit asked for: 多少钱一支 is not answered by the price of a box."""
+    counters = [word for word in found.groupdict().values() if word]
     units = [c for c, column in enumerate(sheet.columns) if _UNIT_COLUMN.fullmatch(plain(column.name))]
-    said = [sheet.plain_cells(column)[row] for column in units for row in rows]
+    own = [sheet.plain_cells(column)[row] for column in units for row in rows]
     _, _, per = sheet.unit(price).partition("/")
-    return all(word in unit for word in held.values() for unit in (*said, per) if unit)
+    return all(word in unit for word in counters for unit in (*own, per) if unit)
 
 
 def _fits(idea: str, sheet: Sheet, column: int) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from qianxun.core.types import Column
-from qianxun.question.table_query import plain, span
+from qianxun.question.table_query import plain, span, union
 
 _BRACKETED: Final = re.compile(r"\([^()]*\)")
 _ENDING: Final = re.compile("(?<=..)(?:名称|姓名|名字|名|情况|信息|数据|数量|金额|%|:)$")
@@ -22,48 +22,48 @@ _CALENDAR: Final = "年月季"
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """How a name is met in a question: the characters it explains, and how much of the name was said."""
+    """How a name is found in a question: the characters it explains, and how much of the name is there."""
 
     mask: int
-    said: int  # characters of the name that the question says
+    matched: int  # characters of the name that are in the question
     length: int  # of the name
     verbatim: bool = False
-    rest: str = ""  # what of the name the question does not say
+    rest: str = ""  # what of the name is not in the question
 
     @property
     def share(self) -> float:
-        return self.said / self.length if self.length else 0.0
+        return self.matched / self.length if self.length else 0.0
 
     @property
-    def unsaid(self) -> int:
-        return self.length - self.said
+    def missing(self) -> int:
+        return self.length - self.matched
 
 
 NO_MATCH: Final = Match(0, 0, 0)
 
 
 def match(name: str, text: str) -> Match:
-    """A name in plain form against a question in plain form, piece by piece: 销售占比 is met in 年度销售占比."""
+    """A name in plain form against a question in plain form, piece by piece: 销售占比 is found in 年度销售占比."""
     if not name:
         return NO_MATCH
     if name in text and (whole := places(name, text)):
         return Match(whole, len(name), len(name), True)
-    mask = said = at = 0
+    mask = matched = at = 0
     rest = ""
     while at < len(name):
         end = _longest(name, at, text)
         if end - at >= 2:
             mask |= places(name[at:end], text)
-            said += sum(mark.isalnum() for mark in name[at:end])
+            matched += sum(mark.isalnum() for mark in name[at:end])
             at = end
         else:
             rest += name[at]
             at += 1
-    return Match(mask, said, sum(mark.isalnum() for mark in name) or 1, rest=rest)
+    return Match(mask, matched, sum(mark.isalnum() for mark in name) or 1, rest=rest)
 
 
 def _longest(name: str, at: int, text: str) -> int:
-    """Where the longest piece of the name that begins here and stands in the text ends."""
+    """Where the longest piece of the name that begins here and is in the text ends."""
     run = _RUN.match(name, at)
     if run is not None:  # letters and digits only whole; 1月 is one word
         end = run.end()
@@ -90,7 +90,7 @@ def places(name: str, text: str) -> int:
 
 
 def _goes_before(before: str, name: str) -> bool:
-    """Whether what stands before a name is one run with it."""
+    """Returns True if what is before a name is one run with it."""
     return _runs_on(before[-1:], name[0]) or bool(name[0].isdigit() and _FRACTION_BEFORE.search(before[-2:]))
 
 
@@ -100,16 +100,11 @@ def _runs_on(left: str, right: str) -> bool:
 
 def together(matches: Iterable[Match]) -> Match:
     """The match of a name of several parts."""
-    mask = said = length = 0
-    verbatim = True
-    rest = ""
-    for each in matches:
-        rest += each.rest
-        mask |= each.mask
-        said += each.said
-        length += each.length
-        verbatim = verbatim and each.verbatim
-    return Match(mask, said, length, verbatim and length > 0, rest)
+    parts = list(matches)
+    length = sum(part.length for part in parts)
+    verbatim = length > 0 and all(part.verbatim for part in parts)
+    matched, rest = sum(part.matched for part in parts), "".join(part.rest for part in parts)
+    return Match(union(part.mask for part in parts), matched, length, verbatim, rest)
 
 
 # ── names of columns ─────────────────────────────────────────────────────────────────────────────
@@ -201,7 +196,7 @@ def _translated(written: str) -> Iterator[str]:
 
 
 def match_column(name: Name, text: str) -> Match:
-    """How a question names a column. The brackets of a header may be said, but need not."""
+    """How a question names a column. The brackets of a header may be named, but need not."""
     if not name.parts:
         return NO_MATCH
     whole = together(max((match(way, text) for way in ways), key=_closeness) for ways in name.parts)
@@ -211,4 +206,4 @@ def match_column(name: Name, text: str) -> Match:
 
 
 def _closeness(found: Match) -> tuple[float, int]:
-    return found.share, found.said
+    return found.share, found.matched

@@ -11,19 +11,18 @@ from qianxun.answer.tables.lookup import look_up, look_up_pair
 from qianxun.answer.tables.match import places
 from qianxun.answer.tables.scene import (
     Scene,
-    asked_for,
-    asks,
+    all_conditions,
     entities,
     finish,
     outputs_of,
+    questions_in,
     refuse_more,
     scene_of,
-    with_contained,
-    worded,
+    shown_columns,
 )
 from qianxun.answer.tables.sheet import WORDS, Sheet
 from qianxun.core.table_answer_types import Condition, Operation, Plan, Understood, Unsure
-from qianxun.question.table_query import TableQuery, plain, runs, span
+from qianxun.question.table_query import TableQuery, plain, runs, span, union
 from qianxun.question.words import cue, entries, listed
 from qianxun.text.chinese import words
 from qianxun.text.quantities import han_number
@@ -31,75 +30,74 @@ from qianxun.text.quantities import han_number
 _CATEGORIES: Final = 0.6  # cells that repeat this often name kinds of rows, not rows
 _PIECES: Final = "件台支只本张辆册套枚顶双户"
 _KINDS: Final = "种类款"
+_COUNT: Final = r"\d{1,3}|[一二两三四五六七八九十]{1,3}"
+_COUNTED: Final = "[个家名位种款所部条项座本]"
 
 
-def read_question(asked: TableQuery, sheet: Sheet) -> Understood | Unsure:
+def read_question(query: TableQuery, sheet: Sheet) -> Understood | Unsure:
     """The best reading of a question against a table."""
-    scene = scene_of(asked, sheet)
+    scene = scene_of(query, sheet)
     try:
         worked = _work(scene)
     except Unclear as unclear:
         return Unsure(_unsolved(scene) or str(unclear), _near(scene))
     if worked is not None:
         return worked
-    crossed = _whole(asked, look_up(asked, sheet))
-    paired = _whole(asked, look_up_pair(asked, sheet))
-    if isinstance(paired, Understood) and _is_better(asked, paired, crossed):
-        return paired
-    return crossed
+    crossed = _whole(query, look_up(query, sheet))
+    paired = _whole(query, look_up_pair(query, sheet))
+    is_better = isinstance(paired, Understood) and (
+        isinstance(crossed, Unsure) or _explained(query, paired) > _explained(query, crossed)
+    )
+    return paired if is_better else crossed
 
 
-def _whole(asked: TableQuery, read: Understood | Unsure) -> Understood | Unsure:
+def _whole(query: TableQuery, read: Understood | Unsure) -> Understood | Unsure:
     """A lookup that finds as many cells as are asked for; fewer would be half an answer."""
     if isinstance(read, Unsure):
         return read
     plan = read.plan
     cells = len(plan.against) or len(plan.rows or ()) * len(plan.outputs)
-    joined = [hit for hit in cue("several.joined").finditer(asked.text) if not span(*hit.span()) & read.explained]
-    if cells < max(asks(asked.text), 1 + len(joined), 2 if cue("several.each").search(asked.text) else 1):
+    joined = [hit for hit in cue("several.joined").finditer(query.text) if not span(*hit.span()) & read.explained]
+    if cells < max(questions_in(query.text), 1 + len(joined), 2 if cue("several.each").search(query.text) else 1):
         return Unsure("问题里不止一问", tuple(plan.rows or ())[:10])
     return read
 
 
-def _is_better(asked: TableQuery, one: Understood, other: Understood | Unsure) -> bool:
-    if isinstance(other, Unsure):
-        return True
-    return (one.explained & asked.telling).bit_count() > (other.explained & asked.telling).bit_count()
+def _explained(query: TableQuery, read: Understood) -> int:
+    return (read.explained & query.informative).bit_count()
 
 
 def _unsolved(scene: Scene) -> str:
-    """Of a column that is named and cannot be computed with, because its formulas were saved without their results."""
+    """The reason of a column that is named and cannot be computed with: formulas saved without their results."""
     for column, _ in scene.columns:
-        if any(
-            isinstance(value, str) and cue("table.unsolved").fullmatch(value) for value in scene.sheet.values(column)
-        ):
+        texts = (value for value in scene.sheet.values(column) if isinstance(value, str))
+        if any(map(cue("table.unsolved").fullmatch, texts)):
             name = scene.sheet.columns[column].name
             return f"“{name}”列的公式没有保存计算结果；用 Excel 打开并保存一次，再添加"
     return ""
 
 
 def _near(scene: Scene) -> tuple[int, ...]:
-    best = max(scene.said, key=lambda each: each.mask.bit_count(), default=None)
+    best = max(scene.cells, key=lambda cell: cell.mask.bit_count(), default=None)
     return best.rows[:10] if best else ()
 
 
-# ── what is asked ────────────────────────────────────────────────────────────────────────────────
+# ── operations ───────────────────────────────────────────────────────────────────────────────────
 
 
 def _work(scene: Scene) -> Understood | None:
     """Anything but a plain lookup; None where the question is one. Raises Unclear."""
-    text = scene.asked.text
+    text = scene.query.text
     _refuse_beyond(scene)
     if (compared := _comparison(scene)) is not None:
         return compared
-    closed = scene.names_mask | scene.said_mask
-    taken_by_cues = _cue_numbers(text)
-    numeric = numeric_conditions(text, scene.sheet, scene.named, closed | taken_by_cues | scene.about)
+    closed = scene.names_mask | scene.cells_mask
+    numeric = numeric_conditions(text, scene.sheet, scene.mentions, closed | _cue_numbers(text) | scene.about)
     superlative, top = scene.free("superlative.cue"), scene.free("superlative.top")
     if scene.sheet.is_form and (numeric or superlative or top):
         raise Unclear("表格不是一行一条的样子")
     if superlative is not None or top is not None:
-        return superlative_work(scene, numeric, superlative, top)
+        return _superlative(scene, numeric, superlative, top)
     if scene.sheet.is_form:
         return None
     if (average := scene.free("aggregate.average")) is not None:
@@ -111,42 +109,35 @@ def _work(scene: Scene) -> Understood | None:
     if scene.free("aggregate.added") is not None:
         raise Unclear("不知道要相加的是哪一列")
     is_list = scene.free("several.listing") is not None
-    if numeric or (is_list and (scene.said or scene.columns)):
+    if numeric or (is_list and (scene.cells or scene.columns)):
         return _filter(scene, numeric)
     return _ordinal(scene)
 
 
 def _refuse_beyond(scene: Scene) -> None:
-    """What these readings cannot say is refused, not left out."""
-    text = scene.asked.text.rstrip("?")
+    """What no plan can express is refused, not left out."""
+    text = scene.query.text.rstrip("?")
     if text.endswith("吗") and not cue("which.table").search(text) and not cue("small_talk.polite").search(text):
         raise Unclear("问的是对不对，不是查什么")
     if (found := scene.free("aggregate.ordered")) is not None:
         raise Unclear(f"问题要求排序（{found.group()}），这里只查不排")
-    if scene.free("aggregate.per_group") and (
-        scene.free("superlative.cue") or scene.free("aggregate.average") or scene.free("aggregate.sum")
-    ):
+    computed = ("superlative.cue", "aggregate.average", "aggregate.sum")
+    if scene.free("aggregate.per_group") and any(map(scene.free, computed)):
         raise Unclear("问题要求分组统计")
 
 
 def _cue_numbers(text: str) -> int:
     """Numbers that belong to 前三名, 最高的3个, 第二所."""
-    mask = 0
-    for name in ("superlative.top", "superlative.ordinal"):
-        for hit in cue(name).finditer(text):
-            mask |= span(*hit.span())
-    for hit in re.finditer(
-        "最.{1,2}的(?P<n>\\d{1,3}|[一二两三四五六七八九十]{1,3})(?=[个家名位种款所部条项座本])", text
-    ):
-        mask |= span(*hit.span("n"))
-    return mask
+    ranks = (hit.span() for name in ("top", "ordinal") for hit in cue(f"superlative.{name}").finditer(text))
+    counts = (hit.span("n") for hit in re.finditer(f"最.{{1,2}}的(?P<n>{_COUNT})(?={_COUNTED})", text))
+    return union(span(*place) for place in (*ranks, *counts))
 
 
 # ── counts, sums, averages ───────────────────────────────────────────────────────────────────────
 
 
 def _counting(scene: Scene, numeric: Sequence[Condition]) -> re.Match[str] | None:
-    """多少家, 几个: a count, unless a column says how many there are."""
+    """多少家, 几个: a count, unless a column has the number."""
     hit = scene.free("number.how_many")
     if hit is None or not hit["of"] or scene.free("whether.uncounted"):
         return None
@@ -159,33 +150,32 @@ def _free_measure(scene: Scene, numeric: Sequence[Condition]) -> int | None:
 
 
 def _stated(scene: Scene, hit: re.Match[str]) -> Understood | None:
-    """多少顶大檐帽: the number is stated where the row is one, and one column says how many."""
-    rows = {each.rows for each in scene.said}
-    numbers = [c for c, column in enumerate(scene.sheet.columns) if _says_how_many(scene, hit, column.name)]
+    """多少顶大檐帽: the number is stated where the row is one, and one column has numbers of them."""
+    rows = {cell.rows for cell in scene.cells}
+    numbers = [c for c, column in enumerate(scene.sheet.columns) if _has_number(scene, hit, column.name)]
     if len(rows) != 1 or len(next(iter(rows))) != 1 or len(numbers) != 1 or not scene.sheet.is_measure(numbers[0]):
         return None
     refuse_more(scene, 1)
     plan = Plan("lookup", rows=next(iter(rows)), outputs=tuple(numbers))
-    return finish(scene, plan, span(*hit.span()) | scene.said_mask, [c for c, _ in scene.columns])
+    return finish(scene, plan, span(*hit.span()) | scene.cells_mask, [c for c, _ in scene.columns])
 
 
-def _says_how_many(scene: Scene, hit: re.Match[str], column: str) -> bool:
-    """Whether a column may hold what is asked for: 人数 is the number of people, 几名, 几个人 or 几个会计 where the row
-    is 会计, and not 几家; 数量 is that of pieces, and not 几种."""
+def _has_number(scene: Scene, hit: re.Match[str], column: str) -> bool:
+    """Returns True if a column may have what is asked for: 人数 is the number of people, 几名, 几个人 or 几个会计
+    where the row is 会计, and not 几家; 数量 is that of pieces, and not 几种."""
     if hit["of"] in _KINDS and hit["of"] not in column:
         return False
     if cue("table.people_column").search(column):
-        rows_own = (each for each in scene.said if each.column == scene.sheet.label)
-        behind = hit.string.startswith("人", hit.end()) or any(each.mask >> hit.end() & 1 for each in rows_own)
-        return hit["of"] in "人名位" or (hit["of"] == "个" and behind)
+        labels = (cell for cell in scene.cells if cell.column == scene.sheet.label)
+        is_person = hit.string.startswith("人", hit.end()) or any(cell.mask >> hit.end() & 1 for cell in labels)
+        return hit["of"] in "人名位" or (hit["of"] == "个" and is_person)
     return cue("table.number_column").search(column) is not None
 
 
 def _count(scene: Scene, numeric: list[Condition], hit: re.Match[str]) -> Understood:
     if scene.free("aggregate.per_group"):  # 各部门有多少人: not how many departments there are
         raise Unclear("问题要求分组统计")
-    conditions = with_contained(scene, [*numeric, *worded(scene)], span(*hit.span()))
-    taken = [condition.column for condition in conditions]
+    conditions = all_conditions(scene, numeric, span(*hit.span()))
     outputs = [c for c in outputs_of(scene, conditions) if not scene.sheet.is_numeric(c)]
     if len(outputs) > 1:
         raise Unclear("不知道要数的是哪一列")
@@ -194,38 +184,36 @@ def _count(scene: Scene, numeric: list[Condition], hit: re.Match[str]) -> Unders
     stated = any(cue("table.number_column").search(scene.sheet.columns[c].name) for c in outputs)
     if stated or any(_picks_one(scene, condition) for condition in conditions):
         raise Unclear("一行已是一项统计，不能再数行数")
-    if not outputs:
-        outputs = _begun(scene, hit)
+    outputs = outputs or _column_starting(scene, hit)
     label = scene.sheet.label
     kinds = hit["of"] in _KINDS or (label is not None and scene.sheet.variety(label) <= _CATEGORIES)
     distinct = bool(outputs) and (outputs[0] != label or kinds)
     refuse_more(scene, 1)
-    plan = Plan("count", tuple(conditions), tuple(outputs), distinct=distinct)
-    return finish(scene, plan, span(*hit.span()), [*taken, *outputs])
+    return finish(scene, Plan("count", tuple(conditions), tuple(outputs), distinct=distinct), span(*hit.span()))
 
 
 def _adds_up(counted: str, column: str) -> bool:
-    """几台 of a table in which each row says how many there are: 数量 or 台数, 人数 of 几人."""
+    """几台 of a table whose rows have numbers of them: 数量 or 台数, 人数 of 几人."""
     if counted in "人名位":
         return cue("table.people_column").search(column) is not None
     return counted in _PIECES and re.search(f"(?:数量|数目|{counted}数)(?:[（(].*)?$", column) is not None
 
 
-def _begun(scene: Scene, hit: re.Match[str]) -> list[int]:
+def _column_starting(scene: Scene, hit: re.Match[str]) -> list[int]:
     """几个省: the column whose name begins so, 省份."""
-    after = scene.asked.text[hit.end() : hit.end() + 1]
+    after = scene.query.text[hit.end() : hit.end() + 1]
     texts = [c for c, column in enumerate(scene.sheet.columns) if column.kind in WORDS and column.path]
     begun = [c for c in texts if after and plain(scene.sheet.columns[c].path[-1]).startswith(after)]
     return begun if len(begun) == 1 and after.isalpha() else []
 
 
 def _picks_one(scene: Scene, condition: Condition) -> bool:
-    """Whether it names single rows of a table that holds numbers: 甲级单位 of a table of grades and their numbers."""
+    """Returns True if it names single rows of a table with numbers: 甲级单位 of a table of grades and their numbers."""
     if condition.comparison != "in" or not any(map(scene.sheet.is_measure, range(len(scene.sheet.columns)))):
         return False
     label = scene.sheet.label
     if label is not None and label != condition.column and any(c == label for c, _ in scene.columns):
-        return False  # the rows are what is counted, and this column only happens to hold a different word in each
+        return False  # the rows are what is counted, and this column only happens to have a different word in each
     return scene.sheet.variety(condition.column) == 1.0
 
 
@@ -233,24 +221,21 @@ def _aggregate(scene: Scene, numeric: list[Condition], operation: Operation, hit
     measures = [c for c in outputs_of(scene, numeric) if scene.sheet.is_measure(c)]
     if len(measures) != 1:
         raise Unclear("不知道要算的是哪一列" if not measures else "要算的列不止一列")
-    conditions = with_contained(scene, [*numeric, *worded(scene)], span(*hit.span()))
-    if any(cue("aggregate.per_group").match(scene.asked.text, each.end) for each in scene.named):
+    conditions = all_conditions(scene, numeric, span(*hit.span()))
+    if any(cue("aggregate.per_group").match(scene.query.text, mention.end) for mention in scene.mentions):
         raise Unclear("问题要求分组统计")
-    taken = [condition.column for condition in conditions]
     refuse_more(scene, 1)
-    plan = Plan(operation, tuple(conditions), (), measures[0])
     extra = [c for c in outputs_of(scene, conditions, measures) if c == scene.sheet.label]
-    return finish(scene, plan, span(*hit.span()), [*taken, *measures, *extra])
+    return finish(scene, Plan(operation, tuple(conditions), (), measures[0]), span(*hit.span()), extra)
 
 
 # ── superlatives ─────────────────────────────────────────────────────────────────────────────────
 
 
-def superlative_work(
+def _superlative(
     scene: Scene, numeric: list[Condition], superlative: re.Match[str] | None, top: re.Match[str] | None
 ) -> Understood:
-    text = scene.asked.text
-    used = [condition.column for condition in numeric]
+    text = scene.query.text
     hit = superlative or top
     assert hit is not None  # the caller found one
     word = (superlative["word"] or superlative["nthword"]) if superlative else "高"
@@ -258,86 +243,65 @@ def superlative_work(
         raise Unclear(f"“最{word}”说的是大还是小，分不清")
     if len(list(cue("superlative.cue").finditer(text))) > 1:
         raise Unclear("问题里不止一个“最”")
-    measure = _measure_of(scene, hit, word, used)
+    measure = _measure_of(scene, hit, word, [condition.column for condition in numeric])
     limit, cues = _limit(text, superlative, top)
-    conditions = with_contained(scene, [*numeric, *worded(scene)], cues)
-    taken = [*(condition.column for condition in conditions), measure]
-    outputs = asked_for(scene, conditions, [measure])
-    asks_value = bool(cue("number.value").search(text)) and not outputs
-    if not asks_value and not outputs and scene.sheet.label is not None:
+    conditions = all_conditions(scene, numeric, cues)
+    outputs = shown_columns(scene, conditions, [measure])
+    if not outputs and not cue("number.value").search(text) and scene.sheet.label is not None:
         outputs = [scene.sheet.label]
     refuse_more(scene, max(len(outputs), 1))
     _refuse_groups(scene, hit, measure, outputs)
-    operation: Operation = "top" if limit > 1 else "min" if word in listed("superlative.downward") else "max"
-    nth = _nth(superlative)
-    plan = Plan(
-        operation,
-        tuple(conditions),
-        tuple(outputs),
-        measure,
-        limit,
-        nth,
-        distinct=word in listed("superlative.downward"),
-    )
-    return finish(scene, plan, cues, [*taken, *outputs, *entities(scene, outputs)])
+    is_least = word in listed("superlative.downward")
+    operation: Operation = "top" if limit > 1 else "min" if is_least else "max"
+    nth = count_word(superlative["nth"]) if superlative and superlative["nth"] else 1
+    plan = Plan(operation, tuple(conditions), tuple(outputs), measure, limit, nth, distinct=is_least)
+    return finish(scene, plan, cues, entities(scene, outputs))
 
 
 def _refuse_groups(scene: Scene, hit: re.Match[str], measure: int, outputs: Sequence[int]) -> None:
-    """计划数最多的专业, where a subject has several rows: one row's number or their sum, nobody knows."""
+    """计划数最多的专业, where a subject has several rows: one row's number or their sum, it is not known."""
     sheet = scene.sheet
-    if sheet.columns[measure].kind in ("percent", "date") or cue("superlative.per_unit").search(
-        sheet.columns[measure].name
-    ):
+    column = sheet.columns[measure]
+    if column.kind in ("percent", "date") or cue("superlative.per_unit").search(column.name):
         return
-    for each in scene.named:
-        compared = each.end <= hit.start() or cue("superlative.count_of").fullmatch(
-            scene.asked.text[hit.end() : each.start]
-        )
-        if compared and each.column in outputs and sheet.variety(each.column) < 1.0:
+    for mention in scene.mentions:
+        between = scene.query.text[hit.end() : mention.start]
+        compared = mention.end <= hit.start() or cue("superlative.count_of").fullmatch(between)
+        if compared and mention.column in outputs and sheet.variety(mention.column) < 1.0:
             raise Unclear("同一名称有多行，分不清比一行还是比合计")
 
 
 def _measure_of(scene: Scene, hit: re.Match[str], word: str, used: Sequence[int]) -> int:
-    sheet = scene.sheet
-    ranked = [
-        each for each in scene.named if sheet.is_measure(each.column) or sheet.columns[each.column].kind == "date"
-    ]
-    ranked = [each for each in ranked if each.column not in used or scene.free("number.how_many")]
+    sheet, text = scene.sheet, scene.query.text
     about = entries("superlative.about").get(word)
-    if about is not None:
-        ranked = [each for each in ranked if re.search(about, sheet.columns[each.column].name)]
-    behind = [each for each in ranked if 0 <= each.start - hit.end() <= 1]
-    before = [
-        each for each in ranked if each.end <= hit.start() and "," not in scene.asked.text[each.end : hit.start()]
+    fits = [
+        c
+        for c, column in enumerate(sheet.columns)
+        if (sheet.is_measure(c) or column.kind == "date") and (about is None or re.search(about, column.name))
     ]
-    best = behind or sorted(before, key=lambda each: -each.end) or ranked
-    if best:
-        same = {each.column for each in ranked if (each.start, each.end) == (best[0].start, best[0].end)}
-        if len(same) > 1 or any(each.end == best[0].start and each.column != best[0].column for each in ranked):
-            raise Unclear("不知道要比的是哪一列")  # 已用预算 of a table with 预算 and 已用
-        return best[0].column
-    measures = [c for c in range(len(sheet.columns)) if sheet.is_measure(c) or sheet.columns[c].kind == "date"]
-    fits = [c for c in measures if about is not None and re.search(about, sheet.columns[c].name)]
-    if len(fits) == 1:
+    ranked = [one for one in scene.mentions if one.column in fits]
+    ranked = [one for one in ranked if one.column not in used or scene.free("number.how_many")]
+    after = [one for one in ranked if 0 <= one.start - hit.end() <= 1]
+    before = [one for one in ranked if one.end <= hit.start() and "," not in text[one.end : hit.start()]]
+    best = next(iter(after or sorted(before, key=lambda one: -one.end) or ranked), None)
+    if best is None and about is not None and len(fits) == 1:
         return fits[0]
-    raise Unclear("不知道要比的是哪一列")
+    if best is None or any(
+        one.column != best.column and ((one.start, one.end) == (best.start, best.end) or one.end == best.start)
+        for one in ranked
+    ):
+        raise Unclear("不知道要比的是哪一列")  # 已用预算 of a table with 预算 and 已用
+    return best.column
 
 
 def _limit(text: str, superlative: re.Match[str] | None, top: re.Match[str] | None) -> tuple[int, int]:
     """How many are asked for, and the characters that say it."""
-    cues = 0
-    for hit in (superlative, top):
-        cues |= span(*hit.span()) if hit else 0
+    cues = union(span(*hit.span()) for hit in (superlative, top) if hit)
     if top is not None:
         return count_word(top["n"]), cues
     assert superlative is not None  # one of the two was found
-    after = re.compile("的?(?P<n>\\d{1,3}|[一二两三四五六七八九十]{1,3})[个家名位种款所部条项座本]").match(
-        text, superlative.end()
-    )
-    before = re.search(
-        "哪(?P<n>\\d{1,3}|[二两三四五六七八九十]{1,3})[个家名位种款所部条项座本]", text[: superlative.start()]
-    )
-    found = after or before
+    after = re.compile(f"的?(?P<n>{_COUNT}){_COUNTED}").match(text, superlative.end())
+    found = after or re.search(f"哪(?P<n>{_COUNT.replace('一', '')}){_COUNTED}", text[: superlative.start()])
     if found is None:
         return 1, cues
     return count_word(found["n"]), cues | span(*found.span())
@@ -350,38 +314,32 @@ def count_word(word: str) -> int:
     return number
 
 
-def _nth(superlative: re.Match[str] | None) -> int:
-    return count_word(superlative["nth"]) if superlative and superlative["nth"] else 1
-
-
 # ── filters and lists ────────────────────────────────────────────────────────────────────────────
 
 
 def _filter(scene: Scene, numeric: list[Condition]) -> Understood:
-    conditions = with_contained(scene, [*numeric, *worded(scene)], 0)
-    taken = [condition.column for condition in conditions]
-    outputs = asked_for(scene, conditions)
+    conditions = all_conditions(scene, numeric, 0)
+    outputs = shown_columns(scene, conditions)
     label = scene.sheet.label
-    known = any(condition.column == label and condition.comparison in ("in", "=") for condition in conditions)
-    if not outputs and label is not None and not known:
-        outputs = [label]
+    known = any(one.column == label and one.comparison in ("in", "=") for one in conditions)
+    outputs = outputs or ([label] if label is not None and not known else [])
     if not outputs:
         raise Unclear("不知道要列出哪一列")
     refuse_more(scene, len(outputs))
     if not conditions:
         _refuse_labels(scene)
-    denied = any(condition.comparison in ("not in", "not contains", "!=") for condition in conditions)
-    if denied and label not in outputs and any(scene.sheet.variety(column) < 1.0 for column in outputs):
+    is_negated = any(one.comparison in ("not in", "not contains", "!=") for one in conditions)
+    if is_negated and label not in outputs and any(scene.sheet.variety(column) < 1.0 for column in outputs):
         raise Unclear("否定的是行还是整组，分不清")
     listing = scene.free("several.listing")
     cues = span(*listing.span()) if listing else 0
     plan = Plan("filter" if conditions else "list", tuple(conditions), tuple(outputs))
-    return finish(scene, plan, cues, [*taken, *outputs, *entities(scene, outputs)])
+    return finish(scene, plan, cues, entities(scene, outputs))
 
 
 def _refuse_labels(scene: Scene) -> None:
-    """A whole column is listed only where no label of a row is closer to what was asked for."""
-    found = look_up(scene.asked, scene.sheet)
+    """A whole column is listed only where no label of a row is closer to what is asked for."""
+    found = look_up(scene.query, scene.sheet)
     rows = found.plan.rows if isinstance(found, Understood) else found.rows
     if rows:
         raise Unclear("不知道要列的是一列还是一行")
@@ -390,20 +348,20 @@ def _refuse_labels(scene: Scene) -> None:
 def _ordinal(scene: Scene) -> Understood | None:
     """第三名 of a list: by its running number, or by its place where the list has no other order."""
     hit = scene.free("superlative.ordinal")
-    if hit is None or scene.said:
+    if hit is None or scene.cells:
         return None
-    wanted = count_word(hit["n"])
+    place = count_word(hit["n"])
     sheet = scene.sheet
     running = [c for c, column in enumerate(sheet.columns) if re.search("序号|排名|名次|编号", column.name)]
     if running:
-        rows = [r for r, value in enumerate(sheet.values(running[0])) if value == wanted or str(value) == str(wanted)]
+        rows = [r for r, value in enumerate(sheet.values(running[0])) if value == place or str(value) == str(place)]
     else:
-        rows = [wanted - 1] if wanted <= len(sheet) else []
+        rows = [place - 1] if place <= len(sheet) else []
     outputs = outputs_of(scene, (), running) or ([sheet.label] if sheet.label is not None else [])
     useful = [c for c, column in enumerate(sheet.columns) if not cue("table.identifying").search(column.name.strip())]
     if len(rows) != 1 or not outputs or (not running and len(useful) > 1):
         raise Unclear(f"没有读懂“{hit.group()}”说的是哪一行")
-    return finish(scene, Plan("lookup", rows=tuple(rows), outputs=tuple(outputs)), span(*hit.span()), outputs)
+    return finish(scene, Plan("lookup", rows=tuple(rows), outputs=tuple(outputs)), span(*hit.span()))
 
 
 # ── differences and ratios ───────────────────────────────────────────────────────────────────────
@@ -411,22 +369,17 @@ def _ordinal(scene: Scene) -> Understood | None:
 
 def _comparison(scene: Scene) -> Understood | None:
     """A和B的X差多少, A的X比B多多少, A的X是B的多少倍: two cells, one number."""
-    difference, more, times = (
-        scene.free("aggregate.difference"),
-        scene.free("number.more_than"),
-        scene.free("number.times"),
-    )
-    hit = times or difference or (more if "比" in scene.asked.text else None)
+    difference, more, times = map(scene.free, ("aggregate.difference", "number.more_than", "number.times"))
+    hit = times or difference or (more if "比" in scene.query.text else None)
     if hit is None:
         return None
     measures = [c for c in outputs_of(scene, ()) if scene.sheet.is_measure(c)]
     cells = _two_cells(scene, measures)
     if cells is None:
         raise Unclear("要比较的不是两个单元格")
-    cues = span(*hit.span()) | scene.said_mask
-    at = scene.asked.text.find("比")
-    if at >= 0:
-        cues |= span(at, at + 1)
+    cues = span(*hit.span()) | scene.cells_mask
+    at = scene.query.text.find("比")
+    cues |= 1 << at if at >= 0 else 0
     if more is not None and hit is more and more["word"] in listed("superlative.downward"):
         cells = cells[::-1]
     plan = Plan("ratio" if times else "difference", against=cells, distinct=hit is difference)
@@ -434,20 +387,19 @@ def _comparison(scene: Scene) -> Understood | None:
 
 
 def _two_cells(scene: Scene, measures: Sequence[int]) -> tuple[tuple[int, int], ...] | None:
-    singles = [each for each in scene.said if len(each.rows) == 1]
-    if len(singles) != len(scene.said):
+    cells = scene.cells
+    if any(len(cell.rows) != 1 for cell in cells):
         return None
-    if len(measures) == 1 and len(singles) == 2 and singles[0].column == singles[1].column:
-        ordered = sorted(singles, key=lambda each: each.mask & -each.mask)
-        return tuple((each.rows[0], measures[0]) for each in ordered)
-    if len(measures) == 2 and (len(singles) == 1 or len(scene.sheet) == 1):
-        row = singles[0].rows[0] if singles else 0
+    if len(measures) == 1 and len(cells) == 2 and cells[0].column == cells[1].column:
+        return tuple((cell.rows[0], measures[0]) for cell in sorted(cells, key=lambda one: one.mask & -one.mask))
+    if len(measures) == 2 and (len(cells) == 1 or len(scene.sheet) == 1):
+        row = cells[0].rows[0] if cells else 0
         return (row, measures[0]), (row, measures[1])
     return None
 
 
 def decisive(text: str, mask: int) -> str:
-    """The first word among unexplained characters that tells one table's number from another's; empty without any."""
+    """The first unexplained word that makes another number of a name: 期末, 净, 上海; empty without any."""
     for hit in cue("decisive.any").finditer(text):
         if span(*hit.span()) & ~mask == 0:
             return hit.group()

@@ -5,83 +5,80 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from qianxun.answer.tables.conditions import (
-    Named,
+    ColumnMention,
     Unclear,
     contained_conditions,
     had_conditions,
     worded_conditions,
 )
-from qianxun.answer.tables.match import Match, match, match_column
-from qianxun.answer.tables.sheet import Said, Sheet
+from qianxun.answer.tables.match import Match, match_column
+from qianxun.answer.tables.sheet import CellMention, Sheet
 from qianxun.core.table_answer_types import Condition, Plan, Understood
-from qianxun.question.table_query import TableQuery, plain, runs, span
+from qianxun.question.table_query import TableQuery, plain, runs, span, union
 from qianxun.question.words import cue
 
 _BRACKETED: Final = re.compile(r"\([^()]*\)$")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scene:
-    """What a question says of a table, before it is known what it asks."""
+    """What a question mentions of a table, before it is known what it asks."""
 
-    asked: TableQuery
+    query: TableQuery
     sheet: Sheet
     columns: tuple[tuple[int, Match], ...]
-    named: tuple[Named, ...]
-    said: tuple[Said, ...]
+    mentions: tuple[ColumnMention, ...]
+    cells: tuple[CellMention, ...]
 
-    @property
+    @cached_property
     def names_mask(self) -> int:
-        mask = 0
-        for _, met in self.columns:
-            mask |= met.mask
-        return mask
+        return union(met.mask for _, met in self.columns)
 
-    @property
+    @cached_property
     def about(self) -> int:
         """The characters that the table's title and surroundings explain."""
-        return match(self.sheet.about, self.asked.text).mask
+        return self.sheet.about_in(self.query.text)
 
-    @property
-    def said_mask(self) -> int:
-        mask = 0
-        for each in self.said:
-            mask |= each.mask
-        return mask
+    @cached_property
+    def cells_mask(self) -> int:
+        return union(cell.mask for cell in self.cells)
 
     def free(self, name: str) -> re.Match[str] | None:
         """A cue that is no part of a name or a cell of the table."""
-        closed = self.names_mask | self.said_mask
-        return next((hit for hit in cue(name).finditer(self.asked.text) if not span(*hit.span()) & closed), None)
+        closed = self.names_mask | self.cells_mask
+        return next((hit for hit in cue(name).finditer(self.query.text) if not span(*hit.span()) & closed), None)
 
 
-def scene_of(asked: TableQuery, sheet: Sheet) -> Scene:
-    about = match(sheet.about, asked.text).mask
-    met = [(c, found) for c, name in enumerate(sheet.names) if _is_named(found := match_column(name, asked.text))]
+def scene_of(query: TableQuery, sheet: Sheet) -> Scene:
+    about = sheet.about_in(query.text)
+    met = [(c, found) for c, name in enumerate(sheet.names) if _is_named(found := match_column(name, query.text))]
     met = [(c, found) for c, found in met if found.verbatim or found.mask & ~about]
-    met = [(c, found) for c, found in met if not _is_of_thing(c, found, asked.text, sheet)]
-    said = sheet.said(asked.text)
-    said_spans = [one for each in said for one in runs(each.mask)]
-    kept = [(c, found) for c, found in met if not _is_within(found, said_spans) and not _is_outdone(c, found, met)]
-    spans = [one for _, found in kept for one in runs(found.mask)]
-    said = [each for each in said if not all(_inside(one, spans) for one in runs(each.mask))]
-    named = tuple(Named(start, end, c) for c, found in kept for start, end in _mentions(found))
-    return Scene(asked, sheet, tuple(kept), named, tuple(said))
+    met = [(c, found) for c, found in met if not _is_of_thing(c, found, query.text, sheet)]
+    cells = sheet.cells_in(query.text)
+    cell_spans = [place for cell in cells for place in runs(cell.mask)]
+    columns = [
+        (c, found) for c, found in met if not _is_within(found.mask, cell_spans) and not _is_outdone(c, found, met)
+    ]
+    spans = [place for _, found in columns for place in runs(found.mask)]
+    cells = [cell for cell in cells if not _is_within(cell.mask, spans)]
+    mentions = tuple(ColumnMention(start, end, c) for c, found in columns for start, end in _mentions(found))
+    return Scene(query, sheet, tuple(columns), mentions, tuple(cells))
 
 
 def _is_of_thing(column: int, met: Match, text: str, sheet: Sheet) -> bool:
-    """Whether a question says the thing that a column measures, and not the measure: 合同 is not 合同金额, where the
-    contracts are named by 合同编号. The largest, or what all cost, is said by the measure."""
+    """Returns True if a question names the thing that a column measures, and not the measure: 合同 is not 合同金额,
+    where the contracts are named by 合同编号. The largest, or what all cost, is named by the measure."""
     if sheet.columns[column].kind == "money" and cue("table.of_amount").search(text):
         return False
     whole = _BRACKETED.sub("", plain(sheet.columns[column].name.split(" / ")[-1]))
     if not sheet.is_measure(column) or whole in text:
         return False
     thing = "".join(text[start:end] for start, end in runs(met.mask))
-    others = (plain(each.name) for c, each in enumerate(sheet.columns) if c != column and not sheet.is_measure(c))
+    others = (plain(other.name) for c, other in enumerate(sheet.columns) if c != column and not sheet.is_measure(c))
     return any(
         name.startswith(thing) and (cue("table.identifying").search(name) or cue("table.naming").search(name))
         for name in others
@@ -91,172 +88,150 @@ def _is_of_thing(column: int, met: Match, text: str, sheet: Sheet) -> bool:
 def _is_named(met: Match) -> bool:
     if cue("decisive.any").search(met.rest):
         return False
-    return (met.said >= 2 and met.share >= 0.5) or (met.verbatim and met.said >= 1)
+    return (met.matched >= 2 and met.share >= 0.5) or (met.verbatim and met.matched >= 1)
 
 
 def _mentions(met: Match) -> list[tuple[int, int]]:
-    """The places that name a column: each that says half of it, or the longest where it is said in pieces."""
+    """The places that name a column: those with half of its name, or the longest where it is named in pieces."""
     places = runs(met.mask)
     halves = [(start, end) for start, end in places if (end - start) * 2 >= met.length]
     return halves or [max(places, key=lambda one: one[1] - one[0])]
 
 
-def _is_within(met: Match, spans: Sequence[tuple[int, int]]) -> bool:
-    """Whether it is said only as part of something longer."""
-    return all(_inside(one, spans) for one in runs(met.mask))
-
-
-def _inside(one: tuple[int, int], spans: Sequence[tuple[int, int]]) -> bool:
-    return any(other[0] <= one[0] and one[1] <= other[1] and other != one for other in spans)
+def _is_within(mask: int, spans: Sequence[tuple[int, int]]) -> bool:
+    """Returns True if all its places are part of something longer."""
+    return all(any(other[0] <= one[0] and one[1] <= other[1] and other != one for other in spans) for one in runs(mask))
 
 
 def _is_outdone(column: int, met: Match, all_met: Sequence[tuple[int, Match]]) -> bool:
-    """Whether other columns are named by the same characters and more, or one by the same, and wholly."""
+    """Returns True if other columns are named by the same characters and more, or one by the same, and wholly."""
     rivals = [rival for other, rival in all_met if other != column]
-    if any(met.mask == rival.mask and met.unsaid and not rival.unsaid for rival in rivals):
+    if any(met.mask == rival.mask and met.missing and not rival.missing for rival in rivals):
         return True
     if any(met.mask != rival.mask and met.mask & ~rival.mask == 0 for rival in rivals):
         return True
-    return _is_within(met, [one for rival in rivals for one in runs(rival.mask)])
+    return _is_within(met.mask, [one for rival in rivals for one in runs(rival.mask)])
 
 
 # ── plans ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def asks(text: str) -> int:
+def questions_in(text: str) -> int:
     """How many things a question asks for, clause by clause."""
     return sum(bool(cue("which.table").search(clause)) for clause in cue("several.next").split(text)) or 1
 
 
 def refuse_more(scene: Scene, shown: int) -> None:
     """A question that asks for more than is shown would be half answered."""
-    if asks(scene.asked.text) > shown:
+    if questions_in(scene.query.text) > shown:
         raise Unclear("问题里不止一问")
 
 
-def worded(scene: Scene, without: Sequence[int] = ()) -> list[Condition]:
-    said = [s for s in scene.said if s.column not in without]
-    had = had_conditions(scene.asked.text, scene.sheet, scene.named)
-    return [*worded_conditions(scene.asked.text, said, scene.named), *had]
-
-
-def finish(scene: Scene, plan: Plan, cues: int, used: Sequence[int]) -> Understood:
-    """The reading with everything it explains; a denial or an alternative that it does not is a misreading."""
-    text = scene.asked.text
-    explained = cues
-    for condition in plan.conditions:
-        explained |= condition.mask
-    bounding = [*(condition.column for condition in plan.conditions), plan.measure]
-    shares = [
-        1.0 if c in bounding and cue("table.kind_of_value").fullmatch(met.rest) else met.share
-        for c, met in scene.columns
-        if c in used
-    ]
-    for c, met in scene.columns:
-        if c in used:
-            explained |= met.mask
-    _refuse_unread(scene, plan, explained, text)
-    return Understood(plan, explained, min(shares, default=1.0) ** 0.5)
-
-
-def _refuse_unread(scene: Scene, plan: Plan, explained: int, text: str) -> None:
-    for hit in cue("negation.any").finditer(text):
-        if not span(*hit.span()) & (explained | scene.names_mask | scene.said_mask | scene.about):
-            raise Unclear(f"没有读懂否定（{hit.group()}）")
-    for either in cue("several.either").finditer(text):
-        if not span(*either.span()) & (explained | scene.names_mask | scene.said_mask) and not _joins(scene, either):
-            raise Unclear("没有读懂“或”")
-
-
-def _joins(scene: Scene, either: re.Match[str]) -> bool:
-    """Whether it stands between two cells of one column."""
-    ends = {each.column for each in scene.said if any(either.start() - end in (0, 1) for _, end in runs(each.mask))}
-    begins = {each.column for each in scene.said if any(start - either.end() in (0, 1) for start, _ in runs(each.mask))}
-    return bool(ends & begins)
-
-
-def with_contained(scene: Scene, conditions: list[Condition], used: int) -> list[Condition]:
-    conditions = _with_parts(scene, conditions, used)
+def all_conditions(scene: Scene, numeric: Sequence[Condition], used: int) -> list[Condition]:
+    """Numeric conditions, those by cells that the question mentions, and those by words that are part of cells."""
+    sheet, text = scene.sheet, scene.query.text
+    worded = worded_conditions(text, scene.cells, scene.mentions)
+    conditions = [*numeric, *worded, *had_conditions(text, sheet, scene.mentions)]
+    explained = used | scene.names_mask | scene.cells_mask | scene.about | union(one.mask for one in conditions)
+    conditions += contained_conditions(text, sheet, scene.query.unexplained(explained), sheet.label)
     for condition in conditions:
-        odd = condition.comparison in ("in", "contains") and condition.column != scene.sheet.label
-        if scene.sheet.is_wordy and odd and scene.sheet.variety(condition.column) == 1.0:
+        odd = condition.comparison in ("in", "contains") and condition.column != sheet.label
+        if sheet.is_wordy and odd and sheet.variety(condition.column) == 1.0:
             raise Unclear("表格不是一行一条的样子")
     return conditions
 
 
-def _with_parts(scene: Scene, conditions: list[Condition], used: int) -> list[Condition]:
-    explained = used | scene.names_mask | scene.said_mask | scene.about
-    for condition in conditions:
-        explained |= condition.mask
-    open_ = scene.asked.unexplained(explained)
-    return [*conditions, *contained_conditions(scene.asked.text, scene.sheet, open_, scene.sheet.label)]
+def finish(scene: Scene, plan: Plan, cues: int, extra: Sequence[int] = ()) -> Understood:
+    """The plan with everything it explains, by its own columns and ``extra``; a negation or an alternative that it does
+    not explain is a misreading."""
+    bounding = [*(condition.column for condition in plan.conditions), plan.measure]
+    matches = [(c, met) for c, met in scene.columns if c in (*bounding, *plan.outputs, *extra)]
+    shares = [
+        1.0 if c in bounding and cue("table.kind_of_value").fullmatch(met.rest) else met.share for c, met in matches
+    ]
+    masks = (*(condition.mask for condition in plan.conditions), *(met.mask for _, met in matches))
+    explained = cues | union(masks)
+    _refuse_unread(scene, explained | scene.names_mask | scene.cells_mask)
+    return Understood(plan, explained, min(shares, default=1.0) ** 0.5)
+
+
+def _refuse_unread(scene: Scene, explained: int) -> None:
+    for hit in cue("negation.any").finditer(scene.query.text):
+        if not span(*hit.span()) & (explained | scene.about):
+            raise Unclear(f"没有读懂否定（{hit.group()}）")
+    for either in cue("several.either").finditer(scene.query.text):
+        if not span(*either.span()) & explained and not _joins_cells(scene, either):
+            raise Unclear("没有读懂“或”")
+
+
+def _joins_cells(scene: Scene, either: re.Match[str]) -> bool:
+    """Returns True if it is between two cells of one column."""
+    places = [(cell.column, start, end) for cell in scene.cells for start, end in runs(cell.mask)]
+    ends = {column for column, _, end in places if either.start() - end in (0, 1)}
+    return any(column in ends and start - either.end() in (0, 1) for column, start, _ in places)
 
 
 def outputs_of(scene: Scene, conditions: Sequence[Condition], taken: Sequence[int] = ()) -> list[int]:
     """Columns that are named and not used up by a condition, in the order in which they are named. A column may bound
     the rows in one place and be asked for in another."""
     spent = [place for condition in conditions if (place := _place_of(scene, condition)) is not None]
-    free = [each for each in scene.named if each.column not in taken and not any(_meets(each, one) for one in spent)]
-    known = [
-        condition.column for condition in conditions if condition.comparison == "in" and len(condition.values) == 1
+    free = [
+        mention
+        for mention in scene.mentions
+        if mention.column not in taken and not any(mention.start < one.end and one.start < mention.end for one in spent)
     ]
-    order = {each.column: each.start for each in reversed(free) if each.column not in known}
-    for each in free:
-        if any(other.column != each.column and (other.start, other.end) == (each.start, each.end) for other in free):
-            raise Unclear(f"“{scene.asked.text[each.start : each.end]}”指向不止一列")
+    known = [one.column for one in conditions if one.comparison == "in" and len(one.values) == 1]
+    order = {mention.column: mention.start for mention in reversed(free) if mention.column not in known}
+    for mention in free:
+        own = mention.start, mention.end
+        if any(other.column != mention.column and (other.start, other.end) == own for other in free):
+            raise Unclear(f"“{scene.query.text[mention.start : mention.end]}”指向不止一列")
     return sorted(order, key=lambda column: order[column])
 
 
-def _meets(named: Named, place: Named) -> bool:
-    return named.start < place.end and place.start < named.end
-
-
-def _place_of(scene: Scene, condition: Condition) -> Named | None:
+def _place_of(scene: Scene, condition: Condition) -> ColumnMention | None:
     """Where the column of a condition is named: right before what it must be, or the nearest place before."""
-    start = runs(condition.mask)[0][0]
-    before = [each for each in scene.named if each.column == condition.column and each.end <= start]
-    if condition.comparison in ("in", "not in", "contains", "not contains"):
-        before = [each for each in before if start - each.end <= 2]
-    if not before:  # 2023年以后生产的
-        end = runs(condition.mask)[-1][1]
-        before = [each for each in scene.named if each.column == condition.column and 0 <= each.start - end <= 1]
-    return max(before, key=lambda each: each.end, default=None)
+    (start, _), (_, end) = runs(condition.mask)[0], runs(condition.mask)[-1]
+    own = [mention for mention in scene.mentions if mention.column == condition.column]
+    is_worded = condition.comparison in ("in", "not in", "contains", "not contains")
+    before = [mention for mention in own if mention.end <= start and (not is_worded or start - mention.end <= 2)]
+    before = before or [mention for mention in own if 0 <= mention.start - end <= 1]  # 2023年以后生产的
+    return max(before, key=lambda mention: mention.end, default=None)
 
 
-def asked_for(scene: Scene, conditions: Sequence[Condition], taken: Sequence[int] = ()) -> list[int]:
+def shown_columns(scene: Scene, conditions: Sequence[Condition], taken: Sequence[int] = ()) -> list[int]:
     """What is to be shown: columns named; 在哪里 and 什么时候 ask for one without naming it, 哪些 for labels."""
     outputs = _after_entity(scene, outputs_of(scene, conditions, taken))
+    columns = scene.sheet.columns
     for idea in ("where", "when"):
-        wanted = cue(f"{idea}.column")
-        if scene.free(f"{idea}.table") is None or any(wanted.search(scene.sheet.columns[c].name) for c in outputs):
+        name = cue(f"{idea}.column")
+        if scene.free(f"{idea}.table") is None or any(name.search(columns[c].name) for c in outputs):
             continue
-        fits = [c for c, column in enumerate(scene.sheet.columns) if wanted.search(column.name)]
-        if len(fits) != 1:
+        outputs = [c for c, column in enumerate(columns) if name.search(column.name)]
+        if len(outputs) != 1:
             raise Unclear("不知道要列出哪一列")
-        outputs = fits
     listing = scene.free("several.listing")
     label = scene.sheet.label
-    known = any(condition.column == label and condition.comparison in ("in", "=") for condition in conditions)
+    known = any(one.column == label and one.comparison in ("in", "=") for one in conditions)
     if listing is None or label is None or label in outputs or (known and outputs):
         return outputs
-    if outputs and listing.group() == "介绍":  # asks to be told of what is named, not for a list
+    if outputs and listing.group() == "介绍":  # asks for a description of what is named, not for a list
         return outputs
-    beside = [each for each in scene.named if each.column in outputs and _is_beside(each, listing)]
-    return outputs if beside else [label, *outputs]
+    near = any(0 <= one.start - listing.end() <= 1 or one.end == listing.start() for one in _of(scene, outputs))
+    return outputs if near else [label, *outputs]
 
 
-def _is_beside(named: Named, hit: re.Match[str]) -> bool:
-    return 0 <= named.start - hit.end() <= 1 or named.end == hit.start()
+def _of(scene: Scene, columns: Sequence[int]) -> list[ColumnMention]:
+    return [mention for mention in scene.mentions if mention.column in columns]
 
 
 def _after_entity(scene: Scene, outputs: list[int]) -> list[int]:
-    """票价最高的电影的票房: the film is meant, its takings are asked for."""
+    """票价最高的电影的票房: the film is described, its takings are asked for."""
     if len(outputs) != 2:
         return outputs
-    first, second = ([each for each in scene.named if each.column == c] for c in outputs)
-    if any(scene.asked.text[one.end : other.start] == "的" for one in first for other in second):
-        return outputs[1:]
-    return outputs
+    first, second = (_of(scene, [column]) for column in outputs)
+    is_owned = any(scene.query.text[one.end : other.start] == "的" for one in first for other in second)
+    return outputs[1:] if is_owned else outputs
 
 
 def entities(scene: Scene, outputs: Sequence[int]) -> list[int]:

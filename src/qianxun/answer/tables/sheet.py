@@ -11,7 +11,7 @@ from typing import Final
 from qianxun.answer.tables.match import Name, match, name_of, places
 from qianxun.core.table_answer_types import AskedTable
 from qianxun.core.types import CellValue, Column, Table
-from qianxun.question.table_query import plain, plain_all, runs, span
+from qianxun.question.table_query import plain, plain_all, runs, span, union
 from qianxun.question.words import cue
 
 NUMERIC: Final = ("number", "money", "percent")
@@ -21,8 +21,8 @@ _LONGEST_FORM: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A cell's text that stands in the question, and the rows that have it in that column."""
+class CellMention:
+    """A cell's text that is in the question, and the rows that have it in that column."""
 
     column: int
     text: str
@@ -33,13 +33,13 @@ class Said:
 class Sheet:
     """One table, read once for a question."""
 
-    def __init__(self, asked: AskedTable) -> None:
-        self.id = asked.id
-        self.table: Table = asked.table
-        self.columns: tuple[Column, ...] = asked.table.columns
-        self.names: tuple[Name, ...] = tuple(map(name_of, asked.table.columns))
-        told = f"{asked.table.title} {asked.context} {asked.table.notes} {asked.table.source}"
-        self.about = plain(cue("table.stated_unit").sub(" ", told))  # 万元 of a question belongs to its number
+    def __init__(self, given: AskedTable) -> None:
+        self.id = given.id
+        self.table: Table = given.table
+        self.columns: tuple[Column, ...] = given.table.columns
+        self.names: tuple[Name, ...] = tuple(map(name_of, given.table.columns))
+        about = f"{given.table.title} {given.context} {given.table.notes} {given.table.source}"
+        self.about = plain(cue("table.stated_unit").sub(" ", about))  # 万元 of a question belongs to its number
         self._plain: dict[int, list[str]] = {}
         self._rows_by_text: dict[int, Mapping[str, Sequence[int]]] = {}
 
@@ -58,24 +58,27 @@ class Sheet:
     def values(self, column: int) -> list[CellValue]:
         return [row[column] for row in self.table.rows]
 
+    def _last_name(self, column: int) -> str:
+        return self.columns[column].name.split(" / ")[-1].strip()
+
     def is_numeric(self, column: int) -> bool:
         return self.columns[column].kind in NUMERIC
 
     def is_measure(self, column: int) -> bool:
-        """Whether its numbers measure something: neither a running number nor a year."""
-        last = self.columns[column].name.split(" / ")[-1].strip()
+        """Returns True if its numbers measure something: neither a running number nor a year."""
+        last = self._last_name(column)
         return self.is_numeric(column) and not cue("table.identifying").search(last) and not self.is_yearly(column)
 
     def is_yearly(self, column: int) -> bool:
-        """Whether its numbers are years."""
-        last = self.columns[column].name.split(" / ")[-1]
+        """Returns True if its numbers are years."""
+        last = self._last_name(column)
         if self.columns[column].kind != "number" or not cue("table.yearly").search(last):
             return False
-        held = [value for value in self.values(column) if isinstance(value, int | float)]
-        return bool(held) and all(isinstance(value, int) and 1000 <= value <= 2200 for value in held)
+        numbers = [value for value in self.values(column) if isinstance(value, int | float)]
+        return bool(numbers) and all(isinstance(value, int) and 1000 <= value <= 2200 for value in numbers)
 
     def unit(self, column: int) -> str:
-        """The unit of a column: its own, or what the table says of all: 单位：万元."""
+        """The unit of a column: its own, or that of the whole table: 单位：万元."""
         own = self.columns[column].unit
         if own or not self.is_measure(column) or cue("table.counted_column").search(self.columns[column].name):
             return own
@@ -88,12 +91,12 @@ class Sheet:
         texts = [c for c, column in enumerate(self.columns) if column.kind in WORDS and self._is_wordy(c)]
         if not texts:
             return None
-        named = [c for c in texts if cue("table.naming").search(self.columns[c].name.split(" / ")[-1])]
+        named = [c for c in texts if cue("table.naming").search(self._last_name(c))]
         different = [c for c in texts if self.variety(c) > 0.5]
         return next(iter([c for c in named if c in different] or different or named or texts))
 
     def _is_wordy(self, column: int) -> bool:
-        last = self.columns[column].name.split(" / ")[-1].strip()
+        last = self._last_name(column)
         filled = [cell for cell in self.plain_cells(column)[:200] if cell]
         short = sum(len(cell) <= _LONGEST_LABEL for cell in filled)
         return bool(filled) and short * 2 > len(filled) and not cue("table.identifying").search(last)
@@ -116,13 +119,13 @@ class Sheet:
 
     @cached_property
     def is_wordy(self) -> bool:
-        """Whether it is a small table of words alone, four columns or more: rows of one kind, or a form."""
+        """Returns True if it is a small table of words alone, four columns or more: rows of one kind, or a form."""
         words = all(column.kind in WORDS for column in self.columns)
         return words and len(self.columns) >= 4 and len(self) <= _LONGEST_FORM
 
     @cached_property
     def is_form(self) -> bool:
-        """Whether it looks like names and values that take turns, not like rows of one kind: nothing to count there."""
+        """Returns True if names and values take turns in it, unlike rows of one kind: nothing to count there."""
         if not any(column.path for column in self.columns):
             return True
         if not self.is_wordy:
@@ -140,43 +143,34 @@ class Sheet:
         return self._rows_by_text[column]
 
     def is_worded(self, column: int) -> bool:
-        """Whether a question may say its cells word for word."""
+        """Returns True if a question may name its cells word for word."""
         kind = self.columns[column].kind
-        last = self.columns[column].name.split(" / ")[-1].strip()
+        last = self._last_name(column)
         return kind in WORDS or (kind == "number" and bool(cue("table.identifying").search(last)))
 
-    def said(self, text: str) -> list[Said]:
-        """Every cell that stands in a question, the longest at each place; the same words may stand in two columns."""
+    def cells_in(self, text: str) -> list[CellMention]:
+        """Every cell that is in a question, the longest at a place; the same words may be in two columns."""
         pieces = {text[start:end] for start in range(len(text)) for end in range(start + 1, len(text) + 1)}
         found = []
         for column in range(len(self.columns)):
             if not self.is_worded(column):
                 continue
-            held = self.rows_by_text(column)
-            for piece in pieces.intersection(held):
-                if _says_enough(piece) and (mask := places(piece, text)):
-                    found.append(Said(column, piece, mask, tuple(held[piece])))
-        sexes = [each for each in found if len(each.text) == 1]
-        return longest([each for each in found if each not in sexes] if len(sexes) > 1 else found)
+            rows = self.rows_by_text(column)
+            for piece in pieces.intersection(rows):
+                if _is_enough(piece) and (mask := places(piece, text)):
+                    found.append(CellMention(column, piece, mask, tuple(rows[piece])))
+        sexes = [cell for cell in found if len(cell.text) == 1]
+        return longest([cell for cell in found if cell not in sexes] if len(sexes) > 1 else found)
 
 
-def _says_enough(piece: str) -> bool:
+def _is_enough(piece: str) -> bool:
     return piece in ("男", "女") or (len(piece) >= 2 and any(mark.isalnum() for mark in piece))
 
 
-def longest(found: Sequence[Said]) -> list[Said]:
+def longest(found: Sequence[CellMention]) -> list[CellMention]:
     """Without those places that lie within a longer one."""
-    spans = {(start, end) for each in found for start, end in runs(each.mask)}
-    outer = [one for one in spans if not any(o != one and o[0] <= one[0] and one[1] <= o[1] for o in spans)]
-    allowed = 0
-    kept = []
-    for start, end in outer:
-        allowed |= span(start, end)
-    for each in found:
-        own = [one for one in runs(each.mask) if one in outer]
-        if own:
-            mask = 0
-            for start, end in own:
-                mask |= span(start, end)
-            kept.append(Said(each.column, each.text, mask, each.rows))
-    return sorted(kept, key=lambda each: (each.mask & -each.mask, each.column))
+    spans = {place for cell in found for place in runs(cell.mask)}
+    outer = {one for one in spans if not any(o != one and o[0] <= one[0] and one[1] <= o[1] for o in spans)}
+    own = [(cell, union(span(*place) for place in runs(cell.mask) if place in outer)) for cell in found]
+    cells = [CellMention(cell.column, cell.text, mask, cell.rows) for cell, mask in own if mask]
+    return sorted(cells, key=lambda cell: (cell.mask & -cell.mask, cell.column))

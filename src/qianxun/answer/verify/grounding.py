@@ -68,47 +68,47 @@ class Evidence:
 
     @cached_property
     def days(self) -> tuple[Day, ...]:
-        return tuple(each for each in self.figures if isinstance(each, Day))
+        return tuple(figure for figure in self.figures if isinstance(figure, Day))
 
     @cached_property
     def years(self) -> frozenset[int]:
-        named = {each.year for each in self.days if each.year is not None}
+        named = {day.year for day in self.days if day.year is not None}
         return frozenset(named | {int(value) for value in self.bare if value == int(value)})
 
     @cached_property
     def numbers(self) -> tuple[Number, ...]:
-        return tuple(each for each in self.figures if isinstance(each, Number))
+        return tuple(figure for figure in self.figures if isinstance(figure, Number))
 
     @cached_property
     def bare(self) -> frozenset[Decimal]:
         """Numbers without a unit."""
-        return frozenset(value for each in self.numbers if not each.unit for value in each.values)
+        return frozenset(value for number in self.numbers if not number.unit for value in number.values)
 
     @cached_property
     def shares(self) -> frozenset[Decimal]:
-        return frozenset(value for each in self.figures if isinstance(each, Share) for value in each.values)
+        return frozenset(value for figure in self.figures if isinstance(figure, Share) for value in figure.values)
 
     @cached_property
     def scales(self) -> frozenset[str]:
         return frozenset(_HEADED_BY.findall(fold(self.text)))
 
 
-def unsupported(sentence: str, evidence: Evidence, asked: str = "") -> list[Figure]:
+def unsupported(sentence: str, evidence: Evidence, query: str = "") -> list[Figure]:
     """The figures of a sentence that do not stand in the evidence, or stand there of something else."""
-    lacking = [each for each in figures(sentence) if not is_in(each, sentence, evidence)]
-    return lacking or _misplaced(sentence, evidence, asked)
+    missing = [figure for figure in figures(sentence) if not is_in(figure, sentence, evidence)]
+    return missing or _misplaced(sentence, evidence, query)
 
 
-def _misplaced(sentence: str, evidence: Evidence, asked: str) -> list[Figure]:
+def _misplaced(sentence: str, evidence: Evidence, query: str) -> list[Figure]:
     """Those that every text which has them says of something else."""
     wrong: list[Figure] = []
     right: set[Figure] = set()
     for text, places in zip(evidence.texts, evidence.occurrences, strict=True):
-        misled = list(misplaced(sentence, places, asked, " ".join(evidence.names)))
+        misled = list(misplaced(sentence, places, query, " ".join(evidence.names)))
         alone = Evidence((text,), evidence.names)
-        right.update(each for each in figures(sentence) if each not in misled and is_in(each, sentence, alone))
+        right.update(figure for figure in figures(sentence) if figure not in misled and is_in(figure, sentence, alone))
         wrong += misled
-    return [each for each in dict.fromkeys(wrong) if each not in right]
+    return [figure for figure in dict.fromkeys(wrong) if figure not in right]
 
 
 def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
@@ -122,7 +122,7 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
         return True
     if isinstance(figure, Code):
         return figure.plain in re.sub(r"[\s/-]", "", evidence.plain)
-    if any(same_amount(figure, each) for each in evidence.numbers):
+    if any(same_amount(figure, number) for number in evidence.numbers):
         return True
     if any(_is_part_of_date(figure.unit, value, evidence) for value in figure.values):
         return True
@@ -133,11 +133,11 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
 
 def _verbatim(written: str, plain: str) -> bool:
     """Whether it stands there as it is written, and not within a longer number."""
-    told = re.sub(r"[\s,，]", "", written)
-    if not told:
+    bare = re.sub(r"[\s,，]", "", written)
+    if not bare:
         return False
-    ahead = r"(?![\d.％%‰万亿])" if told[-1].isdigit() else ""
-    return re.search(rf"(?<![\d.]){re.escape(told)}{ahead}", plain) is not None
+    ahead = r"(?![\d.％%‰万亿])" if bare[-1].isdigit() else ""
+    return re.search(rf"(?<![\d.]){re.escape(bare)}{ahead}", plain) is not None
 
 
 def has_day(day: Day, evidence: Evidence) -> bool:
@@ -145,38 +145,38 @@ def has_day(day: Day, evidence: Evidence) -> bool:
         return day.year in evidence.years
     if day.month is None and day.year is None and _lasts(day, evidence):
         return True
-    return any(_holds(held, day, evidence.years) for held in evidence.days)
+    return any(_covers(known, day, evidence.years) for known in evidence.days)
 
 
 def _lasts(day: Day, evidence: Evidence) -> bool:
     """十五日 may be a date or a time of fifteen days."""
-    return any(each.unit in ("日", "天") and day.day in each.values for each in evidence.numbers)
+    return any(number.unit in ("日", "天") and day.day in number.values for number in evidence.numbers)
 
 
-def _holds(held: Day, day: Day, years: frozenset[int]) -> bool:
+def _covers(known: Day, day: Day, years: frozenset[int]) -> bool:
     """2018-01-15 holds 2018年1月 and 1月15日; 1月15日 holds 2018年1月15日 where 2018 is named beside it."""
-    if day.month is not None and held.month != day.month:
+    if day.month is not None and known.month != day.month:
         return False
-    if day.day is not None and held.day != day.day:
+    if day.day is not None and known.day != day.day:
         return False
-    return day.year is None or held.year == day.year or (held.year is None and day.year in years)
+    return day.year is None or known.year == day.year or (known.year is None and day.year in years)
 
 
 def _is_part_of_date(unit: str, value: Decimal, evidence: Evidence) -> bool:
     """2018 of 2018年, where it stands alone; 15 of 15天, where the text has 15日."""
     if unit == "":
-        return any(value in (each.year, each.month, each.day) for each in evidence.days)
+        return any(value in (day.year, day.month, day.day) for day in evidence.days)
     if unit == "年":
-        return any(value == each.year for each in evidence.days)
-    return unit in ("日", "天") and any(value == each.day for each in evidence.days if each.month is None)
+        return any(value == day.year for day in evidence.days)
+    return unit in ("日", "天") and any(value == day.day for day in evidence.days if day.month is None)
 
 
 def _counts_itself(figure: Number, sentence: str) -> bool:
     """主要有三种症状：发热、咳嗽和乏力: the sentence counts what it lists, or what the lines below it list."""
-    behind = fold(sentence).partition(figure.written)[2]
-    if behind.rstrip().endswith((":", "：")):
+    rest = fold(sentence).partition(figure.written)[2]
+    if rest.rstrip().endswith((":", "：")):
         return True
-    listed = re.split("[:：]|包括|分别是|分别为|即|有", behind)[-1]
+    listed = re.split("[:：]|包括|分别是|分别为|即|有", rest)[-1]
     return any(len([part for part in re.split(mark, listed) if part.strip()]) == figure.values[0] for mark in _ITEMS)
 
 
@@ -197,76 +197,76 @@ def occurrences(text: str) -> list[Occurrence]:
     found = placed(folded)
     bare = _without_figures(folded, found)
     clauses = [match.span() for match in _CLAUSE.finditer(folded) if match.group()]
-    told = [_pairs(bare[start:end]) for start, end in clauses]
+    pairs = [_pairs(bare[start:end]) for start, end in clauses]
     ends = [bool(_SENTENCE_END.search(folded[start:end])) for start, end in clauses]
     starts = [start for start, _ in clauses]
     places = []
-    for each in found:
-        at = bisect_right(starts, each.start) - 1
-        places.append(Occurrence(each.figure, _around(at, told, ends), _whole(at, told, ends)))
+    for hit in found:
+        at = bisect_right(starts, hit.start) - 1
+        places.append(Occurrence(hit.figure, _around(at, pairs, ends), _whole(at, pairs, ends)))
     return places
 
 
 def _without_figures(text: str, found: Sequence[Placed]) -> str:
-    kept, last = [], 0
-    for each in found:
-        kept += [text[last : each.start], " " * (each.end - each.start)]
-        last = each.end
-    return "".join((*kept, text[last:]))
+    parts, last = [], 0
+    for hit in found:
+        parts += [text[last : hit.start], " " * (hit.end - hit.start)]
+        last = hit.end
+    return "".join((*parts, text[last:]))
 
 
 def _pairs(text: str) -> frozenset[str]:
     return frozenset(gram for gram in grams(text) if len(gram) > 1)
 
 
-def _around(at: int, told: Sequence[frozenset[str]], ends: Sequence[bool]) -> frozenset[str]:
+def _around(at: int, pairs: Sequence[frozenset[str]], ends: Sequence[bool]) -> frozenset[str]:
     """The clause; with its neighbours where it says too little by itself: 2017年9月，…"""
-    around = told[at]
+    around = pairs[at]
     after = at
-    while len(around) < _FEWEST and after + 1 < len(told) and not ends[after]:
+    while len(around) < _FEWEST and after + 1 < len(pairs) and not ends[after]:
         after += 1
-        around = around | told[after]
+        around = around | pairs[after]
     while len(around) < _FEWEST and at > 0 and not ends[at - 1]:
         at -= 1
-        around = around | told[at]
+        around = around | pairs[at]
     return around
 
 
-def _whole(at: int, told: Sequence[frozenset[str]], ends: Sequence[bool]) -> frozenset[str]:
+def _whole(at: int, pairs: Sequence[frozenset[str]], ends: Sequence[bool]) -> frozenset[str]:
     first = last = at
     while first > 0 and not ends[first - 1]:
         first -= 1
-    while last + 1 < len(told) and not ends[last]:
+    while last + 1 < len(pairs) and not ends[last]:
         last += 1
-    return frozenset().union(*told[first : last + 1])
+    return frozenset().union(*pairs[first : last + 1])
 
 
-def misplaced(sentence: str, source: Sequence[Occurrence], asked: str = "", names: str = "") -> Iterator[Figure]:
-    """The figures of a sentence that its source says of something else. An answer of a few words is one to what was
-    ``asked``; ``names`` of the document tell none of its places from another, nor does what none of them has."""
-    telling = frozenset().union(*(each.sentence for each in source)) - _pairs(names)
-    question = _pairs(asked) & telling
-    said = occurrences(sentence)
-    for each in said:
-        if isinstance(each.figure, Code):
+def misplaced(sentence: str, source: Sequence[Occurrence], query: str = "", names: str = "") -> Iterator[Figure]:
+    """The figures of a sentence that its source has for something else. An answer of a few words is read with its
+    ``query``; ``names`` of the document do not distinguish its places, nor does what none of them has."""
+    informative = frozenset().union(*(other.sentence for other in source)) - _pairs(names)
+    question = _pairs(query) & informative
+    own_figures = occurrences(sentence)
+    for one in own_figures:
+        if isinstance(one.figure, Code):
             continue
-        here = Occurrence(each.figure, each.clause & telling, each.sentence & telling)
+        here = Occurrence(one.figure, one.clause & informative, one.sentence & informative)
         if len(here.clause) < _FEWEST:
-            here = Occurrence(each.figure, here.clause | question, here.sentence | question)
-        own = [other for other in source if _same(each.figure, other.figure)]
-        rivals = [other for other in source if _rivals(each.figure, other.figure)]
-        is_alone = not any(_rivals(each.figure, other.figure) for other in said)
+            here = Occurrence(one.figure, here.clause | question, here.sentence | question)
+        own = [other for other in source if _same(one.figure, other.figure)]
+        rivals = [other for other in source if _rivals(one.figure, other.figure)]
+        is_alone = not any(_rivals(one.figure, other.figure) for other in own_figures)
         if own and rivals:
             rival = _most(here, rivals, is_alone)
             if rival >= FITS and rival - _most(here, own, is_alone) >= BETTER:
-                yield each.figure
+                yield one.figure
 
 
 def _most(answer: Occurrence, places: Sequence[Occurrence], is_alone: bool) -> float:
     """By the clause; where the sentence has no other figure of the kind, by the whole of it as well."""
     if not is_alone:
-        return max(_shared(answer.clause, each.clause) for each in places)
-    return max((_shared(answer.clause, each.clause) + _shared(answer.sentence, each.sentence)) / 2 for each in places)
+        return max(_shared(answer.clause, one.clause) for one in places)
+    return max((_shared(answer.clause, one.clause) + _shared(answer.sentence, one.sentence)) / 2 for one in places)
 
 
 def _shared(answer: frozenset[str], place: frozenset[str]) -> float:

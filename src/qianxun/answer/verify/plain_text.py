@@ -110,7 +110,7 @@ class TextReader:
 
     def __init__(self) -> None:
         self._entities = EntityReader()
-        self._held = ""
+        self._pending = ""
         self._at = 0  # what stands before it is over; its last character tells what the next one may be
         self._last = ""  # that was shown
 
@@ -125,10 +125,10 @@ class TextReader:
             yield self._apart(atom)
 
     def _hold(self, text: str) -> None:
-        self._held += "".join(mark for mark in text if _is_visible(mark))  # entities stand for unseen ones, too
+        self._pending += "".join(mark for mark in text if _is_visible(mark))  # entities stand for unseen ones, too
 
     def _read(self, is_last: bool) -> Iterator[Atom]:
-        text, at, plain = self._held, self._at, self._at
+        text, at, plain = self._pending, self._at, self._at
         while at < len(text):
             step = _next(text, at, is_last)
             if step is None:
@@ -142,7 +142,7 @@ class TextReader:
             at = end
         if plain < at:
             yield Words(text[plain:at])
-        self._held, self._at = text[max(0, at - 1) :], min(at, 1)
+        self._pending, self._at = text[max(0, at - 1) :], min(at, 1)
 
     def _apart(self, atom: Atom) -> Atom:
         """Brackets with parentheses or a colon behind them make a link: behind what is shown these are wide ones."""
@@ -179,7 +179,7 @@ def _next(text: str, at: int, is_last: bool) -> _Step:
             return (None, at + 1) if is_last else None
         if mark + text[at + 1] == "![":
             return _image(text, at, is_last)
-        return _behind(text, at, is_last) if mark == "]" else (None, at + 1)
+        return _after_bracket(text, at, is_last) if mark == "]" else (None, at + 1)
     if mark == "<":
         return _tag(text, at, is_last)
     if mark.isascii() and (mark.isalnum() or mark in "/\\"):
@@ -216,14 +216,14 @@ def _bracket(text: str, at: int, is_last: bool) -> _Step:
         if end is None:
             return None
         if end > 0:  # the words of a link stay, what it points at does not
-            return (*_atoms(_told(inside)), TakenOut(text[at:end])), end
-    told = _MARK.fullmatch(inside)
-    if told and not after.isdigit():
-        return (Mark(_numbers(told["numbers"]), text[at : close + 1]),), close + 1
+            return (*_atoms(_as_mark(inside)), TakenOut(text[at:end])), end
+    mark = _MARK.fullmatch(inside)
+    if mark and not after.isdigit():
+        return (Mark(_numbers(mark["numbers"]), text[at : close + 1]),), close + 1
     return None, at + 1
 
 
-def _told(inside: str) -> str:
+def _as_mark(inside: str) -> str:
     """[1](http://…) is a mark that somebody made a link of."""
     return f"[{inside}]" if _MARK.fullmatch(inside) else inside
 
@@ -273,7 +273,7 @@ def _image(text: str, at: int, is_last: bool) -> _Step:
     return (None, at + 1) if is_mark else ((Words("！"),), at + 1)
 
 
-def _behind(text: str, at: int, is_last: bool) -> _Step:
+def _after_bracket(text: str, at: int, is_last: bool) -> _Step:
     """What stands in parentheses behind a bracket is an address, wherever the bracket was opened."""
     if text[at + 1] != "(":
         return None, at + 1
@@ -283,9 +283,9 @@ def _behind(text: str, at: int, is_last: bool) -> _Step:
     return ((Words("]"), TakenOut(text[at + 1 : end])), end) if end > 0 else (None, at + 1)
 
 
-def _numbers(told: str) -> tuple[int, ...]:
+def _numbers(written: str) -> tuple[int, ...]:
     found: list[int] = []
-    for first, last in _RANGE.findall(told):
+    for first, last in _RANGE.findall(written):
         end = int(last or first)
         found.extend(range(int(first), min(end, int(first) + _LONGEST_RANGE) + 1))
     return tuple(dict.fromkeys(found))
@@ -333,13 +333,13 @@ class EntityReader:
     """
 
     def __init__(self) -> None:
-        self._held = ""
+        self._pending = ""
 
     def feed(self, piece: str) -> str:
-        if not self._held and "&" not in piece:
+        if not self._pending and "&" not in piece:
             return piece
         ready: list[str] = []
-        tail = self._held
+        tail = self._pending
         for mark in piece:
             if not tail and mark != "&":
                 ready.append(mark)
@@ -349,11 +349,11 @@ class EntityReader:
                 done = _certain(tail)
                 ready.append(tail[:done])
                 tail = tail[done:]
-        self._held = tail
+        self._pending = tail
         return "".join(ready)
 
     def close(self) -> str:
-        tail, self._held = _without_number(self._held, " "), ""
+        tail, self._pending = _without_number(self._pending, " "), ""
         return tail
 
 
@@ -361,10 +361,10 @@ def _with(tail: str, mark: str) -> str:
     """The tail and what follows it; an entity that ends here is what it stands for."""
     tail = _without_number(tail, mark) + mark
     while tail.endswith(";") and (found := _NAMED.search(tail, max(0, len(tail) - _LONGEST))):
-        meant = html.unescape(found[0])
-        if meant == found[0] or (meant.endswith(";") and len(meant) > 1):  # a name that means nothing
+        character = html.unescape(found[0])
+        if character == found[0] or (character.endswith(";") and len(character) > 1):  # a name that means nothing
             break
-        tail = tail[: found.start()] + meant
+        tail = tail[: found.start()] + character
     return tail
 
 

@@ -68,7 +68,7 @@ def _start(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Match]
     """Start weights of the named entities: higher for longer names and for rarer entities."""
     start = np.zeros(len(graph.transitions))
     for match in matches:
-        informative = (question.bits(match.start, match.end) & question.telling).bit_count()
+        informative = (question.bits(match.start, match.end) & question.informative).bit_count()
         rare = 1.0 / np.log2(2.0 + len(graph.chunks_by_entity.of(match.entity)))
         start[match.entity] += match.weight * max(0.5, informative) * rare
     return start
@@ -79,7 +79,7 @@ def _named_share(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[
     seen, share = 0, 0.0
     for match in sorted(matches, key=lambda match: (match.start - match.end, match.start, match.entity)):
         if not match.is_nested:
-            new = question.bits(match.start, match.end) & question.telling & ~seen
+            new = question.bits(match.start, match.end) & question.informative & ~seen
             seen |= new
             share += question.share(new) * match.weight * graph.rarity(match.entity) ** 0.5
     return share
@@ -138,7 +138,7 @@ class Path:
     cost: float = 1.0
 
     def score(self, question: GraphQuery) -> float:
-        return min(1.0, self.covered / max(1, question.telling.bit_count())) * self.cost
+        return min(1.0, self.covered / max(1, question.informative.bit_count())) * self.cost
 
 
 def _paths(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Match]) -> list[tuple[Path, float]]:
@@ -161,7 +161,7 @@ def _starts(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Match
     """The more chunks a name is in, the less it counts."""
     for match in matches:
         bits = question.bits(match.start, match.end)
-        covered = max(0.5, (bits & question.telling).bit_count()) * match.weight * graph.rarity(match.entity)
+        covered = max(0.5, (bits & question.informative).bit_count()) * match.weight * graph.rarity(match.entity)
         yield Path(match.entity, (), bits, covered)
 
 
@@ -177,7 +177,7 @@ def _extended(graph: KnowledgeGraph, question: GraphQuery, path: Path) -> Iterat
             continue
         source, target, kind = int(relations.source[row]), int(relations.target[row]), int(relations.type[row])
         fit = question.fit(graph.types[kind])
-        new = (fit.bits & question.telling & ~path.bits).bit_count()
+        new = (fit.bits & question.informative & ~path.bits).bit_count()
         is_forward = source == path.entity
         fan = alike[kind, is_forward]
         step = FORWARD * fan**-0.05 if is_forward else BACKWARD * fan**-0.2
@@ -196,6 +196,6 @@ def _followed(graph: KnowledgeGraph, question: GraphQuery, path: Path, stated: N
         return list(map(int, stated.tolist()))
     kinds, at, count = np.unique(graph.relations.type[stated], return_inverse=True, return_counts=True)
     fits = [question.fit(graph.types[kind]) for kind in kinds.tolist()]
-    gain = np.array([fit.share * (fit.bits & question.telling & ~path.bits).bit_count() for fit in fits])
+    gain = np.array([fit.share * (fit.bits & question.informative & ~path.bits).bit_count() for fit in fits])
     order = np.lexsort((stated, -graph.relations.weight[stated], count[at], -gain[at]))
     return list(map(int, stated[order[:MOST_RELATIONS]].tolist()))

@@ -12,7 +12,7 @@ from qianxun.graph.network.entity_linking import Match
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph
 from qianxun.graph.network.relations import CO_OCCURRENCE_TYPE
 from qianxun.question.graph_query import GraphQuery
-from qianxun.question.relation_query import asks_for_relation, relation_words
+from qianxun.question.relation_query import is_relation_query, relation_words
 
 CERTAIN: Final = 0.55  # weight of a match: three homonyms still have it
 NAMES: Final = 4  # of a question
@@ -38,7 +38,7 @@ def requested_relation(
     """
     names = _names(matches)
     for pair in combinations(names, 2):
-        if asks_for_relation(question.folded, [(name.start, name.end) for name in pair]):
+        if is_relation_query(question.folded, [(name.start, name.end) for name in pair]):
             rows = list(_between(graph, *pair))
             return _requested(graph, question, pair, rows), rows
     for name in names:
