@@ -35,10 +35,14 @@ def test_a_curve_stays_in_bounds_and_says_the_same_of_one_and_of_many(
     assert (np.diff(rising) >= -1e-15).all()
 
 
-@pytest.mark.parametrize("score", [0.0, 0.35, 0.5, 0.7, 1.0])
-def test_a_score_has_its_cosine(score: float) -> None:
-    curve = Calibration(0.45, 14.0)
-    assert float(curve(np.array([curve.cosine_at(score)]))[0]) == pytest.approx(score, abs=1e-9)
+def test_signals_of_others_only_add() -> None:
+    """A sum without them is shown as it would be if they took no part."""
+    alone, beside = (
+        FITTED.fused({"vector": 0.6, "keyword": 0.4}),
+        FITTED.fused({"vector": 0.6, "keyword": 0.4, "x": 0.5}),
+    )
+    sums = np.linspace(0.0, 1.0, 11)
+    assert beside(sums / 1.5) == pytest.approx(alone(sums))
 
 
 def test_without_a_fit_a_cosine_is_shown_as_it_is_and_less_than_nothing_as_nothing() -> None:

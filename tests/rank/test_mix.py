@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.types import NOTHING, Ranking
-from qianxun.rank.mix import ABOVE, BEHIND, FLOOR, OUTSIDE, TRUST, either, mixed, scores_of, supported
+from qianxun.rank.mix import ABOVE, DISCOUNT, FLOOR, OUTSIDE, TRUST, either, mixed, scores_of, supported
 
 SEARCH = Ranking.of([(1, 0.8), (2, 0.4), (3, 0.1)])
 GRAPH = Ranking.of([(3, 1.0), (4, 0.5)])
@@ -17,13 +17,13 @@ GRAPH = Ranking.of([(3, 1.0), (4, 0.5)])
 def test_a_graph_raises_towards_a_little_above_the_searchs_best() -> None:
     assert ABOVE * 0.8 == 1.0
     found = dict(mixed(GRAPH, SEARCH).hits)
-    left = 1.0 - BEHIND
+    left = 1.0 - DISCOUNT
     assert found == pytest.approx({1: left * 0.8, 2: left * 0.4, 3: 0.1 + TRUST * 0.9, 4: TRUST * 0.5})
 
 
 def test_beside_an_unsure_graph_the_search_loses_little() -> None:
     found = dict(mixed(Ranking.of([(4, 0.1)]), SEARCH).hits)
-    assert found[1] == pytest.approx((1.0 - BEHIND * 0.1) * 0.8)
+    assert found[1] == pytest.approx((1.0 - DISCOUNT * 0.1) * 0.8)
 
 
 def test_a_graph_that_knows_nothing_leaves_the_search_as_it_is() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qianxun.rank.overlap import is_short, overlap
+from qianxun.retrieve.layered.texts import is_short, overlap
 from qianxun.text.chinese import analyse_query, words
 
 PASSAGE = "高血压患者常用的药有氨氯地平、缬沙坦与氢氯噻嗪，请遵医嘱服用。"

@@ -149,18 +149,20 @@ def test_a_cache_asks_only_about_what_it_has_not_seen() -> None:
     ranker.rerank("机油", first[:1])
     ResultRanker(Overlap("other"), cache=cache).rerank("报销", first[:1])
     assert len(model.read) == 5
-    assert cache.get("overlap", "报销", [0, 99]) == [1.0, None]
-    assert cache.get("other", "报销", [1]) == [None]
-    assert cache.get("overlap", "\ud800", [0]) == [None]
+    assert cache.scores(model, "报销", [first[0].chunk]) == [1.0]
+    assert len(model.read) == 5
+    cache.scores(model, "\ud800", [first[0].chunk])
+    assert len(model.read) == 6
 
 
 def test_a_cache_forgets_the_least_used_and_never_what_is_asked_now() -> None:
-    cache = RerankCache(2)
-    cache.put("m", "q", [1, 2], [0.1, 0.2])
-    cache.get("m", "q", [1])
-    cache.put("m", "q", [3], [0.3])
-    assert cache.get("m", "q", [1, 2, 3]) == [0.1, None, 0.3]
+    model, cache = Overlap(), RerankCache(2)
     chunks = [found(key, 0.5, word).chunk for key, word in enumerate(WORDS)]
+    for asked in (chunks[:2], chunks[:1], chunks[2:3], chunks[:1]):
+        cache.scores(model, "报销", asked)
+    assert model.read == WORDS[:3]
+    cache.scores(model, "报销", chunks[1:2])
+    assert model.read == [*WORDS[:3], WORDS[1]]
     assert len(cache.scores(Overlap(), "报销", chunks)) == len(WORDS)
     with pytest.raises(BadInput):
         RerankCache(-1)
@@ -179,7 +181,9 @@ def test_a_cache_does_not_keep_a_bad_reply() -> None:
         cache = RerankCache()
         with pytest.raises(BadModelReply):
             ResultRanker(model, cache=cache).rerank("报销", [found(1, 0.5), found(2, 0.5)])
-        assert cache.get("overlap", "报销", [1, 2]) == [None, None]
+        again = Overlap()
+        cache.scores(again, "报销", [found(1, 0.5).chunk, found(2, 0.5).chunk])
+        assert len(again.read) == 2
 
 
 def test_a_cache_serves_threads_at_once() -> None:

@@ -17,6 +17,36 @@ ENGINES: Final = ("text_engine", "table_engine")
 
 
 @dataclass(frozen=True, slots=True)
+class TextEngine:
+    """The layers of `search_texts`."""
+
+    enabled: bool = True
+    max_results: int = 30
+    similarity_threshold: float = 0.7
+    search_k_multiplier: float = 2.0  # candidates of the first layer, for each result that is wanted
+    use_keyword_search: bool = True
+    keyword_threshold: float = 0.5
+    use_expansion_search: bool = True
+    expansion_score: float = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class TableEngine:
+    """The layers of `search_tables`."""
+
+    enabled: bool = True
+    max_results: int = 15
+    similarity_threshold: float = 0.65
+    structure_weight: float = 0.4  # beside the vector
+    use_semantic_search: bool = True
+    semantic_threshold: float = 0.4
+    use_keyword_search: bool = True
+    keyword_threshold: float = 0.5
+    use_expansion_search: bool = True
+    expansion_score: float = 0.4
+
+
+@dataclass(frozen=True, slots=True)
 class Bounds:
     least: float
     most: float

@@ -27,6 +27,8 @@ from typing import Any
 
 from qianxun.core.errors import BadSettings
 from qianxun.core.layered_options import CHOICES, ENGINES
+from qianxun.core.layered_options import TableEngine as TableEngine
+from qianxun.core.layered_options import TextEngine as TextEngine
 
 FILE_NAMES = ("qianxun.yaml", "qianxun.yml", "qianxun.json")
 PREFIX = "QIANXUN_"
@@ -70,36 +72,6 @@ class Search:
     rewrite_seconds: float = 10.0
     cache_entries: int = 1000  # answers kept in memory; 0: none
     cache_seconds: float = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class TextEngine:
-    """The layers of `search_texts`. Their bounds are in `qianxun.core.layered_options`."""
-
-    enabled: bool = True
-    max_results: int = 30
-    similarity_threshold: float = 0.7
-    search_k_multiplier: float = 2.0  # candidates of the first layer, for each result that is wanted
-    use_keyword_search: bool = True
-    keyword_threshold: float = 0.5
-    use_expansion_search: bool = True
-    expansion_score: float = 0.4
-
-
-@dataclass(frozen=True, slots=True)
-class TableEngine:
-    """The layers of `search_tables`."""
-
-    enabled: bool = True
-    max_results: int = 15
-    similarity_threshold: float = 0.65
-    structure_weight: float = 0.4  # beside the vector
-    use_semantic_search: bool = True
-    semantic_threshold: float = 0.4
-    use_keyword_search: bool = True
-    keyword_threshold: float = 0.5
-    use_expansion_search: bool = True
-    expansion_score: float = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +172,8 @@ class Settings:
     vectorization: Vectorization = Vectorization()
     chunking: Chunking = Chunking()
     search: Search = Search()
-    text_engine: TextEngine = TextEngine()
-    table_engine: TableEngine = TableEngine()
+    text_engine: TextEngine = field(default_factory=TextEngine)
+    table_engine: TableEngine = field(default_factory=TableEngine)
     examples: ExampleSettings = ExampleSettings()
     rerank: RerankSettings = RerankSettings()
     chat: ChatSettings = ChatSettings()

@@ -11,7 +11,6 @@ import numpy as np
 from qianxun.core.types import Scores
 
 STEEPEST = 700.0  # as far as an exponent is a number
-EDGE = 1e-12
 TABLE_BY_WORDS = (0.149, 18.8)  # fitted by `benchmarks.table_layers`, as the cards' own curves of tables
 
 
@@ -26,11 +25,6 @@ class Calibration:
         exponents = _within(self.slope * (cosines - self.midpoint), -STEEPEST, STEEPEST)
         curve: Scores = 1.0 / (1.0 + np.exp(-exponents))
         return curve
-
-    def cosine_at(self, score: float) -> float:
-        """The cosine that has this score; of 0 and 1, which no cosine has, the nearest."""
-        inside = min(max(score, EDGE), 1.0 - EDGE)
-        return float(self.midpoint + np.log(inside / (1.0 - inside)) / self.slope)
 
 
 def clipped(cosines: Scores) -> Scores:

@@ -1,4 +1,4 @@
-"""No result twice: near-duplicates go, and what resembles the results above it may be held back."""
+"""No result twice: near-duplicates go, and what resembles the results above it may lose score."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qianxun.core.types import Found
 NEAR_DUPLICATE = 0.9
 GRAM = 5
 LONGEST_TEXT = 20_000  # characters looked at
-SKETCH = 512  # shingles kept of a text: all of a usual chunk; comparing two costs the same however long they are
+SKETCH = 512  # shingles stored of a text: all of a usual chunk; comparing two costs the same however long they are
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5, 1], np.uint64)
 
 
@@ -75,21 +75,21 @@ def diversified(
     if not 0.0 <= balance <= 1.0 or not near_duplicate > 0.0:
         raise BadInput("diversity 须在 0 到 1 之间，near_duplicate 须大于零", hint="1.0 表示只看相关度")
     limit = len(best_first) if top_k is None else top_k
-    kept = _without_repeats(best_first, near_duplicate, limit if balance == 1.0 else len(best_first))
+    unique = _without_repeats(best_first, near_duplicate, limit if balance == 1.0 else len(best_first))
     if balance == 1.0:
-        return [found for found, _ in kept]
-    return _marginal(kept, balance, limit)
+        return [found for found, _ in unique]
+    return _marginal(unique, balance, limit)
 
 
 def _without_repeats(best_first: Sequence[Found], threshold: float, limit: int) -> list[tuple[Found, Sketch]]:
-    kept: list[tuple[Found, Sketch]] = []
+    unique: list[tuple[Found, Sketch]] = []
     for found in best_first:
-        if len(kept) >= limit:
+        if len(unique) >= limit:
             break
         own = sketch(found.chunk.text)
-        if all(resemblance(own, other) < threshold for _, other in kept):
-            kept.append((found, own))
-    return kept
+        if all(resemblance(own, other) < threshold for _, other in unique):
+            unique.append((found, own))
+    return unique
 
 
 def _marginal(candidates: Sequence[tuple[Found, Sketch]], balance: float, limit: int) -> list[Found]:

@@ -1,4 +1,4 @@
-"""How old a result is, where its document says so, and what that costs it."""
+"""How old a result is, if its document has a date, and what that costs it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from qianxun.core.errors import BadInput
 from qianxun.core.types import Found, Metadata, Scalar
 
-FRESHNESS = 0.1
+FRESHNESS = 0.1  # set by hand: enough to order what is equally relevant
 HALF_LIFE_DAYS = 365.0
 DAY = 86_400.0
 LONGEST_DATE = 64  # characters
@@ -45,23 +45,22 @@ def refreshed(
     return [
         found
         if moment is None
-        else replace(found, score=found.score * _kept(reference - moment, weight, half_life_days))
+        else replace(found, score=found.score * _discount(reference - moment, weight, half_life_days))
         for found, moment in zip(results, moments, strict=True)
     ]
 
 
-def _kept(age_seconds: float, weight: float, half_life_days: float) -> float:
+def _discount(age_seconds: float, weight: float, half_life_days: float) -> float:
     halvings = max(0.0, age_seconds) / (half_life_days * DAY)
-    kept: float = 0.5 ** min(halvings, 1000.0)
-    return 1.0 - weight * (1.0 - kept)
+    return float(1.0 - weight * (1.0 - 0.5 ** min(halvings, 1000.0)))
 
 
 def moment_of(metadata: Metadata) -> float | None:
-    """When the document was last changed, published or made, in seconds since 1970; None where nothing says so."""
+    """When the document was last changed, published or made, in seconds since 1970; None if nothing says so."""
     by_name = {name.casefold(): value for name, value in metadata.items()}
     for name in FIELDS:
-        held = by_name.get(name)
-        values = held if isinstance(held, tuple) else () if held is None else (held,)
+        value = by_name.get(name)
+        values = value if isinstance(value, tuple) else () if value is None else (value,)
         read = [moment for value in values if (moment := _moment(value)) is not None]
         if read:
             return max(read)
@@ -73,7 +72,7 @@ def _moment(value: Scalar) -> float | None:
         return None
     if isinstance(value, str):
         return _written(value.strip()) if len(value) <= LONGEST_DATE else None
-    return _number(value) if 0 < value < 1e20 else None  # also lets go of what is no number
+    return _number(value) if 0 < value < 1e20 else None  # which NaN is not
 
 
 def _number(value: int | float) -> float | None:

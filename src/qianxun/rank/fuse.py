@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
 from qianxun.core.types import NOTHING, Keys, Ranking, Scores
 
-RRF_K = 60
+RRF_K: Final = 60  # Cormack, Clarke and Büttcher (SIGIR 2009)
+
+# The weight of meaning beside words, by how alike the chunks of a base are: fitted over ten sets (docs/quality.md).
+# Where all chunks are on one matter (tables of annual reports) their vectors lie close together and distinguish less
+# than words do; where they are on many the reverse holds.
+MOST_VECTOR: Final = 0.7
+LEAST_VECTOR: Final = 0.34
+ALIKE: Final = 0.36  # the mean cosine from which on meaning counts less …
+LOSS: Final = 2.1  # … by so much for each 1.0 of mean cosine beyond
 
 
 def weighted(rankings: Mapping[str, Ranking], weights: Mapping[str, float]) -> Ranking:
-    """Σ weight · score ÷ Σ weight, over the arms that answered. An arm that did not find a chunk gives it zero."""
-    return _summed({arm: (ranking.keys, bounded(ranking)) for arm, ranking in rankings.items()}, weights)
+    """Σ weight · score ÷ Σ weight, over the signals there are. One that did not find a chunk gives it zero."""
+    return _summed({name: (ranking.keys, ranking.scores) for name, ranking in rankings.items()}, weights)
 
 
 def min_max(rankings: Mapping[str, Ranking], weights: Mapping[str, float]) -> Ranking:
-    """`weighted`, after each arm's scores are stretched so that its best is 1 and its last 0; equal ones are all 1.
+    """`weighted`, after each signal's scores are stretched so that its best is 1 and its last 0; equal ones are all 1.
 
-    How well an arm matched is lost: an arm that found nothing good still votes with its best for 1.
+    How well it matched is lost: a signal that found nothing good still votes with its best for 1.
     """
     return _summed({arm: (ranking.keys, stretched(ranking)) for arm, ranking in rankings.items()}, weights)
 
@@ -30,17 +39,9 @@ def rrf(rankings: Mapping[str, Ranking], weights: Mapping[str, float], k: int = 
 
 
 def fitting_weights(likeness: float) -> dict[str, float]:
-    """How much meaning counts beside words in a base whose chunks are so alike.
-
-    Where all chunks speak of one matter (tables of annual reports) their vectors lie close together and tell less
-    apart than words do; where they speak of many the reverse holds. Measured over ten sets in docs/quality.md.
-    """
-    vector = round(min(max(0.7 - 2.1 * (likeness - 0.36), 0.34), 0.7), 2)
+    """The weights of meaning and words in a base whose chunks have this mean cosine."""
+    vector = round(min(max(MOST_VECTOR - LOSS * (likeness - ALIKE), LEAST_VECTOR), MOST_VECTOR), 2)
     return {"vector": vector, "keyword": round(1.0 - vector, 2)}
-
-
-def bounded(ranking: Ranking) -> Scores:
-    return ranking.scores
 
 
 def stretched(ranking: Ranking) -> Scores:
@@ -58,7 +59,8 @@ def reciprocal(ranking: Ranking, k: int = RRF_K) -> Scores:
 
 
 FUSIONS = {"weighted": weighted, "min_max": min_max, "rrf": rrf}
-VOTES = {"weighted": bounded, "min_max": stretched, "rrf": reciprocal}  # what a ranking's rows count for in each
+# What the rows of a ranking count for in each.
+VOTES = {"weighted": lambda ranking: ranking.scores, "min_max": stretched, "rrf": reciprocal}
 
 
 def best_of(rankings: Iterable[Ranking]) -> Ranking:

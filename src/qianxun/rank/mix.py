@@ -12,7 +12,7 @@ TRUST: Final = 0.8  # how much of the way to the top a graph can raise what a se
 ABOVE: Final = 1.25  # the top, beside the best that the search found
 FLOOR: Final = 0.2  # … or beside this, where the search found nothing good
 OUTSIDE: Final = 0.5  # what is left of the score of a chunk that a graph does not know, where the graph leads
-BEHIND: Final = 0.3  # … and what such a chunk loses beside a graph that is sure, where both count
+DISCOUNT: Final = 0.3  # … and what such a chunk loses beside a graph that is sure, where both count
 
 
 def either(first: Ranking, second: Ranking) -> Ranking:
@@ -33,7 +33,7 @@ def mixed(graph: Ranking, search: Ranking) -> Ranking:
     Where the graph knows nothing this is the search's own ranking. The measure is the search's best and not 1: by words
     alone a search scores low, and whatever a graph knows would stand above all that it found.
     """
-    return _together(graph, search, 1.0 - BEHIND * _best(graph))
+    return _together(graph, search, 1.0 - DISCOUNT * _best(graph))
 
 
 def _together(graph: Ranking, search: Ranking, outside: float) -> Ranking:
@@ -57,10 +57,10 @@ def _raised(known: Scores, found: Scores, best: float) -> Scores:
 def scores_of(ranking: Ranking, keys: Keys) -> Scores:
     """The scores of these keys in a ranking; zero for one that it does not name."""
     order = np.argsort(ranking.keys, kind="stable")
-    held = ranking.keys[order]
-    at = np.minimum(np.searchsorted(held, keys), max(len(held) - 1, 0))
+    known = ranking.keys[order]
+    at = np.minimum(np.searchsorted(known, keys), max(len(known) - 1, 0))
     scores: Scores = np.zeros(len(keys))
-    if len(held):
-        is_there = held[at] == keys
+    if len(known):
+        is_there = known[at] == keys
         scores[is_there] = ranking.scores[order][at[is_there]]
     return scores

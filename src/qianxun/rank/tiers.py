@@ -1,4 +1,4 @@
-"""How sure a result is: strict, of a document that was named, or fuzzy. Tiers let results in; the score orders them."""
+"""How sure a result is: strict, of a document that was named, or fuzzy. Tiers admit results; the score orders them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from qianxun.core.types import TermCounts, Tier
 from qianxun.text.chinese import fold, occurs_in
 from qianxun.text.headings import under_headings
 
+# On calibrated similarities, the same for every model: docs/decisions/0007-scores.md.
 STRICT = 0.7  # a similarity above it, and …
 COVERED = 0.5  # … more than this share of the query's words make a result strict
 FUZZY = 0.35
@@ -49,7 +50,7 @@ def matched_under(folded: str, headings: Iterable[str], words: Iterable[str]) ->
     return matched_in(under_headings(folded, [fold(heading) for heading in headings]), words)
 
 
-def coverage(held: Sequence[str], weights: Mapping[str, float]) -> float:
+def coverage(found: Sequence[str], weights: Mapping[str, float]) -> float:
     """The share of a query that the matched words make up, each counting by its weight."""
     total = math.fsum(weights.values())
-    return math.fsum(weights[word] for word in held) / total if total > 0.0 else 0.0
+    return math.fsum(weights[word] for word in found) / total if total > 0.0 else 0.0

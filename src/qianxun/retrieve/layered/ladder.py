@@ -10,9 +10,10 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from qianxun.core.errors import BadInput, QianxunError
+from qianxun.core.layered_options import TableEngine, TextEngine
 from qianxun.core.layered_types import LayeredRecall, LayerRun
 from qianxun.core.types import Degraded
 
@@ -40,44 +41,7 @@ class Ladder:
         return min(top_k or self.cap, self.cap)
 
 
-class LayerChoices(Protocol):
-    """What both sections of the settings have, with what the base has instead."""
-
-    @property
-    def enabled(self) -> bool: ...
-    @property
-    def max_results(self) -> int: ...
-    @property
-    def similarity_threshold(self) -> float: ...
-    @property
-    def use_keyword_search(self) -> bool: ...
-    @property
-    def keyword_threshold(self) -> float: ...
-    @property
-    def use_expansion_search(self) -> bool: ...
-    @property
-    def expansion_score(self) -> float: ...
-
-
-class TextChoices(LayerChoices, Protocol):
-    """The section ``text_engine``."""
-
-    @property
-    def search_k_multiplier(self) -> float: ...
-
-
-class TableChoices(LayerChoices, Protocol):
-    """The section ``table_engine``."""
-
-    @property
-    def structure_weight(self) -> float: ...
-    @property
-    def use_semantic_search(self) -> bool: ...
-    @property
-    def semantic_threshold(self) -> float: ...
-
-
-def text_ladder(chosen: TextChoices) -> Ladder:
+def text_ladder(chosen: TextEngine) -> Ladder:
     layers = (
         Layer(1, "vector", ALWAYS, chosen.similarity_threshold, chosen.enabled),
         Layer(2, "keyword", 0.8, chosen.keyword_threshold, chosen.enabled and chosen.use_keyword_search),
@@ -86,7 +50,7 @@ def text_ladder(chosen: TextChoices) -> Ladder:
     return Ladder(layers, chosen.max_results)
 
 
-def table_ladder(chosen: TableChoices) -> Ladder:
+def table_ladder(chosen: TableEngine) -> Ladder:
     layers = (
         Layer(1, "structure", ALWAYS, chosen.similarity_threshold, chosen.enabled),
         Layer(2, "semantic", 0.8, chosen.semantic_threshold, chosen.enabled and chosen.use_semantic_search),

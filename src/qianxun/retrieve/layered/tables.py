@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from qianxun.answer.tables.answer import OutOfTime, answer_from_tables
 from qianxun.bases.base import OpenBase, read
+from qianxun.core.layered_options import TableEngine
 from qianxun.core.layered_types import Cited, LayeredRecall, LayeredResult, TableShown, cited_cells
 from qianxun.core.options import SearchOptions, check
 from qianxun.core.table_answer_types import AskedTable, TableAnswer
@@ -25,7 +26,6 @@ from qianxun.retrieve.layered.ladder import (
     Admitted,
     LadderResult,
     Layer,
-    TableChoices,
     run_ladder,
     table_ladder,
 )
@@ -50,7 +50,7 @@ GROUPS: Final = 3  # row groups of a large table that are shown from
 async def search_tables(
     base: OpenBase,
     text: str,
-    chosen: TableChoices,
+    chosen: TableEngine,
     options: SearchOptions,
     top_k: int | None = None,
     *,

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from qianxun.bases.base import OpenBase
+from qianxun.core.layered_options import TextEngine
 from qianxun.core.layered_types import LayeredRecall, LayeredResult
 from qianxun.core.options import SearchOptions, check
 from qianxun.core.types import Found, Keys, Query
-from qianxun.rank.overlap import is_short, overlap
 from qianxun.retrieve.layered.ladder import (
     Admission,
     Admitted,
     LadderResult,
     Layer,
-    TextChoices,
     run_ladder,
     text_ladder,
 )
@@ -25,11 +24,18 @@ from qianxun.retrieve.layered.search import Evidence, LayeredSearch, credit, res
 from qianxun.text.chinese import Analyser
 from qianxun.text.headings import under_headings
 
+# Of short questions, which mean too little to a model: set by hand.
+SHORT: Final = 15  # characters: below it words decide, from it on the vector
+JACCARD: Final = 0.7
+DENSITY: Final = 0.3
+_WIDE: Final = 3  # a passage of so many times the question's words at the most
+_PER: Final = 100  # characters: one word of the question in so many is dense
+
 
 async def search_texts(
     base: OpenBase,
     text: str,
-    chosen: TextChoices,
+    chosen: TextEngine,
     options: SearchOptions,
     top_k: int | None = None,
     trace_id: str = "",
@@ -129,3 +135,41 @@ def _related(evidence: Evidence) -> Keys:
 def _overlap(analyser: Analyser, words: tuple[str, ...], text: str) -> float:
     """Cached, because a question that is asked again finds the same passages."""
     return overlap(words, analyser.words(text), len(text))
+
+
+# ── short questions ──────────────────────────────────────────────────────────────────────────────
+
+
+def is_short(text: str) -> bool:
+    return len(text.strip()) < SHORT
+
+
+def overlap(query: Sequence[str], words: Sequence[str], length: int) -> float:
+    """.7 · Jaccard + .3 · density, in [0, 1]. ``words`` are those of the passage in order, ``length`` its characters.
+
+    The Jaccard likeness is that of the stretch of the passage which fits best, as long as the question or up to three
+    times that: over a whole passage it would only say how long the passage is.
+    """
+    terms = frozenset(query)
+    if not terms or not words:
+        return 0.0
+    hits = sum(word in terms for word in words)
+    density = min(1.0, hits * _PER / max(length, 1))
+    return min(1.0, JACCARD * _likeness(terms, words) + DENSITY * density)
+
+
+def _likeness(terms: frozenset[str], words: Sequence[str]) -> float:
+    best = 0.0
+    for start, word in enumerate(words):
+        if word not in terms:
+            continue
+        seen: set[str] = set()
+        shared: set[str] = set()
+        for end in range(start, min(start + _WIDE * len(terms), len(words))):
+            seen.add(words[end])
+            if words[end] in terms:
+                shared.add(words[end])
+                best = max(best, len(shared) / (len(terms) + max(len(seen), len(terms)) - len(shared)))
+        if best == 1.0:
+            break
+    return best
