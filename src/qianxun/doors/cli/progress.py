@@ -1,4 +1,4 @@
-"""What `add` and `rebuild` show while they work."""
+"""What commands show on stderr while they work."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
@@ -39,6 +39,62 @@ class Interrupted(Exception):
     """Ends work in another thread after Ctrl-C; never leaves this package."""
 
 
+class Bars:
+    """Progress bars and lines above them. ``shown`` is None where stderr is a file or a pipe: then only the lines are
+    printed; with ``quiet`` nothing is."""
+
+    def __init__(self, shown: Progress | None, *, quiet: bool = False) -> None:
+        self._shown, self._quiet = shown, quiet
+
+    def task(self, title: str, unit: str = "", *, total: int | None = None, visible: bool = True) -> TaskID:
+        if self._shown is None:
+            return TaskID(0)
+        return self._shown.add_task(title, total=total, unit=unit, visible=visible, estimated=False)
+
+    def update(self, task: TaskID, **changes: Any) -> None:
+        if self._shown is not None:
+            self._shown.update(task, **changes)
+
+    def estimate(self, task: TaskID, total: float, *, is_final: bool) -> None:
+        if self._shown is not None:
+            self._shown.tasks[task].total = total  # not by `update`: a new total would reset the rate
+            self._shown.update(task, estimated=not is_final)
+
+    def print(self, line: str, *, markup: bool = True) -> None:
+        if not self._quiet:
+            console = self._shown.console if self._shown is not None else err()
+            console.print(line, markup=markup, soft_wrap=True)
+
+    def stop(self) -> None:
+        if self._shown is not None:
+            self._shown.stop()
+
+
+@contextmanager
+def bars(*, quiet: bool = False) -> Iterator[Bars]:
+    console = err()
+    if quiet or not console.is_terminal:
+        yield Bars(None, quiet=quiet)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        Counted(),
+        Rate(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=console, transient=True, speed_estimate_period=20) as shown:
+        yield Bars(shown)
+
+
+@contextmanager
+def counting(title: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+    """A single bar; what is yielded advances it."""
+    with bars() as shown:
+        task = shown.task(title, unit, total=total)
+        yield lambda done: shown.update(task, advance=done)
+
+
 class AddProgress:
     """Follows one `add`: files parsed, chunks embedded; refused files are shown as they happen.
 
@@ -46,15 +102,14 @@ class AddProgress:
     Ctrl-C need not wait for a long batch to be embedded.
     """
 
-    def __init__(self, bars: Progress | None, *, silent: bool = False) -> None:
+    def __init__(self, shown: Bars) -> None:
         self.safe = 0  # documents that are in the records and the index
-        self._bars = bars
-        self._silent = silent
+        self._bars = shown
         self._found = self._parsed = self._cut = 0
         self._stopped = threading.Event()
-        self._files = self._task(tr("解析文件", "parsing"), tr("个", "files"))
-        self._chunks = self._task(tr("向量化", "embedding"), tr("块", "chunks"), visible=False)
-        self._read = self._task(tr("读图谱", "reading"), tr("块", "chunks"), visible=False)
+        self._files = shown.task(tr("解析文件", "parsing"), tr("个", "files"))
+        self._chunks = shown.task(tr("向量化", "embedding"), tr("块", "chunks"), visible=False)
+        self._read = shown.task(tr("读图谱", "reading"), tr("块", "chunks"), visible=False)
 
     def stop(self) -> None:
         self._stopped.set()
@@ -65,49 +120,36 @@ class AddProgress:
         match step.kind:
             case "found":
                 self._found = step.count
-                self._set(self._files, total=step.count)
+                self._bars.update(self._files, total=step.count)
             case "parsed":
                 self._parsed += step.count
-                self._set(self._files, advance=step.count)
+                self._bars.update(self._files, advance=step.count)
                 self._estimate()
             case "cut":
                 self._cut += step.count
-                self._set(self._chunks, visible=True)
+                self._bars.update(self._chunks, visible=True)
                 self._estimate()
             case "embedded":
-                self._set(self._chunks, advance=step.count)
+                self._bars.update(self._chunks, advance=step.count)
             case "added":
                 self.safe += step.count
             case "refused":
-                self._print(f"[red]✗[/] {escape(step.name)}：{escape(_reason(step))}")
+                self._bars.print(f"[red]✗[/] {escape(step.name)}：{escape(_reason(step))}")
             case "waiting":
-                self._print(f"[yellow]![/] {waiting(step.count)}：{escape(step.reason)}")
+                self._bars.print(f"[yellow]![/] {waiting(step.count)}：{escape(step.reason)}")
             case "reading":
-                self._print(escape(step.reason) + tr("；停下不会丢，graph build 接着读", "; `graph build` resumes"))
-                self._set(self._read, visible=True, total=step.count)
+                self._bars.print(
+                    escape(step.reason) + tr("；停下不会丢，graph build 接着读", "; `graph build` resumes")
+                )
+                self._bars.update(self._read, visible=True, total=step.count)
             case "read":
-                self._set(self._read, advance=step.count)
+                self._bars.update(self._read, advance=step.count)
 
     def _estimate(self) -> None:
         """Estimates the chunks of all files from those that are cut so far."""
         share = self._parsed / self._found if self._found else 1.0
-        if self._bars is not None and self._cut and share:
-            task = self._bars.tasks[self._chunks]
-            task.total = self._cut / share  # not by `update`: a new total would make it forget the rate
-            self._set(self._chunks, estimated=share < 1.0)
-
-    def _task(self, title: str, unit: str, visible: bool = True) -> TaskID:
-        if self._bars is None:
-            return TaskID(0)
-        return self._bars.add_task(title, total=None, unit=unit, visible=visible, estimated=False)
-
-    def _set(self, task: TaskID, **changes: object) -> None:
-        if self._bars is not None:
-            self._bars.update(task, **changes)  # type: ignore[arg-type]
-
-    def _print(self, line: str) -> None:
-        if not self._silent:
-            (self._bars.console if self._bars is not None else err()).print(line, soft_wrap=True)
+        if self._cut and share:
+            self._bars.estimate(self._chunks, self._cut / share, is_final=share >= 1.0)
 
 
 def _reason(step: Step) -> str:
@@ -117,34 +159,3 @@ def _reason(step: Step) -> str:
 
 def waiting(count: int) -> str:
     return tr(f"{count} 个文件已保存，但模型暂时不能用", f"{count} files are saved, but the model cannot be used now")
-
-
-@contextmanager
-def bars() -> Iterator[Progress | None]:
-    """Progress bars on stderr; None where that is a file or a pipe."""
-    console = err()
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
-        Counted(),
-        Rate(),
-        TimeRemainingColumn(elapsed_when_finished=True),
-    )
-    with Progress(*columns, console=console, transient=True, speed_estimate_period=20) as shown:
-        yield shown
-
-
-@contextmanager
-def counting(title: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
-    """A single bar; what is yielded advances it."""
-    with bars() as shown:
-        task = shown.add_task(title, total=total, unit=unit) if shown is not None else None
-
-        def advance(done: int) -> None:
-            if shown is not None and task is not None:
-                shown.update(task, advance=done)
-
-        yield advance

@@ -42,9 +42,7 @@ _ASSIGNMENT = re.compile(r"\s*([\w.]+?)\s*(\+=|-=|=)(.*)", re.S)
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="知识库的名称 · its name")]
 
 
-class Kind(StrEnum):
-    documents = "documents"
-    examples = "examples"
+Kind = StrEnum("Kind", ["documents", "examples"])
 
 
 @app.command(help="新建知识库 · create a knowledge base")

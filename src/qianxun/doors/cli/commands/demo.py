@@ -113,8 +113,8 @@ async def _base(engine: Engine, model: str, console: Console) -> KnowledgeBase:
 
 
 async def _add(engine: Engine, base: KnowledgeBase, console: Console, *, quiet: bool) -> dict[str, object]:
-    with bars() as shown:
-        progress = AddProgress(None if quiet else shown, silent=quiet)
+    with bars(quiet=quiet) as shown:
+        progress = AddProgress(shown)
         report = await engine.add(base.id, [LIBRARY], watch=progress)
         await engine.admin.run_background_work(base.id, watch=progress)
     if report.added:

@@ -66,15 +66,14 @@ def add(
 
     labels = Labels(user, project, content_type, tuple(tag or ()), metadata_of(meta or ()))
     started = time.perf_counter()
-    with bars() as shown:
-        progress = AddProgress(None if as_json else shown, silent=as_json)
+    with bars(quiet=as_json) as shown:
+        progress = AddProgress(shown)
         session = session_of(context)
         request = Request(session.start, kb, tuple(paths), labels, sync, yes)
         try:
             report, dropped = with_library(session, lambda library: _add(library, request, progress))
         except KeyboardInterrupt:
-            if shown is not None:
-                shown.stop()
+            shown.stop()
             raise Stopped(_interrupted(progress)) from None
         except ServiceUnavailable as error:
             raise ServiceUnavailable(error.message, hint=error.hint + _so_far(progress)) from error

@@ -200,16 +200,10 @@ def _settings(context: typer.Context) -> Settings:
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Watch]:
     """A bar while vectors are made. Stopping it then changes nothing."""
-    with bars() as shown:
-        task = shown.add_task(tr("向量化", "embedding"), total=None, unit=tr("条", "examples")) if shown else None
-
-        def watch(done: int, total: int) -> None:
-            if shown is not None and task is not None and not quiet:
-                shown.update(task, completed=done, total=total)
-
+    with bars(quiet=quiet) as shown:
+        task = shown.task(tr("向量化", "embedding"), tr("条", "examples"))
         try:
-            yield watch
+            yield lambda done, total: shown.update(task, completed=done, total=total)
         except KeyboardInterrupt:
-            if shown is not None:
-                shown.stop()
+            shown.stop()
             raise Stopped(tr("已停下，示例库没有变化。", "Stopped; the library is as it was.")) from None

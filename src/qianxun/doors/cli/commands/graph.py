@@ -70,9 +70,8 @@ def build(
     from qianxun.engine.admin.graph import build_graph
 
     async def work(engine: Engine, base: KnowledgeBase) -> WholeBuild:
-        with bars() as shown:
-            progress = BuildProgress(None if as_json else shown, is_silent=as_json)
-            return await build_graph(engine, base.id, progress, use_model=not no_model, anew=anew)
+        with bars(quiet=as_json) as shown:
+            return await build_graph(engine, base.id, BuildProgress(shown), use_model=not no_model, anew=anew)
 
     try:
         built = _with_base(context, kb, work)

@@ -34,13 +34,7 @@ RefArgument: TypeAlias = Annotated[
 ]
 
 
-class ModelType(StrEnum):
-    embedding = "embedding"
-    chat = "chat"
-    qa = "qa"
-    rewrite = "rewrite"
-    rerank = "rerank"
-    vision = "vision"
+ModelType = StrEnum("ModelType", ["embedding", "chat", "qa", "rewrite", "rerank", "vision"])
 
 
 def add_model(

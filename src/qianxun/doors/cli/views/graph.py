@@ -7,12 +7,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import Progress, TaskID
 from rich.text import Text
 
-from qianxun.doors.cli.i18n import err, print_folded, print_plain, tr
+from qianxun.doors.cli.i18n import print_folded, print_plain, tr
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from qianxun.core.graph_types import (
         Alias,
         Community,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         SummariesProgress,
         SummariesResult,
     )
+    from qianxun.doors.cli.progress import Bars
     from qianxun.engine.admin.graph import WholeBuild
 
 
@@ -37,11 +39,10 @@ if TYPE_CHECKING:
 class BuildProgress:
     """Follows a build: shows what a model will cost before it is called, then how far every step has come."""
 
-    def __init__(self, bars: Progress | None, *, is_silent: bool) -> None:
-        self._bars, self._is_silent = bars, is_silent
-        self._statistics = self._task(tr("统计", "statistics"))
-        self._model = self._task(tr("模型", "model"))
-        self._summaries = self._task(tr("摘要", "summaries"))
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        titles = (("统计", "statistics"), ("模型", "model"), ("摘要", "summaries"))
+        self._statistics, self._model, self._summaries = (bars.task(tr(*title), visible=False) for title in titles)
 
     def counted(self, reading: ExtractionProgress) -> None:
         self._move(self._statistics, reading.done, reading.total)
@@ -49,24 +50,16 @@ class BuildProgress:
     def read(self, progress: LlmExtractionProgress) -> None:
         cost = progress.expected.cost
         if cost.calls and not progress.calls and not progress.done:
-            self._print(_will_cost(progress.expected.model, cost, tr("读", "reads")))
+            self._bars.print(_will_cost(progress.expected.model, cost, tr("读", "reads")), markup=False)
         self._move(self._model, progress.done + progress.failed, cost.chunks + progress.expected.known)
 
     def summarised(self, progress: SummariesProgress) -> None:
         if progress.cost.calls and not progress.done:
-            self._print(_will_cost(progress.model, progress.cost, tr("写社区摘要", "summarises")))
+            self._bars.print(_will_cost(progress.model, progress.cost, tr("写社区摘要", "summarises")), markup=False)
         self._move(self._summaries, progress.done, progress.cost.calls)
 
-    def _task(self, title: str) -> TaskID:
-        return TaskID(0) if self._bars is None else self._bars.add_task(title, total=None, unit="", visible=False)
-
     def _move(self, task: TaskID, done: int, total: int) -> None:
-        if self._bars is not None:
-            self._bars.update(task, completed=done, total=total, visible=total > 0)
-
-    def _print(self, line: str) -> None:
-        if not self._is_silent:
-            print_plain(self._bars.console if self._bars is not None else err(), line)
+        self._bars.update(task, completed=done, total=total, visible=total > 0)
 
 
 def _will_cost(model: str, cost: LlmCost, verb: str) -> str:
