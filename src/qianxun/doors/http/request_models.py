@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -27,7 +27,16 @@ from pydantic_core import PydanticCustomError
 from qianxun.core.errors import BadFilter, BadInput, BadQuery
 from qianxun.core.filters import CONDITION_LIMIT, FIELDS, SPELLINGS, TEXT_LIMIT, VALUE_LIMIT
 from qianxun.core.limits import DOC_ID_LIMIT, DOC_IDS_LIMIT, MAX_ID, QUERY_LIMIT
-from qianxun.core.options import STRATEGY, Option, SearchChoices, SearchOptions, choices_of, rerank_from_wire
+from qianxun.core.options import (
+    STRATEGY,
+    AskOptions,
+    Option,
+    SearchChoices,
+    SearchOptions,
+    choices_of,
+    rerank_from_wire,
+)
+from qianxun.core.types import EVERYTHING, In, all_of
 from qianxun.doors.http.field_errors import InvalidField
 
 LARGEST_WEIGHT: Final = 1000.0
@@ -146,6 +155,14 @@ def read_choices(kind: Any, body: BaseModel, without: Container[str] = ()) -> di
             value = getattr(value, part, None)
         if value is not None and name not in without:
             chosen[name] = offered.from_wire(value.root if isinstance(value, RootModel) else value)
+    return chosen
+
+
+def ask_choices(body: BaseModel, doc_ids: Sequence[str] | None) -> dict[str, Any]:
+    """What a question chooses of `AskOptions`, narrowed to these documents. Raises BadFilterField."""
+    chosen = read_choices(AskOptions, body)
+    if doc_ids:
+        chosen["where"] = all_of(chosen.get("where", EVERYTHING), In("doc_id", tuple(doc_ids)))
     return chosen
 
 

@@ -18,9 +18,8 @@ from pydantic_core import PydanticCustomError
 
 from qianxun.core.limits import ATTACHMENTS_LIMIT, CAPTION_LIMIT, DOC_IDS_LIMIT
 from qianxun.core.options import AskChoices, AskOptions
-from qianxun.core.types import EVERYTHING, In, all_of
 from qianxun.doors.http.native.retrieval import DegradedTold, StepTold
-from qianxun.doors.http.request_models import Asked, DocId, Filters, WithQuery, read_choices, with_options
+from qianxun.doors.http.request_models import Asked, DocId, Filters, WithQuery, ask_choices, with_options
 
 HISTORY_LIMIT: Final = 100
 TURN_LIMIT: Final = 32_000
@@ -127,9 +126,7 @@ class Question(with_options(AskOptions, "", WithQuery)):  # type: ignore[misc]
 
     def choices(self) -> AskChoices:
         """The keyword arguments of `Engine.ask`. Raises BadFilterField, naming the field."""
-        chosen = read_choices(AskOptions, self)
-        if self.doc_ids:
-            chosen["where"] = all_of(chosen.get("where", EVERYTHING), In("doc_id", tuple(self.doc_ids)))
+        chosen = ask_choices(self, self.doc_ids)
         for name in ("history", "multimodal_content"):
             chosen[name] = [item.model_dump(exclude_none=True) for item in chosen.get(name, ())]
         return cast(AskChoices, chosen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, cast
 
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
@@ -14,10 +14,9 @@ from pydantic_core import PydanticCustomError
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, SentenceCited, Source, SourcesFound, Token
 from qianxun.core.codec.answers import written_sources
 from qianxun.core.codec.results import written_degraded
-from qianxun.core.filters import read_filters
-from qianxun.core.limits import ATTACHMENTS_LIMIT, DOC_IDS_LIMIT, QUERY_LIMIT, TOP_K_LIMIT
-from qianxun.core.options import AUTO, AskChoices
-from qianxun.core.types import EVERYTHING, In, KnowledgeBase, all_of
+from qianxun.core.limits import ATTACHMENTS_LIMIT, DOC_IDS_LIMIT, QUERY_LIMIT
+from qianxun.core.options import AskChoices, AskOptions
+from qianxun.core.types import KnowledgeBase
 from qianxun.doors.http import error_formats
 from qianxun.doors.http.context import TenantEngine, trace_id
 from qianxun.doors.http.error_formats import OpenAIProblem
@@ -27,7 +26,7 @@ from qianxun.doors.http.native.query_models import SourceTold
 from qianxun.doors.http.native.retrieval import DegradedTold
 from qianxun.doors.http.openai.models import NAME_LENGTH, TAG
 from qianxun.doors.http.openapi import event_stream, request_examples, returns
-from qianxun.doors.http.request_models import AskedElsewhere, DocId, Filters, Number
+from qianxun.doors.http.request_models import AskedElsewhere, DocId, Filters, Number, ask_choices, with_options
 from qianxun.doors.http.responses import problem
 from qianxun.doors.mcp.ids import own_url, service_address
 from qianxun.engine.names import count_tokens, find_base
@@ -97,7 +96,7 @@ def _check_parts(messages: Any) -> Any:
     return messages
 
 
-class ChatRequest(AskedElsewhere):
+class ChatRequest(with_options(AskOptions, "", AskedElsewhere)):  # type: ignore[misc]
     """没有列出的字段（temperature、max_tokens、tools 等）不起作用。"""
 
     model: str = Field(
@@ -116,9 +115,6 @@ class ChatRequest(AskedElsewhere):
     mode: Literal["naive", "local", "global", "hybrid", "mix", "bypass", "auto"] = Field(
         default="mix", description="查询方式，与 /v1/query 相同；openai 客户端写在 extra_body 里", examples=["mix"]
     )
-    top_k: Annotated[int, Field(ge=1, le=TOP_K_LIMIT), Number] | None = Field(
-        default=None, description="最多用几块资料", examples=[10]
-    )
     doc_ids: list[DocId] | None = Field(default=None, max_length=DOC_IDS_LIMIT, description="只用这些文档")
     filters: Filters | None = None
 
@@ -135,15 +131,9 @@ class ChatRequest(AskedElsewhere):
         if len(question) > QUERY_LIMIT:  # a part of it would be another question
             reason = f"问题有 {len(question)} 个字符，超过上限 {QUERY_LIMIT}"
             raise InvalidField(field, reason, hint="把问题写短；成段的资料请先放入知识库，再就它提问")
-        where = read_filters(self.filters.root) if self.filters is not None else EVERYTHING
-        only = In("doc_id", tuple(self.doc_ids)) if self.doc_ids else EVERYTHING
-        return question, {
-            "mode": None if self.mode == AUTO else self.mode,
-            "top_k": self.top_k,
-            "where": all_of(where, only),
-            "history": [{"role": message.role, "content": message.text} for message in self.messages[:at]],
-            "multimodal_content": images,
-        }
+        history = [{"role": message.role, "content": message.text} for message in self.messages[:at]]
+        choices = {**ask_choices(self, self.doc_ids), "history": history, "multimodal_content": images}
+        return question, cast(AskChoices, choices)
 
     @property
     def tokens(self) -> int:
