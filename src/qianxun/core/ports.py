@@ -221,6 +221,11 @@ class RetrieverArm(Protocol):
         to save a tenth of a search. Else it is a task of the event loop and must not block. Both have a deadline."""
         return False
 
+    def applies_to(self, query: Query) -> bool:
+        """False: it has nothing to do with such a query. It is then left out, and its weight with it; one that takes
+        part and finds nothing lowers every score."""
+        return True
+
     async def search(self, query: Query, limit: int, context: ArmContext) -> Ranking:
         """At most ``limit`` chunks, best first. Raises RetrieverUnavailable."""
         raise NotImplementedError

@@ -58,7 +58,7 @@ async def gather(
     been intended. Only then, because most such guesses are wrong where the query is right.
     """
     arms, failed = arms_of(base, options)
-    arms = [arm for arm in arms if not only or arm.name in only]
+    arms = [arm for arm in arms if (not only or arm.name in only) and arm.applies_to(plan.queries[0])]
     results = await run_arms(base, serving, plan, arms, depth, options.arm_seconds)
     if failed and not only:
         results = replace(results, degraded=(*failed, *results.degraded))

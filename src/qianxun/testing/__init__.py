@@ -6,6 +6,7 @@ you write; required abilities come first in each, optional ones are tested where
     index_conformance     IndexConformance (index_material: entries and filters to try an index with)
     model_conformance     EmbeddingConformance, RerankConformance, ChatConformance
     parser_conformance    ParserConformance
+    arm_conformance       ArmConformance (TextContext: a base of a few texts)
     postgres, bolt        a PostgreSQL with pgvector and a Bolt server that come as wheels, started per test run
 
 Imported by tests only; needs pytest, and hypothesis for indexes. May import core, text, records, ingest and models.
