@@ -202,7 +202,9 @@ def test_its_level_says_whose_fault_it_was(path: str, level: str, route: str) ->
 def test_an_answer_that_breaks_off_is_said_to_be_cut() -> None:
     with logged() as lines:
         asyncio.run(_get("/half"))
-    assert [(line["level"], line["status"], line["cut"]) for line in lines()] == [("ERROR", 200, True)]
+    assert [(line["level"], line["status"], line["cut"]) for line in lines() if "status" in line] == [
+        ("ERROR", 200, True)
+    ]
 
 
 def test_threads_log_under_the_trace_of_their_request() -> None:

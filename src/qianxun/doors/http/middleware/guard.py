@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,8 +25,6 @@ from qianxun.doors.http.context import Service, read_only_key
 from qianxun.doors.http.responses import error_response, path_exists, prefers_english, problem, unknown_path_message
 from qianxun.engine.operations import KeyLookup
 
-log = logging.getLogger(__name__)
-
 OPEN: Final = frozenset({"/healthz", "/readyz"})  # need no key
 # Paths that a read-only key may POST to; with GET it may read everything.
 READ_PATHS: Final = (
@@ -39,8 +36,6 @@ UPLOAD_PATH: Final = re.compile(r"/v1/knowledge-bases/[^/]+/documents(/.*)?", re
 FORM_BYTES: Final = MIB  # of an upload form beside its file
 STALLED_SECONDS: Final = 30.0  # without a byte of a body that was announced
 BODIES_IN_MEMORY: Final = 16  # of the largest size
-
-_SECURITY_HEADERS: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 
 Headers = Mapping[bytes, bytes]
 
@@ -61,17 +56,12 @@ class Guard:
             await self.app(scope, receive, send)
             return
         headers: Headers = dict(scope["headers"])
-        response = _SecureResponse(send)
         try:
             await self._authorize(scope, headers)
             with _routed_as_get(scope) as routed:
-                await self._limit_body(routed, headers, receive, response)
-        except Exception as error:  # the guard's own refusals, and what no handler foresaw
-            if not isinstance(error, QianxunError):
-                log.exception("unforeseen")
-                if response.has_begun:
-                    raise
-            await error_response(error, scope)(scope, receive, response)
+                await self._limit_body(routed, headers, receive, send)
+        except QianxunError as error:  # the guard's own: routes have their handlers
+            await error_response(error, scope)(scope, receive, send)
 
     # ── keys ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -168,22 +158,6 @@ class _Body:
     def too_large(self) -> str:
         setting = "service.body_megabytes" if self._memory is not None else "parsing.file_megabytes"
         return f"请求体超过 {self.limit / MIB:g} MB 的上限　分成几次提交，或调高 {setting}"
-
-
-class _SecureResponse:
-    """Adds the security headers, and knows whether the response has begun."""
-
-    __slots__ = ("_send", "has_begun")
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.has_begun = False
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.has_begun = True
-            message["headers"] = [*message.get("headers", ()), *_SECURITY_HEADERS]
-        await self._send(message)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 requests = logging.getLogger("qianxun.doors.http.requests")
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+SECURITY_HEADERS: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 CLIENT_DISCONNECTED: Final = 499  # the status of a request whose client did not wait for it; never sent
 
 
@@ -39,11 +40,11 @@ class Tracing:
             self._metrics.in_flight.inc()
             try:
                 await self._app(scope, receive, response.send)
-            except Exception as error:  # the outermost handler: for what goes wrong outside the guard
+            except Exception as error:  # the outermost handler: what no other one foresaw
+                log.exception("unforeseen")
                 if response.status:  # half of it is sent: only closing the connection says that the rest is missing
                     response.is_cut = True
                     raise
-                log.exception("unforeseen")
                 await error_response(error, scope)(scope, receive, response.send)
             finally:
                 self._metrics.in_flight.dec()
@@ -66,7 +67,7 @@ class Tracing:
 
 
 class _TracedResponse:
-    """Adds ``X-Trace-Id`` to a response, and knows its status."""
+    """Adds ``X-Trace-Id`` and the security headers to a response, and knows its status."""
 
     __slots__ = ("_send", "is_cut", "started", "status", "trace_id")
 
@@ -79,8 +80,8 @@ class _TracedResponse:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            own = (b"x-trace-id", self.trace_id.encode())
-            message = {**message, "headers": [*message.get("headers", ()), own]}
+            own = ((b"x-trace-id", self.trace_id.encode()), *SECURITY_HEADERS)
+            message = {**message, "headers": [*message.get("headers", ()), *own]}
         await self._send(message)
 
 

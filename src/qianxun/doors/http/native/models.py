@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from fastapi import APIRouter, Body, Path, Request, Response
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, create_model
 from pydantic_core import PydanticCustomError
 
 from qianxun.core.codec.results import written_model
@@ -76,22 +76,17 @@ class ModelRegistration(Asked):
     is_default: Switch = Field(default=0, description="1 为这个用户这一类型的默认；每类至多一个")
 
 
-class ModelChanges(BaseModel):
+_OPTIONAL: Final[dict[str, Any]] = {
+    name: (kind | None, None)
+    for name, kind in get_type_hints(ModelRegistration, include_extras=True).items()
+    if name in ModelRegistration.model_fields and name != "model_type"
+}
+
+
+class ModelChanges(create_model("ModelChanges", **_OPTIONAL)):  # type: ignore[misc]
     """只写要改的；类型不能改。改 base_url 时须同时给出 api_key。"""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
-
-    config_name: Name | None = None
-    base_url: Url | None = None
-    model_name: Name | None = None
-    api_key: Key | None = None
-    model_dim: Dimension | None = None
-    max_tokens: Tokens | None = None
-    temperature: Temperature | None = None
-    top_p: TopP | None = None
-    timeout: Timeout | None = None
-    status: Switch | None = None
-    is_default: Switch | None = None
 
 
 class ModelInfo(BaseModel):
