@@ -70,6 +70,7 @@ class ArmConformance(Conformance):
     OPTIONAL = frozenset({"filters"})
     query: ClassVar[str] = "住院费用的报销比例"
     expected: ClassVar[int] = 2  # a key that the query must find
+    document: ClassVar[str] = "d2"  # … of this document
 
     def arm(self) -> RetrieverArm:
         raise NotImplementedError
@@ -127,6 +128,6 @@ class ArmConformance(Conformance):
     def test_a_filter_holds(self) -> None:
         self.need("filters")
         assert self.arm().applies_filters
-        only = Eq("doc_id", f"d{self.expected}")
+        only = Eq("doc_id", self.document)
         assert self.search(self.query, where=only).keys.tolist() == [self.expected]
         assert len(self.search(self.query, where=Eq("doc_id", "nowhere"))) == 0
