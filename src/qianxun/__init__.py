@@ -1,4 +1,9 @@
-"""Qianxun 千寻: Chinese-first recall for RAG."""
+"""Qianxun 千寻: Chinese-first recall for RAG.
+
+Start with `Engine` (or `open_blocking` for code that does not await, `Client` for a running service): knowledge bases,
+adding, searching, asking, deleting. The other names are tools for one knowledge base, the example library, and
+adapters for LangGraph, LangChain and LlamaIndex. All are imported on first use.
+"""
 
 from __future__ import annotations
 
@@ -36,76 +41,49 @@ if TYPE_CHECKING:
     from qianxun.retrieve.hybrid_search import HybridSearchEngine
 
 __all__ = [
-    "AnswerGenerator",
-    "Client",
-    "Document",
-    "Engine",
-    "ExampleLibrary",
-    "GraphBuilder",
-    "HybridRetriever",
-    "HybridSearchEngine",
-    "KnowledgeBaseManager",
-    "Labels",
-    "QianxunError",
-    "RAGAnythingAdapter",
-    "RAGIndexEventHandler",
-    "Reranker",
-    "ResultRanker",
-    "Settings",
-    "assemble_graph_context",
-    "create_query_workflow",
-    "format_for_prompt",
-    "format_retrieved_examples",
-    "import_from_excel",
-    "make_retrieval_node",
-    "merge_and_rank_results",
-    "multi_table_search",
-    "open_blocking",
-    "quality_filter",
-    "rank_results",
-    "retrieval_node",
-    "search_in_table",
-    "search_with_fallback",
-    "vector_db_search",
-]
+    "AnswerGenerator", "Client", "Document", "Engine", "ExampleLibrary", "GraphBuilder", "HybridRetriever",
+    "HybridSearchEngine", "KnowledgeBaseManager", "Labels", "QianxunError", "RAGAnythingAdapter",
+    "RAGIndexEventHandler", "Reranker", "ResultRanker", "Settings", "assemble_graph_context",
+    "create_query_workflow", "format_for_prompt", "format_retrieved_examples", "import_from_excel",
+    "make_retrieval_node", "merge_and_rank_results", "multi_table_search", "open_blocking", "quality_filter",
+    "rank_results", "retrieval_node", "search_in_table", "search_with_fallback", "vector_db_search",
+]  # fmt: skip
 
-# Looked up on first use: a parser child and `--help` need none of the engine.
-_HOMES = {
-    "AnswerGenerator": "qianxun.answer.generate",
-    "Client": "qianxun.doors.client",
-    "Document": "qianxun.core.types",
-    "Engine": "qianxun.engine.engine",
-    "ExampleLibrary": "qianxun.examples.search.library",
-    "GraphBuilder": "qianxun.doors.workflow.graph_builder",
-    "HybridRetriever": "qianxun.doors.frameworks.hybrid_retriever",
-    "HybridSearchEngine": "qianxun.retrieve.hybrid_search",
-    "KnowledgeBaseManager": "qianxun.indexing.knowledge_base",
-    "Labels": "qianxun.core.ingest_types",
-    "QianxunError": "qianxun.core.errors",
-    "RAGAnythingAdapter": "qianxun.doors.frameworks.rag_anything",
-    "RAGIndexEventHandler": "qianxun.indexing.events",
-    "Reranker": "qianxun.rank.rerank",
-    "ResultRanker": "qianxun.rank.rerank",
-    "Settings": "qianxun.engine.settings",
-    "assemble_graph_context": "qianxun.graph.context",
-    "create_query_workflow": "qianxun.doors.workflow.query_workflow",
-    "format_for_prompt": "qianxun.examples.formatting",
-    "format_retrieved_examples": "qianxun.examples.formatting",
-    "import_from_excel": "qianxun.engine.example_library",
-    "make_retrieval_node": "qianxun.doors.workflow.nodes.retrieval_node",
-    "merge_and_rank_results": "qianxun.examples.search.ranking",
-    "multi_table_search": "qianxun.engine.example_library",
-    "open_blocking": "qianxun.engine.blocking",
-    "quality_filter": "qianxun.examples.search.ranking",
-    "rank_results": "qianxun.rank.rerank",
-    "retrieval_node": "qianxun.doors.workflow.nodes.retrieval_node",
-    "search_in_table": "qianxun.engine.example_library",
-    "search_with_fallback": "qianxun.engine.example_library",
-    "vector_db_search": "qianxun.engine.example_library",
+# Imported on first use: a parser's child process and `--help` need none of the engine.
+_MODULES = {
+    "answer.generate": ("AnswerGenerator",),
+    "core.errors": ("QianxunError",),
+    "core.ingest_types": ("Labels",),
+    "core.types": ("Document",),
+    "doors.client": ("Client",),
+    "doors.frameworks.hybrid_retriever": ("HybridRetriever",),
+    "doors.frameworks.rag_anything": ("RAGAnythingAdapter",),
+    "doors.workflow.graph_builder": ("GraphBuilder",),
+    "doors.workflow.nodes.retrieval_node": ("make_retrieval_node", "retrieval_node"),
+    "doors.workflow.query_workflow": ("create_query_workflow",),
+    "engine.blocking": ("open_blocking",),
+    "engine.engine": ("Engine",),
+    "engine.example_library": (
+        "import_from_excel",
+        "multi_table_search",
+        "search_in_table",
+        "search_with_fallback",
+        "vector_db_search",
+    ),
+    "engine.settings": ("Settings",),
+    "examples.formatting": ("format_for_prompt", "format_retrieved_examples"),
+    "examples.search.library": ("ExampleLibrary",),
+    "examples.search.ranking": ("merge_and_rank_results", "quality_filter"),
+    "graph.context": ("assemble_graph_context",),
+    "indexing.events": ("RAGIndexEventHandler",),
+    "indexing.knowledge_base": ("KnowledgeBaseManager",),
+    "rank.rerank": ("Reranker", "ResultRanker", "rank_results"),
+    "retrieve.hybrid_search": ("HybridSearchEngine",),
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'qianxun' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(f"qianxun.{_HOMES[name]}"), name)

@@ -16,7 +16,7 @@ from qianxun.core.graph_types import Community, SummariesProgress
 from qianxun.core.types import Document, Eq
 from qianxun.graph.llm_build import extract_with_model
 from qianxun.graph.summaries import communities, summaries_cost, summarise_communities
-from qianxun.jobs.graph_worker import _look_at
+from qianxun.jobs.graph_worker import _update
 from tests.graph.reading_model import reading_engine, reads_well
 from tests.indexing.opened import doc
 from tests.models.chat_service import ChatService, Reply, Request, chat_service
@@ -55,16 +55,16 @@ def test_what_comes_into_an_empty_base_is_written_of_without_a_pause(tmp_path: P
         async with reading_engine(tmp_path, service) as (engine, kb):
             base = await engine.base(kb)
             for _ in range(3):
-                await _look_at(base)
+                await _update(base)
             await engine.add_documents(kb, stories(1))
             await engine.graph(kb)
             for _ in range(3):
-                await _look_at(base)
+                await _update(base)
             assert asked_for_summaries(service) == 1
             await engine.add_documents(kb, stories(2))
             await engine.graph(kb)
             for _ in range(3):
-                await _look_at(base)
+                await _update(base)
             assert asked_for_summaries(service) == 1  # now there is a pause
 
     with chat_service(writes_well) as service:

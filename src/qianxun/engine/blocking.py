@@ -32,7 +32,7 @@ _END: Final = object()
 
 @dataclass
 class _Calls:
-    """What threads have under way on a loop. Begun under ``lock``: after the end nothing begins."""
+    """The calls of threads that run on a loop. Begun under ``lock``: after the end none begins."""
 
     under_way: set[asyncio.Task[Any]] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -59,14 +59,14 @@ class _Calls:
 
 
 class BlockingEngine:
-    """Every method of `Engine` under its own name and without ``await``; ``ask_stream`` gives an iterator. What
-    ``events``, ``manager``, ``hybrid_search`` and ``graph_keeper`` give needs no ``await`` either.
+    """Every method of `Engine` under its own name and without ``await``; ``ask_stream`` returns an iterator. The parts
+    ``admin``, ``logs``, ``events``, ``manager``, ``hybrid_search`` and ``graph_keeper`` need no ``await`` either.
 
     May be used from any thread but the loop's own, and from several at once.
     """
 
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
-        """Speaks with an engine that was opened on ``loop``, which somebody else keeps running."""
+        """For an engine that was opened on ``loop``, which the caller keeps running."""
         self.engine = engine
         self.loop = loop
         self._calls = _Calls()
@@ -96,9 +96,9 @@ class BlockingEngine:
         return other
 
     def run(self, work: Coroutine[Any, Any, Result], *, instead: str = "await") -> Result:
-        """What ``work`` returns or raises. Whoever is interrupted while waiting takes the work with them.
+        """Returns or raises what ``work`` does. An interrupt while waiting cancels the work.
 
-        ``instead`` is what to call from the engine's own loop, where waiting would wait for ever.
+        ``instead`` is what to call from the engine's own loop, where waiting would never end.
         """
         begun = self._begin(work, instead)
         try:
@@ -109,7 +109,7 @@ class BlockingEngine:
             begun.cancel()
 
     async def join(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """What ``work`` returns or raises, for code that awaits on whichever loop."""
+        """Returns or raises what ``work`` does, for code that awaits on any loop."""
         if asyncio.get_running_loop() is self.loop:
             return await work
         begun = self._begin(work, "await")
@@ -135,7 +135,7 @@ class BlockingEngine:
             pump.cancel()
 
     async def end_calls(self) -> None:
-        """Ends what other threads have under way, and takes nothing more: the engine is about to close."""
+        """Cancels the calls of other threads and refuses new ones: the engine is about to close."""
         await self._calls.end()
 
     def _begin(self, work: Coroutine[Any, Any, Result], instead: str) -> Future[Result]:
@@ -150,8 +150,7 @@ class BlockingEngine:
 
 
 class BlockingPart:
-    """The events, the searches of one project, … of a blocking engine: every method under its own name, without
-    ``await``. ``part`` is the one that awaits."""
+    """A part of a blocking engine: every method of ``part`` under its own name, without ``await``."""
 
     def __init__(self, part: Any, engine: BlockingEngine) -> None:
         self.part = part
@@ -165,20 +164,19 @@ class BlockingPart:
 
 @contextmanager
 def open_blocking(data: str | Path | None = None, **options: Any) -> Iterator[BlockingEngine]:
-    """Owns the folder until the block ends; ``options`` are those of `Engine.open`.
+    """Opens an engine and owns its folder until the block ends; ``options`` are those of `Engine.open`.
 
-    Calls of other threads that are under way by then end with an error.
+    Calls of other threads that have not returned by then raise BadInput.
     """
     opened: Future[tuple[BlockingEngine, asyncio.Event]] = Future()
     closed: Future[None] = Future()
-    told = (data, options, opened, closed)
-    thread = threading.Thread(target=_live, args=told, name="qianxun-engine", daemon=True)
+    thread = threading.Thread(target=_live, args=(data, options, opened, closed), name="qianxun-engine", daemon=True)
     thread.start()
     try:
         rag, _ = opened.result()
         yield rag
     finally:
-        opened.add_done_callback(_stop)  # at once, or as soon as it is open: whoever waited may have been interrupted
+        opened.add_done_callback(_stop)  # at once, or as soon as it is open
         thread.join()
     closed.result()
 
@@ -196,7 +194,7 @@ def _live(
     opened: Future[tuple[BlockingEngine, asyncio.Event]],
     closed: Future[None],
 ) -> None:
-    """The life of the engine's thread. What goes wrong is told to whoever waits for it to open, or to close."""
+    """The engine's thread. What it raises is raised where the opening, or the closing, is waited for."""
 
     async def serve() -> None:
         async with Engine.open(data, **options) as engine:
@@ -207,7 +205,7 @@ def _live(
 
     try:
         asyncio.run(serve())
-    except BaseException as error:  # an outer door: nobody else would hear of it
+    except BaseException as error:  # raised in the thread that waits
         (closed if opened.done() else opened).set_exception(error)
     else:
         closed.set_result(None)

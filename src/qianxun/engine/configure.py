@@ -1,4 +1,4 @@
-"""What a base may be told: the keys of its configuration, and what is refused before anything is kept.
+"""The configuration of a base: its keys, and what is refused before anything is stored.
 
 Keys are dotted (``search.weights.vector``). A key that is absent leaves the choice to the settings.
 """
@@ -73,22 +73,22 @@ def flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def changed(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration after the changes; None takes a key, or all below it, away. Raises BadInput."""
-    held = flat(config)
-    told = flat(changes)
-    for name in (name for name, value in told.items() if value is None):
-        below = [known for known in (*KINDS, *held) if known == name or known.startswith(f"{name}.")]
+    """The configuration after the changes; None removes a key, or all below it. Raises BadInput."""
+    values = flat(config)
+    flat_changes = flat(changes)
+    for name in (name for name, value in flat_changes.items() if value is None):
+        below = [known for known in (*KINDS, *values) if known == name or known.startswith(f"{name}.")]
         if not below:
             raise _unknown(name)
         if name in ALWAYS:
             raise BadInput(f"{name} 不能去掉", hint="改成另一个整数")
-        held = {known: value for known, value in held.items() if known not in below}
-    for name, value in ((name, value) for name, value in told.items() if value is not None):
-        held[name] = _checked(name, value)
-    for name in (name for name in held if not _kind(name)):  # of a base that another version wrote
+        values = {known: value for known, value in values.items() if known not in below}
+    for name, value in ((name, value) for name, value in flat_changes.items() if value is not None):
+        values[name] = _checked(name, value)
+    for name in (name for name in values if not _kind(name)):  # of a base that another version wrote
         raise _unknown(name)
-    held |= _other_weight(held)
-    nested = _nested(held)
+    values |= _other_weight(values)
+    nested = _nested(values)
     ChunkSplitter(nested["chunk_size"], nested["chunk_overlap"])
     search = nested.get("search", {})
     check(SearchOptions(**{**search, "arms": tuple(search.get("arms", ()))}))
@@ -96,7 +96,7 @@ def changed(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
 
 
 def read(name: str, text: str) -> Any:
-    """A value as a person writes it; nothing at all takes the key away. Raises BadInput."""
+    """A value as a person writes it; an empty text removes the key. Raises BadInput."""
     kind = _kind(name)
     text = text.strip()
     if not text:
@@ -174,36 +174,36 @@ def _kind(name: str) -> str:
 def _dictionary(words: Any) -> list[str]:
     if isinstance(words, str) or not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
         raise _wrong("dictionary", words)
-    kept = list(dict.fromkeys(word.strip() for word in words))
-    if len(kept) > WORDS or not all(_is_name(word) for word in kept):
+    unique = list(dict.fromkeys(word.strip() for word in words))
+    if len(unique) > WORDS or not all(_is_name(word) for word in unique):
         raise BadInput(f"词典里有空的、过长的或不可见的词，或超过 {WORDS} 个", hint=f"每个词 1–{LONGEST} 个字符")
-    Analyser(kept)  # refuses what cannot be a word
-    return kept
+    Analyser(unique)  # refuses what cannot be a word
+    return unique
 
 
 def _is_name(text: str) -> bool:
     return 0 < len(text.strip()) <= LONGEST and text.isprintable()
 
 
-def _other_weight(held: Mapping[str, Any]) -> dict[str, float]:
-    """With one weight alone the other makes it up to 1: a missing one would silence its arm."""
+def _other_weight(values: Mapping[str, Any]) -> dict[str, float]:
+    """With one weight alone the other makes it up to 1: a missing one would disable its arm."""
     names = ("search.weights.vector", "search.weights.keyword")
-    given = [name for name in names if name in held]
+    given = [name for name in names if name in values]
     if len(given) != 1:
         return {}
     (other,) = set(names) - set(given)
-    if not 0.0 <= held[given[0]] <= 1.0:
-        raise BadInput(f"只给了 {given[0]}={held[given[0]]:g}，另一路补不足到 1", hint=f"把 {other} 也给出")
-    return {other: round(1.0 - held[given[0]], 6)}
+    if not 0.0 <= values[given[0]] <= 1.0:
+        raise BadInput(f"只给了 {given[0]}={values[given[0]]:g}，另一路补不足到 1", hint=f"把 {other} 也给出")
+    return {other: round(1.0 - values[given[0]], 6)}
 
 
-def _nested(held: Mapping[str, Any]) -> dict[str, Any]:
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
     config: dict[str, Any] = {}
-    for name, value in held.items():
+    for name, value in values.items():
         *above, last = name.split(".")
         part = config
-        for each in above:
-            part = part.setdefault(each, {})
+        for level in above:
+            part = part.setdefault(level, {})
         part[last] = value
     return config
 
@@ -220,12 +220,12 @@ def _wrong(name: str, value: Any) -> BadInput:
 
 
 async def configure(base: OpenBase, changes: Mapping[str, Any], on_chunks: Callable[[int], None]) -> KnowledgeBase:
-    """Keeps the changes and lets them take effect: for searches at once, for cutting with the next documents.
+    """Stores the changes and applies them: to searches at once, to chunking with the next documents.
 
-    A changed dictionary makes the index anew; until that is done searches go on with the old one.
+    A changed dictionary rebuilds the index; until that is done searches use the old one.
     """
     async with base.configuring:
-        base.about = await asyncio.to_thread(_keep, base, changes)
+        base.about = await asyncio.to_thread(_store, base, changes)
         config = base.about.config
         base.splitter = ChunkSplitter(config["chunk_size"], config["chunk_overlap"])
         base.by_meaning = bool(config.get("by_meaning")) and base.model is not None
@@ -236,9 +236,9 @@ async def configure(base: OpenBase, changes: Mapping[str, Any], on_chunks: Calla
         return base.about
 
 
-def _keep(base: OpenBase, changes: Mapping[str, Any]) -> KnowledgeBase:
+def _store(base: OpenBase, changes: Mapping[str, Any]) -> KnowledgeBase:
     tenant = base.about.tenant
     with base.records.writing() as tx:
-        kept = changed(bases.get(tx, base.id, tenant=tenant).config, changes)
-        bases.change_config(tx, base.id, kept, tenant=tenant)
+        config = changed(bases.get(tx, base.id, tenant=tenant).config, changes)
+        bases.change_config(tx, base.id, config, tenant=tenant)
         return bases.get(tx, base.id, tenant=tenant)

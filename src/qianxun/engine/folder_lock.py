@@ -1,4 +1,4 @@
-"""One engine of one process owns a data folder; the second one is told who."""
+"""One engine of one process owns a data folder; a second one is refused, with the owner's name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DATABASE = "qianxun.db"  # the records, in the same folder
 
 @contextmanager
 def owned(folder: Path) -> Iterator[None]:
-    """Holds the folder. The kernel lets go when the process ends, however it ends."""
+    """Owns the folder; the kernel releases it when the process ends, however it ends. Raises FolderInUse, BadInput."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -38,7 +38,7 @@ def owned(folder: Path) -> Iterator[None]:
 
 
 def owner_of(folder: Path) -> str | None:
-    """Who holds the folder right now, for people to read; None when nobody does. Takes nothing for itself."""
+    """The process that owns the folder right now, for people to read; None if there is none. Locks nothing."""
     try:
         handle = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -53,7 +53,7 @@ def owner_of(folder: Path) -> str | None:
 
 
 def refused(folder: Path, error: OSError) -> BadInput:
-    """Whose the folder is, and how to get at it: what lies in one that exists is wanted, and no other will do."""
+    """The error for a folder that cannot be used: whose it is, and how to get access."""
     message = f"不能使用数据目录 {folder}：{error.strerror}"
     theirs = _owner_of_files(folder) if isinstance(error, PermissionError) else None
     if theirs is None:
@@ -68,7 +68,7 @@ def refused(folder: Path, error: OSError) -> BadInput:
 
 def _owner_of_files(folder: Path) -> str | None:
     """None where there is no such folder, as far as we may see."""
-    lock = folder / LOCK  # of another one where somebody ran a command as root once
+    lock = folder / LOCK  # has another owner if a command was once run as root
     try:  # not `Path.exists`, which raises where we may not look
         return _user((lock if os.path.exists(lock) else folder).stat().st_uid)
     except OSError:
@@ -110,7 +110,7 @@ def _sign(handle: int) -> None:
 
 
 def _without_secrets(command: str) -> str:
-    """Whoever may read the folder may read who owns it, but no password of a database and no key."""
+    """The lock file is readable: it must not show the password of a database or a key."""
     command = re.sub(r"(://[^:/?#\s]*):\S*@", r"\1:******@", command)
     return re.sub(r"(password=|--key[= ])[^\s&]*", r"\1******", command, flags=re.IGNORECASE)
 

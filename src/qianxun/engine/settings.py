@@ -351,9 +351,9 @@ def _typed(name: str, value: Any, default: Any, origin: str) -> Any:
             raise ValueError
         return str(value)
     except (TypeError, ValueError) as error:
-        wanted = {"bool": "true 或 false", "int": "整数", "float": "数字", "tuple": "列表", "str": "文字"}
+        expected = {"bool": "true 或 false", "int": "整数", "float": "数字", "tuple": "列表", "str": "文字"}
         raise BadSettings(
-            f"设置 {name} 的值 {value!r} 不对（来自{origin}）", hint=f"应为{wanted[type(default).__name__]}"
+            f"设置 {name} 的值 {value!r} 不对（来自{origin}）", hint=f"应为{expected[type(default).__name__]}"
         ) from error
 
 

@@ -27,11 +27,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RAGIndexEventHandler:
-    """Puts events into the records of one knowledge base.
+    """Stores the events of one knowledge base.
 
-    An event that makes no sense is logged and answered `rejected`; a document that cannot be indexed is retried by the
-    indexer and then quarantined; neither raises. Only when the records themselves cannot store an event does the
-    handler raise: swallowing that would lose it, and its sender must send it again.
+    An invalid event is logged and `rejected`; a document that cannot be indexed is retried in the background and then
+    quarantined; neither raises. Only when the records cannot store an event does the handler raise, so that its sender
+    sends it again.
     """
 
     base: OpenBase
@@ -41,9 +41,9 @@ class RAGIndexEventHandler:
         return await self._store(event_data)
 
     async def handle_document_updated(self, event_data: Mapping[str, Any]) -> EventOutcome:
-        """Replaces the document; the version that serves goes on serving until the new one is searchable.
+        """Replaces the document; searches find the old version until the new one is indexed.
 
-        A chapter whose text was cleared is one without text: nothing of it is found any more.
+        A document whose text was cleared is stored without text: nothing of it is found any more.
         """
         return await self._store(event_data, may_be_empty=True)
 

@@ -1,4 +1,4 @@
-"""One knowledge base as its owner writes to it: index, delete, many at once."""
+"""Writing to one knowledge base: index and delete documents, one or many."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ FAILED = -1
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeBaseManager:
-    """Writes that are searchable, or gone, when they return."""
+    """Writes that have reached the index when they return."""
 
     base: OpenBase
 
     async def index_document(self, document: Document) -> int:
-        """Takes a document in, replacing an earlier version in one step; answers the number of its chunks.
+        """Indexes a document, replacing an earlier version in one step. Returns the number of its chunks.
 
-        0 for a document that is stored but cannot be embedded now: it is tried again later.
+        0 for a document that is stored but cannot be embedded now: it is retried later. Raises BadInput.
         """
         await add_documents(self.base, [document])
         return await asyncio.to_thread(self._chunk_count, document.id) or 0
 
     async def delete_document(self, document_id: str) -> bool:
-        """Removes a document; answers whether there was one. From its return on it cannot be found."""
+        """Deletes a document: no search finds it any more when this returns. Returns True if it existed."""
         removed = await asyncio.to_thread(self._remove, document_id)
         await keep_up(self.base, preparing=False)
         return removed
 
     async def batch_index(self, batch: Sequence[Document]) -> dict[str, int]:
-        """The number of chunks of each document, or -1 for one that is not searchable now; the others are."""
+        """Indexes documents. Returns the number of chunks of each, or -1 for one that is not searchable now."""
         try:
             await add_documents(self.base, batch)
             stored = list(batch)
-        except BadInput:  # one of them cannot be stored: nothing was, and each answers for itself
-            stored = [document for document in batch if await self._is_taken(document)]
+        except BadInput:  # one of them cannot be stored, so none was: one by one
+            stored = [document for document in batch if await self._is_added(document)]
         counts = {document.id: FAILED for document in batch}
         for document in stored:
             found = await asyncio.to_thread(self._chunk_count, document.id)
             counts[document.id] = FAILED if found is None else found
         return counts
 
-    async def _is_taken(self, document: Document) -> bool:
+    async def _is_added(self, document: Document) -> bool:
         try:
             await add_documents(self.base, [document])
         except BadInput as error:
@@ -65,7 +65,7 @@ class KnowledgeBaseManager:
             return documents.remove(tx, self.base.id, document_id)
 
     def _chunk_count(self, document_id: str) -> int | None:
-        """None when the newest version is not the one that serves."""
+        """None if the newest version is not searchable yet."""
         with self.base.records.reading() as tx:
             head = documents.heads(tx, self.base.id, [document_id]).get(document_id)
             if head is None or head.status != "indexed":

@@ -46,14 +46,14 @@ Progress = Callable[[int], None]
 
 
 async def rebuild(base: OpenBase, model: EmbeddingModel | None, on_chunks: Progress = nothing) -> int:
-    """Makes the index anew from the records, beside the old one, and switches; answers the number of chunks.
+    """Rebuilds the index from the records beside the old one, and switches. Returns the number of chunks.
 
-    With another model than the base's the chunks are embedded again, and the base changes over with the switch.
-    Searches go on with the old index until then; writes wait in the outbox.
+    Under another model than the base's the chunks are embedded again, and the base has that model after the switch.
+    Searches use the old index until then; writes wait in the outbox.
     """
     async with base.indexing:
-        # Raises when the base was removed while this waited: nothing would remove an index that is begun now.
-        # The outbox may hold rows that are in the records already: applying those again later changes nothing.
+        # Raises if the base was deleted while this waited: nothing would delete an index that is begun now.
+        # The outbox may have rows that are in the records already: applying those again later changes nothing.
         sequence = await asyncio.to_thread(_indexed_sequence, base)
         built = await base.backend.build(base.id, stamp_for(base.about, model, base.analyser))
         try:
@@ -68,7 +68,7 @@ async def rebuild(base: OpenBase, model: EmbeddingModel | None, on_chunks: Progr
 
 
 async def _switch(base: OpenBase, fresh: Serving) -> None:
-    """Searches go over to the new index first: the old one's files go with the backend's switch."""
+    """Searches change to the new index first: the backend's switch removes the files of the old one."""
     old, base.serving = base.serving, fresh
     await old.retire()
     await base.backend.switch(base.id, fresh.index)
@@ -123,57 +123,52 @@ def _change_model(base: OpenBase, model: EmbeddingModel | None) -> None:
 
 
 async def verify(base: OpenBase) -> Verdict:
-    """Compares the index with the records, key by key, and a sample by what is held, after it has caught up.
+    """Compares the index with the records, key by key, and the vectors of a sample, after it has caught up.
 
-    Under writes without a pause there may be no moment at which both can be compared; then it says what is waiting.
+    Under constant writes there may be no moment at which both can be compared; then it reports what is pending.
     """
     for _ in range(LOOKS):
         with suppress(IndexUnusable):  # what the index cannot take is found below
             await drain(base)
         if is_graph_enabled(base):
             await extract_missing_facts(base)
-        async with base.indexing:  # the index stands still; the records are read in one transaction
+        async with base.indexing:  # the index does not change; the records are read in one transaction
             if is_graph_enabled(base):
-                await extract_missing_facts(
-                    base
-                )  # of the few chunks that entered the index since: from here on none does
-            held = await asyncio.to_thread(_look, base)
-            findings = (*held.findings, *await _check_index(base, held))
-        if not held.waiting:
+                await extract_missing_facts(base)  # of chunks that entered the index since: from here on none does
+            snapshot = await asyncio.to_thread(_look, base)
+            findings = (*snapshot.findings, *await _check_index(base, snapshot))
+        if not snapshot.waiting:
             break
-    return Verdict(base.about.name, held.tally.get("indexed", 0), held.tally["chunks"], findings)
+    return Verdict(base.about.name, snapshot.tally.get("indexed", 0), snapshot.tally["chunks"], findings)
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """The records at one moment. ``served`` and ``asked``: the chunks and, where there is a model, the questions that
-    the index should hold, once nothing is waiting."""
+class _Snapshot:
+    """The records at one moment. The keys are what the index should have, once nothing is pending."""
 
     findings: tuple[Finding, ...]
     waiting: int
-    served: Keys
-    asked: Keys
-    sample: Sequence[tuple[int, Vector]]  # of the served: key and vector
+    chunk_keys: Keys
+    question_keys: Keys
+    sample: Sequence[tuple[int, Vector]]  # key and vector
     tally: Mapping[str, int]
 
 
-def _look(base: OpenBase) -> _Held:
-    from qianxun.graph.extract.chunk import facts_origin  # which a search, and so the opening of a base, does not need
+def _look(base: OpenBase) -> _Snapshot:
+    from qianxun.graph.extract.chunk import facts_origin  # not needed for searches
 
     with base.records.reading() as tx:
         waiting = outbox.depth(tx, base.id)
-        unread = (
-            graph.unread_count(tx, base.id, facts_origin(base.analyser))
-            if is_graph_enabled(base) and not waiting
-            else 0
-        )
+        unread = 0
+        if is_graph_enabled(base) and not waiting:
+            unread = graph.unread_count(tx, base.id, facts_origin(base.analyser))
         findings = tuple(_waiting(waiting) if waiting else _check_chunks(base, tx, unread))
         damage = (Finding("corrupt", 1, detail=problem) for problem in database.integrity_problems(tx))
-        served, asked = chunks.served_keys(tx, base.id), pairs.served_keys(tx, base.id)
-        spread = served[:: max(len(served) // SAMPLE, 1)]
-        sampled = np.union1d(spread, served[-SAMPLE:]).tolist() if base.model is not None else []
+        chunk_keys, question_keys = chunks.served_keys(tx, base.id), pairs.served_keys(tx, base.id)
+        spread = chunk_keys[:: max(len(chunk_keys) // SAMPLE, 1)]
+        sampled = np.union1d(spread, chunk_keys[-SAMPLE:]).tolist() if base.model is not None else []
         sample = chunks.vectors_of(tx, base.model_name, sampled)
-        return _Held((*damage, *findings), waiting, served, asked, sample, listing.tally(tx, base.id))
+        return _Snapshot((*damage, *findings), waiting, chunk_keys, question_keys, sample, listing.tally(tx, base.id))
 
 
 def _waiting(count: int) -> Iterator[Finding]:
@@ -190,26 +185,29 @@ def _check_chunks(base: OpenBase, tx: Any, unread: int) -> Iterator[Finding]:
         yield from _keys("question_without_vector", pairs.without_vector(tx, base.id, base.model_name))
 
 
-async def _check_index(base: OpenBase, held: _Held) -> list[Finding]:
+async def _check_index(base: OpenBase, snapshot: _Snapshot) -> list[Finding]:
     try:
         await base.index.check()
         inventory = await base.index.inventory()
-        others = await unlike(base.index, held.sample)
+        others = await unlike(base.index, snapshot.sample)
     except IndexUnusable as error:
         return [Finding("corrupt", 1, detail=str(error))]
-    if held.waiting:
+    if snapshot.waiting:
         return []
-    findings = _compare("keywords", held.served, inventory.keywords)
+    findings = _compare("keywords", snapshot.chunk_keys, inventory.keywords)
     if base.model is not None:
-        findings += _compare("vectors", held.served, inventory.vectors.get("content", np.empty(0, np.int64)))
+        vectors, none = inventory.vectors, np.empty(0, np.int64)
+        findings += _compare("vectors", snapshot.chunk_keys, vectors.get("content", none))
         findings += _keys("other_vector", np.array(others, dtype=np.int64))
-        findings += _compare("questions", held.asked, inventory.vectors.get("question", np.empty(0, np.int64)))
+        findings += _compare(
+            "questions", snapshot.question_keys, inventory.vectors.get("question", np.empty(0, np.int64))
+        )
     return findings
 
 
-def _compare(part: str, expected: Keys, held: Keys) -> list[Finding]:
-    missing = np.setdiff1d(expected, held)
-    surplus = np.setdiff1d(held, expected)
+def _compare(part: str, expected: Keys, indexed: Keys) -> list[Finding]:
+    missing = np.setdiff1d(expected, indexed)
+    surplus = np.setdiff1d(indexed, expected)
     return [*_keys("missing_in_index", missing, part), *_keys("not_in_records", surplus, part)]
 
 
@@ -222,9 +220,9 @@ def _keys(kind: str, keys: Keys, detail: str = "") -> Iterator[Finding]:
 
 
 async def catch_up(base: OpenBase) -> None:
-    """Brings the index up to the records; one that has missed what the outbox forgot is made anew.
+    """Brings the index up to date with the records, by a rebuild if it cannot be done from the outbox.
 
-    Documents that have still to be chunked and embedded are left to the indexer.
+    Documents that have still to be chunked and embedded are left to the background indexer.
     """
     if await is_out_of_step(base):
         log.warning("index of base %s is older or newer than its records, or of others: rebuilding it", base.id)
@@ -235,7 +233,7 @@ async def catch_up(base: OpenBase) -> None:
 async def keep_up(
     base: OpenBase, fresh: Fresh | None = None, *, upto: int | None = None, preparing: bool = True
 ) -> Drained:
-    """`drain`; an index whose damage shows only now is made anew on the way."""
+    """`drain`; an index that turns out to be damaged is rebuilt on the way."""
     try:
         return await drain(base, fresh, upto=upto, preparing=preparing)
     except IndexUnusable as error:

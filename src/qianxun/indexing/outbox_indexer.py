@@ -42,9 +42,9 @@ log = logging.getLogger(__name__)
 # room for what `ingest` stores at once and a little more, lest the rest of a batch be a segment of its own.
 BATCH_ROWS = 12_000
 BATCH_CHUNKS = 20_000  # … but they must fit in memory: fifty long novels, a few hundred megabytes
-ALONG_ROWS = 64  # that others wait for, with one's own: their chunks are read back, which for many takes long
+ALONG_ROWS = 64  # of other writers, applied with one's own: their chunks are read back, which takes long for many
 PREPARE_TOGETHER = 16
-ATTEMPTS = 3  # after that a document is quarantined; an unreachable model is waited for without limit
+ATTEMPTS = 3  # after that a document is quarantined; an unreachable model is retried without limit
 FIRST_WAIT = timedelta(seconds=2)
 NEWEST = 3  # chunks by which an index shows on opening that it was made of these records
 SAME = 0.98  # the cosine of a vector and itself, however coarsely an index keeps it
@@ -56,13 +56,13 @@ Version: TypeAlias = tuple[int, int]  # (document, generation)
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """What was written a moment ago, as the index wants it: the vectors of one model, the words of one analysis."""
+    """Entries of the index that were just written: the vectors of one model, the words of one analysis."""
 
     model: str
     dimension: int
     analysis: str
     entries: Mapping[Version, Sequence[IndexEntry]]
-    seconds: float = 0.0  # that it took to make them ready
+    seconds: float = 0.0  # that preparing them took
 
     def suits(self, base: OpenBase) -> bool:
         """A rebuild may have changed the model, or the dictionary, since."""
@@ -73,7 +73,7 @@ class Fresh:
         )
 
     def share(self, rows: Sequence[Work]) -> float:
-        """How much of it these rows are."""
+        """The share of it that these rows are."""
         own = sum((row.document_key, row.generation) in self.entries for row in rows)
         return own / len(self.entries) if own else 0.0
 
@@ -89,15 +89,15 @@ class Drained:
 async def drain(
     base: OpenBase, fresh: Fresh | None = None, *, upto: int | None = None, preparing: bool = True
 ) -> Drained:
-    """Applies everything in the outbox, or everything ``upto`` a sequence and a little of what others made ready since.
+    """Applies everything in the outbox, or everything ``upto`` a sequence and a little of what others prepared since.
 
-    ``fresh`` spares reading back chunks that were written a moment ago. Without ``preparing`` it stops before the
-    first document that has still to be chunked and embedded: quick enough for opening a base.
+    ``fresh`` spares reading back chunks that were just written. Without ``preparing`` it stops before the first
+    document that has still to be chunked and embedded: quick enough for opening a base.
     """
     applied = failed = 0
     async with base.indexing:
         while True:
-            # Not from the watermark on: a crash may have left rows that the index holds but nobody has settled.
+            # Not from the watermark on: a crash may have left rows that the index has but that were never settled.
             rows = await asyncio.to_thread(_pending, base, fresh, upto)
             if not preparing:
                 rows = list(takewhile(lambda row: not row.is_unprepared, rows))
@@ -109,7 +109,7 @@ async def drain(
 
 
 async def _drain_rows(base: OpenBase, rows: Sequence[Work], fresh: Fresh | None) -> int:
-    """Makes these rows ready and applies them; answers how many documents failed."""
+    """Prepares these rows and applies them. Returns how many documents failed."""
     started = time.perf_counter()
     failures = 0
     if any(row.is_unprepared for row in rows):
@@ -127,9 +127,9 @@ def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work
     """The next rows, as many as fit in memory together."""
     with base.records.reading() as tx:
         rows = outbox.pending(tx, base.id, 0, BATCH_ROWS)
-        rows = rows if upto is None else _asked_for(rows, upto)
-        held = fresh.entries if fresh is not None else {}
-        unread = [row.document_key for row in rows if (row.document_key, row.generation) not in held]
+        rows = rows if upto is None else _own_and_next(rows, upto)
+        known = fresh.entries if fresh is not None else {}
+        unread = [row.document_key for row in rows if (row.document_key, row.generation) not in known]
         sizes = chunks.counts(tx, unread)
     total = 0
     for taken, row in enumerate(rows):
@@ -139,11 +139,10 @@ def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work
     return rows
 
 
-def _asked_for(rows: Sequence[Work], upto: int) -> list[Work]:
-    """The rows up to a sequence; and, if there are any, the next few that only the index has still to see.
+def _own_and_next(rows: Sequence[Work], upto: int) -> list[Work]:
+    """The rows up to a sequence; and, if there are any, the next few that are prepared already.
 
-    A commit takes about as long for many rows as for one: of writers that wait in line the first works for those
-    behind it, and they find their work done.
+    A commit takes about as long for many rows as for one: the first of several waiting writers works for the others.
     """
     own = list(takewhile(lambda row: row.sequence <= upto, rows))
     if not own:
@@ -153,14 +152,14 @@ def _asked_for(rows: Sequence[Work], upto: int) -> list[Work]:
 
 
 async def _prepare_rows(base: OpenBase, rows: Sequence[Work]) -> int:
-    """Chunks and embeds what was accepted without it; answers how many documents failed."""
+    """Chunks and embeds what was stored without it. Returns how many documents failed."""
     waiting = sorted({(row.document_key, row.generation) for row in rows if row.is_unprepared})
     failures = 0
     for start in range(0, len(waiting), PREPARE_TOGETHER):
         group = waiting[start : start + PREPARE_TOGETHER]
         if len(group) > 1 and await _prepared(base, group) is None:
             continue
-        # Together they failed, or there is only one: each answers for itself.
+        # Together they failed, or there is only one.
         for version in group:
             error = await _prepared(base, [version])
             if error is not None and not isinstance(error, NotFound):  # that one was overtaken: no failure of its own
@@ -170,7 +169,7 @@ async def _prepare_rows(base: OpenBase, rows: Sequence[Work]) -> int:
 
 
 async def _prepared(base: OpenBase, versions: Sequence[Version]) -> Exception | None:
-    """Prepares these versions in one go; answers what went wrong, if anything did."""
+    """Prepares these versions together. Returns the error, if there was one."""
 
     def load() -> list[Document]:
         with base.records.reading() as tx:
@@ -213,7 +212,7 @@ def _wait(attempts: int) -> timedelta:
 async def unbroken(work: Coroutine[Any, Any, None]) -> None:
     """Carries work to its end even when the caller is cancelled meanwhile.
 
-    A thread cannot be stopped: let go of halfway, it would write to the index after the next indexer had begun.
+    A thread cannot be stopped: abandoned halfway, it would write to the index after the next indexer had begun.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -230,8 +229,8 @@ async def _apply(base: OpenBase, rows: Sequence[Work], fresh: Fresh | None) -> N
     entries = await asyncio.to_thread(_entries, base, ready, fresh)
     # An update that is not ready (it failed, or was overtaken) leaves the version that serves where it is.
     replaced = [(row.document_key, row.generation) for row in rows if row.kind == "updated" and row.is_ready]
-    gone = {row.document_key for row in rows if row.kind == "deleted"}.union(key for key, _ in replaced)
-    await base.index.apply(IndexBatch(sequence=last, removed=tuple(sorted(gone)), entries=entries))
+    removed = {row.document_key for row in rows if row.kind == "deleted"}.union(key for key, _ in replaced)
+    await base.index.apply(IndexBatch(sequence=last, removed=tuple(sorted(removed)), entries=entries))
     await asyncio.to_thread(_acknowledge, base, rows[-1].sequence, replaced)
 
 
@@ -243,9 +242,9 @@ def _as_they_are_now(base: OpenBase, rows: Sequence[Work]) -> list[Work]:
 
 
 def _entries(base: OpenBase, ready: set[Version], fresh: Fresh | None) -> tuple[IndexEntry, ...]:
-    held = fresh.entries if fresh is not None and fresh.suits(base) else {}
-    known = tuple(entry for version in sorted(ready & held.keys()) for entry in held[version])
-    unknown = sorted(key for key, _ in ready - held.keys())
+    written = fresh.entries if fresh is not None and fresh.suits(base) else {}
+    known = tuple(entry for version in sorted(ready & written.keys()) for entry in written[version])
+    unknown = sorted(key for key, _ in ready - written.keys())
     if not unknown:
         return known
     with base.records.reading() as tx:
@@ -258,21 +257,21 @@ def _entries(base: OpenBase, ready: set[Version], fresh: Fresh | None) -> tuple[
 
 
 def with_vectors(base: OpenBase, model: EmbeddingModel | None, material: Sequence[Material]) -> Sequence[Material]:
-    """Embeds what has no vector of this model yet (it was stored under another one), and keeps the vectors.
+    """Embeds what has no vector of this model yet (it was stored under another one), and stores the vectors.
 
-    A chunk and a question may have the same key: they are told apart by their field.
+    A chunk and a question may have the same key: their fields differ.
     """
     if model is None:
         return material
-    lacking = [piece for piece in material if piece.vector is None or len(piece.vector) != model.dimension]
-    if not lacking:
+    missing = [piece for piece in material if piece.vector is None or len(piece.vector) != model.dimension]
+    if not missing:
         return material
-    vectors = embed([read_under_headings(piece.text, piece.headings) for piece in lacking], model)
+    vectors = embed([read_under_headings(piece.text, piece.headings) for piece in missing], model)
     with base.records.writing() as tx:
         for field, write in (("content", chunks.write_vectors), ("question", pairs.write_vectors)):
-            own = [at for at, piece in enumerate(lacking) if piece.field == field]
-            write(tx, base.id, model.name, [lacking[at].key for at in own], vectors[own])
-    found = {(piece.field, piece.key): vector for piece, vector in zip(lacking, vectors, strict=True)}
+            own = [at for at, piece in enumerate(missing) if piece.field == field]
+            write(tx, base.id, model.name, [missing[at].key for at in own], vectors[own])
+    found = {(piece.field, piece.key): vector for piece, vector in zip(missing, vectors, strict=True)}
     return [piece._replace(vector=found.get((piece.field, piece.key), piece.vector)) for piece in material]
 
 
@@ -302,11 +301,10 @@ def _content_entry(base: OpenBase, piece: Material) -> IndexEntry:
 
 
 def searched_text(piece: Material) -> str:
-    """A chunk's text below its headings and, below it, the questions that do not stand in it: whoever asks in their
-    words finds it.
+    """A chunk's text below its headings, followed by its questions that are not part of the text.
 
-    Expansion by questions as in Nogueira et al. 2019 (doc2query), within a bound, so that a chunk with very many does
-    not become a long text that nothing weighs much in.
+    Expansion by questions as in Nogueira et al. 2019 (doc2query), bounded, so that a chunk with very many does not
+    become a long text in which no word weighs much.
     """
     added: list[str] = []
     for question in dict.fromkeys(piece.questions):
@@ -327,7 +325,7 @@ def _acknowledge(base: OpenBase, sequence: int, replaced: Sequence[Version]) -> 
 
 
 async def retry_due(base: OpenBase) -> int:
-    """Puts documents whose time has come back into the queue; answers how many."""
+    """Puts documents whose retry is due back into the queue. Returns how many."""
 
     def enqueue() -> int:
         with base.records.writing() as tx:
@@ -337,11 +335,8 @@ async def retry_due(base: OpenBase) -> int:
 
 
 async def is_out_of_step(base: OpenBase) -> bool:
-    """Only a rebuild can mend an index that knows less than the outbox has forgotten, or more than was ever in it; or
-    that was made of other records, whose newest chunks have the same keys.
-
-    The first is an index restored from an old copy, the others come with records that were, or with somebody else's.
-    """
+    """Whether only a rebuild can repair the index: it has missed changes that the outbox no longer has (an index
+    restored from an old copy), has more than was ever written, or was built of other records."""
 
     def bounds() -> tuple[int, int, list[tuple[int, Vector]]]:
         with base.records.reading() as tx:
@@ -351,13 +346,13 @@ async def is_out_of_step(base: OpenBase) -> bool:
     forgotten, last, newest = await asyncio.to_thread(bounds)
     if not forgotten <= await base.index.watermark() <= last:
         return True
-    with suppress(IndexUnusable):  # what is damaged is found by whoever searches there
+    with suppress(IndexUnusable):  # damage is found by searches
         return bool(await unlike(base.index, newest))
     return False
 
 
 async def unlike(index: Index, known: Sequence[tuple[int, Vector]]) -> list[int]:
-    """The keys under which an index holds another vector than this, which is of record. Those it lacks do not count."""
+    """The keys under which an index has another vector than the stored one. Those it lacks do not count."""
     found = []
     for key, vector in known:
         length = float(np.linalg.norm(vector))

@@ -1,7 +1,6 @@
-"""The indexer: works through the outbox and the retries of all bases, of all tenants, behind everybody's back.
+"""The background indexer: works through the outbox and the retries of all bases of all tenants.
 
-One base of a tenant at a time, and the tenants side by side: whose model is slow, or whose library is large, keeps
-nobody else waiting.
+One base of a tenant at a time, and the tenants side by side: a slow model or a large base of one delays no other.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from qianxun.records import Records, bases, documents, outbox
 
 log = logging.getLogger(__name__)
 
-IDLE_SECONDS = 30.0  # how long it sleeps when nothing wakes it and no retry is due; and a base rests that has failed
+IDLE_SECONDS = 30.0  # to sleep when nothing wakes it and no retry is due; to leave a base alone that has failed
 SHORTEST_SLEEP = 0.1
 
 Work: TypeAlias = Callable[[str, int], Awaitable[Any]]
@@ -42,7 +41,7 @@ async def run_indexer(records: Records, woken: asyncio.Event, work: Work) -> Non
 
     async def attend(tenant: str, base: int) -> None:
         try:
-            await _work_patiently(work, tenant, base, resting)
+            await _work_safely(work, tenant, base, resting)
         finally:
             del at_work[tenant]
             woken.set()
@@ -50,7 +49,7 @@ async def run_indexer(records: Records, woken: asyncio.Event, work: Work) -> Non
     try:
         while True:
             woken.clear()
-            due = await _due_patiently(records)
+            due = await _due_safely(records)
             now = time.monotonic()
             for base in [base for base, until in resting.items() if until <= now]:
                 del resting[base]
@@ -71,13 +70,13 @@ async def run_indexer(records: Records, woken: asyncio.Event, work: Work) -> Non
             await asyncio.wait(left)
 
 
-async def _due_patiently(records: Records) -> Due:
+async def _due_safely(records: Records) -> Due:
     try:
         return await asyncio.to_thread(_due, records)
     except QianxunError as error:
         log.warning("the indexer cannot read what is due; it looks again in %s seconds: %s", IDLE_SECONDS, error)
         return Due({}, IDLE_SECONDS)
-    except Exception:  # the outer door of a task that must outlive a database that is away for a while
+    except Exception:  # the task must outlive an outage of the database
         log.exception("the indexer cannot read what is due; it looks again in %s seconds", IDLE_SECONDS)
         return Due({}, IDLE_SECONDS)
 
@@ -92,14 +91,14 @@ def _due(records: Records) -> Due:
     return Due(owners, min([IDLE_SECONDS, *later]))
 
 
-async def _work_patiently(work: Work, tenant: str, base: int, resting: dict[int, float]) -> None:
+async def _work_safely(work: Work, tenant: str, base: int, resting: dict[int, float]) -> None:
     try:
         await work(tenant, base)
         return
     except NotFound:  # removed meanwhile
-        log.info("base %s is gone, and the indexer's work on it with it", base)
+        log.info("base %s was deleted while it was indexed", base)
     except QianxunError as error:
         log.error("the indexer goes on after base %s failed: %s", base, error)
-    except Exception:  # the outer door of a task that must outlive any one failure, and serve the other bases
+    except Exception:  # the task must outlive any one failure, and serve the other bases
         log.exception("the indexer goes on after an unexpected failure of base %s", base)
     resting[base] = time.monotonic() + IDLE_SECONDS

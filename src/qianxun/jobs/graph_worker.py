@@ -1,4 +1,4 @@
-"""Graphs that models read, tended behind everybody's back: what was written is read, then communities summarised."""
+"""Graphs that models read, in the background: what was written is read, then communities are summarised."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ SUMMARY_SECONDS: Final = 600.0  # between two goes at the summaries of a base: w
 
 
 async def run_graph_models(open_bases: Callable[[], Iterable[OpenBase]]) -> None:
-    """Has the models of open bases read what was written and write of communities, one base at a time."""
+    """Has the models of open bases read what was written and summarise communities, one base at a time."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         for base in list(open_bases()):
             if has_model(base) and is_graph_enabled(base):
-                await _look_at(base)
+                await _update(base)
 
 
-async def _look_at(base: OpenBase) -> None:
+async def _update(base: OpenBase) -> None:
     try:
-        await _tend(base)
-    except QianxunError as error:  # gone, or its database is
-        log.info("base %s cannot be tended: %s", base.id, error)
+        await _read_or_summarise(base)
+    except QianxunError as error:  # deleted, or its database is down
+        log.info("the graph of base %s is not updated: %s", base.id, error)
         base.reader.rest()
     except Exception:  # the door of a loop that serves all bases: none of them may end it
         log.exception("base %s is not read by its model after an unexpected failure", base.id)
         base.reader.rest()
 
 
-async def _tend(base: OpenBase) -> None:
-    """The statistics first, then what the model has to read; once that is done, what it has to say."""
+async def _read_or_summarise(base: OpenBase) -> None:
+    """Statistics first, then what the model has to read; once that is done, its summaries."""
     if base.graph.is_due(0.0):
         return
     if base.reader.is_due(await asyncio.to_thread(graph_state, base)):
@@ -53,13 +53,13 @@ async def _tend(base: OpenBase) -> None:
         if done.was_cut_off:
             base.reader.owe_summaries()
         elif not done.written and not done.known and not done.failed:
-            base.reader.summarise_again_after(0.0)  # of a base that has just been made: what comes next need not wait
+            base.reader.summarise_again_after(0.0)  # a new base: its first summaries need not wait
 
 
 def _logged(base: OpenBase) -> Callable[[SummariesProgress], None]:
-    """Says what it will cost, before it does."""
+    """Logs what it will cost, before it does."""
 
-    def told(progress: SummariesProgress) -> None:
+    def watch(progress: SummariesProgress) -> None:
         cost = progress.cost
         if cost.calls and not progress.done:
             log.info(
@@ -67,4 +67,4 @@ def _logged(base: OpenBase) -> Callable[[SummariesProgress], None]:
                 *(base.id, progress.model, cost.calls, cost.prompt_tokens, cost.reply_tokens),
             )
 
-    return told
+    return watch
