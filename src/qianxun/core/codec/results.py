@@ -205,8 +205,8 @@ def written_explained(knowledge_base: int, told: Explained, options: Mapping[str
     """``options`` are those of the search that is explained, as `retrieval_body` takes them."""
     answer = written_recall(knowledge_base, told.answer)
     for chunk, figures in zip(answer["chunks"], told.sums, strict=True):
-        chunk["sum"] = _written_sum(figures)
-    why = _written_explanation(told.chunk) if told.chunk is not None else None
+        chunk["sum"] = written_sum(figures)
+    why = written_explanation(told.chunk) if told.chunk is not None else None
     request = None
     if told.chunk is not None and told.chunk.changes:
         request = search_body(told.answer.query, {**options, **told.chunk.changes})
@@ -230,7 +230,7 @@ def read_explained(data: Mapping[str, Any]) -> Explained:
     )
 
 
-def _written_explanation(why: Explanation) -> dict[str, Any]:
+def written_explanation(why: Explanation) -> dict[str, Any]:
     return {
         "chunk_id": why.chunk_id,
         "returned": why.is_returned,
@@ -245,7 +245,7 @@ def _written_explanation(why: Explanation) -> dict[str, Any]:
         "coverage": why.coverage,
         "matched": list(why.matched),
         "arms": _written_arms(why.arms),
-        "sum": _written_sum(why.sum) if why.sum is not None else None,
+        "sum": written_sum(why.sum) if why.sum is not None else None,
         "failing": [written_filters(part) for part in why.failing],
         "status": why.status,
         "changes": {CHOICES[name].wire_name: CHOICES[name].to_wire(value) for name, value in why.changes.items()},
@@ -278,7 +278,7 @@ def _read_explanation(data: Mapping[str, Any]) -> Explanation:
     )
 
 
-def _written_sum(figures: Sum) -> dict[str, Any]:
+def written_sum(figures: Sum) -> dict[str, Any]:
     return {
         "fusion": figures.fusion,
         "votes": {side: {"weight": vote.weight, "score": vote.score} for side, vote in figures.votes.items()},

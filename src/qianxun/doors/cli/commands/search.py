@@ -17,8 +17,6 @@ from qianxun.doors.cli.option_flags import command_for, with_options
 from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
 from qianxun.doors.cli.views.drawing import arm_label, excerpt, label, place_of, show_degraded
 from qianxun.doors.cli.views.explain import (
-    described_arms,
-    described_sum,
     described_why,
     show_hit,
     show_query,
@@ -122,10 +120,12 @@ def _explained_json(start: str, request: Request, document: dict[str, Any], told
     if told is None:
         return document
     if request.explain:
+        from qianxun.core.codec.results import written_sum
+
         sums = sums_of(told)
         for chunk in document["chunks"]:
             figures = sums.get(chunk["chunk_id"])
-            chunk["explain"] = described_sum(figures) if figures is not None else None
+            chunk["explain"] = written_sum(figures) if figures is not None else None
     if told.chunk is not None:
         document["why"] = described_why(told.chunk, request.command(start, told.chunk))
     return document
@@ -140,45 +140,10 @@ def _count(answer: Recall) -> str:
 
 
 def described(base: KnowledgeBase, answer: Recall, doc_ids: Sequence[str]) -> dict[str, Any]:
-    return {
-        "knowledge_base_id": base.id,
-        "trace_id": answer.trace_id,
-        "query": answer.query,
-        "queries": list(answer.queries),
-        "retrieval_mode": answer.mode,
-        "doc_ids": list(doc_ids),
-        "time_cost_ms": round(answer.seconds * 1000),
-        "from_cache": answer.from_cache,
-        "tier": answer.tier,
-        "degraded": [{"part": part.part, "reason": part.reason} for part in answer.degraded],
-        "chunks": [_chunk(hit) for hit in answer.found],
-    }
+    """``doc_ids`` are those that the search was narrowed to."""
+    from qianxun.core.codec.results import written_recall
 
-
-def _chunk(hit: Found) -> dict[str, Any]:
-    chunk, told = hit.chunk, hit.chunk.attributes
-    return {
-        "chunk_id": chunk.chunk_id,
-        "doc_id": chunk.doc_id,
-        "doc_name": chunk.doc_name,
-        "content": chunk.text,
-        "score": hit.score,
-        "source": hit.source,
-        "tier": hit.tier,
-        "arms": described_arms(hit.arms),
-        "rerank_score": hit.rerank,
-        "matched": list(hit.matched),
-        "coverage": hit.coverage,
-        "highlights": list(hit.highlights),
-        "kind": chunk.kind,
-        "headings": list(chunk.headings),
-        "page": chunk.page,
-        "user_id": told.user_id,
-        "project_id": told.project_id,
-        "content_type": told.content_type,
-        "tags": list(told.tags),
-        "metadata": dict(told.metadata),
-    }
+    return {**written_recall(base.id, answer), "doc_ids": list(doc_ids)}
 
 
 # ── for people ───────────────────────────────────────────────────────────────────────────────────

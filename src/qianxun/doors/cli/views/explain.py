@@ -199,46 +199,23 @@ def _alike(why: Explanation) -> str:
 # ── JSON ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def described_sum(figures: Sum) -> dict[str, Any]:
-    return {
-        "fusion": figures.fusion,
-        "votes": {side: {"weight": vote.weight, "score": vote.score} for side, vote in figures.votes.items()},
-        "fused": figures.fused,
-        "rerank": figures.rerank,
-        "rerank_share": figures.share,
-        "total": figures.total,
-        "score": figures.shown,
-    }
-
-
 def described_why(why: Explanation, command: str) -> dict[str, Any]:
+    from qianxun.core.codec.results import written_explanation
     from qianxun.core.filters import filter_to_log
 
+    document = written_explanation(why)
+    explain, _, _ = (document.pop(name) for name in ("sum", "degraded", "chunk"))
     changes = {name: filter_to_log(value) if name == "where" else value for name, value in why.changes.items()}
+    failing = [filter_to_log(part) for part in why.failing]
+    reason = tr(why.reason, _english(why))
     return {
-        "chunk_id": why.chunk_id,
-        "returned": why.is_returned,
-        "step": why.step,
-        "reason": tr(why.reason, _english(why)),
-        "hint": why.hint,
-        "rank": why.rank,
-        "rank_before": why.rank_before,
-        "score": why.score,
-        "tier": why.tier,
-        "similarity": why.similarity,
-        "coverage": why.coverage,
-        "matched": list(why.matched),
-        "arms": described_arms(why.arms),
-        "explain": described_sum(why.sum) if why.sum is not None else None,
-        "failing": [filter_to_log(part) for part in why.failing],
-        "status": why.status,
+        **document,
+        "reason": reason,
+        "explain": explain,
+        "failing": failing,
         "changes": changes,
         "command": command,
     }
-
-
-def described_arms(arms: Mapping[str, ArmScore]) -> dict[str, Any]:
-    return {arm: {"rank": by.rank, "raw": by.raw, "score": by.score} for arm, by in arms.items()}
 
 
 def sums_of(explained: Explained) -> dict[str, Sum]:
