@@ -171,12 +171,12 @@ def brief(document: Mapping[str, Any]) -> dict[str, Any]:
         if alike.setdefault(json.dumps(schema, sort_keys=True), name) != name:
             del schemas["Filters"]["properties"][name]
     for name in schemas["Search"]["properties"].keys() - set(schemas["Search"]["required"]):
-        del schemas["Why"]["properties"][name]
+        del schemas["ExplainRequest"]["properties"][name]
     for name in ("filters", "doc_ids"):
         del schemas["Question"]["properties"][name]
     for name in ("filters", "doc_ids", "mode", "top_k"):
         del schemas["ChatRequest"]["properties"][name]
-    for layered in ("TextsAsked", "TablesAsked"):
+    for layered in ("TextsRequest", "TablesRequest"):
         del schemas[layered]["properties"]["filters"]
     return made
 

@@ -13,7 +13,7 @@ import pytest
 from qianxun.core.codec.results import read_explained, written_explained
 from qianxun.core.explanation import Explained
 from qianxun.core.types import Document
-from qianxun.doors.http.native.explain import ExplainedTold
+from qianxun.doors.http.native.explain import ExplanationInfo
 from tests.http.asking import Asking, asking
 
 LIBRARY = tuple(
@@ -155,7 +155,7 @@ def test_a_client_reads_back_what_the_engine_explained(tmp_path: Path) -> None:
                 explained = await at.engine.explain(base, QUERY, chunk_id, **options)
                 written = json.loads(json.dumps(written_explained(base, explained, options)))
                 assert read_explained(written) == keyless(explained)
-                assert set(written) <= set(ExplainedTold.model_fields)
-                ExplainedTold.model_validate(written, strict=True)
+                assert set(written) <= set(ExplanationInfo.model_fields)
+                ExplanationInfo.model_validate(written, strict=True)
 
     asyncio.run(run())

@@ -16,7 +16,7 @@ import pytest
 
 from qianxun.core.options import QUERY_MODES
 from qianxun.doors.http import event_stream
-from qianxun.doors.http.native.query_models import Answered, CitationTold, SourceTold
+from qianxun.doors.http.native.query import AnswerInfo, CitationInfo, SourceInfo
 from qianxun.models.remote.breaker import Breaker
 from qianxun.models.remote.chat import StreamedReply
 from tests.http.cuts import cut, cutting
@@ -56,13 +56,13 @@ def test_an_answer_has_marks_and_every_mark_its_source(shared_asking: Telling) -
         assert response.status_code == 200, response.text
         data = response.json()["data"]
         assert set(data) >= CONTRACT
-        assert set(data) == set(Answered.model_fields)
+        assert set(data) == set(AnswerInfo.model_fields)
         assert (data["form"], data["mode"], data["is_partial"]) == ("model", "mix", False)
         assert set(re.findall(r"\[\d+\]", data["answer"])) == {f"[{each['number']}]" for each in data["sources"]}
         (source,) = data["sources"]
-        assert set(source) == set(SourceTold.model_fields)
+        assert set(source) == set(SourceInfo.model_fields)
         assert MANUAL[source["start"] : source["end"]] == source["content"]
-        assert [set(each) for each in data["citations"]] == [set(CitationTold.model_fields)] * 2
+        assert [set(each) for each in data["citations"]] == [set(CitationInfo.model_fields)] * 2
         assert ["85%" in sentences(data)[0], "70%" in sentences(data)[1]] == [True, True]
         assert data["trace_id"] == response.headers["x-trace-id"]
 
@@ -226,7 +226,7 @@ def test_events_come_in_order_and_say_together_what_done_says(shared_asking: Tel
         names = [name for name, _ in events]
         assert re.fullmatch(r"sources (token |citation )+done", " ".join(names)), names
         done = events[-1][1]
-        assert set(done) == set(Answered.model_fields)
+        assert set(done) == set(AnswerInfo.model_fields)
         assert "".join(data["text"] for name, data in events if name == "token") == done["answer"]
         cited = [data for name, data in events if name == "citation"]
         assert [done["answer"][each["start"] : each["end"]] for each in cited] == sentences(done)

@@ -15,13 +15,13 @@ from qianxun.core.table_answer_types import Operation
 from qianxun.core.types import Document
 from qianxun.doors.http.middleware.metrics import LAYERS
 from qianxun.doors.http.native.layered import (
-    AnswerTold,
-    LayerTold,
+    LayerInfo,
+    TableAnswerInfo,
+    TableInfo,
     TableRecalled,
-    TablesTold,
-    TableTold,
+    TablesResponse,
     TextRecalled,
-    TextsTold,
+    TextsResponse,
 )
 from tests.http.asking import Asking, asking
 
@@ -76,25 +76,25 @@ def test_each_finds_its_own_kind(tmp_path: Path) -> None:
 def test_what_is_answered_is_what_is_documented(tmp_path: Path) -> None:
     async def story(at: Asking, base: int) -> None:
         prose, tables = await recalled(at, base, "texts"), await recalled(at, base, "tables")
-        assert set(prose) == set(TextsTold.model_fields)
-        assert set(tables) == set(TablesTold.model_fields)
+        assert set(prose) == set(TextsResponse.model_fields)
+        assert set(tables) == set(TablesResponse.model_fields)
         for result in prose["results"]:
             assert set(result) == set(TextRecalled.model_fields) > CONTRACT
         for result in tables["results"]:
             assert set(result) == set(TableRecalled.model_fields)
-            assert set(result["table"]) == set(TableTold.model_fields)
-        assert set(tables["answer"]) == set(AnswerTold.model_fields)
+            assert set(result["table"]) == set(TableInfo.model_fields)
+        assert set(tables["answer"]) == set(TableAnswerInfo.model_fields)
         for answer, kind in ((prose, "text"), (tables, "table")):
             assert [each["strategy"] for each in answer["layers"]] == list(LAYERS[kind])
-            assert all(set(each) == set(LayerTold.model_fields) for each in answer["layers"])
-        TextsTold.model_validate(prose)
-        TablesTold.model_validate(tables)
+            assert all(set(each) == set(LayerInfo.model_fields) for each in answer["layers"])
+        TextsResponse.model_validate(prose)
+        TablesResponse.model_validate(tables)
 
     told(tmp_path, story)
 
 
 def test_the_operations_are_those_of_the_answers() -> None:
-    assert get_args(AnswerTold.model_fields["operation"].annotation) == get_args(Operation)
+    assert get_args(TableAnswerInfo.model_fields["operation"].annotation) == get_args(Operation)
 
 
 def test_cells_answer_unless_they_are_not_asked(tmp_path: Path) -> None:

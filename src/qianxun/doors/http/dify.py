@@ -26,7 +26,7 @@ from qianxun.doors.http.context import TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.error_formats import DifyProblem
 from qianxun.doors.http.field_errors import InvalidField
 from qianxun.doors.http.openapi import request_examples, returns
-from qianxun.doors.http.request_models import AskedElsewhere, Number
+from qianxun.doors.http.request_models import ForeignRequest, Number
 from qianxun.doors.http.responses import json_response
 from qianxun.engine.names import find_base
 
@@ -80,7 +80,7 @@ Value = Annotated[
 Name = Annotated[str, Field(min_length=1, max_length=FIELD_NAME_LIMIT)]
 
 
-class Condition(AskedElsewhere):
+class Condition(ForeignRequest):
     name: Name | Annotated[list[Name], Field(min_length=1, max_length=CONDITION_LIMIT)] = Field(
         description="元数据的字段，或 doc_id、user_id、project_id、content_type、kind、tags；几个字段写成列表",
         examples=["年份"],
@@ -97,7 +97,7 @@ class Condition(AskedElsewhere):
         return self.value if isinstance(self.value, list) else [self.value]
 
 
-class MetadataCondition(AskedElsewhere):
+class MetadataCondition(ForeignRequest):
     """没有这个字段的文档，除 empty 外一概不符合。文字逐字比较，分大小写；"2024" 既是文字也是数字。
 
     所有的条件合起来至多 100 个字段、1000 个值；一个条件有几个字段，它的值就按几份计。
@@ -107,7 +107,7 @@ class MetadataCondition(AskedElsewhere):
     conditions: list[Condition] = Field(default=[], max_length=CONDITION_LIMIT)
 
 
-class RetrievalSetting(AskedElsewhere):
+class RetrievalSetting(ForeignRequest):
     top_k: Annotated[int, Field(ge=1, le=TOP_K_LIMIT), Number] | None = Field(
         default=None, description="最多几条；不写则用知识库或服务的配置", examples=[5]
     )
@@ -116,7 +116,7 @@ class RetrievalSetting(AskedElsewhere):
     )
 
 
-class KnowledgeSearch(AskedElsewhere):
+class KnowledgeSearch(ForeignRequest):
     """What Dify sends. To probe whether the service is there it sends no body, or empty texts."""
 
     knowledge_id: Annotated[str, Field(max_length=NAME_LIMIT)] | Annotated[int, Field(ge=1, le=MAX_ID, strict=True)] = (

@@ -39,10 +39,10 @@ from qianxun.core.options import (
 from qianxun.core.types import EVERYTHING, In, all_of
 from qianxun.doors.http.field_errors import InvalidField
 
-LARGEST_WEIGHT: Final = 1000.0
+MAX_WEIGHT: Final = 1000.0
 
 
-def _not_blank(text: str) -> str:
+def _check_not_blank(text: str) -> str:
     if not text.strip():
         raise PydanticCustomError("blank", "must say what to look for")
     return text
@@ -51,46 +51,46 @@ def _not_blank(text: str) -> str:
 QueryText = Annotated[
     str,
     Field(min_length=1, max_length=QUERY_LIMIT, pattern=r"\S", description="要找的内容；可用 @文档名 指定文档"),
-    AfterValidator(_not_blank),
+    AfterValidator(_check_not_blank),
 ]
 DocId = Annotated[str, Field(min_length=1, max_length=DOC_ID_LIMIT)]
 
 
-class Asked(BaseModel):
-    """An unknown field is more likely a slip of the pen than meant for nobody: it is refused.
+class RequestModel(BaseModel):
+    """Refuses unknown fields: they are more likely misspelled than meant to be ignored.
 
-    Null for a field that may be left out is the same as leaving it out: Java and C# write it wherever nothing was set.
+    Null for an optional field is the same as leaving it out: clients in Java and C# write it for every unset field.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, told: Any) -> Any:
-        if not isinstance(told, dict) or None not in told.values():
-            return told
+    def _without_nulls(cls, body: Any) -> Any:
+        if not isinstance(body, dict) or None not in body.values():
+            return body
         optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
-        return {name: value for name, value in told.items() if value is not None or name not in optional}
+        return {name: value for name, value in body.items() if value is not None or name not in optional}
 
 
-class AskedElsewhere(Asked):
-    """A request in another program's protocol: its clients send fields that mean nothing here, and they are ignored."""
+class ForeignRequest(RequestModel):
+    """A request in the format of another product: fields that have no meaning here are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-def _a_number(value: Any) -> Any:
-    """ "5" and true are no numbers, whatever Python makes of them."""
+def _check_number(value: Any) -> Any:
+    """Refuses "5" and true, which pydantic would convert."""
     if isinstance(value, str | bool):
         raise PydanticCustomError("number", "must be a number")
     return value
 
 
-Number = BeforeValidator(_a_number)
-Weight = Annotated[float, Field(ge=0, le=LARGEST_WEIGHT, allow_inf_nan=False), Number]
+Number = BeforeValidator(_check_number)
+Weight = Annotated[float, Field(ge=0, le=MAX_WEIGHT, allow_inf_nan=False), Number]
 
 
-def _model_id(value: Any) -> Any:
+def _check_model_id(value: Any) -> Any:
     is_number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_ID
     is_name = isinstance(value, str) and len(value) <= DOC_ID_LIMIT and not (value.isdigit() and int(value) > MAX_ID)
     if value is None or is_number or is_name:
@@ -100,7 +100,7 @@ def _model_id(value: Any) -> Any:
 
 ModelRef = Annotated[
     Any,
-    AfterValidator(_model_id),
+    AfterValidator(_check_model_id),
     WithJsonSchema(
         {
             "anyOf": [
@@ -111,7 +111,7 @@ ModelRef = Annotated[
         }
     ),
 ]
-WANTS_MODEL: Final[dict[str, Any]] = {
+MODEL_REQUIRED: Final[dict[str, Any]] = {
     "if": {"properties": {"type": {"const": "rerank"}}, "required": ["type"]},
     "then": {
         "properties": {
@@ -122,11 +122,11 @@ WANTS_MODEL: Final[dict[str, Any]] = {
 }
 
 
-def with_options(kind: Any, section: str, base: type[Asked] = Asked) -> type[Asked]:
-    """``base`` with a field for every plain option of ``kind`` that stands in this section of the body."""
-    offered = [each for each in choices_of(kind).values() if each.is_plain and each.about]
+def with_options(kind: Any, section: str, base: type[RequestModel] = RequestModel) -> type[RequestModel]:
+    """``base`` with a field for every plain option of ``kind`` that is in this section of the body."""
+    plain = [option for option in choices_of(kind).values() if option.is_plain and option.about]
     derived: dict[str, Any] = {
-        each.wire_name: _field(each) for each in offered if each.wire.rpartition(".")[0] == section
+        option.wire_name: _field(option) for option in plain if option.wire.rpartition(".")[0] == section
     }
     return create_model(base.__name__, __base__=base, **derived)
 
@@ -166,14 +166,14 @@ def ask_choices(body: BaseModel, doc_ids: Sequence[str] | None) -> dict[str, Any
     return chosen
 
 
-class Weights(Asked):
+class Weights(RequestModel):
     """只给一路时，另一路补足到 1；两路都不给，按知识库的内容取合适的权重。"""
 
     vector: Weight | None = Field(default=None, examples=[0.7])
     keyword: Weight | None = Field(default=None, examples=[0.3])
 
 
-class _Reranking(Asked):
+class _Reranking(RequestModel):
     type: Literal["weighted", "rrf", "rerank"] | None = Field(
         default=None,
         description="weighted 加权；rrf 按名次；rerank 先融合、再由重排模型精排。不写则用知识库自己的配置",
@@ -190,7 +190,7 @@ class _Reranking(Asked):
 
 
 class HybridStrategy(with_options(SearchOptions, STRATEGY, _Reranking)):  # type: ignore[misc]
-    model_config = ConfigDict(json_schema_extra=WANTS_MODEL)
+    model_config = ConfigDict(json_schema_extra=MODEL_REQUIRED)
 
 
 class RetrievalConfig(with_options(SearchOptions, "retrieval_config")):  # type: ignore[misc]
@@ -235,8 +235,8 @@ class Filters(RootModel[dict[str, Any]]):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """The grammar of `qianxun.core.filters`; what is too deep or too much in all it cannot say."""
-        inner = {"$ref": "#/components/schemas/Filters"}  # where an OpenAPI document keeps it
+        """The grammar of `qianxun.core.filters`, without its limits on depth and on the whole."""
+        inner = {"$ref": "#/components/schemas/Filters"}
         several = {"type": "array", "items": inner, "maxItems": CONDITION_LIMIT}
         return {
             **handler(core),
@@ -248,7 +248,7 @@ class Filters(RootModel[dict[str, Any]]):
         }
 
 
-class WithQuery(Asked):
+class WithQuery(RequestModel):
     query: QueryText
 
 
@@ -273,14 +273,12 @@ class Search(with_options(SearchOptions, "", WithQuery)):  # type: ignore[misc]
 
 
 @contextmanager
-def naming_the_model(options: Mapping[str, Any]) -> Iterator[None]:
-    """Around a search: a model that cannot do what the request wants of it is told as the request's wrong field."""
+def blaming_reranker(choices: Mapping[str, Any]) -> Iterator[None]:
+    """Around a search: raises what the chosen rerank model cannot do as InvalidField of its field."""
     try:
         yield
-    except (BadQuery, BadFilter):
-        raise
     except BadInput as error:
-        if not options.get("rerank"):
+        if isinstance(error, BadQuery | BadFilter) or not choices.get("rerank"):
             raise
         raise InvalidField(f"{STRATEGY}.rerank_model_id", error.message, hint=error.hint) from error
 
@@ -303,13 +301,11 @@ def _model(strategy: HybridStrategy) -> str | None:
     return rerank_from_wire(given) if is_given and given is not None else None
 
 
-def _weights(told: Weights | None) -> dict[str, float] | None:
-    """With one weight alone the other makes it up to 1: a missing one would silence its arm."""
-    if told is None or (told.vector is None and told.keyword is None):
+def _weights(weights: Weights | None) -> dict[str, float] | None:
+    """If one weight is missing, it is what the other lacks of 1: without a weight its arm would not count."""
+    given: dict[str, float] = weights.model_dump(exclude_none=True) if weights is not None else {}
+    if not given:
         return None
-    given = {
-        name: weight for name, weight in (("vector", told.vector), ("keyword", told.keyword)) if weight is not None
-    }
     if len(given) == 1:
         ((name, weight),) = given.items()
         other = "keyword" if name == "vector" else "vector"

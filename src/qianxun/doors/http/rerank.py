@@ -14,7 +14,7 @@ from qianxun.doors.http.context import TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.error_formats import RerankProblem
 from qianxun.doors.http.field_errors import InvalidField, blaming
 from qianxun.doors.http.openapi import request_examples, returns
-from qianxun.doors.http.request_models import AskedElsewhere, Number, QueryText
+from qianxun.doors.http.request_models import ForeignRequest, Number, QueryText
 from qianxun.doors.http.responses import json_response
 from qianxun.engine.names import count_tokens, find_reranker, rerank_scores
 
@@ -26,7 +26,7 @@ router = APIRouter(tags=["重排"])
 Passage = Annotated[str, Field(max_length=DOCUMENT_LIMIT)] | dict[str, Any]
 
 
-class RerankRequest(AskedElsewhere):
+class RerankRequest(ForeignRequest):
     """Other fields of these protocols (rank_fields, max_chunks_per_doc …) have no effect."""
 
     model: Annotated[str, Field(max_length=DOC_ID_LIMIT)] | Annotated[int, Field(ge=1, le=MAX_ID, strict=True)] = Field(

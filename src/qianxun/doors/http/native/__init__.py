@@ -2,5 +2,5 @@
 `documents` and `uploads`, `events`; `logs`, `models` (of users), `health`, and `api_docs`, the page ``/docs``.
 
 Responses are in `responses.Envelope`. Each module has a ``router`` that `qianxun.doors.http.app` includes. The
-routes of other products' formats reuse response models of `retrieval` and `query_models`; nothing else is imported.
+routes of other products' formats reuse response models of `retrieval` and `query`; nothing else is imported.
 """

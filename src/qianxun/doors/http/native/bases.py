@@ -15,7 +15,7 @@ from qianxun.core.types import KnowledgeBase
 from qianxun.doors.http.context import BaseId, TenantEngine, Writer
 from qianxun.doors.http.field_errors import blaming
 from qianxun.doors.http.openapi import returns
-from qianxun.doors.http.request_models import Asked
+from qianxun.doors.http.request_models import RequestModel
 from qianxun.doors.http.responses import Envelope, fields_of, success
 
 MAX_DEPTH: Final = 6  # levels of a configuration
@@ -45,7 +45,7 @@ Config = Annotated[
 Name = Annotated[str, Field(min_length=1, max_length=NAME_LIMIT, description="同一租户内不重名", examples=["医保"])]
 
 
-class NewBase(Asked):
+class NewBase(RequestModel):
     """A base to create."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "医保"}]})
@@ -62,7 +62,7 @@ class NewBase(Asked):
     user_id: str = Field(default="", max_length=128, description="所有者：默认模型按它查找", examples=["u_1"])
 
 
-class BaseChanges(Asked):
+class BaseChanges(RequestModel):
     """Fields to change; the others stay as they are."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"config": {"search": {"top_k": 20}}}]})

@@ -33,10 +33,10 @@ from qianxun.core.types import Accepted, ContentFormat, Document, DocumentState,
 from qianxun.doors.http.context import BaseId, TenantEngine, Writer, service_of
 from qianxun.doors.http.field_errors import InvalidField
 from qianxun.doors.http.native.bases import Deleted
-from qianxun.doors.http.native.retrieval import ChunkTold
+from qianxun.doors.http.native.retrieval import ChunkInfo
 from qianxun.doors.http.native.uploads import Form, received
 from qianxun.doors.http.openapi import returns
-from qianxun.doors.http.request_models import Asked
+from qianxun.doors.http.request_models import RequestModel
 from qianxun.doors.http.responses import Envelope, fields_of, success
 from qianxun.engine.engine import Engine
 
@@ -88,14 +88,14 @@ def _without_nulls(metadata: Any) -> Any:
     return {name: value for name, value in metadata.items() if value is not None}
 
 
-class Pair(Asked):
+class Pair(RequestModel):
     """A question that the document answers."""
 
     question: str = Field(min_length=1, max_length=2_000)
     answer: str = Field(max_length=100_000)
 
 
-class DocumentLabels(Asked):
+class DocumentLabels(RequestModel):
     """What is given with a document, in either form."""
 
     content_type: str = Field(default="", max_length=64, description="内容的类别，可用于过滤", examples=["chapter"])
@@ -221,7 +221,7 @@ class DocumentPage(BaseModel):
 
 class ChunkPage(BaseModel):
     total: int
-    chunks: list[ChunkTold]
+    chunks: list[ChunkInfo]
     next: int | None = Field(description="下一页的 after；没有下一页则为 null")
 
 

@@ -11,23 +11,23 @@ from qianxun.core.codec.layered import written_layered
 from qianxun.core.layered_types import MOST_CITED
 from qianxun.core.options import TablesOptions, TextsOptions
 from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
-from qianxun.doors.http.native.retrieval import DegradedTold, GenerationTold, Placed
+from qianxun.doors.http.native.retrieval import DegradedInfo, GenerationInfo, Placed
 from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import Filters, WithQuery, read_choices, with_options
 from qianxun.doors.http.responses import Envelope, success
 
-# ── asked ────────────────────────────────────────────────────────────────────────────────────────
+# ── request ──────────────────────────────────────────────────────────────────────────────────────
 
 
-class TextsAsked(with_options(TextsOptions, "", WithQuery)):  # type: ignore[misc]
+class TextsRequest(with_options(TextsOptions, "", WithQuery)):  # type: ignore[misc]
     filters: Filters | None = None
 
 
-class TablesAsked(with_options(TablesOptions, "", WithQuery)):  # type: ignore[misc]
+class TablesRequest(with_options(TablesOptions, "", WithQuery)):  # type: ignore[misc]
     filters: Filters | None = None
 
 
-# ── answered ─────────────────────────────────────────────────────────────────────────────────────
+# ── response ────────────────────────────────────────────────────────────────────────────────────
 
 
 class ChunkOwn(BaseModel):
@@ -47,20 +47,20 @@ class TextRecalled(Placed):
     chunk: ChunkOwn | None = Field(description="与上面的 content、metadata 不同时才有")
 
 
-class ColumnTold(BaseModel):
+class ColumnInfo(BaseModel):
     name: str = Field(examples=["报销比例"])
     path: list[str] = Field(description="它上面的每一层表头", examples=[["2024年", "报销比例"]])
     kind: Literal["text", "number", "percent", "money", "date", "boolean"]
     unit: str = Field(examples=["万元"])
 
 
-class TableTold(BaseModel):
+class TableInfo(BaseModel):
     """一张表格；切成几块也只算一个结果。"""
 
     id: str = Field(description="文档编号#表格的位置", examples=["123#0"])
     title: str = Field(examples=["各级医院报销比例"])
     type: str = Field(description="表格的类型；看不出则为空", examples=["price_list"])
-    columns: list[ColumnTold]
+    columns: list[ColumnInfo]
     rows: int = Field(description="共几行")
     shown: list[int] = Field(description="content 里是哪几行，从 0 起")
     cells: list[list[str]] = Field(description="那几行的单元格，照原样")
@@ -69,10 +69,10 @@ class TableTold(BaseModel):
 
 
 class TableRecalled(TextRecalled):
-    table: TableTold | None
+    table: TableInfo | None
 
 
-class LayerTold(BaseModel):
+class LayerInfo(BaseModel):
     layer: int
     strategy: str = Field(examples=["structure"])
     ran: bool
@@ -82,7 +82,7 @@ class LayerTold(BaseModel):
     time_cost_ms: float
 
 
-class CellTold(BaseModel):
+class CellInfo(BaseModel):
     table: str = Field(examples=["123#0"])
     row: int = Field(description="从 0 起；-1 为表头")
     column: int
@@ -90,7 +90,7 @@ class CellTold(BaseModel):
     text: str = Field(examples=["85%"])
 
 
-class AnswerTold(BaseModel):
+class TableAnswerInfo(BaseModel):
     """从单元格里查出或算出的答案；没有把握（sure 为 false）时说明原因，只给最接近的行。"""
 
     sure: bool
@@ -100,7 +100,7 @@ class AnswerTold(BaseModel):
         "lookup", "filter", "list", "count", "sum", "average", "max", "min", "top", "difference", "ratio", "none"
     ]
     values: list[str | int | float | bool | None]
-    cells: list[CellTold] = Field(description=f"依据的单元格，最多 {MOST_CITED} 个")
+    cells: list[CellInfo] = Field(description=f"依据的单元格，最多 {MOST_CITED} 个")
     cells_total: int = Field(description="依据的单元格共几个")
     confidence: float
     table: str
@@ -110,22 +110,22 @@ class AnswerTold(BaseModel):
     understood: bool = Field(default=False, description="问题读懂了，只是单元格里没有答案（错误值、没有结果的公式……）")
 
 
-class TextsTold(BaseModel):
+class TextsResponse(BaseModel):
     knowledge_base_id: int = Field(examples=[1001])
     query: str
     results: list[TextRecalled]
-    layers: list[LayerTold]
+    layers: list[LayerInfo]
     wanted: int = Field(description="各层要凑够的目标")
-    degraded: list[DegradedTold]
+    degraded: list[DegradedInfo]
     time_cost_ms: int
     seconds: float
     trace_id: str
-    generation: GenerationTold | None
+    generation: GenerationInfo | None
 
 
-class TablesTold(TextsTold):
+class TablesResponse(TextsResponse):
     results: list[TableRecalled]  # type: ignore[assignment]
-    answer: AnswerTold | None = Field(description="请求写了 answer: false，或没有找到表格时为空")
+    answer: TableAnswerInfo | None = Field(description="请求写了 answer: false，或没有找到表格时为空")
 
 
 # ── the routes ───────────────────────────────────────────────────────────────────────────────────
@@ -134,12 +134,12 @@ class TablesTold(TextsTold):
 router = APIRouter(prefix="/v1/recall/{knowledge_base_id}", tags=["检索"])
 
 
-@router.post("/texts", summary="分层找正文", **returns(Envelope[TextsTold], 400, 404, 413, 422))
+@router.post("/texts", summary="分层找正文", **returns(Envelope[TextsResponse], 400, 404, 413, 422))
 async def texts(
     request: Request,
     knowledge_base_id: BaseId,
     engine: TenantEngine,
-    body: Annotated[TextsAsked, Body(openapi_examples=request_examples("texts"))],
+    body: Annotated[TextsRequest, Body(openapi_examples=request_examples("texts"))],
 ) -> Response:
     """三层：向量 → 关键词 → 同义与相关词。前面的层不够时后面的才运行；一层失败就由下一层接上，写进 `degraded`。"""
     choices = read_choices(TextsOptions, body)
@@ -148,12 +148,12 @@ async def texts(
     return success(written_layered(knowledge_base_id, found))
 
 
-@router.post("/tables", summary="分层找表格", **returns(Envelope[TablesTold], 400, 404, 413, 422))
+@router.post("/tables", summary="分层找表格", **returns(Envelope[TablesResponse], 400, 404, 413, 422))
 async def tables(
     request: Request,
     knowledge_base_id: BaseId,
     engine: TenantEngine,
-    body: Annotated[TablesAsked, Body(openapi_examples=request_examples("tables"))],
+    body: Annotated[TablesRequest, Body(openapi_examples=request_examples("tables"))],
 ) -> Response:
     """四层：结构 → 语义 → 关键词 → 同义与相关词；并从找到的表格里查出或算出答案，逐格注明出处。"""
     choices = read_choices(TablesOptions, body)

@@ -14,7 +14,7 @@ from qianxun.core.codec.results import written_log
 from qianxun.core.limits import CHUNK_ID_LIMIT, FEEDBACK_CHUNKS_LIMIT, FEEDBACK_COMMENT_LIMIT, MAX_ID
 from qianxun.core.log_types import Feedback, LogEntry
 from qianxun.doors.http.context import TenantEngine, Writer
-from qianxun.doors.http.native.retrieval import DegradedTold, StepTold
+from qianxun.doors.http.native.retrieval import DegradedInfo, StepInfo
 from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.responses import Envelope, success
 
@@ -59,8 +59,8 @@ class LogInfo(BaseModel):
     zero: bool
     time_cost_ms: float
     from_cache: bool
-    degraded: list[DegradedTold]
-    steps: list[StepTold]
+    degraded: list[DegradedInfo]
+    steps: list[StepInfo]
     results: list[LoggedResult]
     trace_id: str
     generation: str

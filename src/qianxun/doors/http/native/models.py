@@ -16,7 +16,7 @@ from qianxun.doors.http.context import TenantEngine, Writer, cancellable
 from qianxun.doors.http.field_errors import InvalidField, blaming
 from qianxun.doors.http.native.bases import Deleted
 from qianxun.doors.http.openapi import request_examples, returns
-from qianxun.doors.http.request_models import Asked, Number
+from qianxun.doors.http.request_models import Number, RequestModel
 from qianxun.doors.http.responses import Envelope, fields_of, success
 from qianxun.engine.names import check_base_url
 
@@ -59,7 +59,7 @@ DIMENSION_REQUIRED: Final[dict[str, Any]] = {
 }
 
 
-class ModelRegistration(Asked):
+class ModelRegistration(RequestModel):
     model_config = ConfigDict(protected_namespaces=(), json_schema_extra=DIMENSION_REQUIRED)
 
     config_name: Name = Field(examples=["我的嵌入模型"])

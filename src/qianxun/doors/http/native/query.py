@@ -1,28 +1,252 @@
-"""Questions over HTTP: a cited answer, whole as JSON or as it comes, as server-sent events."""
+"""Questions: an answer with citations, whole as JSON or as server-sent events."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, cast
 
 from fastapi import APIRouter, Body, Request, Response
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from qianxun.core.answer_types import Answer, AnswerEvent
 from qianxun.core.codec.answers import written_answer, written_event
+from qianxun.core.limits import ATTACHMENTS_LIMIT, CAPTION_LIMIT, DOC_IDS_LIMIT
+from qianxun.core.options import AskChoices, AskOptions
 from qianxun.doors.http.context import BaseId, TenantEngine
 from qianxun.doors.http.event_stream import AnswerRecorder, answer_response, encode_event
-from qianxun.doors.http.native.query_models import Answered, Question
+from qianxun.doors.http.native.retrieval import DegradedInfo, StepInfo
 from qianxun.doors.http.openapi import event_stream, request_examples, returns
+from qianxun.doors.http.request_models import DocId, Filters, RequestModel, WithQuery, ask_choices, with_options
 from qianxun.doors.http.responses import Envelope
 
-router = APIRouter(tags=["问答"])
+HISTORY_LIMIT: Final = 100
+TURN_LIMIT: Final = 32_000
+ROWS_LIMIT: Final = 20_000
 EVENTS: Final = ("sources", "token", "citation", "done", "error")
+
+router = APIRouter(tags=["问答"])
+
+# ── request ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Turn(RequestModel):
+    """说过的一句。"""
+
+    role: Literal["user", "assistant", "system"] = Field(examples=["user"])
+    content: str = Field(max_length=TURN_LIMIT, examples=["住院报销比例是多少"])
+
+
+def _no_paths(value: Any) -> Any:
+    """A path would be one of the service's machine: nobody may have it read files by asking."""
+    if isinstance(value, dict) and ("img_path" in value or "table_path" in value):
+        raise PydanticCustomError("local_path", "files of the service are not read: send img_base64 or table_data")
+    return value
+
+
+def _one_of(item: BaseModel, *names: str) -> None:
+    if sum(getattr(item, name) is not None for name in names) != 1:
+        raise PydanticCustomError("one_of", "exactly one of {expected}", {"expected": "、".join(names)})
+
+
+def _exactly_one(*names: str) -> dict[str, Any]:
+    """The same, as a schema says it."""
+    return {"oneOf": [{"required": [name]} for name in names]}
+
+
+Caption = Annotated[str, Field(max_length=10 * CAPTION_LIMIT)]
+
+
+class ImageAttachment(RequestModel):
+    """一张图片：PNG、JPEG、WebP、BMP 或 GIF，写成 base64 或 data: 地址。"""
+
+    model_config = ConfigDict(json_schema_extra=_exactly_one("img_base64", "url"))
+
+    type: Literal["image"]
+    img_base64: str | None = Field(default=None, min_length=1, description="图片文件的字节，base64")
+    url: str | None = Field(default=None, min_length=1, description="data:image/…;base64,…；别的地址不会去取")
+    image_caption: Caption | None = Field(default=None, examples=["CT 报告"])
+
+    @model_validator(mode="after")
+    def _is_given(self) -> ImageAttachment:
+        _one_of(self, "img_base64", "url")
+        return self
+
+
+def _table_data(value: Any) -> Any:
+    is_rows = isinstance(value, list) and 0 < len(value) <= ROWS_LIMIT
+    if isinstance(value, str) and value.strip():
+        return value
+    if is_rows and (all(isinstance(row, dict) for row in value) or all(isinstance(row, list) for row in value)):
+        return value
+    raise PydanticCustomError("table_data", "must be text or rows of one kind")
+
+
+CELL: Final[dict[str, Any]] = {"type": ["string", "number", "boolean", "null"]}
+ROWS: Final[dict[str, Any]] = {"type": "array", "minItems": 1, "maxItems": ROWS_LIMIT}
+TableData = Annotated[
+    Any,
+    AfterValidator(_table_data),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1, "pattern": r"\S"},
+                {**ROWS, "items": {"type": "object", "additionalProperties": CELL}},
+                {**ROWS, "items": {"type": "array", "items": CELL}},
+            ]
+        }
+    ),
+]
+
+
+class TableAttachment(RequestModel):
+    """一张表格：Markdown、CSV、HTML 的文字，或行的列表。"""
+
+    type: Literal["table"]
+    table_data: TableData = Field(examples=["| 医院 | 比例 |\n| --- | --- |\n| 三级 | 85% |"])
+    table_caption: Caption | None = Field(default=None, examples=["各级医院报销比例"])
+
+
+Content = Annotated[
+    Annotated[ImageAttachment | TableAttachment, Field(discriminator="type")],
+    BeforeValidator(_no_paths),
+]
+
+
+class Question(with_options(AskOptions, "", WithQuery)):  # type: ignore[misc]
+    stream: StrictBool = Field(default=False, description="true：一边写一边给（SSE）")
+    history: list[Turn] | None = Field(
+        default=None, max_length=HISTORY_LIMIT, description="这个问题之前的对话，最近的在最后"
+    )
+    multimodal_content: list[Content] | None = Field(
+        default=None, max_length=ATTACHMENTS_LIMIT, description="随问题来的图片与表格；文件不按路径读"
+    )
+    doc_ids: list[DocId] | None = Field(
+        default=None, max_length=DOC_IDS_LIMIT, description="只用这些文档；不写或为空则不限"
+    )
+    filters: Filters | None = None
+
+    def choices(self) -> AskChoices:
+        """The keyword arguments of `Engine.ask`. Raises BadFilterField, naming the field."""
+        chosen = ask_choices(self, self.doc_ids)
+        for name in ("history", "multimodal_content"):
+            chosen[name] = [item.model_dump(exclude_none=True) for item in chosen.get(name, ())]
+        return cast(AskChoices, chosen)
+
+
+# ── response ────────────────────────────────────────────────────────────────────────────────────
+
+
+class SourceInfo(BaseModel):
+    """答案里的一个标记所指的原文。"""
+
+    number: int = Field(description="标记里的数：[1]", examples=[1])
+    doc_id: str = Field(examples=["123"])
+    doc_name: str = Field(examples=["医保手册.pdf"])
+    chunk_id: str = Field(examples=["c_1001_123_0"])
+    content: str = Field(description="所引的原文", examples=["住院报销 85%。"])
+    start: int = Field(description="原文在文档里的起止；随问题来的图片与表格都为 0")
+    end: int
+    score: float
+    metadata: dict[str, Any]
+
+
+class CitationInfo(BaseModel):
+    """答案的一句（从 start 到 end 的字）依据哪几条。"""
+
+    start: int
+    end: int
+    numbers: list[int] = Field(examples=[[1]])
+
+
+class FlagInfo(BaseModel):
+    """模型说了、而资料不支持的。"""
+
+    kind: Literal["unsupported_number", "unknown_citation", "uncited", "link_removed", "dropped"]
+    text: str
+    reason: str
+
+
+class TraceInfo(BaseModel):
+    """得出答案的一步，以及它由规则还是由哪个模型做的。"""
+
+    node: str = Field(examples=["grade_documents"])
+    form: str = Field(description="rules，或 model:名称", examples=["rules"])
+    said: dict[str, Any]
+    seconds: float
+
+
+class EntityInfo(BaseModel):
+    id: str
+    name: str = Field(examples=["阿司匹林"])
+    type: str = Field(examples=["MEDICINE"])
+    importance: float
+
+
+class RelationshipInfo(BaseModel):
+    """从 source 到 target，都是实体的编号。"""
+
+    source: str
+    target: str
+    type: str = Field(examples=["治疗"])
+    weight: float
+
+
+class CommunityInfo(BaseModel):
+    id: str
+    title: str
+    summary: str
+    origin: str = Field(description="extractive，或 model:名称")
+    score: float
+
+
+class GraphInfo(BaseModel):
+    """图谱里与问题有关的，重要的在前。"""
+
+    entities: list[EntityInfo]
+    relationships: list[RelationshipInfo]
+    communities: list[CommunityInfo]
+
+
+class AnswerInfo(BaseModel):
+    knowledge_base_id: int = Field(examples=[1001])
+    answer: str = Field(examples=["住院报销 85%[1]。"])
+    sources: list[SourceInfo] = Field(description="答案里每个标记所指的；没有依据资料的答案为空")
+    mode: Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
+    trace_id: str
+    form: Literal["model", "extractive", "table", "declined", "direct"] = Field(
+        description="model 由模型写；extractive 由原句组成；table 由单元格得出；declined 资料里没有；direct 没有检索"
+    )
+    is_partial: bool = Field(description="模型的回答断了，只有一部分")
+    citations: list[CitationInfo]
+    flags: list[FlagInfo]
+    degraded: list[DegradedInfo]
+    trace: list[TraceInfo]
+    steps: list[StepInfo]
+    graph: GraphInfo
+    time_cost_ms: int = Field(examples=[850])
+    seconds: float
+    reason: str = Field(
+        default="", description="没有答案（declined）的原因，知道时才有", examples=["资料没有讲到：腾讯"]
+    )
+
+
+# ── route ────────────────────────────────────────────────────────────────────────────────────────
 
 
 @router.post(
     "/v1/query/{knowledge_base_id}",
     summary="提问，答案注明出处",
-    **returns(Envelope[Answered], 400, 404, 413, 415, 422, **event_stream("query", *EVENTS)),
+    **returns(Envelope[AnswerInfo], 400, 404, 413, 415, 422, **event_stream("query", *EVENTS)),
 )
 async def query(
     request: Request,

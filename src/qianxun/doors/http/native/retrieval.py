@@ -10,13 +10,13 @@ from pydantic import BaseModel, Field
 from qianxun.core.codec.results import written_recall
 from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.openapi import request_examples, returns
-from qianxun.doors.http.request_models import Search, naming_the_model
+from qianxun.doors.http.request_models import Search, blaming_reranker
 from qianxun.doors.http.responses import Envelope, success
 
 # ── the answer ───────────────────────────────────────────────────────────────────────────────────
 
 
-class ArmSaid(BaseModel):
+class ArmScore(BaseModel):
     """一路检索对这一块的评价。"""
 
     rank: int = Field(description="在这一路的名次，从 1 起；0 为不在候选之内")
@@ -44,27 +44,27 @@ class Placed(BaseModel):
     tags: list[str]
 
 
-class ChunkTold(Placed):
+class ChunkInfo(Placed):
     """一块。"""
 
     doc_name: str = Field(examples=["RAG系统设计.pdf"])
 
 
-class FoundTold(ChunkTold):
+class ResultInfo(ChunkInfo):
     score: float = Field(description="0–1，结果按它排序", examples=[0.85])
     source: str = Field(description="哪一路找到的：vector、keyword、qa 或插件的名字；hybrid 为不止一路")
     highlights: list[str] = Field(description="文中与问题相关的原文")
     tier: Literal["strict", "document", "fuzzy"] = Field(
         description="严格（语义相似过 .7，且命中的词过半；没有向量模型则只看词）、指定文档，或模糊，分数再高也可能是"
     )
-    arms: dict[str, ArmSaid]
+    arms: dict[str, ArmScore]
     matched: list[str] = Field(description="问题里的词，这一块也有的")
     coverage: float = Field(description="这些词占问题的多少，越少见的词越重")
     fused_score: float = Field(description="重排之前的分")
     rerank_score: float | None = Field(description="重排模型的分；没有重排则为空")
 
 
-class DegradedTold(BaseModel):
+class DegradedInfo(BaseModel):
     """没能参加的部分；其余照常回答。"""
 
     part: str = Field(
@@ -74,13 +74,13 @@ class DegradedTold(BaseModel):
     reason: str = Field(examples=["10 秒内没有重排完，按融合的次序返回"])
 
 
-class StepTold(BaseModel):
+class StepInfo(BaseModel):
     name: str = Field(examples=["recall.vector"])
     seconds: float
     count: int
 
 
-class GenerationTold(BaseModel):
+class GenerationInfo(BaseModel):
     """回答所依据的状态：状态相同，回答也相同。"""
 
     records: int
@@ -95,15 +95,15 @@ class Retrieved(BaseModel):
     time_cost_ms: int = Field(examples=[45])
     trace_id: str
     tier: Literal["strict", "document", "fuzzy"] | None = Field(description="结果里最宽松的一层；没有结果则为空")
-    degraded: list[DegradedTold]
-    chunks: list[FoundTold]
+    degraded: list[DegradedInfo]
+    chunks: list[ResultInfo]
     query: str
     queries: list[str] = Field(description="实际检索的说法：原问题、改写、更正")
     retrieval_mode: Literal["hybrid", "vector", "fulltext"]
     seconds: float
-    steps: list[StepTold]
+    steps: list[StepInfo]
     from_cache: bool
-    generation: GenerationTold | None
+    generation: GenerationInfo | None
 
 
 # ── the route ────────────────────────────────────────────────────────────────────────────────────
@@ -126,6 +126,6 @@ async def retrieve(
     """
     choices = body.choices()
     async with recall_slot(request):
-        with naming_the_model(choices):
+        with blaming_reranker(choices):
             found = await engine.retrieve(knowledge_base_id, body.query, **choices, trace_id=trace_id(request))
     return success(written_recall(knowledge_base_id, found))

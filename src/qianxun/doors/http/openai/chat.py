@@ -22,11 +22,11 @@ from qianxun.doors.http.context import TenantEngine, trace_id
 from qianxun.doors.http.error_formats import OpenAIProblem
 from qianxun.doors.http.event_stream import AnswerRecorder, answer_response, encode_event
 from qianxun.doors.http.field_errors import InvalidField
-from qianxun.doors.http.native.query_models import SourceTold
-from qianxun.doors.http.native.retrieval import DegradedTold
+from qianxun.doors.http.native.query import SourceInfo
+from qianxun.doors.http.native.retrieval import DegradedInfo
 from qianxun.doors.http.openai.models import NAME_LENGTH, TAG
 from qianxun.doors.http.openapi import event_stream, request_examples, returns
-from qianxun.doors.http.request_models import AskedElsewhere, DocId, Filters, Number, ask_choices, with_options
+from qianxun.doors.http.request_models import DocId, Filters, ForeignRequest, Number, ask_choices, with_options
 from qianxun.doors.http.responses import problem
 from qianxun.doors.mcp.ids import own_url, service_address
 from qianxun.engine.names import count_tokens, find_base
@@ -46,11 +46,11 @@ def _image_url(value: Any) -> Any:
     return {"url": value} if isinstance(value, str) else value  # as some clients write it
 
 
-class ImageUrl(AskedElsewhere):
+class ImageUrl(ForeignRequest):
     url: str = Field(min_length=1, description="data:image/…;base64,…；别的地址不会去取")
 
 
-class ContentPart(AskedElsewhere):
+class ContentPart(ForeignRequest):
     """一段文字或一张图片。"""
 
     type: str = Field(max_length=50, description="text 或 image_url", examples=["text"])
@@ -71,7 +71,7 @@ Content = Annotated[
 ]
 
 
-class ChatMessage(AskedElsewhere):
+class ChatMessage(ForeignRequest):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"] = Field(examples=["user"])
     content: Content = Field(default=[])
 
@@ -80,11 +80,11 @@ class ChatMessage(AskedElsewhere):
         return "\n".join(part.text for part in self.content if part.type == "text" and part.text)
 
 
-class StreamOptions(AskedElsewhere):
+class StreamOptions(ForeignRequest):
     include_usage: bool = False
 
 
-class ResponseFormat(AskedElsewhere):
+class ResponseFormat(ForeignRequest):
     type: Literal["text"] = Field(description="只有 text：答案里有出处的标记，不能是 JSON")
 
 
@@ -96,7 +96,7 @@ def _check_parts(messages: Any) -> Any:
     return messages
 
 
-class ChatRequest(with_options(AskOptions, "", AskedElsewhere)):  # type: ignore[misc]
+class ChatRequest(with_options(AskOptions, "", ForeignRequest)):  # type: ignore[misc]
     """没有列出的字段（temperature、max_tokens、tools 等）不起作用。"""
 
     model: str = Field(
@@ -204,10 +204,10 @@ class ChatCompletion(BaseModel):
     model: str = Field(description="知识库的名称", examples=["医保"])
     choices: list[Choice]
     usage: Usage
-    sources: list[SourceTold] = Field(description="答案里 [1]、[2] 所指的原文，与 /v1/query 相同")
+    sources: list[SourceInfo] = Field(description="答案里 [1]、[2] 所指的原文，与 /v1/query 相同")
     mode: str = Field(examples=["mix"])
     form: str = Field(description="答案由谁写成，与 /v1/query 相同", examples=["model"])
-    degraded: list[DegradedTold]
+    degraded: list[DegradedInfo]
     trace_id: str
 
 

@@ -16,7 +16,7 @@ from qianxun.doors.http.error_formats import OpenAIProblem
 from qianxun.doors.http.field_errors import InvalidField
 from qianxun.doors.http.openai.models import NAME_LENGTH, TAG
 from qianxun.doors.http.openapi import request_examples, returns
-from qianxun.doors.http.request_models import AskedElsewhere, Number
+from qianxun.doors.http.request_models import ForeignRequest, Number
 from qianxun.doors.http.responses import json_response
 from qianxun.engine.names import count_tokens, embed_texts, find_embedding
 
@@ -44,7 +44,7 @@ Texts = Annotated[
 ]
 
 
-class EmbeddingRequest(AskedElsewhere):
+class EmbeddingRequest(ForeignRequest):
     model: str = Field(
         min_length=1,
         max_length=NAME_LENGTH,

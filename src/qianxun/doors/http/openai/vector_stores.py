@@ -32,7 +32,7 @@ from qianxun.doors.http.context import TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.error_formats import OpenAIProblem
 from qianxun.doors.http.openai.models import NAME_LENGTH, TAG
 from qianxun.doors.http.openapi import request_examples, returns
-from qianxun.doors.http.request_models import AskedElsewhere, Number, QueryText
+from qianxun.doors.http.request_models import ForeignRequest, Number, QueryText
 from qianxun.doors.http.responses import json_response
 from qianxun.engine.names import find_base
 
@@ -81,7 +81,7 @@ class StoreFilters(RootModel[dict[str, Any]]):
         }
 
 
-class RankingOptions(AskedElsewhere):
+class RankingOptions(ForeignRequest):
     ranker: str | None = Field(
         default=None, max_length=NAME_LENGTH, description="none：不重排；其余（auto 等）依知识库的配置"
     )
@@ -90,7 +90,7 @@ class RankingOptions(AskedElsewhere):
     )
 
 
-class StoreSearch(AskedElsewhere):
+class StoreSearch(ForeignRequest):
     query: Queries = Field(description="要找的内容；列表则逐个检索，合在一起", examples=["住院报销比例是多少"])
     filters: StoreFilters | None = None
     max_num_results: Annotated[int, Field(ge=1, le=MAX_RESULTS), Number] = Field(
