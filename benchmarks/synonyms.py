@@ -30,8 +30,7 @@ from qianxun.records import chunks
 from qianxun.retrieve.arms import SearchContext
 from qianxun.retrieve.arms.keyword import KeywordArm
 from qianxun.retrieve.terms import related as related_terms
-from qianxun.retrieve.terms.neighbours import Nearness
-from qianxun.retrieve.terms.related import expanded
+from qianxun.retrieve.terms.related import Nearness, expanded
 from qianxun.text.expansion import Expansion
 from qianxun.text.synonyms import NO_SYNONYMS
 
@@ -125,7 +124,7 @@ def main() -> None:
     parser.add_argument("--learnt-alone", action="store_true")
     arguments = parser.parse_args()
     if arguments.lacking is not None:
-        setattr(related_terms, "LACKING", arguments.lacking)  # noqa: B010
+        setattr(related_terms, "NOT_IN_BASE", arguments.lacking)  # noqa: B010
     if arguments.learnt_alone:
         setattr(related_terms, "shipped", lambda: NO_SYNONYMS)  # noqa: B010
     print(json.dumps(asyncio.run(measured(arguments)), ensure_ascii=False, indent=1))

@@ -14,7 +14,7 @@ from qianxun.core.types import Document, Vectors
 from qianxun.engine.engine import Engine
 from qianxun.records import terms
 from qianxun.retrieve.terms import learn as learning
-from qianxun.retrieve.terms.learn import SMALL, Learnt, chosen, learn_quietly, telling_words
+from qianxun.retrieve.terms.learn import SMALL, Learnt, chosen, learn_quietly, significant_words
 from qianxun.text.chinese import Analyser
 from tests.indexing.opened import doc, opened
 from tests.retrieve.meanings import Gated, Meanings
@@ -42,15 +42,15 @@ async def held(engine: Engine, kb: int, model: str = "meanings", dimension: int 
 
 
 def test_words_tell_that_are_words_and_no_numbers() -> None:
-    found = telling_words("2023年第一季度，颈部疼痛的AI患者有三十名，均已出院。", Analyser())
+    found = significant_words("2023年第一季度，颈部疼痛的AI患者有三十名，均已出院。", Analyser())
     assert {"颈部", "疼痛", "患者", "季度"} <= found
     assert not {"2023", "ai", "的", "三十", "第一", "第一季度"} & found
 
 
 def test_what_the_segmenter_merely_guesses_is_no_word_but_ones_own_are() -> None:
     text = "云溪市的统筹中心"
-    assert "云溪市" not in telling_words(text, Analyser())
-    assert "云溪市" in telling_words(text, Analyser(["云溪市"]))
+    assert "云溪市" not in significant_words(text, Analyser())
+    assert "云溪市" in significant_words(text, Analyser(["云溪市"]))
 
 
 def test_the_most_frequent_come_first_and_the_ubiquitous_not_at_all() -> None:

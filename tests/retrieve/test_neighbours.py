@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from qianxun.core.types import Vector, Vectors
-from qianxun.retrieve.terms.neighbours import (
-    HELD,
-    LACKING,
+from qianxun.retrieve.terms.related import (
+    IN_BASE,
     NEIGHBOURS,
+    NOT_IN_BASE,
     Nearness,
     are_opposites,
     can_have_neighbours,
@@ -27,26 +27,26 @@ def rows(*cosines: float) -> Vectors:
     return np.array([at(cosine) for cosine in cosines], dtype=np.float32)
 
 
-def near(word: str, least: Nearness = HELD, **terms: float) -> list[str]:
+def near(word: str, least: Nearness = IN_BASE, **terms: float) -> list[str]:
     vector: Vector = WORD
     return [term for term, _ in neighbours(word, vector, tuple(terms), rows(*terms.values()), least)]
 
 
 def test_the_nearest_come_first_and_only_the_near() -> None:
-    assert near("脖子", 颈部=0.8, 喉咙=0.9, 天气=HELD.apart - 0.01) == ["喉咙", "颈部"]
+    assert near("脖子", 颈部=0.8, 喉咙=0.9, 天气=IN_BASE.apart - 0.01) == ["喉咙", "颈部"]
     assert len(near("脖子", 颈部=0.8, 喉咙=0.9, 咽喉=0.85)) == NEIGHBOURS
 
 
 def test_words_that_share_a_character_must_be_nearer() -> None:
-    assert HELD.apart < HELD.sharing
-    assert near("事故", 故事=HELD.sharing - 0.01) == []
-    assert near("腰疼", 腰痛=HELD.sharing + 0.01) == ["腰痛"]
+    assert IN_BASE.apart < IN_BASE.sharing
+    assert near("事故", 故事=IN_BASE.sharing - 0.01) == []
+    assert near("腰疼", 腰痛=IN_BASE.sharing + 0.01) == ["腰痛"]
 
 
 def test_a_word_that_the_base_lacks_is_content_with_less() -> None:
-    between = (HELD.apart + LACKING.apart) / 2
-    assert near("脖子", HELD, 颈部=between) == []
-    assert near("脖子", LACKING, 颈部=between) == ["颈部"]
+    between = (IN_BASE.apart + NOT_IN_BASE.apart) / 2
+    assert near("脖子", IN_BASE, 颈部=between) == []
+    assert near("脖子", NOT_IN_BASE, 颈部=between) == ["颈部"]
 
 
 def test_a_word_is_not_its_own_neighbour_nor_one_inside_it() -> None:

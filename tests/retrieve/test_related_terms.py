@@ -12,8 +12,7 @@ from qianxun.core.errors import ModelUnavailable
 from qianxun.core.types import EVERYTHING, Eq, Filter
 from qianxun.engine.engine import Engine
 from qianxun.retrieve.terms import related as related_terms
-from qianxun.retrieve.terms.neighbours import HELD, LACKING
-from qianxun.retrieve.terms.related import expanded
+from qianxun.retrieve.terms.related import IN_BASE, NOT_IN_BASE, expanded
 from qianxun.text.expansion import Expansion
 from tests.indexing.opened import doc, opened
 from tests.retrieve.meanings import Gated, Meanings
@@ -118,7 +117,7 @@ def test_words_that_are_not_near_enough_are_not(tmp_path: Path) -> None:
     async def story(engine: Engine, kb: int) -> None:
         assert await said(engine, kb, "脖子不舒服") == ()
 
-    told(tmp_path, story, Meanings(cosine=LACKING.apart - 0.02))
+    told(tmp_path, story, Meanings(cosine=NOT_IN_BASE.apart - 0.02))
 
 
 def test_a_word_that_the_base_has_itself_wants_a_nearer_one(tmp_path: Path) -> None:
@@ -127,7 +126,7 @@ def test_a_word_that_the_base_has_itself_wants_a_nearer_one(tmp_path: Path) -> N
         await engine.add_documents(kb, [doc("脖子", "脖子上长了疹子。")])
         assert await others(engine, kb, "脖子不舒服") == []
 
-    told(tmp_path, story, Meanings(cosine=(LACKING.apart + HELD.apart) / 2))
+    told(tmp_path, story, Meanings(cosine=(NOT_IN_BASE.apart + IN_BASE.apart) / 2))
 
 
 def test_what_is_written_down_comes_before_what_was_learnt(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from qianxun.text.expansion import (
     Related,
     comparable,
     known_places,
-    only_held,
     unknown_words,
+    with_counts,
     wordings,
 )
 from qianxun.text.synonyms import NO_SYNONYMS, Thesaurus, of_user
@@ -147,16 +147,16 @@ def test_what_was_learnt_is_not_mixed_with_what_is_known() -> None:
 
 def test_only_what_is_held_is_said_the_more_usual_first() -> None:
     places = known_places("年假怎么休", NO_SYNONYMS, SHIPPED, ANALYSER)
-    (place,) = only_held(places, {"带薪休假": 2, "年休假": 7}, 4)
+    (place,) = with_counts(places, {"带薪休假": 2, "年休假": 7}, 4)
     assert [each.by for each in place.related] == ["年休假", "带薪休假"]
-    assert only_held(places, {"带薪休假": 0}, 4) == []
-    (one,) = only_held(places, {"带薪休假": 2, "年休假": 7}, 1)
+    assert with_counts(places, {"带薪休假": 0}, 4) == []
+    (one,) = with_counts(places, {"带薪休假": 2, "年休假": 7}, 1)
     assert len(one.related) == 1
 
 
 def test_a_word_that_stands_alone_keeps_its_place() -> None:
     places = known_places("年假怎么休", of_user([["年假"]]), SHIPPED, ANALYSER)
-    assert only_held(places, {"带薪休假": 2}, 4) == [Place(0, 2, (), alone=True)]
+    assert with_counts(places, {"带薪休假": 2}, 4) == [Place(0, 2, (), alone=True)]
 
 
 def test_unknown_words_tell_and_stand_outside_what_is_known() -> None:

@@ -1,4 +1,4 @@
-"""Search as the writing platform asks for it: one user's one project, meaning and words, fused by rank."""
+"""Search as the writing platform needs it: one user's one project, meaning and words, fused by rank."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SearchResult:
     score: float
     metadata: Metadata = field(default_factory=dict)
     highlights: tuple[str, ...] = ()  # at most three
-    source: str = ""  # vector | keyword | qa | hybrid
+    source: str = ""  # the name of an arm, or hybrid
     tier: Tier = "fuzzy"
 
     @property
@@ -67,14 +67,16 @@ class HybridSearchEngine:
         """
         options = self._options(_belongs(user_id, project_id, content_types), top_k, enable_hybrid=enable_hybrid)
         answer = await self.search_with(self.base, query, options)
-        return [_result(each) for each in answer.found]
+        return [_result(found) for found in answer.found]
 
     def _options(self, where: Filter, top_k: int, *, enable_hybrid: bool) -> SearchOptions:
         of_base = self.base.about.config.get("search") or {}
-        kept = {name: of_base[name] for name in ("rerank", "fuzzy") if name in of_base}
+        own = {name: of_base[name] for name in ("rerank", "fuzzy") if name in of_base}
+        if "arms" in of_base:
+            own["arms"] = tuple(of_base["arms"])
         return replace(
             self.options,
-            **kept,
+            **own,
             mode="hybrid" if enable_hybrid else "vector",
             top_k=top_k,
             where=where,
@@ -94,14 +96,14 @@ def _belongs(user_id: str, project_id: str, content_types: Sequence[str] | None)
 
 
 def _result(found: Found) -> SearchResult:
-    chunk, told = found.chunk, found.chunk.attributes
-    belongs = {"user_id": told.user_id, "project_id": told.project_id, "content_type": told.content_type}
+    chunk, owner = found.chunk, found.chunk.attributes
+    belongs = {"user_id": owner.user_id, "project_id": owner.project_id, "content_type": owner.content_type}
     return SearchResult(
         chunk_id=chunk.chunk_id,
         document_id=chunk.doc_id,
         chunk_text=chunk.text,
         score=found.score,
-        metadata={**told.metadata, **belongs, "document_name": chunk.doc_name, "chunk_index": chunk.index},
+        metadata={**owner.metadata, **belongs, "document_name": chunk.doc_name, "chunk_index": chunk.index},
         highlights=found.highlights,
         source=found.source,
         tier=found.tier,

@@ -319,10 +319,9 @@ class _Run:
     async def _filtered(self, found: Ranking, where: Filter) -> Ranking:
         known = await self.context.chunks(found.keys.tolist())
         passes = [key in known and matches(where, known[key].attributes) for key in found.keys.tolist()]
-        kept = np.array(passes, dtype=bool)
-        return Ranking(
-            found.keys[kept], found.scores[kept], found.ceiling, None if found.raw is None else found.raw[kept]
-        )
+        rows = np.flatnonzero(passes)
+        raw = None if found.raw is None else found.raw[rows]
+        return Ranking(found.keys[rows], found.scores[rows], found.ceiling, raw)
 
     def _with_vectors(self, vectors: Sequence[Vector]) -> Sequence[Query]:
         if not vectors:

@@ -1,4 +1,4 @@
-"""A query said in other words: some of its words replaced by others that mean the same. Pure, and always the same.
+"""A query in other words: some of its words replaced by others that mean the same. Pure and deterministic.
 
 First the places: words of the user's own list, then of the shipped one, the longest first, none overlapping another.
 Then the wordings: each place by itself with the best word for it, all places together, then the next best words.
@@ -15,13 +15,13 @@ from qianxun.text.synonyms import Origin, Thesaurus
 
 LIMIT: Final = 4
 _NEXT_BEST: Final = 0.97  # of the weight, for each better word that there is for the same place
-_TOGETHER: Final = 0.98  # … and for each place beyond the first that is said otherwise
+_TOGETHER: Final = 0.98  # … and for each place beyond the first that is replaced
 _FITS_ANYWHERE: Final = 3  # so many characters are no accident, wherever the segmenter cuts
 
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """``by`` said in the place of ``word``, a word of the query; ``origin`` is who knows that they belong together."""
+    """``by`` in place of ``word``, a word of the query; ``origin`` is the list that relates them."""
 
     word: str
     by: str
@@ -40,9 +40,9 @@ class Expansion:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A word of the query, where it stands in the text, and what may be said instead, best first.
+    """A word of the query, its position in the text, and what may replace it, best first.
 
-    Of one that is ``alone`` its user has said that nothing else means the same.
+    ``alone``: the user's list has it without a synonym, so that nothing replaces it.
     """
 
     start: int
@@ -62,8 +62,8 @@ def known_places(text: str, own: Thesaurus, shipped: Thesaurus, analyser: Analys
     for thesaurus in (own, shipped):
         for start, end in _found(folded, thesaurus, edges, chosen):
             word = folded[start:end]
-            # What the query says already is no other wording: 高血压病 does not become 高血压病病.
-            related = (each for each in _related(text[start:end], word, own, shipped) if fold(each.by) not in folded)
+            # What is in the query already is no other wording: 高血压病 does not become 高血压病病.
+            related = (one for one in _related(text[start:end], word, own, shipped) if fold(one.by) not in folded)
             chosen.append(Place(start, end, tuple(related), word in own.alone))
     return sorted(chosen, key=lambda place: place.start)
 
@@ -75,19 +75,19 @@ def comparable(text: str) -> str:
 
 
 def unknown_words(text: str, places: Sequence[Place], analyser: Analyser) -> dict[str, Place]:
-    """The telling words of the query outside these places, folded, each where it first stands."""
+    """The significant words of the query outside these places, folded, each with its first position."""
     found: dict[str, Place] = {}
     start = 0
     for segment in analyser.segments(fold(text)):
         end = start + len(segment)
-        if is_telling(segment) and not any(_overlap(start, end, place) for place in places):
+        if is_significant(segment) and not any(_overlap(start, end, place) for place in places):
             found.setdefault(segment, Place(start, end))
         start = end
     return found
 
 
-def is_telling(word: str) -> bool:
-    """Whether a folded word can have related words: no stop word, no number, nothing of one character."""
+def is_significant(word: str) -> bool:
+    """True if a folded word can have related words: no stop word, no number, nothing of one character."""
     return len(word) > 1 and word not in STOP_WORDS and word.isalnum() and not any(map(str.isnumeric, word))
 
 
@@ -105,13 +105,13 @@ def _found(
     folded: str, thesaurus: Thesaurus, edges: frozenset[int], taken: Sequence[Place]
 ) -> Iterator[tuple[int, int]]:
     at = 0
-    held = list(taken)  # ``taken`` grows while this is read
+    fixed = list(taken)  # ``taken`` grows while this is read
     while at < len(folded):
         fitting = (
             word
             for word in thesaurus.starting(folded, at)
-            if _stands_alone(folded, at, at + len(word), edges)
-            and not any(_overlap(at, at + len(word), place) for place in held)
+            if _is_separate(folded, at, at + len(word), edges)
+            and not any(_overlap(at, at + len(word), place) for place in fixed)
         )
         word = next(fitting, "")
         if word:
@@ -119,8 +119,8 @@ def _found(
         at += len(word) or 1
 
 
-def _stands_alone(folded: str, start: int, end: int, edges: frozenset[int]) -> bool:
-    """年假 does not stand in 去年假期, nor ai in mail."""
+def _is_separate(folded: str, start: int, end: int, edges: frozenset[int]) -> bool:
+    """年假 is no word of 去年假期, nor ai of mail."""
     for at in (start, end):
         around = folded[max(at - 1, 0) : at + 1]
         if 0 < at < len(folded) and around.isascii() and around.isalnum():
@@ -135,7 +135,7 @@ def _overlap(start: int, end: int, place: Place) -> bool:
 def _related(written: str, word: str, own: Thesaurus, shipped: Thesaurus) -> tuple[Related, ...]:
     found = [Related(written, other.word, "user", other.weight) for other in own.of(word)]
     if word not in own.alone:
-        known = {fold(each.by) for each in found}
+        known = {fold(one.by) for one in found}
         found += [
             Related(written, other.word, "shipped", other.weight)
             for other in shipped.of(word)
@@ -150,26 +150,26 @@ def _related(written: str, word: str, own: Thesaurus, shipped: Thesaurus) -> tup
 def wordings(text: str, places: Sequence[Place], limit: int = LIMIT) -> tuple[Expansion, ...]:
     """At most ``limit`` expansions of a query, best first; places do not overlap.
 
-    What was learnt is a guess: beside words that somebody has written down it is not put into the same wording.
+    What was learnt is a guess: it is not put into the same wording as words of a list.
     """
-    spoken = [place for place in places if place.related]
-    singles = [_said(text, [(place, at)]) for place in spoken for at in range(len(place.related))]
-    singles.sort(key=lambda each: -each.weight)
-    written = [place for place in spoken if place.related[0].origin != "learnt"] or spoken
-    together = [_said(text, [(place, 0) for place in written])] if len(written) > 1 else []
-    kept = [*_distinct(text, singles)][: max(limit - len(together), 1)] + together
-    return tuple(sorted(_distinct(text, kept), key=lambda each: -each.weight)[:limit])
+    replaceable = [place for place in places if place.related]
+    singles = [_replaced(text, [(place, at)]) for place in replaceable for at in range(len(place.related))]
+    singles.sort(key=lambda one: -one.weight)
+    written = [place for place in replaceable if place.related[0].origin != "learnt"] or replaceable
+    together = [_replaced(text, [(place, 0) for place in written])] if len(written) > 1 else []
+    best = [*_distinct(text, singles)][: max(limit - len(together), 1)] + together
+    return tuple(sorted(_distinct(text, best), key=lambda one: -one.weight)[:limit])
 
 
-def _said(text: str, chosen: Sequence[tuple[Place, int]]) -> Expansion:
+def _replaced(text: str, chosen: Sequence[tuple[Place, int]]) -> Expansion:
     related = tuple(
         replace(place.related[at], weight=round(place.related[at].weight * _NEXT_BEST**at, 4)) for place, at in chosen
     )
-    said = text
-    for (place, _), each in reversed(list(zip(chosen, related, strict=True))):
-        said = said[: place.start] + _spaced(said, place, each.by) + said[place.end :]
-    mean = sum(each.weight for each in related) / len(related)
-    return Expansion(said, related, round(mean * _TOGETHER ** (len(related) - 1), 4))
+    wording = text
+    for (place, _), one in reversed(list(zip(chosen, related, strict=True))):
+        wording = wording[: place.start] + _spaced(wording, place, one.by) + wording[place.end :]
+    mean = sum(one.weight for one in related) / len(related)
+    return Expansion(wording, related, round(mean * _TOGETHER ** (len(related) - 1), 4))
 
 
 def _spaced(text: str, place: Place, word: str) -> str:
@@ -185,21 +185,21 @@ def _are_letters(left: str, right: str) -> bool:
 
 def _distinct(text: str, expansions: Iterable[Expansion]) -> Iterator[Expansion]:
     seen = {fold(text)}
-    for each in expansions:
-        if fold(each.text) not in seen:
-            seen.add(fold(each.text))
-            yield each
+    for expansion in expansions:
+        if fold(expansion.text) not in seen:
+            seen.add(fold(expansion.text))
+            yield expansion
 
 
-def only_held(places: Iterable[Place], counts: Mapping[str, int], most: int) -> list[Place]:
-    """The places with those words that the base holds, at most so many for each; a place without any is none.
+def with_counts(places: Iterable[Place], counts: Mapping[str, int], most: int) -> list[Place]:
+    """The places with those words that occur in the base, at most so many for each; a place without any is none.
 
-    Of words that weigh the same those come first that stand in more of the base's entries.
+    Of words that weigh the same those come first that occur in more of the base's entries.
     """
     found = []
     for place in places:
-        held = (each for each in place.related if counts.get(each.by))
-        best = sorted(held, key=lambda each: (-each.weight, -counts[each.by]))[:most]
+        known = (one for one in place.related if counts.get(one.by))
+        best = sorted(known, key=lambda one: (-one.weight, -counts[one.by]))[:most]
         if best or place.alone:
             found.append(replace(place, related=tuple(best)))
     return found

@@ -1,9 +1,9 @@
-"""The words of a base, learnt for the related words of queries: which it uses, and their vectors under its model.
+"""Learns the words of a base, for the related words of queries: which it uses, and their vectors under its model.
 
-    chunks of record ──► words that tell ──► those without a vector are embedded, the most frequent first ──► records
+    chunks of record ──► significant words ──► those without a vector are embedded, the most frequent first ──► records
 
-Behind everybody's back and within a bound of time; what is left over is learnt the next time. A search never waits for
-it, and no write fails by it.
+In the background and within a bound of time; what is left over is learnt the next time. A search never waits for it,
+and no write fails by it. Read `learn` first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from qianxun.core.errors import NotFound, QianxunError
 from qianxun.core.ports import EmbeddingModel
 from qianxun.models.embedding import embed
 from qianxun.records import terms
-from qianxun.retrieve.terms.neighbours import can_have_neighbours
+from qianxun.retrieve.terms.related import can_have_neighbours
 from qianxun.text.chinese import Analyser
 
 log = logging.getLogger(__name__)
@@ -30,9 +30,9 @@ TERMS: Final = 5_000  # of one base: ten megabytes at 512 numbers each, and 7 s 
 CHUNKS: Final = 20_000  # that are read for their words; of a larger base every so-many-th
 READING_SECONDS: Final = 0.0003  # for the words of one chunk, at most: with less time it is not begun
 LONGEST_WORD: Final = 8  # characters
-SMALL: Final = 50  # chunks: in a base with fewer a word may stand in one alone
-WIDE_SPREAD: Final = 0.2  # of the chunks of a base that is not small: what stands in more tells nothing apart
-TOGETHER: Final = 64  # embedded at once, and then kept
+SMALL: Final = 50  # chunks: in a base with fewer a word may occur in one alone
+WIDE_SPREAD: Final = 0.2  # of the chunks of a base that is not small: what occurs in more distinguishes nothing
+TOGETHER: Final = 64  # embedded at once, and then stored
 SECONDS: Final = 60.0
 SHARE: Final = 0.1  # of the time that taking files in has taken
 SHORTEST: Final = 0.5
@@ -43,9 +43,9 @@ RESTING: Final = 20.0  # times as long as learning has taken, before the same ba
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """What one go at a base's words did."""
+    """What one run over a base's words did."""
 
-    terms: int  # that it holds now
+    terms: int  # that it has now
     added: int
     removed: int
     left: int | None  # that there was no time for; None: not even to find out
@@ -54,7 +54,7 @@ class Learnt:
 async def learn(base: OpenBase, seconds: float = SECONDS) -> Learnt:
     """Learns the words of the base under its model, as far as the time goes. Raises ModelError or NotFound.
 
-    Without a model there is nothing to learn. Words that the base has no more are forgotten.
+    Without a model there is nothing to learn. Words that the base no longer uses are removed.
     """
     model = base.model
     if model is None:
@@ -62,63 +62,56 @@ async def learn(base: OpenBase, seconds: float = SECONDS) -> Learnt:
     until = time.monotonic() + seconds
     async with base.terms.learning:
         base.terms.begin()
-        known = await asyncio.to_thread(_known, base, model)
-        if time.monotonic() + min(known.chunks, CHUNKS) * READING_SECONDS > until:
+        chunks, stored = await asyncio.to_thread(_stored, base, model)
+        if time.monotonic() + min(chunks, CHUNKS) * READING_SECONDS > until:
             base.terms.note_write()
-            return Learnt(len(known.held), 0, 0, None)
-        wanted = await asyncio.to_thread(_wanted, base, -(-known.chunks // CHUNKS))
-        held = known.held
-        gone = held - wanted.keys()
-        new = [term for term in wanted if term not in held]
-        if gone:
-            await asyncio.to_thread(_forget, base, model.name, gone)
+            return Learnt(len(stored), 0, 0, None)
+        words = await asyncio.to_thread(_words, base, -(-chunks // CHUNKS))
+        unused = stored - words.keys()
+        new = [term for term in words if term not in stored]
+        if unused:
+            await asyncio.to_thread(_remove, base, model.name, unused)
         added = 0
         try:
             while added < len(new) and time.monotonic() < until and base.model is model:
                 part = new[added : added + TOGETHER]
                 vectors = await in_preparing_thread(base, embed, part, model)
-                await asyncio.to_thread(_keep, base, model, part, vectors)
+                await asyncio.to_thread(_store, base, model, part, vectors)
                 added += len(part)
         finally:
-            if added or gone:
+            if added or unused:
                 base.terms.forget()
         left = len(new) - added
         if left:
             base.terms.note_write()
-    return Learnt(len(held) - len(gone) + added, added, len(gone), left)
+    return Learnt(len(stored) - len(unused) + added, added, len(unused), left)
 
 
 # ── which words ──────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    chunks: int
-    held: set[str]
-
-
-def _known(base: OpenBase, model: EmbeddingModel) -> _Known:
+def _stored(base: OpenBase, model: EmbeddingModel) -> tuple[int, set[str]]:
+    """How many chunks there are, and the words that have a vector."""
     with base.records.reading() as tx:
-        held = terms.stored(tx, base.id, model.name, model.dimension)
-        return _Known(terms.chunk_count(tx, base.id), held)
+        return terms.chunk_count(tx, base.id), terms.stored(tx, base.id, model.name, model.dimension)
 
 
-def _wanted(base: OpenBase, every: int) -> dict[str, int]:
-    """The words to be held, the most frequent first, by each so-many-th chunk."""
+def _words(base: OpenBase, every: int) -> dict[str, int]:
+    """The words to learn, the most frequent first, by each so-many-th chunk."""
     counts: Counter[str] = Counter()
     read = after = 0
     while True:
-        with base.records.reading() as tx:  # a page at a time: writers are not kept waiting
+        with base.records.reading() as tx:  # a page at a time: writers do not wait
             page = terms.texts(tx, base.id, after, every=every)
         if not page:
             return chosen(counts, read)
         for _, text in page:
-            counts.update(telling_words(text, base.analyser))
+            counts.update(significant_words(text, base.analyser))
         read += len(page)
         after = page[-1][0]
 
 
-def telling_words(text: str, analyser: Analyser) -> set[str]:
+def significant_words(text: str, analyser: Analyser) -> set[str]:
     """The words of a text that others may be related to. What the segmenter merely guesses to be a word is none."""
     return {
         word
@@ -128,36 +121,36 @@ def telling_words(text: str, analyser: Analyser) -> set[str]:
 
 
 def chosen(counts: Mapping[str, int], chunks: int, limit: int = TERMS) -> dict[str, int]:
-    """Words with the number of chunks they stand in, the most frequent first, ties in the order of the words."""
+    """Words with the number of chunks they occur in, the most frequent first, ties in the order of the words."""
     least, most = (1, chunks) if chunks < SMALL else (2, int(WIDE_SPREAD * chunks))
-    telling = [(word, count) for word, count in counts.items() if least <= count <= most]
-    return dict(sorted(telling, key=lambda each: (-each[1], each[0]))[:limit])
+    usable = [(word, count) for word, count in counts.items() if least <= count <= most]
+    return dict(sorted(usable, key=lambda row: (-row[1], row[0]))[:limit])
 
 
-def _keep(base: OpenBase, model: EmbeddingModel, words: Sequence[str], vectors: Any) -> None:
+def _store(base: OpenBase, model: EmbeddingModel, words: Sequence[str], vectors: Any) -> None:
     with base.records.writing() as tx:
-        if base.model is model:  # a rebuild has gone over to another, and dropped what was of this one
+        if base.model is model:  # else a rebuild has changed the model and removed the words of this one
             terms.store(tx, base.id, model.name, words, vectors)
 
 
-def _forget(base: OpenBase, model: str, gone: set[str]) -> None:
+def _remove(base: OpenBase, model: str, unused: set[str]) -> None:
     with base.records.writing() as tx:
-        terms.remove(tx, base.id, model, gone)
+        terms.remove(tx, base.id, model, unused)
 
 
-# ── behind everybody's back ──────────────────────────────────────────────────────────────────────
+# ── in the background ────────────────────────────────────────────────────────────────────────────
 
 
 async def learn_quietly(base: OpenBase, seconds: float = SECONDS) -> None:
-    """`learn` for those who have something else to do: what fails is logged, and tried with the next write."""
+    """`learn` for callers that must not fail by it: an error is logged, and the next write tries again."""
     try:
-        async with asyncio.timeout(seconds + SECONDS):  # a model that hangs holds nobody for ever
+        async with asyncio.timeout(seconds + SECONDS):  # a model may hang
             await learn(base, seconds)
     except NotFound:
-        log.info("base %s is gone, and the learning of its words with it", base.id)
+        log.info("base %s was deleted while its words were learnt", base.id)
     except (QianxunError, TimeoutError) as error:
         log.warning("the words of base %s are not learnt now: %s", base.id, error or "timeout")
-    except Exception:  # the door of a model, which may be anybody's, for callers whom this must not fail
+    except Exception:  # any model may raise anything
         log.exception("the words of base %s are not learnt after an unexpected failure", base.id)
 
 
