@@ -10,7 +10,7 @@ from fastapi import Depends, Path, Request
 
 from qianxun.core.errors import Forbidden
 from qianxun.core.limits import MAX_ID
-from qianxun.doors.http.concurrency import ConcurrencyLimit, cancelled_with_client
+from qianxun.doors.http.concurrency import ConcurrencyLimit
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Settings
 
@@ -71,11 +71,6 @@ def recall_slot(request: Request) -> AbstractAsyncContextManager[None]:
 def answer_slot(request: Request) -> AbstractAsyncContextManager[None]:
     """The same around an answer: a slow language model must not keep searches waiting."""
     return service_of(request).answers.slot(request)
-
-
-def cancellable(request: Request) -> AbstractAsyncContextManager[None]:
-    """Around other work: cancelled if its client disconnects or it takes too long, without a slot."""
-    return cancelled_with_client(request, service_of(request).settings.service.request_seconds)
 
 
 def trace_id(request: Request) -> str:

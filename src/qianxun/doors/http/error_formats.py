@@ -17,9 +17,6 @@ Headers = Mapping[bytes, bytes]
 Format = Callable[[Content, Headers], Content]
 
 
-# ── documentation ────────────────────────────────────────────────────────────────────────────────
-
-
 class FieldProblem(BaseModel):
     """A field that was refused."""
 
@@ -72,8 +69,6 @@ class OpenAIProblem(BaseProblem):
 
     error: OpenAIError
 
-
-# ── formats ──────────────────────────────────────────────────────────────────────────────────────
 
 NO_AUTHORIZATION: Final = 1001
 WRONG_KEY: Final = 1002

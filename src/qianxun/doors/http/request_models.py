@@ -98,19 +98,12 @@ def _check_model_id(value: Any) -> Any:
     raise PydanticCustomError("model_id", "must be the number or the name of a model")
 
 
-ModelRef = Annotated[
-    Any,
-    AfterValidator(_check_model_id),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 0, "maximum": MAX_ID},
-                {"type": "string", "maxLength": DOC_ID_LIMIT},
-                {"type": "null"},
-            ]
-        }
-    ),
+MODEL_ID: Final[list[dict[str, Any]]] = [
+    {"type": "integer", "minimum": 0, "maximum": MAX_ID},
+    {"type": "string", "maxLength": DOC_ID_LIMIT},
+    {"type": "null"},
 ]
+ModelRef = Annotated[Any, AfterValidator(_check_model_id), WithJsonSchema({"anyOf": MODEL_ID})]
 MODEL_REQUIRED: Final[dict[str, Any]] = {
     "if": {"properties": {"type": {"const": "rerank"}}, "required": ["type"]},
     "then": {
@@ -175,8 +168,7 @@ class Weights(RequestModel):
 
 class _Reranking(RequestModel):
     type: Literal["weighted", "rrf", "rerank"] | None = Field(
-        default=None,
-        description="weighted 加权；rrf 按名次；rerank 先融合、再由重排模型精排。不写则用知识库自己的配置",
+        default=None, description="weighted 加权；rrf 按名次；rerank 先融合、再由重排模型精排。不写则用知识库自己的配置"
     )
     weights: Weights | None = None
     rerank_model_id: ModelRef = Field(
@@ -202,22 +194,14 @@ class RetrievalConfig(with_options(SearchOptions, "retrieval_config")):  # type:
 
 SCALAR: Final[dict[str, Any]] = {"type": ["string", "number", "boolean"], "maxLength": TEXT_LIMIT}
 BOUND: Final[dict[str, Any]] = {"type": ["string", "number"], "maxLength": TEXT_LIMIT}
+SPELLING: Final[dict[str, Any]] = {"type": "string", "maxLength": TEXT_LIMIT}
+COMPARISON: Final[dict[str, Any]] = {"type": "object", "additionalProperties": False, "minProperties": 1}
 CONDITION: Final[dict[str, Any]] = {
     "anyOf": [
         SCALAR,
         {"type": "array", "items": SCALAR, "maxItems": VALUE_LIMIT},
-        {
-            "type": "object",
-            "properties": dict.fromkeys(("ge", "gt", "le", "lt"), BOUND),
-            "additionalProperties": False,
-            "minProperties": 1,
-        },
-        {
-            "type": "object",
-            "properties": {name: {"type": "string", "maxLength": TEXT_LIMIT} for name in SPELLINGS},
-            "additionalProperties": False,
-            "minProperties": 1,
-        },
+        {**COMPARISON, "properties": dict.fromkeys(("ge", "gt", "le", "lt"), BOUND)},
+        {**COMPARISON, "properties": dict.fromkeys(SPELLINGS, SPELLING)},
     ]
 }
 

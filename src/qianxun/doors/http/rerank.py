@@ -36,9 +36,7 @@ class RerankRequest(ForeignRequest):
     )
     query: QueryText
     documents: list[Passage] = Field(
-        min_length=1,
-        max_length=DOCUMENTS_LIMIT,
-        description="文字，或带 text 的对象；没有 text 的对象，各字段逐行写出",
+        min_length=1, max_length=DOCUMENTS_LIMIT, description="文字，或带 text 的对象；没有 text 的对象，各字段逐行写出"
     )
     top_n: Annotated[int, Field(ge=1), Number] | None = Field(default=None, description="最多几条；不写则全部")
     return_documents: StrictBool = Field(default=True, description="结果里要不要原文")

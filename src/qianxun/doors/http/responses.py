@@ -57,9 +57,6 @@ ERROR_STATUSES: Final[tuple[tuple[type[QianxunError], int], ...]] = (
 )  # fmt: skip
 
 
-# ── successes ────────────────────────────────────────────────────────────────────────────────────
-
-
 class Envelope(BaseModel, Generic[T]):
     """The response to a request that succeeded."""
 
@@ -87,9 +84,6 @@ def encode_json(content: Any) -> bytes:
         return to_json(content, inf_nan_mode="null")
     except PydanticSerializationError:  # a lone surrogate: JSON can escape it, UTF-8 cannot encode it
         return json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")
-
-
-# ── errors ───────────────────────────────────────────────────────────────────────────────────────
 
 
 class ErrorResponse(Response):

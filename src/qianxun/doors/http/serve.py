@@ -81,9 +81,6 @@ async def _opened_spans() -> AsyncIterator[Spans | None]:
             await asyncio.to_thread(spans.close)
 
 
-# ── the address ──────────────────────────────────────────────────────────────────────────────────
-
-
 @contextmanager
 def bound(host: str, port: int) -> Iterator[socket.socket]:
     """A listening socket of this address. Raises BadInput, whose hint says what to do."""
@@ -127,9 +124,6 @@ def check_address(engine: Engine, listener: socket.socket) -> None:
 def url_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-# ── the server ───────────────────────────────────────────────────────────────────────────────────
 
 
 class Server(uvicorn.Server):

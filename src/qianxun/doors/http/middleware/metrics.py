@@ -27,10 +27,7 @@ TOTAL: Final = "total"
 ARM_NAMES: Final = ("vector", "keyword", "qa")  # ours; those of other packages are added by name
 ARMS: Final = {"hybrid": ARM_NAMES, "vector": ("vector", "qa"), "fulltext": ("keyword",)}
 STAGES: Final = ("rewrite", *(f"recall.{arm}" for arm in ARM_NAMES), "fuse", "guess", "rerank", "judge", TOTAL)
-LAYERS: Final = {
-    "text": ("vector", "keyword", "expansion"),
-    "table": ("structure", "semantic", "keyword", "expansion"),
-}
+LAYERS: Final = {"text": ("vector", "keyword", "expansion"), "table": ("structure", "semantic", "keyword", "expansion")}
 PARTS: Final = (*ARM_NAMES, "rewrite", "rerank", "document", "structure", "semantic", "expansion", "depth", "answer")
 TABLE_ANSWERS: Final = ("sure", "declined")
 

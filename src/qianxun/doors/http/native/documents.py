@@ -132,7 +132,7 @@ class NewDocument(DocumentLabels):
     """A document as text."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"name": "报销须知", "content": "住院费用报销比例为85%。", "format": "text"}]},
+        json_schema_extra={"examples": [{"name": "报销须知", "content": "住院费用报销比例为85%。", "format": "text"}]}
     )
 
     name: str = Field(max_length=512, description="显示给人看的名称", examples=["报销须知"])

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 
 from qianxun.core.codec.results import written_explained
+from qianxun.core.limits import CHUNK_ID_LIMIT
 from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.native.retrieval import ArmScore, ChunkInfo, DegradedInfo, ResultInfo, Retrieved
 from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import Search, blaming_reranker
 from qianxun.doors.http.responses import Envelope, success
-
-CHUNK_ID_LIMIT: Final = 300
 
 
 class ExplainRequest(Search):

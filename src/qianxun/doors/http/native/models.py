@@ -12,7 +12,8 @@ from qianxun.core.codec.results import written_model
 from qianxun.core.errors import BadInput
 from qianxun.core.limits import API_KEY_LIMIT, MAX_ID
 from qianxun.core.model_types import NewModel, check_key
-from qianxun.doors.http.context import TenantEngine, Writer, cancellable
+from qianxun.doors.http.concurrency import cancelled_with_client
+from qianxun.doors.http.context import TenantEngine, Writer, service_of
 from qianxun.doors.http.field_errors import InvalidField, blaming
 from qianxun.doors.http.native.bases import Deleted
 from qianxun.doors.http.openapi import request_examples, returns
@@ -130,11 +131,7 @@ async def list_models(engine: TenantEngine, user_id: UserId, model_type: ModelTy
 
 
 @router.post(
-    "",
-    summary="登记模型",
-    status_code=201,
-    dependencies=[Writer],
-    **returns(Envelope[ModelInfo], 400, 413, 422, 507),
+    "", summary="登记模型", status_code=201, dependencies=[Writer], **returns(Envelope[ModelInfo], 400, 413, 422, 507)
 )
 async def register(
     engine: TenantEngine,
@@ -181,7 +178,7 @@ async def remove(engine: TenantEngine, user_id: UserId, id: ModelId) -> Response
 @router.post("/{id}/test", summary="试一次模型", dependencies=[Writer], **returns(Envelope[ModelTest], 404, 422))
 async def test(request: Request, engine: TenantEngine, user_id: UserId, id: ModelId) -> Response:
     """向它的服务发一次请求；密钥不对、维度不对、超时、连不上，都在 `reason` 里说明。"""
-    async with cancellable(request):
+    async with cancelled_with_client(request, service_of(request).settings.service.request_seconds):
         trial = await engine.registry.test(user_id, id)
     return success(fields_of(ModelTest, trial))
 

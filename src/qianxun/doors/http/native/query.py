@@ -47,20 +47,10 @@ class Turn(RequestModel):
 
 
 def _no_paths(value: Any) -> Any:
-    """A path would be one of the service's machine: nobody may have it read files by asking."""
+    """A path would be one of the service's machine, whose files no request may read."""
     if isinstance(value, dict) and ("img_path" in value or "table_path" in value):
         raise PydanticCustomError("local_path", "files of the service are not read: send img_base64 or table_data")
     return value
-
-
-def _one_of(item: BaseModel, *names: str) -> None:
-    if sum(getattr(item, name) is not None for name in names) != 1:
-        raise PydanticCustomError("one_of", "exactly one of {expected}", {"expected": "、".join(names)})
-
-
-def _exactly_one(*names: str) -> dict[str, Any]:
-    """The same, as a schema says it."""
-    return {"oneOf": [{"required": [name]} for name in names]}
 
 
 Caption = Annotated[str, Field(max_length=10 * CAPTION_LIMIT)]
@@ -69,7 +59,7 @@ Caption = Annotated[str, Field(max_length=10 * CAPTION_LIMIT)]
 class ImageAttachment(RequestModel):
     """一张图片：PNG、JPEG、WebP、BMP 或 GIF，写成 base64 或 data: 地址。"""
 
-    model_config = ConfigDict(json_schema_extra=_exactly_one("img_base64", "url"))
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["img_base64"]}, {"required": ["url"]}]})
 
     type: Literal["image"]
     img_base64: str | None = Field(default=None, min_length=1, description="图片文件的字节，base64")
@@ -77,35 +67,28 @@ class ImageAttachment(RequestModel):
     image_caption: Caption | None = Field(default=None, examples=["CT 报告"])
 
     @model_validator(mode="after")
-    def _is_given(self) -> ImageAttachment:
-        _one_of(self, "img_base64", "url")
+    def _check_image(self) -> ImageAttachment:
+        if (self.img_base64 is None) == (self.url is None):
+            raise PydanticCustomError("one_of", "exactly one of {expected}", {"expected": "img_base64、url"})
         return self
 
 
-def _table_data(value: Any) -> Any:
-    is_rows = isinstance(value, list) and 0 < len(value) <= ROWS_LIMIT
-    if isinstance(value, str) and value.strip():
-        return value
-    if is_rows and (all(isinstance(row, dict) for row in value) or all(isinstance(row, list) for row in value)):
+def _check_table(value: Any) -> Any:
+    is_text = isinstance(value, str) and bool(value.strip())
+    is_rows = isinstance(value, list) and 0 < len(value) <= ROWS_LIMIT and type(value[0]) in (dict, list)
+    if is_text or (is_rows and all(isinstance(row, type(value[0])) for row in value)):
         return value
     raise PydanticCustomError("table_data", "must be text or rows of one kind")
 
 
 CELL: Final[dict[str, Any]] = {"type": ["string", "number", "boolean", "null"]}
 ROWS: Final[dict[str, Any]] = {"type": "array", "minItems": 1, "maxItems": ROWS_LIMIT}
-TableData = Annotated[
-    Any,
-    AfterValidator(_table_data),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "minLength": 1, "pattern": r"\S"},
-                {**ROWS, "items": {"type": "object", "additionalProperties": CELL}},
-                {**ROWS, "items": {"type": "array", "items": CELL}},
-            ]
-        }
-    ),
+TABLE: Final[list[dict[str, Any]]] = [
+    {"type": "string", "minLength": 1, "pattern": r"\S"},
+    {**ROWS, "items": {"type": "object", "additionalProperties": CELL}},
+    {**ROWS, "items": {"type": "array", "items": CELL}},
 ]
+TableData = Annotated[Any, AfterValidator(_check_table), WithJsonSchema({"anyOf": TABLE})]
 
 
 class TableAttachment(RequestModel):
@@ -116,10 +99,7 @@ class TableAttachment(RequestModel):
     table_caption: Caption | None = Field(default=None, examples=["各级医院报销比例"])
 
 
-Content = Annotated[
-    Annotated[ImageAttachment | TableAttachment, Field(discriminator="type")],
-    BeforeValidator(_no_paths),
-]
+Attachment = Annotated[ImageAttachment | TableAttachment, Field(discriminator="type")]
 
 
 class Question(with_options(AskOptions, "", WithQuery)):  # type: ignore[misc]
@@ -127,7 +107,7 @@ class Question(with_options(AskOptions, "", WithQuery)):  # type: ignore[misc]
     history: list[Turn] | None = Field(
         default=None, max_length=HISTORY_LIMIT, description="这个问题之前的对话，最近的在最后"
     )
-    multimodal_content: list[Content] | None = Field(
+    multimodal_content: list[Annotated[Attachment, BeforeValidator(_no_paths)]] | None = Field(
         default=None, max_length=ATTACHMENTS_LIMIT, description="随问题来的图片与表格；文件不按路径读"
     )
     doc_ids: list[DocId] | None = Field(
