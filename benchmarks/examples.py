@@ -36,10 +36,10 @@ from benchmarks.passages import MODEL, passages
 from benchmarks.peers.material import embedded, questions, spread
 from qianxun.core.types import Vector, Vectors
 from qianxun.doors.workflow.nodes.retrieval_node import make_retrieval_node
-from qianxun.examples.rows import ExampleFilter
+from qianxun.examples.library import ExampleLibrary, SearchSettings
+from qianxun.examples.pgvector import filter_parameters, nearest_statement, settings_statement
+from qianxun.examples.results import ExampleFilter
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES, vector_text
-from qianxun.examples.search.library import ExampleLibrary, SearchSettings
-from qianxun.examples.search.pgvector import asked_for, nearest_statement, settings_statement
 from qianxun.examples.store import ExampleStore
 from qianxun.models.local.embedding import LocalEmbedding
 from qianxun.records.database.open import connect
@@ -104,7 +104,7 @@ def filled(store: ExampleStore, texts: Sequence[str], vectors: Vectors, rows: in
 
 def bare_sql(cursor: Any, store: ExampleStore, vector: Vector) -> int:
     """The four statements, with nothing around them."""
-    asked, found = {"asked": vector_text(vector), "most": 5, "least": 0.5}, 0
+    asked, found = {"query": vector_text(vector), "most": 5, "least": 0.5}, 0
     for table in store.tables.values():
         cursor.execute(nearest_statement(table), asked)
         found += len(cursor.fetchall())
@@ -190,7 +190,7 @@ def recall(library: ExampleLibrary, vectors: Vectors, asked: Vectors, rows: int,
 def plan(store: ExampleStore, vector: Vector, where: ExampleFilter) -> list[str]:
     """How PostgreSQL says it goes about a search: the lines that name a scan."""
     statement = nearest_statement(store.tables[DEFAULT_TABLE_NAMES[0]], where)
-    values = {"asked": vector_text(vector), "most": DEPTH, "least": 0.5, **asked_for(where)}
+    values = {"query": vector_text(vector), "most": DEPTH, "least": 0.5, **filter_parameters(where)}
     with store.engine.connect() as connection:
         connection.exec_driver_sql(settings_statement(is_filtered=bool(where)))
         rows = connection.exec_driver_sql(f"EXPLAIN {statement}", values)

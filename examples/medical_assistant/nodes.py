@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from qianxun.doors.workflow.graph_builder import FlowState
-from qianxun.examples.formatting import format_for_prompt
+from qianxun.examples.results import format_for_prompt
 from qianxun.text.chinese import STOP_WORDS, words
 
 POLITE = re.compile(r"^(你好|您好|请问|麻烦|医生)[，,、。！!\s]*|[，,\s]*(谢谢|拜托)[了啦你您]*[。！!]*$")

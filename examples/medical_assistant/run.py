@@ -24,7 +24,7 @@ from qianxun.doors.workflow.nodes.retrieval_node import make_retrieval_node
 from qianxun.engine.example_library import open_library
 from qianxun.engine.settings import load
 from qianxun.examples.importing import import_file
-from qianxun.examples.search.library import ExampleLibrary
+from qianxun.examples.library import ExampleLibrary
 from qianxun.samples import EXAMPLES
 
 HERE = Path(__file__).resolve().parent

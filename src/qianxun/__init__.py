@@ -31,9 +31,13 @@ if TYPE_CHECKING:
         vector_db_search,
     )
     from qianxun.engine.settings import Settings
-    from qianxun.examples.formatting import format_for_prompt, format_retrieved_examples
-    from qianxun.examples.search.library import ExampleLibrary
-    from qianxun.examples.search.ranking import merge_and_rank_results, quality_filter
+    from qianxun.examples.library import ExampleLibrary
+    from qianxun.examples.results import (
+        format_for_prompt,
+        format_retrieved_examples,
+        merge_and_rank_results,
+        quality_filter,
+    )
     from qianxun.graph.context import assemble_graph_context
     from qianxun.indexing.events import RAGIndexEventHandler
     from qianxun.indexing.knowledge_base import KnowledgeBaseManager
@@ -71,9 +75,13 @@ _MODULES = {
         "vector_db_search",
     ),
     "engine.settings": ("Settings",),
-    "examples.formatting": ("format_for_prompt", "format_retrieved_examples"),
-    "examples.search.library": ("ExampleLibrary",),
-    "examples.search.ranking": ("merge_and_rank_results", "quality_filter"),
+    "examples.library": ("ExampleLibrary",),
+    "examples.results": (
+        "format_for_prompt",
+        "format_retrieved_examples",
+        "merge_and_rank_results",
+        "quality_filter",
+    ),
     "graph.context": ("assemble_graph_context",),
     "indexing.events": ("RAGIndexEventHandler",),
     "indexing.knowledge_base": ("KnowledgeBaseManager",),

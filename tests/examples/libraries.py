@@ -15,8 +15,8 @@ from sqlalchemy.engine import make_url
 
 from qianxun.core.ports import EmbeddingModel
 from qianxun.core.types import Vector, Vectors
+from qianxun.examples.library import PLAIN, ExampleLibrary, SearchSettings
 from qianxun.examples.schema import embedded_text
-from qianxun.examples.search.library import PLAIN, ExampleLibrary, SearchSettings
 from qianxun.examples.store import ExampleStore
 from qianxun.records.database.open import connect, sqlite_url
 from qianxun.testing.postgres import create_database, drop_database

@@ -23,10 +23,9 @@ from qianxun.engine.example_library import (
 )
 from qianxun.examples import insert as keeping
 from qianxun.examples.importing import Double, Rejected, import_file
-from qianxun.examples.insert import Kept
+from qianxun.examples.insert import Inserted, vectorize, vectorize_text
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES
 from qianxun.examples.store import ExampleStore
-from qianxun.examples.vectors import vectorize, vectorize_text
 from qianxun.records.database.open import for_writing
 from qianxun.samples import EXAMPLES
 from qianxun.testing.scripted import HashEmbedding
@@ -48,7 +47,7 @@ def test_rows_are_stored_clean_with_the_vector_of_both_texts(store: ExampleStore
     assert (second.tags, second.quality_grade) == ([], "一般")
     assert np.allclose(first.embedding, MODEL.embed_passages(["高血压能喝酒吗 最好不喝。"])[0], atol=1e-6)
     assert first.created_at == first.updated_at == second.created_at
-    assert report.kept == {"qa_examples": Kept(added=2)}
+    assert report.inserted == {"qa_examples": Inserted(added=2)}
 
 
 def test_notes_are_never_stored(store: ExampleStore, workbook: Write) -> None:
@@ -68,7 +67,7 @@ def test_importing_again_changes_nothing(store: ExampleStore, workbook: Write) -
 def test_spaces_and_widths_make_no_other_example(store: ExampleStore, workbook: Write) -> None:
     import_file(workbook({"qa_examples": [("血压120/80", "正常")]}), store)
     report = import_file(workbook({"qa_examples": [(" 血压１２０／８０ ", "正常\n")]}), store)
-    assert report.kept["qa_examples"] == Kept(unchanged=1)
+    assert report.inserted["qa_examples"] == Inserted(unchanged=1)
 
 
 def test_other_tags_or_grades_update_the_example_that_is_there(store: ExampleStore, workbook: Write) -> None:
@@ -76,7 +75,7 @@ def test_other_tags_or_grades_update_the_example_that_is_there(store: ExampleSto
     (before,) = stored(store)
     report = import_file(workbook({"qa_examples": [("问", "答", "a,b", "优秀")]}), store)
     (after,) = stored(store)
-    assert report.kept["qa_examples"] == Kept(updated=1)
+    assert report.inserted["qa_examples"] == Inserted(updated=1)
     assert (after.id, after.tags, after.quality_grade) == (before.id, ["a", "b"], "优秀")
     assert after.created_at == before.created_at
     assert after.updated_at > before.updated_at

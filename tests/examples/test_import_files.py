@@ -14,9 +14,8 @@ import pytest
 
 from qianxun.core.errors import NotFound, TooLarge, Unreadable, UnsupportedFile
 from qianxun.examples.files import excel
-from qianxun.examples.files.contents import category_of
+from qianxun.examples.files.contents import category_of, read_json
 from qianxun.examples.files.excel import read_workbook
-from qianxun.examples.files.json_file import read_json
 from tests.examples.conftest import HEADING, Write
 
 

@@ -15,7 +15,7 @@ from qianxun.core.types import Document
 from qianxun.engine.example_library import get_embedding_model, import_from_excel, open_examples
 from qianxun.engine.settings import Settings, load
 from qianxun.examples.importing import import_file
-from qianxun.examples.search.library import ExampleLibrary
+from qianxun.examples.library import ExampleLibrary
 from qianxun.examples.store import ExampleStore
 from qianxun.testing.scripted import HashEmbedding
 from tests.examples.conftest import Write, stored

@@ -16,10 +16,10 @@ from sqlalchemy import delete, text, update
 
 from qianxun.core.errors import BadQuery, BadSettings, ModelUnavailable, NotFound, RetrieverUnavailable
 from qianxun.core.types import Vector
+from qianxun.examples.library import RETRIEVAL_CONFIG, ExampleLibrary, SearchSettings
 from qianxun.examples.reembed import reembed
-from qianxun.examples.rows import ExampleFilter
+from qianxun.examples.results import ExampleFilter
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES
-from qianxun.examples.search.library import RETRIEVAL_CONFIG, ExampleLibrary, SearchSettings
 from qianxun.examples.store import ExampleStore
 from qianxun.testing.scripted import HashEmbedding
 from tests.examples.libraries import (

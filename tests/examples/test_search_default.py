@@ -28,8 +28,8 @@ from qianxun.engine.example_library import (
 )
 from qianxun.engine.settings import load
 from qianxun.examples.importing import import_file
+from qianxun.examples.library import ExampleLibrary
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES
-from qianxun.examples.search.library import ExampleLibrary
 from qianxun.samples import EXAMPLES
 from tests.shared import MODELS, needs_model
 

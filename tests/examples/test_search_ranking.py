@@ -8,12 +8,17 @@ from typing import Any
 
 import pytest
 
-from qianxun.examples.formatting import NO_EXAMPLES, format_for_prompt, format_retrieved_examples
+from qianxun.examples.keywords import KeywordIndex
+from qianxun.examples.library import cache_key, tables_for
+from qianxun.examples.results import (
+    NO_EXAMPLES,
+    format_for_prompt,
+    format_retrieved_examples,
+    merge_and_rank_results,
+    quality_filter,
+    valid_results,
+)
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES
-from qianxun.examples.search.cache import KeptAnswers, key_of
-from qianxun.examples.search.intent import tables_for
-from qianxun.examples.search.keywords import KeywordIndex
-from qianxun.examples.search.ranking import merge_and_rank_results, quality_filter, valid_results
 
 
 def result(similarity: Any, said: str = "", grade: str | None = None, **more: Any) -> dict[str, Any]:
@@ -208,41 +213,16 @@ def test_a_word_that_no_example_has_lowers_the_score_of_all() -> None:
     assert KeywordIndex.of([], []).match("高血压", 5) == []
 
 
-# ── answers kept ─────────────────────────────────────────────────────────────────────────────────
-
-
-def test_an_answer_is_kept_for_its_time_and_given_out_as_a_copy() -> None:
-    now = [0.0]
-    kept = KeptAnswers(3600.0, 2, lambda: now[0])
-    answer = format_retrieved_examples([result(0.9)])
-    kept.put("甲", answer)
-    answer[0]["content"] = "改了"
-    given = kept.get("甲")
-    assert given is not None
-    assert given[0]["content"].startswith("用户")
-    given.clear()
-    assert kept.get("甲")
-    now[0] = 3600.0
-    assert kept.get("甲") is None
-    assert len(kept) == 0
-
-
-def test_the_least_recently_used_answer_goes_first() -> None:
-    kept = KeptAnswers(10.0, 2, lambda: 0.0)
-    for key in ("甲", "乙"):
-        kept.put(key, [])
-    assert kept.get("甲") == []
-    kept.put("丙", [])
-    assert [kept.get(key) for key in ("甲", "乙", "丙")] == [[], None, []]
+# ── cached answers ───────────────────────────────────────────────────────────────────────────────
 
 
 def test_keys_differ_wherever_the_question_does() -> None:
     keys = {
-        key_of("高血压", (), 15),
-        key_of("高血压", ("用药",), 15),
-        key_of("高血压 用药", (), 15),
-        key_of("高血压", (), 10),
-        key_of("高血压", ("用", "药"), 15),
-        key_of("\ud800", (), 15),  # half of a pair: nothing can be searched for it, but nothing breaks
+        cache_key("高血压", (), 15),
+        cache_key("高血压", ("用药",), 15),
+        cache_key("高血压 用药", (), 15),
+        cache_key("高血压", (), 10),
+        cache_key("高血压", ("用", "药"), 15),
+        cache_key("\ud800", (), 15),  # half of a pair: nothing can be searched for it, but nothing breaks
     }
     assert len(keys) == 6

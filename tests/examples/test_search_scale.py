@@ -13,10 +13,10 @@ import pytest
 from sqlalchemy import text
 
 from qianxun.core.types import Vectors
-from qianxun.examples.rows import ExampleFilter
+from qianxun.examples.library import ExampleLibrary
+from qianxun.examples.pgvector import filter_parameters, nearest_statement, settings_statement
+from qianxun.examples.results import ExampleFilter
 from qianxun.examples.schema import vector_text
-from qianxun.examples.search.library import ExampleLibrary
-from qianxun.examples.search.pgvector import asked_for, nearest_statement, settings_statement
 from qianxun.testing.postgres import create_database, drop_database
 from qianxun.testing.scripted import HashEmbedding
 from tests.examples.libraries import clustered, opened
@@ -77,7 +77,7 @@ def recall(library: ExampleLibrary, vectors: Vectors, questions: Vectors, where:
 
 def explained(library: ExampleLibrary, question: Any, where: ExampleFilter, *settings: str) -> str:
     statement = nearest_statement(library.store.tables["qa_examples"], where)
-    values = {"asked": vector_text(question), "most": 15, "least": 0.5, **asked_for(where)}
+    values = {"query": vector_text(question), "most": 15, "least": 0.5, **filter_parameters(where)}
     with library.store.engine.begin() as connection:
         for setting in settings:
             connection.exec_driver_sql(setting)
@@ -110,7 +110,7 @@ def test_a_filtered_walk_through_the_index_reads_on_until_enough_pass(
 ) -> None:
     """Where the planner prefers the index even so, which a larger table would have it do."""
     walking = settings_statement() + ", set_config('enable_seqscan', 'off', true)"
-    monkeypatch.setattr("qianxun.examples.search.pgvector.settings_statement", lambda *_, **__: walking)
+    monkeypatch.setattr("qianxun.examples.pgvector.settings_statement", lambda *_, **__: walking)
     assert f"Index Scan using {TABLE}_embedding_idx" in explained(library, questions[0], RARE, walking)
     assert recall(library, vectors, questions, RARE, 100) >= 0.98
 
@@ -118,7 +118,7 @@ def test_a_filtered_walk_through_the_index_reads_on_until_enough_pass(
 def test_a_threshold_costs_no_walk_through_the_whole_index(library: ExampleLibrary, questions: Vectors) -> None:
     """A threshold that nothing passes: with it beside the LIMIT the scan would go on and on."""
     statement = nearest_statement(library.store.tables["qa_examples"])
-    values = {"asked": vector_text(questions[0]), "most": 15, "least": 1.1}
+    values = {"query": vector_text(questions[0]), "most": 15, "least": 1.1}
     with library.store.engine.begin() as connection:
         connection.exec_driver_sql(settings_statement())
         explaining = f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {statement}"

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 
-from qianxun.examples.formatting import NO_EXAMPLES
 from qianxun.examples.importing import import_file
-from qianxun.examples.search.library import SearchSettings
+from qianxun.examples.library import SearchSettings
+from qianxun.examples.results import NO_EXAMPLES
 from qianxun.samples import EXAMPLES
 from tests.examples.libraries import MODEL, BrokenModel, library_url, opened
 from tests.shared import MODELS, needs_model

@@ -28,7 +28,7 @@ from qianxun.doors.workflow.nodes.retrieval_node import RetrievalNode, make_retr
 from qianxun.engine.engine import Engine
 from qianxun.engine.example_library import close_default_library
 from qianxun.engine.settings import Settings, load
-from qianxun.examples.search.library import ExampleLibrary, SearchSettings
+from qianxun.examples.library import ExampleLibrary, SearchSettings
 from qianxun.examples.store import ExampleStore
 from qianxun.testing.postgres import Server, create_database
 from qianxun.testing.scripted import HashEmbedding

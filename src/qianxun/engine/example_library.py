@@ -18,24 +18,23 @@ from typing import Any
 from numpy.typing import ArrayLike
 from sqlalchemy import Connection, inspect
 
-from qianxun.core.ports import EmbeddingModel
+from qianxun.core.ports import EmbeddingModel, nothing
 from qianxun.engine.admin.database import make_folder
 from qianxun.engine.embedding_models import NO_MODEL, Embeddings, open_model
 from qianxun.engine.model_catalog import open_registry
 from qianxun.engine.settings import Settings, load
 from qianxun.engine.storage import database_url, reach
-from qianxun.examples.formatting import RetrievedExample
 from qianxun.examples.importing import Database, import_file, insert_examples, store_on
-from qianxun.examples.search.library import (
+from qianxun.examples.insert import Watch
+from qianxun.examples.library import (
     MIN_RESULTS,
     SIMILARITY_THRESHOLD,
     TOP_K_PER_TABLE,
     ExampleLibrary,
     SearchSettings,
 )
-from qianxun.examples.search.ranking import GLOBAL_TOP_K, FoundExample
+from qianxun.examples.results import GLOBAL_TOP_K, FoundExample, RetrievedExample
 from qianxun.examples.store import ExampleStore, no_model
-from qianxun.examples.vectors import Watch, unwatched
 from qianxun.models.registry import Registry
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records
@@ -92,7 +91,7 @@ def import_from_excel(
     model: EmbeddingModel | None = None,
     prefix: str | None = None,
     skip_bad: bool = False,
-    watch: Watch = unwatched,
+    watch: Watch = nothing,
 ) -> dict[str, Any]:
     """Imports a workbook (or a .json file) into the library at ``db_conn``. Returns the outcome as plain values.
 

@@ -1,11 +1,11 @@
-"""A file of examples into the library: read, cleaned, without doubles, embedded, stored; and a report of it all."""
+"""Imports a file of examples: parsed, cleaned, deduplicated, embedded, stored; with a report."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,16 +13,13 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session
 
 from qianxun.core.errors import BadInput
-from qianxun.core.ports import EmbeddingModel
+from qianxun.core.ports import EmbeddingModel, nothing
 from qianxun.examples.files.cleaning import BadExample, Draft, clean
-from qianxun.examples.files.contents import Contents, Row
+from qianxun.examples.files.contents import JSON_SUFFIXES, Contents, Row, read_json
 from qianxun.examples.files.excel import read_workbook
-from qianxun.examples.files.json_file import SUFFIXES as JSON
-from qianxun.examples.files.json_file import read_json
-from qianxun.examples.insert import Kept, keep
+from qianxun.examples.insert import Inserted, Watch, insert_drafts
 from qianxun.examples.schema import PREFIX
 from qianxun.examples.store import ExampleStore
-from qianxun.examples.vectors import Watch, unwatched
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +28,7 @@ Database: TypeAlias = Connection | Engine | Session | ExampleStore
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A row that is not stored, where it stands and why. Row 0 speaks of the whole sheet."""
+    """A row that is not stored, and why. Row 0 is the whole sheet."""
 
     sheet: str
     row: int
@@ -40,7 +37,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Double:
-    """A row with the same words as an earlier one of the file; the earlier one counts."""
+    """A row with the same texts as an earlier one of the file, which is stored."""
 
     sheet: str
     row: int
@@ -50,10 +47,10 @@ class Double:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What became of a file. ``stored`` is false where rows were rejected and nothing was let in because of them."""
+    """The result of an import. ``stored`` is False if nothing was stored because of rejected rows."""
 
     rows: Mapping[str, int]  # by category, without blank ones
-    kept: Mapping[str, Kept]
+    inserted: Mapping[str, Inserted]
     rejected: tuple[Rejected, ...] = ()
     doubles: tuple[Double, ...] = ()
     ignored_sheets: tuple[str, ...] = ()
@@ -63,7 +60,7 @@ class ImportReport:
 
     def total(self, what: str) -> int:
         """Of ``added``, ``updated`` or ``unchanged``."""
-        return sum(getattr(kept, what) for kept in self.kept.values())
+        return sum(getattr(inserted, what) for inserted in self.inserted.values())
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -81,28 +78,28 @@ class ImportReport:
         }
 
     def _of_table(self, category: str) -> dict[str, int]:
-        kept = self.kept.get(category, Kept())
-        counts = {"added": kept.added, "updated": kept.updated, "unchanged": kept.unchanged}
-        return {"rows": self.rows[category], **counts}
+        return {"rows": self.rows[category], **asdict(self.inserted.get(category, Inserted()))}
 
 
 def import_file(
-    path: str | Path, store: ExampleStore, *, skip_bad: bool = False, watch: Watch = unwatched
+    path: str | Path, store: ExampleStore, *, skip_bad: bool = False, watch: Watch = nothing
 ) -> ImportReport:
-    """An .xlsx or .json file into the library, in one transaction.
+    """Imports an .xlsx or .json file in one transaction.
 
-    Where rows are rejected nothing is stored, unless ``skip_bad`` lets the others in. Raises Refused or NotFound for a
-    file that cannot be read, ModelError where the model fails: then nothing is changed either.
+    If rows are rejected nothing is stored, unless ``skip_bad``. Raises Refused or NotFound for a file that cannot be
+    read, ModelError if the model fails: nothing is changed then.
     """
     started = time.perf_counter()
     path = Path(path)
-    contents = read_json(path, store.prefix) if path.suffix.lower() in JSON else read_workbook(path, store.prefix)
+    contents = (
+        read_json(path, store.prefix) if path.suffix.lower() in JSON_SUFFIXES else read_workbook(path, store.prefix)
+    )
     drafts, rejected, doubles = _drafted(contents)
     stored = skip_bad or not rejected
-    kept = keep(store, drafts, watch) if stored else {}
+    inserted = insert_drafts(store, drafts, watch) if stored else {}
     report = ImportReport(
         {category: len(rows) for category, rows in contents.rows.items()},
-        kept,
+        inserted,
         tuple(rejected),
         tuple(doubles),
         tuple(contents.ignored_sheets),
@@ -110,7 +107,7 @@ def import_file(
         stored,
         time.perf_counter() - started,
     )
-    _note(path, report)
+    _log(path, report)
     return report
 
 
@@ -122,7 +119,9 @@ def _drafted(contents: Contents) -> tuple[dict[str, list[Draft]], list[Rejected]
         first: dict[tuple[str, str], Row] = {}
         for row in rows:
             try:
-                draft = _draft(row)
+                if row.problem:
+                    raise BadExample(row.problem)
+                draft = clean(row.fields)
             except BadExample as error:
                 rejected.append(Rejected(row.sheet, row.number, error.message))
                 continue
@@ -134,13 +133,7 @@ def _drafted(contents: Contents) -> tuple[dict[str, list[Draft]], list[Rejected]
     return drafts, rejected, doubles
 
 
-def _draft(row: Row) -> Draft:
-    if row.problem:
-        raise BadExample(row.problem)
-    return clean(row.fields)
-
-
-def _note(path: Path, report: ImportReport) -> None:
+def _log(path: Path, report: ImportReport) -> None:
     for one in report.rejected:
         log.warning("%s：工作表“%s”第 %d 行未收：%s", path.name, one.sheet, one.row, one.reason)
     counts = (report.total("added"), report.total("updated"), report.total("unchanged"), len(report.rejected))
@@ -148,7 +141,7 @@ def _note(path: Path, report: ImportReport) -> None:
 
 
 def store_on(database: Database, model: EmbeddingModel | None, prefix: str = PREFIX) -> ExampleStore:
-    """The library behind an open connection, an engine, a session or a store. Raises BadInput for anything else."""
+    """The library of a connection, an engine, a session or a store. Raises BadInput for anything else."""
     if isinstance(database, ExampleStore):
         return database
     if isinstance(database, Engine):
@@ -166,9 +159,9 @@ def store_on(database: Database, model: EmbeddingModel | None, prefix: str = PRE
 def insert_examples(
     category: str, examples: Sequence[Mapping[str, Any]], db_conn: Database, model: EmbeddingModel, prefix: str = PREFIX
 ) -> int:
-    """How many were new: those with the same words as one that is there, or as an earlier one here, are not.
+    """Inserts examples, all or none; returns how many were new: not those with the texts of a stored or earlier one.
 
-    All or none: raises BadInput, naming the position, for one that cannot be stored.
+    Raises BadInput, naming the position, for one that cannot be stored.
     """
     drafts: dict[tuple[str, str], Draft] = {}
     for number, example in enumerate(examples, 1):
@@ -177,4 +170,4 @@ def insert_examples(
         except BadExample as error:
             raise BadInput(f"第 {number} 条示例：{error.message}", hint="改正后再来；没有写入任何内容") from error
         drafts.setdefault(draft.content, draft)
-    return keep(store_on(db_conn, model, prefix), {category: list(drafts.values())})[category].added
+    return insert_drafts(store_on(db_conn, model, prefix), {category: list(drafts.values())})[category].added

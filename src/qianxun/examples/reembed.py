@@ -1,4 +1,4 @@
-"""Another model for a library that is there: every vector made anew, and the tables made as wide as they must be."""
+"""Changes the model of a library: every vector is computed again, and the columns get its dimension."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import TypeAlias
 from sqlalchemy import Connection, Table, bindparam, select, text
 
 from qianxun.core.errors import NotFound
+from qianxun.core.ports import nothing
 from qianxun.core.types import Vector
+from qianxun.examples.insert import Watch, vectorize
 from qianxun.examples.schema import embedded_text, models, nearest_index
 from qianxun.examples.store import ExampleStore, Stamp
-from qianxun.examples.vectors import Watch, unwatched, vectorize
 
 Made: TypeAlias = dict[tuple[str, int], Vector]  # (category, id) → its vector
 
 
-def reembed(store: ExampleStore, watch: Watch = unwatched) -> int:
-    """Answers how many examples there are. All of them change over in one transaction, or none does.
+def reembed(store: ExampleStore, watch: Watch = nothing) -> int:
+    """Embeds all examples again in one transaction and returns their number.
 
-    Raises NotFound where there is no library, ModelError where the model fails: then nothing is changed.
+    Raises NotFound if there is no library, ModelError if the model fails: nothing is changed then.
     """
     model = store.model
     with store.connection() as connection:
@@ -31,7 +32,7 @@ def reembed(store: ExampleStore, watch: Watch = unwatched) -> int:
         texts = _texts(connection, tables)
     made: Made = dict(zip(texts, vectorize(list(texts.values()), model, watch), strict=True))
     with store.writing() as connection:
-        store.bring_up_to_date(connection)
+        store.migrate(connection)
         _lock(connection, tables)
         late = {key: words for key, words in _texts(connection, tables).items() if words != texts.get(key)}
         made |= zip(late, vectorize(list(late.values()), model), strict=True)
@@ -39,7 +40,7 @@ def reembed(store: ExampleStore, watch: Watch = unwatched) -> int:
             _change(connection, table, category, made, model.dimension)
         new = Stamp.of(model)
         connection.execute(models(store.prefix).stamp.update().values(model=new.model, dimension=new.dimension))
-    store.look_again()
+    store.reload()
     return len(made)
 
 
@@ -52,7 +53,7 @@ def _texts(connection: Connection, tables: Mapping[str, Table]) -> dict[tuple[st
 
 
 def _lock(connection: Connection, tables: Mapping[str, Table]) -> None:
-    """Nobody adds an example with a vector of the old model meanwhile. SQLite has one writer anyway."""
+    """Against examples with vectors of the old model. SQLite has one writer anyway."""
     if connection.dialect.name == "postgresql":
         names = ", ".join(table.name for table in tables.values())
         connection.execute(text(f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE"))
@@ -69,7 +70,7 @@ def _change(connection: Connection, table: Table, category: str, made: Made, dim
     _update(connection, new, category, made)
     connection.execute(text(f"ALTER TABLE {table.name} ALTER COLUMN embedding TYPE vector({dimension})"))
     if (index := nearest_index(new)) is not None:
-        connection.execute(text("SET LOCAL max_parallel_maintenance_workers = 0"))  # see `keeping`
+        connection.execute(text("SET LOCAL max_parallel_maintenance_workers = 0"))  # see `insert`
         index.create(connection)
 
 

@@ -1,30 +1,31 @@
-"""Whether a library has changed since it was last looked at, told without reading it all.
+"""Detects changes of a library without reading all of it.
 
-Both databases can say in no time that nobody has written anything anywhere. Where somebody has, the tables are counted:
-the change may have been to others.
+Both databases can tell quickly that nothing at all has been written. Otherwise the tables are counted: the change may
+have been to others.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Integer, Table, cast, func, literal, literal_column, null, select, text, union_all
 from sqlalchemy.sql.elements import ColumnElement
 
 from qianxun.examples.store import ExampleStore
 
-SETTLED_SECONDS: Final = 3.0  # SQLite's clock has whole seconds: a later change may bear the time of an earlier one
+SETTLED_SECONDS: Final = 3.0  # SQLite's clock has whole seconds: two changes may have the same time
+Cached = TypeVar("Cached")
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """Equal while nothing has changed. ``seen`` makes one that was taken too soon after a change equal to no other."""
+    """Equal while nothing has changed. ``seen`` makes one taken too soon after a change equal to no other."""
 
     rows: int
     last: int
@@ -35,40 +36,60 @@ class Revision:
 
 @dataclass
 class LibraryWatch:
-    """The revisions of a library's tables. Safe under threads."""
+    """The revisions of a library's tables. Thread-safe."""
 
     store: ExampleStore
-    _taken: dict[str, Revision] = field(default_factory=dict, repr=False)  # by category
-    _taken_at: Hashable = field(default=None, repr=False)
-    _line: Any = field(default=None, repr=False)
+    _revisions: dict[str, Revision] = field(default_factory=dict, repr=False)  # by category
+    _version_seen: Hashable = field(default=None, repr=False)
+    _connection: Any = field(default=None, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def revision(self, source: str) -> Revision:
         return self.revisions([source])[0]
 
     def revisions(self, sources: Sequence[str]) -> tuple[Revision, ...]:
-        """Of these tables alone: what befalls the others is no matter here."""
+        """Of these tables alone."""
         with self._lock:
-            version = self._version()  # before tables are counted: what changes in between is seen the next time
-            if version is None or version != self._taken_at:
-                self._taken, self._taken_at = {}, version
-            tables = {source: self.store.tables[source] for source in sources if source not in self._taken}
+            version = self._version()  # before tables are counted: changes in between are seen the next time
+            if version is None or version != self._version_seen:
+                self._revisions, self._version_seen = {}, version
+            tables = {source: self.store.tables[source] for source in sources if source not in self._revisions}
             if tables:
                 with self.store.connection() as connection:
-                    self._taken |= counted(connection, tables)
-            return tuple(self._taken[source] for source in sources)
+                    self._revisions |= counted(connection, tables)
+            return tuple(self._revisions[source] for source in sources)
+
+    def cached(
+        self,
+        source: str,
+        cache: dict[str, tuple[object, Cached]],
+        lock: threading.Lock,
+        load: Callable[[str], Cached],
+    ) -> Cached:
+        """What ``load`` made of a table; loaded again after the table has changed.
+
+        It is read after its revision: it may be newer, and is then loaded once more, but never older.
+        """
+        revision = self.revision(source)
+        entry = cache.get(source)
+        if entry is None or entry[0] != revision:
+            with lock:
+                entry = cache.get(source)
+                if entry is None or entry[0] != revision:
+                    entry = cache[source] = revision, load(source)
+        return entry[1]
 
     def close(self) -> None:
         with self._lock:
-            if self._line is not None:
-                self._line.close()
-                self._line = None
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
 
     def _version(self) -> Hashable:
-        """The same while nobody has written; None: cannot be told."""
+        """Equal while nothing has been written; None: unknown."""
         engine = self.store.engine
         if engine.dialect.name == "postgresql":
-            # The transactions that have ended, by their numbers; one that only reads has none.
+            # Covers the transactions that have ended; those that only read have no number.
             with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
                 return str(connection.execute(text("SELECT pg_current_snapshot()")).scalar())
         if engine.url.database in (None, "", ":memory:"):
@@ -76,12 +97,12 @@ class LibraryWatch:
         return self._file_version()
 
     def _file_version(self) -> int:
-        """SQLite tells a connection in a few microseconds whether others have changed the file; this one never does."""
-        if self._line is None:
+        """SQLite tells a connection in microseconds whether others have changed the file; this one never does."""
+        if self._connection is None:
             pooled = self.store.engine.raw_connection()
-            self._line = pooled.driver_connection
-            pooled.detach()  # it takes no place from those who search
-        cursor = self._line.cursor()
+            self._connection = pooled.driver_connection
+            pooled.detach()  # so that searches have the whole pool
+        cursor = self._connection.cursor()
         try:
             cursor.execute("PRAGMA data_version")
             return int(cursor.fetchone()[0])
@@ -106,17 +127,17 @@ def counted(connection: Connection, tables: Mapping[str, Table]) -> dict[str, Re
 
 
 def _by_transaction(source: str, table: Table) -> Any:
-    """PostgreSQL keeps with every row the number of the transaction that wrote it."""
+    """PostgreSQL stores the number of the writing transaction with every row."""
     writers: ColumnElement[Any] = func.sum(literal_column("xmin::text::bigint"))
     return _counts(source, table, writers, null(), null())
 
 
 def _by_clock(source: str, table: Table) -> Any:
     changed = cast(func.strftime("%s", table.c.updated_at), Integer)
-    # Who changes a row by hand may leave its time as it was: most such changes are seen in what the row says.
-    said = (func.length(table.c[name]) for name in ("user_input", "agent_response", "tags"))
+    # Manual changes may leave the time as it was: most of them change the length of a text.
+    lengths = (func.length(table.c[name]) for name in ("user_input", "agent_response", "tags"))
     grade = func.unicode(table.c.quality_grade)
-    letters = reduce(add, (func.coalesce(func.sum(part), 0) for part in (*said, grade)))
+    letters = reduce(add, (func.coalesce(func.sum(part), 0) for part in (*lengths, grade)))
     return _counts(source, table, func.sum(changed), func.max(changed), letters)
 
 

@@ -1,7 +1,4 @@
-"""The tables of the example library: on PostgreSQL with pgvector, on SQLite the same with vectors as bytes.
-
-Similarity is nowhere stored: it depends on the question.
-"""
+"""The tables of the example library: on PostgreSQL with pgvector, on SQLite the same with vectors as bytes."""
 
 from __future__ import annotations
 
@@ -38,13 +35,13 @@ from qianxun.core.types import Vector
 
 PREFIX: Final = "gd2502_"
 DIMENSION: Final = 768  # of m3e-base
-INDEXED_DIMENSIONS: Final = 2000  # pgvector builds no HNSW index over wider vectors: those are compared one by one
-LONGEST_PREFIX: Final = 30  # with which PostgreSQL still keeps every name whole (63 bytes)
+INDEXED_DIMENSIONS: Final = 2000  # of an HNSW index of pgvector; longer vectors are compared one by one
+LONGEST_PREFIX: Final = 30  # so that no name exceeds the 63 bytes of PostgreSQL
 
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """One of the four: ``name`` is also its table's, behind the prefix, and a worksheet's."""
+    """``name`` is also the name of its table, after the prefix, and of a worksheet."""
 
     name: str
     label: str  # for people
@@ -61,21 +58,21 @@ CATEGORIES: Final = (
 DEFAULT_TABLE_NAMES: Final = tuple(category.name for category in CATEGORIES)
 
 GRADES: Final = ("优秀", "良好", "一般")  # best first
-DEFAULT_GRADE: Final = "一般"  # of an example that nobody has graded
+DEFAULT_GRADE: Final = "一般"  # of an ungraded example
 
 
 def embedded_text(user_input: str, agent_response: str) -> str:
-    """What of an example is turned into its vector."""
+    """The text of an example that is embedded."""
     return f"{user_input} {agent_response}"
 
 
 class PgVector(UserDefinedType[str]):
-    """pgvector's own type, in its text form: no driver has to know it."""
+    """pgvector's type in its text form, so that no driver has to support it."""
 
     cache_ok = True
 
     def __init__(self, dimension: int | str) -> None:
-        self.dimension = int(dimension)  # text where it was read back from a database
+        self.dimension = int(dimension)  # text when read from a database
 
     def get_col_spec(self, **_: Any) -> str:
         return f"vector({self.dimension})"
@@ -92,8 +89,7 @@ class Embedding(TypeDecorator[Vector]):
         self.dimension = dimension
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        kept = PgVector(self.dimension) if dialect.name == "postgresql" else LargeBinary()
-        return dialect.type_descriptor(kept)
+        return dialect.type_descriptor(PgVector(self.dimension) if dialect.name == "postgresql" else LargeBinary())
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         if value is None:
@@ -112,12 +108,12 @@ class Embedding(TypeDecorator[Vector]):
 
 
 def vector_text(vector: Sequence[float] | Vector) -> str:
-    """As pgvector reads it: ``[0.1,-0.2]``. Nine digits bring a float32 back to the bit."""
+    """In pgvector's form: ``[0.1,-0.2]``. Nine digits are exact for a float32."""
     return "[" + ",".join(f"{number:.9g}" for number in np.asarray(vector, dtype=np.float32).tolist()) + "]"
 
 
 class Moment(TypeDecorator[datetime]):
-    """A point in time in UTC, always aware: SQLite keeps no zone."""
+    """A time in UTC, always aware: SQLite stores no time zone."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -135,7 +131,7 @@ Tags = JSON(none_as_null=True).with_variant(ARRAY(Text), "postgresql")
 
 
 class Example:
-    """What the four models share. ``embedding`` is declared with the dimension of the library."""
+    """The columns of all four models. ``embedding`` is declared with the dimension of the library."""
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True, comment="主键")
     user_input: Mapped[str] = mapped_column(Text, comment="用户输入")
@@ -154,12 +150,12 @@ class ExampleModels:
     metadata: MetaData
     of: Mapping[str, type[Example]]  # by category
     tables: Mapping[str, Table]  # by category
-    stamp: Table  # one row: by which model, of which dimension, the vectors were made
+    stamp: Table  # one row: the model and dimension of the vectors
 
 
 @lru_cache(maxsize=64)
 def models(prefix: str = PREFIX, dimension: int = DIMENSION) -> ExampleModels:
-    """The SQLAlchemy models of a library with this prefix and this length of vectors. Raises BadSettings."""
+    """The SQLAlchemy models of a library with this prefix and dimension. Raises BadSettings."""
     check_prefix(prefix)
     mapped = registry()
     of = {category.name: _model(mapped, category, prefix, dimension) for category in CATEGORIES}
@@ -173,7 +169,10 @@ def _model(mapped: registry, category: Category, prefix: str, dimension: int) ->
         "__tablename__": table,
         "__doc__": f"{category.label}示例",
         "__module__": __name__,
-        "__table_args__": (*_indexes(table, dimension), {"sqlite_autoincrement": True}),  # no id twice, as with serial
+        "__table_args__": (
+            *_indexes(table, dimension),
+            {"sqlite_autoincrement": True},
+        ),  # ids as of serial
         "embedding": mapped_column(
             Embedding(dimension), nullable=False, sort_order=1, comment="“用户输入 助手回复”的向量"
         ),
@@ -183,9 +182,9 @@ def _model(mapped: registry, category: Category, prefix: str, dimension: int) ->
 
 
 def _indexes(table: str, dimension: int) -> tuple[Index, ...]:
-    """As the migrations make them: the nearest by HNSW, and no content twice.
+    """As the migrations create them: HNSW, and unique contents.
 
-    PostgreSQL keeps no long text in a B-tree (2,704 bytes), hence its fingerprints.
+    PostgreSQL's B-trees take no long text (2,704 bytes), hence fingerprints.
     """
     once = f"{table}_content_idx"
     return (
@@ -205,7 +204,7 @@ def _nearest(table: str) -> Index:
 
 
 def nearest_index(table: Table) -> Index | None:
-    """The HNSW index of a table; None where its vectors are too wide for one."""
+    """The HNSW index of a table; None if its vectors are too long for one."""
     return next((index for index in table.indexes if index.name == f"{table.name}_embedding_idx"), None)
 
 
@@ -221,12 +220,12 @@ def _stamp(metadata: MetaData, prefix: str) -> Table:
 
 
 def version_table(prefix: str) -> str:
-    """Where Alembic keeps the version: not in the records' own, which may stand in the same database."""
+    """Alembic's version table, other than that of the records, which may be in the same database."""
     return f"{prefix}examples_version"
 
 
 def check_prefix(prefix: str) -> None:
-    """Raises BadSettings for a prefix that makes no name of a table."""
+    """Raises BadSettings for a prefix that is not valid in table names."""
     if len(prefix) > LONGEST_PREFIX or not re.fullmatch(r"([a-z_][a-z0-9_]*)?", prefix):
         raise BadSettings(
             f"示例库的表名前缀“{prefix}”不能用",

@@ -1,4 +1,4 @@
-"""What a library holds: how many examples, of which grades, with which tags, and which of them say the same."""
+"""Statistics of a library: counts, grades, tags, and near-duplicates."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from qianxun.core.types import Vector, Vectors
 from qianxun.examples.schema import DEFAULT_GRADE, GRADES, models
 from qianxun.examples.store import ExampleStore, Stamp
 
-NEAR: Final = 0.95  # cosine from which two examples count as near-duplicates
+NEAR: Final = 0.95  # cosine of near-duplicates
 MOST_PAIRS: Final = 50
 MOST_COMPARED: Final = 20_000  # examples, the newest; 20,000 are 200 million pairs
-_BLOCK: Final = 256  # rows at once: what is alike in all of them fits into memory
+_BLOCK: Final = 256  # rows at once, to bound memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class TableStatistics:
 
     @property
     def coverage(self) -> float:
-        """The share of examples that have a tag; 0 where there are none."""
+        """The share of examples with a tag; 0 if there are none."""
         return self.tagged / self.count if self.count else 0.0
 
 
@@ -54,9 +54,9 @@ class LibraryStatistics:
     stamp: Stamp
     tables: Mapping[str, TableStatistics]  # by category
     near: float
-    pairs: tuple[NearPair, ...]  # the most alike first, at most `MOST_PAIRS`
+    pairs: tuple[NearPair, ...]  # the most similar first, at most `MOST_PAIRS`
     pair_count: int
-    compared: int  # examples that were looked at for pairs
+    compared: int  # examples
 
     @property
     def count(self) -> int:
@@ -64,7 +64,7 @@ class LibraryStatistics:
 
 
 def library_statistics(store: ExampleStore, near: float = NEAR) -> LibraryStatistics:
-    """Needs no model. Raises NotFound where there is no library yet."""
+    """Needs no model. Raises NotFound if there is no library yet."""
     if not 0.0 < near <= 1.0:
         raise BadInput(f"相似度应在 0 与 1 之间，而不是 {near}", hint=f"例如 {NEAR}")
     with store.connection() as connection:
@@ -75,8 +75,8 @@ def library_statistics(store: ExampleStore, near: float = NEAR) -> LibraryStatis
         counted = {name: _counted(connection, table) for name, table in tables.items()}
         refs, vectors = _newest(connection, tables, stamp.dimension)
     pairs, pair_count = near_pairs(vectors, near)
-    told = tuple(NearPair(similarity, refs[first], refs[second]) for similarity, first, second in pairs)
-    return LibraryStatistics(stamp, counted, near, told, pair_count, len(refs))
+    near_duplicates = tuple(NearPair(similarity, refs[first], refs[second]) for similarity, first, second in pairs)
+    return LibraryStatistics(stamp, counted, near, near_duplicates, pair_count, len(refs))
 
 
 def is_empty(store: ExampleStore) -> bool:
@@ -110,7 +110,7 @@ def _newest(connection: Connection, tables: Mapping[str, Table], dimension: int)
 
 
 def near_pairs(vectors: Vectors, near: float, most: int = MOST_PAIRS) -> tuple[list[tuple[float, int, int]], int]:
-    """The most alike (cosine, row, later row), best first, and how many pairs there are at or above ``near``."""
+    """The most similar (cosine, row, later row), best first, and the number of pairs of at least ``near``."""
     best: list[tuple[float, int, int]] = []
     count = 0
     for start in range(0, len(vectors), _BLOCK):

@@ -1,33 +1,34 @@
-"""One example library in one database: its tables, brought up to date, and the model its vectors are made by."""
+"""One example library in one database: its tables and migrations, and the model of its vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 from alembic.config import Config
-from sqlalchemy import Connection, Engine, Table, inspect, select, text
+from sqlalchemy import Column, Connection, Engine, Table, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
-from qianxun.core.errors import BadSettings, ModelUnavailable, QianxunError
+from qianxun.core.errors import BadSettings, ModelUnavailable, QianxunError, RetrieverUnavailable
 from qianxun.core.ports import EmbeddingModel
-from qianxun.examples.schema import DIMENSION, PREFIX, ExampleModels, check_prefix, models, version_table
+from qianxun.examples.schema import DIMENSION, PREFIX, Embedding, ExampleModels, check_prefix, models, version_table
 from qianxun.records.database.open import run_alembic
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 HEAD = "0001"
-LONGEST_MODEL_NAME = 200  # characters that the stamp has room for
+LONGEST_MODEL_NAME = 200  # characters of the stamp
+SHOWN: Final = ("id", "user_input", "agent_response", "tags", "quality_grade", "created_at", "updated_at")  # columns
 
 Opening: TypeAlias = Callable[[], AbstractContextManager[Connection]]
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """By which model the vectors of a library were made."""
+    """The model of a library's vectors."""
 
     model: str
     dimension: int
@@ -40,9 +41,9 @@ class Stamp:
 class ExampleStore:
     """The library with this prefix in a database.
 
-    Without a ``model`` it can be looked through and counted, not searched or added to. ``writing`` gives a
-    transaction for writing, ``reading`` one for reading, where the engine's own would not do (SQLite's single
-    writer). ``schema`` is PostgreSQL's, where it is not the usual one; it is first on the search path.
+    Without a ``model`` it can be read, not searched or added to. ``writing`` and ``reading`` open transactions if the
+    engine's own would not do (SQLite's single writer). ``schema`` is a PostgreSQL schema other than the default; it is
+    first on the search path.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class ExampleStore:
 
     @classmethod
     def on(cls, connection: Connection, prefix: str = PREFIX, model: EmbeddingModel | None = None) -> ExampleStore:
-        """The library behind one open connection. Inside its transaction where it has begun one, which then decides."""
+        """The library on one open connection, within its transaction if it has begun one."""
 
         def within() -> AbstractContextManager[Connection]:
             return _within(connection)
@@ -76,7 +77,7 @@ class ExampleStore:
 
     @property
     def model(self) -> EmbeddingModel:
-        """Raises ModelUnavailable where there is none."""
+        """Raises ModelUnavailable if there is none."""
         if self._model is None:
             raise no_model()
         return self._model
@@ -98,19 +99,18 @@ class ExampleStore:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction for writing: durable when the block ends, undone when it raises."""
+        """A transaction for writing: committed at the end of the block, rolled back if it raises."""
         with self._writing() as connection:
             yield connection
 
     def stamp(self, connection: Connection) -> Stamp | None:
-        """By which model it was made; None where there is no library yet."""
+        """None if there is no library yet."""
         return stamp_of(connection, self.prefix, self._schema)
 
     def prepare(self) -> None:
-        """Makes the tables, or brings them up to date; once that is done it costs nothing to ask again.
+        """Creates or migrates the tables; costs nothing once that is done.
 
-        Raises BadSettings for a library of another model. Without a model a library that is not there yet cannot be
-        made: ModelUnavailable.
+        Raises BadSettings for a library of another model, ModelUnavailable if a new library has no model.
         """
         if self._is_prepared:
             return
@@ -126,20 +126,20 @@ class ExampleStore:
             expect(stamp, self._model)
         self._is_prepared = True
 
-    def look_again(self) -> None:
-        """After the library has changed over to another model."""
+    def reload(self) -> None:
+        """After the library has changed to another model."""
         self._is_prepared = False
         self.prepare()
 
-    def bring_up_to_date(self, connection: Connection) -> Stamp:
-        """The tables of a library that is there, whatever its model."""
+    def migrate(self, connection: Connection) -> Stamp:
+        """Migrates the tables of an existing library, whatever its model."""
         return prepare(connection, self.prefix, None, self._schema)
 
 
 @contextmanager
 def _alone(engine: Engine) -> Iterator[Connection]:
     with engine.begin() as connection:
-        _really_begin(connection)
+        _begin(connection)
         yield connection
 
 
@@ -147,25 +147,25 @@ def _alone(engine: Engine) -> Iterator[Connection]:
 def _within(connection: Connection) -> Iterator[Connection]:
     if not connection.in_transaction():
         with connection.begin():
-            _really_begin(connection)
+            _begin(connection)
             yield connection
         return
-    _really_begin(connection)
+    _begin(connection)
     with connection.begin_nested():
         yield connection
 
 
-def _really_begin(connection: Connection) -> None:
-    """Python's driver for SQLite begins before the first INSERT only: tables and savepoints would be there for good."""
+def _begin(connection: Connection) -> None:
+    """Python's SQLite driver begins at the first INSERT only: tables and savepoints would not be rolled back."""
     driver = connection.connection.dbapi_connection
     if connection.dialect.name == "sqlite" and driver is not None and not getattr(driver, "in_transaction", True):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def prepare(connection: Connection, prefix: str, model: EmbeddingModel | None, schema: str = "") -> Stamp:
-    """The tables on this connection, up to date, and the stamp they have."""
+    """Creates or migrates the tables on this connection; returns their stamp."""
     if connection.dialect.name == "postgresql":
-        # Two that begin at once would both find nothing and both create.
+        # Two at the same time would both find nothing and both create.
         connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": f"{prefix}examples"})
     stamp = stamp_of(connection, prefix, schema)
     is_new = stamp is None
@@ -181,7 +181,7 @@ def prepare(connection: Connection, prefix: str, model: EmbeddingModel | None, s
 
 
 def no_model() -> ModelUnavailable:
-    """Examples are found by their vectors alone: without a model there is no library to search or add to."""
+    """Examples are found by their vectors: without a model a library cannot be searched or added to."""
     return ModelUnavailable(
         "示例库靠向量检索，没有向量模型就不能建立、导入和检索",
         hint="运行 qianxun models pull bge-small-zh-v1.5，或在设置 vectorization 里写明模型服务",
@@ -189,7 +189,7 @@ def no_model() -> ModelUnavailable:
 
 
 def expect(stamp: Stamp, model: EmbeddingModel) -> None:
-    """Vectors of two models cannot be compared, not even where they are equally long. Raises BadSettings."""
+    """Raises BadSettings for another model: its vectors cannot be compared, even of the same dimension."""
     if stamp != Stamp.of(model):
         raise BadSettings(
             f"示例库的向量是模型 {stamp.model}（{stamp.dimension} 维）算的，"
@@ -199,7 +199,7 @@ def expect(stamp: Stamp, model: EmbeddingModel) -> None:
 
 
 def stamp_of(connection: Connection, prefix: str, schema: str = "") -> Stamp | None:
-    """None where there is no library yet."""
+    """None if there is no library yet."""
     table = models(prefix).stamp
     if not _has_table(connection, table.name, schema):
         return None
@@ -211,16 +211,16 @@ def upgrade(connection: Connection, prefix: str, dimension: int, revision: str =
     """Alembic up, on this connection and in its transaction. Raises BadSettings on a server without pgvector 0.8."""
     try:
         run_alembic("upgrade", _alembic(connection, prefix, dimension, schema), revision)
-    except (DBAPIError, QianxunError) as error:  # the latter: how the records' engine tells some of them
-        told = str(error.orig if isinstance(error, DBAPIError) else error.message).strip().splitlines()[0]
-        if "extension" in told and "vector" in told:
+    except (DBAPIError, QianxunError) as error:  # the latter: from the records' engine
+        message = str(error.orig if isinstance(error, DBAPIError) else error.message).strip().splitlines()[0]
+        if "extension" in message and "vector" in message:
             raise BadSettings(
-                f"这台 PostgreSQL 用不了 pgvector 扩展：{told}",
+                f"这台 PostgreSQL 用不了 pgvector 扩展：{message}",
                 hint="请管理员安装 pgvector（0.8 或更新）并运行 CREATE EXTENSION vector",
             ) from error
-        if "already exists" in told:
+        if "already exists" in message:
             raise BadSettings(
-                f"数据库里已有同名的表，不是示例库建的：{told}", hint="用设置 examples.prefix 换一个表名前缀"
+                f"数据库里已有同名的表，不是示例库建的：{message}", hint="用设置 examples.prefix 换一个表名前缀"
             ) from error
         raise
     _refuse_old_pgvector(connection)
@@ -239,7 +239,7 @@ def _refuse_old_pgvector(connection: Connection) -> None:
 
 
 def downgrade(connection: Connection, prefix: str, dimension: int, revision: str = "base", *, schema: str = "") -> None:
-    """Alembic down: by default the tables and everything in them are gone."""
+    """Alembic down; by default drops the tables with all their examples."""
     run_alembic("downgrade", _alembic(connection, prefix, dimension, schema), revision)
 
 
@@ -258,5 +258,47 @@ def _version(connection: Connection, prefix: str, schema: str) -> str | None:
 
 
 def _has_table(connection: Connection, name: str, schema: str) -> bool:
-    """In the schema itself: another library's in `public` can be seen from there, too."""
+    """In the schema itself: those of another library in `public` are visible, too."""
     return inspect(connection).has_table(name, schema=schema or None)
+
+
+# ── for searches ─────────────────────────────────────────────────────────────────────────────────
+
+
+def shown_columns(table: Table) -> list[Column[Any]]:
+    return [table.c[name] for name in SHOWN]
+
+
+def dimension_of(table: Table) -> int:
+    kind = table.c.embedding.type
+    assert isinstance(kind, Embedding)
+    return kind.dimension
+
+
+def check_stamp(store: ExampleStore, stamp: Stamp | None) -> None:
+    """Raises BadSettings if the library has changed to another model since it was opened.
+
+    Without a model the caller made the vector, and is responsible for it.
+    """
+    with suppress(ModelUnavailable):
+        model = store.model
+        if stamp is not None:
+            expect(stamp, model)
+
+
+def search_error(error: Exception) -> RetrieverUnavailable:
+    """With the first line of the database's message: the others show the statement."""
+    lines = str(error).strip().splitlines()
+    return RetrieverUnavailable(
+        f"示例库检索不了：{lines[0] if lines else type(error).__name__}",
+        hint="检查数据库是否在运行、示例库的表是否完整",
+    )
+
+
+@contextmanager
+def search_errors() -> Iterator[None]:
+    """Turns database errors of SQLAlchemy into RetrieverUnavailable."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise search_error(error.orig if isinstance(error.orig, Exception) else error) from error

@@ -11,8 +11,8 @@ import numpy as np
 from qianxun.core.errors import BadInput, BadModelReply
 from qianxun.core.ports import EmbeddingModel, nothing
 from qianxun.core.types import Vector, Vectors
+from qianxun.core.vectors import unit_rows
 from qianxun.models.cards import ModelCard
-from qianxun.models.checks import unit_rows
 from qianxun.models.local.maxsim import with_tokens
 from qianxun.models.open_model import open_embedding
 from qianxun.models.remote.endpoints import RemoteEndpoint

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from qianxun.core.ports import nothing
 from qianxun.engine.engine import Engine
 from qianxun.engine.example_library import open_examples
 from qianxun.engine.settings import Settings
@@ -12,12 +13,11 @@ from qianxun.examples import reembed as embedding
 from qianxun.examples import statistics
 from qianxun.examples.files.contents import category_of, expected_names
 from qianxun.examples.files.template import write_template
-from qianxun.examples.formatting import RetrievedExample
 from qianxun.examples.importing import ImportReport, import_file
-from qianxun.examples.insert import remove
-from qianxun.examples.search.library import ExampleLibrary
+from qianxun.examples.insert import Watch, remove
+from qianxun.examples.library import ExampleLibrary
+from qianxun.examples.results import RetrievedExample
 from qianxun.examples.statistics import ExampleRef, LibraryStatistics, NearPair
-from qianxun.examples.vectors import Watch, unwatched
 
 __all__ = [
     "ExampleRef",
@@ -37,9 +37,7 @@ __all__ = [
 ]
 
 
-def import_examples(
-    settings: Settings, file: Path, *, skip_bad: bool = False, watch: Watch = unwatched
-) -> ImportReport:
+def import_examples(settings: Settings, file: Path, *, skip_bad: bool = False, watch: Watch = nothing) -> ImportReport:
     """`import_file` into the library of the settings, which is created where there is none."""
     with open_examples(settings) as store:
         return import_file(file, store, skip_bad=skip_bad, watch=watch)
@@ -51,7 +49,7 @@ def library_statistics(settings: Settings, near: float) -> LibraryStatistics:
         return statistics.library_statistics(store, near)
 
 
-def reembed(settings: Settings, watch: Watch = unwatched) -> tuple[int, str, int]:
+def reembed(settings: Settings, watch: Watch = nothing) -> tuple[int, str, int]:
     """Embeds every example with the model of the settings. Returns their number, and the model's name and dimension."""
     with open_examples(settings) as store:
         return embedding.reembed(store, watch), store.model.name, store.model.dimension

@@ -1,4 +1,4 @@
-"""From what somebody typed into a row to an example that can be stored, or the reason why it cannot be."""
+"""Cleans a row into an example that can be stored, or says why it cannot be."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any, Final
 from qianxun.core.errors import BadInput
 from qianxun.examples.schema import DEFAULT_GRADE, GRADES
 
-MOST_CHARACTERS: Final = 20_000  # of one field: what is longer is a document, not an example
+MOST_CHARACTERS: Final = 20_000  # of one field: longer ones are documents, not examples
 MOST_TAGS: Final = 50
 LONGEST_TAG: Final = 50
 
 FIELDS: Final = ("user_input", "agent_response", "tags", "quality_grade")
 REQUIRED: Final = ("user_input", "agent_response")
-NOTES: Final = "notes"  # for whoever keeps the file; never stored
+NOTES: Final = "notes"  # for the authors of the file; never stored
 LABELS: Final = {
     "user_input": "用户输入",
     "agent_response": "助手回复",
@@ -39,16 +39,16 @@ _ALIASES: Final = {
     "说明": NOTES,
 }
 
-# Letters, digits and signs of measurement in full width; Chinese punctuation stays as it is written.
+# Full-width letters, digits and signs of measurement; Chinese punctuation is not changed.
 _NARROW: Final = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F) if chr(wide - 0xFEE0).isalnum()} | {
     ord(wide): narrow for wide, narrow in zip("％＋－／＝＜＞．＆＠＃＊＿", "%+-/=<>.&@#*_", strict=True)
 }
-_GONE: Final = {
+_INVISIBLE: Final = {
     code: None
     for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), 0xAD, 0x200B, 0x2060, 0xFEFF)
     if code not in (0x09, 0x0A)
 }
-_CARRIAGE: Final = re.compile(r"_x000[dD]_\n?|\r\n?|\x85|\u2028|\u2029|\x0b|\x0c")  # the first: how Excel keeps them
+_CARRIAGE: Final = re.compile(r"_x000[dD]_\n?|\r\n?|\x85|\u2028|\u2029|\x0b|\x0c")  # the first: as in Excel files
 _SPACES: Final = re.compile(r"[^\S\n]+")
 _BLANK_LINES: Final = re.compile(r"\n{3,}")
 _BETWEEN_TAGS: Final = re.compile(r"[,，、;；|｜\n]")
@@ -66,7 +66,7 @@ class Draft:
 
     @property
     def content(self) -> tuple[str, str]:
-        """What makes it the same example as another."""
+        """The identity of an example."""
         return self.user_input, self.agent_response
 
 
@@ -81,13 +81,13 @@ def field_of(heading: Any) -> str:
 
 
 def clean(fields: Mapping[str, Any]) -> Draft:
-    """Raises BadExample, naming the field, for what is missing, too long, or no such thing."""
+    """Raises BadExample, naming the field, for a missing, too long or malformed one."""
     user_input, agent_response = (_required(name, fields.get(name)) for name in REQUIRED)
     return Draft(user_input, agent_response, tags_of(fields.get("tags")), grade_of(fields.get("quality_grade")))
 
 
 def is_blank(fields: Mapping[str, Any]) -> bool:
-    """Whether nothing that would be stored was filled in."""
+    """Whether all fields that would be stored are blank."""
     return all(not _filled(fields.get(name)) for name in FIELDS)
 
 
@@ -110,7 +110,7 @@ def text_of(value: Any) -> str:
     """A cell as clean text: one space between words, no more than one blank line, nothing invisible."""
     if value is None:
         return ""
-    text = _CARRIAGE.sub("\n", _written(value)).translate(_GONE).translate(_NARROW)
+    text = _CARRIAGE.sub("\n", _written(value)).translate(_INVISIBLE).translate(_NARROW)
     text = _SPACES.sub(" ", text.encode("utf-8", "replace").decode("utf-8"))
     lines = "\n".join(line.strip() for line in text.split("\n"))
     return _BLANK_LINES.sub("\n\n", lines).strip()
@@ -130,7 +130,7 @@ def _written(value: Any) -> str:
 
 
 def tags_of(value: Any) -> tuple[str, ...]:
-    """A list, or one text with commas of either width between; each tag once, in its first place."""
+    """Distinct tags of a list, or of a text with commas of either width."""
     if isinstance(value, dict):
         raise BadExample("tags（标签）应是列表，或用逗号分开的文字")
     parts = value if isinstance(value, list | tuple) else _BETWEEN_TAGS.split(str(text_of(value)))
@@ -146,7 +146,7 @@ def tags_of(value: Any) -> tuple[str, ...]:
 
 
 def grade_of(value: Any) -> str:
-    """One of 优秀、良好、一般; what was left out is 一般."""
+    """One of 优秀、良好、一般; blank is 一般."""
     text = "" if isinstance(value, list | tuple | dict) else text_of(value)
     grade = _SAME_GRADE.get(text, text) or (DEFAULT_GRADE if not _filled(value) else "")
     if grade not in GRADES:

@@ -21,7 +21,7 @@ from qianxun.examples.files.cleaning import LABELS, NOTES, REQUIRED, field_of, i
 from qianxun.examples.files.contents import MIB, MOST_ROWS, Contents, Row, category_of, check_file, expected_names
 
 SUFFIXES: Final = (".xlsx", ".xlsm")
-GUIDE: Final = "填写说明"  # the sheet of the template that tells how to fill it in
+GUIDE: Final = "填写说明"  # the instructions in the template
 HEADING_ROWS: Final = 10
 _MOST_UNPACKED: Final = 192 * MIB
 _MOST_CELLS: Final = 3_000_000
@@ -39,14 +39,14 @@ def read_workbook(path: Path, prefix: str = "") -> Contents:
     check_file(path, SUFFIXES)
     _check_archive(path)
     book = _open(path, data_only=False)
-    wanted = {sheet.title: category for sheet in book.worksheets if (category := category_of(sheet.title, prefix))}
+    categories = {sheet.title: category for sheet in book.worksheets if (category := category_of(sheet.title, prefix))}
     contents = Contents()
-    contents.ignored_sheets += [name for name in book.sheetnames if name not in wanted and name != GUIDE]
-    if not wanted:
+    contents.ignored_sheets += [name for name in book.sheetnames if name not in categories and name != GUIDE]
+    if not categories:
         found = "、".join(f"“{name}”" for name in book.sheetnames)
         raise Unreadable(f"{path.name} 里没有示例的工作表，只有 {found}", hint=f"工作表应叫 {expected_names()}")
-    solved = _solved(path, [book[name] for name in wanted])
-    for name, category in wanted.items():
+    solved = _solved(path, [book[name] for name in categories])
+    for name, category in categories.items():
         contents.rows.setdefault(category, []).extend(_rows(book[name], solved.get(name), contents))
     return contents
 
@@ -68,7 +68,7 @@ def _check_archive(path: Path) -> None:
 
 
 def _cells(part: bytes) -> int:
-    """Of one sheet, those merged included: openpyxl makes an object of each."""
+    """Of one sheet, with merged ones: openpyxl creates an object for each."""
     merged = (coordinate.range_boundaries(ref.decode()) for ref in _MERGED.findall(part))
     areas = ((right - left + 1) * (bottom - top + 1) for left, top, right, bottom in merged)  # type: ignore[operator]
     return part.count(b"<c ") + sum(areas)
@@ -76,7 +76,7 @@ def _cells(part: bytes) -> int:
 
 def _open(path: Path, *, data_only: bool) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # openpyxl tells of styles it does not keep; nothing here needs them
+        warnings.simplefilter("ignore")  # of styles that openpyxl does not keep
         try:
             return openpyxl.load_workbook(path, data_only=data_only, keep_links=False)
         except _BROKEN as error:
@@ -84,7 +84,7 @@ def _open(path: Path, *, data_only: bool) -> Any:
 
 
 def _solved(path: Path, sheets: list[Worksheet]) -> dict[str, Worksheet]:
-    """The same sheets with what their formulas came to when they were saved; read only where there are formulas."""
+    """The same sheets with the saved results of their formulas; read only if there are formulas."""
     has_formulas = any(cell.data_type == "f" for sheet in sheets for cell in sheet._cells.values())
     return {sheet.title: sheet for sheet in _open(path, data_only=True).worksheets} if has_formulas else {}
 
@@ -107,7 +107,7 @@ def _rows(sheet: Worksheet, solved: Worksheet | None, contents: Contents) -> Ite
 
 
 def _grid(sheet: Worksheet) -> list[Line]:
-    """The rows that have a value. Not by `iter_rows`: that makes every cell down to the last one that has a colour."""
+    """The rows with a value. Not by `iter_rows`: it creates every cell down to the last formatted one."""
     rows: dict[int, dict[int, AnyCell]] = {}
     for (row, column), cell in sheet._cells.items():
         if cell.value is not None:
@@ -143,7 +143,7 @@ def _names_required(cells: Mapping[int, AnyCell]) -> bool:
 
 
 def _columns(sheet: str, number: int, cells: Mapping[int, AnyCell], contents: Contents) -> dict[str, int] | None:
-    """Field → column; None, with the reason among the problems, for a sheet that cannot be read by its heading."""
+    """Field → column; None, with the reason in the problems, if the heading is unusable."""
     columns: dict[str, int] = {}
     for column, cell in sorted(cells.items()):
         name = field_of(cell.value)
@@ -161,7 +161,7 @@ def _columns(sheet: str, number: int, cells: Mapping[int, AnyCell], contents: Co
 
 
 def _merged(sheet: Worksheet) -> dict[tuple[int, int], AnyCell]:
-    """Cells merged downwards share the value of their top one. Merged sideways they are a caption, and stay empty."""
+    """Cells merged downwards share the value of the top one. Merged sideways they are a caption, and stay empty."""
     found: dict[tuple[int, int], AnyCell] = {}
     for area in sheet.merged_cells.ranges:
         if area.min_col == area.max_col:

@@ -1,4 +1,4 @@
-"""A workbook to fill in: a sheet per category with headings, a list of grades to choose from, and a guide."""
+"""A workbook to fill in: a sheet per category with headings and a choice of grades, and instructions."""
 
 from __future__ import annotations
 

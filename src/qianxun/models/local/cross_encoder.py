@@ -10,8 +10,8 @@ import numpy as np
 
 from qianxun.core.errors import BadModelReply, ModelUnavailable
 from qianxun.core.ports import never
+from qianxun.core.vectors import sigmoid
 from qianxun.models.cards import RerankCard, rerank_card
-from qianxun.models.checks import sigmoid
 from qianxun.models.local.onnx import OnnxModel
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from qianxun.core.errors import BadInput, BadModelReply
 from qianxun.core.types import Vector, Vectors
+from qianxun.core.vectors import unit_rows
 from qianxun.models.cards import ModelCard, card
-from qianxun.models.checks import unit_rows
 from qianxun.models.local.onnx import OnnxModel
 
 if TYPE_CHECKING:

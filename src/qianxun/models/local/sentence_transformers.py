@@ -10,7 +10,7 @@ import numpy as np
 from qianxun.core.errors import MissingExtra, ModelUnavailable
 from qianxun.core.types import Vector, Vectors
 from qianxun.core.unicode import sound_text
-from qianxun.models.checks import unit_rows
+from qianxun.core.vectors import unit_rows
 
 
 class SentenceEmbedding:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from qianxun.core.errors import BadInput, BadModelReply
 from qianxun.core.types import Vector, Vectors
 from qianxun.core.unicode import sound_text
-from qianxun.models.checks import unit_rows
+from qianxun.core.vectors import unit_rows
 from qianxun.models.remote.endpoints import RemoteEndpoint
 from qianxun.models.remote.http import ModelService
 

@@ -12,7 +12,7 @@ from qianxun.core.errors import BadInput, BadModelReply
 from qianxun.core.ports import never
 from qianxun.core.types import Scores
 from qianxun.core.unicode import sound_text
-from qianxun.models.checks import sigmoid
+from qianxun.core.vectors import sigmoid
 from qianxun.models.remote.endpoints import RerankEndpoint
 from qianxun.models.remote.http import ModelService
 

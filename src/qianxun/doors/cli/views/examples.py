@@ -40,7 +40,7 @@ def show_import(file: Path, report: ImportReport) -> None:
             f"{report.seconds:.1f} s",
         )
         out().print(line, style=style, markup=False)
-        for category, counts in report.kept.items():
+        for category, counts in report.inserted.items():
             added, updated, unchanged = counts.added, counts.updated, counts.unchanged
             line = tr(
                 f"  {LABELS[category]}（{category}）：新增 {added}，更新 {updated}，未变 {unchanged}",

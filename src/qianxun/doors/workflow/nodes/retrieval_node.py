@@ -17,8 +17,8 @@ from typing import Any, Final, Protocol
 from qianxun.core.errors import RetrieverUnavailable
 from qianxun.engine.engine import Engine
 from qianxun.engine.example_library import default_library, search_settings
-from qianxun.examples.formatting import RetrievedExample
-from qianxun.examples.search.library import TABLES_AT_ONCE, ExampleLibrary
+from qianxun.examples.library import TABLES_AT_ONCE, ExampleLibrary
+from qianxun.examples.results import RetrievedExample
 from qianxun.models.threads import Lane
 
 log = logging.getLogger(__name__)

@@ -1,11 +1,14 @@
-"""Searching the example library: one table, several side by side, by falling thresholds, from a question in words."""
+"""Searching the example library: one table, several in parallel, with falling thresholds, by vector or by text."""
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import dataclass, field
+from hashlib import sha256
 from math import ceil
 from types import MappingProxyType
 from typing import Any, Final, Protocol
@@ -13,30 +16,31 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from qianxun.core.cache import LRUCache
 from qianxun.core.errors import BadQuery, NotFound
 from qianxun.core.types import Vector
-from qianxun.examples.formatting import RetrievedExample, format_retrieved_examples
-from qianxun.examples.revision import LibraryWatch
-from qianxun.examples.rows import ANY_EXAMPLE, ExampleFilter, dimension_of, said_plainly
-from qianxun.examples.schema import DEFAULT_TABLE_NAMES
-from qianxun.examples.search.cache import KeptAnswers, key_of
-from qianxun.examples.search.exact import ExactSearch
-from qianxun.examples.search.intent import tables_for
-from qianxun.examples.search.keyword_boost import KeywordIndexes, lifted
-from qianxun.examples.search.pgvector import PgvectorSearch
-from qianxun.examples.search.ranking import (
+from qianxun.examples.exact import ExactSearch
+from qianxun.examples.keywords import KeywordIndexes, boosted
+from qianxun.examples.pgvector import PgvectorSearch
+from qianxun.examples.results import (
+    ANY_EXAMPLE,
     GLOBAL_TOP_K,
+    ExampleFilter,
     FoundExample,
+    RetrievedExample,
+    format_retrieved_examples,
     merge_and_rank_results,
     quality_filter,
     valid_results,
 )
-from qianxun.examples.store import ExampleStore
+from qianxun.examples.revision import LibraryWatch
+from qianxun.examples.schema import DEFAULT_TABLE_NAMES
+from qianxun.examples.store import ExampleStore, dimension_of, search_errors
 
 TOP_K_PER_TABLE: Final = 5
 SIMILARITY_THRESHOLD: Final = 0.7
 MIN_RESULTS: Final = 5
-LOWER_THRESHOLDS: Final = (0.6, 0.5)  # where too few are found; the last is the floor: below it nothing is alike
+LOWER_THRESHOLDS: Final = (0.6, 0.5)  # if too few are found; below the last nothing is similar
 RETRIEVAL_CONFIG: Final[Mapping[str, float]] = MappingProxyType(
     {
         "top_k_per_table": TOP_K_PER_TABLE,
@@ -46,43 +50,63 @@ RETRIEVAL_CONFIG: Final[Mapping[str, float]] = MappingProxyType(
 )
 MOST_RESULTS: Final = 1000
 LONGEST_QUERY: Final = 20_000  # characters
-TABLES_AT_ONCE: Final = 8  # searches of tables that one library runs side by side, and connections they take
+TABLES_AT_ONCE: Final = 8  # searches of tables in parallel, each with a connection
+# The words by which a question is meant for a table: a rule, not a model.
+_INTENTS: Final = {
+    "qa_examples": re.compile(
+        r"[吗呢？?]|怎么|怎样|如何|为什么|为何|什么|能不能|可不可以|可以.{0,8}(吃|喝|用|做)|是不是|要不要|该不该"
+        r"|多久|注意|会不会|有没有(事|关系|影响)"
+    ),
+    "record_examples": re.compile(
+        r"记录|记一下|记下|记上|帮我记|登记|录入|添加|补记|改成"
+        r"|(吃了|服了|服用了|打了|量了|测了|血压是?|血糖是?|体重是?|心率是?).{0,8}\d"
+    ),
+    "query_examples": re.compile(
+        r"查询|查一下|查查|看一下我|看看我|我的.{0,10}(记录|数据|情况|趋势)|统计|平均|汇总|趋势"
+        r"|(最近|上周|这周|本周|上个月|这个月|本月|昨天|今年).{0,12}(记录|数据|情况|多少|几次|怎么样|血压|血糖|吃了)"
+    ),
+    "greeting_examples": re.compile(
+        r"^\W*(你好|您好|早上好|早安|上午好|中午好|下午好|晚上好|晚安|嗨|哈喽|hi\b|hello\b|在吗|在不在)"
+        r"|谢谢|多谢|再见|拜拜|辛苦了|你是谁|你叫什么",
+        re.IGNORECASE,
+    ),
+}
 
 
 class NearestSearch(Protocol):
-    """How one database finds the examples nearest to a vector."""
+    """Nearest-neighbour search of one database."""
 
     def nearest(
         self, source: str, vector: Vector, limit: int, threshold: float, where: ExampleFilter = ANY_EXAMPLE
     ) -> list[FoundExample]:
-        """Of the ``limit`` nearest those that are at least so similar, best first."""
+        """Of the ``limit`` nearest, those with at least this similarity, best first."""
 
     def of_ids(self, source: str, vector: Vector, ids: Sequence[int]) -> list[FoundExample]:
-        """These examples, as far as they are there, most similar first."""
+        """Those of the examples that exist, most similar first."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """How a library is searched: what `retrieve` asks for, and what every search does beyond the plain one."""
+    """The parameters of `retrieve`, and options of every search."""
 
     top_k_per_table: int = TOP_K_PER_TABLE
     global_top_k: int = GLOBAL_TOP_K
     similarity_threshold: float = SIMILARITY_THRESHOLD
-    min_results: int = MIN_RESULTS  # with fewer the threshold is lowered: .6, then .5
-    by_intent: bool = False  # where no tables are named: only those that the question seems meant for
-    hybrid: bool = False  # words count beside vectors
-    cache_seconds: float = 0.0  # how long an answer is kept; 0: not at all
+    min_results: int = MIN_RESULTS  # with fewer, the threshold is lowered to .6, then .5
+    by_intent: bool = False  # without table names: only tables that fit the question
+    hybrid: bool = False  # words and vectors
+    cache_seconds: float = 0.0  # 0: no cache
     cache_entries: int = 1000
-    statement_seconds: float = 10.0  # after which PostgreSQL gives a search up
+    statement_seconds: float = 10.0  # statement timeout of PostgreSQL
 
 
 PLAIN: Final = SearchSettings()
 
 
 class ExampleLibrary:
-    """One library, searched. Safe under threads; to be closed.
+    """Searches of one library. Thread-safe; close it when done.
 
-    ``executor`` runs the searches of several tables side by side on PostgreSQL; without one it has its own threads.
+    ``executor`` runs the searches of several tables in parallel on PostgreSQL; by default it has its own threads.
     """
 
     def __init__(
@@ -94,14 +118,14 @@ class ExampleLibrary:
         self._near: NearestSearch = (
             ExactSearch(store, self._watch) if self._is_exact else PgvectorSearch(store, settings.statement_seconds)
         )
-        self._words = KeywordIndexes(store, self._watch)
-        self._kept = KeptAnswers(settings.cache_seconds, settings.cache_entries)
+        self._keywords = KeywordIndexes(store, self._watch)
+        self._cache = LRUCache[str, list[RetrievedExample]](settings.cache_entries)
         self._owns_executor = executor is None
         self._executor = executor or ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="qianxun-examples")
         self._preparing = threading.Lock()
 
     def close(self) -> None:
-        """Ends what the library itself began; the database is its owner's."""
+        """Closes what the library opened; the database belongs to the caller."""
         self._watch.close()
         if self._owns_executor:
             self._executor.shutdown(wait=False, cancel_futures=True)
@@ -117,9 +141,9 @@ class ExampleLibrary:
         *,
         where: ExampleFilter = ANY_EXAMPLE,
     ) -> list[FoundExample]:
-        """Of the ``top_k`` nearest those at least so similar, most similar first. Raises NotFound, BadQuery."""
+        """Of the ``top_k`` nearest, those above the threshold, most similar first. Raises NotFound or BadQuery."""
         (source,) = self.sources([table_name])
-        with said_plainly():
+        with search_errors():
             return self._near.nearest(source, self._vector(query_embedding), _bounded(top_k), float(threshold), where)
 
     def multi_table_search(
@@ -131,10 +155,10 @@ class ExampleLibrary:
         *,
         where: ExampleFilter = ANY_EXAMPLE,
     ) -> list[FoundExample]:
-        """All tables side by side, merged, most similar first, at most 15."""
+        """All tables in parallel, merged, most similar first, at most 15."""
         sources = self.sources(table_names)
-        asked = _Asked(self._vector(query_embedding), sources, top_k_per_table, where)
-        return _best(self._gathered(asked, similarity_threshold), similarity_threshold, GLOBAL_TOP_K)
+        query = _Query(self._vector(query_embedding), sources, top_k_per_table, where)
+        return _best(self._gathered(query, similarity_threshold), similarity_threshold, GLOBAL_TOP_K)
 
     def search_with_fallback(
         self,
@@ -145,10 +169,10 @@ class ExampleLibrary:
         top_k_per_table: int = TOP_K_PER_TABLE,
         where: ExampleFilter = ANY_EXAMPLE,
     ) -> list[FoundExample]:
-        """By the first of the thresholds .7, .6, .5 that lets in enough; where none does, what the last let in."""
+        """With the first of the thresholds .7, .6, .5 that gives enough results, else with the last."""
         sources = self.sources(table_names)
-        asked = _Asked(self._vector(query_embedding), sources, top_k_per_table, where)
-        return self._fallen_back(asked, SIMILARITY_THRESHOLD, min_results, GLOBAL_TOP_K)
+        query = _Query(self._vector(query_embedding), sources, top_k_per_table, where)
+        return self._with_fallback(query, SIMILARITY_THRESHOLD, min_results, GLOBAL_TOP_K)
 
     # ── by words ─────────────────────────────────────────────────────────────────────────────────
 
@@ -164,10 +188,10 @@ class ExampleLibrary:
         top_k_per_table: int = TOP_K_PER_TABLE,
         where: ExampleFilter = ANY_EXAMPLE,
     ) -> list[RetrievedExample]:
-        """The examples that help to answer a question, most similar first.
+        """The examples that are similar to a question, most similar first.
 
-        Where .7 lets in fewer than five, .6 and .5 are tried; a threshold of the caller's own is kept to, unless
-        ``min_results`` asks for more. Raises BadQuery, NotFound, ModelError, or what the database raises.
+        If .7 gives fewer than five, .6 and .5 are tried; another threshold is used as it is, unless ``min_results`` is
+        given. Raises BadQuery, NotFound, ModelError, or what the database raises.
         """
         keywords = (keywords,) if isinstance(keywords, str) else tuple(keywords or ())
         text = enhanced(query_text, keywords)
@@ -177,29 +201,39 @@ class ExampleLibrary:
         if min_results is None:
             min_results = MIN_RESULTS if similarity_threshold == SIMILARITY_THRESHOLD else 0
         per_table = max(top_k_per_table, ceil(_bounded(top_k) / max(len(sources), 1)))
-        depends = (top_k, similarity_threshold, min_results, per_table, where)
+        options = (top_k, similarity_threshold, min_results, per_table, where)
 
         def search() -> list[RetrievedExample]:
             vector = self._vector(self.store.model.embed_query(text))
-            asked = _Asked(vector, sources, per_table, where, text)
-            return format_retrieved_examples(self._fallen_back(asked, similarity_threshold, min_results, top_k))
+            query = _Query(vector, sources, per_table, where, text)
+            return format_retrieved_examples(self._with_fallback(query, similarity_threshold, min_results, top_k))
 
-        return self._kept_or(search, query_text, keywords, sources, depends)
+        if self.settings.cache_seconds <= 0:
+            return search()
+        with search_errors():
+            revisions = self._watch.revisions(sources)
+        key = cache_key(query_text, keywords, sources, revisions, self.store.model.name, options)
+        cached = self._cache.get(key)
+        if cached is None:
+            found = search()
+            self._cache.put(key, deepcopy(found), self.settings.cache_seconds)
+            return found
+        return deepcopy(cached)  # callers may change their results
 
     def retrieve(self, query_text: str, keywords: Sequence[str] | None = None) -> list[RetrievedExample]:
-        """`vector_db_search` as the library's settings have it."""
-        told = self.settings
+        """`vector_db_search` with the library's settings."""
+        settings = self.settings
         return self.vector_db_search(
             query_text,
             keywords,
-            told.global_top_k,
-            told.similarity_threshold,
-            min_results=told.min_results,
-            top_k_per_table=told.top_k_per_table,
+            settings.global_top_k,
+            settings.similarity_threshold,
+            min_results=settings.min_results,
+            top_k_per_table=settings.top_k_per_table,
         )
 
     def sources(self, table_names: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Categories by their own names or those of their tables, each once. Raises NotFound for any other."""
+        """Distinct categories, by their own names or those of their tables. Raises NotFound."""
         named = DEFAULT_TABLE_NAMES if table_names is None else table_names
         if isinstance(named, str):
             raise BadQuery("table_names 应为表名的列表", hint=f"例如 [{named!r}]")
@@ -214,14 +248,14 @@ class ExampleLibrary:
     # ── steps ────────────────────────────────────────────────────────────────────────────────────
 
     def _prepare(self) -> None:
-        """On the first search: the tables are there, and of the model that will be asked."""
-        with self._preparing, said_plainly():
+        """On the first search: the tables exist and are of this model."""
+        with self._preparing, search_errors():
             self.store.prepare()
 
-    def _fallen_back(self, asked: _Asked, start: float, min_results: int, top_k: int) -> list[FoundExample]:
+    def _with_fallback(self, query: _Query, start: float, min_results: int, top_k: int) -> list[FoundExample]:
         lower = [threshold for threshold in LOWER_THRESHOLDS if threshold < start] if min_results > 0 else []
-        # The nearest of each table are the same under every threshold: asked for once, they are held against all.
-        gathered = self._gathered(asked, min([start, *lower]))
+        # The nearest of each table are the same for every threshold: searched once.
+        gathered = self._gathered(query, min([start, *lower]))
         best: list[FoundExample] = []
         for threshold in (start, *lower):
             best = _best(gathered, threshold, top_k)
@@ -229,54 +263,32 @@ class ExampleLibrary:
                 break
         return best
 
-    def _gathered(self, asked: _Asked, threshold: float) -> list[FoundExample]:
-        """Of every table its nearest, in the order of the tables; one that fails fails the search."""
-        if self._is_exact or len(asked.sources) < 2:  # one process would only get in its own way
-            return [row for source in asked.sources for row in self._of_table(source, asked, threshold)]
-        running = [self._executor.submit(self._of_table, source, asked, threshold) for source in asked.sources]
+    def _gathered(self, query: _Query, threshold: float) -> list[FoundExample]:
+        """The nearest of every table, in the order of the tables; the failure of one fails the search."""
+        if self._is_exact or len(query.sources) < 2:  # threads of one process would not be faster
+            return [row for source in query.sources for row in self._of_table(source, query, threshold)]
+        running = [self._executor.submit(self._of_table, source, query, threshold) for source in query.sources]
         try:
             return [row for future in running for row in future.result()]
         finally:
             for future in running:
-                if not future.done():  # another has failed: nobody waits for this one
+                if not future.done():  # another one has failed
                     future.cancel()
 
-    def _of_table(self, source: str, asked: _Asked, threshold: float) -> list[FoundExample]:
-        limit = _bounded(asked.per_table)
-        with said_plainly():
-            return self._found_in(source, asked, limit, threshold)
-
-    def _found_in(self, source: str, asked: _Asked, limit: int, threshold: float) -> list[FoundExample]:
-        near = self._near.nearest(source, asked.vector, limit, threshold, asked.where)
-        if not self.settings.hybrid or not asked.text:
-            return near
-        matching = dict(self._words.of(source).match(asked.text, limit))
-        missed = sorted(set(matching) - {row["id"] for row in near})
-        others = self._near.of_ids(source, asked.vector, missed) if missed else []
-        others = [row for row in others if asked.where.passes(row["tags"], row["quality_grade"])]
-        return [row for row in lifted([*near, *others], matching) if row["similarity"] >= threshold]
-
-    def _kept_or(
-        self,
-        search: Callable[[], list[RetrievedExample]],
-        query_text: str,
-        keywords: tuple[str, ...],
-        sources: tuple[str, ...],
-        depends: tuple[Any, ...],
-    ) -> list[RetrievedExample]:
-        if self.settings.cache_seconds <= 0:
-            return search()
-        with said_plainly():
-            revisions = self._watch.revisions(sources)
-        key = key_of(query_text, keywords, sources, revisions, self.store.model.name, depends)
-        answer = self._kept.get(key)
-        if answer is None:
-            answer = search()
-            self._kept.put(key, answer)
-        return answer
+    def _of_table(self, source: str, query: _Query, threshold: float) -> list[FoundExample]:
+        limit = _bounded(query.per_table)
+        with search_errors():
+            near = self._near.nearest(source, query.vector, limit, threshold, query.where)
+            if not self.settings.hybrid or not query.text:
+                return near
+            matching = dict(self._keywords.of(source).match(query.text, limit))
+            missed = sorted(set(matching) - {row["id"] for row in near})
+            others = self._near.of_ids(source, query.vector, missed) if missed else []
+            others = [row for row in others if query.where.passes(row["tags"], row["quality_grade"])]
+            return [row for row in boosted([*near, *others], matching) if row["similarity"] >= threshold]
 
     def _vector(self, given: ArrayLike) -> Vector:
-        """Raises BadQuery for what is no vector of the library's dimension."""
+        """Raises BadQuery unless it is a vector of the library's dimension."""
         try:
             vector = np.asarray(given, dtype=np.float32)
         except (TypeError, ValueError) as error:
@@ -290,7 +302,7 @@ class ExampleLibrary:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Query:
     vector: Vector
     sources: tuple[str, ...]
     per_table: int
@@ -299,7 +311,7 @@ class _Asked:
 
 
 def enhanced(query_text: str, keywords: Sequence[str] | None = None) -> str:
-    """The question with the keywords behind it. Raises BadQuery where there is nothing to search for."""
+    """The question followed by the keywords. Raises BadQuery if both are blank, or too long."""
     text = (f"{query_text} {' '.join(keywords)}" if keywords else query_text).strip()
     if not text:
         raise BadQuery("没有可检索的文字", hint="query_text 与 keywords 至少给一个")
@@ -309,7 +321,7 @@ def enhanced(query_text: str, keywords: Sequence[str] | None = None) -> str:
 
 
 def _best(gathered: Sequence[FoundExample], threshold: float, top_k: int) -> list[FoundExample]:
-    """Ranked and without doubles first, then by grade, then cut: the filter is to see everything that was found."""
+    """Ranked without duplicates, filtered by grade, then cut: the filter needs everything that was found."""
     similar = [row for row in valid_results(gathered) if row["similarity"] >= threshold]
     ranked = merge_and_rank_results(similar, len(similar))
     return quality_filter(ranked, max(top_k, GLOBAL_TOP_K))[:top_k]
@@ -319,3 +331,13 @@ def _bounded(top_k: int) -> int:
     if not 1 <= top_k <= MOST_RESULTS:
         raise BadQuery(f"top_k 应在 1 到 {MOST_RESULTS} 之间，而不是 {top_k}", hint="改用范围内的数")
     return int(top_k)
+
+
+def tables_for(text: str) -> tuple[str, ...]:
+    """The tables that a question is meant for, in their usual order; all of them if none fits."""
+    return tuple(name for name in DEFAULT_TABLE_NAMES if _INTENTS[name].search(text)) or DEFAULT_TABLE_NAMES
+
+
+def cache_key(query_text: str, keywords: Sequence[str], *depends: Any) -> str:
+    """“高血压” with the keyword “用药” differs from “高血压 用药” without one."""
+    return sha256(repr((query_text, tuple(keywords), *depends)).encode("utf-8", "surrogatepass")).hexdigest()

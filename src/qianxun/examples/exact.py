@@ -1,4 +1,4 @@
-"""The nearest examples by comparing all of them: vectors are read once and kept until their table changes."""
+"""Exact nearest-neighbour search on SQLite: vectors are cached until their table changes."""
 
 from __future__ import annotations
 
@@ -12,26 +12,16 @@ from numpy.typing import NDArray
 from sqlalchemy import LargeBinary, Table, select, type_coerce
 
 from qianxun.core.types import Vector, Vectors
+from qianxun.examples.results import ANY_EXAMPLE, DIGITS, ExampleFilter, FoundExample, by_similarity, from_row
 from qianxun.examples.revision import LibraryWatch
-from qianxun.examples.rows import (
-    ANY_EXAMPLE,
-    DIGITS,
-    ExampleFilter,
-    check_stamp,
-    dimension_of,
-    found,
-    in_order,
-    shown_columns,
-)
-from qianxun.examples.search.ranking import FoundExample
-from qianxun.examples.store import ExampleStore
+from qianxun.examples.store import ExampleStore, check_stamp, dimension_of, shown_columns
 
 _ALIKE: Final = 10.0**-DIGITS
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a table held at one moment, as unit vectors."""
+    """The contents of a table at one moment, with unit vectors."""
 
     ids: NDArray[np.int64]
     vectors: Vectors
@@ -54,7 +44,7 @@ class Snapshot:
         return {key: float(self.vectors[place] @ vector) for key, place in here if self.ids[place] == key}
 
     def _least(self, similarities: NDArray[np.float32], limit: int) -> float:
-        """What the last of the nearest has; a little less, so that no equal of it is lost to rounding."""
+        """The similarity of the last of the nearest, a little less so that rounding loses none of its equals."""
         if limit >= len(similarities):
             return -np.inf
         return float(np.partition(similarities, -limit)[-limit]) - _ALIKE
@@ -66,12 +56,12 @@ class Snapshot:
 
 @dataclass
 class ExactSearch:
-    """Searches of a library on SQLite. Safe under threads."""
+    """Searches of a library on SQLite. Thread-safe."""
 
     store: ExampleStore
     watch: LibraryWatch
-    _held: dict[str, tuple[object, Snapshot]] = field(default_factory=dict, repr=False)
-    _loading: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _cached: dict[str, tuple[object, Snapshot]] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def nearest(
         self, source: str, vector: Vector, limit: int, threshold: float, where: ExampleFilter = ANY_EXAMPLE
@@ -86,29 +76,22 @@ class ExactSearch:
         table, similarity = self.store.tables[source], dict(near)
         with self.store.connection() as connection:
             rows = connection.execute(select(*shown_columns(table)).where(table.c.id.in_(similarity)))
-            return in_order([found(row, similarity[row.id], source) for row in rows])
+            return by_similarity([from_row(row, similarity[row.id], source) for row in rows])
 
     def _snapshot(self, source: str) -> Snapshot:
-        revision = self.watch.revision(source)
-        held = self._held.get(source)
-        if held is None or held[0] != revision:
-            with self._loading:
-                held = self._held.get(source)
-                if held is None or held[0] != revision:
-                    # Read after its revision was: it may be newer than that, and is then read once more, never older.
-                    held = revision, load(self.store, self.store.tables[source])
-                    self._held[source] = held
-        return held[1]
+        return self.watch.cached(
+            source, self._cached, self._lock, lambda name: load(self.store, self.store.tables[name])
+        )
 
 
 def load(store: ExampleStore, table: Table) -> Snapshot:
     raw = type_coerce(table.c.embedding, LargeBinary).label("raw")
     with store.connection() as connection:
-        asked = select(table.c.id, table.c.tags, table.c.quality_grade, raw).order_by(table.c.id)
         check_stamp(store, store.stamp(connection))
-        rows = connection.execute(asked).all()
+        columns = (table.c.id, table.c.tags, table.c.quality_grade, raw)
+        rows = connection.execute(select(*columns).order_by(table.c.id)).all()
     vectors = np.frombuffer(b"".join(row.raw for row in rows), dtype="<f4").reshape(len(rows), dimension_of(table))
-    with np.errstate(invalid="ignore", divide="ignore"):  # a vector of zeros is near to nothing
+    with np.errstate(invalid="ignore", divide="ignore"):  # a zero vector is similar to nothing
         vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return Snapshot(
         np.array([row.id for row in rows], dtype=np.int64),

@@ -1,4 +1,4 @@
-"""Checks of model replies before anything is stored."""
+"""Vectors and scores of models: checked and normalised."""
 
 from __future__ import annotations
 
