@@ -318,7 +318,7 @@ OPEN_TO_ALL = {
     "engine/example_library.py",  # the example library, which is one for all tenants
     "jobs/background.py",  # which bases have work
     "retrieve/search_log.py",  # the log of all
-    "models/registry/registry.py",  # registered models, by tenant
+    "models/registry.py",  # registered models, by tenant
     "engine/admin/keys.py",
     "engine/operations.py",  # keys, and the bases of all tenants
 }
