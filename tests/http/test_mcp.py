@@ -25,7 +25,7 @@ from qianxun.doors.mcp.collection import Collection
 from qianxun.doors.mcp.ids import service_address
 from tests.http.asking import asking
 from tests.http.served import MODEL, Served, issue, revoke, serving, until
-from tests.http.test_turns import GatedQueries
+from tests.http.test_concurrency import GatedQueries
 
 STAY = "出差住宿每晚不超过 380 元，凭發票报销。"
 ACCEPT = {"accept": "application/json, text/event-stream"}

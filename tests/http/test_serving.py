@@ -25,7 +25,7 @@ from qianxun.engine.settings import load
 from qianxun.records import Records, bases, keys
 from qianxun.records.database.open import sqlite_url
 from tests.http.served import BASES, Served, running, serving, until
-from tests.http.test_turns import GatedQueries, search
+from tests.http.test_concurrency import GatedQueries, search
 
 
 def test_it_says_where_it_listens_and_ends_cleanly_on_ctrl_c(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -24,20 +23,12 @@ class ConcurrencyLimit:
 
     def __init__(self, limit: int, max_waiting: int, seconds: float | None) -> None:
         """``seconds``: the timeout of a request, its time in the queue included; None for no timeout."""
-        self.limit = limit
-        self.max_waiting = max_waiting
         self.seconds = seconds
+        self.running = 0
+        self.waiting = 0
         self.is_closed = False
-        self._free = limit
-        self._queue: deque[asyncio.Future[None]] = deque()
-
-    @property
-    def running(self) -> int:
-        return self.limit - self._free
-
-    @property
-    def waiting(self) -> int:
-        return len(self._queue)
+        self._capacity = limit + max_waiting
+        self._slots = asyncio.Semaphore(limit)
 
     def close(self) -> None:
         """Accepts no more requests; those that run or wait are finished."""
@@ -48,37 +39,20 @@ class ConcurrencyLimit:
         """Waits for a slot. Raises Overloaded at once if the queue is full, and after the timeout."""
         if self.is_closed:
             raise Overloaded("服务正在停止，不再接受新的请求", hint="稍后重试，或换一个实例")
-        if not self._free and len(self._queue) >= self.max_waiting:
+        if self.running + self.waiting >= self._capacity:
             raise Overloaded("同时进行的请求太多", hint="稍后重试")
         async with cancelled_with_client(request, self.seconds):
-            await self._acquire()
+            self.waiting += 1
+            try:
+                await self._slots.acquire()
+            finally:
+                self.waiting -= 1
+            self.running += 1
             try:
                 yield
             finally:
-                self._release()
-
-    async def _acquire(self) -> None:
-        if self._free:
-            self._free -= 1
-            return
-        waiter = asyncio.get_running_loop().create_future()
-        self._queue.append(waiter)
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if waiter.cancelled():
-                self._queue.remove(waiter)
-            else:  # cancelled in the moment in which it got its slot
-                self._release()
-            raise
-
-    def _release(self) -> None:
-        for at, waiter in enumerate(self._queue):
-            if not waiter.done():
-                del self._queue[at]
-                waiter.set_result(None)
-                return
-        self._free += 1
+                self.running -= 1
+                self._slots.release()
 
 
 @asynccontextmanager

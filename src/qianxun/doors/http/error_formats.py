@@ -70,15 +70,10 @@ class OpenAIProblem(BaseProblem):
     error: OpenAIError
 
 
-NO_AUTHORIZATION: Final = 1001
-WRONG_KEY: Final = 1002
-NO_KNOWLEDGE: Final = 2001
-
-
 def dify(content: Content, headers: Headers) -> Content:
     kind, _, key = headers.get(b"authorization", b"").partition(b" ")
     has_key = (kind.lower() == b"bearer" and bool(key.strip())) or bool(headers.get(b"x-api-key"))
-    code = {401: WRONG_KEY if has_key else NO_AUTHORIZATION, 404: NO_KNOWLEDGE}
+    code = {401: 1002 if has_key else 1001, 404: 2001}  # as DifyProblem documents them
     return {**content, "error_code": code.get(content["code"], content["code"]), "error_msg": content["msg"]}
 
 

@@ -1,4 +1,4 @@
-"""ExplainRequest a chunk was returned, or not, and the request that would return it."""
+"""Why a chunk was returned, or not, and the request that would return it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layered recall over HTTP: prose alone, or tables alone with an answer computed from their cells."""
+"""Layered search: texts alone, or tables alone with an answer computed from their cells."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import Filters, WithQuery, read_choices, with_options
 from qianxun.doors.http.responses import Envelope, success
 
-# ── request ──────────────────────────────────────────────────────────────────────────────────────
-
 
 class TextsRequest(with_options(TextsOptions, "", WithQuery)):  # type: ignore[misc]
     filters: Filters | None = None
@@ -25,9 +23,6 @@ class TextsRequest(with_options(TextsOptions, "", WithQuery)):  # type: ignore[m
 
 class TablesRequest(with_options(TablesOptions, "", WithQuery)):  # type: ignore[misc]
     filters: Filters | None = None
-
-
-# ── response ────────────────────────────────────────────────────────────────────────────────────
 
 
 class ChunkOwn(BaseModel):
@@ -126,9 +121,6 @@ class TextsResponse(BaseModel):
 class TablesResponse(TextsResponse):
     results: list[TableRecalled]  # type: ignore[assignment]
     answer: TableAnswerInfo | None = Field(description="请求写了 answer: false，或没有找到表格时为空")
-
-
-# ── the routes ───────────────────────────────────────────────────────────────────────────────────
 
 
 router = APIRouter(prefix="/v1/recall/{knowledge_base_id}", tags=["检索"])

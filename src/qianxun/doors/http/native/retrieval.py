@@ -1,4 +1,4 @@
-"""Recall over HTTP: the route, and what its answer holds."""
+"""Search: ``POST /v1/retrieval/{knowledge_base_id}``, and the response models of chunks that other routes share."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_
 from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import Search, blaming_reranker
 from qianxun.doors.http.responses import Envelope, success
-
-# ── the answer ───────────────────────────────────────────────────────────────────────────────────
 
 
 class ArmScore(BaseModel):
@@ -105,8 +103,6 @@ class Retrieved(BaseModel):
     from_cache: bool
     generation: GenerationInfo | None
 
-
-# ── the route ────────────────────────────────────────────────────────────────────────────────────
 
 router = APIRouter(tags=["检索"])
 

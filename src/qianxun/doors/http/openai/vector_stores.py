@@ -21,7 +21,6 @@ from qianxun.core.filters import (
     DEPTH_LIMIT,
     FIELDS,
     METADATA,
-    TEXT_LIMIT,
     VALUE_LIMIT,
     BadFilterField,
     read_filters,
@@ -32,7 +31,7 @@ from qianxun.doors.http.context import TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.error_formats import OpenAIProblem
 from qianxun.doors.http.openai.models import NAME_LENGTH, TAG
 from qianxun.doors.http.openapi import request_examples, returns
-from qianxun.doors.http.request_models import ForeignRequest, Number, QueryText
+from qianxun.doors.http.request_models import SCALAR, ForeignRequest, Number, QueryText
 from qianxun.doors.http.responses import json_response
 from qianxun.engine.names import find_base
 
@@ -55,7 +54,6 @@ Queries = Annotated[
     BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
     WithJsonSchema({"anyOf": [QUERY, {"type": "array", "items": QUERY, "minItems": 1, "maxItems": QUERIES_LIMIT}]}),
 ]
-SCALAR: Final = {"type": ["string", "number", "boolean"], "maxLength": TEXT_LIMIT}
 
 
 class StoreFilters(RootModel[dict[str, Any]]):
