@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qianxun.answer.question_log import found_again
-from qianxun.core.codec.recall_bytes import found_digest
+from qianxun.core.codec.digests import found_digest
 from qianxun.core.log_types import LogEntry
 from qianxun.core.types import Eq
 from qianxun.doors.workflow.query_workflow import create_query_workflow

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from qianxun.core.codec.results import read_explained, written_explained
+from qianxun.core.codec.wire import read_explained, written_explained
 from qianxun.core.explanation import Explained
 from qianxun.core.types import Document
 from qianxun.doors.http.native.explain import ExplanationInfo

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from qianxun.core.codec.layered import read_layered, written_layered
+from qianxun.core.codec.wire import read_layered, written_layered
 from qianxun.core.layered_types import MOST_CITED, Cited, LayeredRecall, cited_cells
 from qianxun.core.options import TablesOptions, request_body
 from qianxun.core.table_answer_types import CitedCell

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from qianxun.core.codec.results import read_log
+from qianxun.core.codec.wire import read_log
 from qianxun.core.types import Document
 from qianxun.doors.http.native.logs import LogInfo, LogPage
 from tests.http.asking import Asking, asking

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from qianxun.core.codec.results import read_model
+from qianxun.core.codec.wire import read_model
 from qianxun.doors.http.native.models import ModelInfo, ModelTest
 from tests.http.asking import Asking, asking
 from tests.http.vendor import (

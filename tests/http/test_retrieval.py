@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.core.codec.results import read_recall, written_recall
+from qianxun.core.codec.wire import read_recall, written_recall
 from qianxun.core.filters import FIELDS
 from qianxun.core.options import search_body, search_options
 from qianxun.core.types import EVERYTHING, Document, Eq, In, Not, Or, Range

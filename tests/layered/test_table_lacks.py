@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from qianxun.core.answer_types import Answer, Done
-from qianxun.core.codec.answers import read_answer, written_answer
+from qianxun.core.codec.wire import read_answer, written_answer
 from qianxun.core.types import Document
 from tests.answer.asked import Opened
 

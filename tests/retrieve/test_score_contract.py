@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.core.codec.recall_bytes import answer_bytes
+from qianxun.core.codec.digests import digest
 from qianxun.core.types import EVERYTHING, Document, Eq, Recall, matches
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Search, Settings, Vectorization
@@ -78,7 +78,7 @@ def follows_the_contract(shelf: Opened, asked: dict[str, Any], few: int, thresho
         assert matches(asked["where"], each.chunk.attributes)
         assert not asked["doc_ids"] or each.chunk.doc_id in asked["doc_ids"]
         assert asked["fuzzy"] or each.tier != "fuzzy"
-    assert answer_bytes(shelf.ask(**asked, top_k=100)) == answer_bytes(longest)
+    assert digest(shelf.ask(**asked, top_k=100)) == digest(longest)
 
 
 @settings(max_examples=45, deadline=None, suppress_health_check=SLOW_OR_SHARED)
@@ -142,13 +142,13 @@ def test_the_same_bytes_from_the_cache_after_reopening_and_after_a_rebuild(tmp_p
         kept = [shelf.ask(**each) for each in options]
         assert not any(each.from_cache for each in fresh)
         assert all(each.from_cache for each in kept)
-        assert list(map(answer_bytes, kept)) == list(map(answer_bytes, fresh))
+        assert list(map(digest, kept)) == list(map(digest, fresh))
         shelf.run(shelf.engine.admin.rebuild(shelf.kb))
         rebuilt = [shelf.ask(**each) for each in options]
         assert not any(each.from_cache for each in rebuilt)
-        assert list(map(answer_bytes, rebuilt)) == list(map(answer_bytes, fresh))
+        assert list(map(digest, rebuilt)) == list(map(digest, fresh))
     with Opened(tmp_path, (), *RERANKERS) as shelf:
-        assert [answer_bytes(shelf.ask(**each)) for each in options] == list(map(answer_bytes, fresh))
+        assert [digest(shelf.ask(**each)) for each in options] == list(map(digest, fresh))
 
 
 @needs_model

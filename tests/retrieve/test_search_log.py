@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from qianxun.core.codec.recall_bytes import digest, layered_digest
+from qianxun.core.codec.digests import digest, layered_digest
 from qianxun.core.log_types import LogEntry
 from qianxun.core.options import TablesOptions, TextsOptions, choices_from, params_of
 from qianxun.core.types import EVERYTHING, LOCAL_TENANT, Degraded, Eq, Generation, KnowledgeBase, Recall, StepTime

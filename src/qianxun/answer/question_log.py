@@ -14,7 +14,7 @@ from typing import Any, Final
 from qianxun.answer.retrieve import merged
 from qianxun.answer.state import AnswerState
 from qianxun.core.answer_types import Answer
-from qianxun.core.codec.recall_bytes import found_digest
+from qianxun.core.codec.digests import found_digest
 from qianxun.core.filters import filter_from_log, filter_to_log
 from qianxun.core.log_types import LogEntry
 from qianxun.core.options import QueryMode, SearchOptions

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from qianxun.answer.question_log import found_again, is_question
-from qianxun.core.codec.recall_bytes import digest, found_digest, layered_digest
+from qianxun.core.codec.digests import digest, found_digest, layered_digest
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.log_types import LogEntry
 from qianxun.core.options import SearchOptions, TablesOptions, TextsOptions, choices_from

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sqlalchemy.exc import InterfaceError, OperationalError
 
-from qianxun.core.codec.recall_bytes import digest, layered_digest
+from qianxun.core.codec.digests import digest, layered_digest
 from qianxun.core.errors import FolderInUse, Overloaded, RecordsUnavailable
 from qianxun.core.log_types import LogEntry
 from qianxun.core.types import KnowledgeBase, Recall, StepTime

@@ -12,9 +12,7 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx
 
 from qianxun.core.answer_types import Answer, AnswerEvent
-from qianxun.core.codec.answers import read_answer
-from qianxun.core.codec.layered import read_layered
-from qianxun.core.codec.results import read_chunk, read_explained, read_log, read_recall
+from qianxun.core.codec.wire import read_answer, read_chunk, read_explained, read_layered, read_log, read_recall
 from qianxun.core.errors import BadQuery, NotFound, ServiceUnavailable
 from qianxun.core.explanation import Explained
 from qianxun.core.ingest_types import Labels, Report, Watch

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from qianxun.core.codec.results import read_log
+from qianxun.core.codec.wire import read_log
 from qianxun.core.log_types import LogEntry
 from qianxun.core.types import Accepted, DocumentState, KnowledgeBase
 

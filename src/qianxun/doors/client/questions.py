@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from qianxun.core.answer_types import AnswerEvent, Done, Failed
-from qianxun.core.codec.answers import read_event
+from qianxun.core.codec.wire import read_event
 from qianxun.core.errors import BadInput, BadQuery, ServiceUnavailable, Unreadable, UnsupportedFile, of_word
 from qianxun.core.limits import IMAGE_BYTES_LIMIT
 from qianxun.core.options import AskChoices, ask_body

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from qianxun.core.codec.results import read_model
+from qianxun.core.codec.wire import read_model
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.model_types import MODEL_TYPES, ModelTest, NewModel, UserModel
 from qianxun.doors.client.connection import Request

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeAlias, get_type_hints
 
-from qianxun.core.codec.results import written_degraded
+from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import MissingExtra
 from qianxun.core.options import SearchChoices, SearchOptions, choices_of
 from qianxun.core.types import Recall
@@ -95,4 +95,4 @@ def _documents(recall: Recall) -> list[Document]:
 
 
 def _told(recall: Recall) -> dict[str, Any]:
-    return {"trace_id": recall.trace_id, "degraded": written_degraded(recall.degraded)}
+    return {"trace_id": recall.trace_id, "degraded": to_wire(recall.degraded)}

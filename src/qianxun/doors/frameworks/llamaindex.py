@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
-from qianxun.core.codec.results import written_degraded
+from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import MissingExtra
 from qianxun.core.types import Found, Recall
 from qianxun.doors.frameworks.bridge import Rag, reach
@@ -94,7 +94,7 @@ class QianxunRetriever(BaseRetriever):
 
 def _nodes(recall: Recall) -> list[NodeWithScore]:
     if recall.degraded:
-        told = RecallDegraded(trace_id=recall.trace_id, degraded=written_degraded(recall.degraded))
+        told = RecallDegraded(trace_id=recall.trace_id, degraded=to_wire(recall.degraded))
         get_dispatcher(__name__).event(told)
     return [NodeWithScore(node=_node(recall, found), score=found.score) for found in recall.found]
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from qianxun.core.codec.results import written_degraded, written_metadata
+from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import BadInput
 from qianxun.core.filters import read_filters
 from qianxun.core.options import SearchOptions, choices_of
@@ -71,9 +71,9 @@ def chunk_metadata(recall: Recall, found: Found) -> dict[str, Any]:
         "page": found.chunk.page,
         "headings": list(found.chunk.headings),
         "trace_id": recall.trace_id,
-        "degraded": written_degraded(recall.degraded),
+        "degraded": to_wire(recall.degraded),
     }
-    of_document = written_metadata(found.chunk.attributes.metadata)
+    of_document = to_wire(found.chunk.attributes.metadata)
     return own | {_named_beside(own, name): value for name, value in of_document.items()}
 
 

@@ -18,7 +18,7 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from qianxun.core.codec.results import written_metadata
+from qianxun.core.codec.wire import to_wire
 from qianxun.core.filters import CONDITION_LIMIT, FIELDS, LARGEST, METADATA, TEXT_LIMIT, TEXTS_LIMIT, VALUE_LIMIT
 from qianxun.core.limits import MAX_ID, NAME_LIMIT, QUERY_LIMIT, TOP_K_LIMIT
 from qianxun.core.types import EVERYTHING, And, Filter, Found, In, Not, Or, Range, Scalar, Spelled
@@ -178,7 +178,7 @@ async def retrieve(
 def _record(found: Found) -> dict[str, Any]:
     chunk = found.chunk
     metadata = {
-        **written_metadata(chunk.attributes.metadata),
+        **to_wire(chunk.attributes.metadata),
         "doc_id": chunk.doc_id,
         "document_id": chunk.doc_id,  # which Dify shows as the source's
         "chunk_id": chunk.chunk_id,

@@ -56,7 +56,7 @@ def ask(
     session = session_of(context)
     request = Request(question, kb, choices, explain, session.start)
     if as_json:
-        from qianxun.core.codec.answers import written_answer
+        from qianxun.core.codec.wire import written_answer
 
         base, answer = with_library(session, lambda library: _asked(library, request))
         print_json(written_answer(base.id, answer))

@@ -80,7 +80,7 @@ def _recalled(context: typer.Context, request: Request, as_json: bool) -> None:
     session = session_of(context)
     base, recall, held = with_library(session, lambda library: _found(library, session.start, request))
     if as_json:
-        from qianxun.core.codec.layered import written_layered
+        from qianxun.core.codec.wire import written_layered
 
         print_json(written_layered(base.id, recall))
         return

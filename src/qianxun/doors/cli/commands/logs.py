@@ -50,7 +50,7 @@ def logs(
     session = session_of(context)
     names, found = with_library(session, lambda library: _listed(library, session.start, kb, zero, bound, limit))
     if as_json:
-        from qianxun.core.codec.results import written_log
+        from qianxun.core.codec.wire import written_log
 
         rows = [{**written_log(entry), "knowledge_base": names.get(entry.knowledge_base_id)} for entry in found]
         print_json({"logs": rows})
@@ -160,7 +160,7 @@ def replay(
 
 
 def _as_json(done: Replayed) -> dict[str, Any]:
-    from qianxun.core.codec.layered import written_layered
+    from qianxun.core.codec.wire import written_layered
     from qianxun.core.layered_types import LayeredRecall
 
     found = done.found

@@ -120,12 +120,12 @@ def _explained_json(start: str, request: Request, document: dict[str, Any], told
     if told is None:
         return document
     if request.explain:
-        from qianxun.core.codec.results import written_sum
+        from qianxun.core.codec.wire import to_wire
 
         sums = sums_of(told)
         for chunk in document["chunks"]:
             figures = sums.get(chunk["chunk_id"])
-            chunk["explain"] = written_sum(figures) if figures is not None else None
+            chunk["explain"] = to_wire(figures) if figures is not None else None
     if told.chunk is not None:
         document["why"] = described_why(told.chunk, request.command(start, told.chunk))
     return document
@@ -141,7 +141,7 @@ def _count(answer: Recall) -> str:
 
 def described(base: KnowledgeBase, answer: Recall, doc_ids: Sequence[str]) -> dict[str, Any]:
     """``doc_ids`` are those that the search was narrowed to."""
-    from qianxun.core.codec.results import written_recall
+    from qianxun.core.codec.wire import written_recall
 
     return {**written_recall(base.id, answer), "doc_ids": list(doc_ids)}
 

@@ -200,7 +200,7 @@ def _alike(why: Explanation) -> str:
 
 
 def described_why(why: Explanation, command: str) -> dict[str, Any]:
-    from qianxun.core.codec.results import written_explanation
+    from qianxun.core.codec.wire import written_explanation
     from qianxun.core.filters import filter_to_log
 
     document = written_explanation(why)

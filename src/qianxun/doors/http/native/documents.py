@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from starlette.convertors import Convertor, register_url_convertor
 
-from qianxun.core.codec.results import written_chunk
+from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import MissingExtra, NotFound, UnsupportedFile
 from qianxun.core.ingest_types import Labels
 from qianxun.core.limits import DOC_ID_LIMIT, MAX_ID, MIB, SOURCE_LIMIT
@@ -276,7 +276,7 @@ async def list_chunks(
     rest = [chunk for chunk in chunks if chunk.index > after]
     page = rest[:limit]
     following = page[-1].index if len(page) < len(rest) else None
-    return success({"total": len(chunks), "chunks": [written_chunk(chunk) for chunk in page], "next": following})
+    return success({"total": len(chunks), "chunks": [to_wire(chunk) for chunk in page], "next": following})
 
 
 @router.get("/{doc_id:id}", summary="一个文档的状态", **returns(Envelope[DocumentInfo], 404, 422))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 
-from qianxun.core.codec.results import written_explained
+from qianxun.core.codec.wire import written_explained
 from qianxun.core.limits import CHUNK_ID_LIMIT
 from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.native.retrieval import ArmScore, ChunkInfo, DegradedInfo, ResultInfo, Retrieved

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 
-from qianxun.core.codec.layered import written_layered
+from qianxun.core.codec.wire import written_layered
 from qianxun.core.layered_types import MOST_CITED
 from qianxun.core.options import TablesOptions, TextsOptions
 from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id

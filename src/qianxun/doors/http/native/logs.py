@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Body, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from qianxun.core.codec.results import written_log
+from qianxun.core.codec.wire import written_log
 from qianxun.core.limits import CHUNK_ID_LIMIT, FEEDBACK_CHUNKS_LIMIT, FEEDBACK_COMMENT_LIMIT, MAX_ID
 from qianxun.core.log_types import Feedback, LogEntry
 from qianxun.doors.http.context import TenantEngine, Writer

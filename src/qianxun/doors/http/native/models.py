@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, create_model
 from pydantic_core import PydanticCustomError
 
-from qianxun.core.codec.results import written_model
+from qianxun.core.codec.wire import written_model
 from qianxun.core.errors import BadInput
 from qianxun.core.limits import API_KEY_LIMIT, MAX_ID
 from qianxun.core.model_types import NewModel, check_key

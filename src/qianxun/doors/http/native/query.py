@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from qianxun.core.answer_types import Answer, AnswerEvent
-from qianxun.core.codec.answers import written_answer, written_event
+from qianxun.core.codec.wire import written_answer, written_event
 from qianxun.core.limits import ATTACHMENTS_LIMIT, CAPTION_LIMIT, DOC_IDS_LIMIT
 from qianxun.core.options import AskChoices, AskOptions
 from qianxun.doors.http.context import BaseId, TenantEngine

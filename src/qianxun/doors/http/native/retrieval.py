@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, Field
 
-from qianxun.core.codec.results import written_recall
+from qianxun.core.codec.wire import written_recall
 from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import Search, blaming_reranker

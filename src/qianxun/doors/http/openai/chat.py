@@ -12,8 +12,7 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, SentenceCited, Source, SourcesFound, Token
-from qianxun.core.codec.answers import written_sources
-from qianxun.core.codec.results import written_degraded
+from qianxun.core.codec.wire import to_wire
 from qianxun.core.limits import ATTACHMENTS_LIMIT, DOC_IDS_LIMIT, QUERY_LIMIT
 from qianxun.core.options import AskChoices, AskOptions
 from qianxun.core.types import KnowledgeBase
@@ -336,9 +335,9 @@ def finish_reason(answer: Answer) -> str:
 def _extensions(answer: Answer) -> dict[str, Any]:
     """Fields that OpenAI's format does not have."""
     return {
-        "sources": written_sources(answer.sources),
+        "sources": to_wire(answer.sources),
         "mode": answer.mode,
         "form": answer.form,
-        "degraded": written_degraded(answer.degraded),
+        "degraded": to_wire(answer.degraded),
         "trace_id": answer.trace_id,
     }
