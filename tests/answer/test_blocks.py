@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-
 import pytest
 
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.core.answer_types import Answer, Done, SentenceCited, Token
-from qianxun.core.ports import never
-from qianxun.core.types import Message
+from qianxun.testing.scripted import ScriptedStreamingChat
 
 CONTEXT = (
     {"text": "门诊报销比例为60%，住院报销比例为85%。急诊报销比例为70%。", "doc_name": "手册"},
@@ -20,21 +17,8 @@ ROWS = "| 门诊 | 60% |\n| 住院 | 85% |"
 CITED_ROWS = "| 门诊 | 60%[1] |\n| 住院 | 85%[1] |"
 
 
-class Says:
-    name = "says"
-
-    def __init__(self, reply: str, size: int = 3) -> None:
-        self.reply, self.size = reply, size
-
-    def complete(self, messages: Sequence[Message]) -> str:
-        return self.reply
-
-    def stream(self, messages: Sequence[Message], stop: Callable[[], bool] = never) -> Iterator[str]:
-        return iter([self.reply[at : at + self.size] for at in range(0, len(self.reply), self.size)])
-
-
 def answered(reply: str) -> Answer:
-    return AnswerGenerator(Says(reply)).generate("报销比例是多少", CONTEXT)
+    return AnswerGenerator(ScriptedStreamingChat(reply)).generate("报销比例是多少", CONTEXT)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +94,7 @@ REPLY = (
 @pytest.mark.parametrize("size", [1, 2, 5, 1000])
 def test_a_stream_shows_a_table_once_it_is_over_and_ends_in_the_same_answer(size: int) -> None:
     whole = answered(REPLY)
-    events = list(AnswerGenerator(Says(REPLY, size)).stream("报销比例是多少", CONTEXT))
+    events = list(AnswerGenerator(ScriptedStreamingChat(REPLY, size)).stream("报销比例是多少", CONTEXT))
     assert events[-1] == Done(whole)
     shown = "".join(each.text for each in events if isinstance(each, Token))
     assert "| 住院 | 85%" in shown
@@ -120,5 +104,5 @@ def test_a_stream_shows_a_table_once_it_is_over_and_ends_in_the_same_answer(size
 
 
 def test_a_direct_answer_may_have_a_table() -> None:
-    answer = AnswerGenerator(Says(f"{HEAD}{ROWS}\n\n完。")).direct("你好")
+    answer = AnswerGenerator(ScriptedStreamingChat(f"{HEAD}{ROWS}\n\n完。")).direct("你好")
     assert answer.answer == f"{HEAD}{ROWS}\n\n完。"

@@ -6,6 +6,7 @@ import pytest
 
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.answer.verify.marks import model_marks
+from qianxun.testing.scripted import ScriptedChat
 
 CITED = [
     ("甲[^1^]乙[citation:2]丙[ref_3]丁[文档1]戊[资料 编号=2]", "甲[1]乙[2]丙[3]丁[1]戊[2]"),
@@ -42,16 +43,6 @@ def test_what_cites_a_given_passage_becomes_a_mark(text: str, expected: str, siz
     assert _said(text, size) == expected
 
 
-class Says:
-    name = "says"
-
-    def __init__(self, reply: str) -> None:
-        self.reply = reply
-
-    def complete(self, messages: object) -> str:
-        return self.reply
-
-
 @pytest.mark.parametrize(
     "mark",
     [
@@ -69,6 +60,6 @@ class Says:
     ],
 )
 def test_however_it_is_cited_the_answer_reads_the_same(mark: str) -> None:
-    answer = AnswerGenerator(Says(f"报销60%{mark}。")).generate("报销多少", ["门诊报销比例为60%。"])
+    answer = AnswerGenerator(ScriptedChat(f"报销60%{mark}。")).generate("报销多少", ["门诊报销比例为60%。"])
     assert answer.answer == "报销60%。[1]"
     assert answer.flags == ()

@@ -6,6 +6,7 @@ import pytest
 
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.answer.verify.marks import named_marks
+from qianxun.testing.scripted import ScriptedChat
 
 CITED = [
     ("每次5mg（资料2）。", "每次5mg[2]。"),
@@ -50,16 +51,10 @@ def test_words_are_told_as_soon_as_they_can_be_no_name() -> None:
     assert list(named_marks(pieces, {2})) == ["多饮、", "多尿", "[2]。"]
 
 
-class Says:
-    name = "says"
-
-    def complete(self, messages: object) -> str:
-        return "根据资料2，氨氯地平每次5mg。食盐不超过5克（资料1）。"
-
-
 def test_a_sentence_that_cites_in_words_is_kept_with_its_source() -> None:
     passages = ({"text": "每日食盐不超过5克。"}, {"text": "氨氯地平每日一次，每次5mg。"})
-    answer = AnswerGenerator(Says()).generate("氨氯地平怎么吃", passages)
+    model = ScriptedChat("根据资料2，氨氯地平每次5mg。食盐不超过5克（资料1）。")
+    answer = AnswerGenerator(model).generate("氨氯地平怎么吃", passages)
     assert answer.answer == "根据资料，氨氯地平每次5mg。[1]食盐不超过5克。[2]"
     assert [each.text for each in answer.sources] == ["氨氯地平每日一次，每次5mg。", "每日食盐不超过5克。"]
     assert answer.flags == ()

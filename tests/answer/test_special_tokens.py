@@ -6,6 +6,7 @@ import pytest
 
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.answer.verify.marks import without_special_tokens
+from qianxun.testing.scripted import ScriptedChat
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
@@ -15,13 +16,7 @@ def test_special_tokens_are_left_out_however_the_reply_is_cut(size: int) -> None
     assert "".join(without_special_tokens(pieces)) == "门诊60%，若 a<|b 且 c<d。<|"
 
 
-class Says:
-    name = "says"
-
-    def complete(self, messages: object) -> str:
-        return "每一轮以 <|im_end|> 结束[1]。<|endoftext|>"
-
-
 def test_a_token_that_the_sources_speak_of_stays() -> None:
-    answer = AnswerGenerator(Says()).generate("一轮怎样结束", ["ChatML 每一轮以 <|im_end|> 结束。"])
+    model = ScriptedChat("每一轮以 <|im_end|> 结束[1]。<|endoftext|>")
+    answer = AnswerGenerator(model).generate("一轮怎样结束", ["ChatML 每一轮以 <|im_end|> 结束。"])
     assert answer.answer == "每一轮以 <|im_end|> 结束。[1]"

@@ -20,7 +20,7 @@ from qianxun.core.log_types import Feedback
 from qianxun.core.types import And, Document, Eq, In, KnowledgeBase, Not, Or, QAPair, Range, Recall, Spelled
 from qianxun.doors.client import Client
 from qianxun.engine.engine import Engine
-from qianxun.testing.scripted import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding, ScriptedReranker
 from tests.http.served import MODEL, serving
 
 LIBRARY = (
@@ -91,16 +91,6 @@ def half(*each: Sequence[Any]) -> list[tuple[Any, ...]]:
     return [tuple(map(getitem, each, chosen)) for chosen in places if sum(chosen) % 2 == 0]
 
 
-class LongFirst:
-    """A reranker that is easily told from having none."""
-
-    name = "long-first"
-    share = 0.5
-
-    def score(self, query: str, passages: Sequence[str], stop: object = None) -> list[float]:
-        return [min(len(passage) / 1000, 1.0) for passage in passages]
-
-
 @dataclass(frozen=True)
 class Both:
     engine: Engine
@@ -114,7 +104,10 @@ class Both:
 
 @asynccontextmanager
 async def both(folder: Path, **config: Any) -> AsyncIterator[Both]:
-    models: Any = (HashEmbedding(), LongFirst())
+    models: Any = (
+        HashEmbedding(),
+        ScriptedReranker(lambda _, passage: min(len(passage) / 1000, 1.0), name="long-first"),
+    )
     async with serving(folder, {"search.cache_entries": 0}, *models) as served, Client(served.url) as client:
         base = await client.create_knowledge_base("手册", model=MODEL, config=config)
         taken = await client.add_documents(base.id, LIBRARY)

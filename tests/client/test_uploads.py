@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from qianxun.doors.client import Client, Patience
 from qianxun.doors.client.connection import Connection, Request, Upload
 from qianxun.doors.client.uploads import _opened as uploads_opened
 from qianxun.ingest.sources import document_id
-from qianxun.testing.scripted import HashEmbedding
+from qianxun.testing.scripted import ScriptedEmbedding
 from tests.http.served import MODEL, issue, serving
 from tests.ingest.hostile import archive
 
@@ -129,16 +128,14 @@ def test_a_file_over_the_limit_costs_only_itself(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
-class Failing(HashEmbedding):
-    """A model that cannot be reached."""
-
-    def embed_passages(self, texts: Sequence[str]) -> Any:
-        raise ModelUnavailable("模型连不上")
-
-
 def test_what_waits_for_its_model_is_told_and_does_not_hold_up_the_rest(tmp_path: Path, files: Path) -> None:
     async def work() -> None:
-        async with serving(tmp_path / "data", None, Failing()) as served, Client(served.url) as client:
+        async with (
+            serving(
+                tmp_path / "data", None, ScriptedEmbedding(error=ModelUnavailable("模型连不上"), on="passages")
+            ) as served,
+            Client(served.url) as client,
+        ):
             base = await client.create_knowledge_base("手册", model=MODEL)
             steps: list[Step] = []
             report = await client.add(base.id, [files / "制度.md", files / "子目录"], watch=steps.append)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,35 +11,19 @@ import pytest
 
 from qianxun.core.errors import BadInput, BadQuery, IndexUnusable, ModelUnavailable, NotFound, QianxunError
 from qianxun.core.layered_options import of_base
-from qianxun.core.ports import never
-from qianxun.core.types import EVERYTHING, Message, Terms
+from qianxun.core.types import EVERYTHING, Terms
 from qianxun.engine.configure import KINDS, changed, flat, read
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import TableEngine, TextEngine
-from qianxun.testing.scripted import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding, ScriptedChat, ScriptedReranker
 from tests.indexing.opened import doc, found, opened
 
 STANDARD: dict[str, Any] = {"chunk_size": 500, "chunk_overlap": 50, "by_meaning": False}
 
 
-class Longest:
-    """Reranks by the length of the passage alone."""
-
-    name = "长的在前"
-    share = 1.0
-
-    def score(self, query: str, passages: Sequence[str], stop: Callable[[], bool] = never) -> list[float]:
-        return [len(passage) / 100 for passage in passages]
-
-
-class Rewriter:
-    name = "改写"
-
-    def complete(self, messages: Sequence[Message]) -> str:
-        return '["异地就医备案"]'
-
-
-BROUGHT: dict[str, Any] = {"fake-64": HashEmbedding(), Longest.name: Longest(), Rewriter.name: Rewriter()}
+LONGEST = ScriptedReranker(lambda _, passage: len(passage) / 100, name="长的在前", share=1.0)
+REWRITER = ScriptedChat('["异地就医备案"]', name="改写")
+BROUGHT: dict[str, Any] = {model.name: model for model in (HashEmbedding(), LONGEST, REWRITER)}
 LIBRARY = [
     doc("长", "住院报销比例为百分之八十五，起付标准另行规定，详见附件。"),
     doc("短", "住院报销另定。"),
@@ -182,14 +166,14 @@ def test_a_change_holds_at_once_and_no_older_answer_is_served(tmp_path: Path) ->
 
         assert await first() == "短"
         assert (await engine.retrieve(kb, "住院报销比例")).from_cache
-        about = await engine.configure(kb, {"search.rerank": Longest.name})
-        assert about.config["search"] == {"rerank": Longest.name}
+        about = await engine.configure(kb, {"search.rerank": LONGEST.name})
+        assert about.config["search"] == {"rerank": LONGEST.name}
         assert await first() == "长"
         await engine.configure(kb, {"search": None})
         assert await first() == "短"
 
         before = (await engine.retrieve(kb, "怎么办手续")).queries
-        await engine.configure(kb, {"rewrite_model": Rewriter.name})
+        await engine.configure(kb, {"rewrite_model": REWRITER.name})
         after = await engine.retrieve(kb, "怎么办手续")
         assert (before, after.queries) == (("怎么办手续",), ("怎么办手续", "异地就医备案"))
         assert not after.from_cache

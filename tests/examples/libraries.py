@@ -20,7 +20,7 @@ from qianxun.examples.schema import embedded_text
 from qianxun.examples.store import ExampleStore
 from qianxun.records.database.open import connect, sqlite_url
 from qianxun.testing.postgres import create_database, drop_database
-from qianxun.testing.scripted import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding, ScriptedEmbedding
 
 MODEL = HashEmbedding(64)
 
@@ -54,11 +54,9 @@ EXAMPLES = (
 )
 
 
-class BrokenModel(HashEmbedding):
+def broken_model(dimension: int = 64) -> ScriptedEmbedding:
     """The model the library was made by, of which nothing but the name is left."""
-
-    def embed_query(self, text: str) -> Vector:
-        raise RuntimeError("权重文件损坏")
+    return ScriptedEmbedding(dimension, error=RuntimeError("权重文件损坏"), on="queries")
 
 
 def fill(store: ExampleStore, examples: Sequence[Said] = EXAMPLES) -> None:

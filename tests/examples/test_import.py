@@ -28,7 +28,7 @@ from qianxun.examples.schema import DEFAULT_TABLE_NAMES
 from qianxun.examples.store import ExampleStore
 from qianxun.records.database.open import for_writing
 from qianxun.samples import EXAMPLES
-from qianxun.testing.scripted import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding, ScriptedEmbedding
 from tests.examples.conftest import Write, stored
 from tests.examples.libraries import MODEL
 
@@ -159,23 +159,12 @@ def test_a_model_that_fails_half_way_changes_nothing(store: ExampleStore, workbo
     assert snapshot(store) == before
 
 
-class Rubbish(HashEmbedding):
-    """Answers with whatever it was given."""
-
-    def __init__(self, reply: Vectors) -> None:
-        super().__init__(64)
-        self._reply = reply
-
-    def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        return self._reply
-
-
 @pytest.mark.parametrize(
     "reply", [np.ones((1, 63)), np.ones((2, 64)), np.zeros((1, 64)), np.full((1, 64), np.nan), np.full((1, 64), np.inf)]
 )
 def test_rubbish_of_a_model_is_never_stored(reply: Vectors) -> None:
     with pytest.raises(BadModelReply):
-        vectorize(["问 答"], Rubbish(reply))
+        vectorize(["问 答"], ScriptedEmbedding(change=lambda _: reply))
 
 
 def test_vectors_keep_the_order_of_their_texts_and_have_unit_length() -> None:

@@ -21,7 +21,7 @@ from qianxun.examples.reembed import reembed
 from qianxun.examples.results import ExampleFilter
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES
 from qianxun.examples.store import ExampleStore
-from qianxun.testing.scripted import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding, ScriptedEmbedding
 from tests.examples.libraries import (
     EXAMPLES,
     FIRST_AXIS,
@@ -244,18 +244,13 @@ def test_keywords_stand_behind_the_question(library: ExampleLibrary) -> None:
         library.vector_db_search("高" * 20_001)
 
 
-class AxisModel(HashEmbedding):
-    """Every question points along the first axis."""
-
-    def embed_query(self, text: str) -> Vector:
-        return FIRST_AXIS
-
-
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_the_usual_threshold_falls_and_one_of_ones_own_does_not(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    with opened(library_url(kind, tmp_path, request), AxisModel()) as library:
+    with opened(
+        library_url(kind, tmp_path, request), ScriptedEmbedding(change=lambda _: FIRST_AXIS, on="queries")
+    ) as library:
         insert_rows(library.store, at({"qa_examples": [0.9, 0.8, 0.65, 0.55, 0.45]}))
 
         def found(**asked: float) -> int:
@@ -432,7 +427,9 @@ def test_by_intent_only_the_tables_that_are_meant_are_searched(
 def test_words_lift_what_vectors_miss_and_lower_nothing(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    with opened(library_url(kind, tmp_path, request), AxisModel()) as plain:
+    with opened(
+        library_url(kind, tmp_path, request), ScriptedEmbedding(change=lambda _: FIRST_AXIS, on="queries")
+    ) as plain:
         rows = at({"qa_examples": [0.9, 0.8, 0.75, 0.7, 0.6]})
         worded = Said("氨氯地平和葡萄柚能一起吃吗", "不要一起吃。")
         insert_rows(plain.store, [*rows, (worded, lying_at(0.5))])
@@ -455,33 +452,25 @@ def test_words_lift_what_vectors_miss_and_lower_nothing(
         hybrid.close()
 
 
-class CountingModel(HashEmbedding):
-    asked = 0
-
-    def embed_query(self, text: str) -> Vector:
-        self.asked += 1
-        return super().embed_query(text)
-
-
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_an_answer_is_kept_until_the_library_changes(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qianxun.examples.revision.SETTLED_SECONDS", -1.0)  # the clock is not what is tried here
-    model = CountingModel()
+    model = ScriptedEmbedding()
     with opened(library_url(kind, tmp_path, request), model, SearchSettings(cache_seconds=60.0)) as library:
         fill(library.store)
         first = library.vector_db_search("高血压", ["饮食"], similarity_threshold=0.0)
         first[0]["metadata"] = {}
         again = library.vector_db_search("高血压", ["饮食"], similarity_threshold=0.0)
-        assert model.asked == 1
+        assert len(model.queries) == 1
         assert again[0]["metadata"]["id"]
         library.vector_db_search("高血压 饮食", similarity_threshold=0.0)
         library.vector_db_search("高血压", ["饮食"], 3, similarity_threshold=0.0)
-        assert model.asked == 3
+        assert len(model.queries) == 3
         fill(library.store, [Said("高血压能吃火腿吗", "少吃，火腿很咸。")])
         assert "火腿" in str(library.vector_db_search("高血压", ["饮食"], similarity_threshold=0.0))
-        assert model.asked == 4
+        assert len(model.queries) == 4
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from qianxun.core.errors import ModelUnavailable
-from qianxun.core.types import Document, Vector
+from qianxun.core.types import Document
 from qianxun.engine.blocking import BlockingEngine
-from qianxun.testing.scripted import HashEmbedding
+from qianxun.testing.scripted import ScriptedEmbedding
 from tests.http.served import serving
 
 QUESTION: Final = "住院报销比例是多少"
@@ -39,15 +39,6 @@ LIBRARY: Final = (
 )
 
 
-class Moody(HashEmbedding):
-    """Finds no words for a question that has 坏 in it."""
-
-    def embed_query(self, text: str) -> Vector:
-        if "坏" in text:
-            raise ModelUnavailable("嵌入服务停了", hint="稍后再试")
-        return super().embed_query(text)
-
-
 @dataclass(frozen=True)
 class Library:
     rag: BlockingEngine
@@ -59,8 +50,11 @@ class Library:
 def library(folder: Path) -> Iterator[Library]:
     opened: Future[tuple[Library, asyncio.Event]] = Future()
 
+    down = ModelUnavailable("嵌入服务停了", hint="稍后再试")
+
     async def serve() -> None:
-        async with serving(folder, {}, Moody()) as served:
+        model = ScriptedEmbedding(error=down, when=lambda text: "坏" in text, on="queries")
+        async with serving(folder, {}, model) as served:
             base = await served.engine.create_knowledge_base("医保", model="fake-64")
             await served.engine.add_documents(base.id, LIBRARY)
             stop = asyncio.Event()

@@ -35,7 +35,7 @@ from qianxun.doors.http.middleware.metrics import (
     Metrics,
 )
 from qianxun.engine.facades import Admin
-from qianxun.testing.scripted import HashEmbedding
+from qianxun.testing.scripted import ScriptedEmbedding
 from tests.http.watched import client, real_app, small_app
 from tests.layered.recalls import DECLINED, TABLES, TEXTS
 
@@ -204,15 +204,6 @@ def test_requests_are_counted_by_template_and_status() -> None:
 # ── the real service ─────────────────────────────────────────────────────────────────────────────
 
 
-class Moody(HashEmbedding):
-    is_down = False
-
-    def embed_query(self, text: str) -> Any:
-        if self.is_down:
-            raise RuntimeError(f"down for {text}")
-        return super().embed_query(text)
-
-
 async def _scraped(app: FastAPI, **headers: str) -> str:
     async with client(app, **headers) as asking:
         told = await asking.get("/metrics")
@@ -230,7 +221,7 @@ def _samples(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
 
 def test_what_the_engine_does_is_told(tmp_path: Path) -> None:
     async def run() -> dict[tuple[str, tuple[str, ...]], float]:
-        model = Moody()
+        model = ScriptedEmbedding(on="queries")
         async with real_app(tmp_path, model) as (engine, app):
             base = await engine.create_knowledge_base("医保库", model=model.name)
             await engine.add_documents(base.id, [Document("a", "医保报销比例为百分之七十。")])
@@ -238,7 +229,7 @@ def test_what_the_engine_does_is_told(tmp_path: Path) -> None:
             await engine.retrieve(base.id, QUERY)
             await engine.retrieve(base.id, QUERY)
             await engine.of("local").retrieve(base.id, "zzzz", mode="fulltext")
-            model.is_down = True
+            model.error = RuntimeError("down")
             await engine.retrieve(base.id, "住院报销")
             with pytest.raises(RecallFailed):
                 await engine.retrieve(base.id, "住院报销", mode="vector")
@@ -265,7 +256,7 @@ def test_no_label_holds_what_somebody_wrote(tmp_path: Path) -> None:
     canaries = ("kumquat", "金橘", "loquat")
 
     async def run() -> str:
-        model = Moody(name="kumquat-model")
+        model = ScriptedEmbedding(name="kumquat-model", on="queries")
         async with real_app(tmp_path, model) as (engine, app):
             base = await engine.create_knowledge_base("金橘 kumquat", model=model.name)
             await engine.add_documents(base.id, [Document("kumquat", "金橘 loquat", name="金橘.txt")])
@@ -273,7 +264,7 @@ def test_no_label_holds_what_somebody_wrote(tmp_path: Path) -> None:
                 for path in (f"/v1/retrieval/{base.id}", "/v1/retrieval/金橘", "/kumquat", "/v1/kumquat?q=金橘"):
                     await asking.post(path, json={"query": "金橘 @kumquat @loquat"})
                 await asking.get(f"/v1/knowledge-bases/{base.id}/documents/kumquat")
-            model.is_down = True
+            model.error = RuntimeError("down")
             await engine.retrieve(base.id, "金橘 loquat @不存在的金橘")
             return await _scraped(app)
 
@@ -294,7 +285,7 @@ def test_every_stage_of_the_pipeline_has_a_name_here() -> None:
 
 def test_openmetrics_is_spoken_where_it_is_asked_for(tmp_path: Path) -> None:
     async def run() -> tuple[str, str]:
-        async with real_app(tmp_path, Moody()) as (_, app):
+        async with real_app(tmp_path, ScriptedEmbedding(on="queries")) as (_, app):
             return await _scraped(app), await _scraped(app, accept="application/openmetrics-text; version=1.0.0")
 
     plain, newer = asyncio.run(run())
@@ -307,7 +298,7 @@ def test_the_other_numbers_are_told_while_the_database_is_away(tmp_path: Path, m
         raise OperationalError("select", {}, Exception("no database"))
 
     async def run() -> str:
-        async with real_app(tmp_path, Moody()) as (_, app):
+        async with real_app(tmp_path, ScriptedEmbedding(on="queries")) as (_, app):
             monkeypatch.setattr(Admin, "queue_depth", away)
             return await _scraped(app)
 

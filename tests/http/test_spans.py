@@ -29,7 +29,7 @@ from qianxun.core.errors import MissingExtra, RecallFailed
 from qianxun.doors.http.middleware.metrics import AnswerTime, Metrics
 from qianxun.doors.http.middleware.spans import Spans, open_spans
 from qianxun.doors.http.middleware.tracing import Tracing
-from qianxun.testing.scripted import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding, ScriptedEmbedding, ScriptedReranker
 from tests.http.served import running
 from tests.http.watched import SPAN, TRACE, TRACEPARENT, client, real_app, small_app
 from tests.layered.recalls import TEXTS
@@ -62,22 +62,11 @@ def kept() -> Iterator[Kept]:
     held.spans.close()
 
 
-class Down(HashEmbedding):
-    def embed_query(self, text: str) -> Any:
-        raise RuntimeError("down")
-
-
-class Reader:
-    name = "reader"
-    share = 0.5
-
-    def score(self, query: str, passages: Sequence[str], stop: Any = None) -> Sequence[float]:
-        return [0.5] * len(passages)
-
-
 async def _searching(folder: Path, spans: Spans, model: Any, *queries: str, mode: Any = "hybrid") -> None:
     """Each query in one request of its own."""
-    async with Engine.open(folder, models={model.name: model, "reader": Reader()}, background=False) as engine:
+    async with Engine.open(
+        folder, models={model.name: model, "reader": ScriptedReranker(name="reader")}, background=False
+    ) as engine:
         base = await engine.create_knowledge_base("库", model=model.name)
         await engine.add_documents(base.id, [Document("a", "医保报销比例为百分之七十。住院另算。")])
         engine.hooks.recalled = spans.recalled
@@ -147,10 +136,20 @@ def test_they_tell_numbers_and_no_text(kept: Kept, tmp_path: Path) -> None:
 
 
 def test_a_part_that_is_missing_is_named_and_a_failed_search_is_an_error(kept: Kept, tmp_path: Path) -> None:
-    asyncio.run(_searching(tmp_path / "a", kept.spans, Down(), QUERY))
+    asyncio.run(
+        _searching(tmp_path / "a", kept.spans, ScriptedEmbedding(error=RuntimeError("down"), on="queries"), QUERY)
+    )
     assert kept.finished()["retrieve"].attributes["rag.degraded"] == ("vector",)  # type: ignore[index]
     failing = Kept()
-    asyncio.run(_searching(tmp_path / "b", failing.spans, Down(), QUERY, mode="vector"))
+    asyncio.run(
+        _searching(
+            tmp_path / "b",
+            failing.spans,
+            ScriptedEmbedding(error=RuntimeError("down"), on="queries"),
+            QUERY,
+            mode="vector",
+        )
+    )
     found = failing.finished()
     assert set(found) == {"POST", "retrieve"}
     assert found["retrieve"].status.status_code is StatusCode.ERROR

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 
 from qianxun.core.errors import ModelUnavailable, NotFound
 from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, RerankModel
-from qianxun.core.types import EVERYTHING, LOCAL_TENANT, Document, Eq, Filter, IndexBatch, QAPair, Query, Terms, Vectors
+from qianxun.core.types import EVERYTHING, LOCAL_TENANT, Document, Eq, Filter, IndexBatch, QAPair, Query, Terms
 from qianxun.engine.engine import Engine
 from qianxun.indexing import outbox_indexer as indexing
 from qianxun.models import ChatEndpoint
@@ -21,7 +20,7 @@ from qianxun.models.remote.chat import RemoteChat
 from qianxun.records import bases, chunks, pairs
 from qianxun.retrieve.arms import SearchContext
 from qianxun.retrieve.arms.qa import QuestionArm
-from qianxun.testing.scripted import HashEmbedding
+from qianxun.testing.scripted import HashEmbedding, ScriptedEmbedding
 from tests.indexing.opened import FailingEmbedding, doc, opened
 from tests.models.embedding_service import Answer, Exchange, Service, says, serving, status
 
@@ -145,29 +144,17 @@ def test_filters_hold_and_bases_do_not_mix(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-class Counting(HashEmbedding):
-    """Counts the texts it embeds."""
-
-    def __init__(self, dimension: int = 64) -> None:
-        super().__init__(dimension)
-        self.embedded = 0
-
-    def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        self.embedded += len(texts)
-        return super().embed_passages(texts)
-
-
 def test_a_rebuild_embeds_nothing_and_gives_the_same_index(tmp_path: Path) -> None:
     async def story() -> None:
-        model = Counting()
+        model = ScriptedEmbedding()
         async with opened(tmp_path, model) as (engine, kb):
             await engine.add_documents(kb, [asking("甲"), *OTHERS, asking("乙", "手术自付多少")])
             base = await engine.base(kb)
             made = await _entries(engine, kb)
             inventory, found = await base.index.inventory(), await by_question(engine, kb, ASKED)
-            embedded = model.embedded
+            embedded = len(model.passages)
             assert await engine.admin.rebuild(kb) == len(OTHERS) + 2  # chunks: a question is none
-            assert model.embedded == embedded
+            assert len(model.passages) == embedded
             after = await base.index.inventory()
             assert after.keywords.tolist() == inventory.keywords.tolist()
             for field in ("content", "question"):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
@@ -10,24 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.errors import BadInput, BadModelReply
-from qianxun.core.ports import never
 from qianxun.core.types import Found
 from qianxun.rank.rerank import RerankCache, Reranker, ResultRanker, rank_results, reranked
+from qianxun.testing.scripted import ScriptedReranker
 from tests.rank.results import found
 
 
-class Overlap:
-    """A real, if simple, reranker: the share of the query's characters that stand in the passage."""
-
-    share = 0.75
-
-    def __init__(self, name: str = "overlap") -> None:
-        self.name = name
-        self.read: list[str] = []
-
-    def score(self, query: str, passages: Sequence[str], stop: Callable[[], bool] = never) -> list[float]:
-        self.read.extend(passages)
-        return [sum(letter in passage for letter in query) / len(query) for passage in passages]
+def overlap(name: str = "overlap") -> ScriptedReranker:
+    """A real, if simple, reranker: the share of the query's characters that are in the passage."""
+    return ScriptedReranker(
+        lambda query, passage: sum(letter in passage for letter in query) / len(query), name=name, share=0.75
+    )
 
 
 WORDS = ["住院费用报销比例", "门诊起付线", "异地就医备案手续", "药品目录", "更换机油的周期", "义务教育入学年龄"]
@@ -72,7 +65,7 @@ def test_impossible_arguments_are_refused() -> None:
     with pytest.raises(BadInput):
         reranked([found(1, math.nan)], [0.5], 0.5)
     with pytest.raises(BadInput):
-        ResultRanker(Overlap()).rerank("q", [found(1, 0.5)], top_k=-1)
+        ResultRanker(overlap()).rerank("q", [found(1, 0.5)], top_k=-1)
     for wrong in ({"top_k": -1}, {"diversity": 1.1}, {"diversity": math.nan}, {"freshness": -1.0}):
         with pytest.raises(BadInput):
             rank_results([found(1, 0.5)], **wrong)  # type: ignore[arg-type]
@@ -83,12 +76,12 @@ def test_impossible_arguments_are_refused() -> None:
 
 
 def test_a_ranker_reads_everything_and_keeps_the_best() -> None:
-    model = Overlap()
+    model = overlap()
     given_results = [found(key, 0.5, text) for key, text in enumerate(WORDS)]
     ranked = Reranker(model).rerank("报销比例", given_results, top_k=2)
     assert [each.chunk.key for each in ranked] == [0, 1]
     assert ranked[0].rerank == 1.0
-    assert model.read == WORDS
+    assert model.passages == WORDS
     assert Reranker(model).rerank("报销比例", [], top_k=5) == []
     assert Reranker(model).rerank("报销比例", given_results, top_k=0) == []
     assert len(ResultRanker(model).rerank("报销比例", given_results)) == 5
@@ -98,7 +91,7 @@ def test_a_ranker_reads_everything_and_keeps_the_best() -> None:
 def test_reranked_results_are_a_sorted_subset_whose_top_k_is_a_prefix(
     given_results: list[Found], top_k: int, query: str
 ) -> None:
-    ranker = ResultRanker(Overlap())
+    ranker = ResultRanker(overlap())
     every = ranker.rerank(query, given_results, top_k=100)
     assert places(every) == sorted(places(every))
     assert {each.chunk.key for each in every} == {each.chunk.key for each in given_results}
@@ -130,7 +123,7 @@ def test_ranking_twice_changes_nothing_where_nothing_is_dated(given_results: lis
 
 def test_relevance_then_no_repeats_then_freshness() -> None:
     old, new = {"date": "2020-01-01"}, {"date": "2024-01-01"}
-    ranked = ResultRanker(Overlap()).rank_results(
+    ranked = ResultRanker(overlap()).rank_results(
         [found(1, 0.8, WORDS[0], old), found(2, 0.8, WORDS[0] + " ", new), found(3, 0.9, WORDS[1])],
         freshness=0.5,
         half_life_days=365.0,
@@ -140,56 +133,49 @@ def test_relevance_then_no_repeats_then_freshness() -> None:
 
 
 def test_a_cache_asks_only_about_what_it_has_not_seen() -> None:
-    model, cache = Overlap(), RerankCache()
+    model, cache = overlap(), RerankCache()
     ranker = ResultRanker(model, cache=cache)
     first = [found(key, 0.5, WORDS[key]) for key in range(3)]
     ranked = ranker.rerank("报销", first, top_k=9)
     assert ranker.rerank("报销", [*first, found(3, 0.5, WORDS[3])], top_k=9)[0] == ranked[0]
-    assert model.read == WORDS[:4]
+    assert model.passages == WORDS[:4]
     ranker.rerank("机油", first[:1])
-    ResultRanker(Overlap("other"), cache=cache).rerank("报销", first[:1])
-    assert len(model.read) == 5
+    ResultRanker(overlap("other"), cache=cache).rerank("报销", first[:1])
+    assert len(model.passages) == 5
     assert cache.scores(model, "报销", [first[0].chunk]) == [1.0]
-    assert len(model.read) == 5
+    assert len(model.passages) == 5
     cache.scores(model, "\ud800", [first[0].chunk])
-    assert len(model.read) == 6
+    assert len(model.passages) == 6
 
 
 def test_a_cache_forgets_the_least_used_and_never_what_is_asked_now() -> None:
-    model, cache = Overlap(), RerankCache(2)
+    model, cache = overlap(), RerankCache(2)
     chunks = [found(key, 0.5, word).chunk for key, word in enumerate(WORDS)]
     for asked in (chunks[:2], chunks[:1], chunks[2:3], chunks[:1]):
         cache.scores(model, "报销", asked)
-    assert model.read == WORDS[:3]
+    assert model.passages == WORDS[:3]
     cache.scores(model, "报销", chunks[1:2])
-    assert model.read == [*WORDS[:3], WORDS[1]]
-    assert len(cache.scores(Overlap(), "报销", chunks)) == len(WORDS)
+    assert model.passages == [*WORDS[:3], WORDS[1]]
+    assert len(cache.scores(overlap(), "报销", chunks)) == len(WORDS)
     with pytest.raises(BadInput):
         RerankCache(-1)
 
 
 def test_a_cache_does_not_keep_a_bad_reply() -> None:
-    class Short(Overlap):
-        def score(self, query: str, passages: Sequence[str], stop: Callable[[], bool] = never) -> list[float]:
-            return [0.5]
-
-    class Wrong(Overlap):
-        def score(self, query: str, passages: Sequence[str], stop: Callable[[], bool] = never) -> list[float]:
-            return [math.nan] * len(passages)
-
-    for model in (Short(), Wrong()):
+    for reply in (lambda passages: [0.5], lambda passages: [math.nan] * len(passages)):
+        model = ScriptedReranker(reply=reply)
         cache = RerankCache()
         with pytest.raises(BadModelReply):
             ResultRanker(model, cache=cache).rerank("报销", [found(1, 0.5), found(2, 0.5)])
-        again = Overlap()
+        again = overlap()
         cache.scores(again, "报销", [found(1, 0.5).chunk, found(2, 0.5).chunk])
-        assert len(again.read) == 2
+        assert len(again.passages) == 2
 
 
 def test_a_cache_serves_threads_at_once() -> None:
     cache = RerankCache(3)
     chunks = [found(key, 0.5, word).chunk for key, word in enumerate(WORDS)]
-    expected = Overlap().score("报销比例", WORDS)
+    expected = overlap().score("报销比例", WORDS)
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: cache.scores(Overlap(), "报销比例", chunks), range(200)))
+        answers = list(pool.map(lambda _: cache.scores(overlap(), "报销比例", chunks), range(200)))
     assert answers == [expected] * 200

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.options import QueryMode
-from qianxun.core.types import Found, Vectors
+from qianxun.core.types import Found
 from qianxun.indexing import add as ingest
-from qianxun.testing.scripted import HashEmbedding
+from qianxun.testing.scripted import ScriptedEmbedding
 from qianxun.text.headings import LONGEST_ABOVE, LONGEST_READ, below_headings, read_under_headings, under_headings
 from tests.indexing.opened import doc, opened
 
@@ -83,20 +82,8 @@ def test_only_lines_that_are_headings_are_left_out_of_a_view(headings: tuple[str
     assert below_headings(text, headings) == shown
 
 
-class Listening(HashEmbedding):
-    """Remembers what it was given to read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read: list[str] = []
-
-    def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        self.read.extend(texts)
-        return super().embed_passages(texts)
-
-
 def test_a_chunk_is_found_by_a_heading_that_stands_chunks_above_it(tmp_path: Path) -> None:
-    model = Listening()
+    model = ScriptedEmbedding()
 
     async def matching() -> list[tuple[str, tuple[str, ...]]]:
         async with opened(tmp_path, model) as (engine, kb):
@@ -108,14 +95,14 @@ def test_a_chunk_is_found_by_a_heading_that_stands_chunks_above_it(tmp_path: Pat
     below = [text for text, matched in first if "起付线" not in text]
     assert below, "only the chunk that holds the heading was found"
     assert all("起付线" in "".join(matched) for _, matched in first)
-    assert all(f"住院待遇\n起付线\n{text}" in model.read for text in below)
+    assert all(f"住院待遇\n起付线\n{text}" in model.passages for text in below)
     # The same of an index that is made anew from the records.
     shutil.rmtree(tmp_path / "index")
     assert sorted(asyncio.run(matching())) == sorted(first)
 
 
 def test_a_model_that_refuses_more_than_512_tokens_gets_less(tmp_path: Path) -> None:
-    model = Listening()
+    model = ScriptedEmbedding()
 
     async def take() -> None:
         async with opened(tmp_path, model) as (engine, kb):
@@ -124,8 +111,8 @@ def test_a_model_that_refuses_more_than_512_tokens_gets_less(tmp_path: Path) -> 
             await engine.admin.rebuild(kb)
 
     asyncio.run(take())
-    assert any(text.startswith("起付线\n第") for text in model.read), "a full chunk has room for the inner heading"
-    assert max(map(len, model.read)) <= LONGEST_READ
+    assert any(text.startswith("起付线\n第") for text in model.passages), "a full chunk has room for the inner heading"
+    assert max(map(len, model.passages)) <= LONGEST_READ
 
 
 @pytest.mark.parametrize("mode", ["naive", "local", "global", "mix"])

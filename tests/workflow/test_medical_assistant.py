@@ -17,7 +17,7 @@ from qianxun.examples.importing import import_file
 from qianxun.examples.library import SearchSettings
 from qianxun.examples.results import NO_EXAMPLES
 from qianxun.samples import EXAMPLES
-from tests.examples.libraries import MODEL, BrokenModel, library_url, opened
+from tests.examples.libraries import MODEL, broken_model, library_url, opened
 from tests.shared import MODELS, needs_model
 
 FLOW = Path(__file__).resolve().parents[2] / "examples" / "medical_assistant"
@@ -90,7 +90,7 @@ def test_a_broken_model_costs_the_examples_and_nothing_else(
     url = library_url("sqlite", tmp_path, request)
     with opened(url) as library:
         import_file(EXAMPLES, library.store)
-    with opened(url, BrokenModel(MODEL.dimension)) as library:
+    with opened(url, broken_model(MODEL.dimension)) as library:
         ended = run.graph_over(library).invoke({"history_messages": [HumanMessage("高血压能喝酒吗")]})
     assert NO_EXAMPLES in ended["prompt_vars"]["prompt"]
     assert "权重文件损坏" in caplog.text

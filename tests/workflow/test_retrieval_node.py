@@ -32,7 +32,7 @@ from qianxun.examples.library import ExampleLibrary, SearchSettings
 from qianxun.examples.store import ExampleStore
 from qianxun.testing.postgres import Server, create_database
 from qianxun.testing.scripted import HashEmbedding
-from tests.examples.libraries import EXAMPLES, MODEL, BrokenModel, fill, library_url, opened
+from tests.examples.libraries import EXAMPLES, MODEL, broken_model, fill, library_url, opened
 
 LOW = SearchSettings(similarity_threshold=0.2, min_results=0)
 WINE = "高血压能喝酒吗 最好不喝，酒会影响降压药。"
@@ -339,7 +339,7 @@ def test_a_dropped_table_leaves_no_examples(library: ExampleLibrary, caplog: pyt
 
 
 def test_a_broken_model_leaves_no_examples(library: ExampleLibrary, caplog: pytest.LogCaptureFixture) -> None:
-    unable = ExampleLibrary(ExampleStore(library.store.engine, model=BrokenModel(64)))
+    unable = ExampleLibrary(ExampleStore(library.store.engine, model=broken_model(64)))
     broken(make_retrieval_node(unable), caplog, "权重文件损坏")
     unable.close()
 

@@ -224,10 +224,10 @@ class ScriptedStreamingChat(ScriptedChat):
     def __init__(
         self,
         replies: Reply | Sequence[Reply] = "好的。",
+        size: int = 3,
         *,
         name: str = "scripted",
         gate: Gate | None = None,
-        size: int = 3,
         fails_after: int | None = None,
         error: Exception | None = None,
     ) -> None:
