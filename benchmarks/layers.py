@@ -129,8 +129,8 @@ async def samples(settings: Settings, dataset: Dataset) -> list[Sample]:
                 chunk = candidate.found.chunk
                 structure = tables.fits(key).score
                 raw = candidate.found.arms["vector"].raw if "vector" in candidate.found.arms else 0.0
-                both = (1.0 - weight) * evidence.score(chunk.key) + weight * structure
-                words = (1.0 - weight) * evidence.word_share(chunk.key) + weight * structure
+                both = (1.0 - weight) * evidence.fused.score(chunk.key) + weight * structure
+                words = (1.0 - weight) * evidence.words.score(chunk.key) + weight * structure
                 found.append(Sample(raw, both, words, dataset.qrels[query].get(chunk.doc_id, 0) > 0))
     return found
 

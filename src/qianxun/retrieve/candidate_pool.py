@@ -77,6 +77,7 @@ class ScoresByKey:
     """
 
     def __init__(self, ranking: Ranking, calibrate: Curve | None = None) -> None:
+        self.keys = ranking.keys
         self._scores = ranking.scores if calibrate is None else calibrate(ranking.scores)
         self._raw = ranking.scores if ranking.raw is None else ranking.raw
         self._rows = dict(zip(ranking.keys.tolist(), range(len(ranking)), strict=True))

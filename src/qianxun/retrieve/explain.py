@@ -125,7 +125,7 @@ async def _place(case: _Case, plan: QueryPlan, options: SearchOptions, chunk: Ch
 
 def _sum(candidates: Candidates, order: Order, options: SearchOptions, found: Found) -> Sum:
     votes = {}
-    for signal, ranking in candidates.results.scores().items():
+    for signal, ranking in candidates.signals.items():
         at = np.flatnonzero(ranking.keys == found.chunk.key)
         score = float(VOTES[options.fusion](ranking)[at[0]]) if len(at) else 0.0
         votes[signal] = Vote(options.weights.get(signal, 0.0), score)

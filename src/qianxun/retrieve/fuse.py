@@ -3,7 +3,7 @@ second try with a guessed correction where nothing sure was found. `gather` is t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -33,7 +33,7 @@ class Candidates:
 
     plan: QueryPlan
     results: ArmResults
-    fused: Ranking
+    signals: Mapping[str, Ranking]  # what was fused
     pool: CandidatePool
     depth: int
 
@@ -74,8 +74,9 @@ async def gather(
             guess = replace(guessed, queries=guessed.queries[-guessed.corrected :])
             more = await run_arms(base, serving, guess, arms, depth, options.arm_seconds)
             plan, results = guessed, await backfilled(serving, merged(results, more))
-            fused = FUSIONS[options.fusion](results.scores(), options.weights)
-    return Candidates(plan, results, fused, CandidatePool(base, plan, results, fused), depth)
+            scores = results.scores()
+            fused = FUSIONS[options.fusion](scores, options.weights)
+    return Candidates(plan, results, scores, CandidatePool(base, plan, results, fused), depth)
 
 
 async def backfilled(serving: Serving, results: ArmResults) -> ArmResults:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 from qianxun.bases.base import OpenBase, Serving
@@ -33,15 +32,16 @@ UNRELATED: Final = 0.1
 UNRELATED_BY_WORDS: Final = 0.02
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """The candidates of one kind of chunk, with scores in [0, 1] that mean the same for every question."""
 
     candidates: Candidates
     criteria: TierCriteria
-    fused: Ranking  # words and meaning together, as `retrieve` shows them
-    meaning: Ranking
-    words: Ranking
+    related: Keys  # the candidates whose fused score is not unrelated, best first
+    fused: ScoresByKey  # words and meaning together, as `retrieve` shows them
+    meaning: ScoresByKey
+    words: ScoresByKey
     failed: Mapping[str, str]  # arm → why it did not answer
 
     def require(self, arm: str) -> None:
@@ -49,36 +49,9 @@ class Evidence:
         if arm in self.failed:
             raise RetrieverUnavailable(self.failed[arm])
 
-    @property
-    def has_vectors(self) -> bool:
-        return "vector" in self.candidates.results.signals
-
-    @property
-    def unrelated(self) -> float:
-        return UNRELATED if self.has_vectors else UNRELATED_BY_WORDS
-
-    @cached_property
-    def _fused(self) -> ScoresByKey:
-        return ScoresByKey(self.fused)
-
-    @cached_property
-    def _meaning(self) -> ScoresByKey:
-        return ScoresByKey(self.meaning)
-
-    @cached_property
-    def _words(self) -> ScoresByKey:
-        return ScoresByKey(self.words)
-
-    def score(self, key: int) -> float:
-        return self._fused.score(key)
-
     def similarity(self, key: int) -> float | None:
         """None if nothing is known of the chunk's meaning."""
-        return self._meaning.score(key) if key in self._meaning else None
-
-    def word_share(self, key: int) -> float:
-        """Of the question's words."""
-        return self._words.score(key)
+        return self.meaning.score(key) if key in self.meaning else None
 
     async def first(self, keys: Sequence[int], count: int | None = None) -> list[Found]:
         """The first ``count`` of these candidates, or all, that are in the records, in this order."""
@@ -92,7 +65,7 @@ class Evidence:
             "words": list(relevance.matched),
             "coverage": round(relevance.coverage, 4),
             "similarity": None if similarity is None else round(similarity, 4),
-            "keyword": round(self.word_share(found.chunk.key), 4),
+            "keyword": round(self.words.score(found.chunk.key), 4),
         }
 
 
@@ -109,17 +82,17 @@ async def gather_evidence(
     have their weights. Raises RecallFailed if none answers."""
     only = tuple(before.candidates.results.rankings) if before is not None else ()
     candidates = await gather(base, serving, plan, options, depth, Steps(), only)
-    results, ranking = candidates.results, candidates.pool.candidates
-    scores = results.scores()
-    meaning = scores.get("vector", NOTHING)
+    results, signals, ranking = candidates.results, candidates.signals, candidates.pool.candidates
     calibrate = base.curves.table_vector if kind == "table" else base.curves.vector
+    fused = Ranking.ordered(ranking.keys, fused_curve(base, results, options)(ranking.scores))
     failed = {missing.part: missing.reason for missing in results.degraded if missing.part not in results.rankings}
     return Evidence(
         candidates,
         await tier_criteria(base, serving, candidates),
-        Ranking.ordered(ranking.keys, fused_curve(base, results, options)(ranking.scores)),
-        replace(meaning, scores=calibrate(meaning.scores)),
-        scores.get("keyword", NOTHING),
+        fused.keys[fused.scores >= (UNRELATED if "vector" in signals else UNRELATED_BY_WORDS)],
+        ScoresByKey(fused),
+        ScoresByKey(signals.get("vector", NOTHING), calibrate),
+        ScoresByKey(signals.get("keyword", NOTHING)),
         failed | dict(before.failed) if before is not None else failed,
     )
 

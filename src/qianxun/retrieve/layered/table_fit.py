@@ -92,7 +92,7 @@ class TableCandidates:
 
     def score(self, key: int, fits: Structure | None) -> float:
         """Words and meaning beside structure, on the curve of tables; without structure the rest counts."""
-        fused = self.evidence.score(self.tables[key].found.chunk.key)
+        fused = self.evidence.fused.score(self.tables[key].found.chunk.key)
         both = fused if fits is None else (1.0 - self.weight) * fused + self.weight * fits.score
         return float(self.curve(np.array([both]))[0])
 
@@ -128,7 +128,7 @@ async def table_candidates(
     }
     types = Counter(candidate.names.type for candidate in candidates.values())
     common = {type_: count / len(candidates) for type_, count in types.items()}
-    curve = base.curves.tables(has_vectors=evidence.has_vectors)
+    curve = base.curves.tables(has_vectors="vector" in evidence.candidates.signals)
     return TableCandidates(evidence, questions, candidates, common, weight, curve)
 
 

@@ -11,7 +11,7 @@ from qianxun.bases.base import OpenBase
 from qianxun.core.layered_options import TextEngine
 from qianxun.core.layered_types import LayeredRecall, LayeredResult
 from qianxun.core.options import SearchOptions, check
-from qianxun.core.types import Found, Keys, Query
+from qianxun.core.types import Found, Query
 from qianxun.retrieve.layered.ladder import (
     Admission,
     Admitted,
@@ -69,7 +69,7 @@ class _Layers:
         admitted = {}
         for found in nearest:
             key = found.chunk.key
-            if self._passes(max(evidence.score(key), evidence.similarity(key) or 0.0), layer):
+            if self._passes(max(evidence.fused.score(key), evidence.similarity(key) or 0.0), layer):
                 admitted[key] = self._admit(evidence, found)
         return admitted
 
@@ -88,7 +88,7 @@ class _Layers:
         """What the question finds with related words in place of its own; and whatever else is not unrelated, because
         this layer is the last."""
         expansions, evidence = await self.state.in_other_words()
-        own, related = await self.state.first(_related, self.search_k)
+        own, related = await self.state.first(lambda evidence: evidence.related, self.search_k)
         rest = {found.chunk.key: self._admit(own, found) for found in related}
         if evidence is None:
             return rest
@@ -124,11 +124,7 @@ class _Layers:
 
     def _admit(self, evidence: Evidence, found: Found, details: Mapping[str, Any] | None = None) -> Admission:
         self._first.setdefault(found.chunk.key, (evidence, found))
-        return Admission(evidence.score(found.chunk.key), details or {})
-
-
-def _related(evidence: Evidence) -> Keys:
-    return evidence.fused.keys[evidence.fused.scores >= evidence.unrelated]
+        return Admission(evidence.fused.score(found.chunk.key), details or {})
 
 
 @lru_cache(maxsize=8192)
