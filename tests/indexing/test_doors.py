@@ -13,6 +13,8 @@ from qianxun import Document, Engine
 from qianxun.core.types import ContentFormat
 from qianxun.records import graph as facts
 from qianxun.testing.scripted import HashEmbedding
+from tests.http.asking import asking
+from tests.http.served import BASES
 
 MARKDOWN = """# 医保手册
 
@@ -160,5 +162,32 @@ def test_a_format_in_metadata_that_is_none_of_ours_is_metadata(tmp_path: Path) -
                 {"document_id": "e", "content": "住院。", "metadata": {"format": "pdf"}}
             )
             assert outcome.result == "accepted"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("kind", CONTENTS)
+def test_http_documents_uploads_and_events_store_the_same(tmp_path: Path, kind: ContentFormat) -> None:
+    suffix, content = CONTENTS[kind]
+    name = f"手册{suffix}"
+
+    async def story() -> None:
+        async with asking(tmp_path) as at:
+            kbs = [await at.base(_document(kind), name="values")]
+            for door in ("json", "file", "event"):
+                kb = await at.base(name=door)
+                kbs.append(kb)
+                path = f"{BASES}/{kb}/documents"
+                if door == "json":
+                    answer = await at.post(path, {"name": name, "content": content, "format": kind})
+                elif door == "file":
+                    answer = await at.http.post(path, files={"file": (name, content.encode())})
+                else:
+                    body = {"type": "document.created", "knowledge_base_id": kb, **_event(kind, format=kind)}
+                    answer = await at.post("/v1/events", body)
+                assert answer.is_success, answer.text
+                await at.engine.drain(kb)
+            stored = [await _what_is_stored(at.engine, kb) for kb in kbs]
+            assert stored[1:] == stored[:1] * 3
 
     asyncio.run(story())
