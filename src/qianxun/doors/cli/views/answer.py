@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from qianxun.doors.cli.i18n import print_folded, tr, warn
-from qianxun.doors.cli.views.drawing import highlighted, label, milliseconds, padded
+from qianxun.doors.cli.views.drawing import highlighted, label, milliseconds, padded, plain_value, printable
 
 if TYPE_CHECKING:
     from qianxun.core.answer_types import Answer, Flag, Source, TraceStep
@@ -29,7 +29,7 @@ UNPROVED: Final = ("unsupported_number", "uncited", "dropped")
 
 def shown_text(text: str) -> Text:
     """A text of a model or a document without control characters, its citation marks highlighted."""
-    drawn = Text("".join(sign if sign.isprintable() or sign == "\n" else " " for sign in text))
+    drawn = Text(printable(text))
     for mark in MARK.finditer(drawn.plain):
         drawn.stylize(MARK_STYLE, mark.start(), mark.end())
     return drawn
@@ -43,7 +43,7 @@ def show_reason(console: Console, answer: Answer) -> None:
     """Why there is no answer, unless the text says so."""
     if answer.reason and "：" + answer.reason not in answer.answer:
         reason = tr(f"原因：{answer.reason}", f"Reason: {answer.reason}")
-        print_folded(console, Text(shown_text(reason).plain, style="dim"), 0)
+        print_folded(console, Text(printable(reason), style="dim"), 0)
 
 
 def show_sources(console: Console, answer: Answer) -> None:
@@ -92,7 +92,7 @@ def show_flags(flags: Sequence[Flag]) -> None:
 
 
 def _sentence(flag: Flag) -> str:
-    return MARK.sub("", shown_text(flag.text).plain).strip()
+    return MARK.sub("", printable(flag.text)).strip()
 
 
 # ── sources ──────────────────────────────────────────────────────────────────────────────────────
@@ -101,7 +101,7 @@ def _sentence(flag: Flag) -> str:
 def _place(source: Source) -> Text:
     """The document, the headings that are not its name, the page, the characters."""
     about = source.metadata
-    place = Text(shown_text(source.doc_name or source.doc_id).plain, style="bold cyan")
+    place = Text(printable(source.doc_name or source.doc_id), style="bold cyan")
     if about.get("source") == "question":
         return place.append("  " + label("attachments", str(about.get("type"))), style="not bold dim")
     headings = [str(one) for one in about.get("headings") or () if one != Path(source.doc_name).stem]
@@ -127,7 +127,7 @@ def _quotation(source: Source, cited: str) -> Text:
 
     words = query_words(cited)
     if source.metadata.get("kind") == "table" or source.metadata.get("type") == "table":
-        return highlighted(shown_text(matching_rows(source.text, cited)).plain, words)
+        return highlighted(printable(matching_rows(source.text, cited)), words)
     flat = _without_headings(source)
     exact = [(at, at + len(part)) for part in cited.split() if len(part) > 3 and (at := flat.find(part)) >= 0]
     before, part, after = matching_part(flat, exact or spans(flat, words), QUOTED)
@@ -139,7 +139,7 @@ def _without_headings(source: Source) -> str:
     from qianxun.engine.display import below_headings
 
     rest = below_headings(source.text, [str(one) for one in source.metadata.get("headings") or ()])
-    return " ".join(shown_text(rest).plain.split())
+    return " ".join(printable(rest).split())
 
 
 # ── steps ────────────────────────────────────────────────────────────────────────────────────────
@@ -164,23 +164,11 @@ def _by(step: TraceStep) -> str:
 
 def _decisions(decided: Mapping[str, Any]) -> str:
     parts = [
-        f"{label('decisions', name)} {label('choices', value) if name in CHOICES else _plain(value)}"
+        f"{label('decisions', name)} {label('choices', value) if name in CHOICES else plain_value(value)}"
         for name, value in decided.items()
         if value not in EMPTY
     ]
     return "  " + " · ".join(parts) if parts else ""
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return tr("是", "yes") if value else tr("否", "no")
-    if isinstance(value, float):
-        return f"{value:.2f}"
-    if isinstance(value, list | tuple):
-        return tr("、", ", ").join(map(_plain, value))
-    if isinstance(value, Mapping):
-        return tr("，", ", ").join(f"{name} {_plain(inner)}" for name, inner in value.items())
-    return shown_text(str(value)).plain
 
 
 def _show_graph(console: Console, context: GraphContext) -> None:
@@ -188,12 +176,12 @@ def _show_graph(console: Console, context: GraphContext) -> None:
         return
     console.print()
     console.print(Text(tr("图谱", "Graph"), style="bold"))
-    names = {entity.id: shown_text(entity.name).plain for entity in context.entities}
+    names = {entity.id: printable(entity.name) for entity in context.entities}
     if names:
         print_folded(console, Text(tr("、", ", ").join(list(names.values())[:NAMED])), 2)
     known = [one for one in context.relations if one.source in names and one.target in names]
     for relation in known[:NAMED]:
-        line = f"{names[relation.source]} —{shown_text(relation.type).plain}→ {names[relation.target]}"
+        line = f"{names[relation.source]} —{printable(relation.type)}→ {names[relation.target]}"
         print_folded(console, Text(line, style="dim"), 4, hanging=2)
     for community in context.communities[:NAMED]:
-        print_folded(console, Text(f"◌ {shown_text(community.title).plain}", style="dim"), 4, hanging=2)
+        print_folded(console, Text(f"◌ {printable(community.title)}", style="dim"), 4, hanging=2)

@@ -73,9 +73,14 @@ def place_of(chunk: Chunk) -> Text:
     return place
 
 
+def printable(text: str) -> str:
+    """Without control characters other than the end of a line."""
+    return "".join(sign if sign.isprintable() or sign == "\n" else " " for sign in text)
+
+
 def visible(text: str) -> str:
     """In one line, without control characters."""
-    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+    return " ".join(printable(text).split())
 
 
 def bar(score: float, width: int) -> str:
@@ -145,3 +150,16 @@ def highlighted(text: str, words: Sequence[str]) -> Text:
     for start, end in spans(text, words):
         drawn.stylize("bold yellow", start, end)
     return drawn
+
+
+def plain_value(value: Any) -> str:
+    """A value of a trace or of match details, in one line."""
+    if isinstance(value, bool):
+        return tr("是", "yes") if value else tr("否", "no")
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    if isinstance(value, list | tuple):
+        return tr("、", ", ").join(map(plain_value, value))
+    if isinstance(value, Mapping):
+        return tr("，", ", ").join(f"{name} {plain_value(inner)}" for name, inner in value.items())
+    return printable(str(value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from rich import box
 from rich.cells import cell_len, set_cell_size
@@ -26,6 +26,7 @@ from qianxun.doors.cli.views.drawing import (
     milliseconds,
     padded,
     place_of,
+    plain_value,
     visible,
 )
 
@@ -301,20 +302,9 @@ def _show_details(console: Console, result: LayeredResult) -> None:
         labelled(console, tr("扩展", "expanded"), f"{one['word']} → {one['by']}{tr(f'（{origin}）', f' ({origin})')}")
     for name, value in details.items():
         if name != "coverage" and value not in (None, "", [], {}):
-            labelled(console, name, _plain(value))
+            labelled(console, name, plain_value(value))
 
 
 def _whole_words(words: Sequence[str]) -> list[str]:
     """Without those that are part of a longer one: 用品 in 办公用品."""
     return [word for word in words if not any(word != other and word in other for other in words)]
-
-
-def _plain(value: Any) -> str:
-    """A value of ``match_details`` that this version does not know, in one line."""
-    if isinstance(value, float):
-        return f"{value:.2f}"
-    if isinstance(value, Mapping):
-        return tr("，", ", ").join(f"{name} {_plain(inner)}" for name, inner in value.items())
-    if isinstance(value, (list, tuple)):
-        return tr("、", ", ").join(map(_plain, value))
-    return str(value)
