@@ -36,8 +36,6 @@ EVENTS: Final = ("sources", "token", "citation", "done", "error")
 
 router = APIRouter(tags=["问答"])
 
-# ── request ──────────────────────────────────────────────────────────────────────────────────────
-
 
 class Turn(RequestModel):
     """说过的一句。"""
@@ -121,9 +119,6 @@ class Question(with_options(AskOptions, "", WithQuery)):  # type: ignore[misc]
         for name in ("history", "multimodal_content"):
             chosen[name] = [item.model_dump(exclude_none=True) for item in chosen.get(name, ())]
         return cast(AskChoices, chosen)
-
-
-# ── response ────────────────────────────────────────────────────────────────────────────────────
 
 
 class SourceInfo(BaseModel):
@@ -218,9 +213,6 @@ class AnswerInfo(BaseModel):
     reason: str = Field(
         default="", description="没有答案（declined）的原因，知道时才有", examples=["资料没有讲到：腾讯"]
     )
-
-
-# ── route ────────────────────────────────────────────────────────────────────────────────────────
 
 
 @router.post(

@@ -167,7 +167,6 @@ class _FormReader:
         self.is_complete = True
 
     def flush(self) -> None:
-        """Writes what is pending of the file; there is nothing if no file came."""
         view = memoryview(self.pending)
         written = 0
         while written < len(view):

@@ -45,8 +45,6 @@ COMPOUNDS: Final = ("and", "or")
 
 router = APIRouter(tags=[TAG])
 
-# ── request ──────────────────────────────────────────────────────────────────────────────────────
-
 QUERY: Final = {"type": "string", "minLength": 1, "maxLength": QUERY_LIMIT, "pattern": r"\S"}
 Queries = Annotated[
     list[QueryText],
@@ -143,9 +141,6 @@ def _translate_comparison(kind: str, written: Mapping[str, Any], at: str) -> dic
     field = key if key in FIELDS or key.startswith(METADATA) else METADATA + key
     condition = {field: {kind: value} if kind in BOUNDS else value}
     return {"not": condition} if kind in ("ne", "nin") else condition
-
-
-# ── response ─────────────────────────────────────────────────────────────────────────────────────
 
 
 class StoreContent(BaseModel):
