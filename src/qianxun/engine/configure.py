@@ -15,6 +15,7 @@ from qianxun.core.errors import BadInput
 from qianxun.core.layered_options import CHOICES, kind_of
 from qianxun.core.options import SearchOptions, check
 from qianxun.core.types import KnowledgeBase
+from qianxun.engine.settings import TRUTH
 from qianxun.indexing.maintenance import rebuild
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.records import bases
@@ -47,17 +48,6 @@ ALWAYS: Final = ("chunk_size", "chunk_overlap")  # a base cannot be without them
 MODEL_KEYS: Final = ("search.rerank", "qa_model", "rewrite_model", "chat_model", "graph_model", "vision_model")
 WORDS: Final = 100_000
 LONGEST: Final = 200  # characters of a name or a word
-
-_TRUTH: Final = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
-}
 
 
 # ── the values ───────────────────────────────────────────────────────────────────────────────────
@@ -107,7 +97,7 @@ def read(name: str, text: str) -> Any:
         if kind == "数字":
             return float(text)
         if kind == "true 或 false":
-            return _TRUTH[text.lower()]
+            return TRUTH[text.lower()]
     except (ValueError, KeyError) as error:
         raise _wrong(name, text) from error
     return _READ[name](text) if name in _READ else text

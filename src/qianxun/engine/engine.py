@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 
 # A process that only searches loads only what a search needs: ingest, answers and the graph are three quarters of the
 # code, and each is imported by the methods that use it (docs/decisions/0006-recall-speed.md). The types of questions
-# and answers are here all the same: whoever makes a tool for an agent of such a method evaluates its annotations.
+# and answers are here all the same: frameworks that make an agent's tool of such a method evaluate its annotations.
 
 Result = TypeVar("Result")
 
@@ -493,7 +493,7 @@ class Engine:
     async def ask(
         self, knowledge_base: int, question: str, *, trace_id: str = "", **choices: Unpack[AskChoices]
     ) -> Answer:
-        """Answers a question from a base, every sentence with its sources; or says that the sources do not tell.
+        """Answers a question from a base, every sentence with its sources; or says that the sources have no answer.
 
         ``choices`` are fields of `AskOptions`: mode (None: as fits the question), top_k, where, history (the turns
         before the question, ``{"role", "content"}``, the latest last), multimodal_content. Where a base has no language
@@ -589,7 +589,7 @@ class Engine:
 
     @property
     def logs(self) -> Logs:
-        """What was searched and asked."""
+        """The log of searches and questions."""
         return Logs(self.records, self.journal, self.tenant)
 
     async def drain(self, knowledge_base: int) -> Drained:

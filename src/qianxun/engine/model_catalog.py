@@ -91,7 +91,8 @@ class ModelCatalog:
     def configured(self, kind: ChatKind = "chat") -> str:
         """The settings' model, for chat alone: a base has to name its models for questions, graphs and pictures."""
         section = self._settings.chat
-        return section.model if kind == "chat" and (section.base_url or section.model in plugins.names("chat")) else ""
+        is_usable = section.base_url or (section.model and section.model in plugins.names("chat"))
+        return section.model if kind == "chat" and is_usable else ""
 
     def _open_once(self, key: tuple[str, str], open_it: Callable[[], Model]) -> Model:
         with self._lock:

@@ -110,7 +110,7 @@ class OpenBases:
         await own.read(nothing)  # another tenant's base fails fast
 
         async def remove() -> None:
-            # The records first: whatever works on the base fails with its next transaction, and lets go.
+            # The records first: whatever works on the base fails with its next transaction.
             await own.write(lambda tx: bases.remove(tx, knowledge_base, tenant=tenant))
             base = self._open.pop(knowledge_base, None)
             if base is not None:

@@ -33,6 +33,7 @@ from qianxun.core.layered_options import TextEngine as TextEngine
 FILE_NAMES = ("qianxun.yaml", "qianxun.yml", "qianxun.json")
 PREFIX = "QIANXUN_"
 SEED_OUTER, SEED_INNER = "rag_system", "retrieval_strategy"
+TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,9 @@ class Search:
     fuzzy: bool = True  # results that are alike or share a word, not only sure ones; guesses at mistyped words
     arms: tuple[str, ...] = ()  # arms of other packages that take part in searches; "-qa": without this one of ours
     arm_seconds: float = 10.0  # the deadline of each arm
-    rerank_seconds: float = 10.0  # after which the fused order stands
+    rerank_seconds: float = 10.0  # after which the fused order is returned
     rewrite_seconds: float = 10.0
-    cache_entries: int = 1000  # answers kept in memory; 0: none
+    cache_entries: int = 1000  # answers cached in memory; 0: none
     cache_seconds: float = 3600.0
 
 
@@ -85,7 +86,7 @@ class ExampleSettings:
     min_results: int = 5  # with fewer the threshold is lowered: .6, then .5
     by_intent: bool = False  # only the tables that a question seems meant for
     hybrid: bool = False  # the words of a question count beside its vector
-    cache_seconds: float = 3600.0  # for which an answer is kept; 0: not at all
+    cache_seconds: float = 3600.0  # for which an answer is cached; 0: not at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class ServiceSettings:
     request_seconds: float = 60.0  # after which a search or a model test is given up
     answers_at_once: int = 32  # which mostly wait for their model; as many may wait for a turn as of searches
     answer_seconds: float = 300.0  # after which an answer is given up, streamed or not
-    close_seconds: float = 30.0  # for what was accepted to be finished when the service is told to stop
+    close_seconds: float = 30.0  # for what was accepted to be finished when the service stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +302,7 @@ def _given(content: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _with_engines(content: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The seed's ``rag_system.retrieval_strategy`` holds the two layered engines; here they are sections."""
+    """The seed's ``rag_system.retrieval_strategy`` has the two layered engines; here they are sections."""
     if SEED_OUTER not in content:
         return content
     engines = content[SEED_OUTER]
@@ -336,7 +337,7 @@ def _typed(name: str, value: Any, default: Any, origin: str) -> Any:
     """The value in the type of the default; text from the environment is read as such a value."""
     try:
         if isinstance(default, bool):
-            return _truth(value)
+            return value if isinstance(value, bool) else TRUTH[str(value).strip().lower()]
         if isinstance(default, int):
             if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
                 raise ValueError
@@ -350,19 +351,8 @@ def _typed(name: str, value: Any, default: Any, origin: str) -> Any:
         if isinstance(value, (dict, list)):
             raise ValueError
         return str(value)
-    except (TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         expected = {"bool": "true 或 false", "int": "整数", "float": "数字", "tuple": "列表", "str": "文字"}
         raise BadSettings(
             f"设置 {name} 的值 {value!r} 不对（来自{origin}）", hint=f"应为{expected[type(default).__name__]}"
         ) from error
-
-
-def _truth(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    known = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
-    return known[str(value).strip().lower()] if str(value).strip().lower() in known else _raise(value)
-
-
-def _raise(value: Any) -> bool:
-    raise ValueError(value)

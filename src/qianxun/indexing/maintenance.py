@@ -33,7 +33,7 @@ from qianxun.records.database import open as database
 
 log = logging.getLogger(__name__)
 
-REBUILD_PAGE = 1000  # chunks that are read, and embedded where the model is another, before progress is told
+REBUILD_PAGE = 1000  # chunks that are read, and embedded where the model is another, before progress is reported
 REBUILD_ENTRIES = 10_000  # entered into the index at once: see `indexing.BATCH_ROWS`
 SAMPLE = 100  # vectors that `verify` compares: so many of the newest chunks, and so many spread over all
 LOOKS = 5  # how often `verify` waits for a moment without writes

@@ -3,7 +3,7 @@
     outbox ──► prepare what is not yet chunked ──► records ──► apply to the index ──► settle and acknowledge
 
 Rows are taken in commit order. A document that cannot be prepared is retried later or quarantined; the queue goes on.
-A crash at any point is safe: rows are removed only after the index durably holds them, and applying twice changes
+A crash at any point is safe: rows are removed only after the index durably has them, and applying twice changes
 nothing.
 """
 
