@@ -12,7 +12,7 @@ import pytest
 
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.records import Records, keys
-from tests.records.held import held
+from tests.records.stored_bytes import stored_bytes
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_key_is_256_bits_and_lets_its_tenant_in(records: Records) -> None:
 
 def test_the_key_itself_is_nowhere_in_the_files(records: Records, tmp_path: Path) -> None:
     _, plaintext = issue(records)
-    found = held(records, tmp_path)
+    found = stored_bytes(records, tmp_path)
     assert plaintext.encode() not in found
     assert plaintext[3:].encode() not in found
     assert hashlib.sha256(plaintext.encode()).hexdigest().encode() in found  # what is looked for would be found

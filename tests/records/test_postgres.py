@@ -189,7 +189,7 @@ def test_a_server_that_stops_is_a_clear_error_and_one_that_returns_is_found_agai
     assert "records.url" in told.value.hint
     with pytest.raises(RecordsUnavailable):
         create_base(records, "二")
-    with pytest.raises(RecordsUnavailable), records.glancing() as tx:
+    with pytest.raises(RecordsUnavailable), records.single_statement() as tx:
         bases.generation(tx, 1001)
     postgres_server.start()
     assert names(records) == ["一"]
@@ -206,7 +206,7 @@ def test_a_connection_that_dies_within_a_transaction_undoes_it(records: Records,
             bases.create(tx, "二", tenant="甲")
 
     def glance() -> None:
-        with records.glancing() as tx:
+        with records.single_statement() as tx:
             bases.generation(tx, 1)
             end_sessions(migrated_postgres_url)
             bases.generation(tx, 1)
@@ -411,7 +411,7 @@ def test_a_server_that_says_nothing_at_all_is_given_up(
 ) -> None:
     """It accepted the statement and hangs: its own time limit does not come either."""
     records = Records.open(migrated_postgres_url, Reach(statement_seconds=1.0))
-    with records.glancing() as tx:
+    with records.single_statement() as tx:
         session = tx.execute(text("SELECT pg_backend_pid()")).scalar_one()
         kind: Any = type(tx.connection.dbapi_connection)
     monkeypatch.setattr(kind, "reply_seconds", 0.3)

@@ -22,7 +22,7 @@ from qianxun.core.model_types import NewModel, UserModel, check_key
 from qianxun.records import Records, bases, user_models
 from qianxun.records.sealing import Sealing
 from qianxun.records.user_models import SealedKey, checked, masked
-from tests.records.held import held
+from tests.records.stored_bytes import stored_bytes
 
 CANARY = "sk-canary-0123456789abcdef"
 NO_KEY = SealedKey(None, "")
@@ -357,7 +357,7 @@ def test_a_key_is_in_no_file_of_the_database_and_in_none_of_its_errors(records: 
     assert "机密的名字" not in str(twice.value)
     with records.writing() as tx:
         user_models.remove(tx, "甲", "7", number)
-    found = held(records, tmp_path)
+    found = stored_bytes(records, tmp_path)
     for form in (CANARY, quote(CANARY), CANARY.encode().hex(), base64.b64encode(CANARY.encode()).decode()[:20]):
         assert form.encode() not in found
     assert b"user_models" in found

@@ -116,7 +116,7 @@ async def read(base: OpenBase, work: Callable[..., Result], *arguments: Any) -> 
     """``work(tx, base id, …)``: a short read of the records in the course of a search, in one statement."""
 
     def reading() -> Result:
-        with base.records.glancing() as tx:
+        with base.records.single_statement() as tx:
             return work(tx, base.id, *arguments)
 
     return reading() if base.records.is_here else await asyncio.to_thread(reading)

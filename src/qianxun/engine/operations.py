@@ -71,7 +71,7 @@ class KeyLookup:
     def _read(self, work: Callable[[Connection], T]) -> T:
         """Notes its outcome in its thread: that takes up the next lookup before the event loop learns of this one."""
         try:
-            with self._records.glancing() as tx:
+            with self._records.single_statement() as tx:
                 result = work(tx)
         except RecordsUnavailable as error:
             self._failure = error

@@ -28,7 +28,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from qianxun.core.errors import Overloaded
-from qianxun.records.database.open import for_glancing, for_reading, for_writing, open_database
+from qianxun.records.database.open import for_reading, for_single_statements, for_writing, open_database
 from qianxun.records.database.ownership import Claim
 from qianxun.records.database.postgres import BACKEND, USUAL, Reach
 
@@ -69,17 +69,17 @@ class Records:
             yield connection
 
     @contextmanager
-    def glancing(self) -> Iterator[Connection]:
+    def single_statement(self) -> Iterator[Connection]:
         """For a single statement, which is consistent by itself: no transaction is begun for a compiled one."""
         if not self.is_here:
-            with _connected(self._glancer) as connection:
+            with _connected(self._autocommit) as connection:
                 yield connection
             return
         # The way through the pool takes as long as the statement.
         try:
             connection = self._idle.pop()
         except IndexError:
-            connection = _connect(self._glancer)
+            connection = _connect(self._autocommit)
         try:
             yield connection
         except BaseException:
@@ -98,7 +98,7 @@ class Records:
         with self._writer:
             if self.claim is not None:
                 self.claim.check()
-            with _begun(self._scribe) as connection:
+            with _begun(self._transactions) as connection:
                 yield connection
 
     @cached_property
@@ -106,11 +106,11 @@ class Records:
         return for_reading(self.engine)
 
     @cached_property
-    def _glancer(self) -> Engine:
-        return for_glancing(self.engine)
+    def _autocommit(self) -> Engine:
+        return for_single_statements(self.engine)
 
     @cached_property
-    def _scribe(self) -> Engine:
+    def _transactions(self) -> Engine:
         return for_writing(self.engine)
 
     async def read(self, work: Callable[[Connection], Result]) -> Result:

@@ -33,10 +33,10 @@ class BaseRecords:
             bases.require(tx, self.knowledge_base, tenant=self.tenant)
             yield tx
 
-    def glancing(self) -> AbstractContextManager[Connection]:
+    def single_statement(self) -> AbstractContextManager[Connection]:
         """For a single statement of a search, without the check: it was made when the search began, base numbers are
         never reused, and a base that was removed since has no rows."""
-        return self.records.glancing()
+        return self.records.single_statement()
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:

@@ -135,7 +135,7 @@ def for_reading(engine: Engine) -> Engine:
     return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
 
-def for_glancing(engine: Engine) -> Engine:
+def for_single_statements(engine: Engine) -> Engine:
     """The same engine for single statements: nothing is begun and nothing has to be ended."""
     return engine if engine.dialect.name != BACKEND else engine.execution_options(isolation_level="AUTOCOMMIT")
 

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from qianxun.core.errors import FolderInUse, QianxunError
 from qianxun.records.database.counters import allocate, last
-from qianxun.records.database.open import for_glancing, for_writing
+from qianxun.records.database.open import for_single_statements, for_writing
 from qianxun.records.database.postgres import is_quiet, lock_number
 from qianxun.records.schema import Counter
 
@@ -79,7 +79,7 @@ def _named(tx: Connection) -> str:
 
 
 def _locked(engine: Engine) -> Connection:
-    session = for_glancing(engine).connect()
+    session = for_single_statements(engine).connect()
     try:
         session.detach()  # for as long as the process runs: not one of the pool's
         number = lock_number("owner", session)

@@ -18,7 +18,7 @@ def records(records_url: str) -> Records:
 
 
 def count(records: Records) -> int:
-    with records.glancing() as tx:
+    with records.single_statement() as tx:
         return int(tx.execute(text("SELECT count(*) FROM knowledge_bases")).scalar_one())
 
 
@@ -27,21 +27,21 @@ def create(records: Records, name: str) -> int:
         return bases.create(tx, name, tenant=LOCAL_TENANT).id
 
 
-def test_a_glance_sees_what_was_written_since_the_last(records: Records) -> None:
+def test_a_single_statement_sees_what_was_written_since_the_last(records: Records) -> None:
     for written in range(1, 4):
         base = create(records, f"{written}")
         assert count(records) == written  # through SQLAlchemy, which begins a transaction
-        with records.glancing() as tx:  # as searches do, by a statement that begins none
+        with records.single_statement() as tx:  # as searches do, by a statement that begins none
             before = bases.generation(tx, base)
         with records.writing() as tx:
             bases.revise(tx, base)
-        with records.glancing() as tx:
+        with records.single_statement() as tx:
             assert bases.generation(tx, base) == before + 1
     records.close()
 
 
-def test_glances_at_once_have_a_connection_each_and_few_are_kept(records: Records) -> None:
-    contexts = [records.glancing() for _ in range(IDLE + 2)]
+def test_single_statements_at_once_have_a_connection_each_and_few_are_kept(records: Records) -> None:
+    contexts = [records.single_statement() for _ in range(IDLE + 2)]
     connections = [context.__enter__() for context in contexts]
     assert len({id(connection) for connection in connections}) == IDLE + 2
     for context in contexts:
@@ -52,17 +52,17 @@ def test_glances_at_once_have_a_connection_each_and_few_are_kept(records: Record
 
 
 def test_after_an_error_a_connection_is_not_used_again(records: Records) -> None:
-    with pytest.raises(DBAPIError), records.glancing() as failed:
+    with pytest.raises(DBAPIError), records.single_statement() as failed:
         failed.exec_driver_sql("SELECT * FROM nothing_of_that_name")
     assert failed.closed
-    with records.glancing() as tx:
+    with records.single_statement() as tx:
         assert tx is not failed
     records.close()
 
 
-def test_a_glance_that_outlives_the_database_keeps_nothing_open(records: Records) -> None:
+def test_a_statement_that_outlives_the_database_keeps_nothing_open(records: Records) -> None:
     """As of a request that was still being let in when the service ended."""
-    with records.glancing() as late:
+    with records.single_statement() as late:
         records.close()
     assert late.closed
     assert not records._idle
@@ -74,7 +74,7 @@ def test_a_closed_database_leaves_no_file_open(tmp_path: Path) -> None:
     records = Records.open(f"sqlite:///{tmp_path / 'q.db'}")
     migrate(records.engine)
     assert count(records) == 0
-    with records.glancing() as tx:
+    with records.single_statement() as tx:
         assert bases.generation(tx, 1) == 0
     records.close()
     assert not list(tmp_path.glob("*-wal"))  # the last connection takes it away

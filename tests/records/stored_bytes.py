@@ -1,4 +1,4 @@
-"""Every byte that a database of records holds, as far as anybody can read it."""
+"""Every byte that a database of records holds, as far as it can be read."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sqlalchemy import inspect
 from qianxun.records import Records
 
 
-def held(records: Records, folder: Path) -> bytes:
+def stored_bytes(records: Records, folder: Path) -> bytes:
     """The files of the folder; on a server the rows of all tables, under their names."""
     files = b"".join(path.read_bytes() for path in folder.iterdir())
     if records.is_here:
         return files
-    told = [files.decode("latin-1")]
+    parts = [files.decode("latin-1")]
     with records.reading() as tx:
         for table in inspect(tx).get_table_names():
-            told.append(table)
-            told.extend(tx.exec_driver_sql(f'SELECT t::text FROM "{table}" AS t').scalars())
-    return "\n".join(told).encode()
+            parts.append(table)
+            parts.extend(tx.exec_driver_sql(f'SELECT t::text FROM "{table}" AS t').scalars())
+    return "\n".join(parts).encode()
