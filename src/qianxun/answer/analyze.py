@@ -69,15 +69,10 @@ def _by_rules(answering: Answering, state: AnswerState, names: Names) -> Analysi
     question = read(complete_question(query, state.history, names, answering.base.analyser))
     entities = tuple(dict.fromkeys(name.text for name in names(question.text)))[:MOST_ENTITIES]
     is_broad = not entities and question.is_about_everything
-    return Analysis(question.text, question.kind, entities, _strategy(question.kind, is_broad), is_broad)
-
-
-def _strategy(kind: QuestionKind, is_broad: bool) -> QueryMode:
-    """The communities of the graph for a question about everything; for others the graph beside the base's own search,
-    which is at least as good as either."""
-    if kind == "greeting":
-        return "bypass"
-    return "global" if is_broad else "mix"
+    # The communities of the graph for a question about everything; for others the graph beside the base's own search,
+    # which is at least as good as either.
+    strategy: QueryMode = "bypass" if question.is_small_talk else "global" if is_broad else "mix"
+    return Analysis(question.text, question.kind, entities, strategy, is_broad)
 
 
 def _is_unsure(state: AnswerState, analysis: Analysis) -> bool:

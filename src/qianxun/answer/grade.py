@@ -38,7 +38,7 @@ async def graded(answering: Answering, state: AnswerState) -> tuple[AnswerState,
     passages = context.passages
     by_rules, draft = await _by_rules(state, context)
     state = replace(state, grade=by_rules, draft=draft)
-    if not passages or _is_clear(by_rules):
+    if not passages or (by_rules.is_enough and by_rules.coverage >= CLEARLY):
         return state, Step("rules", _details(by_rules))
     model, failed = await adviser(answering.base, state.degraded)
     if model is None:
@@ -80,10 +80,6 @@ async def _by_rules(state: AnswerState, context: AnswerContext) -> tuple[Grade, 
     best = max(passage.score for passage in context.passages)
     grade = Grade(not answer.is_declined, best, sufficiency.fit, sufficiency.reason)
     return grade, None if answer.is_declined else answer
-
-
-def _is_clear(grade: Grade) -> bool:
-    return grade.is_enough and grade.coverage >= CLEARLY
 
 
 def _read(reply: Mapping[str, Any]) -> tuple[frozenset[int], bool, str]:

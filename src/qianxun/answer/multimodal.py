@@ -22,9 +22,9 @@ from qianxun.answer.tables.answer import answer_from_tables
 from qianxun.bases.base import OpenBase, chat_model, in_model_thread
 from qianxun.core.answer_types import Passage
 from qianxun.core.errors import BadInput, MissingExtra, ModelError, NotFound, Refused, TooLarge, Unreadable
-from qianxun.core.limits import ATTACHMENTS_LIMIT, CAPTION_LIMIT, MIB, QUERY_LIMIT
+from qianxun.core.limits import ATTACHMENTS_LIMIT, CAPTION_LIMIT, MIB
 from qianxun.core.ports import ChatModel
-from qianxun.core.table_answer_types import AskedTable, TableAnswer
+from qianxun.core.table_answer_types import AskedTable
 from qianxun.core.types import Degraded, Message, ParsedFile, Table, TableBlock, Text
 from qianxun.core.unicode import sound_text
 from qianxun.ingest.assemble import assemble
@@ -35,11 +35,11 @@ from qianxun.question.kinds import without_pointing
 from qianxun.text.chinese import fold, occurs_in
 
 MOST_TABLE_BYTES: Final = 50 * MIB
-MOST_PASSAGES: Final = 8  # of one item: those that say most of the question
-LONGEST_SEEN: Final = 8_000  # characters of what a model says of a picture
+MOST_PASSAGES: Final = 8  # of one item: those with most of the question
+LONGEST_SEEN: Final = 8_000  # characters of a model's description of a picture
 MOST_ROWS_CITED: Final = 50  # a count cites every row
 JOINED: Final = 300  # characters of one item that go into the search
-_LOOKED_AT: Final = 20_000  # characters that tell what a text is
+_LOOKED_AT: Final = 20_000  # characters by which the form of a text is recognised
 _NAMELESS: Final = "表格"
 _PROMPT: Final = (
     "你替一个检索系统看图。写出图中与问题有关的内容：逐字抄录文字、数字、单位和日期，表格写成 Markdown，"
@@ -50,9 +50,9 @@ _PROMPT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class MultimodalContent:
-    """What came with a question: passages of their own, beside those that are found.
+    """The attachments of a question: passages of their own, beside those that are found.
 
-    ``passages`` are numbered from 1; their ``chunk_id`` begins with "q_" and stands in no base. ``tables`` are whole,
+    ``passages`` are numbered from 1; their ``chunk_id`` begins with "q_" and is in no base. ``tables`` are whole,
     however much of them the passages show.
     """
 
@@ -61,11 +61,6 @@ class MultimodalContent:
     tables: tuple[Table, ...] = ()
     owners: tuple[str, ...] = ()  # of each table the ``doc_id`` of the passages that show it
     degraded: tuple[Degraded, ...] = ()
-
-    def joined(self, query: str) -> str:
-        """The question with what came along, no longer than a search takes."""
-        room = QUERY_LIMIT - len(query) - 1
-        return f"{query} {self.text[:room]}".strip() if self.text and room > 0 else query
 
 
 NO_CONTENT: Final = MultimodalContent()
@@ -118,22 +113,13 @@ async def _read_item(reading: _Reading, item: Mapping[str, Any]) -> MultimodalCo
         raise type(refusal)(f"第 {reading.at} 项（{what}）：{refusal.message}", hint=refusal.hint) from refusal
 
 
-@dataclass(frozen=True, slots=True)
-class AttachedAnswer:
-    """What the cells of a table that came along say to the question, and a passage of just those rows to cite."""
-
-    answer: TableAnswer
-    passage: Passage
-
-
-async def answer_attached(query: str, content: MultimodalContent) -> AttachedAnswer | None:
-    """The exact answer from the tables of a question; None where they give none without a doubt."""
+async def answer_attached(query: str, content: MultimodalContent) -> TableReply | None:
+    """The exact answer of the attached tables, with a passage of just its rows; None where they leave a doubt."""
     return await asyncio.to_thread(_answer_attached, query, content) if content.tables else None
 
 
-def _answer_attached(query: str, content: MultimodalContent) -> AttachedAnswer | None:
-    tables = [AskedTable(str(at), table) for at, table in enumerate(content.tables)]
-    answer = answer_from_tables(query, tables)
+def _answer_attached(query: str, content: MultimodalContent) -> TableReply | None:
+    answer = answer_from_tables(query, [AskedTable(str(at), table) for at, table in enumerate(content.tables)])
     if not answer.sure:
         return None
     table, owner = content.tables[int(answer.table)], content.owners[int(answer.table)]
@@ -141,7 +127,8 @@ def _answer_attached(query: str, content: MultimodalContent) -> AttachedAnswer |
     shown = replace(table, rows=tuple(table.rows[row] for row in rows), texts=tuple(table.texts[row] for row in rows))
     first = next(passage for passage in content.passages if passage.doc_id == owner)
     about = {**first.metadata, "rows": rows, "reading": answer.reading}
-    return AttachedAnswer(answer, replace(first, chunk_id=f"{owner}_cells", text=render(shown)[0], metadata=about))
+    cited = replace(first, number=1, chunk_id=f"{owner}_cells", text=render(shown)[0], metadata=about)
+    return TableReply(answer.text, answer.reading, (), (cited,))
 
 
 # ── pictures ─────────────────────────────────────────────────────────────────────────────────────
@@ -165,7 +152,7 @@ async def _image(reading: _Reading, item: Mapping[str, Any]) -> MultimodalConten
 async def _seen(
     reading: _Reading, path: Path, name: str, caption: str
 ) -> tuple[MultimodalContent | None, tuple[Degraded, ...]]:
-    """What the model that sees says of a picture; None where there is no such model, or it failed and that is said."""
+    """What the vision model sees in a picture; None where there is no such model, or it failed, with the reason."""
     try:
         model = await asyncio.to_thread(chat_model, reading.base, "vision")
         if model is None:
@@ -176,7 +163,7 @@ async def _seen(
         )
     except (ModelError, NotFound, MissingExtra) as error:
         return None, (Degraded("vision", f"视觉模型没能看图，改用文字识别：{error}"),)
-    # A table that a model copied is for reading, not for exact answers: nobody knows which cell it misread.
+    # A table that a model copied is for reading, not for exact answers: it may have misread a cell.
     made = _Made("image", name, f"model:{model.name}", caption)
     return await _passages(reading, Text(seen), made), ()
 
@@ -222,7 +209,7 @@ async def _table(reading: _Reading, item: Mapping[str, Any]) -> MultimodalConten
     elif isinstance(value, str):
         parsed = await _table_text(reading, value)
     else:
-        parsed = _parsed(await asyncio.to_thread(table_of_rows, value))
+        parsed = await _table_rows(value)
     text = await asyncio.to_thread(assemble, _captioned(parsed, caption))
     if not text.tables:
         raise Unreadable("里面没有认出表格", hint="请给出有列名的表格：Markdown、CSV、xlsx 或行的列表")
@@ -230,7 +217,7 @@ async def _table(reading: _Reading, item: Mapping[str, Any]) -> MultimodalConten
 
 
 async def _table_file(reading: _Reading, value: Any) -> ParsedFile:
-    """A file of any kind that holds tables, copied within bounds first: what is looked at is what is parsed."""
+    """A file of any kind with tables, copied within bounds first: what is checked is what is parsed."""
     if not isinstance(value, str | Path):
         raise BadInput("table_path 应是一个路径", hint="例如 价目.xlsx")
     path = Path(value)
@@ -245,23 +232,22 @@ async def _table_text(reading: _Reading, text: str) -> ParsedFile:
     if len(text) > MOST_TABLE_BYTES:
         raise TooLarge(f"表格超过 {MOST_TABLE_BYTES // MIB} MB", hint="请只给出要问的行，或把它作为文件加入知识库再问")
     if (rows := await asyncio.to_thread(_json_rows, text)) is not None:
-        return _parsed(await asyncio.to_thread(table_of_rows, rows))
+        return await _table_rows(rows)
     async with _written(text.encode("utf-8", "replace"), f"{_NAMELESS}{_suffix(text)}") as path:
         return _without_name(await reading.parsers.parse(path))
 
 
 def _without_name(parsed: ParsedFile) -> ParsedFile:
     """The parsers name a table by its file where it has no title; this file has no name."""
-    return replace(
-        parsed,
-        title="",
-        blocks=tuple(
-            replace(block, table=replace(block.table, title=""))
-            if isinstance(block, TableBlock) and block.table.title == _NAMELESS
-            else block
-            for block in parsed.blocks
-        ),
-    )
+    blocks = [
+        _titled(block, "") if isinstance(block, TableBlock) and block.table.title == _NAMELESS else block
+        for block in parsed.blocks
+    ]
+    return replace(parsed, title="", blocks=tuple(blocks))
+
+
+def _titled(block: TableBlock, title: str) -> TableBlock:
+    return replace(block, table=replace(block.table, title=title))
 
 
 def _json_rows(text: str) -> Any:
@@ -276,7 +262,7 @@ def _json_rows(text: str) -> Any:
 
 
 def _suffix(text: str) -> str:
-    """What a text is taken for: a page, lines of JSON, a drawn table (prose may stand around it) or CSV."""
+    """What a text is taken for: a page, lines of JSON, a drawn table (prose may be around it) or CSV."""
     if "<table" in text[:_LOOKED_AT].lower():
         return ".html"
     if text.lstrip().startswith("{"):
@@ -288,8 +274,8 @@ def _suffix(text: str) -> str:
     return ".txt" if is_drawn else ".csv"
 
 
-def _parsed(table: Table) -> ParsedFile:
-    return ParsedFile((TableBlock(table),), "rows")
+async def _table_rows(rows: Any) -> ParsedFile:
+    return ParsedFile((TableBlock(await asyncio.to_thread(table_of_rows, rows)),), "rows")
 
 
 def _captioned(parsed: ParsedFile, caption: str) -> ParsedFile:
@@ -297,9 +283,8 @@ def _captioned(parsed: ParsedFile, caption: str) -> ParsedFile:
     tables = [block for block in parsed.blocks if isinstance(block, TableBlock)]
     if not caption or len(tables) != 1:
         return parsed
-    (only,) = tables
-    titled = replace(only, table=replace(only.table, title=caption))
-    return replace(parsed, blocks=tuple(titled if block is only else block for block in parsed.blocks))
+    blocks = (_titled(block, caption) if isinstance(block, TableBlock) else block for block in parsed.blocks)
+    return replace(parsed, blocks=tuple(blocks))
 
 
 # ── passages ─────────────────────────────────────────────────────────────────────────────────────
@@ -320,26 +305,18 @@ async def _passages(reading: _Reading, text: Text, made: _Made) -> MultimodalCon
 
 
 def _cut(reading: _Reading, text: Text, made: _Made) -> MultimodalContent:
-    """The pieces of a text that say most of the question, in its order."""
+    """The pieces of a text with most of the question's words, in its order."""
     pieces = reading.base.splitter.pieces(text)
     words = [word for word in reading.base.analyser.words(reading.query) if len(word) > 1]
     chosen = _most_informative([piece.text for piece in pieces], words)
     metadata = {"type": made.kind, "source": "question", "origin": made.origin, "item": reading.at}
+    owner = f"q_{made.kind}_{reading.at}"
     passages = tuple(
-        Passage(
-            number=at + 1,
-            doc_id=f"q_{made.kind}_{reading.at}",
-            doc_name=made.name,
-            chunk_id=f"q_{made.kind}_{reading.at}_{at}",
-            text=pieces[at].text,
-            score=1.0,
-            metadata=metadata,
-        )
+        Passage(at + 1, owner, made.name, f"{owner}_{at}", pieces[at].text, score=1.0, metadata=metadata)
         for at in chosen
     )
     tables = tuple(span.table for span in text.tables)
-    owners = (f"q_{made.kind}_{reading.at}",) * len(tables)
-    return MultimodalContent(_search_words(made.caption, text, tables), passages, tables, owners)
+    return MultimodalContent(_search_words(made.caption, text, tables), passages, tables, (owner,) * len(tables))
 
 
 def _most_informative(texts: Sequence[str], words: Sequence[str]) -> list[int]:
@@ -382,23 +359,19 @@ async def _written(data: bytes, name: str) -> AsyncIterator[Path]:
 
 
 async def with_attached(answering: Answering, state: AnswerState, content: Sequence[Mapping[str, Any]]) -> AnswerState:
-    """The state with the passages that came along, their words for the search, and what their cells say exactly."""
+    """The state with the passages of the attachments, their words for the search, and their exact answer."""
     if not content:
         return state
     if answering.parsers is None:
         raise BadInput("这里不能读随问题来的图片和表格", hint="用 Engine.ask 提问")
     read = await read_multimodal(answering.base, content, answering.parsers, state.question)
     question = without_pointing(state.question)
-    exact = await answer_attached(question, read)
-    reply = None
-    if exact is not None:
-        reply = TableReply(exact.answer.text, exact.answer.reading, (), (replace(exact.passage, number=1),))
     return replace(
         state,
         analysis=replace(state.analysis, question=question) if state.analysis else None,
         wording=question,
         given=read.passages,
         given_words=read.text,
-        table=reply,
+        table=await answer_attached(question, read),
         degraded=tuple(dict.fromkeys((*state.degraded, *read.degraded))),
     )

@@ -27,6 +27,7 @@ _SYSTEM: Final = f"""你根据给出的资料回答问题。资料放在 <资料
 
 _DIRECT: Final = """你是一个助手。用提问的语言简短回答。不输出链接、图片和 HTML。不确定的事情直说不确定。"""
 
+_MARKS: Final = re.compile(r"\[\d{1,3}\]")
 _CLOSING: Final = re.compile(r"<(?=\s*/?\s*(?:资料|关系|问题))", re.IGNORECASE)
 
 
@@ -72,8 +73,4 @@ def _quoted_graph(graph: GraphContext) -> str:
 def _turns(history: Sequence[Message]) -> tuple[Message, ...]:
     """The last turns of the conversation; earlier answers are no evidence, so their marks go."""
     turns = [turn for turn in history if turn.role in ("user", "assistant") and turn.content.strip()]
-    return tuple(Message(one.role, _without_marks(one.content)[:_TURN_LIMIT]) for one in turns[-_TURNS:])
-
-
-def _without_marks(text: str) -> str:
-    return re.sub(r"\[\d{1,3}\]", "", text)
+    return tuple(Message(one.role, _MARKS.sub("", one.content)[:_TURN_LIMIT]) for one in turns[-_TURNS:])

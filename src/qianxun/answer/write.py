@@ -75,7 +75,7 @@ class Writing:
         """The answer as it comes; `Done` or `Failed` is the last event. Closing it ends the model's call."""
         ready, model = self._ready(), self.generator.llm
         if ready is not None or model is None:
-            whole = list(_events(ready)) if ready else await asyncio.to_thread(lambda: list(self._stream(never)))
+            whole = _events(ready) if ready else await asyncio.to_thread(lambda: list(self._stream(never)))
             for event in whole:
                 yield self._completed_event(event)
             return
@@ -176,9 +176,8 @@ def _from_cells(reply: TableReply) -> Answer:
     return draft.answer("table")
 
 
-def _events(answer: Answer) -> Iterator[AnswerEvent]:
-    yield SourcesFound(tuple(replace(source, number=0) for source in answer.sources))
-    yield from as_events(answer)
+def _events(answer: Answer) -> list[AnswerEvent]:
+    return [SourcesFound(tuple(replace(source, number=0) for source in answer.sources)), *as_events(answer)]
 
 
 def _messages(state: AnswerState) -> tuple[Message, ...]:

@@ -103,7 +103,9 @@ def _subject(last: str, reply: str, pronoun: str, names: Names, analyser: Analys
     if pronoun_type:
         fitting = [name for name in (*given, *own) if name.type == pronoun_type]
         given = [*fitting, *(name for name in given if name.type not in _KNOWN_TYPES)]
-    named = [name.text for name in (*given, *own)] or [_inside(found) for found in _QUOTED.finditer(last)]
+    named = [name.text for name in (*given, *own)] or [
+        next(filter(None, found.groups())) for found in _QUOTED.finditer(last)
+    ]
     return named[0] if named else next((text for text, _ in _runs(last, analyser)), "")
 
 
@@ -180,7 +182,3 @@ def _is_inside(found: re.Match[str], text: str, analyser: Analyser) -> bool:
             return analyser.has_word(word)
         at = end
     return False
-
-
-def _inside(found: re.Match[str]) -> str:
-    return next(group for group in found.groups() if group)

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 
 from qianxun.core.answer_types import QuestionKind
 from qianxun.question import kinds
-from qianxun.question.evidence_query import AnswerKind, EvidenceQuery, answer_kind, evidence_query
+from qianxun.question.evidence_query import EvidenceQuery, evidence_query
 from qianxun.question.graph_query import GraphQuery, graph_query
 from qianxun.question.subjects import Subject, subjects
 from qianxun.question.table_query import TableQuery, table_query
@@ -18,7 +18,7 @@ from qianxun.text.synonyms import Thesaurus
 
 @dataclass(frozen=True)
 class Question:
-    """``kind`` decides how a question is analysed and routed, ``answer_kind`` which sentences answer it.
+    """``kind`` decides how a question is analysed and routed; that of `for_evidence`, which sentences answer it.
 
     The two define comparison and summary differently: 分别 and 更高 make sentences of every side an answer, but are no
     reason to ask a model for an analysis. `words.toml` has both lists side by side.
@@ -33,10 +33,6 @@ class Question:
     @cached_property
     def kind(self) -> QuestionKind:
         return kinds.kind_of(self.folded)
-
-    @cached_property
-    def answer_kind(self) -> AnswerKind:
-        return answer_kind(self.folded)
 
     @property
     def is_small_talk(self) -> bool:

@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from math import prod
 from typing import Final, TypeAlias
 
 from qianxun.text.chinese import fold
-from qianxun.text.math_text import without_formulas
-from qianxun.text.quantities import han_number
+from qianxun.text.quantities import han_number, unit_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,48 +56,12 @@ Figure: TypeAlias = Number | Share | Day | Code
 # ── units ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _sizes() -> dict[str, tuple[str, Decimal]]:
-    """Unit → (what it measures, in terms of which size)."""
-    written = {
-        "克": "千克 公斤 kg=1000 斤=500 克 g=1 毫克 mg=0.001 微克 μg ug mcg=0.000001 吨 t=1000000",
-        "米": "千米 公里 km=1000 米 m=1 厘米 cm=0.01 毫米 mm=0.001 微米 μm=0.000001",
-        "升": "升 l=1 毫升 ml=0.001",
-        "平方米": "平方公里 平方千米=1000000 公顷=10000 平方米 ㎡ m2 平米=1",
-        "秒": "小时 h=3600 分钟 min=60 秒 秒钟=1",
-        "天": "周 个星期 星期=7 天 日=1",
-        "月": "年 周年=12 个月 月=1",
-        "岁": "周岁 岁=1",
-        "元": "元人民币 人民币 块钱 元 圆 rmb=1 角=0.1",
-        "美元": "美元 美金 usd=1",
-        "港元": "港元 港币 hkd=1",
-        "欧元": "欧元 eur=1",
-        "英镑": "英镑=1",
-        "日元": "日元 日圆=1",
-        "度": "摄氏度 ℃ 度=1",
-        "瓦": "千瓦 kw=1000 兆瓦 mw=1000000 瓦 w=1",
-        "倍": "倍=1",
-    }
-    found = {}
-    for base, sizes in written.items():
-        names: list[str] = []
-        for word in sizes.split():
-            name, _, size = word.partition("=")
-            names.append(name)
-            if size:
-                found.update({fold(name): (base, Decimal(size)) for name in names})
-                names = []
-    return found
-
-
-_UNITS: Final = _sizes()
+_UNITS: Final = unit_sizes("text")
 _COUNTED: Final = (
     "人次|人|个|家|所|名|位|次|件|台|套|册|辆|户|页|种|款|项|条|部|本|座|届|只|支|张|间|栋|门|场|票|集|层|起|份|例|片|粒|枚|颗|章|节|笔"
     "|批|类|点|步|方|大|轮|期|代|类|股|道|处|队|组|对|盒|袋|瓶|支|剂|针|滴|口|亩|分"
 )
-_UNIT: Final = "|".join(
-    sorted((re.escape(one) for one in _UNITS), key=len, reverse=True)
-)  # longest first: 平方米 before 米
-_LATIN_UNIT: Final = re.compile(r"[a-zμ]")
+_UNIT: Final = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))  # longest first: 平方米 before 米
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -147,9 +111,33 @@ _ORDINAL_MARK: Final = re.compile("第[一二三四五六七八九十](?=[,，�
 _Reader: TypeAlias = Callable[[re.Match[str], str], Figure | None]
 
 
+_FORMULAS: Final = tuple(
+    (re.compile(pattern), plain)
+    for pattern, plain in (
+        (r"\\(?:text|textbf|mathrm|mathbf|operatorname)\s*\{([^{}\n]{0,80})\}", r"\1"),
+        (r"\\sim(?![A-Za-z])", "~"),
+        (r"\\(?:leq?|geq?|approx|pm)(?![A-Za-z])", " "),
+        (r"\\(?:times|cdot)(?![A-Za-z])", "×"),
+        (r"\^\s*\{?\\circ\}?\s*C?", "℃"),
+        (r"\{,\}", ","),
+        (r"\\([%$])", r"\1"),
+        (r"\\[,;:!()\[\] ]|\$", ""),
+    )
+)
+
+
+def without_formulas(text: str) -> str:
+    """Figures that a model sets as formulas, as plain text: $60\\%$ is 60%, \\(5\\sim10\\,\\text{mg}\\) is 5~10mg."""
+    if "\\" not in text and "$" not in text:
+        return text
+    for pattern, plain in _FORMULAS:
+        text = pattern.sub(plain, text)
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A figure, and where it stands in the folded text."""
+    """A figure, and where it is in the folded text."""
 
     start: int
     end: int
@@ -198,24 +186,14 @@ def _whole(written: str | None) -> int | None:
     return int(written) if written.isdigit() else han_number(written)
 
 
-def _quarter(match: re.Match[str], _: str) -> Figure | None:
-    value = _whole(match["q"] or match["q2"])
-    return Number(match.group(), (Decimal(value or 0),), "季度")
-
-
 def _share(match: re.Match[str], text: str) -> Figure | None:
     if match["halved"]:
         return Share(match.group(), (Decimal("0.5"),))
     if match["below"]:
         below, above = _whole(match["below"]), _whole(match["above"])
         return Share(match.group(), (Decimal(above or 0) / below,)) if below else None
-    size = {"百": 100, "千": 1000, "万": 10_000}.get(match["whole"] or "", 100)
-    written = match["share"] or match["percent"]
-    if match["mille"]:
-        written, size = match["mille"], 1000
-    if match["tenths"]:
-        written, size = match["tenths"], 10
-    value = _decimal(written or "")
+    size = 1000 if match["mille"] else 10 if match["tenths"] else _SCALES[match["whole"] or "百"]
+    value = _decimal(match["tenths"] or match["mille"] or match["share"] or match["percent"] or "")
     if value is None:
         return None
     if match["more"]:
@@ -234,14 +212,6 @@ def _decimal(written: str) -> Decimal | None:
     return Decimal(f"{number}.{digits}") if digits else Decimal(number)
 
 
-def _code(match: re.Match[str], _: str) -> Figure | None:
-    return Code(match.group(), re.sub(r"[\s/-]", "", match.group()))
-
-
-def _roman(match: re.Match[str], _: str) -> Figure | None:
-    return Number(match.group(), (Decimal(_ROMANS[match["roman"]]),))
-
-
 def _number(match: re.Match[str], text: str) -> Figure | None:
     digits = match["arabic"].replace(",", "")
     value = Decimal(digits)
@@ -252,7 +222,7 @@ def _number(match: re.Match[str], text: str) -> Figure | None:
 
 
 def _of_range(match: re.Match[str], text: str, at: int, value: Decimal, scale: int, unit: str) -> Figure:
-    """10 of 10-20%, 5 of 5至10万元: what stands second the second number may hold for the first."""
+    """10 of 10-20%, 5 of 5至10万元: what is after the second number may hold for the first."""
     digits = match["arabic"].replace(",", "")
     second = _PARTS.match(text, at)
     if second and second["percent"] and scale == 1 and not unit:
@@ -265,14 +235,9 @@ def _of_range(match: re.Match[str], text: str, at: int, value: Decimal, scale: i
 
 
 def _size(written: str | None) -> int:
-    if not written:
-        return 1
-    if written in _SCALES:
-        return _SCALES[written]
-    size = 1
-    for mark in written:
-        size *= _SCALES[mark]
-    return size
+    if not written or written in _SCALES:
+        return _SCALES[written] if written else 1
+    return prod(_SCALES[mark] for mark in written)
 
 
 def _chinese(match: re.Match[str], _: str) -> Figure | None:
@@ -281,29 +246,23 @@ def _chinese(match: re.Match[str], _: str) -> Figure | None:
     value = _decimal(written)
     if value is None or before in ("几", "数"):
         return None
-    is_digit = len(written) == 1
-    if is_digit and (not unit or before not in ("", "第")) and before != "第":
-        return None
-    if written == "一" and unit not in _UNITS and before != "第":
-        return None  # 一个, 一种: an article
     if before == "第":
         return Number(match.group(), (value,))
+    is_digit = len(written) == 1
+    if (is_digit and (not unit or before)) or (written == "一" and unit not in _UNITS):  # 一个, 一种: an article
+        return None
     count = is_digit and unit not in _UNITS and written not in "百千万亿"
     return Number(match.group(), (value * _size(match["scale"]),), unit, is_count=count)
 
 
-def _every(match: re.Match[str], _: str) -> Figure | None:
-    return Number(match.group(), (Decimal(1),), match["unit"])
-
-
 _READERS: Final[tuple[tuple[re.Pattern[str], _Reader], ...]] = (
     (_DATE, _date),
-    (_QUARTER, _quarter),
+    (_QUARTER, lambda hit, _: Number(hit.group(), (Decimal(_whole(hit["q"] or hit["q2"]) or 0),), "季度")),
     (_PARTS, _share),
-    (_CODE, _code),
-    (_ROMAN, _roman),
+    (_CODE, lambda hit, _: Code(hit.group(), re.sub(r"[\s/-]", "", hit.group()))),
+    (_ROMAN, lambda hit, _: Number(hit.group(), (Decimal(_ROMANS[hit["roman"]]),))),
     (_NUMBER, _number),
-    (_EVERY, _every),
+    (_EVERY, lambda hit, _: Number(hit.group(), (Decimal(1),), hit["unit"])),
     (_CHINESE, _chinese),
 )
 

@@ -6,22 +6,13 @@ import re
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from functools import cache
+from math import prod
 from typing import Final
 
-_DIGITS: Final = {
-    "零": 0,
-    "〇": 0,
-    "一": 1,
-    "二": 2,
-    "两": 2,
-    "三": 3,
-    "四": 4,
-    "五": 5,
-    "六": 6,
-    "七": 7,
-    "八": 8,
-    "九": 9,
-}
+from qianxun.text.chinese import LEXICON, fold
+
+_DIGITS: Final = dict(zip("零〇一二两三四五六七八九", (0, 0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9), strict=True))
 _TENS: Final = {"十": 10, "百": 100, "千": 1000}
 _SCALES: Final = {"万": 10**4, "亿": 10**8}
 _HAN: Final = "零〇一二两三四五六七八九十百千万亿"
@@ -43,25 +34,6 @@ _DATE: Final = re.compile(
 )
 _FRACTION: Final = re.compile("(?P<digits>[零〇一二三四五六七八九]+)(?P<scale>[十百千]?[万亿]{0,2})")
 _PHRASE_ENDS: Final = (*"的以之到至及,和~-时", "")
-_UNIT_SIZES: Final = {
-    **dict.fromkeys(("公里", "千米", "km"), ("米", Decimal(1000))),
-    **dict.fromkeys(("米", "m"), ("米", Decimal(1))),
-    **dict.fromkeys(("厘米", "cm"), ("米", Decimal("0.01"))),
-    **dict.fromkeys(("毫米", "mm"), ("米", Decimal("0.001"))),
-    **dict.fromkeys(("吨", "t"), ("克", Decimal(1_000_000))),
-    **dict.fromkeys(("公斤", "千克", "kg"), ("克", Decimal(1000))),
-    "斤": ("克", Decimal(500)),
-    **dict.fromkeys(("克", "g"), ("克", Decimal(1))),
-    **dict.fromkeys(("毫克", "mg"), ("克", Decimal("0.001"))),
-    **dict.fromkeys(("小时", "h"), ("秒", Decimal(3600))),
-    **dict.fromkeys(("分钟", "min"), ("秒", Decimal(60))),
-    **dict.fromkeys(("秒", "s"), ("秒", Decimal(1))),
-    **dict.fromkeys(("平方公里", "平方千米"), ("平方米", Decimal(1_000_000))),
-    "公顷": ("平方米", Decimal(10_000)),
-    **dict.fromkeys(("平方米", "㎡", "m²", "m2"), ("平方米", Decimal(1))),
-    **dict.fromkeys(("元", "圆", "块", "块钱", "元人民币"), ("元", Decimal(1))),
-    **dict.fromkeys(("人", "个", "台", "件", "次", "册", "辆", "户", "家"), ("", Decimal(1))),
-}
 _SCALED_UNIT: Final = re.compile(r"(?P<scale>[十百千]?[万亿]?)(?P<unit>.*)")
 
 
@@ -155,10 +127,7 @@ def _quantity(match: re.Match[str]) -> Quantity | None:
 
 
 def _scale(words: str) -> int:
-    size = 1
-    for word in words:
-        size *= _TENS.get(word, 0) or _SCALES[word]
-    return size
+    return prod(_TENS.get(word, 0) or _SCALES[word] for word in words)
 
 
 def _chinese(text: str) -> tuple[Decimal, bool] | None:
@@ -199,6 +168,25 @@ def han_number(text: str) -> int | None:
     return total + section + (digit * last // 10 if last >= 100 else digit)
 
 
+@cache
+def unit_sizes(use: str) -> dict[str, tuple[str, Decimal]]:
+    """Unit → (what it measures, its size), of a part of `lexicon/units.txt`."""
+    part = (LEXICON / "units.txt").read_text(encoding="utf-8").partition(f"\n{use}\n")[2]
+    found: dict[str, tuple[str, Decimal]] = {}
+    for line in part.splitlines():
+        measure, colon, sizes = line.partition(":")
+        if not colon:
+            break  # the next part
+        names: list[str] = []
+        for word in sizes.split():
+            name, _, size = word.partition("=")
+            names.append(name)
+            if size:
+                found.update({form: (measure, Decimal(size)) for one in names for form in (one, fold(one))})
+                names = []
+    return found
+
+
 def in_unit(quantity: Quantity, unit: str, is_share: bool) -> Decimal | None:
     """The number as a column of that unit holds it; None where the two do not fit. Without a unit in the question a
     number is meant as the column writes it: 100 under 万元 are 100 万元, 100万 are 100万元 all the same."""
@@ -215,7 +203,7 @@ def in_unit(quantity: Quantity, unit: str, is_share: bool) -> Decimal | None:
     base = parts["unit"] if parts else ""
     if not base or not quantity.unit or base == quantity.unit:
         return quantity.value / scale if base or scale > 1 else quantity.value
-    of, own = _UNIT_SIZES.get(base), _UNIT_SIZES.get(quantity.unit)
+    of, own = unit_sizes("table").get(base), unit_sizes("table").get(quantity.unit)
     if of is None or own is None or (of[0] != own[0]):
         return None
     return quantity.value * own[1] / of[1] / scale

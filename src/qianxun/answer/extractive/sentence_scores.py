@@ -29,6 +29,7 @@ OTHER_KIND: Final = 0.62  # … of another kind than the label in the question n
 CLAUSE, SENTENCE, NOWHERE = 1.0, 0.62, 0.5  # where the figure is that is asked for
 _LONG: Final = 200  # characters
 _LONGEST_HEADING: Final = 12
+_NO_HEADING: Final = re.compile(r"[\d，。！？；、,.!?;|]")
 _SHORT_CLAUSE: Final = 12  # characters: it goes with the one before it
 _ROW: Final = re.compile(r"\s*\|.*\|\s*")
 _RULE: Final = re.compile(r"[\s|:\-–—+=]+")
@@ -81,17 +82,14 @@ def lines(passages: Sequence[Passage]) -> list[Line]:
         setting = "\n".join([*sorted(titles), *(fold(text) for _, text, row in sentences if row is None)])
         for start, text, row in sentences:
             folded = fold(text)
-            if folded in titles or (_is_heading(text) and row is None):
+            is_heading = len(text) <= _LONGEST_HEADING and not _NO_HEADING.search(text)
+            if folded in titles or (is_heading and row is None):
                 continue
             earlier = "" if row else before  # a row is complete by itself
             around_row = setting if row else ""
             found.append(Line(text, folded, earlier, first, around, name, passage, start, len(found), row, around_row))
             before, first = folded, first or ("" if row else folded)
     return found
-
-
-def _is_heading(text: str) -> bool:
-    return len(text) <= _LONGEST_HEADING and not re.search(r"[\d，。！？；、,.!?;|]", text)
 
 
 def _sentences(text: str) -> Iterator[tuple[int, str, Row | None]]:

@@ -53,17 +53,17 @@ def answer_from_tables(
         tried.append(_try(query, table, sure))
     certain = [one for one in tried if one.answer.sure]
     if not certain:
-        nearest = max((one.answer for one in tried), key=_nearness, default=None)
+        nearest = max(
+            (one.answer for one in tried),
+            key=lambda answer: (answer.understood, answer.confidence, bool(answer.rows)),
+            default=None,
+        )
         return nearest or _declined("没有可查的表格")
     best = [one for one in certain if not any(_explains_more(other, one) for other in certain)]
     first = max((one.answer for one in best), key=lambda answer: answer.confidence)
-    if any(_is_rival(one.answer, first) for one in best):
+    if any(one.answer.text != first.text and one.answer.confidence > first.confidence - _CLEARLY for one in best):
         return _declined("不止一张表能回答，而答案不同", first.table, first.rows, first.confidence)
     return first
-
-
-def _nearness(answer: TableAnswer) -> tuple[bool, float, bool]:
-    return answer.understood, answer.confidence, bool(answer.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,6 @@ class _Tried:
 def _explains_more(one: _Tried, other: _Tried) -> bool:
     """Returns True if it explains all that the other does and more: 住院, where the other is about 门诊."""
     return one.open != other.open and one.open & ~other.open == 0
-
-
-def _is_rival(answer: TableAnswer, first: TableAnswer) -> bool:
-    return answer.text != first.text and answer.confidence > first.confidence - _CLEARLY
 
 
 def _try(query: TableQuery, table: AskedTable, sure: float) -> _Tried:
@@ -106,7 +102,8 @@ def _answer(query: TableQuery, sheet: Sheet, read: Understood, sure: float) -> T
     if not clear:
         return replace(_declined(doubt, sheet.id, outcome.rows[:10], confidence), reading=reading)
     cells = tuple(CitedCell(sheet.id, row, column) for row, column in outcome.cells)
-    text = _text(outcome)
+    text = "、".join(outcome.shown[:_MOST_SHOWN])
+    text = text if len(outcome.shown) <= _MOST_SHOWN else f"{text}等 {len(outcome.shown)} 项"
     return TableAnswer(True, text, reading, plan.operation, outcome.values, cells, confidence, sheet.id, outcome.rows)
 
 
@@ -163,11 +160,6 @@ def _negates(text: str, explained: int) -> bool:
 def _declined(reason: str, table: str = "", rows: Sequence[int] = (), confidence: float = 0.0) -> TableAnswer:
     hint = NEAREST if rows else ""
     return TableAnswer(False, "", "", table=table, rows=tuple(rows), confidence=confidence, reason=f"{reason}{hint}")
-
-
-def _text(outcome: Outcome) -> str:
-    shown = "、".join(outcome.shown[:_MOST_SHOWN])
-    return shown if len(outcome.shown) <= _MOST_SHOWN else f"{shown}等 {len(outcome.shown)} 项"
 
 
 # ── how it was understood ────────────────────────────────────────────────────────────────────────

@@ -191,12 +191,8 @@ def _is_dated_by(text: str, sheet: Sheet, mentions: Sequence[ColumnMention], col
     return (
         not event
         or any(mention.column == column for mention in mentions)
-        or any(part in text for part in _pairs(event))
+        or any(event[at : at + 2] in text for at in range(max(len(event) - 1, 1)))
     )
-
-
-def _pairs(word: str) -> list[str]:
-    return [word[at : at + 2] for at in range(max(len(word) - 1, 1))]
 
 
 def _counts_in(sheet: Sheet, column: int, unit: str) -> bool:

@@ -92,7 +92,7 @@ def look_up(query: TableQuery, sheet: Sheet) -> Understood | Unsure:
     chosen = rows.places or ((0,) if len(sheet) == 1 else ())
     if not chosen:
         return Unsure("没有认出要查的行")
-    if not several and _differ(sheet, chosen, targets):
+    if not several and any(len({sheet.plain_cells(c)[row] for row in chosen}) > 1 for c in targets):
         return Unsure("符合的行不止一行", chosen[:10])
     explained = rows.mask | columns.mask | (hint.mask if hint else 0)
     stated = {column for pick in rows.picks for column in (pick.home, *pick.stated)}
@@ -158,10 +158,6 @@ def _is_record(text: str, sheet: Sheet, rows: Chosen, columns: Chosen, hint: Hin
         and after
         and not cue("several.joint").search(_without(text, rows.mask | names))
     )
-
-
-def _differ(sheet: Sheet, rows: Sequence[int], columns: Sequence[int]) -> bool:
-    return any(len({sheet.plain_cells(column)[row] for row in rows}) > 1 for column in columns)
 
 
 def _best_cross(text: str, sheet: Sheet) -> tuple[Chosen, Chosen]:

@@ -199,11 +199,9 @@ def match_column(name: Name, text: str) -> Match:
     """How a question names a column. The brackets of a header may be named, but need not."""
     if not name.parts:
         return NO_MATCH
-    whole = together(max((match(way, text) for way in ways), key=_closeness) for ways in name.parts)
+    whole = together(
+        max((match(way, text) for way in ways), key=lambda found: (found.share, found.matched)) for ways in name.parts
+    )
     for extra in name.extras:
         whole = replace(whole, mask=whole.mask | match(extra, text).mask)
     return whole
-
-
-def _closeness(found: Match) -> tuple[float, int]:
-    return found.share, found.matched

@@ -40,7 +40,8 @@ def read_question(query: TableQuery, sheet: Sheet) -> Understood | Unsure:
     try:
         worked = _work(scene)
     except Unclear as unclear:
-        return Unsure(_unsolved(scene) or str(unclear), _near(scene))
+        nearest = max(scene.cells, key=lambda cell: cell.mask.bit_count(), default=None)
+        return Unsure(_unsolved(scene) or str(unclear), nearest.rows[:10] if nearest else ())
     if worked is not None:
         return worked
     crossed = _whole(query, look_up(query, sheet))
@@ -77,11 +78,6 @@ def _unsolved(scene: Scene) -> str:
     return ""
 
 
-def _near(scene: Scene) -> tuple[int, ...]:
-    best = max(scene.cells, key=lambda cell: cell.mask.bit_count(), default=None)
-    return best.rows[:10] if best else ()
-
-
 # ── operations ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -102,9 +98,11 @@ def _work(scene: Scene) -> Understood | None:
         return None
     if (average := scene.free("aggregate.average")) is not None:
         return _aggregate(scene, numeric, "average", average)
-    if (how_many := _counting(scene, numeric)) is not None:
+    how_many = scene.free("number.how_many")
+    is_count = how_many is not None and how_many["of"] and not scene.free("whether.uncounted")
+    if how_many is not None and is_count and not _has_measure(scene, numeric):  # 多少家, and no column has the number
         return _stated(scene, how_many) or _count(scene, numeric, how_many)
-    if (total := scene.free("aggregate.sum")) is not None and _free_measure(scene, numeric) is not None:
+    if (total := scene.free("aggregate.sum")) is not None and _has_measure(scene, numeric):
         return _aggregate(scene, numeric, "sum", total)
     if scene.free("aggregate.added") is not None:
         raise Unclear("不知道要相加的是哪一列")
@@ -136,17 +134,8 @@ def _cue_numbers(text: str) -> int:
 # ── counts, sums, averages ───────────────────────────────────────────────────────────────────────
 
 
-def _counting(scene: Scene, numeric: Sequence[Condition]) -> re.Match[str] | None:
-    """多少家, 几个: a count, unless a column has the number."""
-    hit = scene.free("number.how_many")
-    if hit is None or not hit["of"] or scene.free("whether.uncounted"):
-        return None
-    return None if _free_measure(scene, numeric) is not None else hit
-
-
-def _free_measure(scene: Scene, numeric: Sequence[Condition]) -> int | None:
-    free = [c for c in outputs_of(scene, numeric) if scene.sheet.is_measure(c)]
-    return free[-1] if free else None
+def _has_measure(scene: Scene, numeric: Sequence[Condition]) -> bool:
+    return any(map(scene.sheet.is_measure, outputs_of(scene, numeric)))
 
 
 def _stated(scene: Scene, hit: re.Match[str]) -> Understood | None:

@@ -157,14 +157,11 @@ class Sheet:
                 continue
             rows = self.rows_by_text(column)
             for piece in pieces.intersection(rows):
-                if _is_enough(piece) and (mask := places(piece, text)):
+                is_enough = piece in ("男", "女") or (len(piece) >= 2 and any(map(str.isalnum, piece)))
+                if is_enough and (mask := places(piece, text)):
                     found.append(CellMention(column, piece, mask, tuple(rows[piece])))
         sexes = [cell for cell in found if len(cell.text) == 1]
         return longest([cell for cell in found if cell not in sexes] if len(sexes) > 1 else found)
-
-
-def _is_enough(piece: str) -> bool:
-    return piece in ("男", "女") or (len(piece) >= 2 and any(mark.isalnum() for mark in piece))
 
 
 def longest(found: Sequence[CellMention]) -> list[CellMention]:

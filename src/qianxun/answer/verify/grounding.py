@@ -24,8 +24,8 @@ from qianxun.text.figures import (
     placed,
     prepared,
     same_amount,
+    without_formulas,
 )
-from qianxun.text.math_text import without_formulas
 
 _HEADED_BY: Final = re.compile(
     r"(?<![\d.])[（(:：/\s|]([十百千]?[万亿])"
