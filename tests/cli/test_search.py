@@ -235,3 +235,7 @@ def test_with_a_model_every_figure_of_a_hybrid_search_is_drawn(
         assert f"→ {figures['score']:.3f}" in shown
         assert f"余弦 {chunk['arms']['vector']['raw']:.3f}" in shown
     assert told["chunks"]
+
+
+def test_an_arm_that_did_not_take_part_is_named_in_english(handbook: Run) -> None:
+    assert "! The vector arm did not take part" in handbook("--lang", "en", "search", "住宿", "--kb", "手册").err

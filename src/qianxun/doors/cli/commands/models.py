@@ -106,8 +106,9 @@ def fetch(
     settings: Settings, name: str, source: Path | None = None, *, accept_unpinned: bool = False, quiet: bool = False
 ) -> Path:
     """`pull_model` with progress on stderr. Returns the model's folder."""
-    from qianxun.engine.admin.models import pull_model
+    from qianxun.engine.admin.models import find_model, pull_model
 
+    find_model(settings, name)  # raises NotFound before a bar is drawn
     if quiet:
         return pull_model(settings, name, source, accept_unpinned=accept_unpinned)
     columns = (TextColumn("  {task.description}"), BarColumn(bar_width=30), DownloadColumn(), TransferSpeedColumn())

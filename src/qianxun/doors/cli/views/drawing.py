@@ -120,9 +120,12 @@ def milliseconds(seconds: float) -> str:
 
 def show_degraded(degraded: Sequence[Degraded]) -> None:
     """Warns of what could not take part in a search; of parts with one reason, the first."""
+    from qianxun.engine.display import find_arm
+
     reasons = {part.reason: part for part in reversed(degraded)}
     for part in (part for part in degraded if reasons[part.reason] is part):
-        if (arm := arm_label(part.part)) != part.part:
+        if find_arm(part.part) is not None:
+            arm = arm_label(part.part)
             warn(f"! {arm}检索没能参加：{part.reason}", f"! The {arm} arm did not take part: {part.reason}")
         else:
             note(f"! {label('parts', part.part)}{tr('：', ': ')}{part.reason}", "yellow")
