@@ -20,9 +20,9 @@ from qianxun.core.errors import BadSettings, MissingExtra, ServiceUnavailable, U
 from qianxun.core.graph_types import Entity, Evidence, Relation
 from qianxun.core.types import EVERYTHING, Document, Eq, Filter
 from qianxun.core.unicode import sound_text
-from qianxun.doors.frameworks.graph_mirror import MirroredSurroundings, mirror, name_of
 from qianxun.doors.frameworks.neo4j import Mirrored, Neo4jAdapter
 from qianxun.engine.engine import Engine
+from qianxun.engine.graph_mirror import MirroredSurroundings, mirror, name_of
 from qianxun.graph.modes import ModeRecall
 from qianxun.graph.network.knowledge_graph import entity_id
 from qianxun.testing.bolt import BoltServer, bolt_server, unavailable

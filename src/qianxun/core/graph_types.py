@@ -306,3 +306,17 @@ class EntityDetails:
     relations: tuple[Relation, ...]
     names: Mapping[str, str] = field(default_factory=dict)
     quotes: Mapping[Evidence, Quote] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Mirrored:
+    """What one mirroring of a graph sent to the server: nothing where it had the same graph already."""
+
+    entities: int = 0  # written
+    relations: int = 0
+    entities_removed: int = 0
+    relations_removed: int = 0
+
+    @property
+    def is_unchanged(self) -> bool:
+        return self == Mirrored()

@@ -29,13 +29,16 @@ from qianxun.examples.insert import Watch
 from qianxun.examples.library import (
     MIN_RESULTS,
     SIMILARITY_THRESHOLD,
+    TABLES_AT_ONCE,
     TOP_K_PER_TABLE,
-    ExampleLibrary,
     SearchSettings,
 )
-from qianxun.examples.results import GLOBAL_TOP_K, FoundExample, RetrievedExample
+from qianxun.examples.library import ExampleLibrary as ExampleLibrary
+from qianxun.examples.results import GLOBAL_TOP_K, FoundExample
+from qianxun.examples.results import RetrievedExample as RetrievedExample
 from qianxun.examples.store import ExampleStore, no_model
 from qianxun.models.registry import Registry
+from qianxun.models.threads import Lane as Lane
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records
 from qianxun.records.database.open import connect
@@ -64,6 +67,11 @@ def _writing(records: Records, schema: str) -> Iterator[Connection]:
         if schema and not inspect(connection).has_schema(schema):
             create_schema(connection)
         yield connection
+
+
+def example_library(store: ExampleStore, settings: Settings) -> ExampleLibrary:
+    """The examples of a store, such as an engine's, searched a few tables at once."""
+    return ExampleLibrary(store, search_settings(settings), executor=Lane("examples", TABLES_AT_ONCE))
 
 
 @contextmanager

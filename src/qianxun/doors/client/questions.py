@@ -18,8 +18,7 @@ from qianxun.core.options import AskChoices, ask_body
 from qianxun.core.sse import Event, Events, EventTooLarge
 from qianxun.doors.client.connection import Connection, Request, said
 from qianxun.doors.client.encode import traced
-from qianxun.ingest.attachments import read_bounded
-from qianxun.ingest.parse.encoding import decode
+from qianxun.engine.local_files import decode, read_bounded
 
 LARGEST_EVENT: Final = 64 << 20  # the last one holds the whole answer with its sources
 TEXT_TABLES: Final = frozenset((".csv", ".tsv", ".md", ".markdown", ".txt", ".html", ".htm", ".json"))

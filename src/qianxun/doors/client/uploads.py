@@ -23,7 +23,7 @@ from qianxun.core.types import Accepted, Document, DocumentState
 from qianxun.doors.client.connection import Request, Upload
 from qianxun.doors.client.decode import Sent
 from qianxun.doors.client.encode import segment, written_labels
-from qianxun.ingest.sources import Source, discover
+from qianxun.engine.local_files import Source, discover
 
 AT_ONCE = 4  # enough that the service parses one file while another is on its way
 AHEAD = 256  # files that were sent while an earlier one is not searchable yet: the service indexes them together

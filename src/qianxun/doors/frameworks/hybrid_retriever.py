@@ -12,22 +12,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from qianxun.core.answer_types import Answer
-from qianxun.core.errors import BadInput, NotFound, ServiceUnavailable, Unauthorized
-from qianxun.core.graph_types import GraphContext
+from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.graph_types import GraphContext, Mirrored
 from qianxun.core.options import QueryMode
 from qianxun.core.types import EVERYTHING, Filter, Found, KnowledgeBase
-from qianxun.doors.frameworks.graph_mirror import GraphMirror, MirroredSurroundings, mirror
-from qianxun.doors.frameworks.neo4j import Mirrored
 from qianxun.engine.blocking import BlockingEngine
 from qianxun.engine.engine import Engine
-from qianxun.graph.context import BUDGET, assemble_graph_context
-from qianxun.graph.network.knowledge_graph import KnowledgeGraph, entity_id
-from qianxun.text.chinese import fold
+from qianxun.engine.graph_mirror import BUDGET, GraphMirror, MirroredSurroundings, entity_context, mirror
 
 if TYPE_CHECKING:
     from qianxun.doors.client import Client
@@ -37,10 +31,6 @@ log = logging.getLogger(__name__)
 GraphId: TypeAlias = str | int
 Result = TypeVar("Result")
 Told: TypeAlias = dict[str, list[Mapping[str, Any]]]
-
-_TIES: Final = 500  # relations that are looked at, the heaviest first
-_PLACES: Final = 8  # of each that are told
-_NEIGHBOUR: Final = 0.5  # what an entity counts that is tied to one which was asked for
 
 
 class HybridRetriever:
@@ -178,22 +168,9 @@ class HybridRetriever:
         self, graph_id: GraphId | None, nodes: Sequence[str], query: str, where: Filter, budget: int
     ) -> GraphContext:
         base = await self._base(graph_id)
-        graph = await self._engine.graph(base.id, where=where)
-        asked = await asyncio.to_thread(_asked, graph, nodes, query)
-        around = await self._on_the_server(base.id, graph, [graph.name(row) for row in asked])
-        there = {around.row(str(graph.ids[row])): weight for row, weight in asked.items()}
-        rows = {row: weight for row, weight in there.items() if row is not None}
-        return await asyncio.to_thread(_around, around, rows, budget)
-
-    async def _on_the_server(self, base: int, graph: KnowledgeGraph, names: Sequence[str]) -> KnowledgeGraph:
-        """What the server says lies around; the whole graph where there is none, or where it does not help."""
-        if self._surroundings is None or not names:
-            return graph
-        try:
-            return await self._surroundings.around(await self._engine.base(base), graph, "、".join(names))
-        except (ServiceUnavailable, Unauthorized) as error:
-            log.warning("the context is made from the records: %s", error)
-            return graph
+        return await entity_context(
+            self._engine, base.id, nodes, query=query, where=where, budget=budget, surroundings=self._surroundings
+        )
 
     def mirror(self, graph_id: GraphId | None = None) -> Mirrored:
         """Makes the copy on the server equal to the graph now; else that is done when a question needs it."""
@@ -252,32 +229,3 @@ async def _named(engine: Engine | Client, graph_id: GraphId) -> KnowledgeBase:
         if isinstance(graph_id, str) and graph_id.isascii() and graph_id.isdecimal():
             return await engine.knowledge_base(int(graph_id))
         raise
-
-
-def _asked(graph: KnowledgeGraph, nodes: Sequence[str], query: str) -> dict[int, float]:
-    """The rows of the entities that are asked for, and how surely."""
-    asked = {row: 1.0 for node in nodes for row in _rows(graph, node)}
-    for match in graph.find(query) if query else ():
-        asked[match.entity] = max(asked.get(match.entity, 0.0), match.weight)
-    return asked
-
-
-def _rows(graph: KnowledgeGraph, node: str) -> list[int]:
-    """By id, or by a name or alias."""
-    found = graph.rows((node, entity_id(node)))
-    whole = len(fold(node))
-    return found or [each.entity for each in graph.find(node) if (each.start, each.end) == (0, whole)]
-
-
-def _around(graph: KnowledgeGraph, asked: Mapping[int, float], budget: int) -> GraphContext:
-    """What is tied to the entities that are asked for, by one relation."""
-    ties = graph.relation_rows(sorted(asked))
-    ties = ties[np.lexsort((ties, -graph.relations.weight[ties]))][:_TIES]
-    ends = np.unique(np.concatenate([graph.relations.source[ties], graph.relations.target[ties]])).tolist()
-    relevance = dict.fromkeys(ends, _NEIGHBOUR) | dict(asked)
-    return assemble_graph_context(
-        map(graph.entity_at, sorted(relevance)),
-        (graph.relation(tie, _PLACES) for tie in ties.tolist()),
-        relevance={str(graph.ids[row]): weight for row, weight in relevance.items()},
-        budget=budget,
-    )

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from qianxun.core.errors import BadSettings, MissingExtra, ModelUnavailable, ServiceUnavailable, Unauthorized
-from qianxun.core.graph_types import Entity, GraphContext, Relation
+from qianxun.core.graph_types import Entity, GraphContext, Mirrored, Relation
 from qianxun.core.unicode import sound_text
 from qianxun.doors.frameworks.neo4j_rows import (
     Row,
@@ -31,8 +31,7 @@ from qianxun.doors.frameworks.neo4j_rows import (
     relation_of,
     relation_row,
 )
-from qianxun.models.remote.breaker import Breaker, Outage, Paused
-from qianxun.models.threads import Lane
+from qianxun.engine.graph_mirror import Breaker, Lane, Outage, Paused
 
 if TYPE_CHECKING:
     from neo4j import Driver, ManagedTransaction, ResultSummary, Session
@@ -91,20 +90,6 @@ _AROUND: Final = (
     "RETURN startNode(r).id AS source, endNode(r).id AS target, properties(r) AS relation, properties(other) AS other "
     "ORDER BY r.weight DESC, r.qianxun_key LIMIT $limit"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Mirrored:
-    """What one mirroring sent: nothing at all where the server held the same graph already."""
-
-    entities: int = 0  # written
-    relations: int = 0
-    entities_removed: int = 0
-    relations_removed: int = 0
-
-    @property
-    def is_unchanged(self) -> bool:
-        return self == Mirrored()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from qianxun.core.graph_types import Entity, Evidence, Relation
 from qianxun.core.unicode import sound_text
-from qianxun.text.chinese import fold
+from qianxun.engine.graph_mirror import fold
 
 Row: TypeAlias = dict[str, Any]
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from qianxun.answer.run import begun
-from qianxun.answer.state import AnswerState
 from qianxun.core.answer_types import Answer
 from qianxun.core.codec.plain import plain, read
 from qianxun.core.conversation import turns_of
 from qianxun.core.errors import BadQuery
 from qianxun.core.filters import filter_from_log, filter_to_log
 from qianxun.core.types import EVERYTHING, Filter
+from qianxun.engine.answer_steps import AnswerState, steps
 
 INPUTS: Final = ("mode", "top_k", "where", "multimodal_content")  # for one question; the next has its own
 KEPT: Final = ("query", "graph_id", "history", "request")
@@ -45,7 +44,7 @@ def asked(state: Mapping[str, Any]) -> tuple[AnswerState, dict[str, Any]]:
     query = state.get("query")
     if not isinstance(query, str):
         raise BadQuery("输入里没有 query", hint='例如 {"query": "糖尿病的主要症状是什么？", "graph_id": "医保"}')
-    begins = begun(query, state.get("mode"), state.get("history") or ())
+    begins = steps.begun(query, state.get("mode"), state.get("history") or ())
     where = state.get("where") or EVERYTHING
     written = filter_to_log(where) if not isinstance(where, Mapping) else dict(where)
     return begins, {"mode": begins.mode, "top_k": state.get("top_k"), "where": written}

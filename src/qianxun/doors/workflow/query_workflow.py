@@ -23,13 +23,12 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
-from qianxun.answer import run as steps
-from qianxun.answer.state import Answering, AnswerState
 from qianxun.core.answer_types import AnswerEvent, Done, Failed, SentenceCited, SourcesFound, Token
 from qianxun.core.codec.plain import plain
 from qianxun.core.errors import BadInput, BadQuery, MissingExtra, NotFound
 from qianxun.core.options import AskOptions
 from qianxun.doors.workflow.query_state import INPUTS, KEPT, KNOWN, RESULT, answered, asked, filter_of, known, restored
+from qianxun.engine.answer_steps import Answering, AnswerState, steps
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Settings, load
 from qianxun.engine.shared import shared_engines

@@ -16,10 +16,7 @@ from typing import Any, Final, Protocol
 
 from qianxun.core.errors import RetrieverUnavailable
 from qianxun.engine.engine import Engine
-from qianxun.engine.example_library import default_library, search_settings
-from qianxun.examples.library import TABLES_AT_ONCE, ExampleLibrary
-from qianxun.examples.results import RetrievedExample
-from qianxun.models.threads import Lane
+from qianxun.engine.example_library import ExampleLibrary, Lane, RetrievedExample, default_library, example_library
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +47,7 @@ def retrieval_node(state: Any, *, runtime: Any = None) -> dict[str, Any]:
 
 def make_retrieval_node(source: Engine | ExampleLibrary, *, seconds: float = SECONDS) -> RetrievalNode:
     """`retrieval_node` over the library of an engine, or one opened by the caller, who also closes it."""
-    library = source if isinstance(source, ExampleLibrary) else _of_engine(source)
+    library = source if isinstance(source, ExampleLibrary) else example_library(source.examples, source.settings)
     search = _InTime(lambda: library, seconds)
 
     def retrieval_node(state: Any, *, runtime: Any = None) -> dict[str, Any]:
@@ -58,10 +55,6 @@ def make_retrieval_node(source: Engine | ExampleLibrary, *, seconds: float = SEC
 
     retrieval_node.__doc__ = globals()["retrieval_node"].__doc__
     return retrieval_node
-
-
-def _of_engine(engine: Engine) -> ExampleLibrary:
-    return ExampleLibrary(engine.examples, search_settings(engine.settings), executor=Lane("examples", TABLES_AT_ONCE))
 
 
 @cache

@@ -4,7 +4,7 @@
                      ▲                        │
                      └── joined back ◄── neighbourhood of what a question names
 
-The server only says what lies around: which chunks a search may still return, and what they say, the records decide.
+The server only gives what lies around: which chunks a search may still return, and their text, the records decide.
 """
 
 from __future__ import annotations
@@ -18,25 +18,45 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 
 from qianxun.bases.base import OpenBase, in_model_thread
-from qianxun.core.errors import NotFound, QianxunError, ServiceUnavailable
-from qianxun.core.graph_types import Entity, GraphContext, Relation
-from qianxun.doors.frameworks.neo4j import Mirrored
+from qianxun.core.errors import NotFound, QianxunError, ServiceUnavailable, Unauthorized
+from qianxun.core.filters import EVERYTHING, Filter
+from qianxun.core.graph_types import Entity, GraphContext, Mirrored, Relation
 from qianxun.engine.engine import Engine
 from qianxun.graph.build import graph_of
-from qianxun.graph.network.knowledge_graph import KnowledgeGraph
+from qianxun.graph.context import BUDGET, assemble_graph_context
+from qianxun.graph.network.knowledge_graph import KnowledgeGraph, entity_id
+from qianxun.models.remote.breaker import Breaker, Outage, Paused
+from qianxun.models.threads import Lane
 from qianxun.records import bases, listing
+from qianxun.text.chinese import fold
+
+# Some for those who write an adapter to a server: its calls run in a lane, behind a breaker, on folded names.
+__all__ = [
+    "BUDGET",
+    "Breaker",
+    "GraphMirror",
+    "Lane",
+    "MirroredSurroundings",
+    "Outage",
+    "Paused",
+    "entity_context",
+    "fold",
+    "mirror",
+    "name_of",
+]
 
 log = logging.getLogger(__name__)
 
-HOPS: Final = (
-    3  # 2 found 82 % of the two- and three-step questions of a sample whole, 3 all that a walk of the whole finds
-)
-WAIT_SECONDS: Final = 10.0  # that a question waits for the server; what takes longer goes on behind its back
+HOPS: Final = 3  # 2 found 82 % of a sample's two- and three-step questions, 3 as many as a walk of the whole graph
+WAIT_SECONDS: Final = 10.0  # that a question waits for the server; what takes longer goes on in the background
+RELATIONS: Final = 500  # that are looked at for a context, the heaviest first
+PLACES: Final = 8  # of each relation that are shown
+NEIGHBOUR: Final = 0.5  # what an entity counts that is related to a requested one
 Result = TypeVar("Result")
 
 
 class GraphMirror(Protocol):
-    """What is asked of an adapter such as `Neo4jAdapter`; both may block, and raise a QianxunError."""
+    """An adapter such as `Neo4jAdapter`; both methods may block, and raise a QianxunError."""
 
     def mirror(
         self,
@@ -52,7 +72,7 @@ class GraphMirror(Protocol):
 
 
 async def mirror(engine: Engine, knowledge_base: int, adapter: GraphMirror) -> Mirrored:
-    """Makes the server's copy of a base's graph equal to what the records say now. Raises what the adapter does."""
+    """Makes the server's copy of a base's graph equal to the records now. Raises what the adapter raises."""
     return await mirror_base(await engine.base(knowledge_base), adapter)
 
 
@@ -83,7 +103,7 @@ class MirroredSurroundings:
         self._mirroring: dict[str, asyncio.Task[None]] = {}
 
     async def around(self, base: OpenBase, graph: KnowledgeGraph, question: str) -> KnowledgeGraph:
-        """What the chunks within reach tell of ``graph``, which is the base's as a filter lets it be seen."""
+        """The part of ``graph``, which is the base's under a filter, that the chunks within reach state."""
         rows = await asyncio.to_thread(lambda: [match.entity for match in graph.find(question)])
         if not rows:
             return graph
@@ -94,17 +114,17 @@ class MirroredSurroundings:
             reason = f"图服务 {self._seconds:.0f} 秒内没有答复，已改用自带的图谱"
             raise ServiceUnavailable(reason, hint="首次同步较久，可先用 mirror 同步") from late
         except NotFound:
-            raise  # the base is gone
+            raise  # the base has been deleted
         except QianxunError as error:
             raise ServiceUnavailable(f"{error.message}；已改用自带的图谱", hint=error.hint) from error
-        reached = [each.chunk for relation in context.relations for each in relation.evidence]
+        reached = [place.chunk for relation in context.relations for place in relation.evidence]
         own = graph.chunks_of(str(graph.ids[row]) for row in rows)
         return await asyncio.to_thread(graph.restricted, np.union1d(np.array(reached, dtype=np.int64), own))
 
     async def _neighbourhood(self, base: OpenBase, graph: KnowledgeGraph, seeds: Sequence[str]) -> GraphContext:
         name = await name_of(base)
         allowed = frozenset(graph.chunks.tolist())
-        for _ in range(2):  # somebody may have emptied the server since it was in step
+        for _ in range(2):  # the server may have been emptied since it was in step
             await self._in_step(base, name)
             context = await _off_the_loop(
                 base, lambda: self._adapter.neighbourhood(name, seeds, self._hops, allowed=allowed)
@@ -115,29 +135,29 @@ class MirroredSurroundings:
         raise ServiceUnavailable("图服务里的副本不完整", hint="请检查是否有别的程序在改动它")
 
     async def _in_step(self, base: OpenBase, name: str) -> None:
-        """Waits until the server holds the graph of now; the bringing goes on when nobody waits for it any more."""
-        while (held := self._mirrored.get(name)) is None or held() is not await graph_of(base):
+        """Waits until the server has the current graph; the copying goes on when no caller waits for it any more."""
+        while (copied := self._mirrored.get(name)) is None or copied() is not await graph_of(base):
             task = self._mirroring.get(name)
             if task is None or task.done():
-                task = self._mirroring[name] = asyncio.create_task(self._bring(base, name))
-                task.add_done_callback(_heard)
+                task = self._mirroring[name] = asyncio.create_task(self._copy(base, name))
+                task.add_done_callback(_log_failure)
             await asyncio.shield(task)
 
-    async def _bring(self, base: OpenBase, name: str) -> None:
+    async def _copy(self, base: OpenBase, name: str) -> None:
         graph = await graph_of(base)
         await _mirror(base, name, graph, self._adapter)
         self._mirrored[name] = weakref.ref(graph)
 
 
 def _as_mirrored(graph: KnowledgeGraph, rows: Sequence[int], whole: KnowledgeGraph) -> list[str]:
-    """What these entities are on the server, which holds the whole graph: a filter may hide why names are one."""
+    """The ids of these entities on the server, which has the whole graph: a filter may hide why names were merged."""
     forms = [whole.names.forms.get(graph.name(row), -1) for row in rows]
     found = (int(whole.entity_of[form]) for form in forms if 0 <= form < len(whole.entity_of))
     return list(dict.fromkeys(str(whole.ids[row]) for row in found if row >= 0))
 
 
-def _heard(task: asyncio.Task[None]) -> None:
-    """Whoever still waits is told; where nobody does, the log is."""
+def _log_failure(task: asyncio.Task[None]) -> None:
+    """Callers that still wait get the error itself."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.warning("the graph was not mirrored: %s", error)
 
@@ -150,3 +170,62 @@ async def _off_the_loop(base: OpenBase, work: Callable[[], Result]) -> Result:
     """In threads of their own: a server that hangs takes none from the index or the records."""
     done: Result = await in_model_thread(base, "graph-server", "", work)
     return done
+
+
+# ── what lies around entities ────────────────────────────────────────────────────────────────────
+
+
+async def entity_context(
+    engine: Engine,
+    knowledge_base: int,
+    nodes: Sequence[str],
+    *,
+    query: str = "",
+    where: Filter = EVERYTHING,
+    budget: int = BUDGET,
+    surroundings: MirroredSurroundings | None = None,
+) -> GraphContext:
+    """The entities of these ids or names, and those that the query names, with what is related to them.
+
+    With ``surroundings`` that is read from the server; from the records where it does not answer.
+    """
+    graph = await engine.graph(knowledge_base, where=where)
+    requested = await asyncio.to_thread(_requested, graph, nodes, query)
+    near, names = graph, [graph.name(row) for row in requested]
+    if surroundings is not None and names:
+        try:
+            near = await surroundings.around(await engine.base(knowledge_base), graph, "、".join(names))
+        except (ServiceUnavailable, Unauthorized) as error:
+            log.warning("the context is made from the records: %s", error)
+    there = {near.row(str(graph.ids[row])): weight for row, weight in requested.items()}
+    rows = {row: weight for row, weight in there.items() if row is not None}
+    return await asyncio.to_thread(_related, near, rows, budget)
+
+
+def _requested(graph: KnowledgeGraph, nodes: Sequence[str], query: str) -> dict[int, float]:
+    """The rows of the requested entities, each with its weight."""
+    found = {row: 1.0 for node in nodes for row in _rows(graph, node)}
+    for match in graph.find(query) if query else ():
+        found[match.entity] = max(found.get(match.entity, 0.0), match.weight)
+    return found
+
+
+def _rows(graph: KnowledgeGraph, node: str) -> list[int]:
+    """By id, or by a name or alias."""
+    found = graph.rows((node, entity_id(node)))
+    whole = len(fold(node))
+    return found or [match.entity for match in graph.find(node) if (match.start, match.end) == (0, whole)]
+
+
+def _related(graph: KnowledgeGraph, requested: Mapping[int, float], budget: int) -> GraphContext:
+    """What one relation leads to."""
+    relations = graph.relation_rows(sorted(requested))
+    relations = relations[np.lexsort((relations, -graph.relations.weight[relations]))][:RELATIONS]
+    ends = np.unique(np.concatenate([graph.relations.source[relations], graph.relations.target[relations]])).tolist()
+    relevance = dict.fromkeys(ends, NEIGHBOUR) | dict(requested)
+    return assemble_graph_context(
+        map(graph.entity_at, sorted(relevance)),
+        (graph.relation(row, PLACES) for row in relations.tolist()),
+        relevance={str(graph.ids[row]): weight for row, weight in relevance.items()},
+        budget=budget,
+    )
