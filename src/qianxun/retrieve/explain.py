@@ -7,7 +7,7 @@ cut-off. A change is suggested only after a search with it has returned the chun
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -197,12 +197,11 @@ def _arm_scores(candidates: Candidates, chunk: Chunk) -> dict[str, ArmScore]:
 async def _cut(case: _Case, place: _Place) -> Explanation:
     """Why a candidate was not returned: its own relevance, or those before it."""
     options, plan = case.options, case.traced.plan
-    known = _facts(Explanation(place.found.chunk.chunk_id, "returned", ""), place)
+    known = _with_place(Explanation(place.found.chunk.chunk_id, "returned", ""), place)
     if is_below_threshold(place.found.score, plan, options):
         return replace(known, step="threshold")
     if not is_admitted(place.relevance.tier, options):
         return replace(known, step="tier")
-    known = replace(known, rank=place.rank)
     if options.rerank:
         unread = replace(options, rerank="")
         before = await _place(case, plan, unread, place.found.chunk, case.traced.candidates.depth)
@@ -213,19 +212,9 @@ async def _cut(case: _Case, place: _Place) -> Explanation:
     return replace(known, step="rerank" if pushed else "top_k")
 
 
-def _facts(known: Explanation, place: _Place) -> Explanation:
-    relevance = place.relevance
-    return replace(
-        known,
-        score=place.found.score,
-        rank=place.rank,
-        tier=relevance.tier,
-        similarity=relevance.similarity,
-        coverage=relevance.coverage,
-        matched=relevance.matched,
-        arms=place.found.arms,
-        sum=place.sum,
-    )
+def _with_place(known: Explanation, place: _Place) -> Explanation:
+    facts = {name: getattr(place.relevance, name) for name in ("tier", "similarity", "coverage", "matched")}
+    return replace(known, score=place.found.score, rank=place.rank, arms=place.found.arms, sum=place.sum, **facts)
 
 
 async def _alone(case: _Case, chunk: Chunk, known: Explanation) -> Explanation:
@@ -239,7 +228,7 @@ async def _alone(case: _Case, chunk: Chunk, known: Explanation) -> Explanation:
     if place is None:
         return await _unfound(case, chunk, known)
     arms = {arm: replace(score, rank=0) for arm, score in place.found.arms.items()}
-    known = replace(_facts(known, place), rank=None, arms=arms)
+    known = replace(_with_place(known, place), rank=None, arms=arms)
     if case.options.fusion != "weighted" or case.options.rerank:
         known = replace(known, score=None, sum=None)
     return known
@@ -319,19 +308,15 @@ async def _swaps(case: _Case) -> dict[str, Any]:
     return changes
 
 
-def _sets(swaps: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for size in range(len(swaps) + 1):
-        yield from (dict(chosen) for chosen in combinations(swaps.items(), size))
-
-
 async def _fewest(
     case: _Case, chunk: Chunk, required: Mapping[str, Any], swaps: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     best: dict[str, Any] | None = None
-    for chosen in _sets(swaps):
+    sets = (chosen for size in range(len(swaps) + 1) for chosen in combinations(swaps.items(), size))
+    for chosen in sets:
         if best is not None and len(required) + len(chosen) >= len(best):
             break
-        changes = await _completed(case, chunk, {**required, **chosen})
+        changes = await _completed(case, chunk, {**required, **dict(chosen)})
         is_better = changes is not None and (best is None or len(changes) < len(best))
         if changes is not None and is_better and await case.returns(chunk, replace(case.options, **changes)):
             best = changes
