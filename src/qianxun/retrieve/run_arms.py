@@ -196,6 +196,13 @@ class _Run:
             return self.done
         return await self._in_threads()
 
+    def _is_local(self, arm: RetrieverArm) -> bool:
+        try:
+            return bool(arm.is_local(self.context))
+        except Exception:  # any arm may raise anything
+            log.exception("arm %s does not say whether it is local", arm.name)
+            return False
+
     # How long it will take
 
     def _is_quick(self) -> bool:
@@ -229,7 +236,7 @@ class _Run:
     async def _in_threads(self) -> dict[str, Outcome]:
         """Local arms in as few threads as possible, every other as a task of its own. If the vector is there at once
         all local arms share a thread; if not, the arms that do not need it go ahead."""
-        local = [arm for arm in self.arms if arm.is_local(self.context)]
+        local = [arm for arm in self.arms if self._is_local(arm)]
         tasks = [asyncio.ensure_future(self._run_remote(arm)) for arm in self.arms if arm not in local]
         ahead = [arm for arm in local if not arm.needs_vector]
         try:
@@ -376,11 +383,15 @@ def checked(ranking: Ranking, arm: str, depth: int) -> Ranking:
 
 def _vector(base: OpenBase, serving: Serving, query: Query) -> asyncio.Future[Vector]:
     """The query's vector, or why there is none."""
-    if not getattr(serving.model, "is_quick", False):
-        return asyncio.ensure_future(_embedded(base, serving, query))
+    model = serving.model
+    if model is not None and not getattr(model, "is_quick", False):
+        return asyncio.ensure_future(_embedded(base, model, query.text))
     known: asyncio.Future[Vector] = asyncio.get_running_loop().create_future()
     try:
-        known.set_result(_checked_vector(serving, _model(serving).embed_query(query.text)))
+        if model is None:
+            reason = "这个知识库没有向量模型，只按词语检索"
+            raise ModelUnavailable(reason, hint="用 qianxun rebuild --model 为它加上模型")
+        known.set_result(_checked_vector(model, model.embed_query(query.text)))
     except StopIteration as error:  # which a future does not take
         known.set_exception(RuntimeError(f"StopIteration: {error}"))
     except Exception as error:  # any model may raise anything; `_results` reports it
@@ -388,19 +399,11 @@ def _vector(base: OpenBase, serving: Serving, query: Query) -> asyncio.Future[Ve
     return known
 
 
-async def _embedded(base: OpenBase, serving: Serving, query: Query) -> Vector:
-    model = _model(serving)
-    return _checked_vector(serving, await in_model_thread(base, "embedding", model.name, model.embed_query, query.text))
+async def _embedded(base: OpenBase, model: EmbeddingModel, text: str) -> Vector:
+    return _checked_vector(model, await in_model_thread(base, "embedding", model.name, model.embed_query, text))
 
 
-def _model(serving: Serving) -> EmbeddingModel:
-    if serving.model is None:
-        raise ModelUnavailable("这个知识库没有向量模型，只按词语检索", hint="用 qianxun rebuild --model 为它加上模型")
-    return serving.model
-
-
-def _checked_vector(serving: Serving, vector: Vector) -> Vector:
-    model = _model(serving)
+def _checked_vector(model: EmbeddingModel, vector: Vector) -> Vector:
     if np.shape(vector) != (model.dimension,) or not np.isfinite(vector).all():
         raise BadModelReply(f"模型 {model.name} 给出的查询向量不对：应为 {model.dimension} 个数", hint="请检查模型")
     return vector
