@@ -115,7 +115,7 @@ def _remove(tx: Connection, doomed: Sequence[int]) -> None:
 
 
 def _joined(*columns: Any) -> Any:
-    """Chunks beside their own version of the document: text and attributes are always of one generation."""
+    """Chunks joined to their own version of the document: text and attributes are always of one generation."""
     return (
         select(*columns)
         .join(DocumentRow, DocumentRow.key == ChunkRow.document_key)

@@ -235,7 +235,7 @@ def orphans(tx: Connection, knowledge_base: int) -> Keys:
 
 
 def drop_orphans(tx: Connection, knowledge_base: int) -> None:
-    """Facts whose chunk is gone without them: nothing but a damaged database has any."""
+    """Facts whose chunk was deleted without them: only a damaged database has any."""
     query = select(GraphFactsRow.chunk_key).outerjoin(ChunkRow, ChunkRow.key == GraphFactsRow.chunk_key)
     query = query.where(GraphFactsRow.knowledge_base_id == knowledge_base, ChunkRow.key.is_(None))
     if doomed := list(tx.execute(query).scalars()):

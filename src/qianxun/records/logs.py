@@ -167,7 +167,7 @@ def _feedback(row: Row[Any]) -> Feedback:
 
 
 def _shown(text: str, limit: int | None = None) -> str:
-    """As every database can hold it."""
+    """As every database can store it."""
     return storable(text)[:limit]
 
 

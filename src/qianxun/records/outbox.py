@@ -1,4 +1,4 @@
-"""The outbox: what the index has still to see, in commit order; and which events have been handled."""
+"""The outbox: changes that are not in the index yet, in commit order; and which events have been handled."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from qianxun.records.database.counters import allocate
+from qianxun.records.database.counters import allocate, last
 from qianxun.records.database.statements import insert_rows
-from qianxun.records.schema import Counter, DocumentRow, EventRow, KnowledgeBaseRow, OutboxRow
+from qianxun.records.schema import DocumentRow, EventRow, KnowledgeBaseRow, OutboxRow
 
 ROW = ("sequence", "knowledge_base_id", "document_key", "generation", "kind", "created_at")
 
 
 class Work(NamedTuple):
-    """An outbox row beside the present state of its document."""
+    """An outbox row with the present state of its document."""
 
     sequence: int
     document_key: int
@@ -28,7 +28,7 @@ class Work(NamedTuple):
 
     @property
     def is_ready(self) -> bool:
-        """Its chunks are in the records: only the index has still to see them."""
+        """Its chunks are stored, but not in the index yet."""
         return self.kind != "deleted" and self.served == self.generation
 
     @property
@@ -66,30 +66,29 @@ def pending(tx: Connection, knowledge_base: int, after: int, limit: int) -> list
 
 
 def depth(tx: Connection, knowledge_base: int) -> int:
-    """How many changes the index has still to see."""
+    """How many changes are not in the index yet."""
     return tx.execute(
         select(func.count()).select_from(OutboxRow).where(OutboxRow.knowledge_base_id == knowledge_base)
     ).scalar_one()
 
 
 def depth_of_all(tx: Connection) -> int:
-    """How many changes the indexes of all bases, of all tenants, have still to see."""
+    """How many changes of all bases, of all tenants, are not in their indexes yet."""
     return tx.execute(select(func.count()).select_from(OutboxRow)).scalar_one()
 
 
 def busy(tx: Connection) -> set[int]:
-    """The bases that have work waiting, whosever they are."""
+    """The bases of all tenants with pending work."""
     return set(tx.execute(select(OutboxRow.knowledge_base_id).distinct()).scalars())
 
 
 def last_sequence(tx: Connection) -> int:
     """The last sequence given out to any base: no index of these records can know more."""
-    following = tx.execute(select(Counter.next).where(Counter.name == "outbox")).scalar()
-    return int(following or 1) - 1
+    return last(tx, "outbox")
 
 
 def acknowledge(tx: Connection, knowledge_base: int, sequence: int) -> None:
-    """The index durably holds everything up to ``sequence``: those rows have done their work."""
+    """Deletes the rows up to ``sequence``, which are durably in the index."""
     tx.execute(
         update(KnowledgeBaseRow)
         .where(KnowledgeBaseRow.id == knowledge_base, KnowledgeBaseRow.indexed_sequence < sequence)

@@ -148,7 +148,7 @@ def metadata_of(stored: dict[str, Any]) -> Metadata:
 
 
 def _scalar_of(value: Any) -> Any:
-    """Objects and lists within lists were stored once, and no index can hold them: they are the text they were in."""
+    """Objects and lists within lists were stored once, and no index can store them: they come back as text."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 

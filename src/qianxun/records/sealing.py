@@ -1,7 +1,7 @@
 """Secrets at rest: AES-256-GCM, under a key from the settings or from a file that only its owner can read.
 
-A sealed secret is bound to the row that holds it: moved to another row, or changed in one bit, it does not open. Form:
-``version ‖ source ‖ salt (16) ‖ nonce (12) ‖ ciphertext and tag``. The source says which key it wants, so that secrets
+A sealed secret is bound to its row: moved to another row, or changed in one bit, it does not open. Form:
+``version ‖ source ‖ salt (16) ‖ nonce (12) ‖ ciphertext and tag``. The source names its key, so that secrets
 sealed by the file still open after the operator has put a key in the settings.
 """
 
@@ -49,7 +49,7 @@ class Sealing:
         return head + _cipher(key).encrypt(head[-_NONCE:], secret.encode(), _bound(head, row))
 
     def open(self, sealed: bytes, row: tuple[str, ...]) -> str:
-        """The secret that was sealed for this row. Raises BadSettings where the key is another one, or gone."""
+        """The secret that was sealed for this row. Raises BadSettings where the key is another one or missing."""
         if len(sealed) < _HEAD + _TAG or sealed[:1] != _VERSION:
             raise BadSettings("存下的密钥已损坏，不能解密", hint="请重新登记这个模型的 api_key")
         head, body = sealed[:_HEAD], sealed[_HEAD:]
@@ -147,7 +147,7 @@ def _damaged(file: Path) -> BadSettings:
 
 
 def _make(file: Path) -> None:
-    """Written aside and linked into place: whoever looks sees no file or a whole one, and the first one stays."""
+    """Written to another name and linked into place: readers see no file or a whole one, and the first one stays."""
     aside = file.with_name(f"{file.name}.{secrets.token_hex(8)}")
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

@@ -37,7 +37,7 @@ _LARGEST_ID: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class SealedKey:
-    """A key as it is kept; ``sealed`` is None where the model wants no key."""
+    """A key as it is stored; ``sealed`` is None where the model needs no key."""
 
     sealed: bytes | None = field(repr=False)
     masked: str
@@ -56,11 +56,11 @@ _SEEN: Final = tuple(field.name for field in fields(UserModel))
 _COLUMNS: Final = tuple(column.name for column in UserModelRow.__table__.columns)
 
 
-# ── what may be told ─────────────────────────────────────────────────────────────────────────────
+# ── checks ─────────────────────────────────────────────────────────────────────────────────
 
 
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as they are kept, without ``api_key``. Raises BadInput, naming the field."""
+    """The values as they are stored, without ``api_key``. Raises BadInput, naming the field."""
     return {name: _checked(name, value) for name, value in values.items() if name != "api_key"}
 
 
@@ -146,7 +146,7 @@ def add(tx: Connection, tenant: str, user_id: str, number: int, values: Mapping[
 def change(
     tx: Connection, tenant: str, user_id: str, number: int, values: Mapping[str, Any], key: SealedKey | None
 ) -> UserModel:
-    """Keeps the changes; they hold from the moment this commits. Raises NotFound or BadInput."""
+    """Stores the changes; they are in force from the moment this commits. Raises NotFound or BadInput."""
     before = get(tx, tenant, number, user_id)
     _check_change(tx, tenant, before, values, key)
     changes = dict(values) if key is None else {**values, "masked_key": key.masked, "sealed_key": key.sealed}
@@ -220,7 +220,7 @@ def _check_change(
     if "model_type" in changed:
         raise BadInput("model_type 登记后不能改", hint="另外登记一个模型")
     if "base_url" in changed and before.masked_key and key is None:
-        # Otherwise whoever may change a model could have its key sent to an address of their own.
+        # Otherwise a user who may change a model could have its key sent to another address.
         raise BadInput(
             "改 base_url 时须重新给出 api_key", hint="原来的密钥不会发往新的地址；不需要密钥时给空的 api_key"
         )
@@ -248,7 +248,7 @@ def _only_default(tx: Connection, tenant: str, user_id: str, model_type: str, nu
 
 
 def _revise(tx: Connection, tenant: str) -> None:
-    """Any base of the tenant may name the model, or a request to it: kept answers are as old as the change."""
+    """Any base of the tenant may name the model, or a request to it: cached answers before the change are outdated."""
     own = select(KnowledgeBaseRow.id).where(KnowledgeBaseRow.tenant == tenant)
     for knowledge_base in tx.execute(own).scalars().all():
         bases.revise(tx, knowledge_base)

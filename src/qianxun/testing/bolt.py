@@ -123,7 +123,7 @@ def guard(lifetime_seconds: float) -> None:
                 _print(_started(java, folder / "output"))
                 select.select([sys.stdin], [], [], lifetime_seconds)
             finally:
-                java.kill()  # what it held is thrown away with the folder
+                java.kill()  # its data are removed with the folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

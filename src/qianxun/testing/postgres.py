@@ -1,4 +1,4 @@
-"""A real PostgreSQL with pgvector to test against: its programs come as a wheel, and it is gone when its users are.
+"""A real PostgreSQL with pgvector to test against: its programs come as a wheel, and it ends with its users.
 
 Nothing has to be installed or configured. As root (in a container, say) it runs as `nobody`; it listens on a Unix
 socket in a folder of its own and never on a network address; it does not flush to disk, which makes it fast.
@@ -336,7 +336,7 @@ def _is_left(folder: Path) -> bool:
 def _remove(folder: Path) -> None:
     pid = _server_process(folder)
     if pid is not None:
-        os.kill(pid, signal.SIGQUIT)  # the immediate shutdown: what it held is thrown away with the folder
+        os.kill(pid, signal.SIGQUIT)  # the immediate shutdown: its data are removed with the folder
         give_up = time.monotonic() + 10
         while _server_process(folder) is not None and time.monotonic() < give_up:
             time.sleep(0.02)

@@ -31,7 +31,7 @@ def read_under_headings(text: str, headings: Sequence[str]) -> str:
 def below_headings(text: str, headings: Sequence[str]) -> str:
     """A chunk's text without those of its headings that are lines at its top; all of it where it is nothing else.
 
-    What only begins like a heading stays: 1 is the number of a clause, 15 个工作日 what stands in it.
+    What only begins like a heading stays: 1 is the number of a clause, 15 个工作日 its text.
     """
     rest = text.lstrip()
     for heading in headings:
@@ -54,7 +54,7 @@ def _above(text: str, headings: Sequence[str], room: int) -> list[str]:
 
 
 def _begins_with(text: str, headings: Sequence[str]) -> bool:
-    """Whether all of these stand at its top, one after the other: 采购人应当付款 does not begin with 采购 and 验收."""
+    """Whether it begins with all of these, one after the other: 采购人应当付款 does not begin with 采购 and 验收."""
     at = 0
     for heading in headings:
         if not text.startswith(heading, at):

@@ -1,6 +1,6 @@
 """Append-only files with a committed length, and the small state with these lengths.
 
-A file may hold bytes beyond its extent: they belong to a write that never finished, and the next append overwrites
+A file may have bytes beyond its extent: they belong to a write that never finished, and the next append overwrites
 them. Nothing is ever changed inside an extent.
 """
 
@@ -55,7 +55,7 @@ class State:
 
 
 def append(path: Path, extent: Extent, data: bytes | memoryview) -> Extent:
-    """Writes ``data`` behind the extent; durable only after `sync`."""
+    """Writes ``data`` after the extent; durable only after `sync`."""
     with open(path, "r+b" if path.exists() else "w+b") as file:
         file.truncate(extent.size)
         file.seek(extent.size)
@@ -110,7 +110,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def sealed(text: str) -> bytes:
-    """Text behind its own checksum."""
+    """Text after its own checksum."""
     body = text.encode("utf-8")
     return b"%08x\n" % zlib.crc32(body) + body
 

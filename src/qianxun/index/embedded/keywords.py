@@ -193,7 +193,7 @@ def _file_names(segment: dict[str, Any]) -> Iterator[str]:
 
 
 def _footer_agrees(path: Path) -> bool:
-    """tantivy's footer: JSON with the checksum of what stands before it, its length, a magic number."""
+    """tantivy's footer: JSON with the checksum of what precedes it, its length, a magic number."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END) - 8
         if end < 0:
@@ -223,7 +223,7 @@ def _checksum(file: BufferedReader, size: int) -> int:
 
 
 def all_rows(view: KeywordView) -> Keys:
-    """Every row the keyword index holds, sorted."""
+    """Every row in the keyword index, sorted."""
     import tantivy
 
     if view.searcher.num_docs == 0:

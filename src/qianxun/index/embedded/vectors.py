@@ -118,7 +118,7 @@ def _joined(one: _Scored, other: _Scored) -> _Scored:
 
 
 def _ranked(table: VectorRows, vector: Vector, limit: int, scored: _Scored) -> Ranking:
-    """The best of them by their cosines, which are the same whatever is scored beside a row."""
+    """The best of them by their cosines, which do not depend on what else is scored."""
     best = _best(scored.products, limit)
     slots = scored.slots[best]
     cosines = _rounded(scored.products[best]) if scored.is_exact else _cosines(table, vector, slots)
@@ -164,7 +164,7 @@ def likeness(table: VectorRows, slots: Slots) -> float:
 
 
 def _cosines(table: VectorRows, vector: Vector, slots: Slots) -> Scores:
-    """Row by row, by one routine: a row scores the same whatever is scored beside it."""
+    """Row by row, by one routine: a row's score does not depend on what else is scored."""
     return _rounded(_products_of(table.rows, slots, vector))
 
 

@@ -37,7 +37,7 @@ PARTS: Final = ("entries", "vectors", "owners", "facts", "postings", "deaths")
 class Segment:
     """The postings of ``entries`` that came one after another and lie among ``rows`` from ``first`` on.
 
-    ``dead`` of them are gone, but not from here.
+    ``dead`` of them have been deleted, but not from here.
     """
 
     first: int
@@ -66,7 +66,7 @@ class State:
 
     @property
     def dead(self) -> int:
-        """How many entries are gone but for their postings."""
+        """How many deleted entries still have postings."""
         return sum(segment.dead for segment in self.segments)
 
 

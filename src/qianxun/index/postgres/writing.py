@@ -55,7 +55,7 @@ def maintain(tx: Tx, tables: Tables, state: State, upkeep: Upkeep) -> State:
 
 
 def finish(tx: Tx, tables: Tables, state: State, upkeep: Upkeep) -> State:
-    """What `maintain` has left undone in a build that nobody searches: once for all, in a fraction of the time."""
+    """What `maintain` leaves undone in a build that is not searched yet: all at once, in a fraction of the time."""
     segments = postings.compact(tx, tables, state.segments)
     return with_graphs(tx, tables, replace(state, segments=segments), upkeep.exact_limit)
 

@@ -152,7 +152,7 @@ def is_quiet(connection: Any) -> bool:
 
 
 def check(connection: Connection) -> None:
-    """Raises BadSettings for a database that cannot hold every text."""
+    """Raises BadSettings for a database that cannot store every text."""
     encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
     if encoding != "UTF8":
         raise BadSettings(

@@ -52,7 +52,7 @@ class _Reading:
     notes: dict[tuple[str, str], str]
     pictures: Pictures
     limits: ParseLimits
-    unread: list[str]  # parts beside the text that are damaged
+    unread: list[str]  # damaged parts other than the text
 
 
 def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda: None) -> ParsedFile:
@@ -109,7 +109,7 @@ def _levels(document: Any) -> dict[str, int]:
 
 
 def _part(document: Any, name: str, unread: list[str]) -> Any | None:
-    """The root of a part beside the text, such as numbering.xml; None where there is none, or a damaged one."""
+    """The root of another part, such as numbering.xml; None where there is none, or a damaged one."""
     for relation in document.part.rels.values():
         if relation.reltype.endswith(f"/{name}") and not relation.is_external:
             parser = etree.XMLParser(resolve_entities=False, huge_tree=True)
