@@ -169,12 +169,19 @@ def places(word: str, folded: str) -> Iterator[int]:
     at = folded.find(word)
     while at >= 0:
         end = at + len(word)
-        if not (_runs_on(folded[at - 1 : at], word[:1]) or _runs_on(word[-1:], folded[end : end + 1])):
+        if not cuts_run(folded, at, end):
             yield at
         at = folded.find(word, at + 1)
 
 
-def _runs_on(left: str, right: str) -> bool:
+def cuts_run(text: str, start: int, end: int) -> bool:
+    """Returns True if a span begins or ends inside a run of letters or digits: 12 of 2012."""
+    return runs_on(text[start - 1 : start], text[start : start + 1]) or runs_on(
+        text[end - 1 : end], text[end : end + 1]
+    )
+
+
+def runs_on(left: str, right: str) -> bool:
     return left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from qianxun.text.chinese import STOP_WORDS, analyse_query, fold, grams
+from qianxun.text.chinese import STOP_WORDS, analyse_query, cuts_run, fold, grams
 
 Span: TypeAlias = tuple[int, int]
 
@@ -23,7 +23,7 @@ def spans(text: str, words: Sequence[str], folded: str | None = None) -> list[Sp
     if not words:
         return []
     folded, offsets = _aligned(text, fold(text) if folded is None else folded)
-    return list(_merged((offsets[start], offsets[end]) for start, end in _whole(words, folded)))
+    return _merged((offsets[start], offsets[end]) for start, end in _whole(words, folded))
 
 
 def snippet(text: str, places: Sequence[Span], width: int) -> Span:
@@ -45,20 +45,16 @@ def weights(lines: Sequence[str], query: str) -> list[float]:
     digits, each counting by how rare it is among these lines."""
     grams_of_query = [gram for gram in grams(query) if len(gram) > 1] or grams(query)
     shared = [set(grams(line)).intersection(grams_of_query) for line in lines]
-    rarity = {gram: _rarity(len(lines), sum(gram in one for one in shared)) for gram in dict.fromkeys(grams_of_query)}
+    counts = {gram: sum(gram in one for one in shared) for gram in dict.fromkeys(grams_of_query)}
+    rarity = {gram: math.log1p(len(lines) / max(count, 1)) for gram, count in counts.items()}
     most = sum(rarity.values()) or 1.0
     return [sum(rarity[gram] for gram in sorted(one)) / most for one in shared]
-
-
-def _rarity(lines: int, holding: int) -> float:
-    return math.log1p(lines / max(holding, 1))
 
 
 def _whole(words: Iterable[str], folded: str) -> Iterator[Span]:
     """Places of words, but no letters or digits out of the middle of a longer run: 12 is not in 2012."""
     for start, end in _found(words, folded):
-        is_cut = _runs_on(folded[start - 1 : start], folded[start]) or _runs_on(folded[end - 1], folded[end : end + 1])
-        if not is_cut:
+        if not cuts_run(folded, start, end):
             yield start, end
 
 
@@ -79,10 +75,6 @@ def _places(word: str, folded: str) -> Iterator[int]:
         at = folded.find(word, at + 1)
 
 
-def _runs_on(left: str, right: str) -> bool:
-    return left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
-
-
 def _aligned(text: str, folded: str) -> tuple[str, Sequence[int]]:
     """The folded text, and for each of its offsets the one in ``text``."""
     if len(folded) == len(text):
@@ -92,14 +84,11 @@ def _aligned(text: str, folded: str) -> tuple[str, Sequence[int]]:
     return "".join(parts), [*offsets, len(text)]
 
 
-def _merged(found: Iterable[Span]) -> Iterator[Span]:
-    last: Span | None = None
+def _merged(found: Iterable[Span]) -> list[Span]:
+    merged: list[Span] = []
     for start, end in sorted(found):
-        if last is not None and start <= last[1]:
-            last = (last[0], max(last[1], end))
-            continue
-        if last is not None:
-            yield last
-        last = (start, end)
-    if last is not None:
-        yield last
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged

@@ -11,6 +11,7 @@ from typing import Final
 
 from qianxun.core.types import Column
 from qianxun.question.table_query import plain, span, union
+from qianxun.text.chinese import runs_on
 
 _BRACKETED: Final = re.compile(r"\([^()]*\)")
 _ENDING: Final = re.compile("(?<=..)(?:名称|姓名|名字|名|情况|信息|数据|数量|金额|%|:)$")
@@ -91,11 +92,7 @@ def places(name: str, text: str) -> int:
 
 def _goes_before(before: str, name: str) -> bool:
     """Returns True if what is before a name is one run with it."""
-    return _runs_on(before[-1:], name[0]) or bool(name[0].isdigit() and _FRACTION_BEFORE.search(before[-2:]))
-
-
-def _runs_on(left: str, right: str) -> bool:
-    return left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
+    return runs_on(before[-1:], name[0]) or bool(name[0].isdigit() and _FRACTION_BEFORE.search(before[-2:]))
 
 
 def together(matches: Iterable[Match]) -> Match:

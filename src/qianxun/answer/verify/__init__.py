@@ -1,0 +1,11 @@
+"""What of a model's reply may be shown: read as it comes, in pieces cut anywhere.
+
+In the order in which `draft.ReplyReader` uses them:
+
+    marks           citations in other forms become marks [n]; tokens of the model's template go
+    plain_text      links, images and HTML are taken out
+    citations       sentences, and the passages that they cite
+    blocks          tables and lists, whose rows and items share citations
+    sentence_check  a sentence is accepted, flagged or dropped
+    grounding       whether its figures are in what it cites, and of the same thing
+"""

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from qianxun.graph.network.columns import Names, Numbers, bigrams_of
-from qianxun.text.chinese import STOP_WORDS, fold
+from qianxun.text.chinese import STOP_WORDS, cuts_run, fold
 
 LONGEST_NAME: Final = 60  # characters
 LONGEST_QUESTION: Final = 400  # characters
@@ -78,7 +78,7 @@ def _spans(names: Names, entity_of: Numbers, folded: str) -> Iterator[_Span]:
     for start in range(len(folded)):
         for end in range(start + 1, min(len(folded), start + LONGEST_NAME) + 1):
             form = folded[start:end]
-            if not _can_name(form) or _is_cut(folded, start, end):
+            if not _can_name(form) or cuts_run(folded, start, end):
                 continue
             exact = names.forms.get(form)
             kinds: tuple[tuple[Sequence[int], float], ...] = (
@@ -95,15 +95,6 @@ def _spans(names: Names, entity_of: Numbers, folded: str) -> Iterator[_Span]:
 
 def _can_name(form: str) -> bool:
     return form[0].isalnum() and not form[-1].isspace() and form not in STOP_WORDS
-
-
-def _is_cut(folded: str, start: int, end: int) -> bool:
-    """Whether it begins or ends inside a Latin word or a number: 12 is no part of 2012."""
-    return _runs_on(folded[start - 1 : start], folded[start]) or _runs_on(folded[end - 1], folded[end : end + 1])
-
-
-def _runs_on(left: str, right: str) -> bool:
-    return left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
 
 
 def _similar(names: Names, entity_of: Numbers, folded: str) -> Iterator[Match]:
