@@ -63,7 +63,7 @@ def create(tx: Connection, tenant: str, scope: Scope, name: str = "") -> tuple[K
             id=number, digest=_digest(plaintext), tenant=tenant, scope=scope, name=name, created_at=now
         )
     )
-    return KeyRow(number, tenant, scope, name, _written(now)), plaintext
+    return KeyRow(number, tenant, scope, name, now.isoformat(timespec="seconds")), plaintext
 
 
 def find(tx: Connection, plaintext: str) -> KeyHolder | None:
@@ -119,9 +119,7 @@ def _digest(plaintext: str) -> str:
 
 
 def _row(found: Row[Any]) -> KeyRow:
-    revoked = None if found.revoked_at is None else _written(found.revoked_at)
-    return KeyRow(found.id, found.tenant, found.scope, found.name, _written(found.created_at), revoked)
-
-
-def _written(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds")
+    revoked = None if found.revoked_at is None else found.revoked_at.isoformat(timespec="seconds")
+    return KeyRow(
+        found.id, found.tenant, found.scope, found.name, found.created_at.isoformat(timespec="seconds"), revoked
+    )

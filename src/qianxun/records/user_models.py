@@ -255,9 +255,5 @@ def _revise(tx: Connection, tenant: str) -> None:
 
 
 def _model(row: Mapping[Any, Any]) -> UserModel:
-    moments: dict[str, Any] = {name: _written(row[name]) for name in ("created_at", "updated_at")}
+    moments: dict[str, Any] = {name: row[name].isoformat(timespec="seconds") for name in ("created_at", "updated_at")}
     return UserModel(**({name: row[name] for name in _SEEN} | moments))
-
-
-def _written(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds")

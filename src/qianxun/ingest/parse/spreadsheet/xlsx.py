@@ -20,7 +20,7 @@ import openpyxl
 from openpyxl.utils.exceptions import InvalidFileException
 
 from qianxun.core.errors import Unreadable
-from qianxun.core.types import Block, CellValue, ColumnKind, Heading, Paragraph, ParsedFile, Table, TableBlock
+from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, Table, TableBlock
 from qianxun.ingest.parse.office.package import BROKEN, count_cells, inspect
 from qianxun.ingest.parse.pairs import pairs_in
 from qianxun.ingest.parse.spreadsheet.sheet_regions import Region, regions
@@ -178,8 +178,7 @@ def _shown(cell: Any) -> Cell:
         text = _iso(value)
         return Cell(text, value=text, kind="text" if isinstance(value, time) else "date")
     if isinstance(value, int | float):
-        shown = shown_number(value, str(cell.number_format))
-        return Cell(shown.text, value=shown.value, kind=shown.kind, unit=shown.unit)
+        return shown_number(value, str(cell.number_format))
     text = _hours(value) if isinstance(value, timedelta) else clean(str(value))
     return Cell(text, value=text, kind="text")
 
@@ -220,32 +219,25 @@ class _Format:
     percent: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ShownNumber:
-    text: str
-    value: CellValue
-    kind: ColumnKind
-    unit: str = ""
-
-
-def shown_number(value: int | float, number_format: str) -> ShownNumber:
+def shown_number(value: int | float, number_format: str) -> Cell:
     """Excel keeps fifteen digits of a number; what lies beyond is noise of binary fractions."""
     exact = value if isinstance(value, int) else _whole(float(f"{value:.15g}"))
     shape = _read(number_format)
     if shape.percent:
-        return ShownNumber(f"{_set(Decimal(str(exact)) * 100, shape.digits or '0')}%", exact, "percent")
+        text = f"{_set(Decimal(str(exact)) * 100, shape.digits or '0')}%"
+        return Cell(text, value=exact, kind="percent")
     if re.fullmatch("00+", shape.digits) and isinstance(exact, int) and not shape.before + shape.after:
         text = str(exact).zfill(len(shape.digits))  # a code: 000123 is no quantity
-        return ShownNumber(text, text, "text")
+        return Cell(text, value=text, kind="text")
     bare = _set(Decimal(str(exact)), shape.digits)
     before, after = shape.before, shape.after
     text = f"-{before}{bare[1:]}{after}" if bare.startswith("-") else f"{before}{bare}{after}"
     if after.strip() in ("%", "％"):
-        return ShownNumber(text, float(Decimal(str(exact)) / 100), "percent")
+        return Cell(text, value=float(Decimal(str(exact)) / 100), kind="percent")
     unit = after.strip() or _CURRENCIES.get(before.strip(), "")
     if is_money_unit(unit) or before.strip() in _CURRENCIES:
-        return ShownNumber(text, exact, "money", unit)
-    return ShownNumber(text, exact, "number", unit if is_measure(unit) else "")
+        return Cell(text, value=exact, kind="money", unit=unit)
+    return Cell(text, value=exact, kind="number", unit=unit if is_measure(unit) else "")
 
 
 def _whole(value: float) -> int | float:
