@@ -5,7 +5,8 @@ import math
 import pytest
 
 from qianxun.core.types import TermCounts, Tier
-from qianxun.rank.tiers import COVERED, FUZZY, STRICT, coverage, matched, rarity, tier_of
+from qianxun.rank.tiers import COVERED, FUZZY, STRICT, coverage, matched_in, rarity, tier_of
+from qianxun.text.chinese import fold
 
 
 @pytest.mark.parametrize(
@@ -66,4 +67,4 @@ def test_coverage_of_nothing_is_nothing() -> None:
     ],
 )
 def test_which_words_stand_in_a_text(text: str, words: tuple[str, ...], held: tuple[str, ...]) -> None:
-    assert matched(text, words) == held
+    assert matched_in(fold(text), words) == held

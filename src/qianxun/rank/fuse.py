@@ -77,7 +77,7 @@ def best_of(rankings: Iterable[Ranking]) -> Ranking:
 
 
 def joined(rankings: Iterable[Ranking]) -> Ranking:
-    """`best_of` where no chunk is in two of the rankings, which may stand in any order."""
+    """`best_of` where no chunk is in two of the rankings, which may be in any order."""
     several = [ranking for ranking in rankings if len(ranking)]
     if not several:
         return NOTHING

@@ -31,7 +31,7 @@ def mixed(graph: Ranking, search: Ranking) -> Ranking:
     does not know goes back a little, the more the surer the graph is.
 
     Where the graph knows nothing this is the search's own ranking. The measure is the search's best and not 1: by words
-    alone a search scores low, and whatever a graph knows would stand above all that it found.
+    alone a search scores low, and whatever a graph knows would come before all that it found.
     """
     return _together(graph, search, 1.0 - DISCOUNT * _best(graph))
 

@@ -18,8 +18,8 @@ FUZZY = 0.35
 def tier_of(similarity: float | None, coverage: float, *, is_named: bool, meets: bool) -> Tier | None:
     """The tightest tier that a result belongs to; None where it has nothing to do with the query.
 
-    ``similarity`` is the calibrated cosine, None where no vector was asked: words alone decide then. ``meets`` says
-    that some word, character or pair of the query was found in it.
+    ``similarity`` is the calibrated cosine, None if no vector took part: words alone decide then. ``meets``: some
+    word, character or pair of the query was found in it.
     """
     if coverage > COVERED and (similarity is None or similarity > STRICT):
         return "strict"
@@ -29,24 +29,19 @@ def tier_of(similarity: float | None, coverage: float, *, is_named: bool, meets:
 
 
 def rarity(counts: TermCounts) -> dict[str, float]:
-    """How much each word of a query tells: BM25's inverse document frequency."""
+    """The weight of each word of a query: BM25's inverse document frequency."""
     return {
         word: math.log(1 + (counts.entries - holding + 0.5) / (holding + 0.5)) for word, holding in counts.words.items()
     }
 
 
-def matched(text: str, words: Iterable[str]) -> tuple[str, ...]:
-    """The words of a query that stand in a text, in the query's order."""
-    return matched_in(fold(text), words)
-
-
 def matched_in(folded: str, words: Iterable[str]) -> tuple[str, ...]:
-    """`matched`, where the text has been folded already."""
+    """The words of a query that are in a folded text, in the query's order."""
     return tuple(word for word in words if occurs_in(word, folded))
 
 
 def matched_under(folded: str, headings: Iterable[str], words: Iterable[str]) -> tuple[str, ...]:
-    """The words that stand in a chunk as it is searched: in its text, which has been folded, or in a heading above."""
+    """The words in a chunk as it is searched: in its text, which has been folded, or in a heading above."""
     return matched_in(under_headings(folded, [fold(heading) for heading in headings]), words)
 
 

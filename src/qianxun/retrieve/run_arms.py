@@ -207,7 +207,7 @@ class _Run:
 
     def _is_quick(self) -> bool:
         """True if these arms will take no time to speak of. One that has not run yet may have to open its part of the
-        index; one of another package may block, whatever it says of itself."""
+        index; one of another package may block, whatever `is_local` returns."""
         is_ours = all(arm in STANDARD and arm.is_local(self.context) for arm in self.arms)
         return is_ours and sum(map(self._expected, self.arms)) < QUICK_SECONDS
 

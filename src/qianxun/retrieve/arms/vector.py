@@ -9,7 +9,7 @@ from qianxun.rank.calibrate import clipped
 
 
 class VectorArm(RetrieverArm):
-    """Cosines with the query's vector. What they mean for this model is said after the fusion, by the base's curves."""
+    """Cosines with the query's vector. The base's curves bring them to what they mean, after the fusion."""
 
     name = "vector"
     label = ("语义", "vector")

@@ -159,7 +159,7 @@ class _Layers:
         """None if it could not be compared, which the structure layer has reported: the rest of the score counts."""
         try:
             return found.fits(key)
-        except Exception:  # the names come from anybody's file, and the table is found all the same
+        except Exception:  # the names come from any file, and the table is found all the same
             log.exception("the structure of a table could not be compared")
             return None
 
@@ -226,7 +226,7 @@ async def _answered(base: OpenBase, layers: _Layers, recall: LayeredRecall, seco
             answer, cited = await asyncio.to_thread(_answer, base, question, layers.heads, contexts, deadline)
     except (TimeoutError, OutOfTime):
         reason = f"{seconds:g} 秒内没有读完这些表格，没有给出精确的答案；用 @文档名 只问其中一份"
-    except Exception as error:  # what a table of anybody's making may bring about; the tables themselves are found
+    except Exception as error:  # any table may bring one about; the tables themselves are found
         log.exception("no answer from tables")
         reason = f"没能从表格里得出答案：{type(error).__name__}: {error}"
     else:
