@@ -3,7 +3,7 @@
 Read `chinese` first: `fold` (one written form), `Analyser` (words), `grams`. The rest:
 
     synonyms, expansion, homophones    other words for a query: synonyms, related words, corrections by sound
-    figures, quantities, math_text     numbers in texts and questions
+    figures, quantities                numbers in texts and questions
     headings, tokens, matching         a chunk below its headings, token budgets, what matches in a text
     table_types                        the type of a table
     reasoning, llm_json                replies of language models: thoughts removed, JSON read
