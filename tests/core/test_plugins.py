@@ -94,6 +94,23 @@ def test_two_packages_with_one_name_are_refused_both(install: Install) -> None:
     assert [row.fits for row in plugins.survey()] == [False, False]
 
 
+def test_two_parsers_of_one_file_ending_are_both_in_trouble(install: Install) -> None:
+    text = "class part:\n    formats = ('.epub',)\n    @staticmethod\n    def parse(path, limits): return 1\n"
+    install("one", {"parser": {"a": "plug_ending:part"}}, plug_ending=text)
+    install("two", {"parser": {"b": "plug_ending:part"}})
+    assert ["one 1.2" in row.trouble and "two 1.2" in row.trouble for row in plugins.survey()] == [True, True]
+
+
+def test_an_embedding_model_has_a_dimension(install: Install) -> None:
+    text = "class Model:\n    name = 'm'\n    dimension = 0\n    embed_passages = embed_query = print\n"
+    text += "def create(name, **_): return Model()"
+    install(
+        "vectors", {"embedding": {"m": "plug_flat:create"}}, plug_flat=text + "def create(name, **_): return Model()"
+    )
+    with pytest.raises(PluginError, match=r"vectors 1\.2.*dimension 是 0"):
+        plugins.create("embedding", "m", "m")
+
+
 def test_a_name_that_is_not_installed(install: Install) -> None:
     with pytest.raises(PluginError, match="没有名为 moon 的 chat 插件"):
         plugins.load("chat", "moon")

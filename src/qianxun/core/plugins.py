@@ -157,7 +157,7 @@ def create(kind: str, name: str, *arguments: Any, **options: Any) -> Any:
     plugin = find(kind, name)
     try:
         made = make(*arguments, **options)
-        lacks = [attribute for attribute in MODEL_ATTRIBUTES[kind] if not hasattr(made, attribute)]
+        missing = [attribute for attribute in MODEL_ATTRIBUTES[kind] if not hasattr(made, attribute)]
     except QianxunError:
         raise
     except Exception as error:  # as above
@@ -165,25 +165,35 @@ def create(kind: str, name: str, *arguments: Any, **options: Any) -> Any:
         raise PluginError(
             f"插件 {plugin} 没能建立：{reason}", hint=f"看它的说明，或升级 {plugin.distribution}"
         ) from error
-    if lacks:
+    if missing:
         raise PluginError(
-            f"插件 {plugin} 建立的 {type(made).__name__} 缺少 {'、'.join(lacks)}",
+            f"插件 {plugin} 建立的 {type(made).__name__} 缺少 {'、'.join(missing)}",
             hint=f"升级 {plugin.distribution}，或请它的作者改正",
+        )
+    if kind == "embedding" and not (isinstance(made.dimension, int) and made.dimension > 0):
+        raise PluginError(
+            f"插件 {plugin} 的 dimension 是 {made.dimension!r}，应为正整数", hint=f"升级 {plugin.distribution}"
         )
     return made
 
 
 def survey() -> tuple[Surveyed, ...]:
     """Every plug-in, imported and checked: for `qianxun doctor`."""
-    rows = []
+    rows: dict[Plugin, str] = {}
+    endings: dict[str, list[Plugin]] = {}
     for plugin in discover():
         try:
-            load(plugin.kind, plugin.name)
+            part, rows[plugin] = load(plugin.kind, plugin.name), ""
         except PluginError as error:
-            rows.append(Surveyed(plugin, str(error)))
+            rows[plugin] = str(error)
         else:
-            rows.append(Surveyed(plugin))
-    return tuple(rows)
+            for ending in part.formats if plugin.kind == "parser" else ():
+                endings.setdefault(ending, []).append(plugin)
+    for ending, claiming in endings.items():
+        for plugin in claiming if len(claiming) > 1 else ():
+            both = "、".join(map(str, claiming))
+            rows[plugin] = f"不止一个插件解析 {ending} 文件：{both}　只留一个，卸载其余的"
+    return tuple(Surveyed(plugin, trouble) for plugin, trouble in rows.items())
 
 
 # ── what a part must have ────────────────────────────────────────────────────────────────────────

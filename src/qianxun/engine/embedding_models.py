@@ -66,6 +66,8 @@ class Embeddings:
         self._settings = settings
         self._brought = brought
         self._models: dict[tuple[str, int], LazyEmbedding] = {}
+        self._dimensions: dict[str, int] = {}
+        self._probed: dict[str, EmbeddingModel] = {}
 
     def choose(self, requested: str | None, registry: Registry, owner: str = "") -> tuple[str, int]:
         """(name, dimension) for a base; ("", 0) for none. Without a name: the owner's default, then the settings'."""
@@ -94,12 +96,19 @@ class Embeddings:
     def _of_settings(self, name: str) -> tuple[str, int] | None:
         vectors = self._settings.vectorization
         if name.startswith(SENTENCE_PREFIX):
-            return name, open_model(self._settings, name).dimension  # only the model itself knows
+            return name, self._dimension(name)
         if not vectors.base_url or name != vectors.model:
-            return (name, open_model(self._settings, name).dimension) if name in plugins.names("embedding") else None
+            return (name, self._dimension(name)) if name in plugins.names("embedding") else None
         if vectors.dimension < 1:
             raise BadSettings("设置了 vectorization.base_url，却没有向量的维度", hint="再设置 vectorization.dimension")
         return name, vectors.dimension
+
+    def _dimension(self, name: str) -> int:
+        """Of a model that has to be opened to know it; `get` uses the opened one."""
+        if name not in self._dimensions:
+            model = self._probed[name] = open_model(self._settings, name)
+            self._dimensions[name] = model.dimension
+        return self._dimensions[name]
 
     def _of_cards(self, name: str, *, is_required: bool) -> tuple[str, int]:
         known = card(name)
@@ -123,7 +132,7 @@ class Embeddings:
 
     def _opened(self, name: str) -> EmbeddingModel:
         try:
-            return self._brought.get(name) or open_model(self._settings, name)
+            return self._brought.get(name) or self._probed.pop(name, None) or open_model(self._settings, name)
         except PluginError as error:  # so that a search goes on by words
             raise ModelUnavailable(error.message, hint=error.hint) from error
 
