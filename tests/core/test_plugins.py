@@ -104,9 +104,7 @@ def test_two_parsers_of_one_file_ending_are_both_in_trouble(install: Install) ->
 def test_an_embedding_model_has_a_dimension(install: Install) -> None:
     text = "class Model:\n    name = 'm'\n    dimension = 0\n    embed_passages = embed_query = print\n"
     text += "def create(name, **_): return Model()"
-    install(
-        "vectors", {"embedding": {"m": "plug_flat:create"}}, plug_flat=text + "def create(name, **_): return Model()"
-    )
+    install("vectors", {"embedding": {"m": "plug_flat:create"}}, plug_flat=text)
     with pytest.raises(PluginError, match=r"vectors 1\.2.*dimension 是 0"):
         plugins.create("embedding", "m", "m")
 
