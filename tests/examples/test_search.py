@@ -16,8 +16,8 @@ from sqlalchemy import delete, text, update
 
 from qianxun.core.errors import BadQuery, BadSettings, ModelUnavailable, NotFound, RetrieverUnavailable
 from qianxun.core.types import Vector
+from qianxun.examples.insert import reembed
 from qianxun.examples.library import RETRIEVAL_CONFIG, ExampleLibrary, SearchSettings
-from qianxun.examples.reembed import reembed
 from qianxun.examples.results import ExampleFilter
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES
 from qianxun.examples.store import ExampleStore

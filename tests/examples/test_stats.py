@@ -11,8 +11,7 @@ from sqlalchemy import text
 from qianxun.core.errors import BadInput, BadSettings, ModelUnavailable, NotFound
 from qianxun.examples import statistics
 from qianxun.examples.importing import import_file
-from qianxun.examples.insert import remove
-from qianxun.examples.reembed import reembed
+from qianxun.examples.insert import reembed, remove
 from qianxun.examples.statistics import is_empty, library_statistics, near_pairs
 from qianxun.examples.store import ExampleStore, Stamp
 from qianxun.records.database.open import connect

@@ -9,9 +9,9 @@ import pytest
 
 from qianxun.core.errors import BadModelReply
 from qianxun.core.types import Document, Vectors
+from qianxun.core.vectors import embed
 from qianxun.indexing.prepare import prepare
 from qianxun.ingest.chunk import ChunkSplitter
-from qianxun.models.embedding import embed
 from qianxun.testing.scripted import HashEmbedding
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.errors import BadModelReply
+from qianxun.core.ports import EmbeddingModel, nothing
 from qianxun.core.types import Scores, Vectors
+
+EMBED_SLICE = 64  # texts per call: large enough for good batches, small enough for progress and Ctrl-C
 
 
 def unit_rows(rows: NDArray[Any], count: int, dimension: int, model: str) -> Vectors:
@@ -35,3 +39,28 @@ def sigmoid(logits: Scores) -> Scores:
     """1 ÷ (1 + e⁻ˣ), without overflow however large a logit is."""
     curve: Scores = 0.5 * (1.0 + np.tanh(0.5 * np.asarray(logits, np.float64)))
     return curve
+
+
+def embed(
+    texts: Sequence[str],
+    model: EmbeddingModel,
+    on_embedded: Callable[[int], None] = nothing,
+    *,
+    batch_size: int = EMBED_SLICE,
+    by_length: bool = False,
+) -> Vectors:
+    """One unit vector per text, in order. Raises BadModelReply for a wrong count or dimension, or a value that is no
+    number.
+
+    ``on_embedded`` is called with the size of each batch; ``by_length`` puts texts of similar length in one batch.
+    """
+    vectors = np.empty((len(texts), model.dimension), dtype=np.float32)
+    order = list(range(len(texts)))
+    if by_length:
+        order.sort(key=lambda position: len(texts[position]))
+    for start in range(0, len(order), batch_size):
+        batch = order[start : start + batch_size]
+        reply = np.asarray(model.embed_passages([texts[position] for position in batch]))
+        vectors[batch] = unit_rows(reply, len(batch), model.dimension, model.name)
+        on_embedded(len(batch))
+    return vectors

@@ -20,12 +20,11 @@ from qianxun.core.options import rerank_from_wire
 from qianxun.core.ports import EmbeddingModel, RerankModel
 from qianxun.core.types import KnowledgeBase, Vectors
 from qianxun.core.unicode import storable
-from qianxun.core.vectors import unit_rows
+from qianxun.core.vectors import EMBED_SLICE, embed, unit_rows
 from qianxun.engine.embedding_models import NO_MODEL
 from qianxun.engine.engine import Engine
 from qianxun.engine.model_catalog import MAXSIM
 from qianxun.models import CARDS
-from qianxun.models.embedding import EMBED_SLICE, embed
 from qianxun.models.remote.url_policy import check_url
 from qianxun.rank.rerank import checked_scores
 from qianxun.text.tokens import tokens_of_all

@@ -10,18 +10,17 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final, TypeAlias, TypeVar
 
-import numpy as np
 from sqlalchemy import Connection, Insert, Table, bindparam, func, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 
+from qianxun.core.errors import NotFound
 from qianxun.core.ports import EmbeddingModel, nothing
 from qianxun.core.types import Vector, Vectors
-from qianxun.core.vectors import unit_rows
+from qianxun.core.vectors import EMBED_SLICE, embed
 from qianxun.examples.files.cleaning import Draft
-from qianxun.examples.schema import embedded_text, nearest_index
-from qianxun.examples.store import ExampleStore
+from qianxun.examples.schema import embedded_text, models, nearest_index
+from qianxun.examples.store import ExampleStore, Stamp
 
-EMBEDDING_BATCH: Final = 64
 STATEMENT_ROWS: Final = 500
 MANY: Final = 1000  # rows for which an index is better built anew
 COUNTED: Final = {"preserve_rowcount": True}  # otherwise SQLAlchemy does not count the rows of an INSERT
@@ -29,6 +28,7 @@ COUNTED: Final = {"preserve_rowcount": True}  # otherwise SQLAlchemy does not co
 Item = TypeVar("Item")
 Belonging: TypeAlias = tuple[str, Draft]  # its category, and the draft
 Watch: TypeAlias = Callable[[int, int], None]  # (done, of how many)
+Made: TypeAlias = dict[tuple[str, int], Vector]  # (category, id) → its vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +88,16 @@ def vectorize_text(text: str, model: EmbeddingModel) -> list[float]:
     return numbers
 
 
-def vectorize(
-    texts: Sequence[str], model: EmbeddingModel, watch: Watch = nothing, batch: int = EMBEDDING_BATCH
-) -> Vectors:
+def vectorize(texts: Sequence[str], model: EmbeddingModel, watch: Watch = nothing, batch: int = EMBED_SLICE) -> Vectors:
     """One unit vector per text, in order. Raises ModelUnavailable or BadModelReply."""
-    rows = np.empty((len(texts), model.dimension), np.float32)
-    order = sorted(range(len(texts)), key=lambda position: len(texts[position]))  # padding costs as much as text
-    for start in range(0, len(order), batch):
-        at = order[start : start + batch]
-        reply = np.asarray(model.embed_passages([texts[position] for position in at]))
-        rows[at] = unit_rows(reply, len(at), model.dimension, model.name)
-        watch(min(start + batch, len(order)), len(order))
-    return rows
+    done = 0
+
+    def report(count: int) -> None:
+        nonlocal done
+        done += count
+        watch(done, len(texts))
+
+    return embed(texts, model, report, batch_size=batch, by_length=True)
 
 
 def _vectors(store: ExampleStore, drafts: Sequence[Belonging], watch: Watch) -> Iterable[Vector]:
@@ -197,3 +195,73 @@ def _batches(items: Sequence[Item]) -> Iterator[list[Item]]:
     rest = iter(items)
     while batch := list(islice(rest, STATEMENT_ROWS)):
         yield batch
+
+
+# ── another model ────────────────────────────────────────────────────────────────────────────────
+
+
+def reembed(store: ExampleStore, watch: Watch = nothing) -> int:
+    """Embeds all examples again in one transaction and returns their number.
+
+    Raises NotFound if there is no library, ModelError if the model fails: nothing is changed then.
+    """
+    model = store.model
+    with store.connection() as connection:
+        stamp = store.stamp(connection)
+        if stamp is None:
+            raise NotFound("还没有示例库", hint="先运行 qianxun examples import FILE.xlsx")
+        tables = models(store.prefix, stamp.dimension).tables
+        texts = _texts(connection, tables)
+    made: Made = dict(zip(texts, vectorize(list(texts.values()), model, watch), strict=True))
+    with store.writing() as connection:
+        store.migrate(connection)
+        _lock(connection, tables)
+        late = {key: words for key, words in _texts(connection, tables).items() if words != texts.get(key)}
+        made |= zip(late, vectorize(list(late.values()), model), strict=True)
+        for category, table in tables.items():
+            _change(connection, table, category, made, model.dimension)
+        new = Stamp.of(model)
+        connection.execute(models(store.prefix).stamp.update().values(model=new.model, dimension=new.dimension))
+    store.reload()
+    return len(made)
+
+
+def _texts(connection: Connection, tables: Mapping[str, Table]) -> dict[tuple[str, int], str]:
+    return {
+        (category, row.id): embedded_text(row.user_input, row.agent_response)
+        for category, table in tables.items()
+        for row in connection.execute(select(table.c.id, table.c.user_input, table.c.agent_response))
+    }
+
+
+def _lock(connection: Connection, tables: Mapping[str, Table]) -> None:
+    """Against examples with vectors of the old model. SQLite has one writer anyway."""
+    if connection.dialect.name == "postgresql":
+        names = ", ".join(table.name for table in tables.values())
+        connection.execute(text(f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE"))
+
+
+def _change(connection: Connection, table: Table, category: str, made: Made, dimension: int) -> None:
+    new = models(table.name.removesuffix(category), dimension).tables[category]
+    if connection.dialect.name != "postgresql":
+        _update(connection, new, category, made)
+        return
+    if (index := nearest_index(table)) is not None:
+        index.drop(connection, checkfirst=True)
+    connection.execute(text(f"ALTER TABLE {table.name} ALTER COLUMN embedding TYPE vector"))
+    _update(connection, new, category, made)
+    connection.execute(text(f"ALTER TABLE {table.name} ALTER COLUMN embedding TYPE vector({dimension})"))
+    if (index := nearest_index(new)) is not None:
+        connection.execute(text("SET LOCAL max_parallel_maintenance_workers = 0"))  # see `insert`
+        index.create(connection)
+
+
+def _update(connection: Connection, table: Table, category: str, made: Made) -> None:
+    now = datetime.now(UTC)
+    rows = [
+        {"row": number, "embedding": vector, "updated_at": now}
+        for (owner, number), vector in made.items()
+        if owner == category
+    ]
+    if rows:
+        connection.execute(table.update().where(table.c.id == bindparam("row")), rows)

@@ -27,8 +27,8 @@ from qianxun.core.gc_pause import paused_collection
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import EmbeddingModel, Index
 from qianxun.core.types import Document, IndexBatch, IndexEntry, Prepared, Vector
+from qianxun.core.vectors import embed
 from qianxun.indexing.prepare import prepare_for
-from qianxun.models.embedding import embed
 from qianxun.records import bases, chunks, documents, outbox, pairs
 from qianxun.records.chunks import Material
 from qianxun.records.documents import LONGEST_WAIT

@@ -10,10 +10,10 @@ from qianxun.bases.base import OpenBase
 from qianxun.core.errors import ModelError, NotFound
 from qianxun.core.ports import ChatModel, EmbeddingModel, nothing
 from qianxun.core.types import Document, Piece, Prepared, QAPair, Question, Text, Vectors
+from qianxun.core.vectors import embed
 from qianxun.ingest.boundaries import semantic_cuts
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.questions import attach, make_questions
-from qianxun.models.embedding import embed
 from qianxun.records import pairs
 from qianxun.text.headings import read_under_headings
 

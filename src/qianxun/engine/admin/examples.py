@@ -9,7 +9,7 @@ from qianxun.core.ports import nothing
 from qianxun.engine.engine import Engine
 from qianxun.engine.example_library import open_examples
 from qianxun.engine.settings import Settings
-from qianxun.examples import reembed as embedding
+from qianxun.examples import insert as embedding
 from qianxun.examples import statistics
 from qianxun.examples.files.contents import category_of, expected_names
 from qianxun.examples.files.template import write_template

@@ -67,7 +67,7 @@ class _Draft:
         self.aliases.setdefault((name, alias), StatedAlias(name, alias, start, end))
 
     def facts(self, structured: Sequence[Span] = ()) -> Facts:
-        mentions = sorted(set(self.mentions), key=lambda mention: (mention.start, mention.end, mention.name))[:_MOST]
+        mentions = sorted(set(self.mentions), key=_mention_order)[:_MOST]
         names = {mention.name for mention in mentions}
         return Facts(
             tuple(mentions),
@@ -75,6 +75,10 @@ class _Draft:
             tuple(self.aliases.values()),
             tuple(_shared_sentences(self.text, structured, mentions)),
         )
+
+
+def _mention_order(mention: Mention) -> tuple[int, int, str, str]:
+    return mention.start, mention.end, mention.name, mention.type
 
 
 def extract_facts(text: str, *, kind: ChunkKind = "text", doc_name: str = "", analyser: Analyser) -> Facts:

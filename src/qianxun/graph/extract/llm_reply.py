@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from qianxun.core.graph_types import CO_OCCURRENCE, Facts, Mention, Span, StatedAlias, Statement
+from qianxun.graph.extract.lexicon import mapped
 from qianxun.text.chinese import SENTENCE_END, fold, places
 from qianxun.text.llm_json import Malformed, read_json, text_of
 
@@ -27,22 +28,7 @@ NAME_LIMIT: Final = 100  # characters
 MOST_POSITIONS: Final = 20  # of one name
 IN_TITLE: Final[Span] = (0, 0)  # the span of a name that occurs in the title only
 CONCEPT: Final = "CONCEPT"  # not TERM, which may be a common word: a model knows what it names
-TYPES: Final[Mapping[str, str]] = {
-    "PERSON": "人物 人 姓名",
-    "PLACE": "地点 地名 地区 国家 城市 LOCATION GPE",
-    "ORGANIZATION": "机构 组织 公司 企业 ORG COMPANY",
-    "WORK": "作品 书籍 著作 电影 法规 文件 BOOK DOCUMENT LAW",
-    "EVENT": "事件 会议 活动",
-    "TIME": "时间 日期 DATE",
-    "DISEASE": "疾病 病症 病",
-    "SYMPTOM": "症状 体征",
-    "MEDICINE": "药物 药品 药 DRUG MEDICATION",
-    "TREATMENT": "治疗 疗法 手术 检查",
-    "PRODUCT": "产品 商品 设备 软件",
-    "INDICATOR": "指标 数值 METRIC",
-    CONCEPT: "术语 概念 名词 其他 TERM OTHER MISC",
-}
-_TYPE_OF: Final = {word: kind for kind, words in TYPES.items() for word in (kind, *words.split())}
+_TYPE_OF: Final = mapped("entity_types")
 _TYPE: Final = re.compile(r"[^\W\d_][\w· -]*")  # words only: no address, no markup
 _EMPTY_TYPES: Final = frozenset(("", CO_OCCURRENCE, "有关", "关联", "关系", "related", "related_to", "related to"))
 _BREAK: Final = re.compile(r"(?<=[^\x00-\x7f])\s+(?=[^\x00-\x7f])")

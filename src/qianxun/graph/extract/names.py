@@ -61,12 +61,15 @@ class Name(NamedTuple):
 
 def marked_names(text: str) -> list[Name]:
     """Works in 《》 and short quotations."""
-    found = [Name(*work.span(1), WORK) for work in _WORK.finditer(text)]
-    found += [
-        Name(*quoted.span(1), TERM)
-        for quoted in _QUOTED.finditer(text)
-        if not _SPEECH.search(quoted.group(1)) and is_informative(quoted.group(1))
-    ]
+    found: list[Name] = []
+    if "《" in text or "〈" in text:
+        found += [Name(*work.span(1), WORK) for work in _WORK.finditer(text)]
+    if "“" in text or "「" in text or "『" in text:
+        found += [
+            Name(*quoted.span(1), TERM)
+            for quoted in _QUOTED.finditer(text)
+            if not _SPEECH.search(quoted.group(1)) and is_informative(quoted.group(1))
+        ]
     return found
 
 
@@ -144,7 +147,7 @@ def _split(run: Sequence[Word], found: list[Name]) -> None:
     while at < len(run):
         word, tag, place = run[at]
         taken = _person(run, at) if tag in _PEOPLE or word in PEOPLE else 0
-        if taken and not any(word.endswith(_ORGANISATION_ENDINGS) for word, *_ in run[at + taken : at + taken + 2]):
+        if taken and not any(part[0].endswith(_ORGANISATION_ENDINGS) for part in run[at + taken : at + taken + 2]):
             _add_places_and_terms(run[start:at], found)
             last = run[at + taken - 1]
             found.append(Name(place, last[2] + len(last[0]), PERSON))
@@ -204,7 +207,7 @@ def _ends_organisation(run: Sequence[Word], start: int, at: int) -> bool:
     if at == start:
         return len(word) >= 4 and word not in GENERIC and tag in ("nt", "nz", "n")
     is_short = word != "公司" or at - start <= _MOST_BEFORE_COMPANY
-    return is_short and not all(word in GENERIC for word, *_ in run[start:at])
+    return is_short and not all(part[0] in GENERIC for part in run[start:at])
 
 
 def _organisation_start(run: Sequence[Word], start: int, at: int) -> int:

@@ -14,7 +14,7 @@ from qianxun.core.sse import Events, EventTooLarge
 from qianxun.core.types import Message
 from qianxun.core.unicode import sound_text
 from qianxun.models.remote.endpoints import ChatEndpoint
-from qianxun.models.remote.http import ModelService
+from qianxun.models.remote.http import RemoteModel
 from qianxun.models.remote.redaction import reply_without_key
 from qianxun.text.reasoning import reply_in, without_thoughts
 
@@ -36,7 +36,7 @@ REPEATED: Final = 1200  # characters of repetition, at least six periods
 _CHECK_EVERY: Final = 100  # characters
 
 
-class RemoteChat:
+class RemoteChat(RemoteModel):
     """A StreamingChatModel over HTTP. Thread-safe; close it when done.
 
     The reasoning in <think>…</think> before a reply is no part of it; the key is masked.
@@ -50,11 +50,7 @@ class RemoteChat:
         if not endpoint.stream_seconds > 0:
             raise BadInput("stream_seconds 须大于零", hint="请改正对话模型的设置")
         self._endpoint = endpoint
-        self._service = ModelService(endpoint, sleep=sleep)
-
-    @property
-    def name(self) -> str:
-        return self._service.name
+        super().__init__(endpoint, sleep)
 
     def complete(self, messages: Sequence[Message]) -> str:
         """The reply's text, never blank. Raises ModelUnavailable or BadModelReply, also for a truncated reply."""
@@ -81,9 +77,6 @@ class RemoteChat:
                 raise _no_text(self.name)
 
         return pieces()
-
-    def close(self) -> None:
-        self._service.close()
 
     def _pieces(self, payload: dict[str, Any], stop: Callable[[], bool]) -> Generator[str, None, None]:
         reply, repetition = StreamedReply(self.name, LARGEST_REPLY), Repetition()

@@ -15,25 +15,21 @@ from qianxun.core.types import Vector, Vectors
 from qianxun.core.unicode import sound_text
 from qianxun.core.vectors import unit_rows
 from qianxun.models.remote.endpoints import RemoteEndpoint
-from qianxun.models.remote.http import ModelService
+from qianxun.models.remote.http import RemoteModel
 
 BYTES_PER_NUMBER = 32  # of one float in JSON, at most
 SPARE_BYTES = 1 << 20
 LARGEST_VECTOR = 4 << 20  # bytes of a reply with one vector of any dimension
 
 
-class RemoteEmbedding:
+class RemoteEmbedding(RemoteModel):
     """An EmbeddingModel over HTTP. Thread-safe; close it when done."""
 
     def __init__(self, endpoint: RemoteEndpoint, *, sleep: Callable[[float], None] = time.sleep) -> None:
         if endpoint.batch_size < 1 or endpoint.dimension < 1:
             raise BadInput("batch_size 和 dimension 必须大于零", hint="请改正模型设置")
         self._endpoint = endpoint
-        self._service = ModelService(endpoint, sleep=sleep)
-
-    @property
-    def name(self) -> str:
-        return self._service.name
+        super().__init__(endpoint, sleep)
 
     @property
     def dimension(self) -> int:
@@ -52,9 +48,6 @@ class RemoteEmbedding:
         rows = _read_rows(body, self.name)
         dimension = rows.shape[1] if rows.ndim == 2 else self.dimension
         return int(unit_rows(rows, 1, dimension, self.name).shape[1])
-
-    def close(self) -> None:
-        self._service.close()
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         rows = np.empty((len(texts), self.dimension), np.float32)

@@ -239,6 +239,20 @@ class ModelService:
         return BadModelReply(f"模型服务 {self.name} {reason}", hint=hint)
 
 
+class RemoteModel:
+    """What all clients of remote models have in common."""
+
+    def __init__(self, endpoint: Endpoint, sleep: Callable[[float], None]) -> None:
+        self._service = ModelService(endpoint, sleep=sleep)
+
+    @property
+    def name(self) -> str:
+        return self._service.name
+
+    def close(self) -> None:
+        self._service.close()
+
+
 def _headers(url: ServiceUrl, api_key: str) -> dict[str | bytes, str | bytes]:
     headers: dict[str | bytes, str | bytes] = {
         "host": url.authority,

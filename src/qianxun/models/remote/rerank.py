@@ -14,13 +14,13 @@ from qianxun.core.types import Scores
 from qianxun.core.unicode import sound_text
 from qianxun.core.vectors import sigmoid
 from qianxun.models.remote.endpoints import RerankEndpoint
-from qianxun.models.remote.http import ModelService
+from qianxun.models.remote.http import RemoteModel
 
 BYTES_PER_RESULT = 1 << 10
 SPARE_BYTES = 1 << 20
 
 
-class RemoteRerank:
+class RemoteRerank(RemoteModel):
     """A RerankModel over HTTP. Thread-safe; close it when done.
 
     Scores outside [0, 1] are logits: if any score of a call is outside, all of that call go through a sigmoid. If the
@@ -34,11 +34,7 @@ class RemoteRerank:
         if endpoint.batch_size < 1:
             raise BadInput("batch_size 必须大于零", hint="请改正重排模型的设置")
         self._endpoint = endpoint
-        self._service = ModelService(endpoint, sleep=sleep)
-
-    @property
-    def name(self) -> str:
-        return self._service.name
+        super().__init__(endpoint, sleep)
 
     def score(self, query: str, passages: Sequence[str], stop: Callable[[], bool] = never) -> list[float]:
         scores = np.zeros(len(passages))
@@ -52,9 +48,6 @@ class RemoteRerank:
             scores[filled] = self._scaled(np.concatenate(replies))
         found: list[float] = scores.tolist()
         return found
-
-    def close(self) -> None:
-        self._service.close()
 
     def _request(self, query: str, passages: Sequence[str], stop: Callable[[], bool]) -> Scores:
         payload = {

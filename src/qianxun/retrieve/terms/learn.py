@@ -19,7 +19,7 @@ from typing import Any, Final
 from qianxun.bases.base import OpenBase, in_preparing_thread
 from qianxun.core.errors import NotFound, QianxunError
 from qianxun.core.ports import EmbeddingModel
-from qianxun.models.embedding import embed
+from qianxun.core.vectors import embed
 from qianxun.records import terms
 from qianxun.retrieve.terms.related import can_have_neighbours
 from qianxun.text.chinese import Analyser

@@ -22,7 +22,7 @@ from qianxun.bases.known_terms import LearntTerms
 from qianxun.core.errors import ModelError
 from qianxun.core.ports import EmbeddingModel
 from qianxun.core.types import EVERYTHING, Filter, Terms, Vector, Vectors
-from qianxun.models.embedding import embed
+from qianxun.core.vectors import embed
 from qianxun.records import terms
 from qianxun.text.chinese import STOP_WORDS, fold
 from qianxun.text.expansion import (
