@@ -1,4 +1,4 @@
-"""What a reasoning model says to itself before it replies, told apart from the reply as it comes: <think>…</think>.
+"""Separates the thoughts of a reasoning model from its reply while it streams: <think>…</think>.
 
 Templates of some models open the tag themselves (Qwen3-Thinking, DeepSeek-R1), and where the service does not take the
 thoughts out, a reply only closes it, on a line of its own.
@@ -13,11 +13,11 @@ from typing import Final
 
 OPENS, CLOSES = "<think>", "</think>"
 _CLOSING_LINE: Final = re.compile(rf"\n[ \t]*{CLOSES}[ \t]*\n")
-_REMEMBERED: Final = 64  # characters, in which a closing line has to lie
+_WINDOW: Final = 64  # characters, in which a closing line has to lie
 
 
 class Thoughts(Enum):
-    """All that came before was no part of the reply."""
+    """All pieces before were no part of the reply."""
 
     BEFORE = "before"
 
@@ -25,7 +25,7 @@ class Thoughts(Enum):
 def without_thoughts(pieces: Iterator[str]) -> Iterator[str]:
     """The reply without the thoughts that it opens with, and without space before it; none of the pieces is empty.
 
-    Holds back no more than may still turn out to be a tag. A thought that never ends was no reply at all.
+    Buffers no more than may still turn out to be a tag. A thought that never ends was no reply at all.
     """
     if first := _beginning(pieces):
         yield first
@@ -33,9 +33,9 @@ def without_thoughts(pieces: Iterator[str]) -> Iterator[str]:
 
 
 def marked_thoughts(pieces: Iterator[str]) -> Iterator[str | Thoughts]:
-    """All pieces as they come; `Thoughts.BEFORE` behind those that turned out to be thoughts, which nothing opened.
+    """All pieces as they come; `Thoughts.BEFORE` after those that turned out to be thoughts, which nothing opened.
 
-    A tag that stands in a line with other words is spoken of, and closes nothing.
+    A tag in a line with other words is quoted, and closes nothing.
     """
     before, is_first = "\n", False  # of the reply proper
     for piece in pieces:
@@ -47,7 +47,7 @@ def marked_thoughts(pieces: Iterator[str]) -> Iterator[str | Thoughts]:
             yield Thoughts.BEFORE
             before, is_first, piece = "", True, piece[end:]
         else:
-            before = "" if OPENS in read else read[-_REMEMBERED:]
+            before = "" if OPENS in read else read[-_WINDOW:]
         piece = piece.lstrip() if is_first else piece
         if piece:
             is_first = False
@@ -58,33 +58,33 @@ def marked_thoughts(pieces: Iterator[str]) -> Iterator[str | Thoughts]:
 
 def reply_in(text: str) -> str:
     """A whole text without the thoughts before its reply; "" where there are only thoughts."""
-    told: list[str] = []
+    reply: list[str] = []
     for piece in marked_thoughts(without_thoughts(iter([text]))):
         if piece is Thoughts.BEFORE:
-            told.clear()
+            reply.clear()
         else:
-            told.append(piece)
-    return "".join(told)
+            reply.append(piece)
+    return "".join(reply)
 
 
 def _beginning(pieces: Iterator[str]) -> str:
-    held = ""
+    buffer = ""
     for piece in pieces:
-        held = (held + piece).lstrip()
-        if held.startswith(OPENS):
-            return _after_thoughts(held, pieces)
-        if not OPENS.startswith(held):
+        buffer = (buffer + piece).lstrip()
+        if buffer.startswith(OPENS):
+            return _after_thoughts(buffer, pieces)
+        if not OPENS.startswith(buffer):
             break
-    return held
+    return buffer
 
 
-def _after_thoughts(held: str, pieces: Iterator[str]) -> str:
-    while CLOSES not in held:
+def _after_thoughts(buffer: str, pieces: Iterator[str]) -> str:
+    while CLOSES not in buffer:
         piece = next(pieces, None)
         if piece is None:
             return ""
-        held = held[-len(CLOSES) :] + piece
-    rest = held.partition(CLOSES)[2].lstrip()
+        buffer = buffer[-len(CLOSES) :] + piece
+    rest = buffer.partition(CLOSES)[2].lstrip()
     while not rest and (piece := next(pieces, None)) is not None:
         rest = piece.lstrip()
     return rest
