@@ -67,14 +67,22 @@ def to_wire(value: Any) -> Any:
 # ── searches ─────────────────────────────────────────────────────────────────────────────────────
 
 
+# The keys that come first in a response, in the order of its documented example.
+FIRST: Final = ("trace_id", "tier", "degraded", "chunks")
+FIRST_OF_CHUNK: Final = ("chunk_id", "doc_id", "doc_name", "content", "score", "source", "highlights", "metadata")
+
+
 def written_recall(knowledge_base: int, recall: Recall) -> dict[str, Any]:
     """``doc_ids`` are the documents of the chunks, in the order in which they first appear."""
+    written = to_wire(recall)
     return {
         "knowledge_base_id": knowledge_base,
         "doc_ids": list(dict.fromkeys(hit.chunk.doc_id for hit in recall.found)),
         "time_cost_ms": round(recall.seconds * 1000),
+        **dict.fromkeys(FIRST),
+        **written,
         "tier": recall.tier,
-        **to_wire(recall),
+        "chunks": [{**dict.fromkeys(FIRST_OF_CHUNK), **chunk} for chunk in written["chunks"]],
     }
 
 
