@@ -24,10 +24,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from qianxun.core import errors
 from qianxun.core.errors import BadInput, BadQuery, NotFound, QianxunError, ServiceUnavailable, Unauthorized
 from qianxun.core.types import Document
-from qianxun.doors.client import Client, Patience
+from qianxun.doors.client import Client, Timeouts
 from tests.models.embedding_service import unheard
 
-QUICK = Patience(connect_seconds=60.0, answer_seconds=60.0, work_seconds=60.0, pause_seconds=0.01)
+QUICK = Timeouts(connect_seconds=60.0, answer_seconds=60.0, work_seconds=60.0, pause_seconds=0.01)
 KEY = "qx_" + "k" * 43
 
 Work = Callable[[Client], Awaitable[Any]]
@@ -93,13 +93,13 @@ async def scripted(*replies: Reply) -> AsyncIterator[Scripted]:
 
 
 def asked(
-    *replies: Reply, work: Callable[[Client], Awaitable[Any]], patience: Patience = QUICK, **how: Any
+    *replies: Reply, work: Callable[[Client], Awaitable[Any]], timeouts: Timeouts = QUICK, **how: Any
 ) -> Scripted:
     """What the server was asked while the work was done."""
 
     async def run() -> Scripted:
         async with scripted(*replies) as server:
-            async with Client(server.url, patience=patience, **how) as client:
+            async with Client(server.url, timeouts=timeouts, **how) as client:
                 await work(client)
             return server
 
@@ -177,7 +177,7 @@ def test_an_unforeseen_error_says_which_trace_to_look_for() -> None:
 )
 def test_what_is_no_answer_of_the_service_is_said_to_be_none(reply: bytes) -> None:
     replies = [reply] * QUICK.attempts
-    told = refused(*replies, work=listed, patience=Patience(answer_seconds=0.3, pause_seconds=0.01))
+    told = refused(*replies, work=listed, timeouts=Timeouts(answer_seconds=0.3, pause_seconds=0.01))
     assert type(told) is ServiceUnavailable
     assert "http://127.0.0.1:" in told.message
     assert told.hint
@@ -187,7 +187,7 @@ def test_no_redirect_is_followed() -> None:
     async def run() -> None:
         async with scripted(NO_BASES) as elsewhere:
             moved = raw(307, b"", f"location: {elsewhere.url}/v1/knowledge-bases")
-            async with scripted(moved) as server, Client(server.url, key=KEY, patience=QUICK) as client:
+            async with scripted(moved) as server, Client(server.url, key=KEY, timeouts=QUICK) as client:
                 with pytest.raises(ServiceUnavailable):
                     await client.knowledge_bases()
             assert elsewhere.heads == []
@@ -210,7 +210,7 @@ def test_what_cannot_be_repeated_is_sent_once() -> None:
     assert "先看看结果" in told.hint
 
     async def run() -> None:
-        async with scripted(b"", b"", b"") as server, Client(server.url, patience=QUICK) as client:
+        async with scripted(b"", b"", b"") as server, Client(server.url, timeouts=QUICK) as client:
             with pytest.raises(ServiceUnavailable):
                 await client.create_knowledge_base("手册")
             assert len(server.heads) == 1
@@ -238,7 +238,7 @@ def test_a_busy_service_is_asked_again_when_it_says() -> None:
 )
 def test_how_often_a_refusal_is_repeated(reply: bytes, times: int) -> None:
     async def run() -> None:
-        async with scripted(*[reply] * 9) as server, Client(server.url, patience=QUICK) as client:
+        async with scripted(*[reply] * 9) as server, Client(server.url, timeouts=QUICK) as client:
             with pytest.raises(QianxunError) as caught:
                 await client.retrieve(1, "住院")
             assert len(server.heads) == times
@@ -250,7 +250,7 @@ def test_how_often_a_refusal_is_repeated(reply: bytes, times: int) -> None:
 def test_a_service_that_is_not_there_is_said_not_to_be() -> None:
     async def run() -> None:
         with unheard() as url:
-            async with Client(url, patience=QUICK) as client:
+            async with Client(url, timeouts=QUICK) as client:
                 with pytest.raises(ServiceUnavailable, match="连不上"):
                     await client.knowledge_bases()
 
@@ -261,7 +261,7 @@ def test_a_service_that_never_answers_is_not_waited_for() -> None:
     async def silent(writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(300)
 
-    told = refused(silent, work=listed, patience=Patience(answer_seconds=0.3))
+    told = refused(silent, work=listed, timeouts=Timeouts(answer_seconds=0.3))
     assert type(told) is ServiceUnavailable
     assert "0.3 秒" in told.message
 
@@ -275,7 +275,7 @@ def test_an_answer_that_drips_for_ever_is_not_waited_for() -> None:
             await asyncio.sleep(0.05)
 
     started = time.monotonic()
-    told = refused(dripping, work=listed, patience=Patience(answer_seconds=0.5))
+    told = refused(dripping, work=listed, timeouts=Timeouts(answer_seconds=0.5))
     assert type(told) is ServiceUnavailable
     assert time.monotonic() - started < 100
 
@@ -298,11 +298,11 @@ def test_a_certificate_must_be_believed(tmp_path: Path, monkeypatch: pytest.Monk
         server = await asyncio.start_server(told.talk, "127.0.0.1", 0, ssl=context)
         url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with server:
-            async with Client(url, patience=QUICK) as client:
+            async with Client(url, timeouts=QUICK) as client:
                 with pytest.raises(ServiceUnavailable, match="SSL_CERT_FILE"):
                     await client.knowledge_bases()
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-            async with Client(url, patience=QUICK) as client:
+            async with Client(url, timeouts=QUICK) as client:
                 assert await client.knowledge_bases() == ()
 
     asyncio.run(run())

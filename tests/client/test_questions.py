@@ -18,7 +18,7 @@ from qianxun import RAGAnythingAdapter, create_query_workflow
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, SentenceCited, SourcesFound, Token
 from qianxun.core.errors import BadInput, BadQuery, NotFound, QianxunError, Refused, ServiceUnavailable, UnsupportedFile
 from qianxun.core.types import Eq
-from qianxun.doors.client import Client, Patience
+from qianxun.doors.client import Client, Timeouts
 from tests.http.questions import ANSWER, QUESTION, Asking, asking, writing
 from tests.http.served import until
 from tests.http.watched import TRACE
@@ -204,7 +204,7 @@ def test_what_is_no_such_service_is_told_apart() -> None:
                 with pytest.raises(QianxunError) as caught:
                     await events(client, 1)
                 assert caught.value.word == kind
-        async with Client("http://127.0.0.1:9", patience=Patience(connect_seconds=0.5)) as client:
+        async with Client("http://127.0.0.1:9", timeouts=Timeouts(connect_seconds=0.5)) as client:
             with pytest.raises(ServiceUnavailable, match="连不上"):
                 await events(client, 1)
 

@@ -12,7 +12,7 @@ import pytest
 
 from qianxun.core.errors import Forbidden, ModelUnavailable, NotFound, Unauthorized, Unreadable, UnsupportedFile
 from qianxun.core.ingest_types import Labels, Report, Step
-from qianxun.doors.client import Client, Patience
+from qianxun.doors.client import Client, Timeouts
 from qianxun.doors.client.connection import Connection, Request, Upload
 from qianxun.doors.client.uploads import _opened as uploads_opened
 from qianxun.ingest.sources import document_id
@@ -251,7 +251,7 @@ def test_a_file_is_read_piece_by_piece() -> None:
         server = await asyncio.start_server(talk, "127.0.0.1", 0)
         zeros = Zeros(size)
         opened: Any = zeros
-        connection = Connection(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "", Patience())
+        connection = Connection(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "", Timeouts())
         async with server:
             request = Request("PUT", "x", upload=Upload("零.txt", lambda: opened), fields={"name": "零.txt"})
             assert await connection.ask(request) == "x"

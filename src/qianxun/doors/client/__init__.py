@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from qianxun.doors.client.client import Client
-from qianxun.doors.client.connection import Patience
+from qianxun.doors.client.connection import Timeouts
 
-__all__ = ["Client", "Patience"]
+__all__ = ["Client", "Timeouts"]

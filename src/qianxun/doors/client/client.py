@@ -21,8 +21,9 @@ from qianxun.core.log_types import Feedback, LogEntry
 from qianxun.core.options import AskChoices, SearchChoices, TablesOptions, TextsOptions, request_body, search_body
 from qianxun.core.ports import nothing
 from qianxun.core.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
-from qianxun.doors.client.connection import Connection, Patience, Request
-from qianxun.doors.client.decode import (
+from qianxun.doors.client.connection import Connection, Request, Timeouts
+from qianxun.doors.client.events import EventSender
+from qianxun.doors.client.payloads import (
     Readiness,
     Sent,
     read_base,
@@ -33,9 +34,10 @@ from qianxun.doors.client.decode import (
     read_readiness,
     read_sent,
     read_statistics,
+    segment,
+    traced,
+    written_document,
 )
-from qianxun.doors.client.encode import segment, traced, written_document
-from qianxun.doors.client.events import EventSender
 from qianxun.doors.client.questions import answer_events, ask_request
 from qianxun.doors.client.registered import RegisteredModels
 from qianxun.doors.client.uploads import send_documents, send_files, sent_file
@@ -59,16 +61,16 @@ class Client:
         url: str,
         *,
         key: str = "",
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._patience = patience or Patience()
-        self._told: dict[str, Any] = {"key": key, "patience": self._patience, "transport": transport}
-        self._connection = Connection(url, key, self._patience, transport)
+        self._timeouts = timeouts or Timeouts()
+        self._arguments: dict[str, Any] = {"key": key, "timeouts": self._timeouts, "transport": transport}
+        self._connection = Connection(url, key, self._timeouts, transport)
 
     def twin(self) -> Client:
         """Another client of the same service, with connections of its own: for another event loop."""
-        return Client(self.url, **self._told)
+        return Client(self.url, **self._arguments)
 
     async def __aenter__(self) -> Self:
         return self
@@ -107,19 +109,19 @@ class Client:
         user_id: str = "",
     ) -> KnowledgeBase:
         """A new base, of the service's own model where none is named. Raises AlreadyThere."""
-        asked = {"name": name, "kind": kind, "embedding_model": model, "config": config, "user_id": user_id}
-        body = {field: value for field, value in asked.items() if value or field == "name"}
+        given = {"name": name, "kind": kind, "embedding_model": model, "config": config, "user_id": user_id}
+        body = {field: value for field, value in given.items() if value or field == "name"}
         return await self._ask(Request("POST", BASES, body), read_base)
 
     async def knowledge_bases(self, *, limit: int | None = None, after: int = 0) -> tuple[KnowledgeBase, ...]:
         """In the order of their ids; ``after`` is the id at which the last page ended."""
         found: list[KnowledgeBase] = []
         while limit is None or len(found) < limit:
-            asked = PAGE if limit is None else min(PAGE, limit - len(found))
-            params = {"limit": str(asked), "after": str(found[-1].id if found else after)}
+            size = PAGE if limit is None else min(PAGE, limit - len(found))
+            params = {"limit": str(size), "after": str(found[-1].id if found else after)}
             page = await self._ask(Request("GET", BASES, params=params), read_bases)
             found += page
-            if len(page) < asked:
+            if len(page) < size:
                 break
         return tuple(found)
 
@@ -139,11 +141,11 @@ class Client:
     async def configure(
         self, knowledge_base: int, changes: Mapping[str, Any], *, watch: Callable[[int], None] = nothing
     ) -> KnowledgeBase:
-        """As `Engine.configure`; ``watch`` is told of an index that was made anew once it is."""
-        told = await self._change(knowledge_base, {"config": dict(changes)})
+        """As `Engine.configure`; ``watch`` is called once an index has been rebuilt."""
+        changed = await self._change(knowledge_base, {"config": dict(changes)})
         if "dictionary" in changes:
             watch((await self.statistics(knowledge_base))["chunks"])
-        return told
+        return changed
 
     async def _change(self, knowledge_base: int, changes: Mapping[str, Any]) -> KnowledgeBase:
         request = Request("PATCH", f"{BASES}/{knowledge_base}", changes, takes_long=True)
@@ -171,8 +173,8 @@ class Client:
 
         A file is known by its path, as it is to an engine: the same path on another machine is the same document.
         """
-        files, said = [Path(path) for path in paths], labels or Labels()
-        return await send_files(self, knowledge_base, files, said, watch, self._patience.work_seconds)
+        files = [Path(path) for path in paths]
+        return await send_files(self, knowledge_base, files, labels or Labels(), watch, self._timeouts.work_seconds)
 
     async def add_file(
         self,
@@ -195,8 +197,8 @@ class Client:
         self, knowledge_base: int, path: Path, *, name: str, source: str, doc_id: str, labels: Labels | None, wait: bool
     ) -> Sent:
         """As `add_file`; and whether it is searchable when this returns."""
-        to, said = f"{BASES}/{knowledge_base}/documents", labels or Labels()
-        request = sent_file(to, path, name=name, source=source, doc_id=doc_id, labels=said, wait=wait)
+        to = f"{BASES}/{knowledge_base}/documents"
+        request = sent_file(to, path, name=name, source=source, doc_id=doc_id, labels=labels or Labels(), wait=wait)
         return await self._ask(request, read_sent)
 
     async def add_documents(
@@ -204,7 +206,7 @@ class Client:
     ) -> list[Accepted]:
         """Documents in. With ``wait`` they are searchable when it returns, without it they are durable."""
         if wait and len(batch) > 1:
-            return await send_documents(self, knowledge_base, batch, self._patience.work_seconds)
+            return await send_documents(self, knowledge_base, batch, self._timeouts.work_seconds)
         return [(await self.send_document(knowledge_base, one, wait=wait)).accepted for one in batch]
 
     async def send_document(self, knowledge_base: int, document: Document, *, wait: bool) -> Sent:
@@ -222,12 +224,12 @@ class Client:
         """In the order of their ids; ``after`` is the id at which the last page ended."""
         found: list[DocumentState] = []
         while len(found) < limit:
-            asked = min(PAGE, limit - len(found))
-            params = {"limit": str(asked), "after": found[-1].doc_id if found else after}
+            size = min(PAGE, limit - len(found))
+            params = {"limit": str(size), "after": found[-1].doc_id if found else after}
             request = Request("GET", f"{BASES}/{knowledge_base}/documents", params=params)
             page = await self._ask(request, read_documents)
             found += page
-            if len(page) < asked:
+            if len(page) < size:
                 break
         return found
 
@@ -318,7 +320,7 @@ class Client:
 
     @property
     def logs(self) -> ServiceLogs:
-        """What was searched and asked, as `Engine.logs`."""
+        """What was searched and size, as `Engine.logs`."""
         return ServiceLogs(self._ask)
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────────
@@ -366,9 +368,9 @@ class ServiceLogs:
         }
         found: list[LogEntry] = []
         while len(found) < limit:
-            asked = min(PAGE, limit - len(found))
-            told = narrowed | {"limit": asked, "before": found[-1].id if found else before}
-            params = {name: str(value) for name, value in told.items() if value is not None}
+            size = min(PAGE, limit - len(found))
+            query = narrowed | {"limit": size, "before": found[-1].id if found else before}
+            params = {name: str(value) for name, value in query.items() if value is not None}
             page, following = await self.ask(Request("GET", LOGS, params=params), read_logs)
             found += page
             if following is None:

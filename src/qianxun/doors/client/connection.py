@@ -25,15 +25,15 @@ SAFE = frozenset(("GET", "PUT", "DELETE"))
 QUICK_SECONDS = 5.0  # a service that refuses later than this has worked on the request: once more would load it more
 BUSY = ("overloaded", "records_unavailable")
 EVENTS = "text/event-stream"
-# Whoever asks through this client writes no headers, of which the service speaks.
+# The service speaks of headers, which callers of this client do not write.
 NO_KEY = "密钥用 --key 或环境变量 QIANXUN_KEY 给出（程序里：Client(url, key=…)）；qianxun keys create 签发"
 # What the service calls a request that it could not read.
-MISTAKES = frozenset(("validation", "bad_request"))
+INVALID = frozenset(("validation", "bad_request"))
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a client waits, and how often it tries."""
+class Timeouts:
+    """How long a client waits, and how often it retries."""
 
     connect_seconds: float = 5.0
     answer_seconds: float = 90.0  # for a whole answer
@@ -82,16 +82,16 @@ class Connection:
     """Asks one service. Connections are kept between requests; `close` lets go of them."""
 
     def __init__(
-        self, url: str, key: str, patience: Patience, transport: httpx.AsyncBaseTransport | None = None
+        self, url: str, key: str, timeouts: Timeouts, transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
-        self._patience = patience
+        self._timeouts = timeouts
         self._random = Random()
         self._base = _service_url(url)
         self._has_key = bool(key.strip())
         self._client = httpx.AsyncClient(
             base_url=self._base,
             headers={"user-agent": "qianxun", "accept": "application/json", **_authorization(key)},
-            timeout=httpx.Timeout(patience.answer_seconds, connect=patience.connect_seconds),
+            timeout=httpx.Timeout(timeouts.answer_seconds, connect=timeouts.connect_seconds),
             limits=httpx.Limits(keepalive_expiry=KEEP_ALIVE_SECONDS),
             follow_redirects=False,  # the key goes only where its owner sent it
             trust_env=False,  # no proxy of the surroundings between a machine and itself
@@ -108,8 +108,8 @@ class Connection:
 
     async def ask(self, request: Request) -> Any:
         """The ``data`` of the answer. Raises the error that the service tells, or ServiceUnavailable."""
-        for attempt in range(1, self._patience.attempts + 1):
-            may_repeat = request.may_be_repeated and attempt < self._patience.attempts
+        for attempt in range(1, self._timeouts.attempts + 1):
+            may_repeat = request.may_be_repeated and attempt < self._timeouts.attempts
             started = time.monotonic()
             try:
                 response = await self._ask_once(request)
@@ -118,16 +118,16 @@ class Connection:
                     self._give_up(error)
                 await asyncio.sleep(self._pause(attempt))
                 continue
-            wait = _asked_to_wait(response) if may_repeat and time.monotonic() - started < QUICK_SECONDS else None
-            if wait is None or wait > self._patience.longest_pause_seconds:
+            wait = _retry_after(response) if may_repeat and time.monotonic() - started < QUICK_SECONDS else None
+            if wait is None or wait > self._timeouts.longest_pause_seconds:
                 return self._data(request, response)
             await asyncio.sleep(max(wait, self._pause(attempt)))
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    async def listen(self, request: Request) -> AsyncGenerator[bytes, None]:
-        """The answer piece by piece, as it comes; asked once. Raises as `ask` does, also in the midst."""
-        bounds = httpx.Timeout(self._patience.answer_seconds, connect=self._patience.connect_seconds)
-        asked = self._client.build_request(
+    async def stream(self, request: Request) -> AsyncGenerator[bytes, None]:
+        """The answer piece by piece, without retries. Raises as `ask` does, also in the midst."""
+        bounds = httpx.Timeout(self._timeouts.answer_seconds, connect=self._timeouts.connect_seconds)
+        sent = self._client.build_request(
             request.method,
             request.path,
             content=_written(request),
@@ -135,7 +135,7 @@ class Connection:
             timeout=bounds,
         )
         try:
-            response = await self._client.send(asked, stream=True)
+            response = await self._client.send(sent, stream=True)
             try:
                 if not response.is_success or not response.headers.get("content-type", "").startswith(EVENTS):
                     await response.aread()
@@ -147,7 +147,7 @@ class Connection:
                 await response.aclose()
         except httpx.ReadTimeout as error:
             raise ServiceUnavailable(
-                f"服务 {self.url} 有 {self._patience.answer_seconds:g} 秒没有动静", hint="稍后再试；看看它的日志与负载"
+                f"服务 {self.url} 有 {self._timeouts.answer_seconds:g} 秒没有动静", hint="稍后再试；看看它的日志与负载"
             ) from error
         except BROKEN as error:
             self._give_up(error)
@@ -155,8 +155,8 @@ class Connection:
             raise ServiceUnavailable(f"与服务 {self.url} 说不通：{error}", hint="检查地址，再试一次") from error
 
     async def _ask_once(self, request: Request) -> httpx.Response:
-        seconds = self._patience.work_seconds if request.takes_long else self._patience.answer_seconds
-        bounds = httpx.Timeout(seconds, connect=self._patience.connect_seconds)
+        seconds = self._timeouts.work_seconds if request.takes_long else self._timeouts.answer_seconds
+        bounds = httpx.Timeout(seconds, connect=self._timeouts.connect_seconds)
         try:
             async with asyncio.timeout(seconds):  # httpx bounds each read; a dripping answer could take for ever
                 if request.upload is None:
@@ -190,8 +190,8 @@ class Connection:
 
     def _pause(self, attempt: int) -> float:
         """Longer every time, and not the same for all: clients that were refused together do not come back together."""
-        grown: float = self._patience.pause_seconds * 2 ** (attempt - 1)
-        longest = min(grown, self._patience.longest_pause_seconds)
+        grown: float = self._timeouts.pause_seconds * 2 ** (attempt - 1)
+        longest = min(grown, self._timeouts.longest_pause_seconds)
         return longest * self._random.uniform(0.5, 1.0)
 
     def _give_up(self, error: httpx.TransportError) -> NoReturn:
@@ -205,18 +205,18 @@ class Connection:
         ) from error
 
     def _data(self, request: Request, response: httpx.Response) -> Any:
-        told = _envelope(response)
-        if told is None:
+        envelope = _envelope(response)
+        if envelope is None:
             raise ServiceUnavailable(
                 f"{self.url} 答了 HTTP {response.status_code}，但不是千寻服务的回答", hint="检查地址与端口"
             )
         if response.is_success:
-            return told["data"]
-        word = str(told.get("error") or "")
-        message, hint = said(told)
+            return envelope["data"]
+        word = str(envelope.get("error") or "")
+        message, hint = message_and_hint(envelope)
         if word == "unauthorized" and not self._has_key:
             hint = NO_KEY
-        raise of_word(request.mistake if word in MISTAKES else word, message, hint=hint)
+        raise of_word(request.mistake if word in INVALID else word, message, hint=hint)
 
 
 def _written(request: Request) -> bytes:
@@ -265,26 +265,26 @@ def _authorization(key: str) -> dict[str, str]:
 
 
 def _envelope(response: httpx.Response) -> dict[str, Any] | None:
-    """What the service said; None when this is no answer of its kind."""
+    """The JSON of the service; None for a response of another program."""
     try:
-        told = response.json()
+        envelope = response.json()
     except ValueError:
         return None
-    return told if isinstance(told, dict) and "code" in told and "data" in told else None
+    return envelope if isinstance(envelope, dict) and "code" in envelope and "data" in envelope else None
 
 
-def said(told: Mapping[str, Any]) -> tuple[str, str]:
-    """The message, and what to do next: the service says both in one, as `str` of an error does."""
-    said = str(told.get("msg") or "服务没有说明原因")
-    message, _, hint = said.rpartition("　")
-    trace = told.get("trace_id")
-    return (message, hint + (f"（trace_id {trace}）" if trace else "")) if message else (said, "")
+def message_and_hint(envelope: Mapping[str, Any]) -> tuple[str, str]:
+    """The service sends both in one text, as `str` of an error has them."""
+    whole = str(envelope.get("msg") or "服务没有说明原因")
+    message, _, hint = whole.rpartition("　")
+    trace = envelope.get("trace_id")
+    return (message, hint + (f"（trace_id {trace}）" if trace else "")) if message else (whole, "")
 
 
-def _asked_to_wait(response: httpx.Response) -> float | None:
-    """How long a service that has too much to do just now asks for; None where that is not what it says."""
-    told = _envelope(response)
-    is_busy = told is None or told.get("error") in BUSY  # no answer of the service: one of what stands before it
+def _retry_after(response: httpx.Response) -> float | None:
+    """The seconds that an overloaded service asks for; None for any other response."""
+    envelope = _envelope(response)
+    is_busy = envelope is None or envelope.get("error") in BUSY  # None: of a proxy before it
     if response.status_code != httpx.codes.SERVICE_UNAVAILABLE or "retry-after" not in response.headers or not is_busy:
         return None
     try:

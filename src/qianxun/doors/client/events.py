@@ -33,14 +33,14 @@ class EventSender:
         body = {**event_data, "type": kind, "knowledge_base_id": self.knowledge_base}
         is_named = bool(event_data.get("event_id") or event_data.get("generation"))  # a repeat changes nothing
         try:
-            told = await self.connection.ask(Request("POST", "v1/events", body, repeatable=is_named))
+            data = await self.connection.ask(Request("POST", "v1/events", body, repeatable=is_named))
         except BadInput as error:
             return _rejected(event_data, error)
         except QianxunError as error:
             if error.word != REJECTED:
                 raise
             return _rejected(event_data, error)
-        return EventOutcome(told["result"], told["document_id"], told["generation"], told["reason"])
+        return EventOutcome(data["result"], data["document_id"], data["generation"], data["reason"])
 
 
 def _rejected(event_data: Mapping[str, Any], error: QianxunError) -> EventOutcome:

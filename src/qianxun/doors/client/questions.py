@@ -16,8 +16,8 @@ from qianxun.core.errors import BadInput, BadQuery, ServiceUnavailable, Unreadab
 from qianxun.core.limits import IMAGE_BYTES_LIMIT
 from qianxun.core.options import AskChoices, ask_body
 from qianxun.core.sse import Event, Events, EventTooLarge
-from qianxun.doors.client.connection import Connection, Request, said
-from qianxun.doors.client.encode import traced
+from qianxun.doors.client.connection import Connection, Request, message_and_hint
+from qianxun.doors.client.payloads import traced
 from qianxun.engine.local_files import decode, read_bounded
 
 LARGEST_EVENT: Final = 64 << 20  # the last one holds the whole answer with its sources
@@ -38,7 +38,7 @@ async def ask_request(
 async def answer_events(connection: Connection, request: Request) -> AsyncGenerator[AnswerEvent, None]:
     """The events of an answer; the last is `Done` or `Failed`. Raises where the service fails, or breaks off."""
     events = Events(LARGEST_EVENT)
-    async with aclosing(connection.listen(request)) as pieces:
+    async with aclosing(connection.stream(request)) as pieces:
         async for piece in pieces:
             for event in _read(events, piece, connection.url):
                 yield event
@@ -49,18 +49,18 @@ async def answer_events(connection: Connection, request: Request) -> AsyncGenera
 
 def _read(events: Events, piece: bytes, url: str) -> list[AnswerEvent]:
     try:
-        told = [_event(each) for each in events.feed(piece)]
+        read = [_event(event) for event in events.feed(piece)]
     except (KeyError, TypeError, ValueError, AttributeError, EventTooLarge) as error:
         raise ServiceUnavailable(
             f"看不懂服务 {url} 的回答（{type(error).__name__}：{error}）", hint="两边的版本要一致"
         ) from error
-    return [each for each in told if each is not None]
+    return [event for event in read if event is not None]
 
 
 def _event(event: Event) -> AnswerEvent | None:
     data = json.loads(event.data)
     if event.name == "error" and data["answer"] is None:
-        message, hint = said(data)
+        message, hint = message_and_hint(data)
         raise of_word(data["error"], message, hint=hint)
     return read_event(event.name, data)
 

@@ -10,7 +10,7 @@ from qianxun.core.codec.wire import read_model
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.model_types import MODEL_TYPES, ModelTest, NewModel, UserModel
 from qianxun.doors.client.connection import Request
-from qianxun.doors.client.encode import segment
+from qianxun.doors.client.payloads import segment
 
 T = TypeVar("T")
 Listed: TypeAlias = list[UserModel]
@@ -32,7 +32,7 @@ class RegisteredModels:
         found: list[UserModel] = []
         for one in types:
             request = Request("GET", f"{_of(user_id)}/{segment(one)}")
-            found += await self.ask(request, lambda data: [read_model(each) for each in data["list"]])
+            found += await self.ask(request, lambda data: [read_model(model) for model in data["list"]])
         return sorted(found, key=lambda model: model.id)
 
     async def get(self, user_id: str, id: int) -> UserModel:

@@ -20,9 +20,9 @@ from qianxun.core.errors import BadInput, MissingExtra, NotFound, Refused, Unrea
 from qianxun.core.ingest_types import Labels, Refusal, Report, Step, Watch
 from qianxun.core.limits import SOURCE_LIMIT
 from qianxun.core.types import Accepted, Document, DocumentState
+from qianxun.core.unicode import is_unicode
 from qianxun.doors.client.connection import Request, Upload
-from qianxun.doors.client.decode import Sent
-from qianxun.doors.client.encode import segment, written_labels
+from qianxun.doors.client.payloads import Sent, segment, written_labels
 from qianxun.engine.local_files import Source, discover
 
 AT_ONCE = 4  # enough that the service parses one file while another is on its way
@@ -48,7 +48,7 @@ def sent_file(
     documents: str, path: Path, *, name: str, source: str, doc_id: str, labels: Labels, wait: bool
 ) -> Request:
     """The request that sends a file; opened, and checked to be there, when it is sent."""
-    told = {"name": name, **({"source": source} if source else {}), **written_labels(labels)}
+    written = {"name": name, **({"source": source} if source else {}), **written_labels(labels)}
     try:
         name.encode()
     except UnicodeEncodeError as error:
@@ -58,7 +58,7 @@ def sent_file(
         f"{documents}/{segment(doc_id)}" if doc_id else documents,
         params={"wait": str(wait).lower()},
         upload=Upload(name, partial(_opened, path)),
-        fields={key: value if isinstance(value, str) else json.dumps(value) for key, value in told.items()},
+        fields={key: value if isinstance(value, str) else json.dumps(value) for key, value in written.items()},
         takes_long=True,
     )
 
@@ -109,8 +109,8 @@ async def send_files(
     found = await asyncio.to_thread(lambda: list(discover(paths)))
     sources = [item for item in found if isinstance(item, Source)]
     refusals = [item for item in found if isinstance(item, Refusal)]
-    report = Report(warnings=tuple(f"{each.path}：{each.reason}" for each in refusals if each.passed_over))
-    for refusal in (each for each in refusals if not each.passed_over):
+    report = Report(warnings=tuple(f"{refusal.path}：{refusal.reason}" for refusal in refusals if refusal.passed_over))
+    for refusal in (refusal for refusal in refusals if not refusal.passed_over):
         report = _refused(report, refusal, watch)
     watch(Step("found", len(sources)))
     until = math.inf
@@ -136,11 +136,11 @@ async def send_documents(
     async with aclosing(_in_order(batch, send, 1 if is_ordered else AT_ONCE)) as outcomes:
         sent = [outcome async for _, outcome in outcomes]
     found, until = [], time.monotonic() + longest
-    for each in sent:
-        state = await _settled(receiver, knowledge_base, each, until)
+    for one in sent:
+        state = await _settled(receiver, knowledge_base, one, until)
         until = min(until, time.monotonic() + GRACE) if state and state.status in ON_THEIR_WAY else until
-        chunks = state.chunks if state and each.accepted.outcome in WRITTEN else 0
-        found.append(replace(each.accepted, chunk_keys=range(chunks)))
+        chunks = state.chunks if state and one.accepted.outcome in WRITTEN else 0
+        found.append(replace(one.accepted, chunk_keys=range(chunks)))
     return found
 
 
@@ -175,17 +175,16 @@ async def _send(receiver: Receiver, knowledge_base: int, labels: Labels, source:
     name, doc_id, path = source.name, source.id, source.path
     try:
         return await receiver.send_file(
-            knowledge_base, path, name=name, source=_told(path), doc_id=doc_id, labels=labels, wait=False
+            knowledge_base, path, name=name, source=_source_of(path), doc_id=doc_id, labels=labels, wait=False
         )
     except (Refused, MissingExtra, BadInput) as error:
         return Refusal(source.path, str(error))
 
 
-def _told(path: Path) -> str:
-    """The path here; nothing of one that cannot be told: too long, or no text at all."""
-    told = os.path.abspath(path)
-    is_text = not any("\ud800" <= sign <= "\udfff" for sign in told)
-    return told if is_text and len(told) <= SOURCE_LIMIT else ""
+def _source_of(path: Path) -> str:
+    """The path on this machine; "" for one that cannot be sent: too long, or no Unicode."""
+    absolute = os.path.abspath(path)
+    return absolute if is_unicode(absolute) and len(absolute) <= SOURCE_LIMIT else ""
 
 
 async def _settled(receiver: Receiver, knowledge_base: int, sent: Sent, deadline: float) -> DocumentState | None:
@@ -196,7 +195,7 @@ async def _settled(receiver: Receiver, knowledge_base: int, sent: Sent, deadline
     while True:
         try:
             state = await receiver.document(knowledge_base, accepted.doc_id)
-        except NotFound:  # somebody deleted it in the meantime
+        except NotFound:  # deleted in the meantime
             return None
         if state.status != "pending" or state.generation > accepted.generation or time.monotonic() >= deadline:
             return state
@@ -210,7 +209,7 @@ def _refused(report: Report, refusal: Refusal, watch: Watch) -> Report:
 
 
 def _taken(report: Report, source: Source, accepted: Accepted, state: DocumentState | None, watch: Watch) -> Report:
-    """Counted once it is stored; said aloud where it is not searchable."""
+    """Counted once it is stored, with a warning where it is not searchable."""
     is_written = accepted.outcome in WRITTEN
     watch(Step("added" if is_written else "unchanged"))
     updated = report.updated + (accepted.outcome == "updated")
@@ -219,9 +218,9 @@ def _taken(report: Report, source: Source, accepted: Accepted, state: DocumentSt
     if state is None or state.status == "deleted":
         return report
     if state.status == "quarantined":
-        told = f"{source.name}：{state.reason}"
-        watch(Step("warned", reason=told))
-        return replace(report, warnings=(*report.warnings, told))
+        warning = f"{source.name}：{state.reason}"
+        watch(Step("warned", reason=warning))
+        return replace(report, warnings=(*report.warnings, warning))
     if state.status in ON_THEIR_WAY:
         if not report.waiting:
             watch(Step("waiting", reason=state.reason or "服务还没有为它建好索引"))

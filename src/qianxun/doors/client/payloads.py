@@ -1,0 +1,114 @@
+"""What a client sends and reads beside searches and answers: documents, labels, bases, states. The rest is
+`qianxun.core.codec.wire`."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from qianxun.core.codec.plain import Shape, plain, read
+from qianxun.core.codec.wire import read_log
+from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.ingest_types import Labels
+from qianxun.core.log_types import LogEntry
+from qianxun.core.types import LOCAL_TENANT, Accepted, Document, DocumentState, KnowledgeBase
+
+SHAPES: Final[Mapping[type, Shape]] = {
+    KnowledgeBase: Shape(absent={"tenant": LOCAL_TENANT, "identity": ""}),
+    DocumentState: Shape(),
+}
+Data = Mapping[str, Any]
+
+# ── sent ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def segment(text: str) -> str:
+    """One segment of a path: a slash is no separator in it, and ``..`` does not lead out of it."""
+    if not text:
+        raise NotFound("编号是空的", hint="写上编号")
+    try:
+        return quote(text, safe="").replace(".", "%2E")
+    except UnicodeEncodeError as error:
+        raise NotFound(f"没有编号为 {text!r} 的文档", hint="编号里有不成对的代理字符") from error
+
+
+def traced(trace_id: str) -> dict[str, str]:
+    """The header that carries a trace (https://www.w3.org/TR/trace-context-1/)."""
+    if not trace_id:
+        return {}
+    if not re.fullmatch("(?!0{32})[0-9a-f]{32}", trace_id):
+        raise BadInput(f"trace_id 为 {trace_id[:80]!r}", hint="应为 32 位小写的十六进制数，不全为零")
+    return {"traceparent": f"00-{trace_id}-{secrets.token_hex(8)}-01"}
+
+
+def written_document(one: Document) -> dict[str, Any]:
+    """The body that adds a document. Raises BadInput for one without an id, or one that was parsed here."""
+    if not one.id:
+        raise BadInput("文档没有编号", hint="给出 doc_id")
+    if one.structure is not None:
+        raise BadInput(f"文档“{one.name or one.id}”已在本地解析，不能经服务放入", hint="改为上传原文件（add）")
+    written = {name: value for name, value in plain(one).items() if value and name not in ("id", "structure")}
+    return {"name": one.name, "content": one.content, **written, "format": one.format}
+
+
+def written_labels(labels: Labels) -> dict[str, Any]:
+    return {name: value for name, value in plain(labels).items() if value}
+
+
+# ── received ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """A service that takes requests."""
+
+    queue_depth: int  # writes that wait for an index
+    unusable: int  # bases whose index could not be opened
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A document that the service has accepted, and whether it is searchable yet."""
+
+    accepted: Accepted
+    is_searchable: bool
+
+
+def read_base(data: Data) -> KnowledgeBase:
+    return read(KnowledgeBase, data, SHAPES)
+
+
+def read_bases(data: Data) -> list[KnowledgeBase]:
+    return [read_base(base) for base in data["knowledge_bases"]]
+
+
+def read_statistics(data: Data) -> dict[str, int]:
+    return {str(name): int(count) for name, count in data["statistics"].items()}
+
+
+def read_sent(data: Data) -> Sent:
+    """With as many chunk keys as there are chunks: which they are, only the service knows."""
+    chunks = range(data["chunks"])
+    accepted = Accepted(data["doc_id"], 0, data["generation"], data["outcome"], chunk_keys=chunks)
+    return Sent(accepted, data["status"] == "indexed")
+
+
+def read_document(data: Data) -> DocumentState:
+    return read(DocumentState, data, SHAPES)
+
+
+def read_documents(data: Data) -> list[DocumentState]:
+    return [read_document(document) for document in data["documents"]]
+
+
+def read_readiness(data: Data) -> Readiness:
+    return Readiness(data["queue_depth"], data["unusable"])
+
+
+def read_logs(data: Data) -> tuple[list[LogEntry], int | None]:
+    """A page, and where the next begins: a service may give fewer than were requested."""
+    return [read_log(entry) for entry in data["list"]], data["next"]
