@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -45,8 +46,6 @@ class Admin:
         Searches use the old index until it is done. Returns the number of chunks. Raises NotFound, ModelUnavailable or
         BadModelReply for a model that cannot be used.
         """
-        import asyncio
-
         from qianxun.indexing.maintenance import rebuild
 
         async with self.opened(knowledge_base) as base:
