@@ -30,10 +30,10 @@ def assemble(
     given: Sequence[Passage] = (),
     tie: AskedTie | None = None,
 ) -> AnswerContext:
-    """The passages that a generator may use, best first and numbered from 1, and what the graph says.
+    """The passages that a generator may use, best first and numbered from 1, and the graph's context.
 
     ``given`` came with the question (a table, a picture) and stand first; ``tie`` is what it asks for. What a better
-    passage says already is left out: the same text, and the sentences in which chunks of one document overlap.
+    passage has already is left out: the same text, and the sentences in which chunks of one document overlap.
     ``tokens`` never exceeds ``budget``: what is too large is cut after a whole sentence or line where it is the first,
     else left out and counted.
     """
@@ -58,7 +58,7 @@ def assemble(
 
 def _stated(tie: AskedTie, found: Sequence[Found]) -> StatedTie:
     """Where the documents of what was found state a tie."""
-    chunks = {hit.chunk.key: hit.chunk for hit in found}
+    chunks = {result.chunk.key: result.chunk for result in found}
     stating = [(chunks[place.chunk], place) for place in tie.evidence if place.chunk in chunks]
     starts = [chunk.end - len(chunk.text) for chunk, _ in stating]  # where the text would begin, had it no lead
     spans = zip(stating, starts, strict=True)

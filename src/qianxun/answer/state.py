@@ -45,7 +45,7 @@ class Analysis:
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """Whether what was found can answer the question."""
+    """The grade of what was found: whether it can answer the question."""
 
     is_enough: bool
     relevance: float = 0.0  # of the best passage, in [0, 1]
@@ -117,7 +117,7 @@ class AnswerState:
     @property
     def rests_on(self) -> frozenset[int]:
         """The keys of all chunks that it is made of."""
-        return self.shown | frozenset((*(hit.chunk.key for hit in self.found), *self._of_tables))
+        return self.shown | frozenset((*(result.chunk.key for result in self.found), *self._of_tables))
 
     @property
     def _of_tables(self) -> tuple[int, ...]:
@@ -138,7 +138,9 @@ class AnswerState:
         if self.answer is None:
             return frozenset()
         cited = {source.chunk_id for source in self.answer.sources}
-        return frozenset((*(hit.chunk.key for hit in self.found if hit.chunk.chunk_id in cited), *self._of_tables))
+        return frozenset(
+            (*(result.chunk.key for result in self.found if result.chunk.chunk_id in cited), *self._of_tables)
+        )
 
     @property
     def refinements(self) -> int:

@@ -44,7 +44,7 @@ class GraphQuery:
     starts: tuple[int, ...]
     informative: int  # the units that carry meaning
     others: tuple[tuple[tuple[str, ...], int, float], ...] = ()  # (other words, the units they stand for, how sure)
-    places: Mapping[str, Sequence[int]] = field(default_factory=dict, repr=False)  # where each unit stands
+    places: Mapping[str, Sequence[int]] = field(default_factory=dict, repr=False)  # where the units are
     _fits: dict[str, Fit] = field(default_factory=dict, repr=False)
 
     def bits(self, start: int, end: int) -> int:
@@ -134,7 +134,7 @@ def _likeness(words: Sequence[str], others: Sequence[str]) -> float:
 def _common(query: GraphQuery, words: Sequence[str]) -> Fit:
     """The longest runs of units that both have, longest first, none twice.
 
-    A lone character that both have tells little where the relation has others: 人 of 制片人 in 人口.
+    A lone character that both have means little where the relation has others: 人 of 制片人 in 人口.
     """
     taken = bits = 0
     left = set(range(len(words)))

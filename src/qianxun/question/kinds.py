@@ -11,7 +11,7 @@ from qianxun.text.chinese import fold
 
 _PAUSES: Final = re.compile(r"[\s，。！？!?,.~～…、；;：:]+")
 _GREETINGS: Final = re.compile(f"(?:{joined('small_talk.greeting')})+")
-# The first that matches, from the most telling on.
+# The first that matches, from the most specific on.
 _KINDS: Final[tuple[tuple[QuestionKind, tuple[str, ...]], ...]] = (
     ("comparison", ("comparison.route",)),
     ("count", ("kind.count",)),
@@ -71,6 +71,6 @@ def without_courtesy(text: str) -> str:
 
 
 def without_pointing(text: str) -> str:
-    """The question without words that point at an attached picture or table: no document speaks of 图中 or 这张."""
+    """The question without words that point at an attached picture or table: no document has 图中 or 这张."""
     left = cue("attached.pointing").sub("", text).strip(" ，,")
     return left if len(re.findall(r"\w", left)) >= _LEAST_LEFT else text

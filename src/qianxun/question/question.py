@@ -1,4 +1,4 @@
-"""A question, read once: everything that its text alone says, each part computed when it is first used."""
+"""A question, read once: everything that its text alone gives, each part computed when it is first used."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _QUOTES: Final = frozenset("《》〈〉“”「」『』\"'")
 @cache
 def _patterns() -> tuple[list[re.Pattern[str]], list[re.Pattern[str]], list[re.Pattern[str]]]:
     """Of a pair of names, of what is related to a name, of what a name is related to."""
-    what, who, end = (joined(f"relation.{name}") for name in ("what", "somebody", "end"))
+    what, who, end = (joined(f"relation.{name}") for name in ("what", "who", "end"))
     word = f"(?P<word>[^的是{_MARK}]{{1,8}}?)"
     pairs = (
         f"{_MARK}(?:和|与|跟|同|、|及|以及){_MARK}(?:[他她它]们)?(?:两人|二人|两个人|俩|之间)?(?:到底|究竟)?"

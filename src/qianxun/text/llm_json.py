@@ -57,7 +57,7 @@ def read_json(
 def _candidates(reply: str, start: re.Pattern[str]) -> Iterator[str]:
     """From the start of a value to the end, fenced ones first.
 
-    What stands inside a value is no start: a part of one that was cut off must not be taken for the whole.
+    What is inside a value is no start: a part of one that was cut off must not be taken for the whole.
     """
     for text in (*_FENCED.findall(reply)[:_FENCES], reply):
         if found := start.search(text):

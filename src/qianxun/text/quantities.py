@@ -45,7 +45,7 @@ class Quantity:
     end: int
     value: Decimal
     unit: str
-    scaled: bool  # a scale word stood with it: 100万, not 100
+    scaled: bool  # with a scale word: 100万, not 100
     written: str
 
     @property
@@ -131,7 +131,7 @@ def _scale(words: str) -> int:
 
 
 def _chinese(text: str) -> tuple[Decimal, bool] | None:
-    """三百二十, 一点五亿: the number, and whether a scale word stood with it."""
+    """三百二十, 一点五亿: the number, and whether it has a scale word."""
     whole, point, fraction = text.partition("点")
     number = han_number(whole)
     if number is None:

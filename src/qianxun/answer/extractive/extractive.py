@@ -24,7 +24,7 @@ MOST: Final[dict[AnswerKind, int]] = {
 _NEAR: Final = {"fact": 0.85, "explain": 0.25, "comparison": 0.85, "summary": 0.13}  # of the best line's fit
 _NEAR_WHY: Final = 0.5
 _MOST_WHY: Final = 3
-NO_CAUSE: Final = 0.75  # what a line is worth that names no cause, where one is query for
+NO_CAUSE: Final = 0.75  # what a line is worth that names no cause, where one is asked for
 _CAUSE: Final = re.compile(
     "因|由于|原因|导致|致使|造成|引起|为了|所以|从而|以便|解释|缘|出于|源于|取决于|使得|鉴于|because|due to|since"
 )
@@ -66,14 +66,14 @@ def extract(query: EvidenceQuery, scored: Sequence[ScoredLine]) -> tuple[Quoted,
     """The sentences that answer best: for a fact the one that states it, for a comparison those of every side, for a
     summary the informative ones in their order."""
     usable = _usable(scored)
-    before = {line.line.at + 1: line for line in usable}
+    before = {one.line.at + 1: one for one in usable}
     if query.kind == "comparison" and len(query.names) > 1:
         sides = [
             _picked(query, [one for one in usable if name in one.line.name or name in one.line.folded])
             for name in query.names
         ]
-        chosen = [line for side in sides for line in _understood(side, before)]
-        chosen = list({line.line.at: line for line in chosen}.values())
+        chosen = [one for side in sides for one in _understood(side, before)]
+        chosen = list({one.line.at: one for one in chosen}.values())
     else:
         chosen = _understood(_picked(query, usable), before)
     return _quoted(chosen, query.kind in ("summary", "comparison"))
@@ -84,30 +84,28 @@ def extract_sides(sides: Iterable[tuple[EvidenceQuery, Sequence[ScoredLine]]]) -
     chosen: dict[int, ScoredLine] = {}
     for query, scored in sides:
         usable = _usable(scored)
-        picked = _understood(_picked(query, usable), {line.line.at + 1: line for line in usable})
+        picked = _understood(_picked(query, usable), {one.line.at + 1: one for one in usable})
         chosen.update((one.line.at, one) for one in picked if one.line.at not in chosen)
     return _quoted(list(chosen.values()), may_list=True)
 
 
 def _usable(scored: Sequence[ScoredLine]) -> list[ScoredLine]:
-    return [line for line in scored if line.is_own and len(line.line.text) <= _LONGEST]
+    return [one for one in scored if one.is_own and len(one.line.text) <= _LONGEST]
 
 
 def _quoted(chosen: Sequence[ScoredLine], may_list: bool) -> tuple[Quoted, ...]:
-    several = len({line.line.passage.doc_name for line in chosen}) > 1
-    has_rows = any(line.line.is_row for line in chosen)
+    several = len({one.line.passage.doc_name for one in chosen}) > 1
+    has_rows = any(one.line.is_row for one in chosen)
     is_list = len(chosen) > (1 if several or has_rows else 2) and (may_list or has_rows)
-    return tuple(
-        Quoted(line.line.text, line.line.passage, _subject(line) if several else "", is_list) for line in chosen
-    )
+    return tuple(Quoted(one.line.text, one.line.passage, _subject(one) if several else "", is_list) for one in chosen)
 
 
 def _understood(chosen: Sequence[ScoredLine], before: Mapping[int, ScoredLine]) -> list[ScoredLine]:
     """In their order; 这一举措… only after the sentence that it refers to."""
-    found = {line.line.at: line for line in chosen}
-    for line in chosen:
-        earlier = before.get(line.line.at)
-        if REFERS_BACK.match(line.line.text) and earlier and earlier.line.passage is line.line.passage:
+    found = {one.line.at: one for one in chosen}
+    for one in chosen:
+        earlier = before.get(one.line.at)
+        if REFERS_BACK.match(one.line.text) and earlier and earlier.line.passage is one.line.passage:
             found[earlier.line.at] = earlier
     return [found[at] for at in sorted(found)]
 
@@ -115,7 +113,7 @@ def _understood(chosen: Sequence[ScoredLine], before: Mapping[int, ScoredLine]) 
 def _picked(query: EvidenceQuery, offered: Sequence[ScoredLine]) -> list[ScoredLine]:
     """The best line, then what adds most to those chosen, as long as it comes near the best."""
     worth = _worth(query, offered)
-    left = sorted(offered, key=lambda line: (-worth[line.line.at], line.line.at))[:_CANDIDATES]
+    left = sorted(offered, key=lambda one: (-worth[one.line.at], one.line.at))[:_CANDIDATES]
     chosen: list[ScoredLine] = []
     least = _least(query, left, worth)
     while left and len(chosen) < _most(query, chosen):
@@ -132,7 +130,7 @@ def _least(query: EvidenceQuery, ordered: Sequence[ScoredLine], worth: Mapping[i
     """What a line must be worth to come after the best. A summary also has lines on its topic without figures."""
     best = worth[ordered[0].line.at] if ordered else 0.0
     if query.kind == "summary":
-        return _NEAR["summary"] * min(best, max((line.fit for line in ordered), default=0.0))
+        return _NEAR["summary"] * min(best, max((one.fit for one in ordered), default=0.0))
     return best * (_NEAR_WHY if query.is_why else _NEAR[query.kind])
 
 
@@ -143,23 +141,23 @@ def _most(query: EvidenceQuery, chosen: Sequence[ScoredLine]) -> int:
 
 
 def _worth(query: EvidenceQuery, offered: Sequence[ScoredLine]) -> dict[int, float]:
-    """By its place among the lines. Where more is query for than one fact, a line goes on with what the
+    """By its place among the lines. Where more is asked for than one fact, a line goes on with what the
     one before it was about, and the most informative lines are those with figures."""
     if query.is_why:
-        return {line.line.at: line.fit * (1.0 if _CAUSE.search(line.line.folded) else NO_CAUSE) for line in offered}
+        return {one.line.at: one.fit * (1.0 if _CAUSE.search(one.line.folded) else NO_CAUSE) for one in offered}
     if query.kind in ("fact", "comparison"):
-        return {line.line.at: line.fit for line in offered}
+        return {one.line.at: one.fit for one in offered}
     topics: dict[int, float] = {}
     topic, passage = 0.0, 0
-    for line in offered:
-        goes_on = line.line.passage.number == passage and not line.line.is_row
-        topic = max(line.fit, CARRIED * topic if goes_on else 0.0)
-        passage = line.line.passage.number
-        topics[line.line.at] = topic
+    for one in offered:
+        goes_on = one.line.passage.number == passage and not one.line.is_row
+        topic = max(one.fit, CARRIED * topic if goes_on else 0.0)
+        passage = one.line.passage.number
+        topics[one.line.at] = topic
     least = ON_TOPIC[query.kind] * (ON_NAMED if query.names else 1.0) * max(topics.values(), default=0.0)
     return {
-        line.line.at: topics[line.line.at] * _informative(line, query.kind) if topics[line.line.at] >= least else 0.0
-        for line in offered
+        one.line.at: topics[one.line.at] * _informative(one, query.kind) if topics[one.line.at] >= least else 0.0
+        for one in offered
     }
 
 

@@ -50,8 +50,8 @@ class Line:
     passage: Passage
     start: int  # in the passage's text
     at: int  # its place among all lines
-    row: Row | None = None  # of a table: its text says which column each value stands in
-    setting: str = ""  # of a row: the document's name and what stands around the table, folded
+    row: Row | None = None  # of a table: its text has the values with their columns
+    setting: str = ""  # of a row: the document's name and the text around the table, folded
 
     @property
     def is_row(self) -> bool:

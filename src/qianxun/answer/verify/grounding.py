@@ -100,7 +100,7 @@ def unsupported(sentence: str, evidence: Evidence, query: str = "") -> list[Figu
 
 
 def _misplaced(sentence: str, evidence: Evidence, query: str) -> list[Figure]:
-    """Those that every text which has them says of something else."""
+    """Those that every text which has them has for something else."""
     wrong: list[Figure] = []
     right: set[Figure] = set()
     for text, places in zip(evidence.texts, evidence.occurrences, strict=True):
@@ -132,7 +132,7 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
 
 
 def _verbatim(written: str, plain: str) -> bool:
-    """Whether it stands there as it is written, and not within a longer number."""
+    """Returns True if it is there as it is written, and not within a longer number."""
     bare = re.sub(r"[\s,，]", "", written)
     if not bare:
         return False
@@ -163,7 +163,7 @@ def _covers(known: Day, day: Day, years: frozenset[int]) -> bool:
 
 
 def _is_part_of_date(unit: str, value: Decimal, evidence: Evidence) -> bool:
-    """2018 of 2018年, where it stands alone; 15 of 15天, where the text has 15日."""
+    """2018 of 2018年, where it is alone; 15 of 15天, where the text has 15日."""
     if unit == "":
         return any(value in (day.year, day.month, day.day) for day in evidence.days)
     if unit == "年":
@@ -220,7 +220,7 @@ def _pairs(text: str) -> frozenset[str]:
 
 
 def _around(at: int, pairs: Sequence[frozenset[str]], ends: Sequence[bool]) -> frozenset[str]:
-    """The clause; with its neighbours where it says too little by itself: 2017年9月，…"""
+    """The clause; with its neighbours where it is too short by itself: 2017年9月，…"""
     around = pairs[at]
     after = at
     while len(around) < _FEWEST and after + 1 < len(pairs) and not ends[after]:

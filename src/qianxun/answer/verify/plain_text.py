@@ -82,7 +82,7 @@ Atom: TypeAlias = Words | Mark | TakenOut
 
 
 def without_links(text: str) -> str:
-    """The text as it may be read, its brackets left alone; "（链接略）" stands where a link was."""
+    """The text as it may be read, its brackets left alone; "（链接略）" is where a link was."""
     return "".join(atom.written if isinstance(atom, Mark) else _shown(atom) for atom in _atoms(text))
 
 
@@ -111,7 +111,7 @@ class TextReader:
     def __init__(self) -> None:
         self._entities = EntityReader()
         self._pending = ""
-        self._at = 0  # what stands before it is over; its last character tells what the next one may be
+        self._at = 0  # what is before it is over; its last character decides what the next one may be
         self._last = ""  # that was shown
 
     def feed(self, piece: str) -> Iterator[Atom]:
@@ -145,7 +145,7 @@ class TextReader:
         self._pending, self._at = text[max(0, at - 1) :], min(at, 1)
 
     def _apart(self, atom: Atom) -> Atom:
-        """Brackets with parentheses or a colon behind them make a link: behind what is shown these are wide ones."""
+        """Brackets with parentheses or a colon after them make a link: after what is shown these are wide ones."""
         if isinstance(atom, Mark):
             self._last = self._last if self._last in ("]", "!") else atom.written  # it may not be shown
         elif isinstance(atom, TakenOut):
@@ -162,12 +162,12 @@ class TextReader:
 
 
 def _is_visible(mark: str) -> bool:
-    """Not what nobody sees: control and format characters hide one word in another."""
+    """Returns False for control and format characters, which hide one word in another."""
     return mark in "\n\t" or unicodedata.category(mark) not in ("Cc", "Cf", "Cs", "Co")
 
 
 _Step: TypeAlias = tuple[tuple[Atom, ...] | None, int] | None
-"""What stands here (None: plain text) and where it ends; None altogether: what follows decides."""
+"""What is here (None: plain text) and where it ends; None altogether: what follows decides."""
 
 
 def _next(text: str, at: int, is_last: bool) -> _Step:
@@ -224,7 +224,7 @@ def _bracket(text: str, at: int, is_last: bool) -> _Step:
 
 
 def _as_mark(inside: str) -> str:
-    """[1](http://…) is a mark that somebody made a link of."""
+    """[1](http://…) is a mark that was made a link."""
     return f"[{inside}]" if _MARK.fullmatch(inside) else inside
 
 
@@ -274,7 +274,7 @@ def _image(text: str, at: int, is_last: bool) -> _Step:
 
 
 def _after_bracket(text: str, at: int, is_last: bool) -> _Step:
-    """What stands in parentheses behind a bracket is an address, wherever the bracket was opened."""
+    """What is in parentheses after a bracket is an address, wherever the bracket was opened."""
     if text[at + 1] != "(":
         return None, at + 1
     end = _target_end(text, at + 1, is_last)
@@ -302,7 +302,7 @@ def _tag(text: str, at: int, is_last: bool) -> _Step:
     if close >= 0:
         return (TakenOut(text[at : close + 1]),), close + 1
     if is_last or len(text) - at >= _LONGEST_TARGET:
-        return (Words("＜"),), at + 1  # never closed: it must not become a tag with what stands behind the answer
+        return (Words("＜"),), at + 1  # never closed: it must not become a tag with what comes after the answer
     return None
 
 
@@ -358,7 +358,7 @@ class EntityReader:
 
 
 def _with(tail: str, mark: str) -> str:
-    """The tail and what follows it; an entity that ends here is what it stands for."""
+    """The tail and what follows it; an entity that ends here is its character."""
     tail = _without_number(tail, mark) + mark
     while tail.endswith(";") and (found := _NAMED.search(tail, max(0, len(tail) - _LONGEST))):
         character = html.unescape(found[0])
