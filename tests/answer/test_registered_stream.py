@@ -78,7 +78,7 @@ def test_who_stops_reading_gives_the_client_back(tmp_path: Path) -> None:
         told.close()  # type: ignore[attr-defined]
         given.put("没有人听")
         service.wait(lambda served: served.left == [0])
-        assert [line.uses for line in engine.registry.clients._lines.values()] == [0]
+        assert [line.uses for line in engine.registry.clients._entries.values()] == [0]
 
     with chat_service(lambda request: slowly(given)) as service:
         with_model(tmp_path, service.url, work)
@@ -92,7 +92,7 @@ def test_a_stop_and_a_cut_give_it_back_too(tmp_path: Path) -> None:
             told.extend(chat.stream(ASKED, lambda: bool(service.sent and service.sent[0])))
         with pytest.raises(ModelUnavailable):
             list(chat.stream(ASKED))
-        assert [line.uses for line in engine.registry.clients._lines.values()] == [0]
+        assert [line.uses for line in engine.registry.clients._entries.values()] == [0]
 
     def answers(request: Any) -> Reply:
         return Reply("住院", hang_after=1) if request.number == 0 else Reply("住院", cut_after=1)
