@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qianxun.core.graph_types import AskedTie
+from qianxun.core.graph_types import RequestedRelation
 from qianxun.graph.network.knowledge_graph import graph_from_facts
 from qianxun.graph.network.local_search import local_search
 from qianxun.question.graph_query import graph_query
@@ -22,7 +22,7 @@ CAST = graph_from_facts(
 )
 
 
-def asked(question: str) -> AskedTie | None:
+def asked(question: str) -> RequestedRelation | None:
     return local_search(CAST, graph_query(question, ANALYSER)).requested
 
 
@@ -64,7 +64,7 @@ def test_one_name_may_have_a_tie_of_that_kind_to_several() -> None:
 
 
 def test_two_names_that_nothing_ties_are_asked_of_all_the_same() -> None:
-    assert asked("沈长宁和韩千秋是什么关系") == AskedTie(("沈长宁", "韩千秋"))
+    assert asked("沈长宁和韩千秋是什么关系") == RequestedRelation(("沈长宁", "韩千秋"))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from qianxun.core.answer_types import AnswerContext, Passage, StatedTie
 from qianxun.core.errors import BadInput
-from qianxun.core.graph_types import NO_CONTEXT, AskedTie, GraphContext, Span
+from qianxun.core.graph_types import NO_CONTEXT, GraphContext, RequestedRelation, Span
 from qianxun.core.types import Found
 from qianxun.text.chinese import SENTENCE_END
 from qianxun.text.tokens import context_tokens, fitted, tokens
@@ -28,7 +28,7 @@ def assemble(
     budget: int = BUDGET,
     graph: GraphContext = NO_CONTEXT,
     given: Sequence[Passage] = (),
-    tie: AskedTie | None = None,
+    tie: RequestedRelation | None = None,
 ) -> AnswerContext:
     """The passages that a generator may use, best first and numbered from 1, and the graph's context.
 
@@ -56,7 +56,7 @@ def assemble(
     return AnswerContext(tuple(taken), context, budget - left, left_out, _stated(tie, found) if tie else None)
 
 
-def _stated(tie: AskedTie, found: Sequence[Found]) -> StatedTie:
+def _stated(tie: RequestedRelation, found: Sequence[Found]) -> StatedTie:
     """Where the documents of what was found state a tie."""
     chunks = {result.chunk.key: result.chunk for result in found}
     stating = [(chunks[place.chunk], place) for place in tie.evidence if place.chunk in chunks]

@@ -15,7 +15,7 @@ from qianxun.bases.base import OpenBase
 from qianxun.core.answer_types import Answer, AnswerContext, Passage, QuestionKind, TraceStep
 from qianxun.core.conversation import Turn
 from qianxun.core.errors import BadQuery, NotFound, QianxunError
-from qianxun.core.graph_types import NO_CONTEXT, AskedTie, GraphContext
+from qianxun.core.graph_types import NO_CONTEXT, GraphContext, RequestedRelation
 from qianxun.core.layered_types import Cited, LayeredRecall
 from qianxun.core.options import QUERY_MODES, QueryMode, SearchOptions
 from qianxun.core.types import Chunk, Degraded, Filter, Found, StepTime
@@ -87,7 +87,7 @@ class AnswerState:
     found: tuple[Found, ...] = ()  # by all searches together, best first
     has_new: bool = False  # the last search found what none before it had
     graph: GraphContext = NO_CONTEXT
-    tie: AskedTie | None = None  # that the question asks for
+    tie: RequestedRelation | None = None  # that the question asks for
     table: TableReply | None = None
     lack: TableLack | None = None
     grade: Grade | None = None

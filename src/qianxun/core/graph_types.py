@@ -1,8 +1,7 @@
-"""What a knowledge graph is made of: what one text tells it, and what follows from all texts together.
+"""The types of the knowledge graph: facts of one chunk, what is derived from all of them, and results of building it.
 
-Facts belong to one chunk and depend on nothing but its text (and on the model that read it, where one did). Entities,
-relations and communities are worked out from all facts that are of record: a document that is deleted takes its facts
-with it, and what is left is what would have been without it.
+Facts belong to one chunk and depend on its text alone (and on the model that extracted them). Entities, relations and
+communities are derived from all stored facts: without a deleted document they are as if it had never been there.
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-CO_OCCURRENCE: Final = "相关"  # the type of a relation of which nothing is known but that both names share sentences
+CO_OCCURRENCE: Final = "相关"  # the type of a relation between names that only share sentences
 
-# ── what one chunk tells ─────────────────────────────────────────────────────────────────────────
+# ── facts of one chunk ───────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A name in a chunk's text: ``text[start:end]`` is how it stands there, ``name`` how it is called."""
+    """A name in a chunk's text: ``text[start:end]`` is how it is written, ``name`` its full form."""
 
     name: str
     type: str  # PERSON, PLACE, ORGANIZATION, WORK, DISEASE, MEDICINE, TERM …
@@ -39,7 +38,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class StatedAlias:
-    """``text[start:end]`` says that two names are one thing's: 世界卫生组织（世卫组织）."""
+    """``text[start:end]`` states that two names mean the same: 世界卫生组织（世卫组织）."""
 
     name: str
     alias: str
@@ -52,7 +51,7 @@ Span: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What one chunk tells the graph. ``sentences`` are those in which two or more names stand: they co-occur."""
+    """The facts of one chunk. ``sentences`` are those with two or more names, which co-occur."""
 
     mentions: tuple[Mention, ...] = ()
     statements: tuple[Statement, ...] = ()
@@ -65,7 +64,7 @@ NO_FACTS: Final = Facts()
 
 @dataclass(frozen=True, slots=True)
 class ChunkFacts:
-    """The facts of a chunk of record, and whose they are."""
+    """The facts of a stored chunk, and their origin."""
 
     chunk: int  # its key
     document: int  # the document's key
@@ -73,7 +72,7 @@ class ChunkFacts:
     origin: str  # statistical:<version> | model:<name>
 
 
-# ── what follows from all of them ────────────────────────────────────────────────────────────────
+# ── derived from all facts ───────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +81,13 @@ class Entity:
     name: str
     type: str
     aliases: tuple[str, ...] = ()
-    chunks: int = 0  # in which it stands
+    chunks: int = 0  # in which it occurs
     importance: float = 0.0  # in [0, 1], the graph's most central entity having 1
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The characters of a chunk's text that say so."""
+    """The characters of a chunk's text that state it."""
 
     chunk: int
     start: int
@@ -108,20 +107,20 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Community:
-    """Entities that belong together more than with others, the most central first."""
+    """Entities that are connected more with each other than with others, the most central first."""
 
     id: str  # made of its members and relations: another id means another community
     entities: tuple[str, ...]  # ids
     title: str
     summary: str
-    sources: tuple[Evidence, ...]  # what the summary rests on
+    sources: tuple[Evidence, ...]  # of the summary
     origin: str  # extractive | model:<name>
-    score: float = 0.0  # how well it fits a question, where one was asked
+    score: float = 0.0  # how well it matches a question
 
 
 @dataclass(frozen=True, slots=True)
 class GraphContext:
-    """What a graph has to say to a question, by importance; `as_dict` is the form that is handed out."""
+    """The graph context of a question, by importance; `as_dict` is its public form."""
 
     entities: tuple[Entity, ...] = ()
     relations: tuple[Relation, ...] = ()
@@ -129,10 +128,8 @@ class GraphContext:
 
     def as_dict(self) -> dict[str, list[Mapping[str, Any]]]:
         return {
-            "entities": [{"id": each.id, "name": each.name, "type": each.type} for each in self.entities],
-            "relationships": [
-                {"source": each.source, "target": each.target, "type": each.type} for each in self.relations
-            ],
+            "entities": [{"id": entity.id, "name": entity.name, "type": entity.type} for entity in self.entities],
+            "relationships": [{"source": row.source, "target": row.target, "type": row.type} for row in self.relations],
         }
 
 
@@ -140,9 +137,8 @@ NO_CONTEXT: Final = GraphContext()
 
 
 @dataclass(frozen=True, slots=True)
-class AskedTie:
-    """A question asks how two things are tied, or what is tied to one: the names as it says them, folded, and where
-    texts state it."""
+class RequestedRelation:
+    """The relation between two entities, or of one, that a question asks for: its names, folded, and the evidence."""
 
     names: tuple[str, ...]
     evidence: tuple[Evidence, ...] = ()
@@ -150,9 +146,9 @@ class AskedTie:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A merge that a person, or a model asked by one, decided: can be taken back at any time."""
+    """A merge of two names that a person decided, or a model proposed; it can be undone at any time."""
 
-    name: str  # what both are called from now on
+    name: str  # of both
     alias: str
     origin: str = "given"
     details: Mapping[str, Any] = field(default_factory=dict)

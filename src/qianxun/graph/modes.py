@@ -21,7 +21,7 @@ import numpy as np
 
 from qianxun.bases.base import OpenBase, read
 from qianxun.core.errors import BadQuery, NotFound, QianxunError, RecallFailed
-from qianxun.core.graph_types import NO_CONTEXT, AskedTie, GraphContext
+from qianxun.core.graph_types import NO_CONTEXT, GraphContext, RequestedRelation
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.log_types import new_trace_id
 from qianxun.core.options import QUERY_MODES, Mode, QueryMode, SearchOptions, check
@@ -60,7 +60,7 @@ class ModeRecall:
     mode: QueryMode
     found: tuple[Found, ...] = ()
     context: GraphContext = NO_CONTEXT
-    tie: AskedTie | None = None  # the relation that the question asks for
+    tie: RequestedRelation | None = None  # the relation that the question asks for
     degraded: tuple[Degraded, ...] = ()
     steps: tuple[StepTime, ...] = ()
     seconds: float = 0.0
@@ -129,7 +129,7 @@ class ModeSearch:
     degraded: list[Degraded] = field(default_factory=list)
     has_graph: bool = False  # it was loaded, or failed
     loaded: KnowledgeGraph | None = None
-    requested: AskedTie | None = None
+    requested: RequestedRelation | None = None
     failed: RecallFailed | None = None  # why the base's own search did not answer
     surroundings: Surroundings | None = None
     generation: str = ""

@@ -8,7 +8,6 @@ a hanging model blocks nothing else. Imports `core`, `text` and `records`; the n
 
 from qianxun.models.cards import CARDS, EVERY_CARD, RERANK_CARDS, ModelCard, RerankCard, any_card, card, rerank_card
 from qianxun.models.embedding import EmbeddingEngine
-from qianxun.models.local.cross_encoder import CrossEncoder
 from qianxun.models.local.maxsim import MaxSim
 from qianxun.models.local.pull import PullEvent, pull, standard_sources
 from qianxun.models.local.weights import find_local
@@ -22,7 +21,6 @@ __all__ = [
     "RERANK_CARDS",
     "SENTENCE_PREFIX",
     "ChatEndpoint",
-    "CrossEncoder",
     "EmbeddingEngine",
     "MaxSim",
     "ModelCard",

@@ -191,9 +191,9 @@ def supported_facts(claims: Claims, text: str, title: str = "") -> Extracted:
         aliases,
         _shared_sentences(positions.sentences, spans),
     )
-    kept = len(spans.keys() & claims.types.keys()) + len(statements) + len(aliases)
+    supported = len(spans.keys() & claims.types.keys()) + len(statements) + len(aliases)
     claimed = len(claims.types) + len(claims.relations) + len(claims.aliases)
-    return Extracted(facts, claims.dropped + claimed - kept)
+    return Extracted(facts, claims.dropped + claimed - supported)
 
 
 def _is_name(name: str) -> bool:

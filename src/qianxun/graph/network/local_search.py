@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from qianxun.core.graph_types import AskedTie
+from qianxun.core.graph_types import RequestedRelation
 from qianxun.core.types import NOTHING, Keys, Ranking, Scores
 from qianxun.graph.network.columns import Numbers
 from qianxun.graph.network.entity_linking import Match
@@ -46,7 +46,7 @@ class LocalResult:
     chunks: Ranking
     entities: Mapping[int, float]
     relations: Mapping[int, float]
-    requested: AskedTie | None = None  # the relation that the question asks for
+    requested: RequestedRelation | None = None  # the relation that the question asks for
 
 
 NO_LOCAL_RESULT: Final = LocalResult(NOTHING, {}, {})
@@ -220,7 +220,7 @@ class _Name:
 
 def requested_relation(
     graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Match]
-) -> tuple[AskedTie | None, list[int]]:
+) -> tuple[RequestedRelation | None, list[int]]:
     """The relation that a question asks for with its evidence, and the rows of the relations that answer it.
 
     None for any other question, and for one about a single entity if the graph has no such relation.
@@ -267,7 +267,9 @@ def _of_type(graph: KnowledgeGraph, question: GraphQuery, name: _Name, word: int
             yield row
 
 
-def _requested(graph: KnowledgeGraph, question: GraphQuery, names: Sequence[_Name], rows: Sequence[int]) -> AskedTie:
+def _requested(
+    graph: KnowledgeGraph, question: GraphQuery, names: Sequence[_Name], rows: Sequence[int]
+) -> RequestedRelation:
     written = tuple(question.folded[name.start : name.end] for name in names)
     evidence = dict.fromkeys(place for row in rows for place in graph.relation(row, MOST_EVIDENCE).evidence)
-    return AskedTie(written, tuple(evidence)[:MOST_EVIDENCE])
+    return RequestedRelation(written, tuple(evidence)[:MOST_EVIDENCE])

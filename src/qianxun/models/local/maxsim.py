@@ -20,7 +20,7 @@ from qianxun.core.ports import EmbeddingModel, never
 from qianxun.core.types import Scores, Vectors
 from qianxun.text.chinese import STOP_WORDS
 
-Halves: TypeAlias = NDArray[np.float16]  # (tokens, dimension): what is kept of a passage
+Halves: TypeAlias = NDArray[np.float16]  # (tokens, dimension), of a cached passage
 CACHE_BYTES = 128 << 20
 QUERY_TOKENS = 16  # compared at once
 # Products that OpenBLAS computes in the caller's thread. Beyond this it wakes others, which spin: 8.5 ms of CPU time

@@ -77,7 +77,7 @@ class Breaker:
                 self._probing = self._probing and not probe
 
     def hold(self, seconds: float, reason: str) -> None:
-        """Opens it: the service asked for a pause, or would only repeat what it said."""
+        """Opens it: the service asked for a pause, or would only repeat its error."""
         with self._lock:
             self._open(seconds, reason)
 
