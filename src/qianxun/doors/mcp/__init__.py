@@ -1,8 +1,9 @@
-"""The Model Context Protocol: tools that programs with a language model search and read the knowledge bases by.
+"""The Model Context Protocol: tools by which programs with a language model search and read the knowledge bases.
 
-`tools` are plain functions over what an engine and a client both offer, `catalog` describes them to a model, `server`
-speaks the protocol. Its driver comes with the extra ``mcp`` and takes more than a second to load: whoever may run
-without it asks `require_driver` first.
+Read `tools` first: plain functions over what an engine and a client both offer, on a `Collection` of bases. `catalog`
+describes them to a model and reads their arguments, `server` speaks the protocol, `stdio` and `conversation` carry it
+over standard input and output. The driver comes with the extra ``mcp`` and takes more than a second to load: callers
+that may run without it call `require_driver` first. Imports core and engine only.
 """
 
 from __future__ import annotations

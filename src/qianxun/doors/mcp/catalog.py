@@ -1,4 +1,4 @@
-"""The tools as a model is told of them: when to use which, what to write, what comes back."""
+"""The tools as they are described to a model: when to use which, what to write, what comes back."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ Query = Annotated[
 # ── what a call may say ──────────────────────────────────────────────────────────────────────────
 
 
-class SearchAsked(BaseModel):
+class SearchArguments(BaseModel):
     query: Query
 
 
-class FetchAsked(BaseModel):
+class FetchArguments(BaseModel):
     id: str = Field(
         min_length=1,
         max_length=4000,
@@ -89,15 +89,17 @@ def _argument(offered: Option) -> tuple[Any, Any]:
     return kind, Field(default=offered.default, description=offered.tool, **bounds)
 
 
-OPTIONS: Final = {each.argument or each.wire_name: each for each in choices_of(SearchOptions).values() if each.tool}
-RetrieveAsked: type[BaseModel] = create_model(
-    "RetrieveAsked",
+OPTIONS: Final = {
+    offered.argument or offered.wire_name: offered for offered in choices_of(SearchOptions).values() if offered.tool
+}
+RetrieveArguments: type[BaseModel] = create_model(
+    "RetrieveArguments",
     __base__=_Retrieve,
-    **{name: _argument(each) for name, each in OPTIONS.items()},  # type: ignore[call-overload]
+    **{name: _argument(offered) for name, offered in OPTIONS.items()},  # type: ignore[call-overload]
 )
 
 
-class ListAsked(BaseModel):
+class ListArguments(BaseModel):
     pass
 
 
@@ -143,24 +145,24 @@ class Tool:
     name: str
     title: str
     description: str
-    asked: type[BaseModel]
+    arguments: type[BaseModel]
     output: Schema
-    run: Callable[..., Awaitable[tools.Told]]
+    run: Callable[..., Awaitable[tools.Json]]
 
     def input(self) -> Schema:
-        schema = self.asked.model_json_schema()
-        for each in (schema, *schema["properties"].values()):
-            each.pop("title", None)  # which says the name again
+        schema = self.arguments.model_json_schema()
+        for part in (schema, *schema["properties"].values()):
+            part.pop("title", None)  # which repeats the name
         return schema
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of `run`. Null is the same as left out; what nobody knows is ignored. Raises BadInput."""
-        told = {name: value for name, value in arguments.items() if value is not None}
+        """The arguments of `run`. Null is the same as left out; an unknown one is ignored. Raises BadInput."""
+        given = {name: value for name, value in arguments.items() if value is not None}
         try:
-            return dict(self.asked.model_validate(told))
+            return dict(self.arguments.model_validate(given))
         except ValidationError as error:
             wrong = "；".join(f"{name}：{reason}" for name, reason in _reasons(error).items())
-            known = "、".join(self.asked.model_fields)
+            known = "、".join(self.arguments.model_fields)
             raise BadInput(f"{self.name} 的参数不对：{wrong}", hint=f"可用的参数：{known}") from error
 
 
@@ -186,9 +188,9 @@ REASONS: Final = {
 def _reasons(error: ValidationError) -> dict[str, str]:
     """By argument; of one that might be several things, why it is not the first of them."""
     found: dict[str, str] = {}
-    for each in error.errors(include_url=False, include_input=False):
-        said = REASONS[each["type"]].format(**each.get("ctx", {})) if each["type"] in REASONS else each["msg"]
-        found.setdefault(str(each["loc"][0]), said)
+    for one in error.errors(include_url=False, include_input=False):
+        reason = REASONS[one["type"]].format(**one.get("ctx", {})) if one["type"] in REASONS else one["msg"]
+        found.setdefault(str(one["loc"][0]), reason)
     return found
 
 
@@ -201,7 +203,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
             "在知识库里查找与问题有关的文档，最相关的在前，至多 10 份，每份给出 id、标题、网址与最相关的一段摘录。"
             "凡是可能写在用户资料里的问题，先用它；摘录不够时，把 id 交给 fetch 读全文。结果为空就是资料里没有。\n"
             "Find documents in the knowledge bases, best first, each with an excerpt. Then read one with fetch.",
-            SearchAsked,
+            SearchArguments,
             _object("results", results=_list(RESULT), degraded=DEGRADED),
             tools.search,
         ),
@@ -211,7 +213,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
             "按 id 读取一份文档的全文（来自 search），或一个段落及其上下文（来自 retrieve）。"
             "很长的文档一次读一部分：metadata.truncated 为 true 时，用 metadata.next_start 作 start 再读。\n"
             "Read a whole document (id from search) or a passage with its surroundings (id from retrieve).",
-            FetchAsked,
+            FetchArguments,
             READING,
             tools.fetch,
         ),
@@ -222,7 +224,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
             "（strict 可靠，document 指定的文档，fuzzy 只是相近）、标题、页码与所属文档。"
             "要引用原文、限定某个知识库、按元数据筛选、调节数量或分数线时，用它而不用 search。\n"
             "Get the passages themselves, with score, source and tier; may be narrowed by knowledge base or filters.",
-            RetrieveAsked,
+            RetrieveArguments,
             _object("passages", passages=_list(PASSAGE), degraded=DEGRADED),
             tools.retrieve,
         ),
@@ -231,7 +233,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
             "列出知识库",
             "列出可以检索的知识库：编号、名称、各有多少文档与段落。要知道有哪些资料，或 retrieve 要限定知识库时用。\n"
             "List the knowledge bases with their names and sizes.",
-            ListAsked,
+            ListArguments,
             _object("knowledge_bases", knowledge_bases=_list(BASE), total=WHOLE),
             tools.list_knowledge_bases,
         ),

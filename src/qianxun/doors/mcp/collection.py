@@ -27,7 +27,7 @@ class Library(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """The bases that whoever calls may see; what is not among them does not exist."""
+    """The bases that the caller may see; what is not among them does not exist."""
 
     library: Library
     address: Address = local_address
@@ -36,20 +36,20 @@ class Collection:
 
     async def bases(self) -> list[KnowledgeBase]:
         """In the order of their ids."""
-        held = await self.library.knowledge_bases()
-        return [base for base in held if self.only is None or base.id in self.only]
+        bases = await self.library.knowledge_bases()
+        return [base for base in bases if self.only is None or base.id in self.only]
 
     async def base(self, named: str | int) -> KnowledgeBase:
         """By its name, or by its number. Raises NotFound, with the names that there are."""
-        held = await self.bases()
-        told = str(named).strip()
-        by_name = [base for base in held if base.name == told]
-        found = by_name or [base for base in held if str(base.id) == told]
+        bases = await self.bases()
+        name = str(named).strip()
+        by_name = [base for base in bases if base.name == name]
+        found = by_name or [base for base in bases if str(base.id) == name]
         if found:
             return found[0]
-        names = "、".join(base.name for base in held[:NAMED])
-        hint = f"已有：{names}" + ("……" if len(held) > NAMED else "") if names else "还没有任何知识库"
-        raise NotFound(f"没有名为或编号为“{told[:SHOWN]}”的知识库", hint=hint)
+        names = "、".join(base.name for base in bases[:NAMED])
+        hint = f"已有：{names}" + ("……" if len(bases) > NAMED else "") if names else "还没有任何知识库"
+        raise NotFound(f"没有名为或编号为“{name[:SHOWN]}”的知识库", hint=hint)
 
     async def chosen(self, named: str | int | None) -> list[KnowledgeBase]:
         """The one that is named, or else all of them. Raises NotFound where it is not there."""

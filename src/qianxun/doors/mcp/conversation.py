@@ -1,4 +1,4 @@
-"""A conversation by lines, in which nobody who asked waits in vain.
+"""A conversation by lines, in which every request gets its answer.
 
 The SDK passes over a line that it cannot read, and drops what it works on when no more lines come: the one would keep a
 program waiting for ever, the other would answer nothing to who writes all of its questions at once.
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeAlias
 
-ENDING_SECONDS: Final = 60.0  # that what was asked may take once no more lines come
+ENDING_SECONDS: Final = 60.0  # that open requests may take once no more lines come
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600  # of JSON-RPC
 UNREADABLE: Final = (
     "读不懂这一行：应为一行一个 JSON-RPC 的消息，文字里不能有不成对的代理字符"
@@ -29,16 +29,16 @@ class Writer(Protocol):
 
 
 class Conversation:
-    """The lines of ``said`` that can be read, and answers that go to ``out``: a writer itself."""
+    """The lines of ``lines`` that can be read, and answers that go to ``out``: a writer itself."""
 
-    def __init__(self, said: AsyncIterable[str], out: Writer, is_readable: Callable[[str], bool]) -> None:
-        self._said, self._out, self._is_readable = said, out, is_readable
+    def __init__(self, lines: AsyncIterable[str], out: Writer, is_readable: Callable[[str], bool]) -> None:
+        self._lines, self._out, self._is_readable = lines, out, is_readable
         self._open: set[Id] = set()  # requests that nobody has answered yet
         self._closed_one = asyncio.Event()
 
     async def lines(self) -> AsyncIterator[str]:
         """Ends when the last of them has been answered, or has had its time."""
-        async for line in self._said:
+        async for line in self._lines:
             if not line.strip():
                 continue
             message = _read(line)
@@ -94,5 +94,5 @@ def _read(line: str) -> dict[str, Any] | None:
     return message if isinstance(message, dict) else {}
 
 
-def _is_id(told: Any) -> bool:
-    return isinstance(told, str | int) and not isinstance(told, bool)
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)

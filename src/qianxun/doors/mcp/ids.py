@@ -40,12 +40,12 @@ def document_id(knowledge_base: int, doc_id: str) -> str:
 
 def read_id(written: str) -> Place:
     """Of a document, also as `local_address` writes it, or of a chunk. Raises BadInput for anything else."""
-    told = written.lstrip()
-    if told.startswith(SCHEME):
-        told = unquote(told.removeprefix(SCHEME))
-    if found := _DOCUMENT.fullmatch(told):
+    text = written.lstrip()
+    if text.startswith(SCHEME):
+        text = unquote(text.removeprefix(SCHEME))
+    if found := _DOCUMENT.fullmatch(text):
         return Place(int(found[1]), found[2])
-    if found := _CHUNK.fullmatch(told):
+    if found := _CHUNK.fullmatch(text):
         return Place(int(found[1]), found[2], int(found[3]))
     raise BadInput(
         f"看不懂编号“{written[:SHOWN]}”", hint="用 search 结果里的 id，例如 1001/手册.md；或 retrieve 结果里的 id"
@@ -65,8 +65,8 @@ def service_address(url: str) -> Address:
 
 def own_url(metadata: Metadata) -> str:
     """Where a document says itself that it is from; "" where it does not, or not in a way that a browser follows."""
-    told = (metadata.get(name) for name in ("url", "source_url"))
-    return next((each for each in told if isinstance(each, str) and _is_web(each)), "")
+    urls = (metadata.get(name) for name in ("url", "source_url"))
+    return next((url for url in urls if isinstance(url, str) and _is_web(url)), "")
 
 
 def _is_web(url: str) -> bool:

@@ -32,15 +32,15 @@ def create_server(opened: Opened) -> ToolServer:
 
     offered = [_described(tool) for tool in TOOLS.values()]
 
-    async def listed(_context: Any, _asked: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+    async def listed(_context: Any, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=offered)
 
-    async def called(context: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
-        tool = TOOLS.get(asked.name)
+    async def called(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        tool = TOOLS.get(params.name)
         if tool is None:
             known = "、".join(TOOLS)
-            raise MCPError(types.INVALID_PARAMS, f"没有“{asked.name[:80]}”这个工具；有：{known}")
-        return await _answer(tool, asked.arguments or {}, opened, context.request)
+            raise MCPError(types.INVALID_PARAMS, f"没有“{params.name[:80]}”这个工具；有：{known}")
+        return await _answer(tool, params.arguments or {}, opened, context.request)
 
     return Server(
         "qianxun",
@@ -74,12 +74,12 @@ def _described(tool: Tool) -> types.Tool:
 async def _answer(tool: Tool, arguments: dict[str, Any], opened: Opened, request: Any) -> types.CallToolResult:
     """As structured content, and the same as JSON text for those who read nothing else."""
     try:
-        told = tool.read(arguments)
+        read = tool.read(arguments)
         async with opened(request) as collection:
-            answer = await tool.run(collection, **told)
+            answer = await tool.run(collection, **read)
     except QianxunError as error:
         return _failed(str(error))
-    except Exception:  # an outer door: told without detail, its place in the log
+    except Exception:  # an outer door: answered without detail, which is in the log
         log.exception("unforeseen in tool %s", tool.name)
         return _failed("千寻内部出错　再试一次；还是不行，请管理员看日志")
     text = json.dumps(answer, ensure_ascii=False)

@@ -57,11 +57,11 @@ async def lines(incoming: int) -> AsyncIterator[str]:
         yield line
 
 
-def _read(stream: BinaryIO, tell: Callable[[str], object]) -> None:
+def _read(stream: BinaryIO, put: Callable[[str], object]) -> None:
     try:
         for line in stream:
-            tell(line.decode("utf-8", "replace"))
-        tell(_END)
+            put(line.decode("utf-8", "replace"))
+        put(_END)
     except RuntimeError:  # the loop has been closed: nobody listens any more
         return
 

@@ -1,4 +1,4 @@
-"""The tools: what a model may ask of the knowledge bases, and what it is told. All of it is plain JSON.
+"""The tools: what a model may request of the knowledge bases, and what it gets. All of it is plain JSON.
 
 Nothing here knows of the protocol; each function raises a QianxunError that says what to do next.
 """
@@ -8,43 +8,44 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
+from qianxun.core.codec.plain import plain
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.options import SearchOptions, choices_of
 from qianxun.core.types import Chunk, DocumentState, KnowledgeBase
 from qianxun.doors.mcp.collection import Collection
 from qianxun.doors.mcp.ids import SHOWN, document_id, read_id
-from qianxun.doors.mcp.multi_base_search import Heard, Passage, ask_all
+from qianxun.doors.mcp.multi_base_search import Passage, SearchResult, search_all
 from qianxun.doors.mcp.texts import excerpt, joined, surroundings, title
 
-Told: TypeAlias = dict[str, Any]
+Json: TypeAlias = dict[str, Any]
 
 RESULTS: Final = 10  # documents that a search names
 LOOKED_AT: Final = 30  # passages of each base among which they are
-PASSAGES: Final = 10  # of several bases together, where nobody says how many
-READ: Final = 12_000  # characters of a document that are told at once
+PASSAGES: Final = 10  # of several bases together, where the caller does not say how many
+READ: Final = 12_000  # characters of a document that are given at once
 LISTED: Final = 200  # knowledge bases
-KEPT: Final = ("pending", "indexed", "retrying", "quarantined")  # states of documents that are not deleted
+STORED: Final = ("pending", "indexed", "retrying", "quarantined")  # states of documents that are not deleted
 
 # ── search ───────────────────────────────────────────────────────────────────────────────────────
 
 
-async def search(collection: Collection, query: str) -> Told:
+async def search(collection: Collection, query: str) -> Json:
     """Documents that speak of the question, each by its best passage."""
-    heard = await ask_all(collection, await collection.chosen(None), query, top_k=LOOKED_AT)
-    best: dict[str, Told] = {}
-    for each in heard.passages:
-        chunk = each.found.chunk
-        id = document_id(each.base.id, chunk.doc_id)
+    result = await search_all(collection, await collection.chosen(None), query, top_k=LOOKED_AT)
+    best: dict[str, Json] = {}
+    for passage in result.passages:
+        found, chunk = passage.found, passage.found.chunk
+        id = document_id(passage.base.id, chunk.doc_id)
         if id not in best:
-            url = collection.url(each.base.id, chunk)
-            more = {"text": excerpt(each.found), "score": each.found.score}
+            url = collection.url(passage.base.id, chunk)
+            more = {"text": excerpt(found), "score": found.score}
             best[id] = {"id": id, "title": title(chunk), "url": url, **more}
-    return {"results": list(best.values())[:RESULTS], **_degraded(heard)}
+    return {"results": list(best.values())[:RESULTS], **_degraded(result)}
 
 
 async def retrieve(
     collection: Collection, query: str, knowledge_base: str | int | None = None, **arguments: Any
-) -> Told:
+) -> Json:
     """The passages that answer the question best, whole, of one base or of all.
 
     ``arguments`` are options of a search under their names in requests: top_k, mode, score_threshold, filters.
@@ -55,14 +56,14 @@ async def retrieve(
         if (name := offered.argument or offered.wire_name) in arguments and arguments[name] is not None
     }
     bases = await collection.chosen(knowledge_base)
-    heard = await ask_all(collection, bases, query, **choices)
+    result = await search_all(collection, bases, query, **choices)
     top_k = choices.get("top_k")
     most = top_k if top_k is not None or len(bases) == 1 else PASSAGES
-    return {"passages": [_passage(collection, each) for each in heard.passages[:most]], **_degraded(heard)}
+    return {"passages": [_passage(collection, passage) for passage in result.passages[:most]], **_degraded(result)}
 
 
-def _passage(collection: Collection, told: Passage) -> Told:
-    found, chunk = told.found, told.found.chunk
+def _passage(collection: Collection, passage: Passage) -> Json:
+    found, chunk = passage.found, passage.found.chunk
     return {
         "id": chunk.chunk_id,
         "text": chunk.text,
@@ -73,35 +74,35 @@ def _passage(collection: Collection, told: Passage) -> Told:
         "page": chunk.page,
         "kind": chunk.kind,
         "document": {
-            "id": document_id(told.base.id, chunk.doc_id),
+            "id": document_id(passage.base.id, chunk.doc_id),
             "title": chunk.doc_name or chunk.doc_id,
-            "url": collection.url(told.base.id, chunk),
+            "url": collection.url(passage.base.id, chunk),
             "metadata": _metadata(chunk),
         },
-        "knowledge_base": {"id": told.base.id, "name": told.base.name},
+        "knowledge_base": {"id": passage.base.id, "name": passage.base.name},
     }
 
 
-def _degraded(heard: Heard) -> Told:
-    """Said aloud where something could not answer, and not at all where nothing failed."""
-    told = [{"knowledge_base": name, "part": each.part, "reason": each.reason} for name, each in heard.degraded]
-    return {"degraded": told} if told else {}
+def _degraded(result: SearchResult) -> Json:
+    """Only where something could not answer."""
+    parts = [{"knowledge_base": name, "part": part.part, "reason": part.reason} for name, part in result.degraded]
+    return {"degraded": parts} if parts else {}
 
 
 # ── fetch ────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def fetch(collection: Collection, id: str, start: int = 0) -> Told:
-    """A document from the character ``start`` on, as much as is told at once; or a passage among its neighbours."""
+async def fetch(collection: Collection, id: str, start: int = 0) -> Json:
+    """A document from the character ``start`` on, as much as is given at once; or a passage among its neighbours."""
     place = read_id(id)
     base = await _base_of(collection, place.knowledge_base)
     state = await collection.library.document(base.id, place.doc_id)
-    held = await collection.library.chunks(base.id, place.doc_id)
-    if not held:
+    chunks = await collection.library.chunks(base.id, place.doc_id)
+    if not chunks:
         raise _unreadable(state)
     if place.chunk is not None:
-        return _with_neighbours(collection, base, held, place.chunk)
-    return _from(collection, base, state, held, start)
+        return _with_neighbours(collection, base, chunks, place.chunk)
+    return _from(collection, base, state, chunks, start)
 
 
 async def _base_of(collection: Collection, number: int) -> KnowledgeBase:
@@ -118,13 +119,13 @@ def _unreadable(state: DocumentState) -> NotFound:
     return NotFound(f"{named}里没有可读的文字{f'：{state.reason}' if state.reason else ''}", hint="换一份文档")
 
 
-def _from(collection: Collection, base: KnowledgeBase, state: DocumentState, held: list[Chunk], start: int) -> Told:
-    whole, first = joined(held), held[0]
+def _from(collection: Collection, base: KnowledgeBase, state: DocumentState, chunks: list[Chunk], start: int) -> Json:
+    whole, first = joined(chunks), chunks[0]
     if start >= len(whole):
         raise BadInput(f"start 为 {start}，全文只有 {len(whole)} 个字符", hint=f"改用 0–{len(whole) - 1}")
     end = min(start + READ, len(whole))
     id = document_id(base.id, first.doc_id)
-    part: Told = {"start": start, "end": end, "total_chars": len(whole), "truncated": end < len(whole)}
+    part: Json = {"start": start, "end": end, "total_chars": len(whole), "truncated": end < len(whole)}
     if end < len(whole):
         part |= {"next_start": end, "how_to_continue": f'再调用 fetch，id 为 "{id}"，start 为 {end}'}
     return {
@@ -136,14 +137,14 @@ def _from(collection: Collection, base: KnowledgeBase, state: DocumentState, hel
     }
 
 
-def _with_neighbours(collection: Collection, base: KnowledgeBase, held: list[Chunk], number: int) -> Told:
-    at = next((at for at, chunk in enumerate(held) if chunk.index == number), None)
-    id = document_id(base.id, held[0].doc_id)
+def _with_neighbours(collection: Collection, base: KnowledgeBase, chunks: list[Chunk], number: int) -> Json:
+    at = next((at for at, chunk in enumerate(chunks) if chunk.index == number), None)
+    id = document_id(base.id, chunks[0].doc_id)
     if at is None:
         raise NotFound(f"文档 {id[:SHOWN]} 里没有第 {number} 块", hint="它也许更新过：重新检索，或用 fetch 读整份文档")
-    chunk, shown = held[at], surroundings(held, at)
+    chunk, shown = chunks[at], surroundings(chunks, at)
     neighbours = {"previous_id": at - 1, "next_id": at + 1}
-    ids = {name: held[place].chunk_id for name, place in neighbours.items() if 0 <= place < len(held)}
+    ids = {name: chunks[place].chunk_id for name, place in neighbours.items() if 0 <= place < len(chunks)}
     place = {"passage": chunk.text, "headings": list(chunk.headings), "page": chunk.page}
     whole = {"document_id": id, "how_to_continue": f'要读整份文档，再调用 fetch，id 为 "{id}"'}
     return {
@@ -155,31 +156,31 @@ def _with_neighbours(collection: Collection, base: KnowledgeBase, held: list[Chu
     }
 
 
-def _about(base: KnowledgeBase, chunk: Chunk) -> Told:
-    told: Told = {"knowledge_base_id": base.id, "knowledge_base": base.name, "doc_id": chunk.doc_id}
+def _about(base: KnowledgeBase, chunk: Chunk) -> Json:
+    about: Json = {"knowledge_base_id": base.id, "knowledge_base": base.name, "doc_id": chunk.doc_id}
     if chunk.attributes.content_type:
-        told["content_type"] = chunk.attributes.content_type
+        about["content_type"] = chunk.attributes.content_type
     if chunk.attributes.tags:
-        told["tags"] = list(chunk.attributes.tags)
-    return {**told, "document_metadata": _metadata(chunk)}
+        about["tags"] = list(chunk.attributes.tags)
+    return {**about, "document_metadata": _metadata(chunk)}
 
 
-def _metadata(chunk: Chunk) -> Told:
-    held = chunk.attributes.metadata
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in held.items()}
+def _metadata(chunk: Chunk) -> Json:
+    written: Json = plain(chunk.attributes.metadata)
+    return written
 
 
 # ── what there is ────────────────────────────────────────────────────────────────────────────────
 
 
-async def list_knowledge_bases(collection: Collection) -> Told:
+async def list_knowledge_bases(collection: Collection) -> Json:
     """The bases with how much is in each."""
-    held = await collection.bases()
-    told: list[Told] = []
-    for base in held[:LISTED]:
-        with suppress(NotFound):  # somebody removed it in the meantime
+    bases = await collection.bases()
+    listed: list[Json] = []
+    for base in bases[:LISTED]:
+        with suppress(NotFound):  # removed in the meantime
             counts = await collection.library.statistics(base.id)
-            documents = sum(counts.get(status, 0) for status in KEPT)
+            documents = sum(counts.get(status, 0) for status in STORED)
             about = {"id": base.id, "name": base.name, "kind": base.kind}
-            told.append({**about, "documents": documents, "chunks": counts.get("chunks", 0)})
-    return {"knowledge_bases": told, "total": len(told) + len(held[LISTED:])}
+            listed.append({**about, "documents": documents, "chunks": counts.get("chunks", 0)})
+    return {"knowledge_bases": listed, "total": len(listed) + len(bases[LISTED:])}
