@@ -34,6 +34,19 @@ def test_the_map_names_every_package() -> None:
         assert f"{package.parent.name}/" in written, package
 
 
+def test_files_of_the_code_that_documents_name_are_there() -> None:
+    """By their path from the repository or the package, or by their name alone."""
+    source = ROOT / "src" / "qianxun"
+    known = {path.name for folder in (source, ROOT / "tests") for path in folder.rglob("*.py")}
+    lost = []
+    for page in [*DOCS.rglob("*.md"), ROOT / "README.md"]:
+        for name in re.findall(r"`([\w./]+\.py)`", page.read_text("utf-8")):
+            is_there = any((folder / name).exists() for folder in (ROOT, ROOT / "src", source))
+            if not is_there and name not in known:
+                lost.append(f"{page.name}: {name}")
+    assert lost == []
+
+
 def test_links_between_documents_lead_somewhere() -> None:
     for page in [*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8")):
