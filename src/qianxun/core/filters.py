@@ -140,13 +140,13 @@ def matches(where: Filter, attributes: Attributes) -> bool:
         case Everything():
             return True
         case Eq(name, value):
-            return any(same_scalar(value, held) for held in attributes.values(name))
+            return any(same_scalar(value, found) for found in attributes.values(name))
         case In(name, values):
-            return any(_is_among(held, values) for held in attributes.values(name))
+            return any(_is_among(found, values) for found in attributes.values(name))
         case Range():
-            return any(_within(where, held) for held in attributes.values(where.field))
+            return any(_within(where, found) for found in attributes.values(where.field))
         case Spelled():
-            return any(_is_spelled(where, held) for held in attributes.values(where.field))
+            return any(_is_spelled(where, found) for found in attributes.values(where.field))
         case And(parts):
             return all(matches(part, attributes) for part in parts)
         case Or(parts):
@@ -155,9 +155,9 @@ def matches(where: Filter, attributes: Attributes) -> bool:
             return not matches(part, attributes)
 
 
-def _is_among(held: Scalar, values: tuple[Scalar, ...]) -> bool:
+def _is_among(found: Scalar, values: tuple[Scalar, ...]) -> bool:
     """A string equals nothing but that string, as for Python: a thousand document ids are compared in one go."""
-    return held in values if isinstance(held, str) else any(same_scalar(value, held) for value in values)
+    return found in values if isinstance(found, str) else any(same_scalar(value, found) for value in values)
 
 
 def _within(where: Range, value: Scalar) -> bool:
@@ -187,10 +187,10 @@ def _holds(name: str, value: str | int | float, bound: str | int | float) -> boo
 
 def all_of(*parts: Filter) -> Filter:
     """The conjunction, without needless nesting."""
-    kept = tuple(part for part in parts if not isinstance(part, Everything))
-    if not kept:
+    narrowing = tuple(part for part in parts if not isinstance(part, Everything))
+    if not narrowing:
         return EVERYTHING
-    return kept[0] if len(kept) == 1 else And(kept)
+    return narrowing[0] if len(narrowing) == 1 else And(narrowing)
 
 
 # ── as a request writes them ─────────────────────────────────────────────────────────────────────
@@ -274,7 +274,7 @@ class _Reader:
             is_spelling = any(written in SPELLINGS for written in value)
             return self._spelled(name, value, at) if is_spelling else self._range(name, value, at)
         if isinstance(value, list):
-            return In(name, tuple(self._scalar(each, f"{at}[{place}]") for place, each in enumerate(value)))
+            return In(name, tuple(self._scalar(item, f"{at}[{place}]") for place, item in enumerate(value)))
         return Eq(name, self._scalar(value, at))
 
     def _range(self, name: str, value: Mapping[str, Any], at: str) -> Range:

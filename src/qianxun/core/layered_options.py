@@ -93,8 +93,8 @@ def kind_of(name: str) -> str:
 
 def of_base(section: Section, config: Mapping[str, Any], engine: str) -> Section:
     """A section of the settings (``text_engine``, ``table_engine``) with what the base says otherwise."""
-    told = config.get(engine) or {}
-    known = {each.name for each in fields(section)}
-    if not isinstance(told, Mapping) or (set(told) - known):
-        raise BadQuery(f"知识库的 {engine} 配置 {told!r} 不对", hint=f"可用：{'、'.join(sorted(known))}")
-    return replace(section, **told)
+    chosen = config.get(engine) or {}
+    known = {declared.name for declared in fields(section)}
+    if not isinstance(chosen, Mapping) or (set(chosen) - known):
+        raise BadQuery(f"知识库的 {engine} 配置 {chosen!r} 不对", hint=f"可用：{'、'.join(sorted(known))}")
+    return replace(section, **chosen)

@@ -103,9 +103,9 @@ def options_of(kind: Any) -> Mapping[str, Option]:
     """By name, in the order of the fields."""
     hints = get_type_hints(kind, include_extras=True)
     return {
-        each.name: _named(each, *get_args(hints[each.name]))
-        for each in fields(kind)
-        if get_origin(hints[each.name]) is Annotated
+        declared.name: _named(declared, *get_args(hints[declared.name]))
+        for declared in fields(kind)
+        if get_origin(hints[declared.name]) is Annotated
     }
 
 
@@ -420,7 +420,9 @@ def _check_plain(offered: Option, value: Any) -> None:
             raise BadQuery(f"{offered.name} 为 {value!r}，应为 {least}–{most} 的整数", hint="改用范围内的数")
     elif offered.type is float:
         if not _is_number(value, int, float) or (least is not None and most is not None and not least <= value <= most):
-            raise BadQuery(f"{offered.label}为 {value!r}，应在 {least}–{most} 之间", hint="改用范围内的数")
+            raise BadQuery(
+                f"{offered.label or f'{offered.name} '}为 {value!r}，应在 {least}–{most} 之间", hint="改用范围内的数"
+            )
     elif offered.type is bool and not isinstance(value, bool):
         raise BadQuery(f"{offered.name} 为 {value!r}", hint=f"{offered.name} 应为 true 或 false")
     elif offered.type is str and not isinstance(value, str):
@@ -452,7 +454,7 @@ def params_of(options: Any) -> dict[str, Any]:
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+    return tuple(declared.name for declared in fields(kind))
 
 
 def _plain(value: Any) -> Any:

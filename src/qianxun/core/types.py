@@ -378,8 +378,8 @@ class Recall:
     @property
     def tier(self) -> Tier | None:
         """How far the search had to go: the loosest tier among the results."""
-        held = {each.tier for each in self.found}
-        return next((tier for tier in reversed(TIERS) if tier in held), None)
+        tiers = {hit.tier for hit in self.found}
+        return next((tier for tier in reversed(TIERS) if tier in tiers), None)
 
 
 @dataclass(frozen=True, slots=True)

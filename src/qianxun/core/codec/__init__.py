@@ -1,0 +1,1 @@
+"""One codec for wire, log, checkpoints and the command line: `plain` writes and reads, `wire` has HTTP's shapes."""

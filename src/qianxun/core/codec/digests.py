@@ -6,7 +6,6 @@ import hashlib
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from qianxun.core.types import Degraded, Found, Recall
@@ -21,7 +20,7 @@ def digest(recall: Recall) -> str:
     A chunk's key stands for its text, since no other text is ever given that key; numbers are taken as they are in
     memory.
     """
-    degraded = [(each.part, each.reason) for each in recall.degraded]
+    degraded = [(part.part, part.reason) for part in recall.degraded]
     words: list[Any] = [[recall.query, recall.mode, recall.queries, degraded], _counts(recall)]
     numbers: list[float] = []
     for hit in recall.found:
@@ -41,13 +40,13 @@ def _counts(recall: Recall) -> list[tuple[str, int]]:
 def layered_digest(recall: LayeredRecall) -> str:
     """The same for a layered recall: what each layer let in and why, and what the cells answer."""
     results = [
-        (each.doc.key, each.doc.chunk_id, each.score, each.strategy, each.layer, each.match_details)
-        for each in recall.results
+        (result.doc.key, result.doc.chunk_id, result.score, result.strategy, result.layer, result.match_details)
+        for result in recall.results
     ]
     layers = [(run.layer, run.strategy, run.ran, run.reason, run.count, run.best) for run in recall.layers]
     answer = None
     if (found := recall.answer) is not None:
-        cells = [(each.table, each.row, each.column) for each in found.cells]
+        cells = [(cell.table, cell.row, cell.column) for cell in found.cells]
         answer = (found.sure, found.text, found.operation, found.values, cells, found.table, found.rows, found.reason)
     return _hashed([recall.query, recall.kind, results, layers, recall.degraded, answer])
 
@@ -72,7 +71,7 @@ def _hashed(words: Any, numbers: bytes = b"") -> str:
 def _fields(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Degraded):
         raise TypeError(f"no JSON form of {type(value).__name__}")
-    return {each.name: getattr(value, each.name) for each in fields(value)}
+    return {"part": value.part, "reason": value.reason}
 
 
 # Made once: json.dumps makes an encoder a call. A result cannot hold itself, so circles are not looked for.

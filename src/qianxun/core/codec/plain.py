@@ -92,7 +92,7 @@ def _items(kind: Any, shapes: Shapes, at: str) -> dict[str, str]:
     """
     shape, hints = shapes.get(kind, AS_IT_IS), get_type_hints(kind)
     found: dict[str, str] = {}
-    for name in (each.name for each in fields(kind) if each.name not in shape.absent):
+    for name in (one.name for one in fields(kind) if one.name not in shape.absent):
         if name in shape.inline:
             found = _items(hints[name], shapes, f"{at}.{name}") | found
         elif shapes is not NO_SHAPES and _is_scalar(hints[name]):
@@ -135,7 +135,7 @@ _READERS: Final[dict[tuple[type, int], Readers]] = {}
 def _readers(kind: Any, shapes: Shapes) -> Readers:
     """For every field its JSON name (None: inline) and what reads it."""
     shape, hints = shapes.get(kind, AS_IT_IS), get_type_hints(kind)
-    names = [each.name for each in fields(kind) if each.name not in shape.absent]
+    names = [one.name for one in fields(kind) if one.name not in shape.absent]
     readers = tuple(
         (name, None if name in shape.inline else shape.names.get(name, name), _reader(hints[name])) for name in names
     )
@@ -180,7 +180,7 @@ def _is_nested(kind: Any) -> bool:
 
 def _tuple_reader(kinds: tuple[Any, ...]) -> Reader:
     if len(kinds) == 2 and kinds[1] is Ellipsis:
-        each = _reader(kinds[0])
-        return lambda written, shapes: tuple([each(one, shapes) for one in written])
+        reader = _reader(kinds[0])
+        return lambda written, shapes: tuple([reader(item, shapes) for item in written])
     readers = [_reader(kind) for kind in kinds]
     return lambda written, shapes: tuple(reader(one, shapes) for reader, one in zip(readers, written, strict=True))
