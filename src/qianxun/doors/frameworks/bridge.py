@@ -17,18 +17,18 @@ from qianxun.engine.blocking import BlockingEngine
 from qianxun.engine.engine import Engine
 
 Result = TypeVar("Result")
-Asking: TypeAlias = Callable[[Engine | Client], Coroutine[Any, Any, Result]]
+Call: TypeAlias = Callable[[Engine | Client], Coroutine[Any, Any, Result]]
 
 ROUND_SECONDS: Final = 60.0  # an engine's loop that has not come round by then waits for whoever asks
 
 
 @runtime_checkable
 class Reach(Protocol):
-    def wait(self, asking: Asking[Result], *, instead: str) -> Result:
+    def wait(self, call: Call[Result], *, instead: str) -> Result:
         """What is asked, for code that does not await. ``instead`` is what to call where waiting is impossible."""
         ...
 
-    async def join(self, asking: Asking[Result]) -> Result:
+    async def join(self, call: Call[Result]) -> Result:
         """What is asked, for code that awaits, on whichever loop."""
         ...
 
@@ -56,7 +56,7 @@ class EngineReach:
         self._engine = engine
         self._home = home
 
-    def wait(self, asking: Asking[Result], *, instead: str) -> Result:
+    def wait(self, call: Call[Result], *, instead: str) -> Result:
         if self._home is None:
             raise BadInput(
                 "不知道引擎在哪个事件循环里，没法阻塞等待",
@@ -68,17 +68,17 @@ class EngineReach:
             except TimeoutError:
                 seen.cancel()
                 raise _stuck(instead) from None
-        return self._home.run(asking(self._engine), instead=instead)
+        return self._home.run(call(self._engine), instead=instead)
 
-    async def join(self, asking: Asking[Result]) -> Result:
+    async def join(self, call: Call[Result]) -> Result:
         if self._home is None:
-            return await asking(self._engine)
+            return await call(self._engine)
         if (seen := self._seen()) is not None:
             try:
                 await asyncio.wait_for(asyncio.wrap_future(seen), ROUND_SECONDS)
             except TimeoutError:
                 raise _stuck("await") from None
-        return await self._home.join(asking(self._engine))
+        return await self._home.join(call(self._engine))
 
     def _seen(self) -> Future[None] | None:
         """Done when the engine's loop comes round; None on that loop, or where it runs no more.
@@ -91,8 +91,8 @@ class EngineReach:
         if loop is _running() or not loop.is_running():
             return None
         seen: Future[None] = Future()
-        with suppress(RuntimeError):  # it has closed a moment ago: whoever asks hears of it
-            loop.call_soon_threadsafe(_tell, seen)
+        with suppress(RuntimeError):  # it has closed a moment ago: the call itself will fail
+            loop.call_soon_threadsafe(_set_result, seen)
             return seen
         return None
 
@@ -107,19 +107,19 @@ class ClientReach:
         self._lock = threading.Lock()
         self._twin: _Twin | None = None
 
-    def wait(self, asking: Asking[Result], *, instead: str) -> Result:
+    def wait(self, call: Call[Result], *, instead: str) -> Result:
         twin = self._ready_twin()
-        begun = asyncio.run_coroutine_threadsafe(asking(twin.client), twin.loop)
+        begun = asyncio.run_coroutine_threadsafe(call(twin.client), twin.loop)
         try:
             return begun.result()
         finally:
             begun.cancel()  # whoever is interrupted takes the work with them
 
-    async def join(self, asking: Asking[Result]) -> Result:
+    async def join(self, call: Call[Result]) -> Result:
         if asyncio.get_running_loop() is self._loop:
-            return await asking(self._client)
+            return await call(self._client)
         twin = self._ready_twin()
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking(twin.client), twin.loop))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call(twin.client), twin.loop))
 
     def _ready_twin(self) -> _Twin:
         with self._lock:
@@ -129,13 +129,13 @@ class ClientReach:
 
 
 class _Twin:
-    """Lives until nobody holds it any more."""
+    """Lives as long as a reference to it."""
 
     def __init__(self, client: Client) -> None:
         self.client = client.twin()
         self.loop = asyncio.new_event_loop()
-        told = (self.client, self.loop)
-        self.thread = threading.Thread(target=_live, args=told, name="qianxun-client", daemon=True)
+        work = (self.client, self.loop)
+        self.thread = threading.Thread(target=_live, args=work, name="qianxun-client", daemon=True)
         self.thread.start()
         weakref.finalize(self, _stop, self.loop)
 
@@ -153,8 +153,8 @@ def _stop(loop: asyncio.AbstractEventLoop) -> None:
         loop.call_soon_threadsafe(loop.stop)
 
 
-def _tell(seen: Future[None]) -> None:
-    if seen.set_running_or_notify_cancel():  # else nobody waits for it any more
+def _set_result(seen: Future[None]) -> None:
+    if seen.set_running_or_notify_cancel():  # else no caller waits for it any more
         seen.set_result(None)
 
 

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 GraphId: TypeAlias = str | int
 Result = TypeVar("Result")
-Told: TypeAlias = dict[str, list[Mapping[str, Any]]]
+Json: TypeAlias = dict[str, list[Mapping[str, Any]]]
 
 
 class HybridRetriever:
@@ -145,7 +145,7 @@ class HybridRetriever:
         query: str = "",
         where: Filter = EVERYTHING,
         budget: int = BUDGET,
-    ) -> Told:
+    ) -> Json:
         """``{"entities": [{id, name, type}], "relationships": [{source, target, type}]}``, the most important first.
 
         ``nodes`` are ids or names of entities; with ``query`` those that it names count too. Both come with what is
@@ -161,7 +161,7 @@ class HybridRetriever:
         query: str = "",
         where: Filter = EVERYTHING,
         budget: int = BUDGET,
-    ) -> Told:
+    ) -> Json:
         return (await self._join(self._context(graph_id, nodes, query, where, budget))).as_dict()
 
     async def _context(
@@ -214,12 +214,12 @@ async def base_of(engine: Engine | Client, graph_id: GraphId | None) -> Knowledg
     """The base of that name or id; None: the only one. Raises NotFound, or BadInput where there are several."""
     if graph_id is not None:
         return await _named(engine, graph_id)
-    held = await engine.knowledge_bases(limit=2)
-    if len(held) > 1:
+    bases = await engine.knowledge_bases(limit=2)
+    if len(bases) > 1:
         raise BadInput("有多个知识库，没有说是哪一个", hint="请给出 graph_id：知识库的名称或编号")
-    if not held:
+    if not bases:
         raise NotFound("还没有知识库", hint="请先建一个：qianxun kb create 名称")
-    return held[0]
+    return bases[0]
 
 
 async def _named(engine: Engine | Client, graph_id: GraphId) -> KnowledgeBase:

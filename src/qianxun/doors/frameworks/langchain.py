@@ -14,7 +14,7 @@ from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import MissingExtra
 from qianxun.core.options import SearchChoices, SearchOptions, choices_of
 from qianxun.core.types import Recall
-from qianxun.doors.frameworks.bridge import Asking, Rag, reach
+from qianxun.doors.frameworks.bridge import Call, Rag, reach
 from qianxun.doors.frameworks.recall import Where, chunk_metadata, read_where, recalling
 
 try:
@@ -67,21 +67,21 @@ class QianxunRetriever(create_model("QianxunRetriever", __base__=_Choosing, **_c
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
     ) -> list[Document]:
-        asking = self._asking(query, run_manager.run_id.hex, options)
-        recall = reach(self.rag).wait(asking, instead="ainvoke")
+        call = self._call(query, run_manager.run_id.hex, options)
+        recall = reach(self.rag).wait(call, instead="ainvoke")
         if recall.degraded:
-            dispatch_custom_event(DEGRADED, _told(recall), config={"callbacks": run_manager.get_child()})
+            dispatch_custom_event(DEGRADED, _degraded(recall), config={"callbacks": run_manager.get_child()})
         return _documents(recall)
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
     ) -> list[Document]:
-        recall = await reach(self.rag).join(self._asking(query, run_manager.run_id.hex, options))
+        recall = await reach(self.rag).join(self._call(query, run_manager.run_id.hex, options))
         if recall.degraded:
-            await adispatch_custom_event(DEGRADED, _told(recall), config={"callbacks": run_manager.get_child()})
+            await adispatch_custom_event(DEGRADED, _degraded(recall), config={"callbacks": run_manager.get_child()})
         return _documents(recall)
 
-    def _asking(self, query: str, run: str, options: Mapping[str, Any]) -> Asking[Recall]:
+    def _call(self, query: str, run: str, options: Mapping[str, Any]) -> Call[Recall]:
         chosen = {name: getattr(self, name) for name in choices_of(SearchOptions)}
         of_call = {name: value for name, value in options.items() if name != "verbose"}  # LangChain's own
         return recalling(self.knowledge_base, query, {"trace_id": run, **chosen, **of_call})
@@ -94,5 +94,5 @@ def _documents(recall: Recall) -> list[Document]:
     ]
 
 
-def _told(recall: Recall) -> dict[str, Any]:
+def _degraded(recall: Recall) -> dict[str, Any]:
     return {"trace_id": recall.trace_id, "degraded": to_wire(recall.degraded)}

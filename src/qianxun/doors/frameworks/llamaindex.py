@@ -81,21 +81,21 @@ class QianxunRetriever(BaseRetriever):
         self._reach = reach(rag)
         self._knowledge_base = knowledge_base
         self._options = options
-        recalling(knowledge_base, "", options)  # what is wrong with the options is told now
+        recalling(knowledge_base, "", options)  # what is wrong with the options is event now
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        asking = recalling(self._knowledge_base, query_bundle.query_str, self._options)
-        return _nodes(self._reach.wait(asking, instead="aretrieve"))
+        call = recalling(self._knowledge_base, query_bundle.query_str, self._options)
+        return _nodes(self._reach.wait(call, instead="aretrieve"))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        asking = recalling(self._knowledge_base, query_bundle.query_str, self._options)
-        return _nodes(await self._reach.join(asking))
+        call = recalling(self._knowledge_base, query_bundle.query_str, self._options)
+        return _nodes(await self._reach.join(call))
 
 
 def _nodes(recall: Recall) -> list[NodeWithScore]:
     if recall.degraded:
-        told = RecallDegraded(trace_id=recall.trace_id, degraded=to_wire(recall.degraded))
-        get_dispatcher(__name__).event(told)
+        event = RecallDegraded(trace_id=recall.trace_id, degraded=to_wire(recall.degraded))
+        get_dispatcher(__name__).event(event)
     return [NodeWithScore(node=_node(recall, found), score=found.score) for found in recall.found]
 
 

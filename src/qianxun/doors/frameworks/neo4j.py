@@ -61,20 +61,20 @@ _SET_STATE: Final = (
 )
 _DROP_STATE: Final = "MATCH (m:QianxunMirror) WHERE m.kb = $kb DELETE m"
 _COUNTS: Final = (
-    "MATCH (e:Entity) WHERE e.kb = $kb RETURN count(e) AS held",
-    "MATCH (e:Entity)-[r:RELATION]->() WHERE e.kb = $kb RETURN count(r) AS held",
+    "MATCH (e:Entity) WHERE e.kb = $kb RETURN count(e) AS stored",
+    "MATCH (e:Entity)-[r:RELATION]->() WHERE e.kb = $kb RETURN count(r) AS stored",
 )
 _ENTITIES: Final = "MATCH (e:Entity) WHERE e.kb = $kb RETURN e.qianxun_key AS key, e.digest AS digest"
 _RELATIONS: Final = (
     "MATCH (e:Entity)-[r:RELATION]->() WHERE e.kb = $kb "
     "RETURN r.qianxun_key AS key, r.digest AS digest, e.qianxun_key AS source"
 )
-_PUT_ENTITIES: Final = "UNWIND $rows AS row MERGE (e:Entity {qianxun_key: row.key}) SET e += row.said"
+_PUT_ENTITIES: Final = "UNWIND $rows AS row MERGE (e:Entity {qianxun_key: row.key}) SET e += row.properties"
 _PUT_RELATIONS: Final = (
     "UNWIND $rows AS row "
     "MATCH (s:Entity) WHERE s.qianxun_key = row.source "
     "MATCH (t:Entity) WHERE t.qianxun_key = row.target "
-    "MERGE (s)-[r:RELATION {qianxun_key: row.key}]->(t) SET r += row.said"
+    "MERGE (s)-[r:RELATION {qianxun_key: row.key}]->(t) SET r += row.properties"
 )
 _DROP_ENTITIES: Final = "UNWIND $rows AS row MATCH (e:Entity) WHERE e.qianxun_key = row.key DETACH DELETE e"
 _DROP_RELATIONS: Final = (
@@ -93,7 +93,7 @@ _AROUND: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _Copy:
     """What a server holds of a base, by key: digests, and of a relation where it begins."""
 
     digest: str  # of the graph as a whole
@@ -128,7 +128,7 @@ class Neo4jAdapter:
         self._breaker = Breaker(1, pause_seconds)
         self._lane = Lane("neo4j", AT_ONCE, STUCK)
         self._writing = threading.Lock()
-        self._known: dict[str, _Held] = {}  # by base: what this adapter wrote last
+        self._known: dict[str, _Copy] = {}  # by base: what this adapter wrote last
         self._is_prepared = False
 
     def __repr__(self) -> str:
@@ -161,26 +161,26 @@ class Neo4jAdapter:
 
         What fails halfway is finished by the next call. ``chunk_ids`` are the public ids of the chunks by their keys.
         """
-        nodes = {row["key"]: row for row in (entity_row(kb, each) for each in entities)}
-        ties = {row["key"]: row for row in (relation_row(kb, each, chunk_ids or {}) for each in relations)}
-        digest = digest_of(sorted(row["said"]["digest"] for row in (*nodes.values(), *ties.values())))
+        nodes = {row["key"]: row for row in (entity_row(kb, entity) for entity in entities)}
+        ties = {row["key"]: row for row in (relation_row(kb, relation, chunk_ids or {}) for relation in relations)}
+        digest = digest_of(sorted(row["properties"]["digest"] for row in (*nodes.values(), *ties.values())))
         with self._writing, self._errors():
             self._prepare()
             state, known = self._state(kb), self._known.get(kb)
             if state == (digest, len(nodes), len(ties)):
                 return Mirrored()
-            held = known if known is not None and known.state == state else self._read_all(kb)
-            return self._bring(kb, nodes, ties, digest, held)
+            stored = known if known is not None and known.state == state else self._read_all(kb)
+            return self._bring(kb, nodes, ties, digest, stored)
 
     def forget(self, kb: str) -> int:
         """Removes a base from the server; answers how many entities there were."""
         with self._writing, self._errors():
             self._prepare()
             self._known.pop(kb, None)
-            held = [{"key": row["key"]} for row in self._read(_ENTITIES, kb=kb)]
-            self._send(_DROP_ENTITIES, held)
+            stored = [{"key": row["key"]} for row in self._read(_ENTITIES, kb=kb)]
+            self._send(_DROP_ENTITIES, stored)
             self._write(_DROP_STATE, kb=kb)
-            return len(held)
+            return len(stored)
 
     def _prepare(self) -> None:
         if not self._is_prepared:
@@ -192,32 +192,32 @@ class Neo4jAdapter:
         """Which graph the server holds of a base, "" for none or a part of one; and how much of it, counted now:
         anybody may have deleted something there."""
         digest = next((row["digest"] for row in self._read(_STATE, kb=kb)), "")
-        entities, relations = (self._read(count, kb=kb)[0]["held"] for count in _COUNTS)
+        entities, relations = (self._read(count, kb=kb)[0]["stored"] for count in _COUNTS)
         return digest, entities, relations
 
-    def _read_all(self, kb: str) -> _Held:
+    def _read_all(self, kb: str) -> _Copy:
         nodes = {row["key"]: row["digest"] for row in self._read(_ENTITIES, kb=kb)}
         ties = {row["key"]: (row["digest"], row["source"]) for row in self._read(_RELATIONS, kb=kb)}
-        return _Held("", nodes, ties)
+        return _Copy("", nodes, ties)
 
-    def _bring(self, kb: str, nodes: _Rows, ties: _Rows, digest: str, held: _Held) -> Mirrored:
-        gone_ties = [{"key": key, "source": source} for key, (_, source) in held.ties.items() if key not in ties]
-        gone = [{"key": key} for key in held.nodes if key not in nodes]
-        new = [row for key, row in nodes.items() if held.nodes.get(key) != row["said"]["digest"]]
-        new_ties = [row for key, row in ties.items() if held.ties.get(key, ("",))[0] != row["said"]["digest"]]
+    def _bring(self, kb: str, nodes: _Rows, ties: _Rows, digest: str, stored: _Copy) -> Mirrored:
+        removed_ties = [{"key": key, "source": source} for key, (_, source) in stored.ties.items() if key not in ties]
+        removed = [{"key": key} for key in stored.nodes if key not in nodes]
+        new = [row for key, row in nodes.items() if stored.nodes.get(key) != row["properties"]["digest"]]
+        new_ties = [row for key, row in ties.items() if stored.ties.get(key, ("",))[0] != row["properties"]["digest"]]
         self._known.pop(kb, None)
         self._write(_SET_STATE, kb=kb, digest="", entities=0, relations=0)  # nobody takes it for whole until it is
-        self._send(_DROP_RELATIONS, gone_ties)
-        self._send(_DROP_ENTITIES, gone)
+        self._send(_DROP_RELATIONS, removed_ties)
+        self._send(_DROP_ENTITIES, removed)
         self._send(_PUT_ENTITIES, new)
         self._send(_PUT_RELATIONS, new_ties)
         self._write(_SET_STATE, kb=kb, digest=digest, entities=len(nodes), relations=len(ties))
-        self._known[kb] = _Held(
+        self._known[kb] = _Copy(
             digest,
-            {key: row["said"]["digest"] for key, row in nodes.items()},
-            {key: (row["said"]["digest"], row["source"]) for key, row in ties.items()},
+            {key: row["properties"]["digest"] for key, row in nodes.items()},
+            {key: (row["properties"]["digest"], row["source"]) for key, row in ties.items()},
         )
-        return Mirrored(len(new), len(new_ties), len(gone), len(gone_ties))
+        return Mirrored(len(new), len(new_ties), len(removed), len(removed_ties))
 
     def _send(self, statement: str, rows: Sequence[Row]) -> None:
         for start in range(0, len(rows), self._batch):
@@ -254,9 +254,11 @@ class Neo4jAdapter:
                 found |= {id_: reached[id_] for id_ in frontier}
                 if not frontier:
                     break
-        around = sorted((each for id_, each in found.items() if id_ not in seeds), key=lambda e: (-e.importance, e.id))
-        told = sorted(relations.values(), key=lambda r: (-r.weight, r.source, r.target, r.type))
-        return GraphContext((*seeds.values(), *around), tuple(told))
+        around = sorted(
+            (entity for id_, entity in found.items() if id_ not in seeds), key=lambda e: (-e.importance, e.id)
+        )
+        ordered = sorted(relations.values(), key=lambda r: (-r.weight, r.source, r.target, r.type))
+        return GraphContext((*seeds.values(), *around), tuple(ordered))
 
     def _called(self, kb: str, names: Sequence[str]) -> dict[str, Entity]:
         """By id, or by any of its names; in the order of the names."""
@@ -270,8 +272,10 @@ class Neo4jAdapter:
             by_id |= {row["entity"]["id"]: row["entity"] for row in self._read(_CALLED, kb=kb, names=missing)}
 
         def place(entity: Row) -> tuple[int, str]:
-            said = {entity["id"], *entity["names"]}
-            return min(at for at, name in enumerate(zip(names, folded, strict=True)) if said & set(name)), entity["id"]
+            labels = {entity["id"], *entity["names"]}
+            return min(at for at, name in enumerate(zip(names, folded, strict=True)) if labels & set(name)), entity[
+                "id"
+            ]
 
         return {entity["id"]: entity_of(entity) for entity in sorted(by_id.values(), key=place)}
 
@@ -313,7 +317,7 @@ class Neo4jAdapter:
     def _errors(self) -> Iterator[None]:
         """The driver's errors in our words; a server that was away a moment ago is not asked."""
         try:
-            with self._breaker.attempt(), self._told():
+            with self._breaker.attempt(), self._translated_errors():
                 yield
         except Paused as paused:
             raise self._away(f"{paused.reason}（{paused.seconds:.0f} 秒后再试）") from paused
@@ -321,7 +325,7 @@ class Neo4jAdapter:
             raise self._away(outage.reason) from outage
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         from neo4j.exceptions import AuthError, DriverError, Neo4jError
 
         try:

@@ -21,7 +21,7 @@ def key_of(kb: str, id_: str) -> str:
 
 
 def entity_row(kb: str, entity: Entity) -> Row:
-    said: Row = {
+    properties: Row = {
         "kb": kb,
         "id": entity.id,
         "name": sound_text(entity.name),
@@ -31,46 +31,48 @@ def entity_row(kb: str, entity: Entity) -> Row:
         "names": sorted(map(folded_name, {entity.name, *entity.aliases})),
         "chunks": entity.chunks,
     }
-    return {"key": key_of(kb, entity.id), "said": {**said, "digest": digest_of(said)}}
+    return {"key": key_of(kb, entity.id), "properties": {**properties, "digest": digest_of(properties)}}
 
 
 def relation_row(kb: str, relation: Relation, chunk_ids: Mapping[int, str]) -> Row:
     evidence = relation.evidence[:MOST_EVIDENCE]
-    said: Row = {
+    properties: Row = {
         "kb": kb,
         "type": sound_text(relation.type),
         "weight": float(relation.weight),
-        "chunks": [each.chunk for each in evidence],
-        "chunk_ids": [sound_text(chunk_ids.get(each.chunk, "")) for each in evidence],
-        "starts": [each.start for each in evidence],
-        "ends": [each.end for each in evidence],
+        "chunks": [place.chunk for place in evidence],
+        "chunk_ids": [sound_text(chunk_ids.get(place.chunk, "")) for place in evidence],
+        "starts": [place.start for place in evidence],
+        "ends": [place.end for place in evidence],
     }
     ends = (relation.source, relation.type, relation.target)
     return {
         "key": key_of(kb, digest_of(ends)),
         "source": key_of(kb, relation.source),
         "target": key_of(kb, relation.target),
-        "said": {**said, "digest": digest_of((ends, said))},
+        "properties": {**properties, "digest": digest_of((ends, properties))},
     }
 
 
-def digest_of(said: object) -> str:
-    return blake2b(repr(said).encode("utf-8"), digest_size=12).hexdigest()
+def digest_of(value: object) -> str:
+    return blake2b(repr(value).encode("utf-8"), digest_size=12).hexdigest()
 
 
 def folded_name(name: str) -> str:
     return sound_text(fold(name).strip())
 
 
-def entity_of(held: Mapping[str, Any]) -> Entity:
-    aliases = tuple(held.get("aliases") or ())
-    return Entity(held["id"], held["name"], held["type"], aliases, int(held["chunks"]), float(held["importance"]))
+def entity_of(stored: Mapping[str, Any]) -> Entity:
+    aliases = tuple(stored.get("aliases") or ())
+    return Entity(
+        stored["id"], stored["name"], stored["type"], aliases, int(stored["chunks"]), float(stored["importance"])
+    )
 
 
 def relation_of(row: Row, allowed: Collection[int] | None) -> Relation | None:
-    held = row["relation"]
-    places = zip(held["chunks"], held["starts"], held["ends"], strict=True)
+    stored = row["relation"]
+    places = zip(stored["chunks"], stored["starts"], stored["ends"], strict=True)
     evidence = tuple(Evidence(*place) for place in places if allowed is None or place[0] in allowed)
     if allowed is not None and not evidence:
         return None
-    return Relation(row["source"], row["target"], held["type"], float(held["weight"]), evidence)
+    return Relation(row["source"], row["target"], stored["type"], float(stored["weight"]), evidence)

@@ -115,7 +115,7 @@ def read_config(config: Any) -> AdapterConfig:
         return AdapterConfig(engine=config)
     if isinstance(config, str | Path):
         return AdapterConfig(working_dir=config)
-    known = [each.name for each in fields(AdapterConfig)]
+    known = [one.name for one in fields(AdapterConfig)]
     if not isinstance(config, Mapping):
         if not hasattr(config, "working_dir"):
             raise BadSettings(f"{type(config).__name__} 不是设置", hint="可以是映射、数据目录，或有 working_dir 的对象")

@@ -12,7 +12,7 @@ from qianxun.core.filters import read_filters
 from qianxun.core.options import SearchOptions, choices_of
 from qianxun.core.types import Filter, Found, Recall
 from qianxun.doors.client import Client
-from qianxun.doors.frameworks.bridge import Asking
+from qianxun.doors.frameworks.bridge import Call
 from qianxun.doors.frameworks.hybrid_retriever import base_of
 from qianxun.engine.engine import Engine
 
@@ -25,7 +25,7 @@ OF_DOCUMENT: Final = "metadata."  # … as filters call what a document says of 
 OPTIONS: Final = (*choices_of(SearchOptions), "trace_id")
 
 
-def recalling(knowledge_base: str | int, query: str, options: Mapping[str, Any]) -> Asking[Recall]:
+def recalling(knowledge_base: str | int, query: str, options: Mapping[str, Any]) -> Call[Recall]:
     """Asks the base of that name or number. Raises BadInput for an option that there is not, BadFilter for a filter.
 
     A name is looked up for every query: another base may have it by then.
@@ -44,8 +44,8 @@ def recalling(knowledge_base: str | int, query: str, options: Mapping[str, Any])
             named if isinstance(named, int) else (await base_of(engine, named)).id, query, **chosen
         )
         if recall.degraded:
-            told = "; ".join(f"{each.part}: {each.reason}" for each in recall.degraded)
-            log.warning("recall %s went on without a part of it: %s", recall.trace_id, told)
+            reasons = "; ".join(f"{part.part}: {part.reason}" for part in recall.degraded)
+            log.warning("recall %s went on without a part of it: %s", recall.trace_id, reasons)
         return recall
 
     return ask
@@ -74,8 +74,8 @@ def chunk_metadata(recall: Recall, found: Found) -> dict[str, Any]:
         "degraded": to_wire(recall.degraded),
     }
     of_document = to_wire(found.chunk.attributes.metadata)
-    return own | {_named_beside(own, name): value for name, value in of_document.items()}
+    return own | {_free_name(own, name): value for name, value in of_document.items()}
 
 
-def _named_beside(own: Mapping[str, Any], name: str) -> str:
+def _free_name(own: Mapping[str, Any], name: str) -> str:
     return f"{OF_DOCUMENT}{name}" if name in own or name.startswith(OF_DOCUMENT) else name

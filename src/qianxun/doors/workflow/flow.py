@@ -62,33 +62,33 @@ def read_flow(path: str | Path) -> Flow:
 
 def flow_of(content: Any, origin: str = "flow") -> Flow:
     """A flow from what its file says. Raises BadSettings."""
-    told = _mapping(content, f"流程 {origin}", _KEYS)
-    nodes = tuple(_node(each, origin) for each in _list(told.get("nodes"), f"流程 {origin} 的 nodes"))
-    edges = tuple(_edge(each, origin) for each in _list(told.get("edges", []), f"流程 {origin} 的 edges"))
-    finish = told.get("finish")
+    given = _mapping(content, f"流程 {origin}", _KEYS)
+    nodes = tuple(_node(node, origin) for node in _list(given.get("nodes"), f"流程 {origin} 的 nodes"))
+    edges = tuple(_edge(edge, origin) for edge in _list(given.get("edges", []), f"流程 {origin} 的 edges"))
+    finish = given.get("finish")
     finishing = tuple(finish) if isinstance(finish, list) else (finish,) if finish else ()
-    flow = Flow(str(told.get("name") or origin), nodes, edges, str(told.get("entry") or ""), finishing)
+    flow = Flow(str(given.get("name") or origin), nodes, edges, str(given.get("entry") or ""), finishing)
     _check_names(flow, origin)
     _check_ways(flow, origin)
     return flow
 
 
 def _node(content: Any, origin: str) -> FlowNode:
-    told = _mapping(content, f"流程 {origin} 的节点", _NODE_KEYS)
-    name = told.get("name")
+    given = _mapping(content, f"流程 {origin} 的节点", _NODE_KEYS)
+    name = given.get("name")
     if not isinstance(name, str) or not name or name in _RESERVED:
         raise BadSettings(f"流程 {origin} 里有节点的名字 {name!r} 不能用", hint="给它一个 name，且不用 START、END")
-    kind = told.get("type")
+    kind = given.get("type")
     if kind not in NODE_TYPES:
         raise BadSettings(f"流程 {origin} 的节点 {name} 的类型 {kind!r} 不认识", hint=f"可用：{'、'.join(NODE_TYPES)}")
-    return FlowNode(name, str(told.get("function") or name))
+    return FlowNode(name, str(given.get("function") or name))
 
 
 def _edge(content: Any, origin: str) -> tuple[str, str]:
-    told = _mapping(content, f"流程 {origin} 的边", ("from", "to"))
-    if not told.get("from") or not told.get("to"):
-        raise BadSettings(f"流程 {origin} 的边 {dict(told)} 不完整", hint="写成 {from: 节点, to: 节点}")
-    return str(told["from"]), str(told["to"])
+    given = _mapping(content, f"流程 {origin} 的边", ("from", "to"))
+    if not given.get("from") or not given.get("to"):
+        raise BadSettings(f"流程 {origin} 的边 {dict(given)} 不完整", hint="写成 {from: 节点, to: 节点}")
+    return str(given["from"]), str(given["to"])
 
 
 def _check_names(flow: Flow, origin: str) -> None:

@@ -14,7 +14,7 @@ from qianxun.core.types import EVERYTHING, Filter
 from qianxun.engine.answer_steps import AnswerState, steps
 
 INPUTS: Final = ("mode", "top_k", "where", "multimodal_content")  # for one question; the next has its own
-KEPT: Final = ("query", "graph_id", "history", "request")
+CONVERSATION: Final = ("query", "graph_id", "history", "request")
 # What the steps find out, by the fields of `AnswerState`.
 KNOWN: Final = (
     "given",
@@ -39,8 +39,8 @@ KNOWN: Final = (
 RESULT: Final = ("answer", "sources", "citations", "form", "flags", "is_partial", "context", "seconds", "reason")
 
 
-def asked(state: Mapping[str, Any]) -> tuple[AnswerState, dict[str, Any]]:
-    """A new question, and what is kept of how it was asked. Raises BadQuery."""
+def new_question(state: Mapping[str, Any]) -> tuple[AnswerState, dict[str, Any]]:
+    """A new question, and the options that the steps need. Raises BadQuery."""
     query = state.get("query")
     if not isinstance(query, str):
         raise BadQuery("输入里没有 query", hint='例如 {"query": "糖尿病的主要症状是什么？", "graph_id": "医保"}')
@@ -52,28 +52,28 @@ def asked(state: Mapping[str, Any]) -> tuple[AnswerState, dict[str, Any]]:
 
 def restored(state: Mapping[str, Any]) -> AnswerState:
     """The value that the steps before left behind."""
-    told = {name: state[name] for name in KNOWN if state.get(name) is not None}
+    values = {name: state[name] for name in KNOWN if state.get(name) is not None}
     return read(
         AnswerState,
-        {"query": state["query"], "mode": state["request"]["mode"], "history": _history(state), **told},
+        {"query": state["query"], "mode": state["request"]["mode"], "history": _history(state), **values},
     )
 
 
 def known(state: AnswerState, before: AnswerState | None = None) -> dict[str, Any]:
     """What a step leaves behind: all that is known, or what was not known ``before``."""
-    told = {name: getattr(state, name) for name in KNOWN}
-    return {name: plain(value) for name, value in told.items() if before is None or value != getattr(before, name)}
+    values = {name: getattr(state, name) for name in KNOWN}
+    return {name: plain(value) for name, value in values.items() if before is None or value != getattr(before, name)}
 
 
 def answered(state: AnswerState, before: AnswerState, answer: Answer) -> dict[str, Any]:
     """What the last step leaves behind: the answer, and the conversation with it."""
-    said = [
+    history = [
         *({"role": turn.role, "content": turn.content} for turn in state.history),
         {"role": "user", "content": state.query},
         {"role": "assistant", "content": answer.answer},
     ]
     result = {name: plain(getattr(answer, name)) for name in RESULT}
-    return {**known(state, before), **result, "mode": answer.mode, "history": said}
+    return {**known(state, before), **result, "mode": answer.mode, "history": history}
 
 
 def filter_of(request: Mapping[str, Any]) -> Filter:

@@ -27,7 +27,17 @@ from qianxun.core.answer_types import AnswerEvent, Done, Failed, SentenceCited, 
 from qianxun.core.codec.plain import plain
 from qianxun.core.errors import BadInput, BadQuery, MissingExtra, NotFound
 from qianxun.core.options import AskOptions
-from qianxun.doors.workflow.query_state import INPUTS, KEPT, KNOWN, RESULT, answered, asked, filter_of, known, restored
+from qianxun.doors.workflow.query_state import (
+    CONVERSATION,
+    INPUTS,
+    KNOWN,
+    RESULT,
+    answered,
+    filter_of,
+    known,
+    new_question,
+    restored,
+)
 from qianxun.engine.answer_steps import Answering, AnswerState, steps
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Settings, load
@@ -56,7 +66,7 @@ def create_query_workflow(
             hint="经服务提问用 client.ask 或 RAGAnythingAdapter(client)；open_blocking 的改用 Engine.open",
         )
     graph_of, start, end, once = _langgraph()
-    keys = {**dict.fromkeys((*KEPT, *KNOWN, *RESULT), Any), **dict.fromkeys(INPUTS, once)}
+    keys = {**dict.fromkeys((*CONVERSATION, *KNOWN, *RESULT), Any), **dict.fromkeys(INPUTS, once)}
     graph = graph_of(TypedDict("QueryState", keys, total=False))  # type: ignore[operator]
     nodes = _Nodes(engine)
     for name in NODES:
@@ -82,7 +92,7 @@ class _Nodes:
         self._settings: Settings | None = None  # read on first use
 
     async def analyze_query(self, state: Any) -> Change:
-        begins, request = asked(state)
+        begins, request = new_question(state)
         answering = await self._answering({**state, "request": request})
         content = state.get("multimodal_content") or ()
         found_out = await steps.analyze_query(answering, begins, content)
@@ -106,15 +116,15 @@ class _Nodes:
         return known(await step(await self._answering(state), before), before)
 
     async def generate_answer(self, state: Any) -> Change:
-        """The answer; whoever streams ``custom`` hears it as it comes."""
-        tell, answering = _stream_writer(), await self._answering(state)
+        """The answer; streamed under ``custom`` as it comes."""
+        write, answering = _stream_writer(), await self._answering(state)
         before, after, has_begun = restored(state), restored(state), False
         async with aclosing(steps.generate_stream(answering, before)) as events:
             async for event, after in events:
                 has_begun = has_begun or isinstance(event, Token)
                 if isinstance(event, Failed) and not has_begun and after.answer is not None:
                     after = replace(after, answer=replace(after.answer, is_partial=False))  # whole, if not the model's
-                tell(_told(event))
+                write(_event_data(event))
         answer = steps.noted(answering, after, time.time() - state["request"]["started"])
         return answered(after, before, answer)
 
@@ -150,8 +160,8 @@ def _forgotten() -> Change:
     return dict.fromkeys(RESULT)
 
 
-def _told(event: AnswerEvent) -> Change:
-    """An event as whoever streams ``custom`` hears it."""
+def _event_data(event: AnswerEvent) -> Change:
+    """An event as it is streamed under ``custom``."""
     match event:
         case SourcesFound(sources):
             return {"type": "sources", "sources": plain(sources)}

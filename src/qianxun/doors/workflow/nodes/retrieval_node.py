@@ -81,14 +81,14 @@ class _InTime:
 
 
 def _updated(state: Any, is_in_graph: bool, search: Search) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
+    prompt_vars: dict[str, Any] = {}
     examples: list[RetrievedExample] = []
     try:
-        kept = _prompt_vars(state)
-        examples = _found(state, kept, search)
+        prompt_vars = _prompt_vars(state)
+        examples = _found(state, prompt_vars, search)
     except Exception as error:  # the outer door: without examples the flow goes on
         log.exception("RAG 检索节点执行失败，retrieved_examples 为空：%s", error)
-    change = {"prompt_vars": {**kept, "retrieved_examples": examples}}
+    change = {"prompt_vars": {**prompt_vars, "retrieved_examples": examples}}
     return change if is_in_graph or not isinstance(state, Mapping) else {**state, **change}
 
 
@@ -121,16 +121,16 @@ def _question(state: Any, prompt_vars: Mapping[str, Any]) -> str:
     history = _part(state, "history_messages")
     if isinstance(history, str):
         return history.strip()
-    return _said_by_human(history[-1]).strip() if isinstance(history, Sequence) and history else ""
+    return _human_text(history[-1]).strip() if isinstance(history, Sequence) and history else ""
 
 
 def _keywords(prompt_vars: Mapping[str, Any]) -> list[str]:
     given = prompt_vars.get("keywords") or []
     listed = [given] if isinstance(given, str) else list(given)
-    return [word for word in (str(each).strip() for each in listed if each is not None) if word]
+    return [word for word in (str(keyword).strip() for keyword in listed if keyword is not None) if word]
 
 
-def _said_by_human(message: Any) -> str:
+def _human_text(message: Any) -> str:
     """The words of a message in any form that LangGraph takes for a human's; else nothing."""
     if isinstance(message, str):
         return message
@@ -149,6 +149,6 @@ def _words(content: Any) -> str:
     if not isinstance(content, Sequence):
         return ""
     blocks = (
-        each if isinstance(each, str) else each.get("text") for each in content if isinstance(each, str | Mapping)
+        block if isinstance(block, str) else block.get("text") for block in content if isinstance(block, str | Mapping)
     )
     return " ".join(block for block in blocks if isinstance(block, str))
