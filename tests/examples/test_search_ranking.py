@@ -92,23 +92,24 @@ def test_two_answers_to_one_question_are_two_contents() -> None:
 # ── grades ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_ordinary_ones_go_where_more_than_fifteen_were_found() -> None:
+def test_ordinary_ones_go_while_fifteen_remain() -> None:
     good = [result(0.9 - n / 100, f"好{n}", "优秀" if n % 2 else "良好") for n in range(8)]
     ordinary = [result(0.95 - n / 100, f"凡{n}", "一般" if n % 2 else None) for n in range(8)]
-    assert quality_filter([*ordinary, *good]) == good
+    assert quality_filter([*ordinary, *good]) == [*ordinary[:-1], *good]  # the last of them is one too many
     assert quality_filter([*ordinary, *good][1:]) == [*ordinary, *good][1:]  # fifteen are no more than enough
+    assert quality_filter([*ordinary, *good], 8) == quality_filter([*ordinary, *good], 3) == good
 
 
-def test_grades_never_leave_nothing() -> None:
+def test_grades_never_leave_too_few() -> None:
     ordinary = [result(0.9, f"凡{n}", "一般") for n in range(16)]
-    assert quality_filter(ordinary) == ordinary
+    assert quality_filter(ordinary) == ordinary[:15]
     assert quality_filter([]) == []
 
 
 def test_a_grade_may_stand_in_the_metadata() -> None:
     found = [result(0.9, f"凡{n}", None, metadata={"quality_grade": "一般"}) for n in range(15)]
     best = result(0.8, "好", None, metadata={"quality_grade": "优秀"})
-    assert quality_filter([*found, best]) == [best]
+    assert quality_filter([*found, best]) == [*found[:14], best]
 
 
 # ── checks ───────────────────────────────────────────────────────────────────────────────────────

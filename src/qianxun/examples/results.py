@@ -125,13 +125,14 @@ def merge_and_rank_results(all_results: Sequence[Result], global_top_k: int = GL
 
 
 def quality_filter(results: Sequence[Result], enough: int = GLOBAL_TOP_K) -> list[Result]:
-    """Drops those graded 一般, or not at all, if more than ``enough`` were found; never drops all.
+    """Drops results graded 一般, or not at all, from the end of the ranking, as long as ``enough`` remain.
 
     It is meant for the results before the cut: after it there are never more than enough.
     """
-    if len(results) <= enough:
-        return list(results)
-    return [result for result in results if _grade(result) > LOWEST_GRADE] or list(results)
+    ordinary = [at for at, result in enumerate(results) if _grade(result) <= LOWEST_GRADE]
+    surplus = max(len(results) - enough, 0)
+    dropped = set(ordinary[max(len(ordinary) - surplus, 0) :])
+    return [result for at, result in enumerate(results) if at not in dropped]
 
 
 def valid_results(results: Sequence[Result]) -> list[Result]:
