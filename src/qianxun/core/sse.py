@@ -1,4 +1,7 @@
-"""Server-sent events, read as they come (https://html.spec.whatwg.org/multipage/server-sent-events.html, 9.2.6)."""
+"""Server-sent events: written, and read as they come.
+
+https://html.spec.whatwg.org/multipage/server-sent-events.html, 9.2.6
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,12 @@ class EventTooLarge(Exception):
 class Event:
     data: str
     name: str = "message"
+
+
+def written(name: str, data: bytes) -> bytes:
+    """An event; without a name, of data alone, which must be one line: JSON has no line breaks of its own."""
+    head = b"event: " + name.encode() + b"\n" if name else b""
+    return head + b"data: " + data + b"\n\n"
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from fastapi import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from qianxun.core import sse
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, Token
 from qianxun.core.errors import Overloaded, QianxunError
 from qianxun.core.options import AskChoices
@@ -220,6 +221,4 @@ async def _with_keep_alives(events: AsyncGenerator[AnswerEvent, None]) -> AsyncG
 
 
 def encode_event(name: str, data: dict[str, Any]) -> bytes:
-    """A server-sent event; without a name, of data alone. JSON has no line breaks, so that the data is one line."""
-    head = b"event: " + name.encode() + b"\n" if name else b""
-    return head + b"data: " + encode_json(data) + b"\n\n"
+    return sse.written(name, encode_json(data))

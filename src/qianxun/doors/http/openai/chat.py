@@ -11,6 +11,7 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from qianxun.core import sse
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, SentenceCited, Source, SourcesFound, Token
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.limits import ATTACHMENTS_LIMIT, DOC_IDS_LIMIT, QUERY_LIMIT
@@ -34,7 +35,7 @@ MESSAGES_LIMIT: Final = 1000
 PARTS_LIMIT: Final = 100
 ALL_PARTS_LIMIT: Final = 2000  # of all messages: validating them blocks the event loop
 CORRECTION: Final = "\n\n（更正：以上与核对之后的回答不同，以下为准。）\n\n"
-END: Final = b"data: [DONE]\n\n"
+END: Final = sse.written("", b"[DONE]")
 
 router = APIRouter(tags=[TAG])
 
