@@ -97,3 +97,18 @@ def test_a_reply_is_the_same_however_it_is_cut(cuts: list[int]) -> None:
     bounds = [0, *sorted(cuts), len(REPLY)]
     pieces = [REPLY[a:b] for a, b in itertools.pairwise(bounds)]
     assert _read(pieces) == _read([REPLY])
+
+
+BEFORE_DIGITS = "产假158天。[1]15天为产前假。[1][2]3天可以顺延。[2]见国发[15]3号。[1]"
+
+
+def test_a_mark_before_a_digit_cites_the_sentence_that_is_over() -> None:
+    _, sentences = _read([BEFORE_DIGITS])
+    assert [(sentence.text, sentence.numbers) for sentence in sentences] == [
+        ("产假158天。", (1,)),
+        ("15天为产前假。", (1, 2)),
+        ("3天可以顺延。", (2,)),
+        ("见国发[15]3号。", (1,)),
+    ]
+    cuts = range(len(BEFORE_DIGITS))
+    assert all(_read([BEFORE_DIGITS[:at], BEFORE_DIGITS[at:]]) == _read([BEFORE_DIGITS]) for at in cuts)

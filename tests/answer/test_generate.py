@@ -299,3 +299,12 @@ def test_a_passage_cannot_close_its_quotation() -> None:
     told = model.prompts[-1]
     assert told.count("</资料>") == 1
     assert told.count("<资料 编号=") == 1
+
+
+def test_a_mark_followed_by_a_digit_drops_neither_sentence() -> None:
+    context = ({"text": "女职工产假为158天，其中15天为产前假。", "doc_name": "员工手册", "chunk_id": "c1"},)
+    answer = AnswerGenerator(Says("产假158天。[1]15天为产前假。[1]")).generate("产假多少天？", context)
+    assert answer.answer == "产假158天。[1]15天为产前假。[1]"
+    assert [citation.numbers for citation in answer.citations] == [(1,), (1,)]
+    assert answer.form == "model"
+    assert not answer.flags

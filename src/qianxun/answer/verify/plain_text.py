@@ -30,6 +30,7 @@ _RUN: Final = re.compile(r"[A-Za-z0-9._~:/?#@$&'*+,;=%\\-]+")
 _EDGE: Final = {opening: re.compile(rf"[{re.escape(opening + closing)}\n]") for opening, closing in _OPENING.items()}
 _MAKES_A_LINK: Final = {"]:": "：", "![": "［"}
 _TARGET_END: Final = re.compile(r"\)|\n[ \t]*\n")
+_OVER: Final = frozenset("。！？!?｡….，,、；;：:」』”’]】］")  # what stands before a mark where words are over
 _INDEX: Final = re.compile(r"[A-Za-z0-9_+\-]{1,2}")
 _FILE: Final = (
     "py|js|ts|jsx|tsx|vue|md|rst|txt|pdf|docx?|xlsx?|pptx?|csv|json|ya?ml|toml|html?|xml|css|java|go|rs|cpp|sh|sql|ipynb"
@@ -218,9 +219,15 @@ def _bracket(text: str, at: int, is_last: bool) -> _Step:
         if end > 0:  # the words of a link stay, what it points at does not
             return (*_atoms(_as_mark(inside)), TakenOut(text[at:end])), end
     mark = _MARK.fullmatch(inside)
-    if mark and not after.isdigit():
+    if mark and (not after.isdigit() or _ends_before(text, at)):
         return (Mark(_numbers(mark["numbers"]), text[at : close + 1]),), close + 1
     return None, at + 1
+
+
+def _ends_before(text: str, at: int) -> bool:
+    """Returns True if something is over before a bracket, so that digits after it begin what follows: 158天。[1]15天.
+    国发[15]3号 is one name."""
+    return at == 0 or text[at - 1].isspace() or text[at - 1] in _OVER
 
 
 def _as_mark(inside: str) -> str:
