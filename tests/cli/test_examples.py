@@ -103,7 +103,10 @@ def test_a_template_is_written_once_and_comes_in(run: Run, tmp_path: Path, model
     assert run("examples", "template", path, "--force", "--json").json == {"written": str(path)}
     assert run("examples", "template", "模板.csv").code == 2
     assert run("examples", "template", tmp_path / "没有" / "a.xlsx").code == 2
-    assert run("examples", "import", path, "--json").json["added"] == 4
+    imported = run("examples", "import", path)
+    assert (imported.code, "新增 0 条" in imported.out) == (0, True)
+    assert "模板自带的 4 行示例没有改过，没有导入" in imported.err
+    assert run("examples", "import", path, "--json").json["samples"] == 4
 
 
 @pytest.mark.usefixtures("model")

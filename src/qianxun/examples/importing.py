@@ -17,6 +17,7 @@ from qianxun.core.ports import EmbeddingModel, nothing
 from qianxun.examples.files.cleaning import BadExample, Draft, clean
 from qianxun.examples.files.contents import JSON_SUFFIXES, Contents, Row, read_json
 from qianxun.examples.files.excel import read_workbook
+from qianxun.examples.files.template import is_untouched_sample
 from qianxun.examples.insert import Inserted, Watch, insert_drafts
 from qianxun.examples.schema import PREFIX
 from qianxun.examples.store import ExampleStore
@@ -49,7 +50,7 @@ class Double:
 class ImportReport:
     """The result of an import. ``stored`` is False if nothing was stored because of rejected rows."""
 
-    rows: Mapping[str, int]  # by category, without blank ones
+    rows: Mapping[str, int]  # by category, without blank ones and the template's own
     inserted: Mapping[str, Inserted]
     rejected: tuple[Rejected, ...] = ()
     doubles: tuple[Double, ...] = ()
@@ -57,6 +58,7 @@ class ImportReport:
     ignored_columns: tuple[tuple[str, str], ...] = ()
     stored: bool = True
     seconds: float = field(default=0.0, compare=False)
+    samples: int = 0  # rows of the template that were left as they are: not imported
 
     def total(self, what: str) -> int:
         """Of ``added``, ``updated`` or ``unchanged``."""
@@ -71,6 +73,7 @@ class ImportReport:
                 {"sheet": one.sheet, "row": one.row, "same_as": {"sheet": one.first_sheet, "row": one.first_row}}
                 for one in self.doubles
             ],
+            "samples": self.samples,
             "ignored_sheets": list(self.ignored_sheets),
             "ignored_columns": [{"sheet": sheet, "column": column} for sheet, column in self.ignored_columns],
             "tables": {category: self._of_table(category) for category in self.rows},
@@ -94,6 +97,7 @@ def import_file(
     contents = (
         read_json(path, store.prefix) if path.suffix.lower() in JSON_SUFFIXES else read_workbook(path, store.prefix)
     )
+    samples = _drop_samples(contents)
     drafts, rejected, doubles = _drafted(contents)
     stored = skip_bad or not rejected
     inserted = insert_drafts(store, drafts, watch) if stored else {}
@@ -106,9 +110,18 @@ def import_file(
         tuple(contents.ignored_columns),
         stored,
         time.perf_counter() - started,
+        samples,
     )
     _log(path, report)
     return report
+
+
+def _drop_samples(contents: Contents) -> int:
+    """Removes the template's own rows that nobody has changed; returns how many."""
+    before = contents.count()
+    for category, rows in contents.rows.items():
+        contents.rows[category] = [row for row in rows if not is_untouched_sample(category, row.fields)]
+    return before - contents.count()
 
 
 def _drafted(contents: Contents) -> tuple[dict[str, list[Draft]], list[Rejected], list[Double]]:
@@ -136,6 +149,8 @@ def _drafted(contents: Contents) -> tuple[dict[str, list[Draft]], list[Rejected]
 def _log(path: Path, report: ImportReport) -> None:
     for one in report.rejected:
         log.warning("%s：工作表“%s”第 %d 行未收：%s", path.name, one.sheet, one.row, one.reason)
+    if report.samples:
+        log.info("%s：模板自带的 %d 行没有改过，不导入", path.name, report.samples)
     counts = (report.total("added"), report.total("updated"), report.total("unchanged"), len(report.rejected))
     log.info("%s：新增 %d，更新 %d，未变 %d，未收 %d", path.name, *counts)
 

@@ -13,7 +13,7 @@ from openpyxl.styles import Alignment, Font, PatternFill
 from openpyxl.worksheet.datavalidation import DataValidation
 from openpyxl.worksheet.worksheet import Worksheet
 
-from qianxun.examples.files.cleaning import LABELS, MOST_CHARACTERS, REQUIRED
+from qianxun.examples.files.cleaning import LABELS, MOST_CHARACTERS, REQUIRED, text_of
 from qianxun.examples.files.excel import GUIDE
 from qianxun.examples.schema import CATEGORIES, DEFAULT_GRADE, GRADES
 
@@ -34,6 +34,12 @@ def _texts() -> dict[str, Any]:
 def write_template(path: Path) -> None:
     """Overwrites an existing file."""
     write_workbook(path, _texts()["samples"])
+
+
+def is_untouched_sample(category: str, fields: Mapping[str, Any]) -> bool:
+    """Whether a row is a sample of the template as it was written, with its tags, grade and notes."""
+    values = [text_of(fields.get(name)) for name in COLUMNS]
+    return any(values == [text_of(cell) for cell in sample] for sample in _texts()["samples"].get(category, ()))
 
 
 def write_workbook(path: Path, rows: Mapping[str, Sequence[Sequence[str]]]) -> None:

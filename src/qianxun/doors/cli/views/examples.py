@@ -58,6 +58,12 @@ def _show_passed_over(report: ImportReport) -> None:
     for double in report.doubles[:REJECTED_SHOWN]:
         first = _place(double.first_sheet, double.first_row)
         note(f"  = {_place(double.sheet, double.row)}：" + tr(f"与{first}相同，略过", f"the same as {first}"))
+    if report.samples:
+        warn(
+            f"  ! 模板自带的 {report.samples} 行示例没有改过，没有导入；要用就改成自己的内容，或改掉备注",
+            f"  ! {report.samples} sample rows of the template are unchanged and were not imported; edit "
+            "them, or their notes, to use them",
+        )
     for sheet in report.ignored_sheets:
         warn(f"  ! 工作表“{sheet}”不是示例，略过", f"  ! Sheet “{sheet}” holds no examples")
     for sheet, column in report.ignored_columns:
