@@ -15,17 +15,21 @@ COVERED = 0.5  # … more than this share of the query's words make a result str
 FUZZY = 0.35
 
 
-def tier_of(similarity: float | None, coverage: float, *, is_named: bool, meets: bool) -> Tier | None:
+def tier_of(
+    similarity: float | None, coverage: float, *, is_named: bool, meets: bool, verdict: float = 0.0
+) -> Tier | None:
     """The tightest tier that a result belongs to; None where it has nothing to do with the query.
 
     ``similarity`` is the calibrated cosine, None if no vector took part: words alone decide then. ``meets``: some
-    word, character or pair of the query was found in it.
+    word, character or pair of the query was found in it. ``verdict`` is a reranker's, which has read both: it can only
+    raise the tier.
     """
-    if coverage > COVERED and (similarity is None or similarity > STRICT):
+    if verdict > STRICT or (coverage > COVERED and (similarity is None or similarity > STRICT)):
         return "strict"
     if is_named:
         return "document"
-    return "fuzzy" if meets or (similarity is not None and similarity >= FUZZY) else None
+    is_alike = verdict >= FUZZY or (similarity is not None and similarity >= FUZZY)
+    return "fuzzy" if meets or is_alike else None
 
 
 def rarity(counts: TermCounts) -> dict[str, float]:

@@ -115,7 +115,7 @@ async def _place(case: _Case, plan: QueryPlan, options: SearchOptions, chunk: Ch
     before = 0
     async with aclosing(order.walk(candidates.pool, TOP_K_LIMIT)) as walk:
         async for candidate, shown in walk:
-            relevance = criteria.assess(candidate)
+            relevance = criteria.assess(candidate, order.verdict(candidate, shown), order.is_first(candidate))
             if candidate.chunk.key == chunk.key:
                 result = result_of(candidate, shown, relevance)
                 return _Place(result, relevance, before + 1, _sum(candidates, order, options, result))
@@ -419,7 +419,9 @@ def reason_for(known: Explanation, options: SearchOptions) -> str:
 
 def _tier_reason(known: Explanation) -> str:
     alike = "" if known.similarity is None else f"相似度 {known.similarity:.2f}，"
+    if known.sum is not None and known.sum.rerank is not None:
+        alike += f"重排 {known.sum.rerank:.2f}，"
     if known.tier is None:
-        return f"没有一层接纳它：{alike}与问题没有共同的字（模糊匹配要相似度 {FUZZY:g}，或有共同的字）"
+        return f"没有一层接纳它：{alike}与问题没有共同的字（模糊匹配要相似度或重排达到 {FUZZY:g}，或有共同的字）"
     facts = f"{alike}覆盖问题的 {known.coverage:.0%}"
-    return f"只够模糊匹配，而这次不许模糊：{facts}（严格匹配要相似度高于 {STRICT:g}、覆盖过半）"
+    return f"只够模糊匹配，而这次不许模糊：{facts}（严格匹配要相似度高于 {STRICT:g}、覆盖过半，或重排高于 {STRICT:g}）"

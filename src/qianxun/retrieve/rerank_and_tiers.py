@@ -50,7 +50,7 @@ async def rerank_and_tiers(
             async for candidate, shown in ranked:
                 if is_below_threshold(shown, candidates.plan, options):
                     break
-                relevance = criteria.assess(candidate)
+                relevance = criteria.assess(candidate, order.verdict(candidate, shown), order.is_first(candidate))
                 if is_admitted(relevance.tier, options):
                     results.append(result_of(candidate, shown, relevance))
                     if len(results) == options.top_k:
@@ -78,6 +78,14 @@ class Order:
     first: Sequence[Found] = ()  # what was reranked
     share: float = 0.0  # of the reranker
     degraded: tuple[Degraded, ...] = ()
+
+    def verdict(self, candidate: Found, shown: float) -> float:
+        """What the reranker says of a candidate, as far as the score shown agrees; 0 where it has not read it."""
+        return 0.0 if candidate.rerank is None else min(candidate.rerank, shown)
+
+    def is_first(self, candidate: Found) -> bool:
+        """Whether the reranker put it before all others."""
+        return self.share > 0.0 and bool(candidate.rerank) and candidate.chunk.key == self.first[0].chunk.key
 
     async def walk(self, pool: CandidatePool, page: int) -> AsyncGenerator[tuple[Found, float], None]:
         """Every candidate with the score it shows, best first, ties by key: two scores may show as one."""
@@ -175,7 +183,8 @@ class TierCriteria:
     named: frozenset[str]
     lexical: frozenset[str]  # arms that find by what is written: a chunk of theirs has something of the query
 
-    def assess(self, candidate: Found) -> Relevance:
+    def assess(self, candidate: Found, verdict: float = 0.0, is_first: bool = False) -> Relevance:
+        """``verdict`` and ``is_first`` are the reranker's: what it put first is related, whatever words they share."""
         chunk = candidate.chunk
         folded = fold(chunk.text)
         words = matched_under(folded, chunk.headings, self.words)
@@ -184,12 +193,13 @@ class TierCriteria:
             max([self.least, *(scores.score(chunk.key) for scores in self.similarities)]) if self.similarities else None
         )
         is_related = (
-            bool(words)
+            is_first
+            or bool(words)
             or not self.lexical.isdisjoint(candidate.arms)
             or ("vector" in candidate.arms and 1 <= candidate.arms["vector"].rank <= NEAREST)
             or not self.grams.isdisjoint(folded)
         )
-        tier = tier_of(similarity, covered, is_named=chunk.doc_id in self.named, meets=is_related)
+        tier = tier_of(similarity, covered, is_named=chunk.doc_id in self.named, meets=is_related, verdict=verdict)
         return Relevance(tier, similarity, words, covered, folded)
 
 
