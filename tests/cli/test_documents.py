@@ -93,6 +93,36 @@ def test_a_base_follows_a_folder(handbook: Run, tmp_path: Path) -> None:
     assert {each["doc_name"] for each in found} & {"琥珀.txt", "翡翠.txt", "翠玉.txt"} == {"翠玉.txt"}
 
 
+def test_labels_stay_until_others_are_given(handbook: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "资料"
+    folder.mkdir()
+    (folder / "琥珀.md").write_text("# 宝石\n\n琥珀计划。", "utf-8")
+    labels = ("--user", "甲", "--type", "备忘", "--tag", "机密", "--meta", "年份=2024", "--meta", "title=琥珀")
+    assert handbook("add", folder, "--kb", "手册", *labels).code == 0
+
+    def sync(*given: str) -> tuple[int, dict[str, object]]:
+        report = handbook("add", folder, "--kb", "手册", "--sync", "--json", *given).json
+        found = handbook("search", "琥珀计划", "--kb", "手册", "--user", "甲", "--type", "备忘", "--json").json[
+            "chunks"
+        ]
+        (chunk,) = found
+        assert chunk["metadata"]["encoding"] == "utf-8"
+        return report["added"], {name: chunk["metadata"].get(name) for name in ("年份", "title", "部门")}
+
+    first = {"年份": 2024, "title": "琥珀", "部门": None}
+    assert sync() == (0, first)
+    (folder / "琥珀.md").write_text("# 新的标题\n\n琥珀计划又改了。", "utf-8")
+    assert sync() == (1, first)
+    assert handbook("search", "琥珀计划", "--kb", "手册", "--tag", "机密", "--json").json["chunks"]
+    assert sync("--meta", "部门=二部", "--meta", "年份=2025", "--tag", "公开") == (
+        1,
+        {**first, "年份": 2025, "部门": "二部"},
+    )
+    assert sync() == (0, {**first, "年份": 2025, "部门": "二部"})
+    by_tag = [handbook("search", "琥珀计划", "--kb", "手册", "--tag", tag, "--json").json for tag in ("公开", "机密")]
+    assert [len(found["chunks"]) for found in by_tag] == [1, 0]
+
+
 def test_a_folder_without_files_is_not_followed_without_a_word(handbook: Run, tmp_path: Path) -> None:
     folder = tmp_path / "盘"
     folder.mkdir()

@@ -276,6 +276,19 @@ def test_a_base_follows_a_folder_through_the_service(run: Run, url: str, tmp_pat
     assert sorted(each["doc_name"] for each in found) == ["玛瑙.txt", "翡翠.txt"]
 
 
+def test_labels_stay_through_the_service_until_others_are_given(run: Run, url: str, tmp_path: Path) -> None:
+    folder = tmp_path / "资料"
+    folder.mkdir()
+    (folder / "琥珀.txt").write_text("琥珀计划。", "utf-8")
+    run("--url", url, "kb", "create", "标签")
+    assert run("--url", url, "add", folder, "--kb", "标签", "--tag", "机密", "--meta", "年份=2024").code == 0
+    assert run("--url", url, "add", folder, "--kb", "标签", "--sync", "--json").json["unchanged"] == 1
+    (folder / "琥珀.txt").write_text("琥珀计划又改了。", "utf-8")
+    assert run("--url", url, "add", folder, "--kb", "标签", "--sync", "--json").json["updated"] == 1
+    (chunk,) = run("--url", url, "search", "琥珀计划", "--kb", "标签", "--tag", "机密", "--json").json["chunks"]
+    assert chunk["metadata"]["年份"] == 2024
+
+
 def test_the_key_opens_and_is_never_shown(run: Run, served: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """The last test of this module: from here on the service wants a key."""
     url, data = served

@@ -71,7 +71,8 @@ def test_a_folder_is_taken_in_as_an_engine_takes_it_in(tmp_path: Path, files: Pa
             assert len(again.refused) == 3
             through_the_engine = await engine.add(there.id, [files], labels=LABELS)
             assert counted(through_the_engine) == (0, 3, 0)
-            relabelled = await client.add(there.id, [files / "制度.md"])
+            assert counted(await client.add(there.id, [files / "制度.md"])) == (0, 1, 0)  # what was given stays
+            relabelled = await client.add(there.id, [files / "制度.md"], labels=Labels(tags=("新的",)))
             assert (*counted(relabelled), relabelled.updated) == (1, 0, 1, 1)
 
     asyncio.run(work())

@@ -194,6 +194,7 @@ class Document:
     structure: Text | None = None  # set by the file parsers; otherwise derived from content and format
     pairs: tuple[QAPair, ...] = ()
     source: str = ""  # where it came from: a path, a URL, an event
+    label_names: tuple[str, ...] = ()  # of a file's metadata, the names that people gave; the rest is the file's own
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,8 +258,8 @@ class Engine:
     ) -> Report:
         """Adds files and folders; they are searchable when it returns. Unchanged files are skipped.
 
-        ``labels`` are given to every document. Returns what was added, skipped and refused: a file that cannot be read
-        is refused with its reason and raises nothing.
+        ``labels`` are given to every document; what an earlier call gave stays where they say nothing else. Returns
+        what was added, skipped and refused: a file that cannot be read is refused with its reason and raises nothing.
         """
         from qianxun.core.ingest_types import Labels
         from qianxun.indexing.files import add_files
@@ -276,20 +276,30 @@ class Engine:
         source: str = "",
         doc_id: str = "",
         labels: Labels | None = None,
+        keep_labels: bool = False,
         wait: bool = True,
     ) -> Accepted:
         """Adds one uploaded file that users know by its ``name``; it is parsed in a child process.
 
         ``source`` says where it came from. Without a ``doc_id`` the same name replaces what the same user uploaded
-        under it to the same project. With ``wait`` it is searchable when this returns, without it stored. Raises
-        Refused with the reason, MissingExtra or BadInput.
+        under it to the same project. With ``keep_labels`` what was given with it earlier stays where ``labels`` say
+        nothing else. With ``wait`` it is searchable when this returns, without it stored. Raises Refused with the
+        reason, MissingExtra or BadInput.
         """
         from qianxun.core.ingest_types import Labels
         from qianxun.indexing.files import add_file
 
         async with self._opened(knowledge_base) as base:
             accepted = await add_file(
-                base, path, self.parsers, labels or Labels(), name=name, source=source, doc_id=doc_id, wait=wait
+                base,
+                path,
+                self.parsers,
+                labels or Labels(),
+                name=name,
+                source=source,
+                doc_id=doc_id,
+                keep_labels=keep_labels,
+                wait=wait,
             )
         if not wait:
             self.wake()

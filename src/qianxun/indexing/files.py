@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,7 +37,10 @@ Parsed: TypeAlias = tuple[Submission | Refusal, tuple[str, ...]]  # and the pars
 async def add_files(
     base: OpenBase, paths: Sequence[Path], parsers: ParserPool, labels: Labels, watch: Watch = nothing
 ) -> Report:
-    """Adds files and folders; searchable when it returns. A file that cannot be read is refused with its reason."""
+    """Adds files and folders; searchable when it returns. A file that cannot be read is refused with its reason.
+
+    What an earlier call gave with a file stays where ``labels`` say nothing else.
+    """
     found = await asyncio.to_thread(lambda: list(discover(paths)))
     sources = [item for item in found if isinstance(item, Source)]
     refused = [item for item in found if isinstance(item, Refusal) and not item.passed_over]
@@ -56,7 +59,7 @@ async def add_files(
     unreadable: list[Refusal] = []
 
     async def submissions() -> AsyncIterator[Submission]:
-        async for outcome, about in _parse_all(changed, parsers, labels, watch):
+        async for outcome, about in _parse_all(changed, parsers, watch):
             warnings.extend(about)
             if isinstance(outcome, Refusal):
                 unreadable.append(outcome)
@@ -82,29 +85,61 @@ def _note_refusal(watch: Watch, refusal: Refusal) -> None:
     watch(Step("refused", name=str(refusal.path), reason=refusal.reason))
 
 
-def _changed(base: OpenBase, sources: Sequence[Source], labels: Labels) -> list[tuple[Source, str]]:
-    """The sources whose content, labels or chunking differ from the stored ones, with their fingerprints."""
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """A file to read, with the labels that its document gets."""
+
+    source: Source
+    labels: Labels
+    fingerprint: str
+
+
+def _changed(base: OpenBase, sources: Sequence[Source], labels: Labels) -> list[_Changed]:
+    """The sources whose content, labels or chunking differ from the stored ones."""
+
+    def described(source: Source, labels: Labels) -> _Changed:
+        return _Changed(source, labels, fingerprint(base, source.fingerprint, source.name, PARSER_VERSION, labels))
+
     with base.records.reading() as tx:
         known = documents.heads(tx, base.id, [source.id for source in sources])
+        found = [
+            one
+            for one in (described(source, labels) for source in sources)
+            if not _is_stored(one, known.get(one.source.id))
+        ]
+        stored = documents.stored_labels(tx, base.id, [one.source.id for one in found if one.source.id in known])
     changed = []
-    for source in sources:
-        mark = fingerprint(base, source.fingerprint, source.name, PARSER_VERSION, labels)
-        head = known.get(source.id)
-        if head is None or head.fingerprint != mark or head.status in ("deleted", "quarantined"):
-            changed.append((source, mark))
+    for one in found:
+        if (earlier := stored.get(one.source.id)) is not None:
+            one = described(one.source, merged_labels(earlier, labels))
+        if not _is_stored(one, known.get(one.source.id)):
+            changed.append(one)
     return changed
 
 
-async def _parse_all(
-    sources: Sequence[tuple[Source, str]], parsers: ParserPool, labels: Labels, watch: Watch
-) -> AsyncIterator[Parsed]:
+def _is_stored(one: _Changed, head: documents.Head | None) -> bool:
+    return head is not None and head.fingerprint == one.fingerprint and head.status not in ("deleted", "quarantined")
+
+
+def merged_labels(earlier: Labels, labels: Labels) -> Labels:
+    """What people gave stays until they give something else: metadata name by name, tags all together."""
+    return Labels(
+        labels.user_id or earlier.user_id,
+        labels.project_id or earlier.project_id,
+        labels.content_type or earlier.content_type,
+        labels.tags or earlier.tags,
+        {**earlier.metadata, **labels.metadata},
+    )
+
+
+async def _parse_all(sources: Sequence[_Changed], parsers: ParserPool, watch: Watch) -> AsyncIterator[Parsed]:
     """Parses a few files at a time; yields in the order of the sources."""
     waiting = iter(sources)
     ahead: deque[tuple[Source, asyncio.Task[Parsed]]] = deque()
     try:
         while True:
-            for source, mark in islice(waiting, AHEAD - len(ahead)):
-                ahead.append((source, asyncio.create_task(_parse(source, mark, parsers, labels))))
+            for one in islice(waiting, AHEAD - len(ahead)):
+                ahead.append((one.source, asyncio.create_task(_parse(one, parsers))))
             if not ahead:
                 return
             source, task = ahead.popleft()
@@ -116,12 +151,13 @@ async def _parse_all(
             task.cancel()
 
 
-async def _parse(source: Source, mark: str, parsers: ParserPool, labels: Labels) -> Parsed:
+async def _parse(one: _Changed, parsers: ParserPool) -> Parsed:
+    source = one.source
     try:
-        document, warnings = await _read_file(source, parsers, labels)
+        document, warnings = await _read_file(source, parsers, one.labels)
     except (Refused, MissingExtra, BadInput) as error:
         return Refusal(source.path, str(error)), ()
-    return Submission(document, mark), tuple(f"{source.name}：{warning}" for warning in warnings)
+    return Submission(document, one.fingerprint), tuple(f"{source.name}：{warning}" for warning in warnings)
 
 
 async def _read_file(source: Source, parsers: ParserPool, labels: Labels) -> tuple[Document, tuple[str, ...]]:
@@ -149,6 +185,7 @@ def _document(source: Source, parsed: ParsedFile, labels: Labels) -> Document:
         structure=text,
         pairs=parsed.pairs,
         source=os.path.abspath(source.path),
+        label_names=tuple(labels.metadata),
     )
 
 
@@ -164,15 +201,19 @@ async def add_file(
     name: str,
     source: str = "",
     doc_id: str = "",
+    keep_labels: bool = False,
     wait: bool = True,
 ) -> Accepted:
     """Adds the file at ``path``, which users know by its ``name``. Raises Refused, MissingExtra or BadInput.
 
-    ``source`` says where it came from. Without a ``doc_id`` the same name of the same owner is the same document.
+    ``source`` says where it came from. Without a ``doc_id`` the same name of the same owner is the same document. With
+    ``keep_labels`` what was given with it earlier stays where ``labels`` say nothing else.
     """
     file = await asyncio.to_thread(_uploaded, path, name, doc_id or upload_id(name, labels))
+    known, earlier = await asyncio.to_thread(_stored, base, file.id)
+    if keep_labels and earlier is not None:
+        labels = merged_labels(earlier, labels)
     mark = fingerprint(base, file.fingerprint, name, PARSER_VERSION, labels)
-    known = await asyncio.to_thread(_head, base, file.id)
     if known is not None and known.status == "indexed" and known.fingerprint == mark:
         return Accepted(file.id, known.key, known.generation, "unchanged")
     with TemporaryDirectory(prefix="qianxun-") as folder:
@@ -208,9 +249,10 @@ def _file_name(name: str) -> str:
     return short + suffix.encode("utf-8", "ignore")[:SUFFIX_BYTES].decode("utf-8", "ignore")
 
 
-def _head(base: OpenBase, doc_id: str) -> documents.Head | None:
+def _stored(base: OpenBase, doc_id: str) -> tuple[documents.Head | None, Labels | None]:
     with base.records.reading() as tx:
-        return documents.heads(tx, base.id, [doc_id]).get(doc_id)
+        labels = documents.stored_labels(tx, base.id, [doc_id])
+        return documents.heads(tx, base.id, [doc_id]).get(doc_id), labels.get(doc_id)
 
 
 async def _one(submission: Submission) -> AsyncIterator[Submission]:

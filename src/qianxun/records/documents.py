@@ -20,6 +20,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, exists, func, select, update
 
 from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.ingest_types import Labels
 from qianxun.core.types import Accepted, Document, Outcome, Prepared, Submission
 from qianxun.core.unicode import is_storable, storable
 from qianxun.records import pairs, rows
@@ -75,6 +76,15 @@ def heads(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[s
     query = query.where(DocumentRow.knowledge_base_id == knowledge_base)
     storable_ids = [doc_id for doc_id in doc_ids if is_storable(doc_id)]
     return {doc_id: Head(*rest) for doc_id, *rest in select_in(tx, query, DocumentRow.doc_id, storable_ids)}
+
+
+def stored_labels(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[str, Labels]:
+    """What people gave with the newest versions of these documents; no entry for one that is deleted or unknown."""
+    current = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.generation)
+    query = select(DocumentRow.doc_id, *rows.ATTRIBUTES, VersionRow.structure).join(VersionRow, current)
+    query = query.where(DocumentRow.knowledge_base_id == knowledge_base)
+    storable_ids = [doc_id for doc_id in doc_ids if is_storable(doc_id)]
+    return {row.doc_id: rows.labels_of(row) for row in select_in(tx, query, DocumentRow.doc_id, storable_ids)}
 
 
 # ── accept ───────────────────────────────────────────────────────────────────────────────────────

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from qianxun.core.graph_types import Facts, Mention, StatedAlias, Statement
+from qianxun.core.ingest_types import Labels
 from qianxun.core.types import (
     Attributes,
     ChunkKind,
@@ -36,6 +37,7 @@ ATTRIBUTES = (  # what `attributes_of` reads
     VersionRow.tags,
     VersionRow.extra.label("metadata"),
 )
+PARSER_NAMES = frozenset(("format", "title", "encoding", "delimiter", "pages", "ocr_pages"))
 TABLE = ("start", "end", "row_starts", "title", "source", "notes", "columns", "rows", "texts")
 
 
@@ -50,7 +52,7 @@ def version_values(document: Document) -> tuple[Any, ...]:
         list(document.tags),
         {key: _plain(value) for key, value in document.metadata.items()},
         document.source,
-        _structure(document.structure),
+        _structure(document.structure, document.label_names),
         document.content,
     )
 
@@ -59,13 +61,15 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _structure(text: Text | None) -> dict[str, Any] | None:
-    """Headings and pages; tables have rows of their own. None: still to be derived from the content."""
+def _structure(text: Text | None, label_names: Sequence[str]) -> dict[str, Any] | None:
+    """Headings, pages, and which metadata people gave; tables have rows of their own. None: still to be derived from
+    the content."""
     if text is None:
         return None
     return {
         "marks": [[mark.start, mark.level, mark.title] for mark in text.marks],
         "pages": [[page.start, page.page] for page in text.pages],
+        "labels": list(label_names),
     }
 
 
@@ -126,7 +130,20 @@ def document_of(doc_id: str, version: Row[Any], tables: Sequence[Row[Any]], pair
         structure=_text_of(version, tables),
         pairs=tuple(QAPair(pair.question, pair.answer) for pair in pairs),
         source=version.source,
+        label_names=tuple((version.structure or {}).get("labels", ())),
     )
+
+
+def labels_of(version: Row[Any]) -> Labels:
+    """What people gave with a document. A version that does not say which of its metadata that is was stored by
+    an earlier program: all that parsers do not write themselves."""
+    names = (version.structure or {}).get("labels")
+    metadata = {
+        name: value
+        for name, value in metadata_of(version.metadata).items()
+        if (name not in PARSER_NAMES if names is None else name in names)
+    }
+    return Labels(version.user_id, version.project_id, version.content_type, tuple(version.tags), metadata)
 
 
 def _text_of(version: Row[Any], tables: Sequence[Row[Any]]) -> Text | None:

@@ -40,7 +40,7 @@ from qianxun.doors.client.payloads import (
 )
 from qianxun.doors.client.questions import answer_events, ask_request
 from qianxun.doors.client.registered import RegisteredModels
-from qianxun.doors.client.uploads import send_documents, send_files, sent_file
+from qianxun.doors.client.uploads import FileToSend, send_documents, send_files, sent_file
 
 T = TypeVar("T")
 
@@ -171,7 +171,8 @@ class Client:
     ) -> Report:
         """Files and folders of this machine in; searchable when it returns. Unchanged files are passed over.
 
-        A file is known by its path, as it is to an engine: the same path on another machine is the same document.
+        A file is known by its path, as it is to an engine: the same path on another machine is the same document. What
+        an earlier call gave stays where ``labels`` say nothing else.
         """
         files = [Path(path) for path in paths]
         return await send_files(self, knowledge_base, files, labels or Labels(), watch, self._timeouts.work_seconds)
@@ -185,20 +186,19 @@ class Client:
         source: str = "",
         doc_id: str = "",
         labels: Labels | None = None,
+        keep_labels: bool = False,
         wait: bool = True,
     ) -> Accepted:
-        """One file in, read piece by piece. Raises a kind of Refused for one that cannot be taken in."""
-        sent = await self.send_file(
-            knowledge_base, path, name=name, source=source, doc_id=doc_id, labels=labels, wait=wait
-        )
-        return sent.accepted
+        """One file in, read piece by piece. Raises a kind of Refused for one that cannot be taken in.
 
-    async def send_file(
-        self, knowledge_base: int, path: Path, *, name: str, source: str, doc_id: str, labels: Labels | None, wait: bool
-    ) -> Sent:
+        With ``keep_labels`` what was given with it earlier stays where ``labels`` say nothing else.
+        """
+        file = FileToSend(path, name, source, doc_id, labels or Labels(), keep_labels)
+        return (await self.send_file(knowledge_base, file, wait=wait)).accepted
+
+    async def send_file(self, knowledge_base: int, file: FileToSend, *, wait: bool) -> Sent:
         """As `add_file`; and whether it is searchable when this returns."""
-        to = f"{BASES}/{knowledge_base}/documents"
-        request = sent_file(to, path, name=name, source=source, doc_id=doc_id, labels=labels or Labels(), wait=wait)
+        request = sent_file(f"{BASES}/{knowledge_base}/documents", file, wait=wait)
         return await self._ask(request, read_sent)
 
     async def add_documents(

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -36,19 +36,29 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+@dataclass(frozen=True, slots=True)
+class FileToSend:
+    """A file of this machine with what the service is to know of it."""
+
+    path: Path
+    name: str
+    source: str = ""
+    doc_id: str = ""
+    labels: Labels = field(default_factory=Labels)
+    keep_labels: bool = False  # what was given with it earlier stays where ``labels`` say nothing else
+
+
 class Receiver(Protocol):
-    async def send_file(
-        self, knowledge_base: int, path: Path, *, name: str, source: str, doc_id: str, labels: Labels, wait: bool
-    ) -> Sent: ...
+    async def send_file(self, knowledge_base: int, file: FileToSend, *, wait: bool) -> Sent: ...
     async def send_document(self, knowledge_base: int, document: Document, *, wait: bool) -> Sent: ...
     async def document(self, knowledge_base: int, doc_id: str) -> DocumentState: ...
 
 
-def sent_file(
-    documents: str, path: Path, *, name: str, source: str, doc_id: str, labels: Labels, wait: bool
-) -> Request:
+def sent_file(documents: str, file: FileToSend, *, wait: bool) -> Request:
     """The request that sends a file; opened, and checked to be there, when it is sent."""
-    written = {"name": name, **({"source": source} if source else {}), **written_labels(labels)}
+    name, doc_id = file.name, file.doc_id
+    written = {"name": name, **({"source": file.source} if file.source else {}), **written_labels(file.labels)}
+    params = {"wait": str(wait).lower(), **({"keep_labels": "true"} if file.keep_labels else {})}
     try:
         name.encode()
     except UnicodeEncodeError as error:
@@ -56,8 +66,8 @@ def sent_file(
     return Request(
         "PUT" if doc_id else "POST",
         f"{documents}/{segment(doc_id)}" if doc_id else documents,
-        params={"wait": str(wait).lower()},
-        upload=Upload(name, partial(_opened, path)),
+        params=params,
+        upload=Upload(name, partial(_opened, file.path)),
         fields={key: value if isinstance(value, str) else json.dumps(value) for key, value in written.items()},
         takes_long=True,
     )
@@ -172,11 +182,9 @@ async def _in_order(
 
 async def _send(receiver: Receiver, knowledge_base: int, labels: Labels, source: Source) -> Sent | Refusal:
     """Sent without waiting for the index, which takes many files at once in little more time than one."""
-    name, doc_id, path = source.name, source.id, source.path
+    file = FileToSend(source.path, source.name, _source_of(source.path), source.id, labels, keep_labels=True)
     try:
-        return await receiver.send_file(
-            knowledge_base, path, name=name, source=_source_of(path), doc_id=doc_id, labels=labels, wait=False
-        )
+        return await receiver.send_file(knowledge_base, file, wait=False)
     except (Refused, MissingExtra, BadInput) as error:
         return Refusal(source.path, str(error))
 

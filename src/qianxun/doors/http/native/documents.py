@@ -46,6 +46,9 @@ PARSED_INLINE: Final = 256 * 1024  # bytes of a body; a larger one is parsed in 
 
 DocId = Annotated[str, Path(min_length=1, max_length=DOC_ID_LIMIT, description="文档的编号", examples=["doc_123"])]
 Wait = Annotated[bool, Query(description="true：可以检索到了才回答；false：存好就回答，随后建索引")]
+KeepLabels = Annotated[
+    bool, Query(description="上传文件时：true 则这次没有给的标签、元数据等保留上次给的；false 则以这次给的为准")
+]
 
 
 class _AnyId(Convertor[str]):
@@ -238,8 +241,14 @@ ADD_ERRORS: Final = (400, 404, 413, 415, 422, 507)
     dependencies=[Writer],
     **returns(Envelope[DocumentResult], *ADD_ERRORS),
 )
-async def add(knowledge_base_id: BaseId, request: Request, engine: TenantEngine, wait: Wait = True) -> Response:
-    accepted = await _add(engine, knowledge_base_id, request, "", wait)
+async def add(
+    knowledge_base_id: BaseId,
+    request: Request,
+    engine: TenantEngine,
+    wait: Wait = True,
+    keep_labels: KeepLabels = False,
+) -> Response:
+    accepted = await _add(engine, knowledge_base_id, request, "", wait=wait, keep_labels=keep_labels)
     return success(await _result(engine, knowledge_base_id, accepted), 201)
 
 
@@ -296,9 +305,14 @@ REPLACED["responses"][201] = {"model": Envelope[DocumentResult], "description": 
     **REPLACED,
 )
 async def replace(
-    knowledge_base_id: BaseId, doc_id: DocId, request: Request, engine: TenantEngine, wait: Wait = True
+    knowledge_base_id: BaseId,
+    doc_id: DocId,
+    request: Request,
+    engine: TenantEngine,
+    wait: Wait = True,
+    keep_labels: KeepLabels = False,
 ) -> Response:
-    accepted = await _add(engine, knowledge_base_id, request, doc_id, wait)
+    accepted = await _add(engine, knowledge_base_id, request, doc_id, wait=wait, keep_labels=keep_labels)
     status = 201 if accepted.outcome == "created" else 200
     return success(await _result(engine, knowledge_base_id, accepted), status)
 
@@ -315,11 +329,11 @@ async def delete(knowledge_base_id: BaseId, doc_id: DocId, engine: TenantEngine)
 # ── adding ───────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _add(engine: Engine, base: int, request: Request, doc_id: str, wait: bool) -> Accepted:
+async def _add(engine: Engine, base: int, request: Request, doc_id: str, *, wait: bool, keep_labels: bool) -> Accepted:
     await engine.knowledge_base(base)  # no body is read for a base that does not exist
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        return await _add_file(engine, base, request, doc_id, wait)
+        return await _add_file(engine, base, request, doc_id, wait=wait, keep_labels=keep_labels)
     if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
         return await _add_text(engine, base, request, doc_id, wait)
     raise UnsupportedFile(
@@ -348,7 +362,9 @@ async def _add_text(engine: Engine, base: int, request: Request, doc_id: str, wa
     return accepted
 
 
-async def _add_file(engine: Engine, base: int, request: Request, doc_id: str, wait: bool) -> Accepted:
+async def _add_file(
+    engine: Engine, base: int, request: Request, doc_id: str, *, wait: bool, keep_labels: bool
+) -> Accepted:
     service = service_of(request)
     max_bytes = service.settings.parsing.file_megabytes * MIB
     async with received(request, service.settings.folder, max_bytes) as form:
@@ -363,6 +379,7 @@ async def _add_file(engine: Engine, base: int, request: Request, doc_id: str, wa
                     source=fields.source,
                     doc_id=chosen,
                     labels=fields.labels(),
+                    keep_labels=keep_labels,
                     wait=wait,
                 )
             except MissingExtra as error:  # this installation has no parser for it
