@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from qianxun.answer.tables.answer import answer_from_tables
-from qianxun.core.table_answer_types import AskedTable, TableAnswer
+from qianxun.core.layered_types import TableAnswer, TableInput
 from qianxun.core.types import Table, TableBlock
 from qianxun.ingest.parse import parse
 from qianxun.ingest.sandbox.limits import ParseLimits
@@ -35,7 +35,7 @@ class Case:
     """A question, the tables to answer it from, and the answers that are right: each a list of values."""
 
     question: str
-    tables: tuple[AskedTable, ...]
+    tables: tuple[TableInput, ...]
     gold: tuple[tuple[str, ...], ...]
     kind: str = ""
 
@@ -50,10 +50,10 @@ def pages(folder: Path) -> Iterator[Case]:
         yield Case(asked["question"], _tables(page), gold)
 
 
-def _tables(path: Path) -> tuple[AskedTable, ...]:
+def _tables(path: Path) -> tuple[TableInput, ...]:
     parsed = parse(path, ParseLimits())
     tables = [block.table for block in parsed.blocks if isinstance(block, TableBlock)]
-    return tuple(AskedTable(f"{path.stem}#{n}", table, parsed.title or path.stem) for n, table in enumerate(tables))
+    return tuple(TableInput(f"{path.stem}#{n}", table, parsed.title or path.stem) for n, table in enumerate(tables))
 
 
 def affairs(folder: Path) -> Iterator[Case]:
@@ -75,7 +75,7 @@ def cells(folder: Path) -> Iterator[Case]:
         asked = json.loads(line)
         name = gold_table[asked["_id"]]
         table = read[name]
-        offered = (AskedTable(name, table),) if table is not None else ()
+        offered = (TableInput(name, table),) if table is not None else ()
         gold = tuple(tables[name]["cells"][cell] for cell in asked["answer_cells"])
         yield Case(asked["text"], offered, (gold,), tables[name]["table_type"])
 
@@ -108,7 +108,7 @@ def sql(folder: Path) -> Iterator[Case]:
         table = _sql_table(held)
         gold = _run_sql(statement, held, table)
         if table is not None and gold:
-            yield Case(asked["text"], (AskedTable(held["_id"], table),), (gold,), _sql_kind(statement))
+            yield Case(asked["text"], (TableInput(held["_id"], table),), (gold,), _sql_kind(statement))
 
 
 def _sql_kind(statement: str) -> str:

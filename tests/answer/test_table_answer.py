@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.answer.tables.answer import OutOfTime, answer_from_tables
-from qianxun.core.table_answer_types import AskedTable, CitedCell, TableAnswer
+from qianxun.core.layered_types import CitedCell, TableAnswer, TableInput
 from qianxun.core.types import Table
 from qianxun.ingest.tables.grid import Cell, flow, read_table
 
@@ -115,7 +115,7 @@ PIECES = """
 
 
 def ask(question: str, held: Table) -> TableAnswer:
-    return answer_from_tables(question, [AskedTable("t", held)])
+    return answer_from_tables(question, [TableInput("t", held)])
 
 
 ANSWERED = [
@@ -323,7 +323,7 @@ def test_declined_questions_come_with_the_nearest_rows() -> None:
 
 def test_a_month_in_the_name_of_a_sheet_tells_which_is_meant() -> None:
     january, march = (replace(PAY, source=month) for month in ("1月", "3月"))
-    both = [AskedTable("january", january), AskedTable("march", replace(march, rows=((*march.rows[0][:2], 7),)))]
+    both = [TableInput("january", january), TableInput("march", replace(march, rows=((*march.rows[0][:2], 7),)))]
     assert answer_from_tables("3月张三的绩效", both).table == "march"
     assert answer_from_tables("1月张三的绩效", both).table == "january"
     assert not answer_from_tables("11月张三的绩效", both).sure
@@ -343,14 +343,14 @@ def test_rows_of_totals_are_neither_summed_nor_the_highest() -> None:
 
 
 def test_the_table_that_explains_the_question_answers() -> None:
-    tables = [AskedTable("a", INSURANCE), AskedTable("b", HOSPITALS), AskedTable("c", SALES)]
+    tables = [TableInput("a", INSURANCE), TableInput("b", HOSPITALS), TableInput("c", SALES)]
     answer = answer_from_tables("市一医院的地址", tables)
     assert (answer.table, answer.text) == ("b", "北京路1号")
 
 
 def test_two_tables_that_answer_differently_are_no_answer() -> None:
     other = table("医保报销比例", "类别|报销比例", "住院|70%", "门诊|40%")
-    answer = answer_from_tables("住院的报销比例", [AskedTable("a", INSURANCE), AskedTable("b", other)])
+    answer = answer_from_tables("住院的报销比例", [TableInput("a", INSURANCE), TableInput("b", other)])
     assert not answer.sure
     assert "不止一张表" in answer.reason
 
@@ -369,7 +369,7 @@ def test_whatever_is_asked_gets_an_answer_or_a_reason(question: str) -> None:
 
 
 def test_time_is_over_between_two_tables() -> None:
-    asked = [AskedTable("a", INSURANCE), AskedTable("b", SALES)]
+    asked = [TableInput("a", INSURANCE), TableInput("b", SALES)]
     read: list[bool] = []
 
     def stop() -> bool:

@@ -7,20 +7,20 @@ from collections.abc import Callable
 import pytest
 
 from qianxun.answer.tables.answer import answer_from_tables
-from qianxun.core.table_answer_types import AskedTable
+from qianxun.core.layered_types import TableInput
 from qianxun.core.types import Column, Table
 from tests.linear import is_linear
 
 COLUMNS = (Column("name", ("name",)), Column("type", ("type",)), Column("有效期", ("有效期",), "date"))
 
 
-def licences(rows: int) -> AskedTable:
+def licences(rows: int) -> TableInput:
     """Half of them named in one way, a tenth in another, the rest not at all."""
     texts = tuple(
         (f"浙{row:06d}", "许可证" if row % 2 else "燃气许可证" if row % 5 == 0 else "证", f"202{row % 10}/6/26")
         for row in range(rows)
     )
-    return AskedTable("许可证#0", Table("许可证", COLUMNS, texts, texts))
+    return TableInput("许可证#0", Table("许可证", COLUMNS, texts, texts))
 
 
 @pytest.mark.parametrize("question", ["许可证的有效期", "燃气许可证和许可证的有效期", "许可证有哪些"])

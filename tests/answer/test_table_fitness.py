@@ -8,7 +8,7 @@ from importlib.resources import as_file, files
 import pytest
 
 from qianxun.answer.tables.answer import answer_from_tables
-from qianxun.core.table_answer_types import AskedTable, CitedCell, TableAnswer
+from qianxun.core.layered_types import CitedCell, TableAnswer, TableInput
 from qianxun.core.types import Table, TableBlock
 from qianxun.ingest.parse import parse
 from qianxun.ingest.sandbox.limits import ParseLimits
@@ -18,12 +18,12 @@ PRICES, OUTPATIENT, HOSPITAL, SALES = "办公用品价目表.csv", "门诊报销
 
 
 @cache
-def sample(name: str) -> tuple[AskedTable, ...]:
+def sample(name: str) -> tuple[TableInput, ...]:
     """The tables of a document of the sample library, read as an import reads them."""
     with as_file(files("qianxun") / "samples" / "library" / name) as path:
         parsed = parse(path, ParseLimits())
     tables = [block.table for block in parsed.blocks if isinstance(block, TableBlock)]
-    return tuple(AskedTable(f"{name}#{n}", table, parsed.title or "") for n, table in enumerate(tables))
+    return tuple(TableInput(f"{name}#{n}", table, parsed.title or "") for n, table in enumerate(tables))
 
 
 def ask(question: str, *names: str) -> TableAnswer:
@@ -38,7 +38,7 @@ def table(title: str, *lines: str) -> Table:
 
 
 def ask_one(question: str, held: Table) -> TableAnswer:
-    return answer_from_tables(question, [AskedTable("t", held)])
+    return answer_from_tables(question, [TableInput("t", held)])
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_table_about_another_place_does_not_answer() -> None:
     )
     question = "辽宁省2022年的文史专业中，外国语言文学类专业的最高分是多少"
     assert not ask_one(question, shanghai).sure
-    tables = [AskedTable(name, held) for name, held in (("s", shanghai), ("t", tianjin), ("l", liaoning))]
+    tables = [TableInput(name, held) for name, held in (("s", shanghai), ("t", tianjin), ("l", liaoning))]
     assert (answer_from_tables(question, tables).table, answer_from_tables(question, tables).text) == ("l", "641")
 
 

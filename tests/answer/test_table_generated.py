@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from qianxun.answer.tables.answer import answer_from_tables
-from qianxun.core.table_answer_types import AskedTable, CitedCell, TableAnswer
+from qianxun.core.layered_types import CitedCell, TableAnswer, TableInput
 from qianxun.core.types import Table
 from qianxun.ingest.tables.grid import Cell, flow, read_table
 
@@ -27,7 +27,7 @@ class Made:
     rows: tuple[tuple[str, str, str, Decimal, int], ...]
 
     def ask(self, question: str) -> TableAnswer:
-        answer = answer_from_tables(question, [AskedTable("made", self.table)])
+        answer = answer_from_tables(question, [TableInput("made", self.table)])
         assert answer.sure, (question, answer)
         return answer
 
@@ -160,5 +160,5 @@ def test_what_the_table_does_not_hold_is_declined(made: Made) -> None:
         "每个城市2023年的平均销售额",
         f"没有退货的{label}有几家",
     ):
-        answer = answer_from_tables(question, [AskedTable("made", made.table)])
+        answer = answer_from_tables(question, [TableInput("made", made.table)])
         assert not answer.sure, (question, answer)

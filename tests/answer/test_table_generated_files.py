@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qianxun.answer.tables.answer import answer_from_tables
-from qianxun.core.table_answer_types import AskedTable, TableAnswer
+from qianxun.core.layered_types import TableAnswer, TableInput
 from qianxun.core.types import ParsedFile, Table, TableBlock
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool, parse_in_child
@@ -24,7 +24,7 @@ class Book:
 
     def __init__(self, parsed: ParsedFile, written: list[Written]) -> None:
         found = [block.table for block in parsed.blocks if isinstance(block, TableBlock)]
-        self.asked = [AskedTable(str(at), table, parsed.title) for at, table in enumerate(found)]
+        self.asked = [TableInput(str(at), table, parsed.title) for at, table in enumerate(found)]
         self.written = written
         self.warnings = parsed.warnings
 

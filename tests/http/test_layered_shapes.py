@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from qianxun.core.codec.wire import read_layered, written_layered
-from qianxun.core.layered_types import MOST_CITED, Cited, LayeredRecall, cited_cells
+from qianxun.core.layered_types import MOST_CITED, Cited, CitedCell, LayeredRecall, cited_cells
 from qianxun.core.options import TablesOptions, request_body
-from qianxun.core.table_answer_types import CitedCell
 from qianxun.core.types import EVERYTHING, Eq, Table
 from tests.layered.recalls import ANSWER, CITED, COLUMNS, DECLINED, TABLES, TEXTS
 

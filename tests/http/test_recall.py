@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from qianxun.core.errors import RetrieverUnavailable
-from qianxun.core.table_answer_types import Operation
+from qianxun.core.layered_types import Operation
 from qianxun.core.types import Document
 from qianxun.doors.http.middleware.metrics import LAYERS
 from qianxun.doors.http.native.layered import (

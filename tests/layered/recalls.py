@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from qianxun.core.layered_types import Cited, LayeredRecall, LayeredResult, LayerRun, TableShown
-from qianxun.core.table_answer_types import CitedCell, TableAnswer
+from qianxun.core.layered_types import Cited, CitedCell, LayeredRecall, LayeredResult, LayerRun, TableAnswer, TableShown
 from qianxun.core.types import Attributes, Chunk, ChunkKind, Column, Degraded, Generation
 
 COLUMNS = (

@@ -22,9 +22,9 @@ from qianxun.answer.tables.answer import answer_from_tables
 from qianxun.bases.base import OpenBase, chat_model, in_model_thread
 from qianxun.core.answer_types import Passage
 from qianxun.core.errors import BadInput, MissingExtra, ModelError, NotFound, Refused, TooLarge, Unreadable
+from qianxun.core.layered_types import TableInput
 from qianxun.core.limits import ATTACHMENTS_LIMIT, CAPTION_LIMIT, MIB
 from qianxun.core.ports import ChatModel
-from qianxun.core.table_answer_types import AskedTable
 from qianxun.core.types import Degraded, Message, ParsedFile, Table, TableBlock, Text
 from qianxun.core.unicode import sound_text
 from qianxun.ingest.assemble import assemble
@@ -119,7 +119,7 @@ async def answer_attached(query: str, content: MultimodalContent) -> TableReply 
 
 
 def _answer_attached(query: str, content: MultimodalContent) -> TableReply | None:
-    answer = answer_from_tables(query, [AskedTable(str(at), table) for at, table in enumerate(content.tables)])
+    answer = answer_from_tables(query, [TableInput(str(at), table) for at, table in enumerate(content.tables)])
     if not answer.sure:
         return None
     table, owner = content.tables[int(answer.table)], content.owners[int(answer.table)]

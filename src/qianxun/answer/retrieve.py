@@ -15,9 +15,8 @@ from qianxun.answer.tables.answer import NEAREST
 from qianxun.bases.base import OpenBase, read
 from qianxun.core.answer_types import Passage
 from qianxun.core.errors import QianxunError, RecallFailed
-from qianxun.core.layered_types import LayeredRecall, LayeredResult
+from qianxun.core.layered_types import LayeredRecall, LayeredResult, TableAnswer
 from qianxun.core.limits import QUERY_LIMIT
-from qianxun.core.table_answer_types import TableAnswer
 from qianxun.core.types import Chunk, Degraded, Found
 from qianxun.graph.modes import ModeRecall
 from qianxun.records import chunks, tables

@@ -87,7 +87,7 @@ class ArmConformance(Conformance):
 
     # ── required ─────────────────────────────────────────────────────────────────────────────────
 
-    def test_it_says_what_it_is(self) -> None:
+    def test_it_describes_itself(self) -> None:
         arm = self.arm()
         assert arm.name.isidentifier()
         assert len(arm.label) == len(arm.unit) == 2

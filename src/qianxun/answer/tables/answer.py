@@ -16,8 +16,8 @@ from qianxun.answer.tables.match import places
 from qianxun.answer.tables.plan import decisive, read_question
 from qianxun.answer.tables.run import Outcome, Unanswerable, run
 from qianxun.answer.tables.sheet import Sheet
+from qianxun.core.layered_types import CitedCell, Plan, TableAnswer, TableInput, Understood, Unsure
 from qianxun.core.ports import never
-from qianxun.core.table_answer_types import AskedTable, CitedCell, Plan, TableAnswer, Understood, Unsure
 from qianxun.question.question import read
 from qianxun.question.table_query import TableQuery, plain, runs, span, union
 from qianxun.question.words import cue
@@ -36,7 +36,7 @@ class OutOfTime(Exception):
 
 
 def answer_from_tables(
-    question: str, tables: Sequence[AskedTable], *, sure: float = SURE, stop: Callable[[], bool] = never
+    question: str, tables: Sequence[TableInput], *, sure: float = SURE, stop: Callable[[], bool] = never
 ) -> TableAnswer:
     """The answer to a question from the table that explains it best; without one, the rows that come closest.
 
@@ -79,7 +79,7 @@ def _explains_more(one: _Tried, other: _Tried) -> bool:
     return one.open != other.open and one.open & ~other.open == 0
 
 
-def _try(query: TableQuery, table: AskedTable, sure: float) -> _Tried:
+def _try(query: TableQuery, table: TableInput, sure: float) -> _Tried:
     sheet = Sheet(table)
     read = read_question(query, sheet) if len(sheet) else Unsure("表格没有数据行")
     if isinstance(read, Unsure):

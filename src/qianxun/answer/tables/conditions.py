@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Final
 
 from qianxun.answer.tables.sheet import WORDS, CellMention, Sheet
-from qianxun.core.table_answer_types import Comparison, Condition
+from qianxun.core.layered_types import Comparison, Condition
 from qianxun.question.table_query import plain, runs, span, union
 from qianxun.question.words import cue, entries, listed
 from qianxun.text.chinese import words

@@ -9,7 +9,7 @@ from typing import Final
 from qianxun.answer.tables.match import match_column
 from qianxun.answer.tables.run import Outcome, matching_rows
 from qianxun.answer.tables.sheet import Sheet
-from qianxun.core.table_answer_types import Understood
+from qianxun.core.layered_types import Understood
 from qianxun.question.table_query import TableQuery, plain, runs, span, union
 from qianxun.question.words import cue
 

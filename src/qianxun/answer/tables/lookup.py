@@ -10,7 +10,7 @@ from typing import Final
 
 from qianxun.answer.tables.match import Match, is_header, match, match_column, together
 from qianxun.answer.tables.sheet import WORDS, Sheet
-from qianxun.core.table_answer_types import Plan, Understood, Unsure
+from qianxun.core.layered_types import Plan, Understood, Unsure
 from qianxun.question.table_query import TableQuery, plain, runs, span, union
 from qianxun.question.words import cue, entries
 

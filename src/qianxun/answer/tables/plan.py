@@ -21,7 +21,7 @@ from qianxun.answer.tables.scene import (
     shown_columns,
 )
 from qianxun.answer.tables.sheet import WORDS, Sheet
-from qianxun.core.table_answer_types import Condition, Operation, Plan, Understood, Unsure
+from qianxun.core.layered_types import Condition, Operation, Plan, Understood, Unsure
 from qianxun.question.table_query import TableQuery, plain, runs, span, union
 from qianxun.question.words import cue, entries, listed
 from qianxun.text.chinese import words

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from qianxun.answer.tables.sheet import Sheet
-from qianxun.core.table_answer_types import Comparison, Condition, Plan
+from qianxun.core.layered_types import Comparison, Condition, Plan
 from qianxun.core.types import CellValue
 from qianxun.question.words import cue
 

@@ -17,7 +17,7 @@ from qianxun.answer.tables.conditions import (
 )
 from qianxun.answer.tables.match import Match, match_column
 from qianxun.answer.tables.sheet import CellMention, Sheet
-from qianxun.core.table_answer_types import Condition, Plan, Understood
+from qianxun.core.layered_types import Condition, Plan, Understood
 from qianxun.question.table_query import TableQuery, plain, runs, span, union
 from qianxun.question.words import cue
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Final
 
 from qianxun.answer.tables.match import Name, match, name_of, places
-from qianxun.core.table_answer_types import AskedTable
+from qianxun.core.layered_types import TableInput
 from qianxun.core.types import CellValue, Column, Table
 from qianxun.question.table_query import plain, plain_all, runs, span, union
 from qianxun.question.words import cue
@@ -33,7 +33,7 @@ class CellMention:
 class Sheet:
     """One table, read once for a question."""
 
-    def __init__(self, given: AskedTable) -> None:
+    def __init__(self, given: TableInput) -> None:
         self.id = given.id
         self.table: Table = given.table
         self.columns: tuple[Column, ...] = given.table.columns

@@ -25,11 +25,10 @@ from qianxun.core.answer_types import (
 from qianxun.core.codec.plain import Shape, plain, read
 from qianxun.core.explanation import Explained, Explanation, Sum
 from qianxun.core.graph_types import Community, Entity, GraphContext, Relation
-from qianxun.core.layered_types import MOST_CITED, Cited, LayeredRecall, LayeredResult, LayerRun
+from qianxun.core.layered_types import MOST_CITED, Cited, LayeredRecall, LayeredResult, LayerRun, TableAnswer
 from qianxun.core.log_types import LogEntry, zero_flag
 from qianxun.core.model_types import UserModel
 from qianxun.core.options import SearchOptions, choices_of, search_body
-from qianxun.core.table_answer_types import TableAnswer
 from qianxun.core.types import Chunk, Found, Recall, StepTime
 
 CHOICES: Final = choices_of(SearchOptions)

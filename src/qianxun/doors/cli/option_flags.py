@@ -44,9 +44,9 @@ def with_options(kind: Any) -> Callable[[Callable[..., None]], Callable[..., Non
 
         own = inspect.signature(command, eval_str=True).parameters.values()
         parameters = [
-            each.replace(kind=Parameter.KEYWORD_ONLY)
+            flag.replace(kind=Parameter.KEYWORD_ONLY)
             for parameter in own
-            for each in (derived if parameter.name == "choices" else [parameter])
+            for flag in (derived if parameter.name == "choices" else [parameter])
         ]
         run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

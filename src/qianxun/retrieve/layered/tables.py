@@ -15,9 +15,16 @@ from typing import Any, Final
 from qianxun.answer.tables.answer import OutOfTime, answer_from_tables
 from qianxun.bases.base import OpenBase, read
 from qianxun.core.layered_options import TableEngine
-from qianxun.core.layered_types import Cited, LayeredRecall, LayeredResult, TableShown, cited_cells
+from qianxun.core.layered_types import (
+    Cited,
+    LayeredRecall,
+    LayeredResult,
+    TableAnswer,
+    TableInput,
+    TableShown,
+    cited_cells,
+)
 from qianxun.core.options import SearchOptions, check
-from qianxun.core.table_answer_types import AskedTable, TableAnswer
 from qianxun.core.types import Degraded, Found
 from qianxun.records.tables import TableHead, row_starts, whole
 from qianxun.retrieve.fuse import DEEPEST, DEPTH
@@ -240,6 +247,6 @@ def _answer(
     with base.records.reading() as tx:
         by_key = whole(tx, base.id, [heads[id_].key for id_ in contexts])
     tables = {id_: by_key[heads[id_].key] for id_ in contexts if heads[id_].key in by_key}
-    sources = [AskedTable(id_, table, contexts[id_]) for id_, table in tables.items()]
+    sources = [TableInput(id_, table, contexts[id_]) for id_, table in tables.items()]
     answer = answer_from_tables(question, sources, stop=lambda: time.monotonic() > deadline)
     return answer, cited_cells(answer, tables)

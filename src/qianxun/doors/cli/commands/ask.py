@@ -58,7 +58,7 @@ def ask(
     if as_json:
         from qianxun.core.codec.wire import written_answer
 
-        base, answer = with_library(session, lambda library: _asked(library, request))
+        base, answer = with_library(session, lambda library: _answer(library, request))
         print_json(written_answer(base.id, answer))
     elif stream:
         if with_library(session, lambda library: _streamed(library, request)):
@@ -87,13 +87,13 @@ def _attached(images: Sequence[Path], tables: Sequence[Path]) -> list[dict[str, 
     ]
 
 
-async def _asked(library: Library, request: Request) -> tuple[KnowledgeBase, Answer]:
+async def _answer(library: Library, request: Request) -> tuple[KnowledgeBase, Answer]:
     base = await find_base(library, request.kb, request.start)
     return base, await library.ask(base.id, request.question, **request.choices)
 
 
 async def _advised(library: Library, request: Request) -> tuple[Answer, str]:
-    base, answer = await _asked(library, request)
+    base, answer = await _answer(library, request)
     return answer, await _advice(library, request, base, answer)
 
 
@@ -113,17 +113,17 @@ async def _streamed(library: Library, request: Request) -> bool:
     if shown:
         console.print()
     if isinstance(last, Failed):
-        told = last.message or last.error
+        reason = last.message or last.error
         if shown:
-            note(tr(f"✗ 答案到这里断了：{told}", f"✗ The answer was cut off: {told}"), "red")
+            note(tr(f"✗ 答案到这里断了：{reason}", f"✗ The answer was cut off: {reason}"), "red")
         else:
-            note(tr(f"✗ 语言模型没能作答：{told}", f"✗ The language model did not answer: {told}"), "red")
-    _show_what_stands(console, shown, last.answer)
+            note(tr(f"✗ 语言模型没能作答：{reason}", f"✗ The language model did not answer: {reason}"), "red")
+    _show_final(console, shown, last.answer)
     _show_rest(console, request, last.answer, await _advice(library, request, base, last.answer))
     return isinstance(last, Failed)
 
 
-def _show_what_stands(console: Console, shown: str, answer: Answer) -> None:
+def _show_final(console: Console, shown: str, answer: Answer) -> None:
     """The answer once more, where it is another than was shown while it came: what nothing bears out is not in it."""
     if "".join(answer.answer.split()) == "".join(shown.split()) or not answer.answer.strip():
         return

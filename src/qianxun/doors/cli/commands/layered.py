@@ -78,7 +78,7 @@ class Request:
 
 def _recalled(context: typer.Context, request: Request, as_json: bool) -> None:
     session = session_of(context)
-    base, recall, held = with_library(session, lambda library: _found(library, session.start, request))
+    base, recall, stored = with_library(session, lambda library: _found(library, session.start, request))
     if as_json:
         from qianxun.core.codec.wire import written_layered
 
@@ -90,12 +90,12 @@ def _recalled(context: typer.Context, request: Request, as_json: bool) -> None:
     if recall.results:
         console.print(_count(recall), style="dim")
     else:
-        told = (
-            _advice(session.start, request, base, held)
+        advice = (
+            _advice(session.start, request, base, stored)
             if any(run.ran for run in recall.layers)
             else _off(session.start, request)
         )
-        console.print(told, markup=False, soft_wrap=True)
+        console.print(advice, markup=False, soft_wrap=True)
 
 
 async def _found(library: Library, start: str, request: Request) -> tuple[KnowledgeBase, LayeredRecall, int]:
@@ -123,9 +123,9 @@ def _off(start: str, request: Request) -> str:
     )
 
 
-def _advice(start: str, request: Request, base: KnowledgeBase, held: int) -> str:
+def _advice(start: str, request: Request, base: KnowledgeBase, stored: int) -> str:
     name, engine = quoted(base.name), f"{request.kind}_engine"
-    if not held:
+    if not stored:
         what = tr("表格", "table") if request.kind == "table" else tr("文档", "document")
         add = f"{start} add FILE --kb {name}"
         return tr(f"“{base.name}”里还没有{what}。放进去：{add}", f"There is no {what} in “{base.name}” yet. Add: {add}")

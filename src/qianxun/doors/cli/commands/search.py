@@ -44,12 +44,12 @@ def search(
     """检索知识库 · search a knowledge base"""
     request = Request(query, kb, choices, explain, why)
     session = session_of(context)
-    base, answer, told = with_library(session, lambda library: _searched(library, session.start, request))
+    base, answer, explained = with_library(session, lambda library: _searched(library, session.start, request))
     start = session.start + (f" --config {quoted(str(session.config))}" if session.config else "")
     if as_json:
-        print_json(_explained_json(start, request, described(base, answer, choices.get("doc_ids") or ()), told))
+        print_json(_explained_json(start, request, described(base, answer, choices.get("doc_ids") or ()), explained))
     else:
-        _tell(start, request, base, answer, told)
+        _show(start, request, base, answer, explained)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,33 +81,33 @@ async def _searched(library: Library, start: str, request: Request) -> tuple[Kno
     return base, answer, await library.explain(base.id, request.query, request.why or "", **request.choices)
 
 
-def _tell(start: str, request: Request, base: KnowledgeBase, answer: Recall, told: Explained | None) -> None:
+def _show(start: str, request: Request, base: KnowledgeBase, answer: Recall, explained: Explained | None) -> None:
     """What was found; only why a chunk was (not), where nothing but that was asked for."""
-    if request.why is not None and told is not None and told.chunk is not None and not request.explain:
-        show_why(out(), told.chunk, request.command(start, told.chunk))
+    if request.why is not None and explained is not None and explained.chunk is not None and not request.explain:
+        show_why(out(), explained.chunk, request.command(start, explained.chunk))
         show_degraded(answer.degraded)
     else:
-        _show_all(start, request, base, answer, told)
+        _show_all(start, request, base, answer, explained)
 
 
-def _show_all(start: str, request: Request, base: KnowledgeBase, answer: Recall, told: Explained | None) -> None:
+def _show_all(start: str, request: Request, base: KnowledgeBase, answer: Recall, explained: Explained | None) -> None:
     console = out()
-    if told is None:
+    if explained is None:
         show(console, answer)
     else:
-        _show_explained(console, answer, told)
+        _show_explained(console, answer, explained)
     show_degraded(answer.degraded)
     if answer.found:
         console.print(_count(answer), style="dim")
     else:
         console.print(_advice(start, base, answer, narrowed=request.is_narrowed), markup=False, soft_wrap=True)
-    if told is not None and told.chunk is not None:
+    if explained is not None and explained.chunk is not None:
         console.print()
-        show_why(console, told.chunk, request.command(start, told.chunk))
+        show_why(console, explained.chunk, request.command(start, explained.chunk))
 
 
-def _show_explained(console: Console, answer: Recall, told: Explained) -> None:
-    sums = sums_of(told)
+def _show_explained(console: Console, answer: Recall, explained: Explained) -> None:
+    sums = sums_of(explained)
     show_query(console, answer)
     for rank, hit in enumerate(answer.found, 1):
         print_folded(console, _title(rank, hit, with_arms=False), 10, hanging=10)
@@ -116,18 +116,20 @@ def _show_explained(console: Console, answer: Recall, told: Explained) -> None:
         console.print()
 
 
-def _explained_json(start: str, request: Request, document: dict[str, Any], told: Explained | None) -> dict[str, Any]:
-    if told is None:
+def _explained_json(
+    start: str, request: Request, document: dict[str, Any], explained: Explained | None
+) -> dict[str, Any]:
+    if explained is None:
         return document
     if request.explain:
         from qianxun.core.codec.wire import to_wire
 
-        sums = sums_of(told)
+        sums = sums_of(explained)
         for chunk in document["chunks"]:
             figures = sums.get(chunk["chunk_id"])
             chunk["explain"] = to_wire(figures) if figures is not None else None
-    if told.chunk is not None:
-        document["why"] = described_why(told.chunk, request.command(start, told.chunk))
+    if explained.chunk is not None:
+        document["why"] = described_why(explained.chunk, request.command(start, explained.chunk))
     return document
 
 
