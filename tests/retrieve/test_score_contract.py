@@ -62,7 +62,7 @@ def shown(recall: Recall) -> list[tuple[int, float]]:
 
 def follows_the_contract(shelf: Opened, asked: dict[str, Any], few: int, threshold: float) -> None:
     longest = shelf.ask(**asked, top_k=100)
-    assert longest.degraded == ()
+    assert {note.part for note in longest.degraded} <= ({"document"} if asked["doc_ids"] else set())  # one is unknown
     every = shown(longest)
     assert [(-score, key) for key, score in every] == sorted((-score, key) for key, score in every)
     assert all(0.0 <= score <= 1.0 for _, score in every)

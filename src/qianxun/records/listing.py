@@ -90,7 +90,7 @@ def attributes(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> d
     """What filters see of these documents, as they are served; no entry for one that does not exist."""
     version = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.served)
     query = select(DocumentRow.doc_id, *rows.ATTRIBUTES).join(VersionRow, version)
-    query = query.where(DocumentRow.knowledge_base_id == knowledge_base)
+    query = query.where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.status != "deleted")
     storable_ids = [doc_id for doc_id in doc_ids if is_storable(doc_id)]
     found = select_in(tx, query, DocumentRow.doc_id, storable_ids)
     return {row.doc_id: rows.attributes_of(row.doc_id, row) for row in found}

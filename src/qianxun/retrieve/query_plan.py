@@ -7,7 +7,7 @@ import asyncio
 import logging
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -25,6 +25,7 @@ from qianxun.core.options import SearchOptions
 from qianxun.core.ports import ChatModel
 from qianxun.core.types import (
     CHUNK_KINDS,
+    Attributes,
     Degraded,
     Everything,
     Filter,
@@ -52,6 +53,8 @@ _DOMAIN: Final = re.compile(r"[@＠][\w\-]+(?:\.[\w\-]+)*\.[A-Za-z]{2,}(?![A-Za-
 _NAME_END: Final = re.compile(r"[，。？！；：,?!;:]")
 _LONGEST_NAME: Final = 100  # characters of an unquoted one
 _MENTIONS: Final = 20  # looked up; a text with more of them is no question
+_SHOWN_IDS: Final = 5  # of documents that cannot be searched, in a note
+_SHOWN_ID: Final = 60  # characters of one
 REWRITINGS: Final = 4
 REWRITING_LIMIT: Final = 300  # characters of one
 _REWRITE_PROMPT: Final = (
@@ -100,6 +103,8 @@ async def plan_query(
     text, named, degraded = await _mentions(base, text, where, frozenset(options.doc_ids))
     if not text:
         raise BadQuery("只写了文档名，没有问题", hint="在 @文档名 之后写出要找的内容")
+    if options.doc_ids:
+        degraded += await asyncio.to_thread(_unknown_documents, base, options.doc_ids, options.where)
     if named:
         where = all_of(where, In("doc_id", tuple(sorted(named))))
     if rewritings is None and (name := str(base.about.config.get("rewrite_model") or "")):
@@ -168,14 +173,33 @@ def _documents(base: OpenBase, found: re.Match[str], where: Filter) -> tuple[str
         for name in [written] if at < _UNQUOTED else _beginnings(written):
             documents = called.get(name) or called.get(_plain(name), set())
             if documents and not isinstance(where, Everything):
-                documents = {
-                    doc_id
-                    for doc_id, attributes in listing.attributes(tx, base.id, documents).items()
-                    if any(matches(where, replace(attributes, kind=kind)) for kind in CHUNK_KINDS)
-                }
+                documents = _passing(listing.attributes(tx, base.id, documents), where)
             if documents:
                 return name, found.end() if at < _UNQUOTED else found.start(at) + len(name), frozenset(documents)
     return _NAME_END.split(written)[0] or written, found.end(), frozenset()
+
+
+def _passing(documents: Mapping[str, Attributes], where: Filter) -> set[str]:
+    """Those of the documents that pass the filter with some kind of chunk."""
+    return {
+        doc_id
+        for doc_id, attributes in documents.items()
+        if any(matches(where, replace(attributes, kind=kind)) for kind in CHUNK_KINDS)
+    }
+
+
+def _unknown_documents(base: OpenBase, doc_ids: Sequence[str], where: Filter) -> list[Degraded]:
+    """A note on those of the request's documents in which nothing can be found. It says the same of one that does not
+    exist and of one that the filter hides."""
+    with base.records.reading() as tx:
+        searchable = _passing(listing.attributes(tx, base.id, doc_ids), where)
+    unknown = [doc_id for doc_id in dict.fromkeys(doc_ids) if doc_id not in searchable]
+    if not unknown:
+        return []
+    shown = "、".join(f"“{doc_id[:_SHOWN_ID]}”" for doc_id in unknown[:_SHOWN_IDS])
+    more = f" 等 {len(unknown)} 个" if len(unknown) > _SHOWN_IDS else ""
+    reason = f"doc_ids 里的 {shown}{more} 检索不到：没有这个编号的文档，还没有入库，或被过滤条件排除"
+    return [Degraded("document", f"{reason}；编号见 qianxun kb show 或文档列表的接口")]
 
 
 def _is_address(text: str, found: re.Match[str]) -> bool:
