@@ -90,7 +90,7 @@ def test_the_hybrid_retriever(rag_instance: BlockingEngine) -> None:
 
 @needs_model
 def test_the_result_ranker(rag_instance: BlockingEngine) -> None:
-    reranker_model = rag_instance.shelf.rerank("maxsim", rag_instance.embeddings.get("bge-small-zh-v1.5", 512, None))
+    reranker_model = rag_instance.catalog.rerank("maxsim", rag_instance.embeddings.get("bge-small-zh-v1.5", 512, None))
     initial_results = HybridRetriever(rag_instance).retrieve("糖尿病治疗", "graph-123")
     ranker = ResultRanker(reranker_model)
     reranked = ranker.rerank(query="糖尿病治疗", results=initial_results, top_k=5)
