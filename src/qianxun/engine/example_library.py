@@ -119,6 +119,7 @@ def _inserter(category: str) -> Callable[..., int]:
         chosen = load().examples.prefix if prefix is None else prefix
         return insert_examples(category, examples, db_conn, model, chosen)
 
+    insert.__name__ = insert.__qualname__ = f"insert_{category}"
     return insert
 
 
