@@ -33,7 +33,7 @@ from qianxun.core.types import (
     Submission,
 )
 from qianxun.indexing.maintenance import keep_up
-from qianxun.indexing.outbox_indexer import Drained, Fresh, entries_of
+from qianxun.indexing.outbox_indexer import Drained, Fresh, entries_of, unbroken
 from qianxun.indexing.prepare import prepare_for
 from qianxun.ingest.assemble import read_structure
 from qianxun.records import documents, outbox
@@ -52,7 +52,8 @@ PARSER_VERSION = "4"  # part of a fingerprint: unchanged files, and texts with h
 async def add_documents(base: OpenBase, batch: Sequence[Document], watch: Watch = nothing) -> list[Accepted]:
     """Adds documents; they are stored and searchable when it returns. Raises BadInput, and stores nothing of a batch.
 
-    Documents that the model cannot embed now are stored all the same, and retried in the background.
+    Documents that the model cannot embed now are stored all the same, and retried in the background; so are those of
+    a caller that is cancelled.
     """
 
     async def submissions() -> AsyncIterator[Submission]:
@@ -60,7 +61,7 @@ async def add_documents(base: OpenBase, batch: Sequence[Document], watch: Watch 
             for read in await asyncio.to_thread(_read, base, batch[start : start + GROUP_DOCUMENTS]):
                 yield read
 
-    return await add_submissions(base, submissions(), watch)
+    return await add_or_store(base, submissions(), watch)
 
 
 async def store_documents(base: OpenBase, batch: Sequence[Document]) -> list[Accepted]:
@@ -146,6 +147,30 @@ def _scalar(name: str, value: Any) -> Scalar:
 
 
 # ── storing and indexing ─────────────────────────────────────────────────────────────────────────
+
+
+async def add_or_store(
+    base: OpenBase, submissions: AsyncIterator[Submission], watch: Watch = nothing
+) -> list[Accepted]:
+    """`add_submissions`; if it is cancelled, what was read by then is stored first, and indexed by the background."""
+    unstored: list[Submission] = []
+
+    async def buffered() -> AsyncIterator[Submission]:
+        async for one in submissions:
+            unstored.append(one)
+            yield one
+
+    def follow(step: Step) -> None:
+        if step.kind == "added":  # the oldest ones
+            del unstored[: step.count]
+        watch(step)
+
+    try:
+        return await add_submissions(base, buffered(), follow)
+    except asyncio.CancelledError:
+        if unstored:
+            await unbroken(store(base, unstored))
+        raise
 
 
 async def add_submissions(

@@ -21,7 +21,7 @@ from qianxun.core.errors import BadInput, MissingExtra, Refused, Unreadable
 from qianxun.core.ingest_types import Labels, Refusal, Report, Step, Watch
 from qianxun.core.ports import nothing
 from qianxun.core.types import Accepted, Document, ParsedFile, Submission
-from qianxun.indexing.add import PARSER_VERSION, add_submissions, checked_metadata, fingerprint, store
+from qianxun.indexing.add import PARSER_VERSION, add_or_store, add_submissions, checked_metadata, fingerprint, store
 from qianxun.indexing.maintenance import keep_up
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.sandbox.pool import ParserPool
@@ -222,7 +222,7 @@ async def add_file(
         link.symlink_to(file.path)
         document, _ = await _read_file(replace(file, path=link), parsers, labels)
     submission = Submission(replace(document, source=source or name), mark)
-    (accepted,) = await (add_submissions(base, _one(submission)) if wait else store(base, [submission]))
+    (accepted,) = await (add_or_store(base, _one(submission)) if wait else store(base, [submission]))
     return accepted
 
 

@@ -209,7 +209,7 @@ def _wait(attempts: int) -> timedelta:
     return min(FIRST_WAIT * (1 << doublings), LONGEST_WAIT)
 
 
-async def unbroken(work: Coroutine[Any, Any, None]) -> None:
+async def unbroken(work: Coroutine[Any, Any, object]) -> None:
     """Carries work to its end even when the caller is cancelled meanwhile.
 
     A thread cannot be stopped: abandoned halfway, it would write to the index after the next indexer had begun.

@@ -36,23 +36,40 @@ class ConcurrencyLimit:
 
     @asynccontextmanager
     async def slot(self, request: Request) -> AsyncIterator[None]:
-        """Waits for a slot. Raises Overloaded at once if the queue is full, and after the timeout."""
+        """Waits for a slot. Raises Overloaded at once if the queue is full, and after the timeout.
+
+        Raises ClientDisconnected, and cancels the block, if the client leaves.
+        """
+        self._check_capacity()
+        async with cancelled_with_client(request, self.seconds), self._slot():
+            yield
+
+    @asynccontextmanager
+    async def slot_without_client(self) -> AsyncIterator[None]:
+        """The same for work that is done whether or not its client waits for the result: it has no timeout, either."""
+        self._check_capacity()
+        async with self._slot():
+            yield
+
+    def _check_capacity(self) -> None:
         if self.is_closed:
             raise Overloaded("服务正在停止，不再接受新的请求", hint="稍后重试，或换一个实例")
         if self.running + self.waiting >= self._capacity:
             raise Overloaded("同时进行的请求太多", hint="稍后重试")
-        async with cancelled_with_client(request, self.seconds):
-            self.waiting += 1
-            try:
-                await self._slots.acquire()
-            finally:
-                self.waiting -= 1
-            self.running += 1
-            try:
-                yield
-            finally:
-                self.running -= 1
-                self._slots.release()
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        self.waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self.waiting -= 1
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+            self._slots.release()
 
 
 @asynccontextmanager

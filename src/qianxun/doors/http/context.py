@@ -68,6 +68,14 @@ def recall_slot(request: Request) -> AbstractAsyncContextManager[None]:
     return service_of(request).recalls.slot(request)
 
 
+def write_slot(request: Request) -> AbstractAsyncContextManager[None]:
+    """The same around the write of a document whose body has been received: it is done although its client leaves.
+
+    The request's own task does it, so that a service that stops waits for it as for every request.
+    """
+    return service_of(request).writes.slot_without_client()
+
+
 def answer_slot(request: Request) -> AbstractAsyncContextManager[None]:
     """The same around an answer: a slow language model must not keep searches waiting."""
     return service_of(request).answers.slot(request)

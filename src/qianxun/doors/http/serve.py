@@ -153,6 +153,12 @@ class Server(uvicorn.Server):
             log.info("listening on %s", url_of(listener))
             self._on_start(url_of(listener))
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Waits also for the requests that uvicorn cancels at the end: writes among them store their documents."""
+        await super().shutdown(sockets=sockets)
+        if self.server_state.tasks and not self.force_exit:
+            await asyncio.wait(set(self.server_state.tasks), timeout=self.config.timeout_graceful_shutdown)
+
     def stop(self) -> None:
         """Accepts no new connections and requests; called again, it aborts those that still run."""
         for limit in (self.service.recalls, self.service.writes, self.service.answers):

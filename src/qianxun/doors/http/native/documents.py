@@ -30,7 +30,7 @@ from qianxun.core.errors import MissingExtra, NotFound, UnsupportedFile
 from qianxun.core.ingest_types import Labels
 from qianxun.core.limits import DOC_ID_LIMIT, MAX_ID, MIB, SOURCE_LIMIT
 from qianxun.core.types import Accepted, ContentFormat, Document, DocumentState, MetadataValue, QAPair
-from qianxun.doors.http.context import BaseId, TenantEngine, Writer, service_of
+from qianxun.doors.http.context import BaseId, TenantEngine, Writer, service_of, write_slot
 from qianxun.doors.http.field_errors import InvalidField
 from qianxun.doors.http.native.bases import Deleted
 from qianxun.doors.http.native.retrieval import ChunkInfo
@@ -357,7 +357,7 @@ async def _add_text(engine: Engine, base: int, request: Request, doc_id: str, wa
         source=body.source,
         **asdict(body.labels()),
     )
-    async with service_of(request).writes.slot(request):
+    async with write_slot(request):
         (accepted,) = await engine.add_documents(base, [document], wait=wait)
     return accepted
 
@@ -370,7 +370,7 @@ async def _add_file(
     async with received(request, service.settings.folder, max_bytes) as form:
         fields = _file_fields(form)
         chosen = _document_id(doc_id, fields.doc_id)
-        async with service.writes.slot(request):
+        async with write_slot(request):
             try:
                 return await engine.add_file(
                     base,
