@@ -16,6 +16,7 @@ def test_a_document_is_said_to_be_searchable_only_when_the_index_has_seen_it(
 ) -> None:
     """Its chunks are of record before the index holds them: whoever asks in between is told that it is on its way."""
     seen: list[str] = []
+    counted: list[dict[str, int]] = []
 
     async def work() -> None:
         async with Engine.open(tmp_path, models={"fake-64": HashEmbedding()}, background=False) as engine:
@@ -28,12 +29,15 @@ def test_a_document_is_said_to_be_searchable_only_when_the_index_has_seen_it(
                 state = await engine.document(base.id, "a")
                 (listed,) = await engine.documents(base.id)
                 seen.extend((state.status, listed.status, str(state.chunks)))
+                counted.append(await engine.statistics(base.id))
                 await apply(batch)
 
             monkeypatch.setattr(opened.index, "apply", watched)
             await engine.drain(base.id)
             assert (await engine.document(base.id, "a")).status == "indexed"
+            counted.append(await engine.statistics(base.id))
             assert (await engine.retrieve(base.id, "年休假")).found
 
     asyncio.run(work())
     assert seen == ["pending", "pending", "1"]
+    assert counted == [{"pending": 1, "chunks": 1, "tables": 0}, {"indexed": 1, "chunks": 1, "tables": 0}]

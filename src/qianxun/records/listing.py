@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, case, func, select
 
 from qianxun.core.errors import NotFound
 from qianxun.core.types import Attributes, DocumentState
@@ -61,12 +61,13 @@ def _unseen(tx: Connection, knowledge_base: int, document_keys: Sequence[int]) -
 
 
 def tally(tx: Connection, knowledge_base: int) -> dict[str, int]:
-    """The number of documents by status, and of tables and chunks."""
-    by_status = (
-        select(DocumentRow.status, func.count().label("number"))
-        .where(DocumentRow.knowledge_base_id == knowledge_base)
-        .group_by(DocumentRow.status)
-    )
+    """The number of documents by status, as `state` gives it, and of tables and chunks."""
+    unseen = select(OutboxRow.document_key).where(OutboxRow.knowledge_base_id == knowledge_base)
+    is_pending = (DocumentRow.status == "indexed") & DocumentRow.key.in_(unseen)
+    status = case((is_pending, "pending"), else_=DocumentRow.status).label("status")
+    # Grouped outside: PostgreSQL takes two expressions with parameters for different ones.
+    own = select(status).where(DocumentRow.knowledge_base_id == knowledge_base).subquery()
+    by_status = select(own.c.status, func.count().label("number")).group_by(own.c.status)
     counts = {row.status: row.number for row in tx.execute(by_status)}
     for name, table in (("chunks", ChunkRow), ("tables", TableRow)):
         query = select(func.count()).select_from(table).where(table.knowledge_base_id == knowledge_base)
