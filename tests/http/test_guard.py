@@ -217,6 +217,35 @@ def test_without_keys_only_requests_that_began_at_this_machine_are_answered(tmp_
     run(tmp_path, story)
 
 
+LOCAL_HOSTS = (b"127.0.0.1", b"127.0.0.1:8110", b"[::1]", b"[::1]:8110", b"localhost", b"LocalHost.:80")
+FOREIGN_HOSTS = (
+    b"[::1].evil.com", b"[::1]evil.com", b"[::1", b"[::1%evil.com]", b"[::1]:8110@evil.com", b"::1",
+    b"127.0.0.1%evil", b"127.0.0.1%evil:8110", b"127.0.0.1:8110@evil.com", b"127.0.0.1@evil.com", b"127.0.0.1:evil.com",
+    b"127.0.0.1/evil.com", b"127.0.0.1, evil.com", b"localhost:80:80", b"evil.com", b"",
+)  # fmt: skip
+LOCAL, FOREIGN = b"Host: 127.0.0.1", b"Host: evil.com"
+
+
+def test_without_keys_a_host_must_be_an_address_of_this_machine_from_end_to_end(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        async def status(*lines: bytes) -> bytes:
+            request = b"\r\n".join((b"GET " + BASES.encode() + b" HTTP/1.1", *lines, b"Connection: close", b"", b""))
+            return (await served.raw(request))[9:12]
+
+        for host in LOCAL_HOSTS:
+            assert await status(b"Host: " + host) == b"200", host
+        for host in FOREIGN_HOSTS:
+            assert await status(b"Host: " + host) == b"403", host
+        for lines in ((LOCAL, LOCAL), (FOREIGN, LOCAL), (LOCAL, FOREIGN), ()):
+            assert await status(*lines) in (b"400", b"403"), lines
+        for name in (b"X-Forwarded-For: ", b"X-Real-IP: ", b"Forwarded: for=", b"Origin: http://"):
+            assert await status(LOCAL, name + b"127.0.0.1") == b"200", name
+            for first, second in ((b"127.0.0.1", b"10.0.0.5"), (b"10.0.0.5", b"127.0.0.1")):
+                assert await status(LOCAL, name + first, name + second) == b"403", (name, first)
+
+    run(tmp_path, story)
+
+
 @pytest.mark.parametrize(("end", "address"), [("client", "10.0.0.5"), ("server", "192.168.0.9")])
 def test_without_keys_another_machine_is_refused_whatever_it_says(tmp_path: Path, end: str, address: str) -> None:
     async def story(served: Served) -> None:
@@ -255,7 +284,10 @@ def test_loopback_is_known_in_its_spellings(host: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["", "0.0.0.0", "::", "127.1", "127.0.0.1.", "localhost.evil", "evillocalhost", "::ffff:1.2.3.4", "０.0.0.1"],
+    [
+        *("", "0.0.0.0", "::", "127.1", "127.0.0.1.", "127.0.0.1%evil", "127.0.0.1%lo", "::ffff:1.2.3.4", "０.0.0.1"),
+        *("localhost.evil", "evillocalhost"),
+    ],
 )
 def test_nothing_else_is_loopback(host: str) -> None:
     assert not is_loopback(host)

@@ -33,6 +33,7 @@ READ_PATHS: Final = (
     "/mcp",
 )  # fmt: skip
 UPLOAD_PATH: Final = re.compile(r"/v1/knowledge-bases/[^/]+/documents(/.*)?", re.DOTALL)
+HOST_AND_PORT: Final = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9.-]+))(?::[0-9]{0,5})?")
 FORM_BYTES: Final = MIB  # of an upload form beside its file
 STALLED_SECONDS: Final = 30.0  # without a byte of a body that was announced
 BODIES_IN_MEMORY: Final = 16  # of the largest size
@@ -73,7 +74,7 @@ class Guard:
             return
         if not await self._requires_key():
             # A key that was sent is ignored: clients of other services cannot be configured without one.
-            _check_is_local(scope, headers)
+            _check_is_local(scope)
             state["tenant"], state["access"] = LOCAL_TENANT, "write"
             return
         key = _key(headers)
@@ -194,7 +195,7 @@ def _is_read(scope: Scope) -> bool:
 # ── without keys: this machine only ──────────────────────────────────────────────────────────────
 
 
-def _check_is_local(scope: Scope, headers: Headers) -> None:
+def _check_is_local(scope: Scope) -> None:
     """Raises Forbidden for a request that did not begin at this machine.
 
     A browser sends the name it connected to (``Host``; another name that resolves to this machine is DNS rebinding)
@@ -204,29 +205,36 @@ def _check_is_local(scope: Scope, headers: Headers) -> None:
     ends = (scope.get("client"), scope.get("server"))
     if any(end is not None and end[0] and not is_loopback(end[0]) for end in ends):
         raise Forbidden("还没有密钥，只接受本机的请求", hint=hint)
-    if not all(map(is_loopback, _forwarded_for(headers))):
+    if not all(map(is_loopback, _forwarded_for(scope))):
         raise Forbidden("还没有密钥，不接受反向代理替别的机器转来的请求", hint=hint)
-    host = headers.get(b"host", b"").decode("latin-1")
-    if not is_loopback(_without_port(host)):
+    hosts = _values(scope, b"host")
+    if len(hosts) != 1:  # which of several another part of the way goes by is anybody's guess
+        raise Forbidden("还没有密钥，请求头 Host 应恰好有一个", hint=hint)
+    if not is_loopback(_without_port(hosts[0])):
         raise Forbidden("还没有密钥，只接受以本机地址发来的请求（请求头 Host）", hint=hint)
-    origin = headers.get(b"origin")
-    own = (f"http://{host}".lower(), f"https://{host}".lower())
-    if origin is not None and origin.decode("latin-1").lower() not in own:
+    own = (f"http://{hosts[0]}".lower(), f"https://{hosts[0]}".lower())
+    if any(origin.lower() not in own for origin in _values(scope, b"origin")):
         raise Forbidden("还没有密钥，不接受别的网页发来的请求（请求头 Origin）", hint=hint)
 
 
-def _forwarded_for(headers: Headers) -> list[str]:
+def _values(scope: Scope, name: bytes) -> list[str]:
+    """The values of all header lines of this name."""
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+def _forwarded_for(scope: Scope) -> list[str]:
     """The clients that a proxy at this machine names. They are only ever refused: a forged header gains nothing."""
-    values = [b"," + value for name in (b"x-forwarded-for", b"x-real-ip") if (value := headers.get(name))]
-    values += re.findall(rb'[;,\s]for="?([^";,]+)', b"," + headers.get(b"forwarded", b""), re.IGNORECASE)
-    clients = (client.strip().decode("latin-1") for value in values for client in value.split(b","))
+    values = [value for name in (b"x-forwarded-for", b"x-real-ip") for value in _values(scope, name)]
+    for value in _values(scope, b"forwarded"):
+        values += re.findall(r'[;,\s]for="?([^";,]+)', "," + value, re.IGNORECASE)
+    clients = (client.strip() for value in values for client in value.split(","))
     return [_without_port(end) if end.count(":") < 2 or "]" in end else end for end in clients if end]
 
 
 def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    """The name or address in ``host[:port]``, an IPv6 address without its brackets; "" for what is not of that form."""
+    found = HOST_AND_PORT.fullmatch(host)
+    return "" if found is None else found["ipv6"] or found["name"]
 
 
 @lru_cache(maxsize=1024)
@@ -235,7 +243,7 @@ def is_loopback(host: str) -> bool:
     if host.lower().rstrip(".") == "localhost":
         return True
     try:
-        address = ipaddress.ip_address(host.partition("%")[0])
+        address = ipaddress.ip_address(host.partition("%")[0] if ":" in host else host)  # only IPv6 has zones
     except ValueError:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
