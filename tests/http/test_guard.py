@@ -9,7 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.exceptions import HTTPException
 
+from qianxun.doors.http.middleware import guard
 from qianxun.doors.http.middleware.guard import Guard, _BodyMemory, is_loopback
 from qianxun.records.keys import Scope
 from tests.http.asking import word_of
@@ -357,6 +359,103 @@ def test_bodies_that_are_held_together_are_bounded_and_let_go(tmp_path: Path) ->
         assert (await served.http.post(path.decode(), json={"name": "a", "content": "医保"})).status_code == 201
 
     run(tmp_path, story, {"service.body_megabytes": 1})
+
+
+def test_a_read_key_that_sends_almost_whole_bodies_keeps_nobody_else_from_posting(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        bases = {}
+        writers, (_, reader_key) = (
+            {name: issue(served.engine, name)[1] for name in "甲乙"},
+            issue(served.engine, "甲", "read"),
+        )
+        for name, key in writers.items():
+            made = await served.http.post(BASES, headers=bearer(key), json={"name": name, "embedding_model": MODEL})
+            bases[name] = made.json()["data"]["id"]
+        head = f"POST /v1/retrieval/{bases['甲']} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        head += f"Authorization: Bearer {reader_key}\r\nContent-Length: 1000000\r\n\r\n"
+        memory, connections = _held(served), []
+        for count in range(1, 17):  # four bytes short, all of them
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(head.encode() + b"x" * 999_996)
+            connections.append((reader, writer))
+            if count <= 4:
+                await until(lambda sent=count: memory.bytes == sent * 999_996)  # type: ignore[misc]
+            else:
+                assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 503")
+        large = {"name": "a", "content": "医" * 330_000}
+        for name, key in writers.items():
+            path = f"{BASES}/{bases[name]}/documents"
+            added = await served.http.post(path, headers=bearer(key), json=large, params={"wait": "false"})
+            assert added.status_code == 201, (name, added.text)
+        for _, writer in connections:
+            writer.close()
+        await until(lambda: memory.bytes == 0 and not memory.by_owner)
+
+    run(tmp_path, story, {"service.body_megabytes": 1})
+
+
+def test_a_tenant_with_many_keys_has_half_of_the_memory() -> None:
+    memory = _BodyMemory(1600)
+    accounts = [memory.account({"tenant": "甲", "key_id": number}) for number in range(4)]
+    assert [account.add(300) for account in accounts] == [True, True, False, False]
+    other = memory.account({"tenant": "乙", "key_id": 9})
+    assert (other.add(400), other.add(1)) == (True, False)
+    for account in accounts:
+        account.release(300)
+    other.release(401)
+    assert (memory.bytes, memory.by_owner) == (0, {})
+    alone = memory.account({"tenant": "local", "key_id": None})
+    assert (alone.add(1600), alone.add(1)) == (True, False)
+
+
+DRIPPED = [(20.0, 1)] * 5  # (seconds, bytes)
+SLOW = [(25.0, guard.STALLED_BYTES)] * 40
+ENDING = [*SLOW, (20.0, 1), (9.0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("parts", "is_refused"), [(DRIPPED, True), ([*SLOW, *DRIPPED], True), (SLOW, False), (ENDING, False)]
+)
+@pytest.mark.parametrize("kind", [b"application/json", b"multipart/form-data; boundary=b"])
+def test_a_body_that_drips_is_given_up_and_its_memory_released(
+    tmp_path: Path, parts: list[tuple[float, int]], is_refused: bool, kind: bytes
+) -> None:
+    now = 0.0
+    received = 0
+
+    async def story(served: Served) -> None:
+        left = iter(parts)
+
+        async def receive() -> dict[str, Any]:
+            nonlocal now
+            seconds, size = next(left)
+            now += seconds
+            rest = left.__length_hint__()  # type: ignore[attr-defined]
+            return {"type": "http.request", "body": b"x" * size, "more_body": rest > 0}
+
+        async def read_all(_scope: Any, receive_body: Any, _send: Any) -> None:
+            nonlocal received
+            while (message := await receive_body())["more_body"]:
+                received += len(message["body"])
+                assert layer.memory.bytes == (received if kind == b"application/json" else 0)
+
+        layer = Guard(read_all, served.app.state.service, lambda: now)
+        headers = [(b"host", b"127.0.0.1"), (b"transfer-encoding", b"chunked"), (b"content-type", kind)]
+        scope = {"type": "http", "method": "POST", "path": f"{BASES}/1/documents", "headers": headers}
+
+        async def send(_message: Any) -> None:
+            raise AssertionError("the guard itself sends nothing")
+
+        if is_refused:
+            with pytest.raises(HTTPException) as refused:
+                await layer(scope, receive, send)
+            assert refused.value.status_code == 408
+            assert next(left, None) is not None  # it did not wait for the rest
+        else:
+            await layer(scope, receive, send)
+        assert layer.memory.bytes == 0
+
+    run(tmp_path, story)
 
 
 def _held(served: Served) -> _BodyMemory:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -35,17 +37,24 @@ READ_PATHS: Final = (
 UPLOAD_PATH: Final = re.compile(r"/v1/knowledge-bases/[^/]+/documents(/.*)?", re.DOTALL)
 HOST_AND_PORT: Final = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9.-]+))(?::[0-9]{0,5})?")
 FORM_BYTES: Final = MIB  # of an upload form beside its file
-STALLED_SECONDS: Final = 30.0  # without a byte of a body that was announced
+STALLED_SECONDS: Final = 30.0  # that a body may take for every …
+STALLED_BYTES: Final = 120 * 1024  # … of its bytes (4 KB a second), and for its last ones
 BODIES_IN_MEMORY: Final = 16  # of the largest size
+# Of that memory: whoever fills their own share takes nothing from others.
+TENANT_SHARE: Final = 1 / 2
+KEY_SHARE: Final = 1 / 4
 
 Headers = Mapping[bytes, bytes]
+Clock = Callable[[], float]
+Owner = tuple[str, object]  # ("tenant", name) or ("key", id)
 
 
 class Guard:
     """ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
+    def __init__(self, app: ASGIApp, service: Service, clock: Clock = time.monotonic) -> None:
         self.app = app
+        self.clock = clock
         self.keys = KeyLookup(service.engine.records, service.settings.service.request_seconds)
         self.body_bytes = service.settings.service.body_megabytes * MIB
         self.file_bytes = service.settings.parsing.file_megabytes * MIB + FORM_BYTES
@@ -69,7 +78,7 @@ class Guard:
     async def _authorize(self, scope: Scope, headers: Headers) -> None:
         """Puts tenant and access into the request's state. Raises Unauthorized, Forbidden or NotFound."""
         state = scope.setdefault("state", {})
-        state["tenant"], state["access"] = "", ""
+        state["tenant"], state["access"], state["key_id"] = "", "", None
         if scope["path"] in OPEN:
             return
         if not await self._requires_key():
@@ -83,7 +92,7 @@ class Guard:
         holder = await self.keys.holder(key)
         if holder is None:
             raise Unauthorized("密钥无效或已吊销", hint="用 qianxun keys create 签发新的密钥")
-        state["tenant"], state["access"] = holder.tenant, holder.scope
+        state["tenant"], state["access"], state["key_id"] = holder.tenant, holder.scope, holder.id
         if state["access"] != "write" and not _is_read(scope):
             if not path_exists(scope):  # with another key it would not exist, either
                 raise NotFound(unknown_path_message(scope["path"]))
@@ -104,9 +113,9 @@ class Guard:
             return
         is_form = headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
         if is_form and UPLOAD_PATH.fullmatch(scope["path"]):
-            body = _Body(receive, self.file_bytes, None)
+            body = _Body(receive, self.file_bytes, None, self.clock)
         else:
-            body = _Body(receive, self.body_bytes, self.memory)
+            body = _Body(receive, self.body_bytes, self.memory.account(scope["state"]), self.clock)
         if length.isdigit() and int(length) > body.limit:
             await problem(413, body.too_large(), english=prefers_english(scope))(scope, receive, send)
             return
@@ -118,47 +127,94 @@ class Guard:
 
 @dataclass
 class _BodyMemory:
-    """Bytes of bodies that are in memory now, of all requests together."""
+    """Bytes of bodies that are in memory now: of all requests together, and of every tenant and key."""
 
     limit: int
     bytes: int = 0
+    by_owner: Counter[Owner] = field(default_factory=Counter)
+
+    def account(self, state: Mapping[str, Any]) -> _Account:
+        """Where a request's body counts. Without keys there is one tenant, which may have all of it."""
+        if state["key_id"] is None:
+            return _Account(self, {})
+        shares = {("tenant", state["tenant"]): TENANT_SHARE, ("key", state["key_id"]): KEY_SHARE}
+        return _Account(self, {owner: self.limit * share for owner, share in shares.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """Counts one body's bytes as its owners'."""
+
+    memory: _BodyMemory
+    limits: Mapping[Owner, float]
+
+    def add(self, size: int) -> bool:
+        """Returns False if that is more than one of them may have."""
+        memory = self.memory
+        memory.bytes += size
+        memory.by_owner.update(dict.fromkeys(self.limits, size))
+        is_within = all(memory.by_owner[owner] <= limit for owner, limit in self.limits.items())
+        return is_within and memory.bytes <= memory.limit
+
+    def release(self, size: int) -> None:
+        self.memory.bytes -= size
+        for owner in self.limits:
+            self.memory.by_owner[owner] -= size
+            if not self.memory.by_owner[owner]:
+                del self.memory.by_owner[owner]
 
 
 class _Body:
-    """Receives a body and counts it; an uploaded file goes to the disk and not to ``memory``."""
+    """Receives a body and counts it; an uploaded file goes to the disk and has no ``account``."""
 
-    __slots__ = ("_memory", "_receive", "bytes", "is_complete", "limit")
+    __slots__ = ("_account", "_clock", "_receive", "_recent", "_waited", "bytes", "is_complete", "limit")
 
-    def __init__(self, receive: Receive, limit: int, memory: _BodyMemory | None) -> None:
-        self._receive, self._memory = receive, memory
+    def __init__(self, receive: Receive, limit: int, account: _Account | None, clock: Clock) -> None:
+        self._receive, self._account, self._clock = receive, account, clock
         self.limit = limit
         self.bytes = 0
         self.is_complete = False  # the next message then is the disconnect, whenever it comes
+        self._recent = 0  # bytes, and …
+        self._waited = 0.0  # … the seconds that were spent waiting for them
 
     async def __call__(self) -> Message:
-        try:
-            async with asyncio.timeout(None if self.is_complete else STALLED_SECONDS):
-                message = await self._receive()
-        except TimeoutError:
-            raise HTTPException(408, "请求体迟迟没有到齐　检查网络后重试") from None
-        self.is_complete = not message.get("more_body", False)
+        message = await self._receive() if self.is_complete else await self._receive_in_time()
         if message["type"] == "http.request" and (size := len(message.get("body", b""))):
             self.bytes += size
-            if self._memory is not None:
-                self._memory.bytes += size
-                if self._memory.bytes > self._memory.limit:
-                    raise HTTPException(503, "同时收到的请求体太多　稍后重试")
+            if self._account is not None and not self._account.add(size):
+                raise HTTPException(503, "同时收到的请求体太多　稍后重试")
             if self.bytes > self.limit:  # an HTTPException: FastAPI's body parsing passes on no other
                 raise HTTPException(413, self.too_large())
         return message
 
+    async def _receive_in_time(self) -> Message:
+        """Raises HTTPException for a client that sends too slowly: it would keep memory from others."""
+        started = self._clock()
+        try:
+            async with asyncio.timeout(STALLED_SECONDS - self._waited):
+                message = await self._receive()
+        except TimeoutError:
+            raise _too_slow() from None
+        self.is_complete = not message.get("more_body", False)
+        self._waited += self._clock() - started
+        self._recent += len(message.get("body", b""))
+        if self._recent >= STALLED_BYTES:
+            self._recent, self._waited = 0, 0.0
+        elif self._waited >= STALLED_SECONDS and not self.is_complete:
+            raise _too_slow()
+        return message
+
     def release(self) -> None:
-        if self._memory is not None:
-            self._memory.bytes -= self.bytes
+        if self._account is not None:
+            self._account.release(self.bytes)
 
     def too_large(self) -> str:
-        setting = "service.body_megabytes" if self._memory is not None else "parsing.file_megabytes"
+        setting = "service.body_megabytes" if self._account is not None else "parsing.file_megabytes"
         return f"请求体超过 {self.limit / MIB:g} MB 的上限　分成几次提交，或调高 {setting}"
+
+
+def _too_slow() -> HTTPException:
+    return HTTPException(408, "请求体迟迟没有到齐　检查网络后重试")
 
 
 @contextmanager
