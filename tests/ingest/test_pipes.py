@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.linear import is_linear
 
 from qianxun.core.types import Paragraph, TableBlock, Text
 from qianxun.ingest.assemble import read_structure
@@ -146,6 +148,15 @@ def test_a_markdown_table_without_a_heading_is_titled_by_the_document_but_its_te
     text = read_structure("| 甲 | 乙 |\n|---|---|\n| 1 | 2 |", "markdown", name="对照.md")
     assert text.tables[0].table.title == "对照"
     assert "对照" not in text.content
+
+
+def test_a_line_that_is_almost_a_rule_takes_linear_time() -> None:
+    def work(characters: int) -> Callable[[], object]:
+        text = "a|b\n" + "=" * characters + "x"
+        return lambda: read_structure(text, "text")
+
+    assert is_linear(work, 250)  # it was a cube: a second for these
+    assert is_linear(work, 50_000)
 
 
 def test_many_lines_with_pipes_take_linear_time() -> None:

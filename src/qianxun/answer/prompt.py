@@ -28,7 +28,7 @@ _SYSTEM: Final = f"""你根据给出的资料回答问题。资料放在 <资料
 _DIRECT: Final = """你是一个助手。用提问的语言简短回答。不输出链接、图片和 HTML。不确定的事情直说不确定。"""
 
 _MARKS: Final = re.compile(r"\[\d{1,3}\]")
-_CLOSING: Final = re.compile(r"<(?=\s*/?\s*(?:资料|关系|问题))", re.IGNORECASE)
+_CLOSING: Final = re.compile(r"<(?=\s*+/?+\s*+(?:资料|关系|问题))", re.IGNORECASE)
 
 
 def answer_messages(

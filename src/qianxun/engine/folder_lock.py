@@ -111,7 +111,7 @@ def _sign(handle: int) -> None:
 
 def _without_secrets(command: str) -> str:
     """The lock file is readable: it must not show the password of a database or a key."""
-    command = re.sub(r"(://[^:/?#\s]*):\S*@", r"\1:******@", command)
+    command = re.sub(r"(?<!\S)\S*@", lambda word: re.sub(r"(://[^:/?#]*):.*", r"\1:******@", word[0]), command)
     return re.sub(r"(password=|--key[= ])[^\s&]*", r"\1******", command, flags=re.IGNORECASE)
 
 

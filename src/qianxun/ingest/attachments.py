@@ -36,8 +36,11 @@ _MAGIC: Final = (
     (b"GIF89a", ".gif"),
     (b"BM", ".bmp"),
 )
+_SVG: Final = re.compile(
+    rb"\s*+(?:<\?xml.{0,500}?)?(?:<!--(?:(?!-->).){0,500}-->|\s|<!DOCTYPE[^>]{0,300}>)*+<svg\b", re.S | re.I
+)
 _OTHERS: Final = (
-    (re.compile(rb"\s*(<\?xml.{0,500}?)?(<!--.{0,500}?-->|\s|<!DOCTYPE[^>]{0,300}>)*<svg\b", re.S | re.I), "SVG"),
+    (_SVG, "SVG"),
     (re.compile(rb"II\*\x00|MM\x00\*"), "TIFF"),
     (re.compile(rb".{4}ftyp(?:heic|heix|mif1|msf1|heim)", re.S), "HEIC"),
     (re.compile(rb".{4}ftypavi[fs]", re.S), "AVIF"),

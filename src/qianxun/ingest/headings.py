@@ -32,7 +32,9 @@ _ARTICLE: Final = re.compile(  # 第三条本办法… begins an article, 第三
     r"(?!道?路|消息|新闻|短信|建议|理由|[规款项的所、和或至，,及与中第之])(?P<title>.*)"
 )
 _SENTENCE: Final = re.compile(r"[。；;！!]|[.、，,和与及或—-]$|[，,](?!.{0,60}[？?]$)")  # a question may have clauses
-_CONTENTS: Final = re.compile(r"(?:[.…·]{2,}|[\s∣])\s?\d{1,4}$|[|｜]|\.{4,}|…{2,}")  # page numbers, rows of a table
+_CONTENTS: Final = re.compile(  # page numbers, rows of a table
+    r"(?:(?<![.…·])[.…·]{2,}+|[\s∣])\s?\d{1,4}$|[|｜]|\.{4,}|…{2,}"
+)
 _AMOUNT: Final = re.compile(r"[%％‰°万亿元角分倍个名人次年月日天岁克米吨升寸里亩度号点时]|[a-zA-Z]{1,3}\b")
 _LED: Final = re.compile(r"[:：]\s{0,4}$")
 _WIDEST: Final = 80  # columns, of which a Chinese character takes two

@@ -55,7 +55,7 @@ _LETTER_RUN: Final = re.compile(f"[^\\W_{_HAN}{_KANA_AND_HANGUL}]+")
 _FOREIGN: Final = re.compile("[\xaa-\xb6\xb8-\xd6\xd8-\u1fff\u3040-\u30fa\u30fc-\u30ff\uac00-\ud7af]")
 _FOREIGN_RUN: Final = re.compile(f"[^\\W_{_HAN}]+")
 _PART: Final = re.compile(r"[^\W_]+")
-_DECIMAL: Final = re.compile(r"[^\W_]*\d(?:\.\d+)+[^\W_]*")
+_DECIMAL: Final = re.compile(r"[^\W_]*+(?<=\d)(?:\.\d++)++[^\W_]*+")
 _MATHEMATICAL: Final = re.compile("[\U0001d400-\U0001d7ff]")
 # The frequency jieba suggests for a word of one's own loses to its neighbours a quarter of the time; with this one it
 # is found whole in .85 of its places instead of .77 (docs/decisions/0001-tokeniser.md).

@@ -69,6 +69,7 @@ _HAN_DIGIT: Final = "零〇一二两三四五六七八九"
 _HAN: Final = f"{_HAN_DIGIT}十百千万亿"
 _SCALE: Final = r"(?:[十百千]?[万亿]{1,2}|[百千](?![分])|million|billion|trillion|thousand)"
 _ARABIC: Final = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
+_SHARE: Final = r"(?:\d{1,3}(?:,\d{3}){1,10}(?!\d)|\d{1,30})(?:\.\d{1,30})?"  # may begin at any digit: hence bounded
 _TAIL: Final = rf"(?:\s?(?P<scale>{_SCALE}))?(?:[多余几来])?\s?(?P<unit>(?:{_UNIT})(?![a-z])|{_COUNTED})?"
 _YEAR: Final = r"(?:[12]\d{3}|[〇零一二三四五六七八九]{4})"
 _MONTH: Final = r"(?:1[0-2]|0?[1-9]|十[一二]?|[一二三四五六七八九])"
@@ -85,8 +86,8 @@ _QUARTER: Final = re.compile(r"第?(?P<q>[一二三四1-4])季度?|(?<![a-z0-9])
 _HUNDREDTHS: Final = r"(?P<more>[一二三四五六七八九](?=[\s，。；、,.;：:！？!?)）”|的]|左右|以[上下]|\Z))?"
 _PARTS: Final = re.compile(
     rf"(?P<whole>百|千|万)分之(?P<share>{_ARABIC}|[{_HAN}]+(?:点[{_HAN}]+)?)"
-    rf"|(?P<below>[{_HAN_DIGIT}十]+|\d+)分之(?P<above>[{_HAN_DIGIT}十]+|\d+)"
-    rf"|(?P<percent>{_ARABIC})\s?(?:%|个?百分点)|(?P<mille>{_ARABIC})\s?‰"
+    rf"|(?P<below>[{_HAN_DIGIT}十]{{1,30}}|\d{{1,30}})分之(?P<above>[{_HAN_DIGIT}十]+|\d+)"
+    rf"|(?P<percent>{_SHARE})\s?(?:%|个?百分点)|(?P<mille>{_SHARE})\s?‰"
     rf"|(?P<tenths>[{_HAN_DIGIT}]|\d)成(?![立为员本功绩交就分都长熟果])(?P<half>半)?{_HUNDREDTHS}|(?P<halved>一半)"
 )
 _CODE: Final = re.compile(

@@ -185,7 +185,7 @@ def _adds_up(counted: str, column: str) -> bool:
     """几台 of a table whose rows have numbers of them: 数量 or 台数, 人数 of 几人."""
     if counted in "人名位":
         return cue("table.people_column").search(column) is not None
-    return counted in _PIECES and re.search(f"(?:数量|数目|{counted}数)(?:[（(].*)?$", column) is not None
+    return counted in _PIECES and re.search(f"(?:数量|数目|{counted}数)(?:[（(]|$)", column) is not None
 
 
 def _column_starting(scene: Scene, hit: re.Match[str]) -> list[int]:

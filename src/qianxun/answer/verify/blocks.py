@@ -13,10 +13,10 @@ from typing import Final, TypeAlias
 
 from qianxun.answer.verify.citations import Fragment, Reading, Sentence
 
-_CLOSING_BAR: Final = re.compile(r"[ \t]*\|[ \t]*\Z")
-_RULE: Final = re.compile(r"[\s|:\-]*-[\s|:\-]*")
+_CLOSING_BAR: Final = re.compile(r"(?<![ \t])[ \t]*+\|[ \t]*+\Z")
+_RULE: Final = re.compile(r"[\s|:]*+-[\s|:\-]*+")
 _ITEM: Final = re.compile(r"\s*(?:[-*+•·]\s|\d{1,2}[.、)）]|[（(]\d{1,2}[）)]|[①-⑳])")
-_LEADS_ON: Final = re.compile(r"[：:]\W*\Z")
+_LEADS_ON: Final = re.compile(r"[：:][^\w：:]*+\Z")
 _HEADED_UNIT: Final = re.compile(r"[（(]\s*(?:单位[:：]?\s*)?([^（()）]{1,8})[)）]\s*\Z")
 _INDENTS: Final = (" ", "\t", "\u3000")
 _BARE_NUMBER: Final = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:\s*[-–~～至]\s*\d[\d,]*(?:\.\d+)?)?")

@@ -21,8 +21,8 @@ _LONGEST_TARGET: Final = 2000
 _LONGEST_RUN: Final = 2000
 _LONGEST_RANGE: Final = 20  # [1-20]
 _MARK: Final = re.compile(
-    r"\s*\^?(?:资料|来源|文献|引用|参考|出处|source|ref)?\s*[#:：]?\s*"
-    r"(?P<numbers>\d{1,3}(?:\s*[,，、;；\-–~～至]\s*\d{1,3})*)\s*",
+    r"\s*+\^?+(?:资料|来源|文献|引用|参考|出处|source|ref)?+\s*+[#:：]?+\s*+"
+    r"(?P<numbers>\d{1,3}+(?:\s*+[,，、;；\-–~～至]\s*+\d{1,3}+)*+)\s*+",
     re.IGNORECASE,
 )
 _RANGE: Final = re.compile(r"(\d+)(?:\s*[\-–~～至]\s*(\d+))?")

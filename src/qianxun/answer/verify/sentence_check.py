@@ -22,8 +22,8 @@ _DECLINES: Final = re.compile(
     re.IGNORECASE,
 )
 _EMERGENCY_CALL: Final = re.compile(
-    r"((?:拨打|拨|(?<![次天日早晚各])打|呼叫|致电|\bcall|\bdial)\s*(?:急救|报警|火警)?(?:电话|热线)?\s*[“\"]?)"
-    r"(?:120|110|119|122|999|911|112)(?=\s*(?:[，。、；！？!?;”）)]|[.,](?!\d)|急救|求[助救]|电话|热线|[或并送和及]|at\b|now\b|\Z))",
+    r"((?:拨打|拨|(?<![次天日早晚各])打|呼叫|致电|\bcall|\bdial)\s*+(?:急救|报警|火警)?+(?:电话|热线)?+\s*+[“\"]?+)"
+    r"(?:120|110|119|122|999|911|112)(?=\s*+(?:[，。、；！？!?;”）)]|[.,](?!\d)|急救|求[助救]|电话|热线|[或并送和及]|at\b|now\b|\Z))",
     re.IGNORECASE,
 )
 """Emergency numbers are no figures that a source has to have: “请立即拨打120” must not be dropped."""

@@ -23,7 +23,9 @@ from qianxun.text.chinese import fold
 Numbers: TypeAlias = NDArray[np.int64]
 
 DIGEST: Final = 8
-_BRACKETS: Final = re.compile(r"[(（\[【〔].*?[)）\]】〕]|[《》〈〉“”\"「」『』]")
+_QUOTES: Final = '《》〈〉“”"「」『』'
+_BRACKETS: Final = re.compile(rf"[(（\[【〔][^)）\]】〕\n]*+([)）\]】〕])?+|[{_QUOTES}]")
+_WITHOUT_QUOTES: Final = str.maketrans("", "", _QUOTES)
 _NAME_PARTS: Final = re.compile(r"[·・•‧\s]+")
 _COMPACT_AT: Final = 0.5  # share of removed chunks at which the columns are rewritten
 
@@ -92,7 +94,7 @@ class Names:
         form = self.forms[folded] = len(self.folded)
         self.folded.append(folded)
         self.digests += digest_of(folded)
-        short = _BRACKETS.sub("", folded).strip()
+        short = _BRACKETS.sub(_outside_brackets, folded).strip()
         if short != folded and len(short) > 1:
             self.bare.setdefault(short, []).append(form)
         parts = [part for part in _NAME_PARTS.split(short or folded) if len(part) > 1]
@@ -100,6 +102,11 @@ class Names:
             for part in dict.fromkeys(parts):
                 self.parts.setdefault(part, []).append(form)
         return form
+
+
+def _outside_brackets(found: re.Match[str]) -> str:
+    """Nothing of what is in brackets; a bracket that is never closed stays, without quotes."""
+    return "" if found[1] else found[0].translate(_WITHOUT_QUOTES)
 
 
 def _int_array() -> array[int]:

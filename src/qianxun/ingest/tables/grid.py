@@ -26,7 +26,8 @@ from qianxun.ingest.tables.cells import (
 _SPACE: Final = re.compile(r"\s+")
 _BETWEEN_HAN: Final = re.compile(r"(?<=[\u3400-\u9fff，。、；：）】》]) (?=[\u3400-\u9fff（【《])")
 _NOTE: Final = re.compile(
-    r"\s*[(（]?(注|备注|说明|附注|资料来源|数据来源|来源|(?:金额|计量|货币|编制|填报)?单位|币种|Notes?|Source)\s*\d{0,2}\s*[:：.．、]"
+    r"\s*+[(（]?(注|备注|说明|附注|资料来源|数据来源|来源|(?:金额|计量|货币|编制|填报)?单位|币种|Notes?|Source)"
+    r"\s*+\d{0,2}+\s*+[:：.．、]"
 )
 _SIGNED: Final = re.compile(
     r"(?:制表|制单|填表|填报|编制|审核|复核|审批|批准|经办|负责|主管|会计|日期|时间)[^:：]{0,5}[:：]"

@@ -18,7 +18,7 @@ from qianxun.ingest.tables.cells import is_missing, money, number, percent
 from qianxun.ingest.tables.grid import Cell, Grid, clean, place, read_table
 
 _PIPE: Final = re.compile(r"(?<!\\)\|")
-_RULE: Final = re.compile(r"[\s|+:\-=]*[-=]{2,}[\s|+:\-=]*")
+_RULE: Final = re.compile(r"(?:[\s|+:]++|[-=](?![-=]))*+[-=]{2}[\s|+:\-=]*+")
 _TIGHT_OR: Final = re.compile(r"[^\s|]\|\|[^\s|]|\s\|\|\s[^|]*$")
 _CODE: Final = re.compile(
     r"::=|:=|=>|->|&&|\$\(|\$\{|[;{}\\]\s*$|^\s*(?:[$>]|//|#!|sudo\b|cat\b|echo\b|grep\b|ls\b|curl\b|ps\b|find\b)\s?"
@@ -29,7 +29,7 @@ _CODE: Final = re.compile(
 )
 _SOLID: Final = re.compile(r"[^\s|]")
 _WORDS: Final = re.compile(r"[^\W_]")
-_ART: Final = re.compile(r"\\\s*[|_/]|[|_/]\s?\\|/[|_]|[|_]/|_{3,}\s*\||\|\s*_{3,}")
+_ART: Final = re.compile(r"\\\s*+[|_/]|[|_/]\s?\\|/[|_]|[|_]/|(?<!_)_{3,}+\s*+\||\|\s*+_{3}")
 _SENTENCE: Final = re.compile(r"[。！？!?；;]$")
 _CAPTION_END: Final = re.compile(r"[。！？!?；;：:，,、|]$")
 _NUMBERED_CAPTION: Final = re.compile(r"表\s?[\d一二三四五六七八九十]|Table\s\d")

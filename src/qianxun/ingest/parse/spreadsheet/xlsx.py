@@ -31,7 +31,7 @@ from qianxun.ingest.tables.grid import Cell, as_text, clean, place, read_table
 
 _BROKEN: Final = (*BROKEN, InvalidFileException)
 _UNIT_LINE: Final = re.compile(r"[(（]?(?:金额|计量|货币)?单位|币种")
-_NOTE_LINE: Final = re.compile(r"(?:注|备注|说明|附注|资料来源|数据来源|来源)\s*\d{0,2}\s*[:：.．、]")
+_NOTE_LINE: Final = re.compile(r"(?:注|备注|说明|附注|资料来源|数据来源|来源)\s*+\d{0,2}+\s*+[:：.．、]")
 _LONGEST_TITLE: Final = 60
 _Formulas = Mapping[tuple[int, int], str]
 
@@ -200,6 +200,7 @@ _TOKEN: Final = re.compile(
     r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|[_*].|\[\$(?P<currency>[^\]-]*)[^\]]*\]|\[[^\]]*\]'
     r"|(?P<pattern>General|@|[0#?][0#?,]*(?:\.[0#?]*)?,*(?:[Ee][+-][0#?]+)?)|(?P<literal>.)"
 )
+_LONGEST_FORMAT: Final = 255  # characters: Excel writes no more
 _CURRENCIES: Final = {
     **{"¥": "元", "￥": "元", "RMB": "元", "CNY": "元", "HK$": "港元", "$": "美元", "US$": "美元", "USD": "美元"},
     **{"€": "欧元", "EUR": "欧元", "£": "英镑", "GBP": "英镑"},
@@ -248,7 +249,7 @@ def _whole(value: float) -> int | float:
 def _read(number_format: str) -> _Format:
     before = after = digits = ""
     percent = False
-    for token in _TOKEN.finditer(number_format.split(";")[0]):
+    for token in _TOKEN.finditer(number_format[:_LONGEST_FORMAT].split(";")[0]):
         if token["pattern"] is not None:
             if digits:  # 0!.0, and 000-0000: not one number with words around it
                 return _Format("", "", "", percent)
