@@ -33,7 +33,7 @@ ANCHORED = {"match", "fullmatch"}
 METHODS = SCANS | ANCHORED
 BOUNDED_REPEAT = 200  # a repeat with a bound is a constant
 LENGTHS = {
-    **dict.fromkeys((16, 20, 24, 28, 32, 40, 60, 80, 120, 160), 0.02),
+    **dict.fromkeys((16, 20, 24, 28, 32, 40, 60, 80, 100, 120, 140, 160), 0.02),
     **{320: 0.04, 640: 0.08, 1_250: 0.03, 5_000: 0.004},
 }
 """From short to long, so that what is worse than a square is noticed before it takes minutes; seconds to begin with."""

@@ -15,6 +15,7 @@ from tests.shared import DATA, needs_data
 
 from qianxun.core.errors import BadInput
 from qianxun.core.types import Column, Mark, PageStart, Piece, Table, TableSpan, Text
+from qianxun.ingest import chunk
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.preprocess import normalise
 
@@ -276,6 +277,31 @@ def test_the_seed_bugs_are_impossible() -> None:
     assert len({start for _, start in chunks}) == len(chunks) > len(text) / 500
     assert all(text[start : start + len(body)] == body for body, start in chunks)
     assert "140/90mmHg" in chunks[0][0]
+
+
+@given(PROSE, st.integers(1, 8), st.sampled_from([None, ["\n\n", "。", "ab", "]^-"]]))
+def test_boundaries_are_the_same_when_a_text_is_searched_in_stretches(
+    text: str, stretch: int, separators: list[str] | None
+) -> None:
+    def boundaries() -> list[list[int]]:
+        levels = chunk._LEVELS if separators is None else tuple(chunk._levels(separators))
+        return [level.positions(text, 0, len(text)) for level in levels]
+
+    whole = boundaries()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(chunk, "_STRETCH", stretch)
+        assert boundaries() == whole
+
+
+@pytest.mark.parametrize(
+    "unit", ["第一章 总则：住院报销比例为3.14%。“是吗？”他说……\n\n", "word. ", "\n \t", "……」", "ab--"]
+)
+def test_a_text_of_megabytes_is_cut_as_if_it_was_searched_at_once(unit: str) -> None:
+    text = "始" + unit * (2_500_000 // len(unit)) + "终"
+    for level in chunk._LEVELS:
+        searched = level.positions(text, 0, len(text))
+        found = level.pattern.finditer(text)
+        assert searched == [match.start() if level.before else match.end() for match in found]
 
 
 @pytest.mark.parametrize("unit", ["中", "x", "\n", "。", "「", "，", " ", "a\n", "\u0301", "!", "a.", ") .", "🇨"])

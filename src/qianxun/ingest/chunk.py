@@ -22,6 +22,8 @@ _WORD_SIGNS: Final = frozenset("_./:%@+-,'’?=&#~")  # inside numbers, addresse
 _CLOSED: Final = re.compile(r"[。！？!?；;：:…”’」』》】)）.]\s?$")
 _FULL_LINE: Final = 20  # characters: a shorter one at the foot of a page is an item or a label, not half a sentence
 _SHORTEST_PAGE: Final = 60
+_STRETCH: Final = 1 << 20  # characters that a pattern goes through at once: no other thread runs meanwhile
+_PLAIN: Final = re.compile("[^\\s。！？；…｡．!?;.，、：,:—\"'」』”’）】〕》〉]")  # in no boundary
 _LONGEST_WORD: Final = 32  # how far a hard cut moves back to spare a word, a number or an emoji
 
 
@@ -32,10 +34,18 @@ class _Level:
     pattern: re.Pattern[str]
     share: float
     before: bool = False  # cut before the match (line ends, which chunks do not keep) or after it
+    plain: re.Pattern[str] = _PLAIN
 
     def positions(self, content: str, start: int, end: int) -> list[int]:
-        found = self.pattern.finditer(content, start, end)
-        return [match.start() for match in found] if self.before else [match.end() for match in found]
+        """Where the matches are, found in one stretch after the other: each ends after a character that is in none."""
+        positions: list[int] = []
+        while start < end:
+            last = self.plain.search(content, min(start + _STRETCH, end), end)
+            stop = last.end() if last else end
+            found = self.pattern.finditer(content, start, stop)
+            positions += [match.start() for match in found] if self.before else [match.end() for match in found]
+            start = stop
+        return positions
 
 
 _LEVELS: Final = (
@@ -112,7 +122,8 @@ def _levels(separators: Sequence[str]) -> Iterator[_Level]:
     for separator in separators:
         if separator:
             blank = separator.isspace()
-            yield _Level(re.compile(f"(?:{re.escape(separator)})+"), 0.5 if blank else 0.25, before=blank)
+            repeated, others = re.compile(f"(?:{re.escape(separator)})+"), re.compile(f"[^{re.escape(separator)}]")
+            yield _Level(repeated, 0.5 if blank else 0.25, before=blank, plain=others)
 
 
 # ── sections ─────────────────────────────────────────────────────────────────────────────────────
