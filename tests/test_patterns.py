@@ -86,7 +86,7 @@ class Parts:
             self._choices = []
             sample = self._walk(body, lead, repeated=repeated or unbounded)
             if unbounded:
-                self.repeats += [Repeat(lead, each) for each in dict.fromkeys([sample, *self._choices[:12]])]
+                self.repeats += [Repeat(lead, unit) for unit in dict.fromkeys([sample, *self._choices[:12]])]
             return sample * (least or int(not unbounded and most < 10))
         if kind is code.BRANCH:
             samples = [self._walk(choice, lead, repeated=repeated) for choice in value[1]]
@@ -122,7 +122,7 @@ class Parts:
 
     def alphabet(self) -> list[str]:
         """One character for every combination of repeated sets, the one that is in none of them first."""
-        chosen = {tuple(_in(one, *each) for each in self._sets): one for one in reversed(self._characters)}
+        chosen = {tuple(_in(one, *item) for item in self._sets): one for one in reversed(self._characters)}
         return [chosen[signature] for signature in sorted(chosen)][:16]
 
 
@@ -240,8 +240,8 @@ def patterns_in(value: Any, depth: int = 0) -> Iterator[re.Pattern[Any]]:
             inner = list(vars(value).values())
         elif is_dataclass(value) and not isinstance(value, type):
             inner = [getattr(value, field.name, None) for field in fields(value)]
-        for each in inner:
-            yield from patterns_in(each, depth + 1)
+        for item in inner:
+            yield from patterns_in(item, depth + 1)
 
 
 def uses(tree: ast.AST) -> dict[str, set[str]]:
@@ -268,7 +268,7 @@ def written(tree: ast.AST) -> Iterator[tuple[str, Any, int, bool]]:
         if called == "cue":
             yield f"words.toml:{first}", joined(first), 0, methods.get(node) not in ANCHORED
         elif called in {f"re.{method}" for method in METHODS}:
-            flags = "|".join(ast.unparse(each.value) for each in node.keywords if each.arg == "flags")
+            flags = "|".join(ast.unparse(option.value) for option in node.keywords if option.arg == "flags")
             value = sum(int(re.RegexFlag[flag]) for flag in re.findall(r"re\.(\w+)", flags))
             yield f"line {node.lineno}", first, value, called.removeprefix("re.") not in ANCHORED
 
