@@ -158,6 +158,9 @@ def is_right(answer: TableAnswer, gold: tuple[tuple[str, ...], ...]) -> bool:
     offered.append({_value(answer.text)})
     shown = {_value(part) for part in answer.text.split("、")}
     offered.append(shown)
+    offered.append(
+        {_value(part.removesuffix("%")) for part in answer.text.split("、")}
+    )  # 8.33 below 比例（%） is 8.33%
     wanted = [{_value(value) for value in answer_values if value.strip()} for answer_values in gold]
     return any(each == want for each in offered for want in wanted)
 

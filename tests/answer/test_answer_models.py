@@ -160,9 +160,11 @@ def test_bypass_asks_the_model_alone(asking: Asking, service: ChatService, scrip
     assert "资料" not in service.requests[-1].text.replace("查资料", "")
 
 
-def test_a_table_answers_without_asking_anybody(asking: Asking, service: ChatService) -> None:
-    assert asking.answer("胸片的价格是多少").form == "table"
-    assert service.requests == []
+def test_a_tables_answer_is_offered_to_the_model(asking: Asking, service: ChatService, script: Script) -> None:
+    script.replies["answer"] = "胸片的价格是80元。[1]"
+    answer = asking.answer("胸片的价格是多少")
+    assert (answer.form, answer.answer) == ("model", "胸片的价格是80元。[1]")
+    assert "得 80元" in service.requests[-1].text
 
 
 # ── failures, aloud ──────────────────────────────────────────────────────────────────────────────

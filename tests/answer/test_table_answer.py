@@ -153,7 +153,7 @@ ANSWERED = [
     (MEDICINES, "北京产的药品平均单价", "average", "756.25元"),
     (MEDICINES, "产地不是北京的药品有哪些", "filter", "头孢"),
     (MEDICINES, "生产日期最早的药品", "min", "头孢"),
-    (MEDICINES, "头孢或紫杉醇的单价", "lookup", "120、1500"),
+    (MEDICINES, "头孢或紫杉醇的单价", "lookup", "120元、1500元"),
     (STAFF, "研发部有几个人", "count", "2"),
     (STAFF, "女员工有几名", "count", "2"),
     (STAFF, "月薪最高的员工是哪个部门的", "max", "研发部"),
@@ -188,7 +188,7 @@ ANSWERED = [
     (CONTRACTS, "签订最早的客户", "min", "比亚迪"),
     (CONTRACTS, "2023年到期的合同有哪些", "filter", "中兴通讯、比亚迪"),
     (CONTRACTS, "张伟的合同有哪些", "filter", "华为技术、比亚迪"),  # not their amounts
-    (CONTRACTS, "张伟的合同金额有哪些", "filter", "320.5、560"),
+    (CONTRACTS, "张伟的合同金额有哪些", "filter", "320.5万元、560万元"),
     (CONTRACTS, "最大的合同", "max", "比亚迪"),
     (CONTRACTS, "合同一共多少钱", "sum", "1030.5万元"),
     (FIRMS, "国有企业的营业收入合计", "sum", "1800万元"),  # not those that have a firm
@@ -197,13 +197,13 @@ ANSWERED = [
     (FIRMS, "有几个民营企业", "count", "1"),
     (FIRMS, "乙厂有几个人", "lookup", "20"),
     (VACANCIES, "招几个会计", "lookup", "3"),
-    (STAFF, "帮我查张三的月薪", "lookup", "15000"),  # nobody is called 查张三
-    (STAFF, "那张三的月薪呢", "lookup", "15000"),
-    (STAFF, "张三拿多少月薪", "lookup", "15000"),
+    (STAFF, "帮我查张三的月薪", "lookup", "15000元"),  # nobody is called 查张三
+    (STAFF, "那张三的月薪呢", "lookup", "15000元"),
+    (STAFF, "张三拿多少月薪", "lookup", "15000元"),
     (PAY, "研发的绩效总和", "sum", "8000元"),  # the company that made the table is no unit
-    (FINANCE, "2022年净利润", "lookup", "1,500.00"),
+    (FINANCE, "2022年净利润", "lookup", "1,500.00万元"),
     (FINANCE, "2023年营业收入比2022年多多少", "difference", "2345.67万元"),
-    (FINANCE, "研发费用2023年和2022年分别是多少", "lookup", "800.00、600.00"),
+    (FINANCE, "研发费用2023年和2022年分别是多少", "lookup", "800.00万元、600.00万元"),
     (PLAN, "河北物理类计算机科学与技术的计划数", "lookup", "20"),
     (PLAN, "河南的计划数总和", "sum", "53"),
     (PLAN, "法学在几个省招生", "count", "2"),
@@ -332,7 +332,7 @@ def test_a_month_in_the_name_of_a_sheet_tells_which_is_meant() -> None:
 def test_parts_of_other_rows_are_not_added_to_them() -> None:
     held = table("费用表", "项目|金额（元）", "管理费用|100", "其中：工资|60", "销售费用|50")
     assert not ask("金额总共是多少", held).sure
-    assert ask("管理费用的金额", held).text == "100"
+    assert ask("管理费用的金额", held).text == "100元"
 
 
 def test_rows_of_totals_are_neither_summed_nor_the_highest() -> None:
@@ -383,3 +383,52 @@ def test_time_is_over_between_two_tables() -> None:
 
 def test_without_tables_there_is_no_answer() -> None:
     assert not answer_from_tables("住院的报销比例", []).sure
+
+
+def test_a_value_comes_with_the_unit_of_its_column() -> None:
+    budget = table(
+        "预算", "部门|预算（万元）|人数|占比（%）|备注", "研发部|18,930|40|61.5|2年期", "市场部|720|12|38.5|无"
+    )
+    assert ask("研发部的预算是多少", budget).text == "18,930万元"
+    assert ask("最高的预算是多少", budget).text == "18,930万元"
+    assert ask("研发部的占比是多少", budget).text == "61.5%"
+    assert ask("研发部的备注是什么", budget).text == "2年期"
+    stated = table("销售（单位：元）", "产品|销售额", "豆浆机|2417600", "电饭煲|300")
+    assert ask("豆浆机的销售额是多少", stated).text == "2417600元"
+    assert ask("电饭煲的销售额是多少", stated).text == "300元"
+
+
+def test_a_unit_that_is_asked_for_is_that_of_the_column() -> None:
+    assert ask("首付款的金额是多少万元", PAYMENTS).text == "15万元"
+    assert not ask("首付款和尾款的金额合计是多少美元", PAYMENTS).sure
+
+
+def test_how_a_form_was_read_names_what_was_looked_up() -> None:
+    form = table(
+        "客服常见问题", "项目一|内容一|项目二|内容二", "退货期限|7天|运费承担|买家", "发票类型|电子|客服电话|40001"
+    )
+    answer = ask("客服电话是多少", form)
+    assert (answer.text, answer.reading) == ("40001", "在《客服常见问题》中，查“客服电话”")
+
+
+PAYMENTS = table("云帆技术服务合同", "付款节点|金额（万元）", "首付款|15", "二期款|20", "尾款|10")
+
+
+@pytest.mark.parametrize(
+    ("question", "leftover"),
+    [
+        ("云帆技术服务合同总金额是多少", "云帆技术服务合同"),
+        ("云帆技术服务合同付款节点的总金额是多少", ""),
+        ("云帆技术服务合同首付款和尾款的总金额是多少", ""),
+        ("首付款的金额是多少", ""),
+    ],
+)
+def test_what_a_sum_of_rows_leaves_over_is_named(question: str, leftover: str) -> None:
+    answer = ask(question, PAYMENTS)
+    assert (answer.sure, answer.leftover) == (True, leftover)
+
+
+def test_the_rows_of_a_list_are_what_its_total_is_of() -> None:
+    listed = table("办公用品采购清单", "品名|金额（元）", "纸|15", "笔|20")
+    answer = ask("办公用品采购清单的总金额是多少", listed)
+    assert (answer.text, answer.leftover) == ("35元", "")

@@ -134,7 +134,7 @@ def test_rows_whose_group_is_written_once_are_not_left_out(question: str) -> Non
 
 
 def test_rows_of_such_a_group_are_still_found_by_their_own_name() -> None:
-    assert ask_one("张三的月薪", GROUPED).text == "100"
+    assert ask_one("张三的月薪", GROUPED).text == "100元"
     assert ask_one("月薪最高的是谁", GROUPED).text == "赵六"
 
 
@@ -149,13 +149,13 @@ def test_a_column_that_is_filled_for_some_rows_only_names_no_groups() -> None:
 @pytest.mark.parametrize(
     ("question", "row", "text"),
     [
-        ("升降书桌多少钱", 4, "2199"),
-        ("升降书桌的价格", 4, "2199"),
-        ("A4 复印纸怎么卖", 0, "22.5"),
-        ("硒鼓什么价", 5, "365"),
-        ("白板笔多少钱一套", 2, "12.8"),
-        ("白板笔一套多少钱", 2, "12.8"),
-        ("QH-2087多少钱", 4, "2199"),
+        ("升降书桌多少钱", 4, "2199元"),
+        ("升降书桌的价格", 4, "2199元"),
+        ("A4 复印纸怎么卖", 0, "22.5元"),
+        ("硒鼓什么价", 5, "365元"),
+        ("白板笔多少钱一套", 2, "12.8元"),
+        ("白板笔一套多少钱", 2, "12.8元"),
+        ("QH-2087多少钱", 4, "2199元"),
     ],
 )
 def test_asks_for_the_price_in_everyday_words(question: str, row: int, text: str) -> None:

@@ -78,7 +78,7 @@ def cell(row: int, column: int) -> CitedCell:
 def test_lookups(made: Made) -> None:
     for row in range(0, len(made.rows), 5):
         answer = made.ask(f"{made.rows[row][0]}2023年的销售额是多少？")
-        assert answer.text == f"{made.rows[row][3]:,}"
+        assert answer.text == f"{made.rows[row][3]:,}万元"
         assert answer.cells == (cell(row, 3),)
         assert made.ask(f"{made.rows[row][0]}在哪个城市").text == made.rows[row][1]
 
@@ -134,7 +134,7 @@ def test_extremes(made: Made) -> None:
     assert made.ask(f"2023年销售额最低的{made.label}").text == made.rows[order[-1]][0]
     top = made.ask(f"2023年销售额最高的前三名{made.label}")
     assert top.text == "、".join(made.rows[at][0] for at in order[:3])
-    assert made.ask("2023年最高的销售额是多少").text == f"{made.rows[order[0]][3]:,}"
+    assert made.ask("2023年最高的销售额是多少").text == f"{made.rows[order[0]][3]:,}万元"
 
 
 def test_ten_thousand_rows() -> None:

@@ -36,11 +36,12 @@ class AnswerGenerator:
 
     Without ``llm`` an answer is made of the passages' own sentences, each cited. With ``only_checked`` a stream shows a
     sentence once it has been checked against its passages, and none that will be dropped: for callers that cannot take
-    it back.
+    it back. ``exact`` is given instead of the passages' own sentences: what a table's cells answer.
     """
 
     llm: ChatModel | None = None
     only_checked: bool = False
+    exact: Answer | None = None
 
     def generate(
         self, query: str, context: Given, *, history: Sequence[Message] = (), images: Sequence[str] = ()
@@ -148,7 +149,7 @@ class AnswerGenerator:
         return sufficiency, _joined(quoted) if quoted else declined(query)
 
     def _extracted(self, query: str, given: AnswerContext) -> Answer:
-        return self.consider(query, given)[1]
+        return self.exact if self.exact is not None else self.consider(query, given)[1]
 
     def _finished(self, query: str, given: AnswerContext, reader: ReplyReader) -> Answer:
         """The model's answer without what was dropped; where nothing cited is left, the passages' own sentences."""

@@ -70,7 +70,7 @@ def _by_model(
 
 async def _by_rules(state: AnswerState, context: AnswerContext) -> tuple[Grade, Answer | None]:
     """The grade; and, where every sentence was read for it, the answer that these give themselves."""
-    if state.table is not None:
+    if state.has_exact_answer:
         return Grade(True, 1.0, 1.0, "表格的单元格给出了确切的答案"), None
     if is_overview(state):
         return Grade(True, 1.0, 1.0, "问的是全部资料，图谱的社区概括了它们"), None

@@ -128,7 +128,7 @@ def _answer_attached(query: str, content: MultimodalContent) -> TableReply | Non
     first = next(passage for passage in content.passages if passage.doc_id == owner)
     about = {**first.metadata, "rows": rows, "reading": answer.reading}
     cited = replace(first, number=1, chunk_id=f"{owner}_cells", text=render(shown)[0], metadata=about)
-    return TableReply(answer.text, answer.reading, (), (cited,))
+    return TableReply(answer.text, answer.reading, (), (cited,), leftover=answer.leftover)
 
 
 # ── pictures ─────────────────────────────────────────────────────────────────────────────────────

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from qianxun.answer.verify.plain_text import without_links
-from qianxun.core.answer_types import AnswerContext, Passage
+from qianxun.core.answer_types import TABLE_HINT, AnswerContext, Passage
 from qianxun.core.graph_types import GraphContext
 from qianxun.core.types import Message
 
@@ -55,7 +55,16 @@ def quoted(text: str) -> str:
 def _quoted_passage(passage: Passage) -> str:
     text = quoted(without_links(passage.text[:PASSAGE_LIMIT]))
     name = quoted(without_links(passage.doc_name or passage.doc_id)).replace("\n", " ").replace(">", "〉")[:200]
-    return f"<资料 编号={passage.number}>\n《{name}》\n{text}\n</资料>"
+    return f"<资料 编号={passage.number}>\n《{name}》\n{text}{_table_hint(passage)}\n</资料>"
+
+
+def _table_hint(passage: Passage) -> str:
+    """What was computed from the rows: to be used where it is what the question asks for, and cited with them."""
+    hint = passage.metadata.get(TABLE_HINT)
+    if not isinstance(hint, str):
+        return ""
+    shown = " ".join(quoted(without_links(hint)).split())
+    return f"\n（程序按上表得出，供参考：{shown}。与问题所问完全一致才采用；别的资料写明了答案的，以写明的为准。）"
 
 
 def _quoted_graph(graph: GraphContext) -> str:

@@ -98,7 +98,7 @@ async def table_reply(
     if not answer.sure:
         return TableLack(answer.reason.removesuffix(NEAREST), tuple(result.chunk for result in cited)), ()
     keys = tuple(result.chunk.key for result in cited)
-    return TableReply(answer.text, answer.reading, recall.cited, _passages(cited, answer), keys), ()
+    return TableReply(answer.text, answer.reading, recall.cited, _passages(cited, answer), keys, answer.leftover), ()
 
 
 def _cited_chunks(base: OpenBase, recall: LayeredRecall) -> tuple[Found, ...]:

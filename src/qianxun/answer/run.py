@@ -115,7 +115,7 @@ def route_query(state: AnswerState) -> AnswerState:
 
 def after_route(state: AnswerState) -> Literal["retrieve", "generate_answer"]:
     """What needs no sources, or has its answer in its attachments, is answered at once."""
-    is_simple = state.is_direct or state.used_mode == "bypass" or state.table is not None
+    is_simple = state.is_direct or state.used_mode == "bypass" or state.has_exact_answer
     return "generate_answer" if is_simple else "retrieve"
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from qianxun.answer.assemble import assemble
 from qianxun.bases.base import OpenBase
-from qianxun.core.answer_types import Answer, AnswerContext, Passage, QuestionKind, TraceStep
+from qianxun.core.answer_types import TABLE_HINT, Answer, AnswerContext, Passage, QuestionKind, TraceStep
 from qianxun.core.conversation import Turn
 from qianxun.core.errors import BadQuery, NotFound, QianxunError
 from qianxun.core.graph_types import NO_CONTEXT, GraphContext, RequestedRelation
@@ -62,6 +62,7 @@ class TableReply:
     cells: tuple[Cited, ...]
     passages: tuple[Passage, ...]
     chunks: tuple[int, ...] = ()  # the keys of those that are in a base
+    leftover: str = ""  # words of the question that neither columns nor cells explain
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,11 @@ class AnswerState:
         """Returns True if it is answered without sources: small talk, and bypass."""
         is_small_talk = self.analysis is not None and self.analysis.kind == "greeting"
         return (is_small_talk or self.used_mode == "bypass") and not self.given and self.table is None
+
+    @property
+    def has_exact_answer(self) -> bool:
+        """Returns True if a table's cells answer the question, and none of its words is left over."""
+        return self.table is not None and not self.table.leftover
 
     @property
     def rests_on(self) -> frozenset[int]:
@@ -194,9 +200,19 @@ class Answering:
     step_seconds: float = 20.0  # for a model's part in analysing, grading and refining
 
 
-def context_of(state: AnswerState) -> AnswerContext:
-    """What an answer may be made of: attachments of the question, then what was found, and the graph's context."""
-    return assemble(state.found, graph=state.graph, given=state.given, tie=state.tie)
+def context_of(state: AnswerState, *, with_table: bool = False) -> AnswerContext:
+    """What an answer may be made of: attachments of the question, then what was found, and the graph's context.
+
+    ``with_table``: before all else the rows of the table that has an answer, with that answer as a hint.
+    """
+    rows = _offered(state.table) if with_table and state.table is not None else ()
+    return assemble(state.found, graph=state.graph, given=(*rows, *state.given), tie=state.tie)
+
+
+def _offered(reply: TableReply) -> tuple[Passage, ...]:
+    first, *others = reply.passages
+    hint = f"{reply.reading}，得 {reply.text}" if reply.reading else reply.text
+    return replace(first, metadata={**first.metadata, TABLE_HINT: hint}), *others
 
 
 async def graph_or_reason(base: OpenBase, where: Filter) -> tuple[KnowledgeGraph | None, tuple[Degraded, ...]]:

@@ -96,10 +96,10 @@ class Writing:
     def _ready(self) -> Answer | None:
         """The answers that need neither a model nor another reading of the passages."""
         state = self.state
-        if state.table is not None:
-            return _from_cells(state.table)
         if self.generator.llm is not None:
             return None
+        if state.table is not None and state.has_exact_answer:
+            return _from_cells(state.table)
         if state.is_direct:
             text = self._instead() if self.degraded else _canned(state, BYPASSED, BYPASSED_IN_ENGLISH)
             return Answer(text, form="direct")
@@ -154,9 +154,11 @@ class Writing:
 
 
 async def writing_of(answering: Answering, state: AnswerState) -> Writing:
-    model, failed = (None, ()) if state.table is not None else await writer(answering.base)
-    context = AnswerContext() if state.is_direct else context_of(state)
-    return Writing(answering.base, state, AnswerGenerator(model, answering.only_checked), context, failed)
+    model, failed = await writer(answering.base)
+    context = AnswerContext() if state.is_direct else context_of(state, with_table=model is not None)
+    exact = _from_cells(state.table) if state.table is not None and state.has_exact_answer else None
+    generator = AnswerGenerator(model, answering.only_checked, exact)
+    return Writing(answering.base, state, generator, context, failed)
 
 
 def _canned(state: AnswerState, otherwise: str, in_english: str) -> str:

@@ -19,6 +19,10 @@ QUESTION_KINDS: Final[tuple[QuestionKind, ...]] = get_args(QuestionKind)
 # ── what an answer rests on ──────────────────────────────────────────────────────────────────────
 
 
+TABLE_HINT: Final = "table_answer"
+"""In a passage's metadata: what was computed from the cells of its table, for a language model to use or to leave."""
+
+
 @dataclass(frozen=True, slots=True)
 class Passage:
     """A piece of evidence as a question sees it. ``number`` is its mark: [1], [2] …

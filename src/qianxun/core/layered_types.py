@@ -51,6 +51,7 @@ class TableAnswer:
     rows: tuple[int, ...] = ()
     reason: str = ""  # why it declined
     understood: bool = False  # it declined although the question is clear: what the cells hold gives no answer
+    leftover: str = ""  # words of the question that neither the columns nor the cells explain: they may change it
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from qianxun.answer.tables.fitness import broken, misfit
-from qianxun.answer.tables.match import places
+from qianxun.answer.tables.match import match_column, places
 from qianxun.answer.tables.plan import decisive, read_question
-from qianxun.answer.tables.run import Outcome, Unanswerable, run
+from qianxun.answer.tables.run import Outcome, Unanswerable, run, with_unit
 from qianxun.answer.tables.sheet import Sheet
 from qianxun.core.layered_types import CitedCell, Plan, TableAnswer, TableInput, Understood, Unsure
 from qianxun.core.ports import never
@@ -28,6 +28,9 @@ _SURE_OF_WORK: Final = 0.09  # more than that for a count or a sum: a wrong one 
 _MOST_QUESTION: Final = 200
 NEAREST: Final = "；下面是最接近的行"  # what a reason ends in, where there are such rows
 _MOST_SHOWN: Final = 20
+_SHOWS_CELLS: Final = ("lookup", "filter", "list", "max", "min", "top")  # as they are, and not what is computed of them
+_NAMES_TABLE: Final = re.compile("(?:表|单|册|明细|目录|统计|汇总|台账|一览|记录)$")
+_ALL_ROWS: Final = re.compile("(?:所有|全部|各|每个|每)的?$")
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -102,9 +105,50 @@ def _answer(query: TableQuery, sheet: Sheet, read: Understood, sure: float) -> T
     if not clear:
         return replace(_declined(doubt, sheet.id, outcome.rows[:10], confidence), reading=reading)
     cells = tuple(CitedCell(sheet.id, row, column) for row, column in outcome.cells)
-    text = "、".join(outcome.shown[:_MOST_SHOWN])
-    text = text if len(outcome.shown) <= _MOST_SHOWN else f"{text}等 {len(outcome.shown)} 项"
-    return TableAnswer(True, text, reading, plan.operation, outcome.values, cells, confidence, sheet.id, outcome.rows)
+    return TableAnswer(
+        True,
+        _text(sheet, plan, outcome),
+        reading,
+        plan.operation,
+        outcome.values,
+        cells,
+        confidence,
+        sheet.id,
+        outcome.rows,
+        leftover=_leftover(query, sheet, read),
+    )
+
+
+def _text(sheet: Sheet, plan: Plan, outcome: Outcome) -> str:
+    """What is shown, numbers with the unit of their column: 18,930 below 金额（万元） is 18,930万元."""
+    shown = outcome.shown[:_MOST_SHOWN]
+    if plan.operation in _SHOWS_CELLS:
+        shown = tuple(with_unit(sheet, cell, text) for cell, text in zip(outcome.cells, shown, strict=False))
+    text = "、".join(shown)
+    return text if len(outcome.shown) <= _MOST_SHOWN else f"{text}等 {len(outcome.shown)} 项"
+
+
+def _leftover(query: TableQuery, sheet: Sheet, read: Understood) -> str:
+    """The words of a question that its answer leaves out; a single character (里, 时, 各) says nothing by itself.
+
+    A sum is that of what the rows are of. What only the table's surroundings explain may be another thing, whose total
+    is not in the rows: 云帆技术服务合同总金额, of a table of its 付款节点. A question that names the table itself
+    (采购清单的总金额) or all its rows (所有城市) means the rows.
+    """
+    left = _open(query, sheet, read)
+    if read.plan.operation == "sum" and not read.plan.conditions and not _names_label(query, sheet, read):
+        around = query.unexplained(read.explained) & ~left & ~_requested_unit(query, sheet, read)
+        left |= union(span(*run) for run in runs(around) if not _means_rows(query.text, *run))
+    return "、".join(query.text[start:end] for start, end in runs(left) if end - start > 1)
+
+
+def _names_label(query: TableQuery, sheet: Sheet, read: Understood) -> bool:
+    """Returns True if a question names what the rows are: 付款节点的金额合计."""
+    return sheet.label is not None and bool(match_column(sheet.names[sheet.label], query.text).mask & read.explained)
+
+
+def _means_rows(text: str, start: int, end: int) -> bool:
+    return _NAMES_TABLE.search(text[start:end]) is not None or _ALL_ROWS.search(text[:start]) is not None
 
 
 def _refusal(query: TableQuery, sheet: Sheet, read: Understood, outcome: Outcome) -> str:
@@ -118,7 +162,16 @@ def _refusal(query: TableQuery, sheet: Sheet, read: Understood, outcome: Outcome
 
 def _open(query: TableQuery, sheet: Sheet, read: Understood) -> int:
     """The informative characters that neither the plan nor the table's surroundings explain."""
-    return query.unexplained(read.explained | sheet.about_in(query.text))
+    return query.unexplained(read.explained | sheet.about_in(query.text) | _requested_unit(query, sheet, read))
+
+
+def _requested_unit(query: TableQuery, sheet: Sheet, read: Understood) -> int:
+    """The characters of 多少万元 that name the unit of the column in question."""
+    plan = read.plan
+    columns = {plan.measure, *plan.outputs, *(column for _, column in plan.against)}
+    units = {unit for column in columns if column is not None and (unit := plain(sheet.unit(column)))}
+    hits = (re.finditer(f"(?:多少|几)(?:个)?({re.escape(unit)})", query.text) for unit in units)
+    return union(span(*hit.span(1)) for found in hits for hit in found)
 
 
 def _repeats(text: str, query: TableQuery, read: Understood) -> bool:
@@ -184,14 +237,29 @@ def _reading(sheet: Sheet, plan: Plan) -> str:
     parts = [where]
     if conditions:
         parts.append(f"找{conditions}的行")
-    if plan.rows is not None:
+    if plan.rows:
         parts.append("第 " + "、".join(str(row + 1) for row in plan.rows[:5]) + " 行")
     does = _DOES.get(plan.operation, "查")
     if plan.operation == "count" and plan.distinct:
         does = "数不同的"
     if plan.operation == "top":
         does = f"取{'最小' if plan.distinct else '最大'}的 {plan.limit} 个"
-    columns = "、".join(f"“{sheet.columns[c].name}”" for c in plan.outputs)
+    columns = "、".join(f"“{name}”" for name in _names_read(sheet, plan))
     measure = f"按“{sheet.columns[plan.measure].name}”" if plan.measure is not None else ""
-    parts.append(f"{measure}{does}{columns}")
+    if columns or measure or plan.operation != "lookup":  # 查 is of something
+        parts.append(f"{measure}{does}{columns}")
     return "，".join(parts)
+
+
+def _names_read(sheet: Sheet, plan: Plan) -> list[str]:
+    """What the values are called: by their columns, or in a form by the cell on their left."""
+    if plan.operation != "lookup" or not plan.against:
+        return [sheet.columns[column].name for column in plan.outputs]
+    beside = (_name_beside(sheet, *place) for place in plan.against)
+    return [name for name in dict.fromkeys(beside) if name]
+
+
+def _name_beside(sheet: Sheet, row: int, column: int) -> str:
+    header = [names.path[-1] if names.path else "" for names in sheet.columns]
+    cells = header if row < 0 else sheet.table.texts[row]
+    return next((text.strip().rstrip("：:") for text in reversed(cells[:column]) if text.strip()), "")

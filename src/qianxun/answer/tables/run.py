@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -13,6 +14,7 @@ from qianxun.core.layered_types import Comparison, Condition, Plan
 from qianxun.core.types import CellValue
 from qianxun.question.words import cue
 
+_BARE: Final = re.compile(r"[-+−]?[\d,，.]+")
 _ORDER: Final = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
 
@@ -147,6 +149,13 @@ def _outcome(
 def _shown(sheet: Sheet, cell: tuple[int, int]) -> str:
     row, column = cell
     return sheet.columns[column].path[-1] if row < 0 else sheet.table.texts[row][column]
+
+
+def with_unit(sheet: Sheet, cell: tuple[int, int], text: str) -> str:
+    """A number as its cell has it, with the unit of its column, where the cell does not state one."""
+    row, column = cell
+    is_bare = row >= 0 and number(sheet.table.rows[row][column]) is not None and _BARE.fullmatch(text.strip())
+    return f"{text.strip()}{sheet.unit(column)}" if is_bare else text
 
 
 def _value(sheet: Sheet, cell: tuple[int, int]) -> CellValue:

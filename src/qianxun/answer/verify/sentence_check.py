@@ -9,7 +9,7 @@ from typing import Final
 
 from qianxun.answer.verify.citations import Sentence
 from qianxun.answer.verify.grounding import Evidence, is_in, unsupported
-from qianxun.core.answer_types import Flag, Passage
+from qianxun.core.answer_types import TABLE_HINT, Flag, Passage
 from qianxun.text.chinese import grams
 from qianxun.text.figures import Day, Figure, figures
 
@@ -97,7 +97,7 @@ def _evidence(cited: Sequence[Passage]) -> Evidence:
     """The texts of the documents, the passages of one together: another may say the same of another subject."""
     texts: dict[str, list[str]] = {}
     for passage in cited:
-        texts.setdefault(passage.doc_name or passage.doc_id, []).append(passage.text)
+        texts.setdefault(passage.doc_name or passage.doc_id, []).append(_evident(passage))
     return Evidence.of(map("\n".join, texts.values()), dict.fromkeys(passage.doc_name for passage in cited))
 
 
@@ -124,4 +124,10 @@ def _origin(text: str, passages: Sequence[Passage]) -> Passage | None:
 
 
 def _whole(passage: Passage) -> str:
-    return f"{passage.doc_name}\n{passage.text}"
+    return f"{passage.doc_name}\n{_evident(passage)}"
+
+
+def _evident(passage: Passage) -> str:
+    """The text of a passage, and what was computed from its rows: a sum of them stands in none."""
+    hint = passage.metadata.get(TABLE_HINT)
+    return f"{passage.text}\n{hint}" if isinstance(hint, str) else passage.text

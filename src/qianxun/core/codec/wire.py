@@ -54,7 +54,7 @@ SHAPES: Final[Mapping[type, Shape]] = {
         {"params": "retrieval_params", "mode": "retrieval_mode"},
         absent={"tenant": "local", "results": (), "is_zero": None},
     ),
-    TableAnswer: Shape(newer=("understood",)),
+    TableAnswer: Shape(newer=("understood", "leftover")),
     UserModel: Shape({"masked_key": "api_key"}),
 }
 

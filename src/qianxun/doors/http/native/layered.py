@@ -103,6 +103,7 @@ class TableAnswerInfo(BaseModel):
     rows_total: int
     reason: str = Field(description="没有把握的原因")
     understood: bool = Field(default=False, description="问题读懂了，只是单元格里没有答案（错误值、没有结果的公式……）")
+    leftover: str = Field(default="", description="问题里列名和单元格都没有说到的词：有的话，答案只供参考")
 
 
 class TextsResponse(BaseModel):
