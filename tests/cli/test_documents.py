@@ -15,7 +15,7 @@ def test_a_bad_file_is_skipped_with_its_reason(handbook: Run, tmp_path: Path) ->
     added = handbook("add", tmp_path / "坏.pdf", tmp_path / "好.txt", tmp_path / "没有.txt", "--kb", "手册", "--json")
     assert added.code == 1
     told = added.json
-    assert set(told) == {"added", "updated", "unchanged", "refused", "chunks", "seconds"}
+    assert set(told) == {"added", "updated", "unchanged", "refused", "excluded", "chunks", "seconds"}
     assert (told["added"], told["unchanged"], told["chunks"]) == (1, 0, 1)
     assert sorted(Path(refusal["path"]).name for refusal in told["refused"]) == ["坏.pdf", "没有.txt"]
     assert all(refusal["reason"] for refusal in told["refused"])
@@ -85,7 +85,7 @@ def test_a_base_follows_a_folder(handbook: Run, tmp_path: Path) -> None:
     assert "removed" not in plain
     told = handbook("add", folder, "--kb", "手册", "--sync", "--json")
     assert told.code == 0
-    assert set(told.json) == {*plain, "removed", "removed_documents", "kept"}
+    assert set(told.json) == {*plain, "deleted", "removed", "removed_documents", "kept"}
     assert (told.json["added"], told.json["unchanged"], told.json["removed"], told.json["kept"]) == (0, 2, 2, [])
     gone = {Path(each["path"]).name for each in told.json["removed_documents"]}
     assert gone == {"琥珀.txt", "翡翠.txt"}
@@ -121,6 +121,56 @@ def test_labels_stay_until_others_are_given(handbook: Run, tmp_path: Path) -> No
     assert sync() == (0, {**first, "年份": 2025, "部门": "二部"})
     by_tag = [handbook("search", "琥珀计划", "--kb", "手册", "--tag", tag, "--json").json for tag in ("公开", "机密")]
     assert [len(found["chunks"]) for found in by_tag] == [1, 0]
+
+
+def test_files_are_left_out_by_patterns_and_an_ignore_file(handbook: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "资料"
+    for name in ("琥珀.txt", "草稿/甲.txt", "子/草稿.txt", "子/乙.log", "子/留下.log", "玛瑙.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"{name} 说的是宝石。", "utf-8")
+    (folder / ".qianxunignore").write_text("# 不放入的\n草稿/\n*.log\n!留下.log\n", "utf-8")
+    report = handbook("add", folder, "--kb", "手册", "--exclude", "玛*", "--json").json
+    assert (report["added"], report["excluded"], report["refused"]) == (3, 3, [])
+    names = {item["name"] for item in handbook("kb", "show", "手册", "--json").json["items"]}
+    assert names == {"制度.md", "价目.csv", "琥珀.txt", "草稿.txt", "留下.log"}
+    again = handbook("add", folder, "--kb", "手册", "--sync")
+    assert again.code == 0
+    assert "新增 1 个文件" in again.out
+    assert "排除了 2 个" in again.err
+    (folder / ".qianxunignore").write_bytes(b"\xff\xfe")
+    (folder / "新的.txt").write_text("新的宝石", "utf-8")
+    refused = handbook("add", folder, "--kb", "手册", "--json")
+    assert (refused.code, refused.json["added"]) == (1, 0)
+    assert "UTF-8" in refused.json["refused"][0]["reason"]
+
+
+def test_a_deleted_document_stays_deleted_until_it_is_taken_back(handbook: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "资料"
+    folder.mkdir()
+    for name in ("琥珀.txt", "翡翠.txt"):
+        (folder / name).write_text(f"{name} 说的是宝石。", "utf-8")
+
+    def sync(*more: str) -> dict[str, object]:
+        report = handbook("add", folder, "--kb", "手册", "--sync", "--json", *more).json
+        return {name: report[name] for name in ("added", "unchanged", "removed", "deleted")}
+
+    assert sync() == {"added": 2, "unchanged": 0, "removed": 0, "deleted": []}
+    items = handbook("kb", "show", "手册", "--json").json["items"]
+    (amber,) = [item["doc_id"] for item in items if item["name"] == "琥珀.txt"]
+    assert handbook("delete", amber, "--kb", "手册").code == 0
+    withdrawn = str(folder / "琥珀.txt")
+    assert sync() == {"added": 0, "unchanged": 1, "removed": 0, "deleted": [withdrawn]}
+    shown = handbook("add", folder, "--kb", "手册", "--sync")
+    assert "琥珀.txt" in shown.out
+    assert "--restore" in shown.err
+    assert sync("--restore") == {"added": 1, "unchanged": 1, "removed": 0, "deleted": []}
+    (folder / "翡翠.txt").rename(tmp_path / "翡翠.txt")
+    assert sync() == {"added": 0, "unchanged": 1, "removed": 1, "deleted": []}
+    (tmp_path / "翡翠.txt").rename(folder / "翡翠.txt")  # a file that comes back was not deleted by anybody
+    assert sync() == {"added": 1, "unchanged": 1, "removed": 0, "deleted": []}
+    assert handbook("delete", amber, "--kb", "手册").code == 0
+    assert handbook("add", folder / "琥珀.txt", "--kb", "手册", "--json").json["added"] == 1
+    assert handbook("add", folder, "--kb", "手册", "--restore").code == 2
 
 
 def test_a_folder_without_files_is_not_followed_without_a_word(handbook: Run, tmp_path: Path) -> None:

@@ -289,6 +289,29 @@ def test_labels_stay_through_the_service_until_others_are_given(run: Run, url: s
     assert chunk["metadata"]["年份"] == 2024
 
 
+def test_a_deleted_document_stays_deleted_through_the_service(run: Run, url: str, tmp_path: Path) -> None:
+    folder = tmp_path / "资料"
+    folder.mkdir()
+    for name in ("琥珀.txt", "翡翠.txt", "玛瑙.log"):
+        (folder / name).write_text(f"{name} 说的是宝石。", "utf-8")
+    run("--url", url, "kb", "create", "删除")
+
+    def sync(*more: str) -> tuple[int, int, list[str]]:
+        report = run("--url", url, "add", folder, "--kb", "删除", "--sync", "--exclude", "*.log", "--json", *more).json
+        assert report["excluded"] == 1
+        return report["added"], report["removed"], [Path(path).name for path in report["deleted"]]
+
+    assert sync() == (2, 0, [])
+    items = run("--url", url, "kb", "show", "删除", "--json").json["items"]
+    (amber,) = [item["doc_id"] for item in items if item["name"] == "琥珀.txt"]
+    assert run("--url", url, "delete", amber, "--kb", "删除").code == 0
+    (folder / "翡翠.txt").rename(tmp_path / "翡翠.txt")
+    assert sync("--yes") == (0, 1, ["琥珀.txt"])
+    (tmp_path / "翡翠.txt").rename(folder / "翡翠.txt")
+    assert sync() == (1, 0, ["琥珀.txt"])
+    assert sync("--restore") == (1, 0, [])
+
+
 def test_the_key_opens_and_is_never_shown(run: Run, served: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """The last test of this module: from here on the service wants a key."""
     url, data = served

@@ -31,6 +31,13 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Excluded:
+    """A file or folder that the caller's patterns or an ignore file leave out."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """Progress, for people: what has happened since the last one."""
 
@@ -57,6 +64,8 @@ class Report:
     waiting: int = 0  # accepted, but not searchable yet: the model could not be reached
     warnings: tuple[str, ...] = ()
     updated: int = 0
+    excluded: int = 0  # files and folders that patterns left out
+    deleted: tuple[Path, ...] = ()  # files whose documents people deleted: left out where that is not taken back
 
 
 Handled: TypeAlias = Literal["accepted", "unchanged", "duplicate", "stale", "rejected"]

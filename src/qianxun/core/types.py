@@ -495,7 +495,7 @@ class Submission:
     prepared: Prepared | None = None
 
 
-Outcome: TypeAlias = Literal["created", "updated", "unchanged", "stale"]
+Outcome: TypeAlias = Literal["created", "updated", "unchanged", "stale", "deleted"]
 
 
 @dataclass(frozen=True, slots=True)

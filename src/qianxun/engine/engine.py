@@ -255,17 +255,29 @@ class Engine:
         *,
         labels: Labels | None = None,
         watch: Watch = nothing,
+        exclude: Sequence[str] = (),
+        restore: bool = True,
     ) -> Report:
         """Adds files and folders; they are searchable when it returns. Unchanged files are skipped.
 
         ``labels`` are given to every document; what an earlier call gave stays where they say nothing else. Returns
         what was added, skipped and refused: a file that cannot be read is refused with its reason and raises nothing.
+        ``exclude`` has patterns, as in an ignore file, of files that are left out; without ``restore`` a document that
+        people deleted stays deleted.
         """
         from qianxun.core.ingest_types import Labels
         from qianxun.indexing.files import add_files
 
         async with self._opened(knowledge_base) as base:
-            return await add_files(base, [Path(path) for path in paths], self.parsers, labels or Labels(), watch)
+            return await add_files(
+                base,
+                [Path(path) for path in paths],
+                self.parsers,
+                labels or Labels(),
+                watch,
+                exclude=exclude,
+                restore=restore,
+            )
 
     async def add_file(
         self,
@@ -277,14 +289,15 @@ class Engine:
         doc_id: str = "",
         labels: Labels | None = None,
         keep_labels: bool = False,
+        restore: bool = True,
         wait: bool = True,
     ) -> Accepted:
         """Adds one uploaded file that users know by its ``name``; it is parsed in a child process.
 
         ``source`` says where it came from. Without a ``doc_id`` the same name replaces what the same user uploaded
         under it to the same project. With ``keep_labels`` what was given with it earlier stays where ``labels`` say
-        nothing else. With ``wait`` it is searchable when this returns, without it stored. Raises Refused with the
-        reason, MissingExtra or BadInput.
+        nothing else; without ``restore`` a document that people deleted stays deleted. With ``wait`` it is searchable
+        when this returns, without it stored. Raises Refused with the reason, MissingExtra or BadInput.
         """
         from qianxun.core.ingest_types import Labels
         from qianxun.indexing.files import add_file
@@ -299,6 +312,7 @@ class Engine:
                 source=source,
                 doc_id=doc_id,
                 keep_labels=keep_labels,
+                restore=restore,
                 wait=wait,
             )
         if not wait:
@@ -322,12 +336,15 @@ class Engine:
         self.wake()
         return accepted
 
-    async def delete_document(self, knowledge_base: int, doc_id: str) -> bool:
-        """Deletes a document: no search finds it any more when this returns. Returns True if it existed."""
+    async def delete_document(self, knowledge_base: int, doc_id: str, *, file_missing: bool = False) -> bool:
+        """Deletes a document: no search finds it any more when this returns. Returns True if it existed.
+
+        With ``file_missing`` it goes because its file does: a folder that is followed brings it back with the file.
+        """
         from qianxun.indexing.knowledge_base import KnowledgeBaseManager
 
         async with self._opened(knowledge_base) as base:
-            return await KnowledgeBaseManager(base).delete_document(doc_id)
+            return await KnowledgeBaseManager(base).delete_document(doc_id, file_missing=file_missing)
 
     async def document(self, knowledge_base: int, doc_id: str) -> DocumentState:
         """Raises NotFound."""

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput, MissingExtra, Refused, Unreadable
-from qianxun.core.ingest_types import Labels, Refusal, Report, Step, Watch
+from qianxun.core.ingest_types import Excluded, Labels, Refusal, Report, Step, Watch
 from qianxun.core.ports import nothing
 from qianxun.core.types import Accepted, Document, ParsedFile, Submission
 from qianxun.indexing.add import PARSER_VERSION, add_or_store, add_submissions, checked_metadata, fingerprint, store
@@ -35,14 +35,25 @@ Parsed: TypeAlias = tuple[Submission | Refusal, tuple[str, ...]]  # and the pars
 
 
 async def add_files(
-    base: OpenBase, paths: Sequence[Path], parsers: ParserPool, labels: Labels, watch: Watch = nothing
+    base: OpenBase,
+    paths: Sequence[Path],
+    parsers: ParserPool,
+    labels: Labels,
+    watch: Watch = nothing,
+    *,
+    exclude: Sequence[str] = (),
+    restore: bool = True,
 ) -> Report:
     """Adds files and folders; searchable when it returns. A file that cannot be read is refused with its reason.
 
-    What an earlier call gave with a file stays where ``labels`` say nothing else.
+    What an earlier call gave with a file stays where ``labels`` say nothing else. ``exclude`` has the patterns of files
+    that are left out; without ``restore`` a document that people deleted stays deleted.
     """
-    found = await asyncio.to_thread(lambda: list(discover(paths)))
+    found = await asyncio.to_thread(lambda: list(discover(paths, exclude)))
     sources = [item for item in found if isinstance(item, Source)]
+    deleted = set() if restore else await asyncio.to_thread(_deleted, base, [source.id for source in sources])
+    deleted_paths = tuple(source.path for source in sources if source.id in deleted)
+    sources = [source for source in sources if source.id not in deleted]
     refused = [item for item in found if isinstance(item, Refusal) and not item.passed_over]
     warnings = [f"{item.path}：{item.reason}" for item in found if isinstance(item, Refusal) and item.passed_over]
     for refusal in refused:
@@ -78,7 +89,16 @@ async def add_files(
         chunks=sum(len(one.chunk_keys) for one in written),
         warnings=tuple(warnings),
         updated=sum(one.outcome == "updated" for one in written),
+        excluded=sum(isinstance(item, Excluded) for item in found),
+        deleted=deleted_paths,
     )
+
+
+def _deleted(base: OpenBase, doc_ids: Sequence[str]) -> set[str]:
+    """Those of the documents that people deleted."""
+    with base.records.reading() as tx:
+        heads = documents.heads(tx, base.id, doc_ids)
+    return {doc_id for doc_id, head in heads.items() if head.is_withdrawn}
 
 
 def _note_refusal(watch: Watch, refusal: Refusal) -> None:
@@ -202,15 +222,19 @@ async def add_file(
     source: str = "",
     doc_id: str = "",
     keep_labels: bool = False,
+    restore: bool = True,
     wait: bool = True,
 ) -> Accepted:
     """Adds the file at ``path``, which users know by its ``name``. Raises Refused, MissingExtra or BadInput.
 
     ``source`` says where it came from. Without a ``doc_id`` the same name of the same owner is the same document. With
-    ``keep_labels`` what was given with it earlier stays where ``labels`` say nothing else.
+    ``keep_labels`` what was given with it earlier stays where ``labels`` say nothing else. Without ``restore`` a
+    document that people deleted stays deleted: that is then the outcome.
     """
     file = await asyncio.to_thread(_uploaded, path, name, doc_id or upload_id(name, labels))
     known, earlier = await asyncio.to_thread(_stored, base, file.id)
+    if known is not None and known.is_withdrawn and not restore:
+        return Accepted(file.id, known.key, known.generation, "deleted")
     if keep_labels and earlier is not None:
         labels = merged_labels(earlier, labels)
     mark = fingerprint(base, file.fingerprint, name, PARSER_VERSION, labels)
@@ -236,7 +260,8 @@ def _uploaded(path: Path, name: str, doc_id: str) -> Source:
         raise BadInput("上传的文件没有名称", hint="给出带扩展名的文件名")
     found = next(discover([path]), None) if path.is_file() else None
     if not isinstance(found, Source):
-        raise Unreadable(f"{name}：{found.reason if found else '文件不见了'}", hint="请重新上传")
+        reason = found.reason if isinstance(found, Refusal) else "文件不见了"
+        raise Unreadable(f"{name}：{reason}", hint="请重新上传")
     return replace(found, path=path.absolute(), name=name, id=doc_id)
 
 

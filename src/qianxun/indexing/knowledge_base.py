@@ -33,9 +33,12 @@ class KnowledgeBaseManager:
         await add_documents(self.base, [document])
         return await asyncio.to_thread(self._chunk_count, document.id) or 0
 
-    async def delete_document(self, document_id: str) -> bool:
-        """Deletes a document: no search finds it any more when this returns. Returns True if it existed."""
-        removed = await asyncio.to_thread(self._remove, document_id)
+    async def delete_document(self, document_id: str, *, file_missing: bool = False) -> bool:
+        """Deletes a document: no search finds it any more when this returns. Returns True if it existed.
+
+        With ``file_missing`` it goes because its file does, and comes back with it; otherwise people deleted it.
+        """
+        removed = await asyncio.to_thread(self._remove, document_id, None if file_missing else documents.WITHDRAWN)
         await keep_up(self.base, preparing=False)
         return removed
 
@@ -60,9 +63,9 @@ class KnowledgeBaseManager:
             return False
         return True
 
-    def _remove(self, document_id: str) -> bool:
+    def _remove(self, document_id: str, reason: str | None) -> bool:
         with self.base.records.writing() as tx:
-            return documents.remove(tx, self.base.id, document_id)
+            return documents.remove(tx, self.base.id, document_id, reason=reason)
 
     def _chunk_count(self, document_id: str) -> int | None:
         """None if the newest version is not searchable yet."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from qianxun.core.ingest_types import Refusal
+from qianxun.core.ingest_types import Excluded, Refusal
+from qianxun.ingest.ignore import IGNORE_FILE, Rule, is_ignored, read_ignore_file, rules_of
 
 _CHUNK: Final = 1 << 20
 _JUNK: Final = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
@@ -27,11 +28,12 @@ class Source:
     bytes: int
 
 
-def discover(paths: Iterable[Path | str]) -> Iterator[Source | Refusal]:
+def discover(paths: Iterable[Path | str], exclude: Sequence[str] = ()) -> Iterator[Source | Refusal | Excluded]:
     """The files at and below ``paths``, each once, folders in the order of their names.
 
-    Hidden files, irregular files and links out of the folder yield a Refusal. A file named in ``paths`` itself is taken
-    even if it is hidden or a link.
+    Hidden files, irregular files and links out of the folder yield a Refusal. What ``exclude`` or an ignore file leaves
+    out is Excluded: patterns as `ignore` has them, ``exclude`` relative to each folder and after all ignore files. A
+    file named in ``paths`` itself is taken even if it is hidden, a link, or left out.
     """
     seen: set[Path] = set()
     for given in paths:
@@ -39,26 +41,42 @@ def discover(paths: Iterable[Path | str]) -> Iterator[Source | Refusal]:
         if not path.exists():
             yield Refusal(path, "断开的链接" if path.is_symlink() else "找不到这个文件或文件夹")
         elif path.is_dir():
-            yield from _below(path, seen)
+            yield from _below(path, seen, rules_of(path, exclude))
         else:
             yield from _file(path, seen)
 
 
-def _below(folder: Path, seen: set[Path]) -> Iterator[Source | Refusal]:
+def _below(folder: Path, seen: set[Path], exclude: Sequence[Rule]) -> Iterator[Source | Refusal | Excluded]:
     root = folder.resolve()
-    stack = [folder]
+    stack: list[tuple[Path, Sequence[Rule]]] = [(folder, ())]  # with the ignore files of the folders above
     while stack:
-        path = stack.pop()
-        if path != folder and (reason := _skip_reason(path, root)):
+        path, rules = stack.pop()
+        is_folder = path.is_dir()
+        if path != folder and is_ignored(path, is_folder, [*rules, *exclude]):
+            yield Excluded(path)
+        elif path != folder and (reason := _skip_reason(path, root)):
             yield Refusal(path, reason, passed_over=True)
-        elif path.is_dir():
-            children = _children(path)
+        elif is_folder:
+            children, own = _children(path), _own_rules(path)
             if isinstance(children, Refusal):
                 yield children
+            elif isinstance(own, Refusal):
+                yield own
             else:
-                stack.extend(reversed(children))
+                stack.extend((child, [*rules, *own]) for child in reversed(children) if child.name != IGNORE_FILE)
         else:
             yield from _file(path, seen)
+
+
+def _own_rules(folder: Path) -> list[Rule] | Refusal:
+    """Without its rules nothing of a folder is taken: they may be there to keep something out."""
+    try:
+        return read_ignore_file(folder)
+    except OSError as failure:
+        reason = _why(failure, "文件")
+    except UnicodeDecodeError:
+        reason = "不是 UTF-8 的文字"
+    return Refusal(folder / IGNORE_FILE, f"{reason}；不知道该排除什么，这个文件夹没有放入")
 
 
 def is_hidden(name: str) -> bool:

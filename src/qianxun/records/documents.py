@@ -39,6 +39,7 @@ DOCUMENT = (
     "key", "knowledge_base_id", "doc_id", "generation", "served", "status", "attempts", "outages", "created_at",
     "updated_at",
 )  # fmt: skip
+WITHDRAWN = "withdrawn"  # the reason of a deleted document that people deleted, though its file may still exist
 FIELD_LIMITS = {"user_id": 128, "project_id": 128, "content_type": 64}
 
 
@@ -51,6 +52,12 @@ class Head:
     served: int
     status: str
     fingerprint: str | None
+    reason: str | None
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether people deleted it: a folder that is followed does not bring it back."""
+        return self.status == "deleted" and self.reason == WITHDRAWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,7 @@ def heads(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[s
         DocumentRow.served,
         DocumentRow.status,
         VersionRow.fingerprint,
+        DocumentRow.reason,
     ).outerjoin(VersionRow, current)
     query = query.where(DocumentRow.knowledge_base_id == knowledge_base)
     storable_ids = [doc_id for doc_id in doc_ids if is_storable(doc_id)]
@@ -362,7 +370,9 @@ def retries(tx: Connection, now: datetime) -> dict[int, datetime]:
 # ── delete ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def remove(tx: Connection, knowledge_base: int, doc_id: str, generation: int | None = None) -> bool:
+def remove(
+    tx: Connection, knowledge_base: int, doc_id: str, generation: int | None = None, *, reason: str | None = None
+) -> bool:
     """Deletes a document: from this commit on it cannot be returned. Returns whether anything changed.
 
     With a generation from the caller's event stream, a delete that arrives before its create leaves a tombstone, and
@@ -378,11 +388,12 @@ def remove(tx: Connection, knowledge_base: int, doc_id: str, generation: int | N
     if generation is not None and generation < head.generation:
         return False
     already = head.status == "deleted"
+    reason = head.reason if already and reason is None else reason
     at = generation if generation is not None else head.generation + (not already)
     tx.execute(
         update(DocumentRow)
         .where(DocumentRow.key == head.key)
-        .values(status="deleted", generation=at, served=0, retry_at=None, reason=None, updated_at=now)
+        .values(status="deleted", generation=at, served=0, retry_at=None, reason=reason, updated_at=now)
     )
     if already:
         return False

@@ -40,7 +40,7 @@ from qianxun.doors.client.payloads import (
 )
 from qianxun.doors.client.questions import answer_events, ask_request
 from qianxun.doors.client.registered import RegisteredModels
-from qianxun.doors.client.uploads import FileToSend, send_documents, send_files, sent_file
+from qianxun.doors.client.uploads import FilesToSend, FileToSend, send_documents, send_files, sent_file
 
 T = TypeVar("T")
 
@@ -168,14 +168,17 @@ class Client:
         *,
         labels: Labels | None = None,
         watch: Watch = nothing,
+        exclude: Sequence[str] = (),
+        restore: bool = True,
     ) -> Report:
         """Files and folders of this machine in; searchable when it returns. Unchanged files are passed over.
 
         A file is known by its path, as it is to an engine: the same path on another machine is the same document. What
-        an earlier call gave stays where ``labels`` say nothing else.
+        an earlier call gave stays where ``labels`` say nothing else. ``exclude`` has patterns, as in an ignore file, of
+        files that are left out; without ``restore`` a document that people deleted stays deleted.
         """
-        files = [Path(path) for path in paths]
-        return await send_files(self, knowledge_base, files, labels or Labels(), watch, self._timeouts.work_seconds)
+        files = FilesToSend([Path(path) for path in paths], labels or Labels(), exclude, restore)
+        return await send_files(self, knowledge_base, files, watch, self._timeouts.work_seconds)
 
     async def add_file(
         self,
@@ -187,13 +190,15 @@ class Client:
         doc_id: str = "",
         labels: Labels | None = None,
         keep_labels: bool = False,
+        restore: bool = True,
         wait: bool = True,
     ) -> Accepted:
         """One file in, read piece by piece. Raises a kind of Refused for one that cannot be taken in.
 
-        With ``keep_labels`` what was given with it earlier stays where ``labels`` say nothing else.
+        With ``keep_labels`` what was given with it earlier stays where ``labels`` say nothing else; without ``restore``
+        a document that people deleted stays deleted.
         """
-        file = FileToSend(path, name, source, doc_id, labels or Labels(), keep_labels)
+        file = FileToSend(path, name, source, doc_id, labels or Labels(), keep_labels, restore)
         return (await self.send_file(knowledge_base, file, wait=wait)).accepted
 
     async def send_file(self, knowledge_base: int, file: FileToSend, *, wait: bool) -> Sent:
@@ -243,11 +248,15 @@ class Client:
             found += page
         return found
 
-    async def delete_document(self, knowledge_base: int, doc_id: str) -> bool:
-        """Answers whether there was such a document. It cannot be returned from now on."""
+    async def delete_document(self, knowledge_base: int, doc_id: str, *, file_missing: bool = False) -> bool:
+        """Answers whether there was such a document. It cannot be returned from now on.
+
+        With ``file_missing`` it goes because its file does: a folder that is followed brings it back with the file.
+        """
         await self.knowledge_base(knowledge_base)
         try:
-            await self._connection.ask(Request("DELETE", _document(knowledge_base, doc_id)))
+            params = {"file_missing": "true"} if file_missing else {}
+            await self._connection.ask(Request("DELETE", _document(knowledge_base, doc_id), params=params))
         except NotFound:
             return False
         return True

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, TypeVar
 
 from qianxun.core.errors import BadInput, MissingExtra, NotFound, Refused, Unreadable
-from qianxun.core.ingest_types import Labels, Refusal, Report, Step, Watch
+from qianxun.core.ingest_types import Excluded, Labels, Refusal, Report, Step, Watch
 from qianxun.core.limits import SOURCE_LIMIT
 from qianxun.core.types import Accepted, Document, DocumentState
 from qianxun.core.unicode import is_unicode
@@ -46,6 +46,17 @@ class FileToSend:
     doc_id: str = ""
     labels: Labels = field(default_factory=Labels)
     keep_labels: bool = False  # what was given with it earlier stays where ``labels`` say nothing else
+    restore: bool = True  # also where people deleted its document
+
+
+@dataclass(frozen=True, slots=True)
+class FilesToSend:
+    """The files at and below some paths, without those that ``exclude`` or an ignore file leaves out."""
+
+    paths: Sequence[Path]
+    labels: Labels
+    exclude: Sequence[str] = ()
+    restore: bool = True
 
 
 class Receiver(Protocol):
@@ -59,6 +70,7 @@ def sent_file(documents: str, file: FileToSend, *, wait: bool) -> Request:
     name, doc_id = file.name, file.doc_id
     written = {"name": name, **({"source": file.source} if file.source else {}), **written_labels(file.labels)}
     params = {"wait": str(wait).lower(), **({"keep_labels": "true"} if file.keep_labels else {})}
+    params |= {} if file.restore else {"restore": "false"}
     try:
         name.encode()
     except UnicodeEncodeError as error:
@@ -110,24 +122,29 @@ def _opened(path: Path) -> _Steady:
 
 
 async def send_files(
-    receiver: Receiver, knowledge_base: int, paths: Sequence[Path], labels: Labels, watch: Watch, longest: float
+    receiver: Receiver, knowledge_base: int, files: FilesToSend, watch: Watch, longest: float
 ) -> Report:
     """Every file at and below the paths. A bad one is refused with its reason and costs nothing but itself.
 
     Waits for them to be searchable, for none of them longer than ``longest`` seconds.
     """
-    found = await asyncio.to_thread(lambda: list(discover(paths)))
+    found = await asyncio.to_thread(lambda: list(discover(files.paths, files.exclude)))
     sources = [item for item in found if isinstance(item, Source)]
     refusals = [item for item in found if isinstance(item, Refusal)]
-    report = Report(warnings=tuple(f"{refusal.path}：{refusal.reason}" for refusal in refusals if refusal.passed_over))
+    report = Report(
+        warnings=tuple(f"{refusal.path}：{refusal.reason}" for refusal in refusals if refusal.passed_over),
+        excluded=sum(isinstance(item, Excluded) for item in found),
+    )
     for refusal in (refusal for refusal in refusals if not refusal.passed_over):
         report = _refused(report, refusal, watch)
     watch(Step("found", len(sources)))
     until = math.inf
-    async with aclosing(_in_order(sources, partial(_send, receiver, knowledge_base, labels), AT_ONCE)) as outcomes:
+    async with aclosing(_in_order(sources, partial(_send, receiver, knowledge_base, files), AT_ONCE)) as outcomes:
         async for source, became in outcomes:
             if isinstance(became, Refusal):
                 report = _refused(report, became, watch)
+            elif became.accepted.outcome == "deleted":
+                report = replace(report, deleted=(*report.deleted, source.path))
             else:
                 state = await _settled(receiver, knowledge_base, became, min(until, time.monotonic() + longest))
                 report = _taken(report, source, became.accepted, state, watch)
@@ -180,9 +197,10 @@ async def _in_order(
         await asyncio.gather(*(task for _, task in ahead), return_exceptions=True)
 
 
-async def _send(receiver: Receiver, knowledge_base: int, labels: Labels, source: Source) -> Sent | Refusal:
+async def _send(receiver: Receiver, knowledge_base: int, files: FilesToSend, source: Source) -> Sent | Refusal:
     """Sent without waiting for the index, which takes many files at once in little more time than one."""
-    file = FileToSend(source.path, source.name, _source_of(source.path), source.id, labels, keep_labels=True)
+    path, labels, restore = source.path, files.labels, files.restore
+    file = FileToSend(path, source.name, _source_of(path), source.id, labels, keep_labels=True, restore=restore)
     try:
         return await receiver.send_file(knowledge_base, file, wait=False)
     except (Refused, MissingExtra, BadInput) as error:

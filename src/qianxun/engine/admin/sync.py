@@ -30,7 +30,7 @@ class Documents(Protocol):
     """An engine, or a client of a service."""
 
     async def documents(self, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]: ...
-    async def delete_document(self, knowledge_base: int, doc_id: str) -> bool: ...
+    async def delete_document(self, knowledge_base: int, doc_id: str, *, file_missing: bool = False) -> bool: ...
 
 
 # Why documents are not removed: the folder holds no file at all; most of its documents would be removed; or some of its
@@ -173,7 +173,7 @@ async def _known(library: Documents, knowledge_base: int, followed: Followed) ->
 
 async def _delete(library: Documents, knowledge_base: int, missing: Sequence[FileDocument]) -> list[FileDocument]:
     """Returns those that existed until now."""
-    deleting = (library.delete_document(knowledge_base, document.doc_id) for document in missing)
+    deleting = (library.delete_document(knowledge_base, document.doc_id, file_missing=True) for document in missing)
     outcomes = await asyncio.gather(*deleting, return_exceptions=True)  # none is left under way when one fails
     for outcome in outcomes:
         if isinstance(outcome, BaseException):

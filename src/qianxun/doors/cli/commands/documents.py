@@ -54,6 +54,15 @@ def add(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="目录空了或大半不见了也移除 · even of a folder that is gone or empty")
     ] = False,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN", help="目录里不放入的，写法同 .qianxunignore，可多次 · leave out, as gitignore has it"
+        ),
+    ] = None,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="删除过的文档也放回来 · take back documents that were deleted")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> int:
     """放入文件与目录；没有变化的文件会跳过 · take in files and folders; unchanged ones are passed over"""
@@ -62,6 +71,11 @@ def add(
             tr("--yes 要与 --sync 一起用", "--yes goes with --sync"),
             hint=tr("要移除已删除的文件的文档，加上 --sync", "Add --sync to drop documents whose files are gone"),
         )
+    if restore and not sync:
+        raise BadInput(
+            tr("--restore 要与 --sync 一起用", "--restore goes with --sync"),
+            hint=tr("不带 --sync 的 add 本来就放回删除过的文档", "Without --sync, add takes them back anyway"),
+        )
     from qianxun.core.ingest_types import Labels
 
     labels = Labels(user, project, content_type, tuple(tag or ()), metadata_of(meta or ()))
@@ -69,7 +83,7 @@ def add(
     with bars(quiet=as_json) as shown:
         progress = AddProgress(shown)
         session = session_of(context)
-        request = Request(session.start, kb, tuple(paths), labels, sync, yes)
+        request = Request(session.start, kb, tuple(paths), labels, tuple(exclude or ()), sync, yes, restore)
         try:
             report, dropped = with_library(session, lambda library: _add(library, request, progress))
         except KeyboardInterrupt:
@@ -79,11 +93,12 @@ def add(
             raise ServiceUnavailable(error.message, hint=error.hint + _so_far(progress)) from error
     seconds = time.perf_counter() - started
     if as_json:
-        print_json(described(report, seconds) | (_dropped_json(dropped) if dropped else {}))
+        print_json(described(report, seconds) | (_dropped_json(report, dropped) if dropped else {}))
     else:
         _show_report(report, seconds)
         if dropped:
             _show_dropped(dropped)
+            _show_deleted(report.deleted)
     return 1 if report.refused or report.waiting or (dropped and dropped.doubts) else 0
 
 
@@ -93,8 +108,10 @@ class Request:
     kb: str
     paths: tuple[Path, ...]
     labels: Labels
+    exclude: tuple[str, ...]
     sync: bool
     sure: bool
+    restore: bool
 
 
 async def _add(library: Library, request: Request, progress: AddProgress) -> tuple[Report, Dropped | None]:
@@ -104,7 +121,14 @@ async def _add(library: Library, request: Request, progress: AddProgress) -> tup
         """Stops soon after it is cancelled; counts the documents that still wait for their model."""
         try:
             started = time.perf_counter()
-            report = await library.add(base.id, paths, labels=request.labels, watch=progress)
+            report = await library.add(
+                base.id,
+                paths,
+                labels=request.labels,
+                watch=progress,
+                exclude=request.exclude,
+                restore=request.restore or not request.sync,
+            )
             if (admin := getattr(library, "admin", None)) is not None:  # a service has a background of its own
                 seconds = time.perf_counter() - started
                 warning = await admin.run_background_work(base.id, seconds=seconds, watch=progress)
@@ -180,6 +204,7 @@ def described(report: Report, seconds: float) -> dict[str, object]:
         "updated": report.updated,
         "unchanged": report.unchanged,
         "refused": [{"path": str(refusal.path), "reason": refusal.reason} for refusal in report.refused],
+        "excluded": report.excluded,
         "chunks": report.chunks,
         "seconds": round(seconds, 3),
     }
@@ -196,6 +221,11 @@ def _show_report(report: Report, seconds: float) -> None:
     )
     for warning in (*report.warnings, *((waiting(report.waiting),) if report.waiting else ())):
         out().print(f"  [yellow]![/] {escape(warning)}")
+    if report.excluded:
+        hint(
+            f"按 .qianxunignore 或 --exclude 排除了 {report.excluded} 个文件或文件夹。",
+            f"{report.excluded} files or folders left out by .qianxunignore or --exclude.",
+        )
     if refused:
         hint("未收的文件改好之后，再运行同一条命令即可。", "Mend the refused files and run the same command again.")
 
@@ -203,8 +233,9 @@ def _show_report(report: Report, seconds: float) -> None:
 # ── add --sync ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _dropped_json(dropped: Dropped) -> dict[str, object]:
+def _dropped_json(report: Report, dropped: Dropped) -> dict[str, object]:
     return {
+        "deleted": [str(path) for path in report.deleted],
         "removed": len(dropped.removed),
         "removed_documents": [{"doc_id": file.doc_id, "path": str(file.path)} for file in dropped.removed],
         "kept": [{"path": str(one.folder), "documents": one.missing, "why": one.why} for one in dropped.doubts],
@@ -230,6 +261,23 @@ def _show_dropped(dropped: Dropped) -> None:
             "磁盘是不是没有挂上？确实删掉了的话，加上 --yes 再运行一次。",
             "Is a disk not mounted? If they were deleted, run it again with --yes.",
         )
+
+
+def _show_deleted(paths: Sequence[Path]) -> None:
+    """Files that are there, but whose documents people deleted."""
+    if not paths:
+        return
+    console = out()
+    count = len(paths)
+    done(f"{count} 个文件没有放回：它们的文档被删除过", f"{count} files stay out: their documents were deleted")
+    for path in paths[:REMOVED_SHOWN]:
+        console.print(f"  · {escape(str(path))}", soft_wrap=True)
+    if count > REMOVED_SHOWN:
+        console.print(tr(f"  … 共 {count} 个", f"  … {count} in all"))
+    hint(
+        "要放回：全部的，加上 --restore；其中一个，qianxun add 它的路径（不带 --sync）。",
+        "To take them back: all with --restore; one by adding its path without --sync.",
+    )
 
 
 def _doubt(doubt: Doubt) -> str:

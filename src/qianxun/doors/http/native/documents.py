@@ -6,7 +6,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -48,6 +48,12 @@ DocId = Annotated[str, Path(min_length=1, max_length=DOC_ID_LIMIT, description="
 Wait = Annotated[bool, Query(description="true：可以检索到了才回答；false：存好就回答，随后建索引")]
 KeepLabels = Annotated[
     bool, Query(description="上传文件时：true 则这次没有给的标签、元数据等保留上次给的；false 则以这次给的为准")
+]
+Restore = Annotated[
+    bool, Query(description="上传文件时：false 则有人删除过的文档不放回来，outcome 为 deleted；true 则放回来")
+]
+FileMissing = Annotated[
+    bool, Query(description="true：因为文件不在了才删除，文件回来时 --sync 会把它放回来；false：有人要删除它")
 ]
 
 
@@ -190,7 +196,7 @@ class DocumentResult(BaseModel):
         description="indexed：可以检索；pending、retrying：还在路上；quarantined：放弃了", examples=["indexed"]
     )
     chunks: int = Field(examples=[3])
-    outcome: str = Field(description="created、updated 或 unchanged", examples=["created"])
+    outcome: str = Field(description="created、updated、unchanged 或 deleted", examples=["created"])
     reason: str = Field(default="", description="还不能检索的原因")
 
 
@@ -247,8 +253,9 @@ async def add(
     engine: TenantEngine,
     wait: Wait = True,
     keep_labels: KeepLabels = False,
+    restore: Restore = True,
 ) -> Response:
-    accepted = await _add(engine, knowledge_base_id, request, "", wait=wait, keep_labels=keep_labels)
+    accepted = await _add(engine, knowledge_base_id, request, "", FileChoices(wait, keep_labels, restore))
     return success(await _result(engine, knowledge_base_id, accepted), 201)
 
 
@@ -311,8 +318,9 @@ async def replace(
     engine: TenantEngine,
     wait: Wait = True,
     keep_labels: KeepLabels = False,
+    restore: Restore = True,
 ) -> Response:
-    accepted = await _add(engine, knowledge_base_id, request, doc_id, wait=wait, keep_labels=keep_labels)
+    accepted = await _add(engine, knowledge_base_id, request, doc_id, FileChoices(wait, keep_labels, restore))
     status = 201 if accepted.outcome == "created" else 200
     return success(await _result(engine, knowledge_base_id, accepted), status)
 
@@ -320,8 +328,10 @@ async def replace(
 @router.delete(
     "/{doc_id:id}", summary="删除一个文档", dependencies=[Writer], **returns(Envelope[Deleted], 404, 422, 507)
 )
-async def delete(knowledge_base_id: BaseId, doc_id: DocId, engine: TenantEngine) -> Response:
-    if not await engine.delete_document(knowledge_base_id, doc_id):
+async def delete(
+    knowledge_base_id: BaseId, doc_id: DocId, engine: TenantEngine, file_missing: FileMissing = False
+) -> Response:
+    if not await engine.delete_document(knowledge_base_id, doc_id, file_missing=file_missing):
         raise NotFound(f"知识库 {knowledge_base_id} 中没有文档“{doc_id}”", hint="它也许已经删除")
     return success({"deleted": True})
 
@@ -329,13 +339,22 @@ async def delete(knowledge_base_id: BaseId, doc_id: DocId, engine: TenantEngine)
 # ── adding ───────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _add(engine: Engine, base: int, request: Request, doc_id: str, *, wait: bool, keep_labels: bool) -> Accepted:
+@dataclass(frozen=True, slots=True)
+class FileChoices:
+    """The parameters of a request that adds a document; a text has only the first."""
+
+    wait: bool
+    keep_labels: bool
+    restore: bool
+
+
+async def _add(engine: Engine, base: int, request: Request, doc_id: str, choices: FileChoices) -> Accepted:
     await engine.knowledge_base(base)  # no body is read for a base that does not exist
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        return await _add_file(engine, base, request, doc_id, wait=wait, keep_labels=keep_labels)
+        return await _add_file(engine, base, request, doc_id, choices)
     if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
-        return await _add_text(engine, base, request, doc_id, wait)
+        return await _add_text(engine, base, request, doc_id, choices.wait)
     raise UnsupportedFile(
         f"不支持的请求体类型 {kind[:100] or '（没有 Content-Type）'}", hint="用 application/json 或 multipart/form-data"
     )
@@ -362,9 +381,7 @@ async def _add_text(engine: Engine, base: int, request: Request, doc_id: str, wa
     return accepted
 
 
-async def _add_file(
-    engine: Engine, base: int, request: Request, doc_id: str, *, wait: bool, keep_labels: bool
-) -> Accepted:
+async def _add_file(engine: Engine, base: int, request: Request, doc_id: str, choices: FileChoices) -> Accepted:
     service = service_of(request)
     max_bytes = service.settings.parsing.file_megabytes * MIB
     async with received(request, service.settings.folder, max_bytes) as form:
@@ -379,8 +396,9 @@ async def _add_file(
                     source=fields.source,
                     doc_id=chosen,
                     labels=fields.labels(),
-                    keep_labels=keep_labels,
-                    wait=wait,
+                    keep_labels=choices.keep_labels,
+                    restore=choices.restore,
+                    wait=choices.wait,
                 )
             except MissingExtra as error:  # this installation has no parser for it
                 raise UnsupportedFile(error.message, hint=error.hint) from error
