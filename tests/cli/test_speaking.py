@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,6 +40,39 @@ def test_errors_are_english_on_request(handbook: Run, files: Path) -> None:
     assert "There is no knowledge base" in handbook("--lang", "en", "kb", "show", "没有").err
     assert "files added" in handbook("--lang", "en", "add", files, "--kb", "手册").out
     assert "没有名为" in handbook("kb", "show", "没有").err
+
+
+def test_names_do_not_reach_the_terminal_as_commands(handbook: Run, tmp_path: Path) -> None:
+    """A name may be whatever a file system takes: escape sequences, bytes that are no text, marks of direction."""
+    wicked = tmp_path / "\x1b[2J\x1b]0;换标题\x07\u202e[bold]坏.txt"
+    wicked.write_text("琥珀是宝石。", "utf-8")
+    unreadable = tmp_path / os.fsdecode(b"\xff\x1b[31m.pdf")
+    unreadable.write_bytes(b"not a pdf")
+    added = handbook("add", wicked, unreadable, "--kb", "手册")
+    assert handbook("kb", "create", "\x1b[31m红").code in (0, 2)
+    item = next(one for one in handbook("kb", "show", "手册", "--json").json["items"] if "坏.txt" in one["name"])
+    shown = [added, handbook("kb", "show", "手册"), handbook("kb", "list"), handbook("search", "琥珀", "--kb", "手册")]
+    shown += [handbook("delete", item["doc_id"], "--kb", "手册"), handbook("kb", "show", "\x1b[31m没有")]
+    for outcome in shown:
+        assert not set(outcome.out + outcome.err) & {"\x1b", "\x07", "\u202e", "\udcff"}
+    assert "\\x1b[2J" in shown[1].out
+    assert "\\xff" in added.err
+
+
+def test_json_is_utf_8_whatever_a_file_is_called(handbook: Run, tmp_path: Path) -> None:
+    bad = tmp_path / os.fsdecode(b"\xff\xfe.pdf")
+    bad.write_bytes(b"not a pdf")
+    report = handbook("add", bad, "--kb", "手册", "--json")
+    report.out.encode()
+    assert report.json["refused"][0]["path"].endswith("\\xff\\xfe.pdf")
+    command = [sys.executable, "-c", "import sys; from qianxun.doors.cli import main; main(sys.argv[1:])"]
+    missing = tmp_path / "缺.txt"
+    program = [*command, "add", bad, missing, "--kb", "手册", "--json"]
+    environment = {**os.environ, "PYTHONIOENCODING": "gbk:surrogateescape"}
+    printed = subprocess.run(program, capture_output=True, env=environment, check=False).stdout
+    assert b"refused" in printed, printed.decode()
+    paths = [refusal["path"] for refusal in json.loads(printed.decode("utf-8"))["refused"]]
+    assert sorted(Path(path).name for path in paths) == ["\\xff\\xfe.pdf", "缺.txt"]
 
 
 def test_a_wrong_command_is_a_mistake_also_in_json(run: Run) -> None:

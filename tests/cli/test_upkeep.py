@@ -82,6 +82,21 @@ def test_doctor_says_where_each_value_came_from(handbook: Run, tmp_path: Path) -
     assert "索引完好" in handbook("doctor").out
 
 
+def test_a_data_folder_is_closed_to_other_users(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "qianxun-data"
+    database = data / "qianxun.db"
+    assert run("kb", "create", "手册").code == 0
+    modes = {path.name: path.stat().st_mode & 0o077 for path in (data, database, data / "lock")}
+    assert modes == {"qianxun-data": 0, "qianxun.db": 0, "lock": 0}
+    assert "只有本用户读得到" in run("doctor").out
+    data.chmod(0o755)
+    database.chmod(0o644)
+    assert "其他用户读得到" in run("doctor").out
+    assert run("doctor", "--json").json["exposed"] == [str(data), str(database)]
+    assert run("kb", "list").code == 0
+    assert [path.stat().st_mode & 0o777 for path in (data, database)] == [0o700, 0o600]
+
+
 def test_doctor_creates_nothing(run: Run, tmp_path: Path) -> None:
     assert run("doctor").code == 0
     assert list(tmp_path.iterdir()) == []

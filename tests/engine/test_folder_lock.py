@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from qianxun.core.errors import BadInput, FolderInUse
-from qianxun.engine.folder_lock import owned, refused
+from qianxun.engine.folder_lock import is_exposed, make_private_folder, owned, owner_of, refused
 
 HOLD = """import sys
 from pathlib import Path
@@ -80,3 +80,38 @@ def test_no_password_of_the_command_line_is_written_down(
         written = (tmp_path / "lock").read_text("utf-8")
     assert "qianxun" in written
     assert "s3cret" not in written
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_deleted_lock_file_lets_nobody_in(tmp_path: Path, replaced: bool) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        (tmp_path / "lock").unlink()
+        if replaced:
+            (tmp_path / "lock").write_text("{}")
+        with pytest.raises(FolderInUse, match="lock 文件被删掉"), owned(tmp_path):
+            pass
+        assert "lock 文件被删掉" in (owner_of(tmp_path) or "")
+        holder.kill()
+        holder.wait()
+        assert owner_of(tmp_path) is None
+        with owned(tmp_path):
+            pass
+
+
+def test_a_data_folder_is_for_its_owner_alone(tmp_path: Path) -> None:
+    new, old, shared = tmp_path / "新" / "数据", tmp_path / "旧", tmp_path / "别的"
+    for folder, file in ((old, "qianxun.db"), (shared, "照片.jpg")):
+        folder.mkdir()
+        folder.chmod(0o755)
+        (folder / file).write_text("")
+    for folder in (new, old, shared):
+        make_private_folder(folder)
+    assert [folder.stat().st_mode & 0o777 for folder in (new, old, shared)] == [0o700, 0o700, 0o755]
+    (old / "lock").write_text("")
+    (old / "lock").chmod(0o644)
+    with owned(old):
+        assert not is_exposed(old / "lock")

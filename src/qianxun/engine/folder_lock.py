@@ -1,7 +1,12 @@
-"""One engine of one process owns a data folder; a second one is refused, with the owner's name."""
+"""One engine of one process owns a data folder; a second one is refused, with the owner's name.
+
+Two locks: the file `LOCK`, which names the owner, and the folder itself. Whoever deletes the file under a running
+process does not let a second one in.
+"""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -9,6 +14,7 @@ import pwd
 import re
 import shlex
 import socket
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +24,7 @@ from pathlib import Path
 from qianxun.core.errors import BadInput, FolderInUse
 
 LOCK = "lock"
+UNLOCKABLE = frozenset((errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOTSUP))  # some network file systems
 DATABASE = "qianxun.db"  # the records, in the same folder
 
 
@@ -25,31 +32,74 @@ DATABASE = "qianxun.db"  # the records, in the same folder
 def owned(folder: Path) -> Iterator[None]:
     """Owns the folder; the kernel releases it when the process ends, however it ends. Raises FolderInUse, BadInput."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        make_private_folder(folder)
+        handle, own = _open_lock(folder), os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise refused(folder, error) from error
     try:
         _lock(handle, folder)
+        _lock_folder(own, folder)
+        if not _is_same_file(handle, folder / LOCK):
+            raise _lock_deleted(folder)
         _sign(handle)
         yield
     finally:
+        os.close(own)
         os.close(handle)
+
+
+def make_private_folder(folder: Path) -> None:
+    """Creates the folder for this user alone; a data folder of this user that others can enter is closed to them.
+
+    A folder with other things in it, or one that all may write to, is left as it is. Raises OSError.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if is_exposed(folder) and ((folder / DATABASE).exists() or not any(folder.iterdir())):
+        folder.chmod(0o700)
+
+
+def is_exposed(path: Path) -> bool:
+    """Whether other users may get at what is this user's own; not of a folder that all share, like /tmp."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return found.st_uid == os.geteuid() and bool(found.st_mode & 0o077) and not found.st_mode & stat.S_ISVTX
 
 
 def owner_of(folder: Path) -> str | None:
     """The process that owns the folder right now, for people to read; None if there is none. Locks nothing."""
+    if (handle := _opened(folder / LOCK)) is not None:
+        try:
+            if not _can_share(handle):
+                return _owner(handle)
+        finally:
+            os.close(handle)
+    if (own := _opened(folder)) is not None:
+        try:
+            return None if _can_share(own) else "（它的 lock 文件被删掉了，不知道是哪一个）"
+        finally:
+            os.close(own)
+    return None
+
+
+def _opened(path: Path) -> int | None:
     try:
-        handle = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
+
+
+def _can_share(handle: int) -> bool:
+    """False while a process owns the file or folder."""
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _owner(handle)
-    finally:
-        os.close(handle)
-    return None
+        return False
+    except OSError as error:
+        if error.errno not in UNLOCKABLE:
+            raise
+    return True
 
 
 def refused(folder: Path, error: OSError) -> BadInput:
@@ -98,6 +148,40 @@ def _lock(handle: int, folder: Path) -> None:
         ) from error
 
 
+def _open_lock(folder: Path) -> int:
+    """The lock file; one that others can read is closed to them, since it shows a command line."""
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if is_exposed(folder / LOCK):
+        os.fchmod(handle, 0o600)
+    return handle
+
+
+def _lock_folder(own: int, folder: Path) -> None:
+    """Locks the folder itself, where its file system can: a process whose lock file was deleted still has it."""
+    try:
+        fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise _lock_deleted(folder) from error
+    except OSError as error:
+        if error.errno not in UNLOCKABLE:
+            raise
+
+
+def _is_same_file(handle: int, path: Path) -> bool:
+    """Whether the file that was opened is still the one at the path."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _lock_deleted(folder: Path) -> FolderInUse:
+    return FolderInUse(
+        f"数据目录 {folder} 正被另一个进程使用，而它的 lock 文件被删掉或换掉了",
+        hint=f"先停下那个进程（fuser -v {shlex.quote(str(folder))} 可以查到），再运行一次；不要删除 lock 文件",
+    )
+
+
 def _sign(handle: int) -> None:
     owner = {
         "pid": os.getpid(),
@@ -106,7 +190,7 @@ def _sign(handle: int) -> None:
         "since": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
     os.ftruncate(handle, 0)
-    os.pwrite(handle, json.dumps(owner, ensure_ascii=False).encode(), 0)
+    os.pwrite(handle, json.dumps(owner, ensure_ascii=False).encode("utf-8", "backslashreplace"), 0)  # of file names
 
 
 def _without_secrets(command: str) -> str:

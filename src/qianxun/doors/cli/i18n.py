@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Iterator
 from contextvars import ContextVar
 from enum import StrEnum
 from typing import Any
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 
@@ -19,6 +22,11 @@ class Language(StrEnum):
 
 
 NEVER_FIRST = "，。、；：！？）》」』】”’…"
+
+# What a terminal may obey or cannot show: control characters without tab and line feed, and lone surrogates; the marks
+# that turn the direction of text.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 _language: ContextVar[Language] = ContextVar("language", default=Language.zh)
 
@@ -65,17 +73,49 @@ def kind_of_error(word: str) -> str:
     return tr("", f"{KINDS[word]}: " if word in KINDS else "")
 
 
+class SafeConsole(Console):
+    """Shows control characters of names and texts, ``\\x1b``, instead of sending them to the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or not _UNSAFE.search(segment.text):
+                yield segment
+            else:
+                yield Segment(visible_controls(segment.text), segment.style)
+
+
+def visible_controls(text: str) -> str:
+    """Control characters but line ends and tabs, and bytes that are no text, as ``\\x1b``."""
+    return _UNSAFE.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if 0xDC80 <= code <= 0xDCFF:  # a byte of a file's name that is not UTF-8
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
 def out() -> Console:
-    return Console(file=sys.stdout, highlight=False, soft_wrap=False)
+    return SafeConsole(file=sys.stdout, highlight=False, soft_wrap=False)
 
 
 def err() -> Console:
-    return Console(file=sys.stderr, highlight=False)
+    return SafeConsole(file=sys.stderr, highlight=False)
 
 
 def print_json(document: Any) -> None:
-    """The one document that a command with `--json` prints."""
-    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+    """The one document that a command with `--json` prints: in UTF-8, whatever the terminal's encoding.
+
+    Bytes of a file's name that are no text are written as ``\\xff``.
+    """
+    written = json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    written = _SURROGATES.sub(lambda found: "\\" + _escaped(found), written)  # JSON doubles the backslash
+    sys.stdout.flush()
+    if (raw := getattr(sys.stdout, "buffer", None)) is None:
+        sys.stdout.write(written)
+    else:
+        raw.write(written.encode())
     sys.stdout.flush()
 
 

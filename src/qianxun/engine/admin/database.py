@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from qianxun.engine.folder_lock import DATABASE, owned, refused
+from qianxun.engine.folder_lock import DATABASE, make_private_folder, owned, refused
 from qianxun.engine.settings import Settings
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def own_records(settings: Settings) -> Iterator[Records]:
 def make_folder(settings: Settings) -> None:
     """Raises BadInput where the data folder cannot be created."""
     try:
-        settings.folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(settings.folder)
     except OSError as error:
         raise refused(settings.folder, error) from error
 

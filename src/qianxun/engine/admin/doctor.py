@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from qianxun.core.errors import IndexUnusable, QianxunError
 from qianxun.core.types import KnowledgeBase
 from qianxun.engine.admin.database import disk_problem, has_records
-from qianxun.engine.folder_lock import owner_of
+from qianxun.engine.folder_lock import DATABASE, is_exposed, owner_of
 from qianxun.engine.settings import Settings
 from qianxun.engine.storage import database_url, index_folder, reach
 from qianxun.index.embedded.extents import load_state, unsealed
@@ -68,6 +68,7 @@ class Health:
     exists: bool
     megabytes: float
     owner: str | None  # the process that has the folder open
+    exposed: tuple[str, ...]  # what other users of this machine can read, until it is opened the next time
     trouble: str  # why records or indexes could not be read
     extras: tuple[Extra, ...]
     bases: tuple[BaseHealth, ...]
@@ -90,6 +91,7 @@ def examine(settings: Settings) -> Health:
         exists=folder.is_dir(),
         megabytes=_bytes(folder) / 1e6,
         owner=owner_of(folder),
+        exposed=tuple(str(path) for path in (folder.absolute(), folder.absolute() / DATABASE) if is_exposed(path)),
         trouble=trouble,
         extras=tuple(Extra(name, _installed(modules), *gives) for name, modules, *gives in EXTRAS),
         bases=found,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,6 +61,7 @@ VERSIONS = Table(  # as Alembic has it
     PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
 
+log = logging.getLogger(__name__)
 _ALEMBIC = threading.Lock()
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one a call
 _decode = json.JSONDecoder().decode
@@ -78,14 +81,27 @@ def sqlite_url(path: Path) -> str:
 
 
 def open_database(url: str, reach: Reach = USUAL) -> Engine:
-    """An engine for the URL, migrated to the newest schema."""
+    """An engine for the URL, migrated to the newest schema. A file of this user is closed to all others."""
     engine = connect(url, reach)
+    if engine.dialect.name == "sqlite" and engine.url.database:
+        _make_private(Path(engine.url.database))
     try:
         migrate(engine)
     except BaseException:
         engine.dispose()
         raise
     return engine
+
+
+def _make_private(database: Path) -> None:
+    """Creates the file for its owner alone, or closes it to others. SQLite gives its other files the same mode."""
+    try:
+        os.close(os.open(database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        for path in (database, *(database.with_name(database.name + end) for end in ("-wal", "-shm"))):
+            if path.exists() and path.stat().st_uid == os.geteuid() and path.stat().st_mode & 0o077:
+                path.chmod(0o600)
+    except OSError as error:  # SQLite will say, in words of its own, what keeps it from opening the file
+        log.info("could not close %s to other users: %s", database, error)
 
 
 def connect(url: str, reach: Reach = USUAL) -> Engine:

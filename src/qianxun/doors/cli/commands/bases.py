@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from qianxun.core.errors import BadInput
-from qianxun.doors.cli.i18n import done, hint, out, print_json, tr, warn
+from qianxun.doors.cli.i18n import done, hint, out, print_json, tr, visible_controls, warn
 from qianxun.doors.cli.session import (
     JsonFlag,
     Library,
@@ -73,7 +73,7 @@ def create(
     if base.embedding_model:
         zh = f"（{base.embedding_model}，{base.dimension} 维）"
         en = f" ({base.embedding_model}, {base.dimension} dimensions)"
-    done(f"已创建知识库“{base.name}”{zh}", f"Created “{base.name}”{en}")
+    done(f"已创建知识库“{escape(base.name)}”{zh}", f"Created “{escape(base.name)}”{en}")
     if not session.url:
         _warn_without_model(session, base, model)
     start, name = session.start, quoted(base.name)
@@ -112,7 +112,7 @@ def list_bases(context: typer.Context, as_json: JsonFlag = False) -> None:
     for row in found:
         model = row["embedding_model"] or tr("（无）", "(none)")
         numbers = (str(row[name]) for name in ("documents", "chunks", "tables"))
-        table.add_row(row["name"], row["kind"], model, *numbers)
+        table.add_row(escape(row["name"]), row["kind"], escape(model), *numbers)
     out().print(table)
 
 
@@ -152,7 +152,7 @@ def show(context: typer.Context, name: NameArgument, as_json: JsonFlag = False) 
         return
     console = out()
     model = about["embedding_model"] or tr("只按词语检索", "words only")
-    console.print(f"[bold]{about['name']}[/]  [dim]{model} · {about['created_at']}[/]")
+    console.print(f"[bold]{escape(about['name'])}[/]  [dim]{escape(model)} · {about['created_at']}[/]")
     counts = tuple(about[name] for name in ("documents", "chunks", "tables"))
     console.print(
         tr("{} 个文档，{} 块，{} 张表格".format(*counts), "{} documents, {} chunks, {} tables".format(*counts))
@@ -179,9 +179,11 @@ def _listing(documents: Sequence[DocumentState]) -> Table:
     table.add_column(tr("块", "chunks"), justify="right")
     table.add_column(tr("更新于", "updated"), style="dim")
     for one in documents:
-        reason = f"\n{one.reason}" if one.reason and one.status != "indexed" else ""
+        reason = f"\n{escape(one.reason)}" if one.reason and one.status != "indexed" else ""
         state = f"[{STATES[one.status]}]{label('states', one.status)}[/]{reason}"
-        table.add_row(one.name or one.doc_id, one.doc_id, state, str(one.chunks), minutes(one.updated_at))
+        table.add_row(
+            escape(one.name or one.doc_id), escape(one.doc_id), state, str(one.chunks), minutes(one.updated_at)
+        )
     return table
 
 
@@ -215,7 +217,7 @@ def set_config(
     if as_json:
         print_json({"name": after.name, "config": dict(after.config), "rebuilt_chunks": rebuilt})
         return
-    done(f"“{after.name}”的配置：", f"Configuration of “{after.name}”:")
+    done(f"“{escape(after.name)}”的配置：", f"Configuration of “{escape(after.name)}”:")
     for line in _config_lines(after.config):
         out().print(f"  {line}", markup=False, highlight=False)
     if before.config.get("dictionary") != after.config.get("dictionary"):
@@ -315,9 +317,9 @@ def delete_base(
             f"将删除“{name}”和其中 {documents} 个文档，不能恢复。继续吗？",
             f"This deletes “{name}” with its {documents} documents, for good. Go on?",
         )
-        typer.confirm(question, abort=True, err=True)
+        typer.confirm(visible_controls(question), abort=True, err=True)
     with_library(session, lambda library: library.delete_knowledge_base(about["id"]))
     if as_json:
         print_json({"deleted": name, "documents": documents})
         return
-    done(f"已删除“{name}”", f"Deleted “{name}”")
+    done(f"已删除“{escape(name)}”", f"Deleted “{escape(name)}”")

@@ -144,6 +144,15 @@ def _show_folder(console: Console, health: dict[str, Any]) -> None:
         console.print(f"  [yellow]![/] {escape(in_use)}", soft_wrap=True)
     elif health["exists"]:
         console.print("  " + tr("没有进程占用", "in use by no process"))
+    if health["exposed"]:
+        paths = "、".join(health["exposed"])
+        exposed = tr(
+            f"本机的其他用户读得到：{paths}；下次打开这个数据目录时改为只有自己读得到",
+            f"other users of this machine can read {paths}; closed to them when the folder is next opened",
+        )
+        console.print(f"  [yellow]![/] {escape(exposed)}", soft_wrap=True)
+    elif health["exists"]:
+        console.print("  " + tr("只有本用户读得到", "readable by this user only"))
     _show_trouble(console, health["trouble"])
 
 
