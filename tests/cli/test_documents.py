@@ -73,6 +73,26 @@ def test_a_deleted_document_is_gone_at_once(handbook: Run) -> None:
     assert "kb show 手册" in again.err
 
 
+def test_a_document_is_shown_and_deleted_by_its_name(handbook: Run, tmp_path: Path) -> None:
+    shown = handbook("show", "制度.md", "--kb", "手册", "--json").json
+    assert (shown["document"]["name"], len(shown["chunks"])) == ("制度.md", shown["document"]["chunks"])
+    by_id = handbook("show", shown["document"]["doc_id"], "--kb", "手册")
+    assert "年休假为 7 天" in by_id.out
+    assert shown["chunks"][0]["chunk_id"] in by_id.out
+    for folder in ("甲", "乙"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "index.md").write_text(f"{folder}说的是宝石。", "utf-8")
+    assert handbook("add", tmp_path / "甲", tmp_path / "乙", "--kb", "手册").code == 0
+    items = handbook("kb", "show", "手册", "--json").json["items"]
+    ids = [item["doc_id"] for item in items if item["name"] == "index.md"]
+    refused = handbook("delete", "index.md", "--kb", "手册")
+    assert refused.code == 2
+    assert all(doc_id in refused.err for doc_id in ids)
+    assert handbook("delete", ids[0], "--kb", "手册", "--json").json == {"deleted": ids[0]}
+    assert handbook("delete", "index.md", "--kb", "手册", "--json").json == {"deleted": ids[1]}
+    assert handbook("show", "index.md", "--kb", "手册").code == 2
+
+
 def test_a_base_follows_a_folder(handbook: Run, tmp_path: Path) -> None:
     folder = tmp_path / "资料"
     folder.mkdir()

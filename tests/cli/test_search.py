@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shlex
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -239,3 +240,27 @@ def test_with_a_model_every_figure_of_a_hybrid_search_is_drawn(
 
 def test_an_arm_that_did_not_take_part_is_named_in_english(handbook: Run) -> None:
     assert "! The vector arm did not take part" in handbook("--lang", "en", "search", "住宿", "--kb", "手册").err
+
+
+def test_a_search_is_filtered_by_metadata(handbook: Run, tmp_path: Path) -> None:
+    for year, team in ((2023, "财务"), (2024, "财务"), (2025, "法务")):
+        file = tmp_path / f"{year}.txt"
+        file.write_text(f"{year} 年的琥珀计划。", "utf-8")
+        assert handbook("add", file, "--kb", "手册", "--meta", f"年份={year}", "--meta", f"部门={team}").code == 0
+
+    def found(*conditions: str) -> set[str]:
+        flags = [word for condition in conditions for word in ("--where", condition)]
+        chunks = handbook("search", "琥珀计划", "--kb", "手册", "--json", *flags).json["chunks"]
+        return {chunk["doc_name"] for chunk in chunks}
+
+    assert found("年份=2024") == {"2024.txt"}
+    assert found("年份>=2024") == {"2024.txt", "2025.txt"}
+    assert found("年份>=2024", "部门=财务") == {"2024.txt"}
+    assert "2025.txt" not in found("部门!=法务")
+    assert found('{"or": [{"metadata.年份": 2023}, {"metadata.部门": {"starts": "法"}}]}') == {"2023.txt", "2025.txt"}
+    assert found('年份="2024"') == set()
+    for wrong in ("年份", "=2024", "{坏"):
+        refused = handbook("search", "琥珀", "--kb", "手册", "--where", wrong)
+        assert (refused.code, "年份>=2020" in refused.err) == (2, True)
+    explained = handbook("search", "琥珀计划", "--kb", "手册", "--where", "年份>=2024", "--explain")
+    assert explained.code == 0

@@ -12,7 +12,7 @@ from qianxun.doors.cli.commands.ask import ask
 from qianxun.doors.cli.commands.bases import app as bases
 from qianxun.doors.cli.commands.demo import demo
 from qianxun.doors.cli.commands.doctor import doctor
-from qianxun.doors.cli.commands.documents import add, delete
+from qianxun.doors.cli.commands.documents import add, delete, show
 from qianxun.doors.cli.commands.evaluate import evaluate
 from qianxun.doors.cli.commands.examples import app as examples
 from qianxun.doors.cli.commands.graph import app as graph
@@ -109,7 +109,7 @@ def _address(url: str | None, data: str | None) -> str:
 
 app.add_typer(bases, name="kb")
 for commands in (
-    (add, search, ask, texts, tables, delete, verify, rebuild),
+    (add, search, ask, texts, tables, show, delete, verify, rebuild),
     (doctor, demo, logs, replay, migrate, copy, serve, mcp),
 ):
     for command in commands:

@@ -7,7 +7,9 @@ what they choose, as the engine takes it. `command_for` writes choices as flags 
 from __future__ import annotations
 
 import inspect
+import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from inspect import Parameter
@@ -16,7 +18,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from qianxun.core.errors import BadInput
-from qianxun.core.filters import EVERYTHING, And, Eq, Filter, In, all_of
+from qianxun.core.filters import EVERYTHING, And, Eq, Filter, In, all_of, read_filters, written_filters
 from qianxun.core.options import NO_RERANK, Option, SearchOptions, choices_of
 from qianxun.doors.cli.i18n import tr
 from qianxun.doors.cli.session import quoted
@@ -29,6 +31,14 @@ FILTERS: Final[Mapping[str, tuple[str, str, bool, str, str]]] = {
     "content_type": ("--type", "content_type", True, "T", "只找这些类型 · only these types"),
     "tag": ("--tag", "tags", True, "X", "只找有其中之一标签的 · with one of them"),
 }
+WHERE: Final = typer.Option(
+    "--where",
+    metavar="K=V",
+    help="只找元数据符合的，如 年份>=2024，可多次；或一个 JSON 过滤条件 · by metadata, repeatable, or a filter in JSON",
+)
+_CONDITION: Final = re.compile(r"([^=<>!]+)(>=|<=|!=|=|>|<)(.*)", re.DOTALL)
+_BOUNDS: Final = {">=": "ge", "<=": "le", ">": "gt", "<": "lt"}
+_FIELDS: Final = frozenset(("doc_id", "user_id", "project_id", "content_type", "tags", "kind"))
 
 
 def with_options(kind: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -61,7 +71,7 @@ def _parameters(offered: Option) -> list[Parameter]:
         return [
             _parameter(name, list[str] if is_repeated else str, None, typer.Option(flag, metavar=metavar, help=help))
             for name, (flag, _, is_repeated, metavar, help) in FILTERS.items()
-        ]
+        ] + [_parameter("where", list[str], None, WHERE)]
     if not offered.help:
         return []
     shown = typer.Option(*offered.flags, metavar=offered.metavar, help=offered.help)
@@ -86,9 +96,10 @@ def _choices(kind: Any, flags: Mapping[str, Any]) -> dict[str, Any]:
     if "doc_ids" in offered:
         chosen["doc_ids"] = tuple(flags["doc"] or ())
         flags = {**flags, "doc": None}
-    chosen["where"] = all_of(*(_condition(name, flags[name]) for name in FILTERS))
+    written = [where_of(condition) for condition in flags.get("where") or ()]
+    chosen["where"] = all_of(*(_condition(name, flags[name]) for name in FILTERS), *written)
     for name, offer in offered.items():
-        if (given := flags.get(name)) is not None:
+        if name != "where" and (given := flags.get(name)) is not None:
             chosen[name] = _value(offer, given)
     return chosen
 
@@ -98,6 +109,42 @@ def _condition(name: str, given: str | Sequence[str] | None) -> Filter:
     if isinstance(given, str):
         return Eq(field, given)
     return In(field, tuple(given)) if given else EVERYTHING
+
+
+def where_of(written: str) -> Filter:
+    """``年份>=2024`` about metadata, ``user_id=u7`` about a field of the document, or the language of requests in JSON.
+
+    A value is read as JSON where it is JSON: 2024 is a number, "2024" in quotes a text. Raises BadInput or BadFilter.
+    """
+    hint = tr(
+        """写成 年份=2024、'年份>=2020'、部门!=财务，或 '{"metadata.标题": {"contains": "报销"}}'""",
+        """Write year=2024, 'year>=2020', team!=sales, or '{"metadata.title": {"contains": "claims"}}'""",
+    )
+    if written.lstrip().startswith("{"):
+        try:
+            return read_filters(json.loads(written), "where")
+        except ValueError as error:
+            raise BadInput(
+                tr(f"--where {written} 不是合法的 JSON", f"--where {written} is no JSON"), hint=hint
+            ) from error
+    parts = _CONDITION.fullmatch(written)
+    if parts is None or not parts[1].strip():
+        raise BadInput(tr(f"看不懂 --where {written}", f"--where {written} cannot be read"), hint=hint)
+    name, sign, value = parts[1].strip(), parts[2], _scalar(parts[3].strip())
+    field = name if name in _FIELDS or name.startswith("metadata.") else f"metadata.{name}"
+    if sign == "=":
+        return read_filters({field: value}, "where")
+    if sign == "!=":
+        return read_filters({"not": {field: value}}, "where")
+    return read_filters({field: {_BOUNDS[sign]: value}}, "where")
+
+
+def _scalar(value: str) -> Any:
+    try:
+        read = json.loads(value)
+    except ValueError:
+        return value
+    return read if isinstance(read, str | int | float | bool) else value
 
 
 def _value(offered: Option, given: Any) -> Any:
@@ -154,11 +201,14 @@ def _flags(offered: Option, value: Any) -> list[str]:
 
 
 def _filter_flags(where: Filter) -> list[str]:
-    """Of the filters that this command line can write."""
+    if where == EVERYTHING:
+        return []
     flags = {field: flag for flag, field, *_ in FILTERS.values()}
     words: list[str] = []
     for part in where.parts if isinstance(where, And) else (where,):
-        if isinstance(part, Eq | In):
+        if not isinstance(part, Eq | In) or part.field not in flags:
+            words += ["--where", quoted(json.dumps(written_filters(part), ensure_ascii=False))]
+        else:
             values = part.values if isinstance(part, In) else (part.value,)
             words += [word for value in values for word in (flags[part.field], quoted(str(value)))]
     return words

@@ -1,4 +1,4 @@
-"""`qianxun add` and `qianxun delete`: documents in and out."""
+"""`qianxun add`, `qianxun show` and `qianxun delete`: documents in, shown and out."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
+from rich.text import Text
 
 from qianxun.core.errors import BadInput, NotFound, ServiceUnavailable
-from qianxun.doors.cli.i18n import Stopped, done, hint, out, print_json, tr
+from qianxun.doors.cli.i18n import Stopped, done, hint, out, print_folded, print_json, tr
 from qianxun.doors.cli.progress import AddProgress, bars, waiting
 from qianxun.doors.cli.session import (
     BaseOption,
@@ -27,12 +28,14 @@ from qianxun.doors.cli.session import (
     session_of,
     with_library,
 )
+from qianxun.doors.cli.views.drawing import label, minutes, place_of
 
 if TYPE_CHECKING:
     from qianxun.core.ingest_types import Labels, Report
-    from qianxun.core.types import MetadataValue
+    from qianxun.core.types import Chunk, DocumentState, KnowledgeBase, MetadataValue
     from qianxun.engine.admin.sync import Doubt, Dropped
 
+PAGE = 500  # documents
 REMOVED_SHOWN = 20  # documents that --sync removed
 
 
@@ -300,29 +303,93 @@ def _doubt(doubt: Doubt) -> str:
             )
 
 
-# ── delete ───────────────────────────────────────────────────────────────────────────────────────
+# ── one document ─────────────────────────────────────────────────────────────────────────────────
 
 
-def delete(
-    context: typer.Context,
-    doc_id: Annotated[str, typer.Argument(metavar="DOC_ID", help="文档编号，见 kb show · its id, see kb show")],
-    kb: BaseOption,
-    as_json: JsonFlag = False,
-) -> None:
+DocumentArgument = Annotated[
+    str, typer.Argument(metavar="DOC", help="文档的编号或名称，见 kb show · its id or name, see kb show")
+]
+
+
+def delete(context: typer.Context, document: DocumentArgument, kb: BaseOption, as_json: JsonFlag = False) -> None:
     """删除一个文档，立即生效 · delete one document, at once"""
     session = session_of(context)
 
-    async def work(library: Library) -> None:
+    async def work(library: Library) -> DocumentState:
         base = await find_base(library, kb, session.start)
-        if not await library.delete_document(base.id, doc_id):
-            listing = f"{session.start} kb show {quoted(base.name)}"
-            raise NotFound(
-                tr(f"“{base.name}”里没有文档 {doc_id}", f"There is no document {doc_id} in “{base.name}”"),
-                hint=tr(f"查看文档编号：{listing}", f"See the ids: {listing}"),
-            )
+        found = await find_document(library, base, document, session.start)
+        if not await library.delete_document(base.id, found.doc_id):
+            raise _no_document(base, document, session.start)
+        return found
 
-    with_library(session, work)
+    deleted = with_library(session, work)
     if as_json:
-        print_json({"deleted": doc_id})
+        print_json({"deleted": deleted.doc_id})
         return
-    done(f"已删除 {escape(doc_id)}", f"Deleted {escape(doc_id)}")
+    shown = escape(deleted.doc_id if document == deleted.doc_id else f"{deleted.name}（{deleted.doc_id}）")
+    done(f"已删除 {shown}", f"Deleted {shown}")
+
+
+def show(context: typer.Context, document: DocumentArgument, kb: BaseOption, as_json: JsonFlag = False) -> None:
+    """看一个文档和它的各块 · show a document and its chunks"""
+    session = session_of(context)
+
+    async def work(library: Library) -> tuple[DocumentState, list[Chunk]]:
+        base = await find_base(library, kb, session.start)
+        found = await find_document(library, base, document, session.start)
+        return found, await library.chunks(base.id, found.doc_id)
+
+    state, chunks = with_library(session, work)
+    if as_json:
+        from qianxun.core.codec.wire import to_wire
+
+        print_json({"document": asdict(state), "chunks": [to_wire(chunk) for chunk in chunks]})
+        return
+    console = out()
+    console.print(f"[bold]{escape(state.name or state.doc_id)}[/]  [dim]{escape(state.doc_id)}[/]", soft_wrap=True)
+    about = (label("states", state.status), tr(f"{len(chunks)} 块", f"{len(chunks)} chunks"), minutes(state.updated_at))
+    console.print("  ".join((*about, state.source)), style="dim", markup=False, soft_wrap=True)
+    if state.reason:
+        console.print(state.reason, style="yellow", markup=False, soft_wrap=True)
+    for chunk in chunks:
+        console.print()
+        title = Text(f"{chunk.index:>3}  ").append_text(place_of(chunk)).append(f"  {chunk.chunk_id}", style="dim")
+        print_folded(console, title, 5, hanging=5)
+        print_folded(console, Text(chunk.text), 5)
+
+
+async def find_document(library: Library, base: KnowledgeBase, wanted: str, start: str) -> DocumentState:
+    """By id, then by name. Raises NotFound, or BadInput with the ids where several have the name."""
+    try:
+        return await library.document(base.id, wanted)
+    except NotFound:
+        named = await _documents_named(library, base.id, wanted)
+    if not named:
+        raise _no_document(base, wanted, start)
+    if len(named) > 1:
+        ids = "\n".join(f"  {state.doc_id}  {state.source}" for state in named)
+        raise BadInput(
+            tr(
+                f"“{base.name}”里有 {len(named)} 个文档叫“{wanted}”，不知道是哪一个",
+                f"“{base.name}” has {len(named)} documents called “{wanted}”",
+            ),
+            hint=tr(f"用编号指明：\n{ids}", f"Say which by its id:\n{ids}"),
+        )
+    return named[0]
+
+
+async def _documents_named(library: Library, knowledge_base: int, name: str) -> list[DocumentState]:
+    named: list[DocumentState] = []
+    after = ""
+    while page := await library.documents(knowledge_base, limit=PAGE, after=after):
+        named += [state for state in page if state.name == name and state.status != "deleted"]
+        after = page[-1].doc_id
+    return named
+
+
+def _no_document(base: KnowledgeBase, wanted: str, start: str) -> NotFound:
+    listing = f"{start} kb show {quoted(base.name)}"
+    return NotFound(
+        tr(f"“{base.name}”里没有文档 {wanted}", f"There is no document {wanted} in “{base.name}”"),
+        hint=tr(f"查看文档的编号与名称：{listing}", f"See the ids and names: {listing}"),
+    )
