@@ -60,7 +60,9 @@ PLAIN = {
     "stream", "history", "multimodal_content", "messages", "stream_options", "n", "response_format", "tool_choice",
     "input", "encoding_format", "dimensions", "input_type", "max_num_results", "ranking_options", "rewrite_query",
     "retrieval_setting", "metadata_condition", "documents", "top_n", "return_documents",
+    "file_missing",
     "keep_labels",
+    "restore",
 }  # fmt: skip
 # Ids that are named in free text inside a field.
 WITHIN: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
