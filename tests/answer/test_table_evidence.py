@@ -44,8 +44,9 @@ def _fail() -> str:
     raise ModelUnavailable("没有应答")
 
 
-def test_a_sum_of_rows_is_no_answer_about_what_the_table_belongs_to(without_model: Opened) -> None:
-    answer = _answer(without_model, TOTAL)
+@pytest.mark.parametrize("question", [TOTAL, TOTAL.removesuffix("万元")])
+def test_a_sum_of_rows_is_no_answer_about_what_the_table_belongs_to(without_model: Opened, question: str) -> None:
+    answer = _answer(without_model, question)
     assert "45" not in answer.answer
     assert "193万元" in answer.answer
     assert answer.form == "extractive"
