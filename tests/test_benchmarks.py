@@ -81,6 +81,7 @@ def test_the_service_is_measured_beside_its_own_engine_in_the_same_run(kept: Pat
     assert {(line["route"], line["status"]) for line in asked} == {("/v1/retrieval/{knowledge_base_id}", 200)}
 
 
+@pytest.mark.long
 @needs_data
 @needs_model
 def test_every_door_is_measured_beside_the_service_itself_and_names_the_same_chunks(kept: Path) -> None:

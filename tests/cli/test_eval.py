@@ -284,6 +284,7 @@ def with_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qianxun.models.embedding.LazyEmbedding.embed_passages", refuse)
 
 
+@pytest.mark.long
 @needs_data
 @needs_model
 @pytest.mark.usefixtures("with_model")

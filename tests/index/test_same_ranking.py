@@ -45,6 +45,7 @@ def assert_alike(first: Ranking, second: Ranking) -> None:
     assert first.ceiling == pytest.approx(second.ceiling, abs=1e-3)
 
 
+@pytest.mark.long
 @needs_data
 def test_on_cmrc2018(tmp_path: Path, index_url: str, schema: str) -> None:
     """500 passages and 90 questions of the set; docs/decisions/0010-postgres-index.md has all of it."""

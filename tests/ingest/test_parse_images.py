@@ -86,6 +86,7 @@ def test_a_picture_is_read_upright_by_its_exif_orientation() -> None:
     assert sorted(labels) == ["English text", "横向文本框", "竖向文本框"]
 
 
+@pytest.mark.long
 def test_a_scanned_page_reads_as_paragraphs(tmp_path: Path) -> None:
     """The upper half of one page of the scan: recognition takes seconds a page."""
     pdfium = pytest.importorskip("pypdfium2")

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from qianxun.core.options import QueryMode
 from qianxun.engine.engine import Engine
 from qianxun.evaluation.dataset import Dataset, limited, load
@@ -64,6 +66,7 @@ def test_both_facts_of_a_question_are_among_the_first_ten(tmp_path: Path) -> Non
     assert complete("mix") >= 0.9
 
 
+@pytest.mark.long
 def test_english_prose_is_found_no_worse_with_its_graph(tmp_path: Path) -> None:
     dataset = sampled("hotpotqa_train100", 50)
     found = found_by(tmp_path, dataset, "mix")
