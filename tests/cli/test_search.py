@@ -259,7 +259,7 @@ def test_a_search_is_filtered_by_metadata(handbook: Run, tmp_path: Path) -> None
     assert "2025.txt" not in found("部门!=法务")
     assert found('{"or": [{"metadata.年份": 2023}, {"metadata.部门": {"starts": "法"}}]}') == {"2023.txt", "2025.txt"}
     assert found('年份="2024"') == set()
-    for wrong in ("年份", "=2024", "{坏"):
+    for wrong in ("年份>", "年份", "=2024", "{坏"):
         refused = handbook("search", "琥珀", "--kb", "手册", "--where", wrong)
         assert (refused.code, "年份>=2020" in refused.err) == (2, True)
     explained = handbook("search", "琥珀计划", "--kb", "手册", "--where", "年份>=2024", "--explain")

@@ -128,7 +128,7 @@ def where_of(written: str) -> Filter:
                 tr(f"--where {written} 不是合法的 JSON", f"--where {written} is no JSON"), hint=hint
             ) from error
     parts = _CONDITION.fullmatch(written)
-    if parts is None or not parts[1].strip():
+    if parts is None or not parts[1].strip() or (parts[2] in _BOUNDS and not parts[3].strip()):
         raise BadInput(tr(f"看不懂 --where {written}", f"--where {written} cannot be read"), hint=hint)
     name, sign, value = parts[1].strip(), parts[2], _scalar(parts[3].strip())
     field = name if name in _FIELDS or name.startswith("metadata.") else f"metadata.{name}"
