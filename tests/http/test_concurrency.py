@@ -22,9 +22,10 @@ from tests.http.served import Served, serving, until
 class Caller:
     """A request whose client stays until `leave`."""
 
-    def __init__(self) -> None:
+    def __init__(self, tenant: str = "") -> None:
         self.has_left = asyncio.Event()
         self.request = Request({"type": "http", "headers": []}, self._receive)
+        self.request.state.tenant = tenant
 
     async def _receive(self) -> dict[str, Any]:
         await self.has_left.wait()
@@ -65,6 +66,29 @@ def test_without_a_queue_what_cannot_run_is_refused() -> None:
                     raise AssertionError("it has had a turn")
         async with turns.slot(Caller().request):
             assert turns.running == 1
+
+    run(story)
+
+
+def test_a_tenant_that_fills_the_queue_keeps_no_other_waiting() -> None:
+    async def story() -> None:
+        turns, go, order = ConcurrencyLimit(2, 2, 30.0), asyncio.Event(), []
+
+        async def work(tenant: str) -> None:
+            async with turns.slot_without_client(Caller(tenant).request):
+                order.append(tenant)
+                await go.wait()
+
+        greedy = [asyncio.create_task(work("甲")) for _ in range(4)]
+        await until(lambda: turns.waiting == 2)
+        with pytest.raises(Overloaded):
+            await work("甲")
+        modest = [asyncio.create_task(work(tenant)) for tenant in "乙丙"]
+        await until(lambda: turns.waiting == 3)
+        assert order == ["甲", "甲", "乙"]
+        go.set()
+        await asyncio.gather(*greedy, *modest)
+        assert order == ["甲", "甲", "乙", "丙", "甲", "甲"]
 
     run(story)
 

@@ -10,6 +10,7 @@ from typing import Final
 from starlette.requests import Request
 
 from qianxun.core.errors import Overloaded
+from qianxun.core.fair_slots import FairSlots
 
 WATCH_AFTER: Final = 0.05  # seconds: most searches are done by then and need no watcher task
 
@@ -19,16 +20,22 @@ class ClientDisconnected(Exception):
 
 
 class ConcurrencyLimit:
-    """``limit`` slots; then a queue of at most ``max_waiting``, first come first served; then Overloaded."""
+    """``limit`` slots, then a queue of at most ``max_waiting``, both fair between tenants; then Overloaded."""
 
     def __init__(self, limit: int, max_waiting: int, seconds: float | None) -> None:
         """``seconds``: the timeout of a request, its time in the queue included; None for no timeout."""
         self.seconds = seconds
-        self.running = 0
-        self.waiting = 0
         self.is_closed = False
         self._capacity = limit + max_waiting
-        self._slots = asyncio.Semaphore(limit)
+        self._slots = FairSlots(limit)
+
+    @property
+    def running(self) -> int:
+        return self._slots.running
+
+    @property
+    def waiting(self) -> int:
+        return self._slots.waiting
 
     def close(self) -> None:
         """Accepts no more requests; those that run or wait are finished."""
@@ -40,36 +47,24 @@ class ConcurrencyLimit:
 
         Raises ClientDisconnected, and cancels the block, if the client leaves.
         """
-        self._check_capacity()
-        async with cancelled_with_client(request, self.seconds), self._slot():
+        tenant = self._admitted(request)
+        async with cancelled_with_client(request, self.seconds), self._slots.slot(tenant):
             yield
 
     @asynccontextmanager
-    async def slot_without_client(self) -> AsyncIterator[None]:
+    async def slot_without_client(self, request: Request) -> AsyncIterator[None]:
         """The same for work that is done whether or not its client waits for the result: it has no timeout, either."""
-        self._check_capacity()
-        async with self._slot():
+        async with self._slots.slot(self._admitted(request)):
             yield
 
-    def _check_capacity(self) -> None:
+    def _admitted(self, request: Request) -> str:
+        """The tenant of a request that may wait; one without any other request may always."""
         if self.is_closed:
             raise Overloaded("服务正在停止，不再接受新的请求", hint="稍后重试，或换一个实例")
-        if self.running + self.waiting >= self._capacity:
+        tenant: str = getattr(request.state, "tenant", "")
+        if self.running + self.waiting >= self._capacity and self._slots.is_known(tenant):
             raise Overloaded("同时进行的请求太多", hint="稍后重试")
-
-    @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
-        self.waiting += 1
-        try:
-            await self._slots.acquire()
-        finally:
-            self.waiting -= 1
-        self.running += 1
-        try:
-            yield
-        finally:
-            self.running -= 1
-            self._slots.release()
+        return tenant
 
 
 @asynccontextmanager

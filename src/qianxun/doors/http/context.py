@@ -73,7 +73,7 @@ def write_slot(request: Request) -> AbstractAsyncContextManager[None]:
 
     The request's own task does it, so that a service that stops waits for it as for every request.
     """
-    return service_of(request).writes.slot_without_client()
+    return service_of(request).writes.slot_without_client(request)
 
 
 def answer_slot(request: Request) -> AbstractAsyncContextManager[None]:

@@ -1,0 +1,82 @@
+"""Slots that are shared fairly between owners, be it tenants of a service or of its parsing workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class FairSlots:
+    """``limit`` slots, and one more for an owner that has none.
+
+    Owners that wait are served in turn, each first come first served: however many one of them asks for, another waits
+    for one slot and not for all of these.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = max(limit, 1)
+        self._running: Counter[str] = Counter()
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # the owner whose turn it is comes first
+
+    @property
+    def running(self) -> int:
+        return self._running.total()
+
+    @property
+    def waiting(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def is_known(self, owner: str) -> bool:
+        """Whether the owner has a slot or waits for one."""
+        return owner in self._running or owner in self._waiting
+
+    def is_free(self, owner: str) -> bool:
+        """Whether the owner would have a slot at once."""
+        most = self._limit + (owner not in self._running)
+        return self.running < most and owner not in self._waiting
+
+    @asynccontextmanager
+    async def slot(self, owner: str = "") -> AsyncIterator[None]:
+        """Waits for a slot and has it for the block."""
+        await self._acquire(owner)
+        try:
+            yield
+        finally:
+            self._release(owner)
+
+    async def _acquire(self, owner: str) -> None:
+        if self.is_free(owner):
+            self._running[owner] += 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(owner, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._forget(owner, turn)
+            else:  # it had just been given
+                self._release(owner)
+            raise
+
+    def _release(self, owner: str) -> None:
+        self._running[owner] -= 1
+        if not self._running[owner]:
+            del self._running[owner]
+        while (following := self._next()) is not None:
+            turns = self._waiting.pop(following)
+            turns.popleft().set_result(None)
+            if turns:
+                self._waiting[following] = turns  # behind the others
+            self._running[following] += 1
+
+    def _next(self) -> str | None:
+        free = self._limit - self.running
+        return next((owner for owner in self._waiting if free + (owner not in self._running) > 0), None)
+
+    def _forget(self, owner: str, turn: asyncio.Future[None]) -> None:
+        self._waiting[owner].remove(turn)
+        if not self._waiting[owner]:
+            del self._waiting[owner]
